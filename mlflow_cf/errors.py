@@ -1,0 +1,57 @@
+"""Errors a user can act on: where it is wrong, what is wrong, the nearest fix."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from difflib import get_close_matches
+
+from mlflow.exceptions import MlflowException
+from mlflow.protos.databricks_pb2 import INVALID_PARAMETER_VALUE, INVALID_STATE
+
+
+class CounterfactualError(MlflowException):
+    """Base of every error of this package; MLflow's server turns it into a reply without a stack trace."""
+
+
+class InputError(CounterfactualError, ValueError):
+    """Something the caller passed cannot be used.
+
+    The message reads ``path: fact; fix``, for example
+    ``constraints.ranges.agee: not a feature; did you mean 'age'?``. Over HTTP it is a 400.
+    """
+
+    def __init__(self, path: str, fact: str, fix: str = "") -> None:
+        self.path, self.fact, self.fix = path, fact, fix
+        super().__init__(_sentence(path, fact, fix), error_code=INVALID_PARAMETER_VALUE)
+
+
+class InputErrors(InputError):
+    """Several input errors at once, one per line, so that a caller can mend them in one go."""
+
+    def __init__(self, errors: Iterable[InputError]) -> None:
+        self.errors = tuple(errors)
+        first = self.errors[0]
+        super().__init__(first.path, first.fact, first.fix)
+        self.message = "\n".join(error.message for error in self.errors)
+        self.args = (self.message,)
+
+
+class ArtifactError(CounterfactualError):
+    """A saved explainer is incomplete, altered or from an unknown version."""
+
+    def __init__(self, path: str, fact: str, fix: str = "") -> None:
+        super().__init__(_sentence(path, fact, fix), error_code=INVALID_STATE)
+
+
+def did_you_mean(word: object, known: Iterable[object], noun: str = "known") -> str:
+    """Return the nearest of `known` as a question, or the list of them when nothing is near."""
+    names = [str(name) for name in known]
+    near = get_close_matches(str(word), names, n=1, cutoff=0.6)
+    if near:
+        return f"did you mean {near[0]!r}?"
+    shown = ", ".join(repr(name) for name in names[:12]) + (", ..." if len(names) > 12 else "")
+    return f"{noun}: {shown}" if names else ""
+
+
+def _sentence(path: str, fact: str, fix: str) -> str:
+    return f"{path}: {fact}; {fix}" if fix else f"{path}: {fact}"
