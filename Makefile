@@ -1,0 +1,58 @@
+# `make demo` and `make test` do all the set-up themselves; they need Python 3.11 or newer and make.
+PYTHON ?= python3
+WORKERS ?= 2
+VENV := .venv
+BIN := $(VENV)/bin
+INSTALL := $(BIN)/python -m pip install --quiet --disable-pip-version-check
+
+# One thread per process: small models gain nothing from more, and the test workers share the cores.
+ONE_THREAD := OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1 MKL_NUM_THREADS=1
+
+.PHONY: demo test lint types bench format wheel dev clean
+.DELETE_ON_ERROR:
+
+demo: $(VENV)/.package  ## train, log, register, serve and ask
+	$(BIN)/python example_projects/credit/demo.py $(ARGS)
+
+test: $(VENV)/.dev  ## all tests
+	$(ONE_THREAD) $(BIN)/python -m pytest -n $(WORKERS) --dist loadfile $(ARGS)
+
+lint: $(VENV)/.dev  ## formatting, lint rules, sizes of files and functions
+	$(BIN)/ruff format --check .
+	$(BIN)/ruff check .
+	$(BIN)/python .ci/check_sizes.py
+
+types: $(VENV)/.dev
+	$(BIN)/mypy
+
+bench: $(VENV)/.dev
+	$(ONE_THREAD) $(BIN)/python example_projects/benchmark/bench.py $(ARGS)
+
+format: $(VENV)/.dev
+	$(BIN)/ruff format .
+	$(BIN)/ruff check --fix .
+
+wheel: $(VENV)/.dev
+	$(BIN)/python -m build --wheel --outdir dist
+
+dev: $(VENV)/.dev
+
+clean:
+	rm -rf $(VENV) build dist .mypy_cache .pytest_cache .ruff_cache .hypothesis
+	find . -name __pycache__ -type d -prune -exec rm -rf {} +
+
+$(VENV)/.created:
+	@$(PYTHON) -c 'import sys; sys.exit(None if sys.version_info >= (3, 11) else "Python 3.11 or newer is needed; name one with: make PYTHON=/path/to/python3.11 ...")'
+	@echo "Creating $(VENV)"
+	@$(PYTHON) -m venv $(VENV)
+	@touch $@
+
+$(VENV)/.package: pyproject.toml $(VENV)/.created
+	@echo "Installing mlflow-cf with MLflow into $(VENV); once, one or two minutes"
+	@$(INSTALL) -e .
+	@touch $@
+
+$(VENV)/.dev: pyproject.toml $(VENV)/.created
+	@echo "Installing mlflow-cf with MLflow and the development tools into $(VENV); once, one or two minutes"
+	@$(INSTALL) -e '.[dev]'
+	@touch $@
