@@ -1,0 +1,48 @@
+"""What all tests share: data files, a throw-away MLflow store, the hypothesis profiles."""
+
+import os
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+from hypothesis import settings
+
+# Derandomized, so that one commit gives one answer; `nightly` looks for rows nobody has seen yet.
+settings.register_profile("dev", max_examples=50, deadline=None, derandomize=True)
+settings.register_profile("ci", max_examples=500, deadline=None, derandomize=True, print_blob=True)
+settings.register_profile("nightly", max_examples=20_000, deadline=None, print_blob=True)
+settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "dev"))
+
+CHECKOUT = Path(__file__).resolve().parent.parent
+
+
+@pytest.fixture(scope="session")
+def data_file() -> Callable[[str], Path]:
+    """Return a function from the name of a public data file to its path; it skips the test if there is none."""
+    folders = [CHECKOUT.parent / "shared" / "data"]
+    if "MLFLOW_CF_DATA" in os.environ:
+        folders.insert(0, Path(os.environ["MLFLOW_CF_DATA"]).resolve())
+
+    def find(name: str) -> Path:
+        for folder in folders:
+            if (folder / name).exists():
+                return folder / name
+        looked = " or ".join(map(str, folders))
+        return pytest.skip(f"{name} is not in {looked}; name the folder of public data sets in MLFLOW_CF_DATA")
+
+    return find
+
+
+@pytest.fixture(scope="session", autouse=True)
+def throw_away_store(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
+    """Give MLflow an empty sqlite store in a temporary folder, also for the processes that tests start.
+
+    MLflow puts artifacts under the working directory, so that moves into the folder too.
+    """
+    folder = tmp_path_factory.mktemp("mlflow")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.chdir(folder)
+        patch.setenv("MLFLOW_TRACKING_URI", f"sqlite:///{folder / 'mlflow.db'}")
+        patch.setenv("MLFLOW_DISABLE_TELEMETRY", "true")
+        patch.delenv("MLFLOW_RUN_ID", raising=False)
+        yield folder
