@@ -1,0 +1,248 @@
+"""scikit-learn estimators and pipelines, and every model with the same interface."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable
+from dataclasses import dataclass
+from importlib.metadata import version
+from pathlib import Path
+from typing import Any, Final
+
+import numpy as np
+import pandas as pd
+from numpy.typing import NDArray
+
+from mlflow_cf.errors import InputError
+from mlflow_cf.judge import Label, OpenModel, ScoreKind, ScoreRows
+
+MLFLOW_FLAVOR: Final = "sklearn"
+
+Estimator = Any  # scikit-learn carries no types
+Rows = Callable[[pd.DataFrame], Any]
+
+
+def accepts(model: object) -> bool:
+    """Return whether `model` is an estimator; scikit-learn is not imported for the question."""
+    base = sys.modules.get("sklearn.base")
+    return base is not None and isinstance(model, base.BaseEstimator)
+
+
+def load(path: Path) -> object:
+    """Load the estimator of an MLflow model folder through MLflow's own loader."""
+    import mlflow.sklearn
+
+    return mlflow.sklearn.load_model(str(path))
+
+
+def requirements(model: object) -> list[str]:
+    """Return pinned requirements that restore `model`; nothing is inferred by loading it."""
+    roots = {name.split(".")[0] for name in _types_to_trust(model)}
+    needed = [*_PACKAGES, *(package for package in _OPTIONAL_PACKAGES if package in roots)]
+    return [f"{package}=={version(package)}" for package in needed]
+
+
+def save(model: object, path: Path, *, signature: object, pip_requirements: list[str]) -> None:
+    """Write `model` as an MLflow model folder in skops format; InputError before anything is written if it can't."""
+    import mlflow.sklearn
+
+    trusted = _types_to_trust(model)
+    mlflow.sklearn.save_model(
+        model,
+        str(path),
+        signature=signature,
+        pip_requirements=pip_requirements,
+        serialization_format=mlflow.sklearn.SERIALIZATION_FORMAT_SKOPS,
+        skops_trusted_types=trusted,
+    )
+
+
+def open(model: object, *, output: str | None = None, rows: pd.DataFrame | None = None) -> OpenModel:
+    """Open a fitted estimator.
+
+    `output` is ``label`` (leave the scores unused), ``score`` or ``value`` where the default is not wanted; `rows` are
+    some rows it must be able to answer. Raises InputError for estimators that answer no label or number per row.
+    """
+    regression = _check_kind(model, output)
+    opened = _open_regressor(model, rows) if regression else _open_classifier(model, output, rows)
+    if rows is not None and len(rows):
+        _check_answers(opened, rows.iloc[:2])
+    return opened
+
+
+def _open_regressor(model: Estimator, rows: pd.DataFrame | None) -> OpenModel:
+    columns, select = _input(model, rows)
+    return OpenModel(flavor=MLFLOW_FLAVOR, classes=(), decide=_Values(model.predict, select), columns=columns)
+
+
+def _open_classifier(model: Estimator, output: str | None, rows: pd.DataFrame | None) -> OpenModel:
+    columns, select = _input(model, rows)
+    classes = _classes(model)
+    score, kind, notes = _scores(model, len(classes), select, rows) if output != "label" else (None, "none", ())
+    if output == "score" and score is None:
+        raise InputError("output", f"{_name(model)} has no scores", "use output='label'")
+    decide = _Labels(model.predict, select)
+    return OpenModel(MLFLOW_FLAVOR, classes, decide, score, kind, columns, notes)
+
+
+@dataclass(frozen=True)
+class _Labels:
+    """Rows -> the estimator's own labels, shape (n,)."""
+
+    predict: Callable[[Any], Any]
+    select: Rows
+
+    def __call__(self, rows: pd.DataFrame) -> NDArray[np.generic]:
+        return _one_answer_per_row(np.asarray(self.predict(self.select(rows))))
+
+
+@dataclass(frozen=True)
+class _Values:
+    """Rows -> the regressor's values, shape (n,) float64."""
+
+    predict: Callable[[Any], Any]
+    select: Rows
+
+    def __call__(self, rows: pd.DataFrame) -> NDArray[np.generic]:
+        return _one_answer_per_row(np.asarray(self.predict(self.select(rows)), dtype=np.float64))
+
+
+@dataclass(frozen=True)
+class _Scores:
+    """Rows -> one float64 column per class; a single margin m becomes (-m, m)."""
+
+    score: Callable[[Any], Any]
+    select: Rows
+
+    def __call__(self, rows: pd.DataFrame) -> NDArray[np.float64]:
+        scores = np.asarray(self.score(self.select(rows)), dtype=np.float64)
+        return np.column_stack((-scores, scores)) if scores.ndim == 1 else scores
+
+
+def _scores(
+    model: Estimator, n_classes: int, select: Rows, rows: pd.DataFrame | None
+) -> tuple[ScoreRows | None, ScoreKind, tuple[str, ...]]:
+    if hasattr(model, "predict_proba"):
+        return _Scores(model.predict_proba, select), "probability", ()
+    if not hasattr(model, "decision_function"):
+        return None, "none", (f"{_name(model)} has labels only, no scores",)
+    score = _Scores(model.decision_function, select)
+    if rows is not None and len(rows) and score(rows.iloc[:1]).shape[1] != n_classes:
+        return None, "none", ("decision_function has no column per class (one-vs-one); only labels are used",)
+    return score, "margin", ()
+
+
+def _input(model: Estimator, rows: pd.DataFrame | None) -> tuple[tuple[str, ...], Rows]:
+    """Return the column names the estimator knows and how to hand it a table."""
+    names = _feature_names(model, rows)
+    if names:
+        index = pd.Index(names)
+        return names, lambda table: table if table.columns.equals(index) else table.loc[:, list(names)]
+    if hasattr(model, "n_features_in_"):
+        return (), lambda table: table.to_numpy()
+    return (), lambda table: table
+
+
+def _feature_names(model: Estimator, rows: pd.DataFrame | None) -> tuple[str, ...]:
+    names = tuple(str(name) for name in getattr(model, "feature_names_in_", ()))
+    if rows is None or not _module(model).startswith("lightgbm"):
+        return names
+    # LightGBM remembers its columns with blanks turned into underscores.
+    spelled = {str(column).replace(" ", "_"): str(column) for column in rows.columns}
+    return tuple(spelled.get(name, name) for name in names)
+
+
+def _classes(model: Estimator) -> tuple[Label, ...]:
+    classes = model.classes_
+    if isinstance(classes, list):
+        raise InputError("model", f"{_name(model)} answers several outputs", "wrap one model per output")
+    return tuple(label.item() if isinstance(label, np.generic) else label for label in classes)
+
+
+def _check_kind(model: Estimator, output: str | None) -> bool:
+    """Return whether `model` is a regressor; InputError for anything that cannot be explained."""
+    from sklearn.base import is_classifier, is_outlier_detector, is_regressor
+
+    if not is_classifier(model) and not is_regressor(model):
+        kind = "an outlier detector" if is_outlier_detector(model) else "neither a classifier nor a regressor"
+        fix = "pass a fitted classifier or regressor, or a pipeline that ends in one"
+        raise InputError("model", f"{_name(model)} is {kind}", fix)
+    _check_fitted(model)
+    if getattr(model, "n_outputs_", 1) not in (1, None):
+        raise InputError("model", f"{_name(model)} answers several outputs", "wrap one model per output")
+    regression = bool(is_regressor(model))
+    allowed = ("value",) if regression else ("label", "score")
+    if output is not None and output not in allowed:
+        known = " or ".join(repr(word) for word in allowed)
+        raise InputError("output", f"{output!r} does not fit {_name(model)}", f"leave it out or use {known}")
+    return regression
+
+
+def _check_fitted(model: Estimator) -> None:
+    from sklearn.exceptions import NotFittedError
+    from sklearn.utils.validation import check_is_fitted
+
+    try:
+        check_is_fitted(model)
+    except NotFittedError as error:
+        raise InputError("model", f"{_name(model)} is not fitted", "call its fit method first") from error
+
+
+def _check_answers(opened: OpenModel, rows: pd.DataFrame) -> None:
+    """Ask for two answers now, so that a wrong table is a clear error when wrapping."""
+    lost = [name for name in opened.columns if name not in rows.columns]
+    if lost:
+        raise InputError("data", f"lacks the columns {lost} that the model was fitted on", "pass its raw input columns")
+    try:
+        opened.decide(rows)
+    except InputError:
+        raise
+    except Exception as error:
+        fact = f"the model cannot answer these rows ({type(error).__name__}: {error})"
+        raise InputError("data", fact, "pass the table with the columns the model was fitted on") from error
+
+
+def _one_answer_per_row(answers: NDArray[np.generic]) -> NDArray[np.generic]:
+    if answers.ndim == 2 and answers.shape[1] == 1:
+        return answers[:, 0]
+    if answers.ndim != 1:
+        raise InputError("model", f"answers {answers.shape[1:]} values per row", "wrap one model per output")
+    return answers
+
+
+def _types_to_trust(model: Estimator) -> list[str]:
+    """Return the types of our fixed table that `model` needs; InputError with the way out for any other."""
+    import skops.io
+
+    from mlflow_cf_flavors.skops_types import ALL_TRUSTED
+
+    try:
+        found = skops.io.get_untrusted_types(data=skops.io.dumps(model))
+    except Exception as error:
+        raise InputError("model", f"skops cannot write {_name(model)} ({error})", _CLOUDPICKLE) from error
+    unknown = sorted(set(found) - ALL_TRUSTED)
+    if any(name.startswith("__main__.") or "<" in name for name in unknown):
+        raise InputError(
+            "model", f"uses functions or classes that no other process can import: {unknown}", _CLOUDPICKLE
+        )
+    if unknown:
+        call = f"mlflow.sklearn.log_model(model, name='model', skops_trusted_types={sorted(found)})"
+        fix = f"if you trust them, log the model with {call} and pass the model_uri of what it returns"
+        raise InputError("model", f"holds types that are not in the table of trusted ones: {unknown}", fix)
+    return sorted(found)
+
+
+_PACKAGES: Final = ("scikit-learn", "skops", "numpy", "scipy", "pandas")
+_OPTIONAL_PACKAGES: Final = ("xgboost", "lightgbm")
+_CLOUDPICKLE: Final = (
+    "log it yourself with mlflow.sklearn.log_model(model, name='model', serialization_format='cloudpickle') "
+    "and pass the model_uri of what it returns"
+)
+
+
+def _name(model: object) -> str:
+    return type(model).__name__
+
+
+def _module(model: object) -> str:
+    return type(model).__module__
