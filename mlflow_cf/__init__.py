@@ -1,0 +1,27 @@
+"""Counterfactual explanations for MLflow models: predictions, and what would have to change, in one reply."""
+
+from mlflow_cf.constraints import Constraints
+from mlflow_cf.errors import ArtifactError, CounterfactualError, InputError
+from mlflow_cf.explained import ExplainedModel, wrap
+from mlflow_cf.explainers import GeCo, NearestRow
+from mlflow_cf.problem import Distance, Limits, Target
+from mlflow_cf.result import Change, Counterfactual, Explanation
+
+__version__ = "0.1.0"
+
+__all__ = [
+    "ArtifactError",
+    "Change",
+    "Constraints",
+    "Counterfactual",
+    "CounterfactualError",
+    "Distance",
+    "ExplainedModel",
+    "Explanation",
+    "GeCo",
+    "InputError",
+    "Limits",
+    "NearestRow",
+    "Target",
+    "wrap",
+]

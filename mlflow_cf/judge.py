@@ -43,3 +43,63 @@ class OpenModel:
     def regression(self) -> bool:
         """Whether the model predicts a number instead of a label."""
         return not self.classes
+
+
+@dataclass(frozen=True, eq=False)
+class Outcome:
+    """What the model says about m rows.
+
+    Attributes:
+        codes: (m,) position of each row's label among the model's classes, -1 for a label it did not announce.
+        scores: (m, len(classes)) as `OpenModel.score` gives them, or None.
+    """
+
+    codes: NDArray[np.intp]
+    scores: NDArray[np.float64] | None
+
+    def take(self, rows: NDArray[np.intp]) -> Outcome:
+        """Return the outcome of some of the rows."""
+        return Outcome(self.codes[rows], None if self.scores is None else self.scores[rows])
+
+
+@dataclass(frozen=True, eq=False)
+class Judge:
+    """The model's own decision, and the cheapest way to it.
+
+    Attributes:
+        model: the opened model.
+        argmax_decides: the largest score was the model's own decision on every background row, so that a search
+            needs the scores alone. What leaves the package is decided by `verdict`, never by the scores.
+    """
+
+    model: OpenModel
+    argmax_decides: bool
+
+    @classmethod
+    def learn(cls, model: OpenModel, rows: pd.DataFrame) -> tuple[Judge, Outcome]:
+        """Learn on background `rows` whether the largest score decides; return their outcome too."""
+        codes = _codes(model, model.decide(rows))
+        scores = None if model.score is None else model.score(rows)
+        agrees = scores is not None and bool(np.array_equal(scores.argmax(axis=1), codes))
+        return cls(model, agrees), Outcome(codes, scores)
+
+    def verdict(self, rows: pd.DataFrame) -> Outcome:
+        """Return the logged model's own decision for `rows` (m, d), with scores if it has them."""
+        return self.predict(rows)[1]
+
+    def predict(self, rows: pd.DataFrame) -> tuple[list[Label], Outcome]:
+        """Return the model's predictions for `rows` as plain Python values, and their outcome."""
+        labels = np.asarray(self.model.decide(rows))
+        scores = None if self.model.score is None else self.model.score(rows)
+        return labels.tolist(), Outcome(_codes(self.model, labels), scores)
+
+    def outcome(self, rows: pd.DataFrame) -> Outcome:
+        """Return the decision for `rows` (m, d) by the cheapest rule that agrees with the model's own."""
+        if self.argmax_decides and self.model.score is not None:
+            scores = self.model.score(rows)
+            return Outcome(scores.argmax(axis=1), scores)
+        return self.verdict(rows)
+
+
+def _codes(model: OpenModel, labels: NDArray[np.generic]) -> NDArray[np.intp]:
+    return pd.Index(list(model.classes)).get_indexer(pd.Index(np.asarray(labels)))

@@ -1,0 +1,19 @@
+"""Constraints: what users write, the rules they compile to, and the values they leave."""
+
+from mlflow_cf.constraints.compile import compile_rules, group_columns
+from mlflow_cf.constraints.domains import Domain, Values, build_domains
+from mlflow_cf.constraints.model import Constraints, Relative
+from mlflow_cf.constraints.rules import Rule
+from mlflow_cf.constraints.tighten import check_tightens
+
+__all__ = [
+    "Constraints",
+    "Domain",
+    "Relative",
+    "Rule",
+    "Values",
+    "build_domains",
+    "check_tightens",
+    "compile_rules",
+    "group_columns",
+]

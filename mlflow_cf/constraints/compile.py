@@ -1,0 +1,187 @@
+"""Check constraints against the features and compile each of them to rules."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+
+
+from mlflow_cf.constraints.model import Constraints, Relative
+from mlflow_cf.constraints.rules import MISSING, Atom, Comparison, Const, Expression, Ref, Rule, Size, Sum
+from mlflow_cf.errors import InputError, InputErrors, did_you_mean
+from mlflow_cf.features import Feature, FeatureSpace
+
+UNKNOWN_LEVEL = -1.0  # the code of a level that no feature has: never equal to anything
+
+
+def compile_rules(constraints: Constraints, space: FeatureSpace, path: str = "constraints") -> tuple[Rule, ...]:
+    """Return one rule or more for every constraint.
+
+    Raises:
+        InputError: unknown features or levels, an order where there is none, empty ranges, overlapping groups;
+            all of them at once, each with its path.
+    """
+    compiler = _Compiler(space, path)
+    rules = [rule for family in _FAMILIES for rule in family(compiler, constraints)]
+    compiler.check_groups(constraints)
+    if compiler.errors:
+        raise compiler.errors[0] if len(compiler.errors) == 1 else InputErrors(compiler.errors)
+    return tuple(rules)
+
+
+def group_columns(constraints: Constraints, space: FeatureSpace) -> tuple[tuple[int, ...], ...]:
+    """Return the columns of every group, in the order of their first column; a lone feature is a group of one."""
+    grouped = {space.index[name]: tuple(sorted(space.index[n] for n in names))
+               for names in constraints.groups for name in names}  # fmt: skip
+    return tuple(dict.fromkeys(grouped.get(column, (column,)) for column in range(len(space))))
+
+
+class _Compiler:
+    """Collects errors so that a user sees all of them in one go."""
+
+    def __init__(self, space: FeatureSpace, path: str) -> None:
+        self.space, self.path = space, path
+        self.errors: list[InputError] = []
+
+    def error(self, where: str, fact: str, fix: str = "") -> None:
+        self.errors.append(InputError(f"{self.path}.{where}", fact, fix))
+
+    def feature(self, key: str, name: str, *, ordered: bool = False, number: bool = False) -> Feature | None:
+        where = f"{key}.{name}"
+        if name not in self.space.index:
+            self.error(where, "not a feature", did_you_mean(name, self.space.names, "features"))
+            return None
+        feature = self.space[name]
+        if ordered and not feature.has_order:
+            fix = f"declare it: features={{{name!r}: {{'kind': 'ordinal', 'levels': [...]}}}}"
+            self.error(where, f"a {feature.kind} has no order", fix)
+            return None
+        if number and not feature.numeric:
+            self.error(where, f"a {feature.kind} is no number", "use 'levels' or 'forbidden'")
+            return None
+        return feature
+
+    def code(self, where: str, feature: Feature, value: object) -> float:
+        """Return the code of a value a user wrote, noting an error if it has none."""
+        if feature.levels:
+            code = feature.code_of.get(value) if isinstance(value, str | int | float | bool) else None
+            if code is None or isinstance(value, bool) != isinstance(feature.known[code], bool):
+                self.error(where, f"{value!r} is not a level", did_you_mean(value, feature.levels, "levels"))
+                return UNKNOWN_LEVEL
+            return float(code)
+        if isinstance(value, bool | str) or not isinstance(value, int | float):
+            self.error(where, f"{value!r} is not a number", "")
+            return UNKNOWN_LEVEL
+        return float(value)
+
+    def check_groups(self, constraints: Constraints) -> None:
+        owner: dict[str, int] = {}
+        for number, names in enumerate(constraints.groups):
+            for name in names:
+                if self.feature(f"groups[{number}]", name) is None:
+                    continue
+                if name in owner:
+                    self.error(f"groups[{number}].{name}", f"already in groups[{owner[name]}]", "groups may not overlap")
+                owner[name] = number
+
+
+def _step(column: int, sign: Comparison, feature: Feature, path: str, text: str) -> Rule:
+    """``x_cf.f sign x.f``."""
+    then = Atom(Ref("x_cf", column), sign, Ref("x", column), unknown_from=feature.unknown_from)
+    return Rule((), then, path, text, defines=column)
+
+
+def _directions(c: _Compiler, constraints: Constraints) -> Iterator[Rule]:
+    signs: tuple[tuple[str, Iterable[str], Comparison, str], ...] = (
+        ("immutable", constraints.immutable, "==", "must not change"),
+        ("increasing", constraints.increasing, ">=", "must not decrease"),
+        ("decreasing", constraints.decreasing, "<=", "must not increase"),
+    )
+    for key, names, sign, words in signs:
+        for name in names:
+            feature = c.feature(key, name, ordered=key != "immutable")
+            if feature is not None:
+                yield _step(c.space.index[name], sign, feature, f"{c.path}.{key}.{name}", f"{name} {words}")
+
+
+def _present(column: int) -> Atom:
+    return Atom(Ref("x_cf", column), "!=", MISSING)
+
+
+def _ranges(c: _Compiler, constraints: Constraints) -> Iterator[Rule]:
+    for name, (low, high) in constraints.ranges.items():
+        where = f"ranges.{name}"
+        feature = c.feature("ranges", name, ordered=True)
+        if feature is None:
+            continue
+        ends = [None if end is None else c.code(where, feature, end) for end in (low, high)]
+        if ends[0] is not None and ends[1] is not None and ends[0] > ends[1]:
+            c.error(where, f"low {low!r} exceeds high {high!r}", "give [low, high]")
+        signs: tuple[Comparison, Comparison] = (">=", "<=")
+        for end, sign, code in zip((low, high), signs, ends, strict=True):
+            if code is not None:
+                column = c.space.index[name]
+                then = Atom(Ref("x_cf", column), sign, Const(code), unknown_from=feature.unknown_from)
+                yield Rule((_present(column),), then, f"{c.path}.{where}", f"{name} {sign} {end}", defines=column)
+
+
+def _relative(c: _Compiler, constraints: Constraints) -> Iterator[Rule]:
+    for name, limits in constraints.relative.items():
+        if c.feature("relative", name, number=True) is None:
+            continue
+        column = c.space.index[name]
+        changed = Atom(Ref("x_cf", column), "!=", Ref("x", column))
+        for sign, bound, words in _relative_bounds(limits, Ref("x", column)):
+            then = Atom(Ref("x_cf", column), sign, bound)
+            text = f"{name} may go {words} at most"
+            yield Rule((changed,), then, f"{c.path}.relative.{name}", text, defines=column)
+
+
+def _relative_bounds(limits: Relative, own: Ref) -> Iterator[tuple[Comparison, Expression, str]]:
+    """Yield comparisons, bounds and words; the bound is arithmetic, so that filling in a missing value is refused."""
+    if limits.up is not None:
+        yield "<=", Sum("+", own, Const(float(limits.up))), f"up by {limits.up}"
+    if limits.down is not None:
+        yield ">=", Sum("-", own, Const(float(limits.down))), f"down by {limits.down}"
+    if limits.up_percent is not None:
+        yield "<=", Sum("+", own, Sum("*", Size(own), Const(limits.up_percent / 100))), f"up by {limits.up_percent} %"
+    if limits.down_percent is not None:
+        yield ">=", Sum("-", own, Sum("*", Size(own), Const(limits.down_percent / 100))), f"down by {limits.down_percent} %"
+
+
+def _levels(c: _Compiler, constraints: Constraints) -> Iterator[Rule]:
+    for name, levels in constraints.levels.items():
+        where = f"levels.{name}"
+        feature = c.feature("levels", name)
+        if feature is None:
+            continue
+        if not levels:
+            c.error(where, "no level is allowed", "list at least one, or make the feature immutable")
+        column = c.space.index[name]
+        members = tuple(c.code(where, feature, level) for level in levels)
+        then = Atom(Ref("x_cf", column), "in", members=members)
+        text = f"{name} must be one of {', '.join(map(str, levels))}"
+        yield Rule((_present(column),), then, f"{c.path}.{where}", text, defines=column)
+
+
+def _forbidden(c: _Compiler, constraints: Constraints) -> Iterator[Rule]:
+    for name, pairs in constraints.forbidden.items():
+        feature = c.feature("forbidden", name)
+        if feature is None:
+            continue
+        column = c.space.index[name]
+        changed = Atom(Ref("x_cf", column), "!=", Ref("x", column))
+        for number, (old, new) in enumerate(pairs):
+            where = f"forbidden.{name}[{number}]"
+            codes = [c.code(where, feature, value) for value in (old, new)]
+            when = (Atom(Ref("x", column), "==", Const(codes[0])), changed)
+            then = Atom(Ref("x_cf", column), "!=", Const(codes[1]))
+            yield Rule(when, then, f"{c.path}.{where}", f"{name} must not go from {old} to {new}", defines=column)
+
+
+_FAMILIES: tuple[Callable[[_Compiler, Constraints], Iterator[Rule]], ...] = (
+    _directions,
+    _ranges,
+    _relative,
+    _levels,
+    _forbidden,
+)

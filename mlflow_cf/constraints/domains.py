@@ -1,0 +1,110 @@
+"""The values each group of features may be proposed: built once from the background, bound to every row later."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Literal
+
+import numpy as np
+from numpy.typing import NDArray
+
+from mlflow_cf.errors import InputError
+from mlflow_cf.features import Feature, FeatureSpace, Floats
+
+Values = Literal["observed", "grid", "continuous"]
+MAX_GRID = 100_000
+
+
+@dataclass(frozen=True, eq=False)
+class Domain:
+    """The admissible tuples of one group.
+
+    Attributes:
+        columns: the group's columns, ascending.
+        tuples: (t, len(columns)) distinct combinations in ascending order; none of them all missing.
+        weights: (t,) how often each occurs in the background; 1 for grid values that never do.
+        interval: (low, high) of a lone continuous feature, where any number in between is admissible too.
+    """
+
+    columns: tuple[int, ...]
+    tuples: Floats
+    weights: Floats
+    interval: tuple[float, float] | None = None
+
+    def contains(self, values: Floats) -> NDArray[np.bool_]:
+        """Return (m,) whether tuples (m, len(columns)) may be proposed."""
+        known, keys = self._keys(values)
+        found = known & np.isin(keys, self._own_keys)
+        if self.interval is not None:
+            found |= (values[:, 0] >= self.interval[0]) & (values[:, 0] <= self.interval[1])
+        return found
+
+    @cached_property
+    def _distinct(self) -> list[Floats]:
+        return [np.unique(_sortable(self.tuples[:, part])) for part in range(len(self.columns))]
+
+    @cached_property
+    def _own_keys(self) -> NDArray[np.intp]:
+        return self._keys(self.tuples)[1]
+
+    def _keys(self, values: Floats) -> tuple[NDArray[np.bool_], NDArray[np.intp]]:
+        """Number tuples by the positions of their parts; a part found nowhere makes the tuple unknown."""
+        known = np.ones(len(values), dtype=np.bool_)
+        keys = np.zeros(len(values), dtype=np.intp)
+        for part, distinct in enumerate(self._distinct):
+            sought = _sortable(values[:, part])
+            position = np.searchsorted(distinct, sought).clip(max=len(distinct) - 1)
+            known &= distinct[position] == sought
+            keys = keys * len(distinct) + position
+        return known, keys
+
+
+def build_domains(
+    space: FeatureSpace, background: Floats, groups: tuple[tuple[int, ...], ...], values: Values
+) -> tuple[Domain, ...]:
+    """Return one domain per group of columns.
+
+    Args:
+        space: the features; a lone feature's domain comes from its active domain.
+        background: coded background rows (n, d); combinations of larger groups come from here.
+        groups: columns of every group.
+        values: which values a lone number may take: observed ones, its grid, or any in its range.
+    """
+    return tuple(
+        _lone(space.features[columns[0]], columns, values) if len(columns) == 1 else _joint(background, columns)
+        for columns in groups
+    )
+
+
+def _joint(background: Floats, columns: tuple[int, ...]) -> Domain:
+    rows = background[:, columns]
+    tuples, counts = np.unique(_sortable(rows), axis=0, return_counts=True)
+    return Domain(columns, np.where(np.isinf(tuples), np.nan, tuples), counts.astype(np.float64))
+
+
+def _lone(feature: Feature, columns: tuple[int, ...], values: Values) -> Domain:
+    if values == "observed" or not feature.has_order:
+        return Domain(columns, feature.values[:, None], feature.counts)
+    if feature.step is None and values == "continuous":
+        return Domain(columns, feature.values[:, None], feature.counts, (feature.low, feature.high))
+    grid = _grid(feature)
+    seen = np.searchsorted(feature.values, grid).clip(max=len(feature.values) - 1)
+    weights = np.where(feature.values[seen] == grid, feature.counts[seen], 1.0)
+    return Domain(columns, grid[:, None], weights)
+
+
+def _grid(feature: Feature) -> Floats:
+    path = f"features.{feature.name}.step"
+    if feature.step is None:
+        raise InputError(path, "values='grid' needs a step", f"declare features={{{feature.name!r}: {{'step': ...}}}}")
+    count = int((feature.high - feature.low) / feature.step * (1 + 1e-12)) + 1
+    if count > MAX_GRID:
+        raise InputError(path, f"its grid has {count:,} values, more than {MAX_GRID:,}", "use a larger step")
+    grid = feature.low + np.arange(count) * feature.step
+    return np.round(grid, 12)  # so that 0.1 * 3 is the 0.3 of the background
+
+
+def _sortable(values: Floats) -> Floats:
+    """Replace NaN, which never equals itself, by +inf, which no feature can hold."""
+    return np.where(np.isnan(values), np.inf, values)

@@ -1,0 +1,94 @@
+"""Constraints as users write them: Python objects, dicts, YAML or JSON."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Annotated, Any
+
+import yaml
+from pydantic import BaseModel, ConfigDict, Field, StrictBool, StrictFloat, StrictInt, StrictStr, ValidationError
+
+from mlflow_cf.errors import InputError
+from mlflow_cf.validation import input_errors
+
+Number = StrictInt | Annotated[StrictFloat, Field(allow_inf_nan=False)]
+LevelValue = StrictBool | StrictStr | Number
+Bound = Number | StrictStr | None
+Names = tuple[StrictStr, ...]
+
+
+class Relative(BaseModel):
+    """How far a number may move from the query row's own value, in its unit or in percent; None: no limit."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    up: Annotated[Number, Field(ge=0)] | None = None
+    down: Annotated[Number, Field(ge=0)] | None = None
+    up_percent: Annotated[Number, Field(ge=0)] | None = None
+    down_percent: Annotated[Number, Field(ge=0)] | None = None
+
+
+class Constraints(BaseModel):
+    """What a counterfactual must respect; all keys together, each compiled to rules.
+
+    Attributes:
+        immutable: features that keep the query row's value.
+        increasing, decreasing: features that may only grow, or only shrink (numbers and ordinals).
+        ranges: feature -> (low, high), inclusive; None leaves an end open; ordinals take their levels.
+        relative: feature -> limits relative to the query row's own value.
+        levels: feature -> the values it may take.
+        forbidden: feature -> transitions (from, to) that are not allowed.
+        groups: features that change together and only to combinations the background has.
+        max_changes: largest number of changed groups (a feature in no group counts as one).
+    """
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    immutable: Names = ()
+    increasing: Names = ()
+    decreasing: Names = ()
+    ranges: Mapping[StrictStr, tuple[Bound, Bound]] = Field(default_factory=dict)
+    relative: Mapping[StrictStr, Relative] = Field(default_factory=dict)
+    levels: Mapping[StrictStr, tuple[LevelValue, ...]] = Field(default_factory=dict)
+    forbidden: Mapping[StrictStr, tuple[tuple[LevelValue, LevelValue], ...]] = Field(default_factory=dict)
+    groups: tuple[Names, ...] = ()
+    max_changes: Annotated[StrictInt, Field(ge=1)] | None = None
+
+    @classmethod
+    def read(cls, source: Constraints | Mapping[str, Any] | str | Path | None, path: str = "constraints") -> Constraints:
+        """Return constraints from an object, a dict, a YAML or JSON file, or None for none.
+
+        Raises:
+            InputError: an unknown key or a value of the wrong form; every error names its path.
+        """
+        if source is None:
+            return cls()
+        if isinstance(source, Constraints):
+            return source
+        data = dict(source) if isinstance(source, Mapping) else _read_file(Path(source), path)
+        try:
+            return cls.model_validate(data)
+        except ValidationError as error:
+            raise input_errors(error, path, cls, data) from None
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the keys that are set, as plain JSON values."""
+        return self.model_dump(mode="json", exclude_defaults=True)
+
+
+def _read_file(file: Path, path: str) -> dict[str, Any]:
+    if not file.is_file():
+        raise InputError(path, f"no file at {str(file)!r}", "pass a dict, or the path of a YAML or JSON file")
+    text = file.read_text(encoding="utf-8")
+    try:
+        data = json.loads(text) if file.suffix == ".json" else yaml.safe_load(text)
+    except (json.JSONDecodeError, yaml.YAMLError) as error:
+        fact = f"{file.name} is not valid {'JSON' if file.suffix == '.json' else 'YAML'}"
+        raise InputError(path, fact, str(error).replace("\n", " ")) from None
+    if data is None:
+        return {}
+    if not isinstance(data, dict):
+        raise InputError(path, f"{file.name} holds a {type(data).__name__}", "write one mapping of constraint keys")
+    return data

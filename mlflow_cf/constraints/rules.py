@@ -1,0 +1,226 @@
+"""The one kind of rule every constraint compiles to: ``IF atoms THEN atom`` over codes.
+
+An atom compares two expressions over the query row ``x`` and the counterfactual ``x_cf``. Missing values and unseen
+levels follow one convention (methods: exact search, section 2): two bare references that are both missing, or the
+same unseen level, are equal; any other comparison with something unknown is false, except that a bare ``!=`` is true.
+Atoms are evaluated as written and never negated into one another.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Literal
+
+import numpy as np
+from numpy.typing import NDArray
+
+from mlflow_cf.features import Floats
+
+Side = Literal["x", "x_cf"]
+Comparison = Literal["==", "!=", "<", "<=", ">", ">=", "in"]
+Arithmetic = Literal["+", "-", "*", "/"]
+Bools = NDArray[np.bool_]
+
+
+@dataclass(frozen=True)
+class Const:
+    """A number or the code of a level; NaN stands for missing, -1 for a level nobody knows."""
+
+    value: float
+
+
+@dataclass(frozen=True)
+class Ref:
+    """The value of one column of the query row (``x``) or of the counterfactual (``x_cf``)."""
+
+    side: Side
+    column: int
+
+
+@dataclass(frozen=True)
+class Sum:
+    """Arithmetic on two expressions; dividing by 0 gives something unknown."""
+
+    sign: Arithmetic
+    left: Expression
+    right: Expression
+
+
+@dataclass(frozen=True)
+class Size:
+    """The absolute value of an expression."""
+
+    of: Expression
+
+
+Expression = Const | Ref | Sum | Size
+MISSING = Const(np.nan)
+
+
+@dataclass(frozen=True)
+class Atom:
+    """One comparison.
+
+    Attributes:
+        left, right: the two sides; `members` replaces `right` when `sign` is ``in``.
+        unknown_from: codes from here on have no known rank (unseen levels of an ordinal).
+    """
+
+    left: Expression
+    sign: Comparison
+    right: Expression = MISSING
+    members: tuple[float, ...] = ()
+    unknown_from: float = np.inf
+
+    def holds(self, Z: Floats, x0: Floats) -> Bools:
+        """Return (m,) truth of the atom for candidates Z (m, d) of the query row x0 (d,)."""
+        left = _evaluate(self.left, Z, x0)
+        if self.sign == "in":
+            return np.isin(left, self.members)
+        right = _evaluate(self.right, Z, x0)
+        bare = isinstance(self.left, Ref | Const) and isinstance(self.right, Ref | Const)
+        return _compare(self.sign, left, right, bare=bare, unknown_from=self.unknown_from)
+
+    def bound(self, Z: Floats, x0: Floats) -> Floats:
+        """Return the values (m,) of the right side."""
+        return _evaluate(self.right, Z, x0)
+
+    def columns(self, side: Side) -> frozenset[int]:
+        """Return the columns of `side` that the atom mentions."""
+        return frozenset(
+            ref.column for part in (self.left, self.right) for ref in _references(part) if ref.side == side
+        )
+
+
+@dataclass(frozen=True)
+class Rule:
+    """``IF when THEN then`` with the path of the constraint it came from.
+
+    Attributes:
+        when: atoms that must all hold for the rule to apply; empty: it always applies.
+        then: what must hold then.
+        path: where it was declared, such as ``constraints.ranges.age``; shown as the reason when it blocks.
+        text: the rule in words a person can read.
+        defines: the counterfactual column `then` determines, or None for a rule that only rejects.
+    """
+
+    when: tuple[Atom, ...]
+    then: Atom
+    path: str
+    text: str
+    defines: int | None = None
+
+    def holds(self, Z: Floats, x0: Floats) -> Bools:
+        """Return (m,) truth of the rule for candidates Z (m, d) of the query row x0 (d,)."""
+        applies = np.ones(len(Z), dtype=np.bool_)
+        for atom in self.when:
+            applies &= atom.holds(Z, x0)
+        if not applies.any():
+            return ~applies
+        return ~applies | self.then.holds(Z, x0)
+
+    def columns(self, side: Side) -> frozenset[int]:
+        """Return the columns of `side` that the rule mentions."""
+        return frozenset().union(*(atom.columns(side) for atom in (*self.when, self.then)))
+
+
+def ground(rule: Rule, x0: Floats) -> Rule | None:
+    """Replace every reference to the query row by its value (GeCo section 3.4); None if the rule always holds.
+
+    Conditions that only speak of the query row are decided here. What is left mentions ``x_cf``, unless the rule
+    is false whatever the counterfactual is: then it has no condition and its `then` mentions no ``x_cf``.
+    """
+    one = x0[None, :]
+    kept = []
+    for atom in rule.when:
+        if atom.columns("x_cf"):
+            kept.append(_ground_atom(atom, x0))
+        elif not atom.holds(one, x0)[0]:
+            return None
+    if not rule.then.columns("x_cf") and rule.then.holds(one, x0)[0]:
+        return None
+    return Rule(tuple(kept), _ground_atom(rule.then, x0), rule.path, rule.text, rule.defines)
+
+
+def never_holds(rule: Rule) -> bool:
+    """Whether a grounded rule is false for every counterfactual."""
+    return not rule.columns("x_cf")
+
+
+def _ground_atom(atom: Atom, x0: Floats) -> Atom:
+    left, right = _ground_expression(atom.left, x0), _ground_expression(atom.right, x0)
+    return Atom(left, atom.sign, right, atom.members, atom.unknown_from)
+
+
+def _ground_expression(expression: Expression, x0: Floats) -> Expression:
+    # Arithmetic stays arithmetic even over constants: a bare missing value compares differently from a computed one.
+    match expression:
+        case Ref("x", column):
+            return Const(float(x0[column]))
+        case Sum(sign, left, right):
+            return Sum(sign, _ground_expression(left, x0), _ground_expression(right, x0))
+        case Size(of):
+            return Size(_ground_expression(of, x0))
+    return expression
+
+
+def _references(expression: Expression) -> Iterator[Ref]:
+    match expression:
+        case Ref():
+            yield expression
+        case Sum(_, left, right):
+            yield from _references(left)
+            yield from _references(right)
+        case Size(of):
+            yield from _references(of)
+
+
+def _evaluate(expression: Expression, Z: Floats, x0: Floats) -> Floats:
+    match expression:
+        case Const(value):
+            return np.full(len(Z), value)
+        case Ref("x", column):
+            return np.full(len(Z), x0[column])
+        case Ref(_, column):
+            return Z[:, column]
+        case Sum(sign, left, right):
+            return _arithmetic(sign, _evaluate(left, Z, x0), _evaluate(right, Z, x0))
+        case Size(of):
+            return np.abs(_evaluate(of, Z, x0))
+
+
+def _arithmetic(sign: Arithmetic, left: Floats, right: Floats) -> Floats:
+    with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
+        match sign:
+            case "+":
+                result = left + right
+            case "-":
+                result = left - right
+            case "*":
+                result = left * right
+            case "/":
+                result = left / right
+    result[~np.isfinite(result)] = np.nan
+    return result
+
+
+def _compare(sign: Comparison, left: Floats, right: Floats, *, bare: bool, unknown_from: float) -> Bools:
+    unknown = np.isnan(left) | np.isnan(right)
+    same = left == right
+    if bare:
+        same = same | (np.isnan(left) & np.isnan(right))
+    match sign:
+        case "==":
+            return same
+        case "!=":
+            return ~same if bare else ~same & ~unknown
+    unknown |= (left >= unknown_from) | (right >= unknown_from)
+    match sign:
+        case "<":
+            return (left < right) & ~unknown
+        case "<=":
+            return ((left < right) & ~unknown) | same
+        case ">":
+            return (left > right) & ~unknown
+    return ((left > right) & ~unknown) | same

@@ -1,0 +1,76 @@
+"""A request may add to the policy's constraints, never loosen them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from mlflow_cf.constraints.model import Bound, Constraints, Relative
+from mlflow_cf.errors import InputError, InputErrors
+from mlflow_cf.features import FeatureSpace
+
+_LIMITS = ("up", "down", "up_percent", "down_percent")
+_ADD = "name more features, or repeat all of the policy's"
+
+
+def check_tightens(policy: Constraints, request: Constraints, space: FeatureSpace, path: str = "constraints") -> None:
+    """Refuse a request that could only mean to loosen the policy.
+
+    Constraints of policy and request hold together, so what a request names is always added. Refused are: a list
+    that repeats part of the policy's list and adds nothing, a wider range or limit, a level the policy does not allow,
+    a larger `max_changes`, and any key that gives directions for a feature the policy holds fixed.
+
+    Raises:
+        InputError: everything that loosens, each with its path.
+    """
+    errors = [
+        *_freed(policy, request, path),
+        *_wider_ranges(policy, request, space, path),
+        *_wider_limits(policy, request, path),
+    ]
+    if errors:
+        raise errors[0] if len(errors) == 1 else InputErrors(errors)
+
+
+def _freed(policy: Constraints, request: Constraints, path: str) -> Iterator[InputError]:
+    for key in ("immutable", "increasing", "decreasing"):
+        sealed, asked = set(getattr(policy, key)), set(getattr(request, key))
+        if key in request.model_fields_set and asked < sealed:
+            freed = min(sealed - asked)
+            yield InputError(f"{path}.{key}", f"would free {freed!r}, which the policy limits", _ADD)
+    for key in ("increasing", "decreasing", "ranges", "relative", "levels", "forbidden"):
+        for name in getattr(request, key):
+            if name in policy.immutable:
+                yield InputError(f"{path}.{key}.{name}", "immutable under the policy", "leave it out")
+    if policy.max_changes is not None and (request.max_changes or 0) > policy.max_changes:
+        fact = f"{request.max_changes} is more than the policy's {policy.max_changes}"
+        yield InputError(f"{path}.max_changes", fact, "ask for fewer")
+
+
+def _wider_ranges(policy: Constraints, request: Constraints, space: FeatureSpace, path: str) -> Iterator[InputError]:
+    for name, (low, high) in request.ranges.items():
+        floor, ceiling = policy.ranges.get(name, (None, None))
+        if _below(space, name, low, floor) or _below(space, name, ceiling, high):
+            fact = f"[{low}, {high}] is wider than the policy's [{floor}, {ceiling}]"
+            yield InputError(f"{path}.ranges.{name}", fact, "stay inside it; null leaves an end to the policy")
+
+
+def _wider_limits(policy: Constraints, request: Constraints, path: str) -> Iterator[InputError]:
+    for name, limits in request.relative.items():
+        sealed = policy.relative.get(name, Relative())
+        for key in _LIMITS:
+            most, asked = getattr(sealed, key), getattr(limits, key)
+            if most is not None and asked is not None and asked > most:
+                fact = f"{asked} is more than the policy's {most}"
+                yield InputError(f"{path}.relative.{name}.{key}", fact, "ask for less")
+    for name, levels in request.levels.items():
+        extra = [level for level in levels if name in policy.levels and level not in policy.levels[name]]
+        if extra:
+            fact = f"{extra[0]!r} is not among the policy's levels"
+            yield InputError(f"{path}.levels.{name}", fact, "name only levels the policy allows")
+
+
+def _below(space: FeatureSpace, name: str, first: Bound, second: Bound) -> bool:
+    """Whether one end of a range lies below another; an open end never does."""
+    codes = [space[name].code_of.get(end, end) if end is not None else None for end in (first, second)]
+    low, high = codes
+    return isinstance(low, int | float) and isinstance(high, int | float) and low < high

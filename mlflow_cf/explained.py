@@ -1,0 +1,259 @@
+"""A model together with what it takes to explain it."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+from numpy.typing import ArrayLike, NDArray
+
+from mlflow_cf.constraints import Constraints, Values
+from mlflow_cf.errors import InputError
+from mlflow_cf.explainers import Explainer
+from mlflow_cf.features import FeatureSpace
+from mlflow_cf.judge import Judge, Label, OpenModel, Outcome
+from mlflow_cf.opening import open_native
+from mlflow_cf.problem import Distance, Explain, Limits, Policy, Query, Setting, Target
+from mlflow_cf.registry import explainer_named, explainer_to_dict
+from mlflow_cf.request import Request, answer
+from mlflow_cf.result import Explanation
+
+ConstraintSource = Constraints | Mapping[str, Any] | str | Path | None
+TargetSource = Target | Mapping[str, Any] | Label | None
+DistanceSource = Distance | tuple[float, float, float] | Mapping[str, Any]
+
+
+@dataclass(frozen=True)
+class Options:
+    """How to explain a model: the keyword arguments that `wrap`, `save_model` and `log_model` share.
+
+    Attributes:
+        target: the wanted outcome; None infers it where two labels are 0 and 1.
+        constraints: what every counterfactual must respect.
+        explainer: a name or an object.
+        features: feature -> facts that win over what the data suggest: kind, levels, step, low, high.
+        distance: weights of l0, l1 and l-infinity, or a `Distance`.
+        values: which values may be proposed: observed, grid or continuous.
+        seed: seed of requests that name none.
+        limits: most a request may ask for.
+    """
+
+    target: TargetSource = None
+    constraints: ConstraintSource = None
+    explainer: str | Explainer = "geco"
+    features: Mapping[str, Mapping[str, Any]] | None = None
+    distance: DistanceSource = (0.5, 0.5, 0.0)
+    values: Values = "observed"
+    seed: int = 0
+    limits: Limits | Mapping[str, Any] | None = None
+
+    def policy(self, model: OpenModel) -> Policy:
+        """Return the policy these options make for `model`."""
+        return Policy.from_dict(
+            {
+                "target": Target.read(self.target, model),
+                "constraints": Constraints.read(self.constraints),
+                "distance": Distance.read(self.distance),
+                "values": self.values,
+                "limits": Limits.read(self.limits),
+                "seed": self.seed,
+            }
+        )
+
+
+@dataclass(frozen=True, eq=False)
+class ExplainedModel:
+    """A model that answers with predictions and counterfactuals; immutable, and safe to share between threads.
+
+    Attributes:
+        model: the opened model.
+        space: its features.
+        background: (n, d) sample of its training rows, raw columns in order.
+        labels: (n,) training target of these rows, or None.
+        policy: target, constraints and limits.
+        explainer: searches unless a request names another.
+        judge, outcome: the model's decision rule, and what it says about the background.
+        setting: the policy bound to features and background.
+    """
+
+    model: OpenModel
+    space: FeatureSpace
+    background: pd.DataFrame = field(repr=False)
+    labels: NDArray[np.generic] | None = field(repr=False)
+    policy: Policy
+    explainer: Explainer
+    judge: Judge = field(repr=False)
+    outcome: Outcome = field(repr=False)
+    setting: Setting = field(repr=False)
+
+    @classmethod
+    def build(
+        cls,
+        model: OpenModel,
+        space: FeatureSpace,
+        background: pd.DataFrame,
+        labels: NDArray[np.generic] | None,
+        policy: Policy,
+        explainer: Explainer,
+    ) -> ExplainedModel:
+        """Prepare everything that depends on model and background alone, once.
+
+        Raises:
+            InputError: a policy that does not fit the features or the model.
+        """
+        policy.target.check(model)
+        setting = Setting.build(space, space.encode(background), policy.constraints, policy.distance, policy.values)
+        judge, outcome = Judge.learn(model, space.decode(setting.background))
+        return cls(model, space, background, labels, policy, explainer, judge, outcome, setting)
+
+    def predict(self, X: pd.DataFrame, params: Mapping[str, Any] | None = None) -> pd.DataFrame:
+        """Answer rows with predictions and counterfactuals: what the served model returns.
+
+        Args:
+            X: rows (m, d) with at least the model's columns.
+            params: ``{"counterfactual": {...}}`` with the options of a `Query`; None: the policy's defaults.
+
+        Returns:
+            One record per row (see `Explanation.to_dict`) as a table of objects.
+
+        Raises:
+            InputError: options that are malformed, go beyond the policy, or do not fit the model.
+        """
+        asked = (params or {}).get("counterfactual") or {}
+        if not isinstance(asked, Mapping):
+            raise InputError("counterfactual", f"a {type(asked).__name__} is not an object", "send {...}")
+        query = Query.read(asked)
+        query.check(self.policy.limits)
+        explainer = self.explainer if query.explainer is None else explainer_named(query.explainer)
+        seconds = query.time_limit_s or self.policy.limits.time_limit_s
+        records = [found.to_dict() for found in self._answer(X, query, explainer, seconds)]
+        columns = list(Explanation("skipped", "", None, None).to_dict())
+        return pd.DataFrame({key: pd.Series([r[key] for r in records], dtype=object) for key in columns})
+
+    def explain(
+        self,
+        X: pd.DataFrame,
+        *,
+        count: int = 1,
+        target: TargetSource = None,
+        constraints: ConstraintSource = None,
+        explainer: str | Explainer | None = None,
+        seed: int | None = None,
+        time_limit_s: float | None = None,
+        max_evaluations: int | None = None,
+        explain: Explain = "unfavourable",
+    ) -> list[Explanation]:
+        """Explain rows (m, d), in order.
+
+        Args:
+            X: rows with at least the model's columns.
+            count: counterfactuals per row.
+            target: another wanted outcome than the policy's.
+            constraints: more constraints, on top of the policy's.
+            explainer: another explainer, by name or as an object.
+            seed: seed; None: the policy's.
+            time_limit_s: seconds for the whole call; None: no clock. Rows share what is left of it evenly.
+            max_evaluations: rows scored per explained row; None: the policy's limit.
+            explain: which rows to explain.
+
+        Raises:
+            InputError: arguments that are malformed, loosen the policy, or do not fit the model.
+        """
+        query = Query.read(
+            {
+                "explain": explain,
+                "count": count,
+                "target": target.to_dict() if isinstance(target, Target) else target,
+                "constraints": Constraints.read(constraints),
+                "seed": seed,
+                "time_limit_s": time_limit_s,
+                "max_evaluations": max_evaluations,
+            }
+        )
+        chosen = self.explainer if explainer is None else explainer_named(explainer)
+        return self._answer(X, query, chosen, query.time_limit_s)
+
+    def describe(self) -> dict[str, Any]:
+        """Return what was wrapped, as plain values: model, features, policy, explainer."""
+        return {
+            "flavor": self.model.flavor,
+            "classes": list(self.model.classes),
+            "score": self.model.score_kind,
+            "largest_score_decides": self.judge.argmax_decides,
+            "background_rows": len(self.background),
+            "features": {f.name: {"kind": f.kind, "values": len(f.values)} for f in self.space.features},
+            "policy": self.policy.to_dict(),
+            "explainer": explainer_to_dict(self.explainer),
+            "notes": list(self.model.notes),
+        }
+
+    def _answer(
+        self, X: pd.DataFrame, query: Query, explainer: Explainer, seconds: float | None
+    ) -> list[Explanation]:
+        deadline = None if seconds is None else time.perf_counter() + seconds
+        request = Request(
+            judge=self.judge,
+            setting=self.setting.tightened(query.constraints),
+            target=self.policy.target_for(query.target, self.model),
+            background=self.outcome,
+            explainer=explainer,
+            query=query,
+            seed=self.policy.seed if query.seed is None else query.seed,
+            max_evaluations=query.max_evaluations or self.policy.limits.max_evaluations,
+            deadline=deadline,
+        )
+        return answer(request, X)
+
+
+def wrap(
+    model: object,
+    data: pd.DataFrame,
+    labels: ArrayLike | None = None,
+    *,
+    target: TargetSource = None,
+    constraints: ConstraintSource = None,
+    explainer: str | Explainer = "geco",
+    features: Mapping[str, Mapping[str, Any]] | None = None,
+    distance: DistanceSource = (0.5, 0.5, 0.0),
+    values: Values = "observed",
+    seed: int = 0,
+    limits: Limits | Mapping[str, Any] | None = None,
+    output: str | None = None,
+) -> ExplainedModel:
+    """Wrap a fitted model so that it explains its decisions; in memory.
+
+    Args:
+        model: a fitted estimator or pipeline, an MLflow model URI or folder, or a loaded pyfunc.
+        data: sample of the training rows (n, d) in the model's own raw input columns.
+        labels: (n,) training target of these rows; some explainers use it.
+        target, constraints, explainer, features, distance, values, seed, limits: see `Options`.
+        output: what a model without known outputs returns: ``label``, ``score`` or ``value``.
+
+    Raises:
+        InputError: anything that does not fit, with its path, the fact and the nearest fix.
+    """
+    options = Options(target, constraints, explainer, features, distance, values, seed, limits)
+    return assemble(open_native(model, output=output, rows=data), data, labels, options)
+
+
+def assemble(model: OpenModel, data: pd.DataFrame, labels: ArrayLike | None, options: Options) -> ExplainedModel:
+    """Join an opened model with its background and options."""
+    if not isinstance(data, pd.DataFrame):
+        raise InputError("data", f"a {type(data).__name__} is not a table", "pass a pandas DataFrame of raw features")
+    if model.columns:
+        missing = [column for column in model.columns if column not in data.columns]
+        if missing:
+            raise InputError(f"data.{missing[0]}", "the model needs this column", "pass its raw input columns")
+        data = data.loc[:, list(model.columns)]
+    explainer = explainer_named(options.explainer)
+    policy = options.policy(model)
+    known = None if labels is None else np.asarray(labels)
+    if known is not None and known.shape != (len(data),):
+        raise InputError("labels", f"{known.shape} labels for {len(data)} rows", "pass one label per row of data")
+    space = FeatureSpace.infer(data, options.features)
+    return ExplainedModel.build(model, space, data.reset_index(drop=True), known, policy, explainer)

@@ -1,0 +1,12 @@
+"""The explainers: one file and one class per method, and the table of their names."""
+
+from mlflow_cf.explainers.explainer import Candidates, Explainer
+from mlflow_cf.explainers.geco import GeCo
+from mlflow_cf.explainers.nearest_row import NearestRow
+
+EXPLAINERS: dict[str, type[Explainer]] = {
+    GeCo.name: GeCo,
+    NearestRow.name: NearestRow,
+}
+
+__all__ = ["EXPLAINERS", "Candidates", "Explainer", "GeCo", "NearestRow"]

@@ -1,0 +1,42 @@
+"""What every explainer is: a search for candidates. One shared pipeline proves them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, ClassVar, Protocol, runtime_checkable
+
+import numpy as np
+
+from mlflow_cf.features import Floats
+from mlflow_cf.problem import Budget, Problem
+
+
+@dataclass(frozen=True, eq=False)
+class Candidates:
+    """What a search found.
+
+    Attributes:
+        rows: (m, d) codes of candidate rows the search believes favourable, nearest first.
+        diagnostics: statistics of the run, such as generations.
+    """
+
+    rows: Floats
+    diagnostics: Mapping[str, Any] = field(default_factory=dict)
+
+
+@runtime_checkable
+class Explainer(Protocol):
+    """A method that searches candidates; immutable and thread-safe, its options are dataclass fields.
+
+    Attributes:
+        name: name in requests and artifacts.
+        polish: whether needless changes of its answers may be undone.
+    """
+
+    name: ClassVar[str]
+    polish: ClassVar[bool]
+
+    def search(self, problem: Problem, budget: Budget, rng: np.random.Generator) -> Candidates:
+        """Search candidates for `problem`; ask `budget` before every batch of scored rows, draw only from `rng`."""
+        ...

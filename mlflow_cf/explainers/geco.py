@@ -1,0 +1,156 @@
+"""GeCo: genetic search over changed groups (Schleich, Geng, Zhang and Suciu, VLDB 2021)."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+import numpy as np
+
+from mlflow_cf.errors import InputError
+from mlflow_cf.explainers.explainer import Candidates
+from mlflow_cf.features import Floats
+from mlflow_cf.problem import Budget, Codes, Problem
+from mlflow_cf.search.population import Population, Seen, changed_sets, fittest, score_candidates
+from mlflow_cf.search.sampling import draw_distinct, draw_one, with_draws
+
+STABLE = 5  # results that must not change any more, if the request asks for no more than that
+
+
+@dataclass(frozen=True)
+class GeCo:
+    """Genetic search that starts from the row itself and changes one group of features more per generation.
+
+    Attributes:
+        q: survivors of a generation.
+        m_init, m_mut: tuples drawn per group for the row itself, and for every later member.
+        min_generations, max_generations: passes of the loop.
+    """
+
+    q: int = 100
+    m_init: int = 20
+    m_mut: int = 5
+    min_generations: int = 3
+    max_generations: int = 100
+
+    name: ClassVar[str] = "geco"
+    polish: ClassVar[bool] = True
+
+    def __post_init__(self) -> None:
+        for key in ("q", "m_init", "m_mut", "min_generations", "max_generations"):
+            if getattr(self, key) < 1:
+                raise InputError(f"explainer.{key}", f"{getattr(self, key)} is less than 1", "")
+        if self.q <= STABLE:
+            raise InputError("explainer.q", f"{self.q} survivors are too few", f"use more than {STABLE}")
+
+    def search(self, problem: Problem, budget: Budget, rng: np.random.Generator) -> Candidates:
+        """Run Algorithm 1 of the paper until the best results are stable (sections 4 and 9 of our notes)."""
+        stable = max(STABLE, problem.count)
+        if stable >= self.q:
+            raise InputError("count", f"{problem.count} results need more than {self.q} survivors", "raise GeCo's q")
+        problem = with_draws(problem, rng)
+        run = _Run(problem, budget, rng, self.q)
+        itself = problem.own[None, :]
+        population = run.select(None, np.concatenate([run.repair(itself), run.mutate(itself, self.m_init)]))
+        generations = 0
+        while generations < self.max_generations and len(population) and not run.ended:
+            generations += 1
+            children = np.concatenate([run.cross(population), run.mutate(population.codes, self.m_mut)])
+            population = run.select(population, children)
+            top = slice(stable)
+            settled = population.favourable[top].all() and not population.fresh[top].any()
+            if generations >= self.min_generations and settled:
+                break
+        found = population.codes[population.favourable]
+        diagnostics: dict[str, Any] = {"generations": generations, "candidates": budget.used}
+        return Candidates(problem.rows(found), diagnostics)
+
+
+class _Run:
+    """One search: the operators of the paper over codes, whole populations at a time."""
+
+    def __init__(self, problem: Problem, budget: Budget, rng: np.random.Generator, q: int) -> None:
+        self.problem, self.budget, self.rng, self.q = problem, budget, rng, q
+        self.seen = Seen(problem)
+        self.ended = False
+
+    def select(self, population: Population | None, children: Codes) -> Population:
+        """Score the children never seen before, as far as the budget goes, and keep the fittest (selectFittest)."""
+        new = self.seen.new(children)
+        granted = self.budget.take(len(new))
+        self.seen.remember(granted)
+        # no new row in a whole pass, or no budget for all of them: nothing more to come
+        self.ended = granted < len(new) or not len(new)
+        scored = score_candidates(self.problem, children[new[:granted]])
+        joined = scored if population is None else population.joined(scored)
+        return fittest(self.problem, joined, self.q)
+
+    def mutate(self, codes: Codes, size: int) -> Codes:
+        """Give every member a new tuple in each group it has not changed yet (section 4, mutate)."""
+        children = [np.empty((0, codes.shape[1]), dtype=np.intp)]
+        for number, group in enumerate(self.problem.groups):
+            members = codes[codes[:, number] == group.own]
+            if not len(members) or not group.proposals:
+                continue
+            drawn = draw_distinct(group.weights, len(members), size, self.rng)
+            grown = np.repeat(members, drawn.shape[1], axis=0)
+            grown[:, number] = drawn.ravel()
+            children.append(grown)
+        return self.repair(np.concatenate(children))
+
+    def cross(self, population: Population) -> Codes:
+        """Join the best members of every two changed sets, and pull changes nearer (crossover, selectiveMutate)."""
+        changed, first = changed_sets(self.problem, population.codes)
+        best, flags = population.codes[first], changed[first]
+        one, two = np.triu_indices(len(first), k=1)
+        coin = self.rng.random((len(one), best.shape[1])) < 0.5  # noqa: PLR2004
+        from_second = flags[two] & (~flags[one] | coin)
+        children = np.where(from_second, best[two], best[one])
+        return self.repair(np.concatenate([children, self._nearer(best)]))
+
+    def _nearer(self, best: Codes) -> Codes:
+        """Replace each changed tuple by one that brings its member nearer; one group at a time, then all at once."""
+        current = self.problem.distance(best)
+        together = best.copy()
+        children = []
+        for number, group in enumerate(self.problem.groups):
+            if self._categorical(group.columns):
+                continue
+            members = np.flatnonzero(best[:, number] != group.own)
+            weights = self._nearer_weights(best[members], number, current[members])
+            some = weights.any(axis=1)
+            members = members[some]
+            if not len(members):
+                continue
+            drawn = draw_one(weights[some], self.rng)
+            child = best[members]
+            child[:, number] = drawn
+            together[members, number] = drawn
+            children.append(child)
+        return np.concatenate([*children, together])
+
+    def _nearer_weights(self, members: Codes, number: int, current: Floats) -> Floats:
+        """Return (r, t) weights of the tuples of one group that make each member's distance strictly smaller."""
+        group, metric = self.problem.groups[number], self.problem.metric
+        own_part = group.part[members[:, number]]
+        if not metric.c:
+            nearer = group.part[None, :] < own_part[:, None]
+        else:
+            tried = np.repeat(members, len(group.tuples), axis=0)
+            tried[:, number] = np.tile(np.arange(len(group.tuples)), len(members))
+            nearer = self.problem.distance(tried).reshape(len(members), -1) < current[:, None]
+        return np.where(nearer, group.weights[None, :], 0.0)
+
+    def _categorical(self, columns: tuple[int, ...]) -> bool:
+        return not any(self.problem.space.features[column].has_order for column in columns)
+
+    def repair(self, codes: Codes) -> Codes:
+        """Change groups that must change; drop candidates that equal the row or change more groups than allowed."""
+        codes = codes.copy()
+        for number, group in enumerate(self.problem.groups):
+            stuck = codes[:, number] == group.own
+            if not group.own_allowed and stuck.any() and group.proposals:
+                codes[stuck, number] = draw_one(np.tile(group.weights, (int(stuck.sum()), 1)), self.rng)
+        changes = (codes != self.problem.own).sum(axis=1)
+        most = self.problem.max_changes or len(self.problem.groups)
+        return codes[(changes > 0) & (changes <= most)]

@@ -1,0 +1,6 @@
+"""Features: a table of raw columns outside, one float64 array inside."""
+
+from mlflow_cf.features.feature import Feature, Floats, Kind, Level
+from mlflow_cf.features.space import FeatureSpace, columns_of
+
+__all__ = ["Feature", "FeatureSpace", "Floats", "Kind", "Level", "columns_of"]

@@ -1,0 +1,118 @@
+"""One raw column of the model: its kind, its values in the background, and how it is coded."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+from typing import Any, Literal, get_args
+
+import numpy as np
+import pandas as pd
+from numpy.typing import NDArray
+
+Kind = Literal["real", "integer", "ordinal", "category", "boolean"]
+KINDS: tuple[str, ...] = get_args(Kind)
+Level = str | int | float | bool
+Floats = NDArray[np.float64]
+
+
+@dataclass(frozen=True, eq=False)
+class Feature:
+    """A raw column; its codes are the numbers themselves, or the position of a level in `levels`.
+
+    Attributes:
+        name: column name.
+        kind: real, integer, ordinal (declared order), category (no order) or boolean.
+        dtype: pandas dtype of the raw column; `categories_dtype` and `ordered` complete it for categoricals.
+        levels: levels of an ordinal, category or boolean, in code order; empty for numbers.
+        unseen: levels met in rows to explain but not in the background; coded after `levels`, never proposed.
+        step: distance between neighbouring admissible numbers, anchored at `low`; None for a continuous number.
+        low, high: smallest and largest code, in the column's unit (levels: ranks).
+        mad: median absolute deviation over the background, or its standard deviation (ddof 1) where that is 0.
+        missing: whether the background has missing values here.
+        values, counts: the active domain: distinct codes of the background, ascending, and how often each occurs.
+    """
+
+    name: str
+    kind: Kind
+    dtype: str
+    levels: tuple[Level, ...] = ()
+    unseen: tuple[Level, ...] = ()
+    step: float | None = None
+    low: float = 0.0
+    high: float = 0.0
+    mad: float = 0.0
+    missing: bool = False
+    ordered: bool = False
+    categories_dtype: str = ""
+    values: Floats = field(default_factory=lambda: np.empty(0))
+    counts: Floats = field(default_factory=lambda: np.empty(0))
+
+    @property
+    def numeric(self) -> bool:
+        """Whether codes are quantities (not levels)."""
+        return not self.levels
+
+    @property
+    def has_order(self) -> bool:
+        """Whether ``<`` between two values means something."""
+        return self.numeric or self.kind == "ordinal"
+
+    @property
+    def unknown_from(self) -> float:
+        """Smallest code without a known rank: codes of unseen levels start here (infinite for numbers)."""
+        return float(len(self.levels)) if self.levels else np.inf
+
+    @cached_property
+    def raw_dtype(self) -> Any:
+        """The pandas dtype object of the raw column, unseen levels included."""
+        if self.dtype != "category":
+            return pd.api.types.pandas_dtype(self.dtype)
+        categories = pd.Index(self.known, dtype=self.categories_dtype or None)
+        return pd.CategoricalDtype(categories, ordered=self.ordered)
+
+    @property
+    def known(self) -> list[Level]:
+        """All levels that have a code: those of the background, then the unseen ones."""
+        return [*self.levels, *self.unseen]
+
+    @cached_property
+    def code_of(self) -> dict[Level, int]:
+        """Level -> code."""
+        return {level: code for code, level in enumerate(self.known)}
+
+    def with_unseen(self, levels: tuple[Level, ...]) -> Feature:
+        """Return the same feature with codes for `levels` it has not met before."""
+        return replace(self, unseen=self.unseen + levels)
+
+    def value(self, code: float) -> Level | None:
+        """Return the plain Python value behind one code; None for a missing one."""
+        if np.isnan(code):
+            return None
+        if self.levels:
+            return self.known[int(code)]
+        return int(code) if self.kind == "integer" and float(code).is_integer() else float(code)
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the feature as plain JSON values; a request's unseen levels are not part of it."""
+        return {
+            "name": self.name,
+            "kind": self.kind,
+            "dtype": self.dtype,
+            "levels": list(self.levels),
+            "step": self.step,
+            "low": self.low,
+            "high": self.high,
+            "mad": self.mad,
+            "missing": self.missing,
+            "ordered": self.ordered,
+            "categories_dtype": self.categories_dtype,
+            "values": self.values.tolist(),
+            "counts": self.counts.tolist(),
+        }
+
+    @classmethod
+    def from_dict(cls, data: dict[str, Any]) -> Feature:
+        """Rebuild a feature from `to_dict`."""
+        arrays = {key: np.asarray(data[key], dtype=np.float64) for key in ("values", "counts")}
+        return cls(**{**data, "levels": tuple(data["levels"]), **arrays})

@@ -1,0 +1,159 @@
+"""Find each column's kind and active domain in the background, with the user's overrides on top."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any, cast
+
+import numpy as np
+import pandas as pd
+
+from mlflow_cf.errors import InputError, did_you_mean
+from mlflow_cf.features.codec import EXACT_INTEGER, encode_column, plain
+from mlflow_cf.features.feature import KINDS, Feature, Kind, Level
+
+OVERRIDES = ("kind", "levels", "step", "low", "high")
+
+
+def infer_feature(name: str, column: pd.Series[Any], override: Mapping[str, Any]) -> Feature:
+    """Describe one background column.
+
+    Args:
+        name: column name.
+        column: the background's values (n,).
+        override: any of kind, levels (declared order), step, low, high; declared facts win over inferred ones.
+
+    Raises:
+        InputError: nothing but missing values, a single value and no declared domain, an unsupported type,
+            or an override that contradicts the data.
+    """
+    path = f"data.{name}"
+    present = column.dropna()
+    if present.empty:
+        raise InputError(path, "all values are missing", "drop the column from the model or give rows that have it")
+    _check_override(name, override)
+    kind = cast("Kind", override.get("kind") or _kind(path, column, present))
+    if "levels" in override and kind in ("real", "integer"):
+        raise InputError(f"features.{name}.levels", f"a {kind} has no levels", "declare kind 'ordinal' or 'category'")
+    levels = _levels(name, kind, column, present, override)
+    dtype, categories_dtype, ordered = _dtype(column)
+    bare = Feature(
+        name=name,
+        kind=kind,
+        dtype=dtype,
+        levels=levels,
+        missing=len(present) < len(column),
+        ordered=ordered,
+        categories_dtype=categories_dtype,
+    )
+    return _with_domain(bare, column, override)
+
+
+def _check_override(name: str, override: Mapping[str, Any]) -> None:
+    for key in override:
+        if key not in OVERRIDES:
+            raise InputError(f"features.{name}.{key}", "not a known key", did_you_mean(key, OVERRIDES, "keys"))
+    if "kind" in override and override["kind"] not in KINDS:
+        fact = f"{override['kind']!r} is not a kind"
+        raise InputError(f"features.{name}.kind", fact, did_you_mean(override["kind"], KINDS, "kinds"))
+
+
+def _kind(path: str, column: pd.Series[Any], present: pd.Series[Any]) -> Kind:
+    dtype = column.dtype
+    if isinstance(dtype, pd.CategoricalDtype):
+        return "ordinal" if dtype.ordered else "category"
+    types = pd.api.types
+    if types.is_bool_dtype(dtype):
+        return "boolean"
+    if types.is_complex_dtype(dtype) or types.is_datetime64_any_dtype(dtype) or types.is_timedelta64_dtype(dtype):
+        raise InputError(path, f"columns of type {dtype} cannot be explained", "turn it into a number or a level")
+    if types.is_numeric_dtype(dtype):
+        return "integer" if _whole(present.to_numpy(dtype=np.float64)) else "real"
+    seen = {type(plain(v)) for v in present.tolist()}
+    if seen == {bool}:
+        return "boolean"
+    if seen <= {int, float}:
+        return "integer" if _whole(present.astype(float).to_numpy()) else "real"
+    if not seen <= {str, int, float}:
+        names = ", ".join(sorted(t.__name__ for t in seen - {str}))
+        raise InputError(path, f"values of type {names} are no levels", "use strings, numbers or booleans")
+    return "category"
+
+
+def _levels(
+    name: str, kind: Kind, column: pd.Series[Any], present: pd.Series[Any], override: Mapping[str, Any]
+) -> tuple[Level, ...]:
+    if kind in ("real", "integer"):
+        return ()
+    if kind == "boolean":
+        return (False, True)
+    seen = list(dict.fromkeys(map(plain, present.tolist())))
+    if "levels" in override:
+        declared = tuple(override["levels"])
+        unknown = [level for level in seen if level not in declared]
+        if unknown or len(set(declared)) != len(declared):
+            fact = f"level {unknown[0]!r} of the data is not declared" if unknown else "a level is declared twice"
+            raise InputError(f"features.{name}.levels", fact, "list every level once, lowest first")
+        return declared
+    if isinstance(column.dtype, pd.CategoricalDtype):
+        return tuple(map(plain, column.dtype.categories.tolist()))
+    if kind == "ordinal" and not all(isinstance(level, int | float) for level in seen):
+        raise InputError(f"features.{name}", "an ordinal of names needs its order", "add 'levels', lowest first")
+    return tuple(sorted(seen, key=lambda level: (isinstance(level, str), level)))
+
+
+def _dtype(column: pd.Series[Any]) -> tuple[str, str, bool]:
+    if isinstance(column.dtype, pd.CategoricalDtype):
+        return "category", str(column.dtype.categories.dtype), bool(column.dtype.ordered)
+    return str(column.dtype), "", False
+
+
+def _with_domain(feature: Feature, column: pd.Series[Any], override: Mapping[str, Any]) -> Feature:
+    path = f"data.{feature.name}"
+    codes, bad = encode_column(feature, column)
+    if bad.any():
+        position = int(np.flatnonzero(bad)[0])
+        fact = f"row {position} is infinite, beyond 2^53 or not of kind {feature.kind}"
+        raise InputError(path, fact, "clean the column, or declare its kind in features=")
+    values, counts = np.unique(codes[~np.isnan(codes)], return_counts=True)
+    declared = ("low" in override and "high" in override) or "levels" in override
+    if len(values) == 1 and not declared:
+        raise InputError(
+            path,
+            "constant in the background",
+            f"give rows in which it varies, drop it, or declare its domain: features={{{feature.name!r}: "
+            + ("{'levels': [...]}}" if feature.levels else "{'low': ..., 'high': ...}}"),
+        )
+    if feature.levels:
+        low, high, step = 0.0, float(len(feature.levels) - 1), 1.0
+    else:
+        low, high = float(override.get("low", values[0])), float(override.get("high", values[-1]))
+        step = override.get("step") or (None if _fractional(feature) else _step(values))
+        if not low <= high or (step is not None and not step > 0):
+            raise InputError(f"features.{feature.name}", "low must not exceed high, and step must be positive", "")
+    known = codes[~np.isnan(codes)]
+    return replace(
+        feature, low=low, high=high, step=step, mad=_mad(known), values=values, counts=counts.astype(np.float64)
+    )
+
+
+def _whole(values: np.ndarray[Any, Any]) -> bool:
+    """Whether all values are whole numbers; columns of floats with gaps often hold integers."""
+    return bool(np.all(np.isfinite(values)) and np.all(np.floor(values) == values) and np.abs(values).max() <= EXACT_INTEGER)
+
+
+def _fractional(feature: Feature) -> bool:
+    return feature.kind == "real" and "int" not in feature.dtype.lower()
+
+
+def _step(values: np.ndarray[Any, Any]) -> float:
+    """Largest step that reaches every value from the smallest one."""
+    gaps = np.diff(values).astype(np.int64)
+    return float(np.gcd.reduce(gaps)) if len(gaps) else 1.0
+
+
+def _mad(codes: np.ndarray[Any, Any]) -> float:
+    """Median absolute deviation, not scaled by 1.4826; the standard deviation (ddof 1) where it is 0."""
+    mad = float(np.median(np.abs(codes - np.median(codes))))
+    return mad if mad > 0 or len(codes) < 2 else float(np.std(codes, ddof=1))  # noqa: PLR2004

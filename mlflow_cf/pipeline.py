@@ -1,0 +1,216 @@
+"""Search, verify, polish, select: nothing leaves that the logged model and every constraint have not accepted."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from mlflow_cf.explainers import Explainer
+from mlflow_cf.features import Floats
+from mlflow_cf.judge import Judge, Outcome
+from mlflow_cf.problem import Budget, Problem, Target, rate
+from mlflow_cf.result import Status
+
+SPARE = 8  # candidates verified beyond twice the wanted number: a call to the judge costs the same
+
+
+@dataclass(frozen=True, eq=False)
+class Answer:
+    """Verified counterfactuals of one row, nearest first among distinct changed sets.
+
+    Attributes:
+        status, reason: as in an explanation.
+        rows: (k, d) codes.
+        distance: (k,).
+        outcome: what the judge said about them.
+        diagnostics: statistics of the search.
+    """
+
+    status: Status
+    reason: str
+    rows: Floats
+    distance: Floats
+    outcome: Outcome
+    diagnostics: dict[str, Any]
+
+
+@dataclass(frozen=True, eq=False)
+class _Court:
+    """The judge with one row's problem and budget before it."""
+
+    problem: Problem
+    judge: Judge
+    target: Target
+    budget: Budget
+
+    def accept(self, Z: Floats) -> tuple[NDArray[np.intp], Outcome]:
+        """Return the positions of the rows that hold as decoded, whole rows, and what the judge said about them."""
+        problem = self.problem
+        frame = problem.space.decode(Z)
+        decoded = problem.space.encode(frame)
+        exact = ((decoded == Z) | (np.isnan(decoded) & np.isnan(Z))).all(axis=1)
+        lawful = np.flatnonzero(exact & problem.check(decoded))[: self.budget.take(len(Z))]
+        if not len(lawful):
+            return lawful, Outcome(np.empty(0, dtype=np.intp), None)
+        outcome = self.judge.verdict(frame.iloc[lawful].reset_index(drop=True))
+        favourable = np.flatnonzero(rate(self.target, self.judge.model, outcome).favourable)
+        return lawful[favourable], outcome.take(favourable)
+
+    def distance(self, Z: Floats) -> Floats:
+        return self.problem.metric.distance(self.problem.columns, Z, self.problem.x0)
+
+
+def explain_row(
+    problem: Problem, explainer: Explainer, judge: Judge, target: Target, budget: Budget, rng: np.random.Generator
+) -> Answer:
+    """Answer one row whose target does not hold yet.
+
+    Args:
+        problem: the row with its constraints.
+        explainer: searches.
+        judge: proves.
+        target: what the judge must say.
+        budget: this row's; its reserve is for the proof.
+        rng: the only source of randomness.
+    """
+    blocked = _blocked(problem)
+    if blocked:
+        return _none("infeasible", blocked, {})
+    candidates = explainer.search(problem, budget, rng)
+    budget.release()
+    diagnostics = {**candidates.diagnostics, "cut": budget.cut}
+    court = _Court(problem, judge, target, budget)
+    found = _prove(court, candidates.rows, polish=explainer.polish)
+    if found is not None:
+        rows, distance, outcome = found
+        return Answer("found", "", rows, distance, outcome, diagnostics)
+    if budget.cut:
+        limit = "time limit" if budget.cut == "clock" else "evaluation limit"
+        return _none("budget", f"stopped by the {limit} after {budget.used:,} evaluations", diagnostics)
+    return _none("not_found", f"no counterfactual among {budget.used:,} rows tried", diagnostics)
+
+
+def _blocked(problem: Problem) -> str:
+    """Return why no admissible row exists, or "" if one may."""
+    for rule in problem.never:
+        return f"{rule.path}: cannot hold for this row ({rule.text})"
+    for group in problem.groups:
+        if not group.own_allowed and not group.proposals and group.interval is None:
+            names = " and ".join(problem.space.names[column] for column in group.columns)
+            return f"{names} must change, and no known value is left by {_paths(group.rules)}"
+    if not any(group.proposals or group.interval for group in problem.groups):
+        rules = [rule for group in problem.groups for rule in group.rules]
+        return f"no feature may change: {_paths(rules)}"
+    return ""
+
+
+def _paths(rules: Any) -> str:
+    paths = list(dict.fromkeys(rule.path for rule in rules))
+    shown = ", ".join(paths[:8])
+    return shown + (f" and {len(paths) - 8} more" if len(paths) > 8 else "") or "the constraints"  # noqa: PLR2004
+
+
+def _none(status: Status, reason: str, diagnostics: dict[str, Any]) -> Answer:
+    nothing = Outcome(np.empty(0, dtype=np.intp), None)
+    return Answer(status, reason, np.empty((0, 0)), np.empty(0), nothing, diagnostics)
+
+
+def _prove(court: _Court, rows: Floats, *, polish: bool) -> tuple[Floats, Floats, Outcome] | None:
+    """Verify and polish candidates, nearest first, until enough distinct changed sets are proved."""
+    count = court.problem.count
+    queue = _distinct_first(court.problem, rows)
+    proved: list[tuple[Floats, Outcome]] = []
+    while len(queue):
+        batch, queue = queue[: 2 * count + SPARE], queue[2 * count + SPARE :]
+        kept, outcome = court.accept(batch)
+        batch = batch[kept]
+        if polish and len(batch):
+            batch, outcome = _polish(court, batch, outcome)
+        proved.append((batch, outcome))
+        sets = court.problem.changed(np.concatenate([part for part, _ in proved]))
+        if len(np.unique(sets, axis=0)) >= count or court.budget.cut:
+            break
+    proved = [part for part in proved if len(part[0])]
+    if not proved:
+        return None
+    Z = np.concatenate([part for part, _ in proved])
+    outcome = _joined([part for _, part in proved])
+    chosen = _select(court, Z)[:count]
+    return Z[chosen], court.distance(Z[chosen]), outcome.take(chosen)
+
+
+def _distinct_first(problem: Problem, rows: Floats) -> Floats:
+    """Order candidates so that the first of every changed set comes before all repetitions."""
+    if not len(rows):
+        return rows
+    _, first = np.unique(problem.changed(rows), axis=0, return_index=True)
+    first.sort()
+    return np.concatenate([rows[first], np.delete(rows, first, axis=0)])
+
+
+def _select(court: _Court, Z: Floats) -> NDArray[np.intp]:
+    """Return positions of distinct rows: the nearest of every changed set first, then the others by distance."""
+    changed = court.problem.changed(Z)
+    keys = (*np.where(np.isnan(Z), np.inf, Z).T[::-1], changed.sum(axis=1), court.distance(Z))
+    order = np.lexsort(keys)
+    leaders, others = [], []
+    sets, rows = set(), set()
+    for position in order.tolist():
+        row, key = Z[position].tobytes(), changed[position].tobytes()
+        if row in rows:
+            continue
+        rows.add(row)
+        (others if key in sets else leaders).append(position)
+        sets.add(key)
+    return np.array(leaders + others, dtype=np.intp)
+
+
+def _polish(court: _Court, Z: Floats, outcome: Outcome) -> tuple[Floats, Outcome]:
+    """Undo whole groups while the judge still accepts, so that every answer is 1-minimal."""
+    Z = Z.copy()
+    active = np.arange(len(Z))
+    while len(active) and not court.budget.expired:
+        owner, variants = _undone(court.problem, Z[active])
+        if not len(variants) or court.budget.cut:
+            break
+        kept, verdict = court.accept(variants)
+        better = []
+        for position in np.unique(owner[kept]):
+            options = np.flatnonzero(owner[kept] == position)
+            nearest = options[np.argmin(court.distance(variants[kept[options]]))]
+            row = active[position]
+            Z[row] = variants[kept[nearest]]
+            outcome = _replaced(outcome, int(row), verdict, int(nearest))
+            better.append(row)
+        active = np.array(better, dtype=np.intp)
+    return Z, outcome
+
+
+def _undone(problem: Problem, Z: Floats) -> tuple[NDArray[np.intp], Floats]:
+    """Return every row with one changed group put back (and something still changed), and whose it is."""
+    changed = problem.changed(Z)
+    allowed = np.array([group.own_allowed for group in problem.groups])
+    owner, number = np.nonzero(changed & allowed & (changed.sum(axis=1) > 1)[:, None])
+    variants = Z[owner]
+    for position, columns in enumerate(problem.columns):
+        rows = np.flatnonzero(number == position)
+        variants[np.ix_(rows, columns)] = problem.x0[list(columns)]
+    return owner, variants
+
+
+def _joined(outcomes: list[Outcome]) -> Outcome:
+    scores = [outcome.scores for outcome in outcomes if outcome.scores is not None]
+    return Outcome(np.concatenate([o.codes for o in outcomes]), np.concatenate(scores) if scores else None)
+
+
+def _replaced(outcome: Outcome, row: int, other: Outcome, position: int) -> Outcome:
+    codes = outcome.codes.copy()
+    codes[row] = other.codes[position]
+    if outcome.scores is None or other.scores is None:
+        return replace(outcome, codes=codes)
+    scores = outcome.scores.copy()
+    scores[row] = other.scores[position]
+    return Outcome(codes, scores)

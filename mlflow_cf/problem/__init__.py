@@ -1,0 +1,27 @@
+"""The problem of one row: target, distance, policy and query, budget."""
+
+from mlflow_cf.problem.budget import Budget
+from mlflow_cf.problem.distance import Distance, Metric
+from mlflow_cf.problem.policy import Explain, Limits, Policy, Query
+from mlflow_cf.problem.problem import Codes, Group, Problem
+from mlflow_cf.problem.rating import Rating, probability, rate
+from mlflow_cf.problem.setting import Setting
+from mlflow_cf.problem.target import Target
+
+__all__ = [
+    "Budget",
+    "Codes",
+    "Distance",
+    "Explain",
+    "Group",
+    "Limits",
+    "Metric",
+    "Policy",
+    "Problem",
+    "Query",
+    "Rating",
+    "Setting",
+    "Target",
+    "probability",
+    "rate",
+]

@@ -1,0 +1,137 @@
+"""One distance for all explainers: weighted l0, l1 and l-infinity over scaled changes (GeCo section 2)."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Annotated, Any, Literal
+
+import numpy as np
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
+
+from mlflow_cf.errors import InputError, did_you_mean
+from mlflow_cf.features import FeatureSpace, Floats
+from mlflow_cf.validation import input_errors
+
+Weight = Annotated[float, Field(ge=0, allow_inf_nan=False)]
+
+
+class Distance(BaseModel):
+    """``l0 * share of changed features + l1 * mean change + linf * largest change``; the three add up to 1.
+
+    Attributes:
+        l0, l1, linf: how much each part counts.
+        scale: numbers are divided by their range over the background, or by their median absolute deviation.
+        weights: feature -> weight of its change (default 1).
+    """
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    l0: Weight = 0.5
+    l1: Weight = 0.5
+    linf: Weight = 0.0
+    scale: Literal["range", "mad"] = "range"
+    weights: Mapping[str, Annotated[float, Field(gt=0, allow_inf_nan=False)]] = Field(default_factory=dict)
+
+    def __init__(self, l0: float = 0.5, l1: float = 0.5, linf: float = 0.0, **options: Any) -> None:
+        super().__init__(l0=l0, l1=l1, linf=linf, **options)
+
+    @model_validator(mode="after")
+    def _adds_up(self) -> Distance:
+        if abs(self.l0 + self.l1 + self.linf - 1) > 1e-9:  # noqa: PLR2004
+            msg = "l0 + l1 + linf must be 1"
+            raise ValueError(msg)
+        return self
+
+    @classmethod
+    def read(cls, source: Distance | tuple[float, float, float] | Mapping[str, Any]) -> Distance:
+        """Return a distance from an object, its three weights, or a dict.
+
+        Raises:
+            InputError: weights that are negative or do not add up to 1, or an unknown key.
+        """
+        if isinstance(source, Distance):
+            return source
+        if isinstance(source, Mapping):
+            data = dict(source)
+        elif isinstance(source, tuple | list) and len(source) == 3:  # noqa: PLR2004
+            data = dict(zip(("l0", "l1", "linf"), source, strict=True))
+        else:
+            raise InputError("distance", f"{source!r} is not a distance", "pass (l0, l1, linf), such as (0.5, 0.5, 0)")
+        try:
+            return cls.model_validate(data)
+        except ValidationError as error:
+            raise input_errors(error, "distance", cls, data) from None
+
+
+@dataclass(frozen=True, eq=False)
+class Metric:
+    """A distance bound to the features.
+
+    Attributes:
+        a, b, c: weights of the l0, l1 and l-infinity parts.
+        scale: (d,) divisor of a numeric change; 0 where only [differs] counts: levels, and numbers without spread.
+        unknown_from: (d,) codes from here on have no rank; leaving one behind is a change of 1.
+        weights: (d,) feature weights.
+    """
+
+    a: float
+    b: float
+    c: float
+    scale: Floats
+    unknown_from: Floats
+    weights: Floats
+
+    @classmethod
+    def bind(cls, distance: Distance, space: FeatureSpace) -> Metric:
+        """Bind `distance` to `space`.
+
+        Raises:
+            InputError: a weight for something that is not a feature.
+        """
+        for name in distance.weights:
+            if name not in space.index:
+                fix = did_you_mean(name, space.names, "features")
+                raise InputError(f"distance.weights.{name}", "not a feature", fix)
+        spread = [(f.high - f.low if distance.scale == "range" else f.mad) if f.has_order else 0.0 for f in space.features]
+        weights = [distance.weights.get(name, 1.0) for name in space.names]
+        unknown_from = [f.unknown_from for f in space.features]
+        return cls(distance.l0, distance.l1, distance.linf, *map(np.array, (spread, unknown_from, weights)))
+
+    def change(self, column: int, values: Floats, own: float) -> Floats:
+        """Return d_i, the scaled change (m,) of one column from the query row's value `own`."""
+        differs = (values != own) & ~(np.isnan(values) & np.isnan(own))
+        scale, limit = self.scale[column], self.unknown_from[column]
+        if scale == 0 or np.isnan(own) or own >= limit:
+            return differs.astype(np.float64)
+        change = np.abs(values - own) / scale
+        return np.where(differs & (np.isnan(values) | (values >= limit)), 1.0, change)
+
+    def parts(self, columns: tuple[int, ...], values: Floats, own: Floats) -> tuple[Floats, Floats]:
+        """Return what tuples of one group add to the sum (m,), and their largest weighted change (m,).
+
+        Args:
+            columns: the group's columns.
+            values: (m, len(columns)) codes.
+            own: (len(columns),) the query row's codes.
+        """
+        total, top = np.zeros(len(values)), np.zeros(len(values))
+        all_weights, top_weight = self.weights.sum(), self.weights.max()
+        for position, column in enumerate(columns):
+            change = self.change(column, values[:, position], own[position]) * self.weights[column]
+            changed = np.where(change != 0, self.weights[column], 0.0)
+            total += (self.a * changed + self.b * change) / all_weights
+            top = np.maximum(top, change / top_weight)
+        return total, top
+
+    def distance(self, groups: tuple[tuple[int, ...], ...], Z: Floats, x0: Floats) -> Floats:
+        """Return the distance (m,) of rows Z (m, d) from x0 (d,), added up group by group in order.
+
+        Every bound and table adds the same parts in the same order, so distances compare exactly, without tolerance.
+        """
+        total, top = np.zeros(len(Z)), np.zeros(len(Z))
+        for columns in groups:
+            part, largest = self.parts(columns, Z[:, columns], x0[list(columns)])
+            total += part
+            top = np.maximum(top, largest)
+        return total + self.c * top

@@ -1,0 +1,152 @@
+"""What the owner of a model sealed into the artifact, and what a request may ask on top."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Annotated, Any, Literal
+
+from pydantic import BaseModel, ConfigDict, Field, StrictBool, StrictFloat, StrictInt, StrictStr, ValidationError
+
+from mlflow_cf.constraints import Constraints, Values
+from mlflow_cf.errors import InputError, InputErrors
+from mlflow_cf.judge import Label, OpenModel
+from mlflow_cf.problem.distance import Distance
+from mlflow_cf.problem.target import Target
+from mlflow_cf.validation import input_errors
+
+Explain = Literal["unfavourable", "all", "none"]
+Seconds = Annotated[StrictFloat | StrictInt, Field(gt=0, allow_inf_nan=False)]
+
+
+class Limits(BaseModel):
+    """Most a request may ask for; also what it gets when it does not say.
+
+    Attributes:
+        count: most counterfactuals per row.
+        time_limit_s: seconds for all explanations of a request together.
+        max_evaluations: rows scored per explained row.
+    """
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    count: Annotated[StrictInt, Field(ge=1, le=90)] = 10
+    time_limit_s: Seconds = 10.0
+    max_evaluations: Annotated[StrictInt, Field(ge=1)] = 100_000
+
+    @classmethod
+    def read(cls, source: Limits | Mapping[str, Any] | None) -> Limits:
+        """Return limits from an object, a dict or None for the defaults.
+
+        Raises:
+            InputError: an unknown key or a value out of bounds.
+        """
+        if source is None or isinstance(source, Limits):
+            return source or cls()
+        try:
+            return cls.model_validate(dict(source))
+        except ValidationError as error:
+            raise input_errors(error, "limits", cls, source) from None
+
+
+class Policy(BaseModel):
+    """Constraints, target and limits of an explained model; a request can only tighten them.
+
+    Attributes:
+        target: the wanted outcome.
+        constraints: what every counterfactual must respect.
+        distance: what near means.
+        values: which values may be proposed: observed in the background, on a feature's grid, or continuous.
+        limits: most a request may ask for.
+        seed: seed of requests that name none.
+    """
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    target: Target
+    constraints: Constraints = Constraints()
+    distance: Distance = Distance()
+    values: Values = "observed"
+    limits: Limits = Limits()
+    seed: Annotated[StrictInt, Field(ge=0)] = 0
+
+    def target_for(self, asked: Target | Label | None, model: OpenModel) -> Target:
+        """Return the target of a request that asks for `asked`: another label, or a higher probability.
+
+        Raises:
+            InputError: a label the model does not know, or a lower probability than the policy's.
+        """
+        if asked is None:
+            return self.target
+        target = Target.read(asked, model)
+        floor = self.target.min_probability
+        if floor is None:
+            return target
+        if target.min_probability is not None and target.min_probability < floor:
+            fact = f"{target.min_probability} is less than the policy's {floor}"
+            raise InputError("target.min_probability", fact, "ask for more, or leave it out")
+        return target.model_copy(update={"min_probability": target.min_probability or floor})
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the policy as plain JSON values."""
+        return {
+            **self.model_dump(mode="json", exclude={"target", "constraints"}),
+            "target": self.target.to_dict(),
+            "constraints": self.constraints.to_dict(),
+        }
+
+    @classmethod
+    def from_dict(cls, data: Mapping[str, Any]) -> Policy:
+        """Rebuild a policy from `to_dict`."""
+        try:
+            return cls.model_validate(dict(data))
+        except ValidationError as error:
+            raise input_errors(error, "policy", cls, data) from None
+
+
+class Query(BaseModel):
+    """The options of one request; everything that is left out comes from the policy.
+
+    Attributes:
+        explain: which rows: those that miss the target (default), all of them, or none.
+        count: counterfactuals per row.
+        constraints: more constraints; the policy's hold as well.
+        target: another wanted outcome.
+        explainer: another explainer by name.
+        seed: same artifact, rows, options and seed give the same answer.
+        time_limit_s: seconds for all explanations together.
+        max_evaluations: rows scored per explained row.
+    """
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    explain: Explain = "unfavourable"
+    count: Annotated[StrictInt, Field(ge=1)] = 1
+    constraints: Constraints = Constraints()
+    target: Target | StrictBool | StrictInt | StrictStr | StrictFloat | None = None
+    explainer: StrictStr | None = None
+    seed: Annotated[StrictInt, Field(ge=0, lt=2**63)] | None = None
+    time_limit_s: Seconds | None = None
+    max_evaluations: Annotated[StrictInt, Field(ge=1)] | None = None
+
+    @classmethod
+    def read(cls, options: Mapping[str, Any]) -> Query:
+        """Return the validated options of a request; a null option counts as left out.
+
+        Raises:
+            InputError: unknown keys or values of the wrong form, each with its path.
+        """
+        data = {key: value for key, value in options.items() if value is not None}
+        try:
+            return cls.model_validate(data)
+        except ValidationError as error:
+            raise input_errors(error, "", cls, data) from None
+
+    def check(self, limits: Limits) -> None:
+        """Refuse what goes beyond the policy's limits."""
+        errors = [
+            InputError(key, f"{asked} is more than the policy's {limit}", "ask for less")
+            for key in ("count", "time_limit_s", "max_evaluations")
+            if (asked := getattr(self, key)) is not None and asked > (limit := getattr(limits, key))
+        ]
+        if errors:
+            raise errors[0] if len(errors) == 1 else InputErrors(errors)

@@ -1,0 +1,178 @@
+"""What a policy and a request leave of the data, before any row is known; binding a row makes a problem."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from mlflow_cf.constraints import (
+    Constraints,
+    Domain,
+    Rule,
+    Values,
+    build_domains,
+    check_tightens,
+    compile_rules,
+    group_columns,
+)
+from mlflow_cf.constraints.rules import Bools, ground, never_holds
+from mlflow_cf.features import FeatureSpace, Floats
+from mlflow_cf.problem.distance import Distance, Metric
+from mlflow_cf.problem.problem import Group, Problem
+from mlflow_cf.problem.rating import Rating
+
+
+@dataclass(frozen=True, eq=False)
+class Setting:
+    """Features, rules, domains and distance that all rows of a request share.
+
+    Attributes:
+        space: the features.
+        constraints: the policy's constraints; those of requests live in `rules` and `max_changes`.
+        values: which values may be proposed.
+        background: (n, d) coded background rows.
+        rules: all rules, of the policy and of the request.
+        domains: admissible tuples of every group.
+        metric: the distance.
+        max_changes: most groups that may differ, or None.
+    """
+
+    space: FeatureSpace
+    constraints: Constraints
+    values: Values
+    background: Floats
+    rules: tuple[Rule, ...]
+    domains: tuple[Domain, ...]
+    metric: Metric
+    max_changes: int | None
+
+    @classmethod
+    def build(
+        cls, space: FeatureSpace, background: Floats, constraints: Constraints, distance: Distance, values: Values
+    ) -> Setting:
+        """Check a policy against the features and prepare it.
+
+        Raises:
+            InputError: constraints or distance that do not fit the features.
+        """
+        rules = compile_rules(constraints, space)
+        domains = build_domains(space, background, group_columns(constraints, space), values)
+        metric = Metric.bind(distance, space)
+        return cls(space, constraints, values, background, rules, domains, metric, constraints.max_changes)
+
+    def tightened(self, request: Constraints) -> Setting:
+        """Return the setting with a request's constraints on top.
+
+        Raises:
+            InputError: they do not fit the features, or would loosen the policy.
+        """
+        if not request.model_fields_set:
+            return self
+        rules = compile_rules(request, self.space)
+        check_tightens(self.constraints, request, self.space)
+        domains = self.domains
+        if request.groups:
+            joined = self.constraints.model_copy(
+                update={"groups": tuple(dict.fromkeys([*self.constraints.groups, *request.groups]))}
+            )
+            compile_rules(joined.model_copy(update={"max_changes": None}), self.space)  # overlapping groups
+            domains = build_domains(self.space, self.background, group_columns(joined, self.space), self.values)
+        limits = [n for n in (self.max_changes, request.max_changes) if n is not None]
+        return replace(self, rules=self.rules + rules, domains=domains, max_changes=min(limits, default=None))
+
+    def bind(
+        self,
+        x0: Floats,
+        *,
+        space: FeatureSpace,
+        count: int,
+        rate: Callable[[Floats], Rating],
+        background_rating: Rating,
+    ) -> Problem:
+        """Bind one row (d,), coded by `space` (this setting's space, or one that covers the row's unseen levels)."""
+        grounded = [rule for rule in (ground(r, x0) for r in self.rules) if rule is not None]
+        own_rules: dict[int, list[Rule]] = {}
+        links = []
+        owner = {column: number for number, domain in enumerate(self.domains) for column in domain.columns}
+        for rule in grounded:
+            numbers = {owner[column] for column in rule.columns("x_cf")}
+            if len(numbers) == 1:
+                own_rules.setdefault(numbers.pop(), []).append(rule)
+            elif numbers:
+                links.append(rule)
+        groups = tuple(
+            _bind_group(domain, own_rules.get(number, []), x0, self.metric) for number, domain in enumerate(self.domains)
+        )
+        return Problem(
+            space=space,
+            x0=x0,
+            groups=groups,
+            links=tuple(links),
+            never=tuple(rule for rule in grounded if never_holds(rule)),
+            metric=self.metric,
+            max_changes=self.max_changes,
+            count=count,
+            rate=rate,
+            background=self.background,
+            background_rating=background_rating,
+            check=lambda Z: self.accepts(Z, x0),
+        )
+
+    def accepts(self, Z: Floats, x0: Floats) -> Bools:
+        """Return (m,) whether rows Z (m, d) meet every rule, `max_changes` and `values` as counterfactuals of x0 (d,).
+
+        Works on whole rows from the rules as compiled, so that it also catches mistakes of what a search relied on.
+        """
+        accepted = np.ones(len(Z), dtype=np.bool_)
+        for rule in self.rules:
+            accepted &= rule.holds(Z, x0)
+        changes = np.zeros(len(Z), dtype=np.intp)
+        for domain in self.domains:
+            columns = list(domain.columns)
+            changed = ~_same(Z[:, columns], x0[columns]).all(axis=1)
+            changes += changed
+            accepted &= ~changed | _admissible(domain, Z[:, columns], x0[columns])
+        if self.max_changes is not None:
+            accepted &= changes <= self.max_changes
+        return accepted & (changes > 0)
+
+
+def _same(values: Floats, own: Floats) -> Bools:
+    return (values == own) | (np.isnan(values) & np.isnan(own))
+
+
+def _admissible(domain: Domain, values: Floats, own: Floats) -> Bools:
+    """Whether tuples (m, k) may be proposed: in the domain, and missing only where the query row is missing."""
+    return domain.contains(values) & ~(np.isnan(values) & ~np.isnan(own)).any(axis=1)
+
+
+def _bind_group(domain: Domain, rules: list[Rule], x0: Floats, metric: Metric) -> Group:
+    columns = list(domain.columns)
+    own = x0[columns]
+    kept = ~(np.isnan(domain.tuples) & ~np.isnan(own)).any(axis=1) & ~_same(domain.tuples, own).all(axis=1)
+    own_allowed = True
+    if rules:
+        rows = np.tile(x0, (len(domain.tuples) + 1, 1))
+        rows[:-1, columns] = domain.tuples
+        held = np.logical_and.reduce([rule.holds(rows, x0) for rule in rules])
+        kept &= held[:-1]
+        own_allowed = bool(held[-1])
+    tuples, weights = domain.tuples[kept], domain.weights[kept]
+    position = _position(tuples, own)
+    tuples = np.insert(tuples, position, own, axis=0)
+    weights = np.insert(weights, position, 0.0)
+    part, top = metric.parts(domain.columns, tuples, own)
+    return Group(domain.columns, tuples, weights, position, own_allowed, part, top, tuple(rules), domain.interval)
+
+
+def _position(tuples: Floats, own: Floats) -> int:
+    """Return where `own` belongs among ascending `tuples`, missing parts last."""
+    before = np.zeros(len(tuples), dtype=np.bool_)
+    tied = np.ones(len(tuples), dtype=np.bool_)
+    for column, value in enumerate(np.where(np.isnan(own), np.inf, own)):
+        values = np.where(np.isnan(tuples[:, column]), np.inf, tuples[:, column])
+        before |= tied & (values < value)
+        tied &= values == value
+    return int(before.sum())

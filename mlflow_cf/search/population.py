@@ -1,0 +1,107 @@
+"""Candidates by code with their scores, and the order among them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from mlflow_cf.features import Floats
+from mlflow_cf.problem import Codes, Problem
+from mlflow_cf.constraints.rules import Bools
+
+
+@dataclass(frozen=True, eq=False)
+class Population:
+    """Scored candidates, best first.
+
+    Attributes:
+        codes: (p, G).
+        favourable: (p,) whether the target is met.
+        score: (p,) distance, plus 1 and what the grade lacks to 1 if the target is not met (GeCo section 2).
+        grade: (p,).
+        fresh: (p,) whether the member came with the last selection.
+    """
+
+    codes: Codes
+    favourable: Bools
+    score: Floats
+    grade: Floats
+    fresh: Bools
+
+    def __len__(self) -> int:
+        return len(self.codes)
+
+    def take(self, members: NDArray[np.intp]) -> Population:
+        """Return some members in the given order."""
+        parts = (self.codes, self.favourable, self.score, self.grade, self.fresh)
+        return Population(*(part[members] for part in parts))
+
+    def joined(self, other: Population) -> Population:
+        """Return both populations one after the other, unsorted; only the other's members are fresh."""
+        mine = (self.codes, self.favourable, self.score, self.grade, np.zeros(len(self), dtype=np.bool_))
+        theirs = (other.codes, other.favourable, other.score, other.grade, np.ones(len(other), dtype=np.bool_))
+        return Population(*(np.concatenate(pair) for pair in zip(mine, theirs, strict=True)))
+
+
+def score_candidates(problem: Problem, codes: Codes) -> Population:
+    """Rate codes (m, G) by the model and score them."""
+    rating = problem.rate(problem.rows(codes))
+    score = problem.distance(codes) + np.where(rating.favourable, 0.0, 2.0 - rating.grade)
+    return Population(codes, rating.favourable, score, rating.grade, np.ones(len(codes), dtype=np.bool_))
+
+
+def fittest(problem: Problem, population: Population, most: int) -> Population:
+    """Return the best members, at most `most`, best first.
+
+    Order: favourable first, then score, number of changed groups, higher grade, codes; so no tie is left to chance.
+    """
+    rank = np.where(population.favourable, 0, 1)
+    if len(population) > most:
+        # only members up to the last place that counts (with its ties) need the full order
+        edge = np.partition(population.score + rank * _FAR, most - 1)[most - 1]
+        population = population.take(np.flatnonzero(population.score + rank * _FAR <= edge))
+        rank = np.where(population.favourable, 0, 1)
+    changes = (population.codes != problem.own).sum(axis=1)
+    keys = (*population.codes.T[::-1], -population.grade, changes, population.score, rank)
+    return population.take(np.lexsort(keys)[:most])
+
+
+_FAR = 1e6  # beyond any distance, so that unfavourable members sort behind favourable ones
+
+
+def changed_sets(problem: Problem, codes: Codes) -> tuple[Bools, NDArray[np.intp]]:
+    """Return the changed groups (p, G) of each member and the first member of every distinct set, in order."""
+    changed = codes != problem.own
+    packed = np.packbits(changed, axis=1)
+    keys = packed.view([("", packed.dtype)] * packed.shape[1]).ravel()
+    _, first = np.unique(keys, return_index=True)
+    return changed, np.sort(first)
+
+
+class Seen:
+    """Remembers which codes were scored already, by a 64-bit hash.
+
+    A collision (one in 10^10 for 100,000 candidates) loses one candidate of a search and nothing else.
+    """
+
+    def __init__(self, problem: Problem) -> None:
+        sizes = [len(group.tuples) for group in problem.groups]
+        table = np.random.default_rng(0).integers(0, 2**64, size=sum(sizes), dtype=np.uint64)  # fixed: hashing only
+        self._table = table
+        self._offsets = np.concatenate([[0], np.cumsum(sizes)[:-1]]).astype(np.intp)
+        self._known = np.empty(0, dtype=np.uint64)
+
+    def new(self, codes: Codes) -> NDArray[np.intp]:
+        """Return the positions, in order, of codes (m, G) never met before, each once, and remember them."""
+        keys = self._table[codes + self._offsets].sum(axis=1, dtype=np.uint64)
+        _, first = np.unique(keys, return_index=True)
+        first.sort()
+        unknown = first[~np.isin(keys[first], self._known)]
+        self._pending = keys[unknown]
+        return unknown
+
+    def remember(self, count: int) -> None:
+        """Keep the first `count` of the codes `new` just returned."""
+        self._known = np.concatenate([self._known, self._pending[:count]])

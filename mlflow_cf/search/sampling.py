@@ -1,0 +1,83 @@
+"""Weighted draws of codes, many rows at once."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+
+from mlflow_cf.constraints.rules import Ref
+from mlflow_cf.features import Floats
+from mlflow_cf.problem import Codes, Group, Problem
+
+CONTINUOUS_DRAWS = 500
+
+
+def draw_distinct(weights: Floats, rows: int, size: int, rng: np.random.Generator) -> Codes:
+    """Draw without replacement, with probability proportional to weight, independently for every row.
+
+    Args:
+        weights: (t,) weights >= 0; 0 is never drawn.
+        rows: number of independent draws r.
+        size: codes per draw; fewer if fewer have weight.
+        rng: source of randomness.
+
+    Returns:
+        (r, min(size, number of positive weights)) codes.
+
+    The smallest of independent exponentials divided by the weights are such a draw (Efraimidis and Spirakis 2006).
+    """
+    possible = np.flatnonzero(weights)
+    if len(possible) <= size:
+        return np.tile(possible, (rows, 1))
+    keys = rng.standard_exponential((rows, len(possible))) / weights[possible]
+    return possible[np.argpartition(keys, size - 1, axis=1)[:, :size]]
+
+
+def draw_one(weights: Floats, rng: np.random.Generator) -> Codes:
+    """Draw one code per row of `weights` (r, t), each row with some positive weight."""
+    cumulative = weights.cumsum(axis=1)
+    threshold = rng.random(len(weights)) * cumulative[:, -1]
+    return np.asarray((cumulative <= threshold[:, None]).sum(axis=1), dtype=np.intp)
+
+
+def with_draws(problem: Problem, rng: np.random.Generator) -> Problem:
+    """Return the problem with uniform draws among the tuples of its continuous features, half and half by weight."""
+    if all(group.interval is None for group in problem.groups):
+        return problem
+    return replace(problem, groups=tuple(_drawn(problem, group, rng) for group in problem.groups))
+
+
+def _drawn(problem: Problem, group: Group, rng: np.random.Generator) -> Group:
+    if group.interval is None:
+        return group
+    (column,) = group.columns
+    rows = np.tile(problem.x0, (CONTINUOUS_DRAWS, 1))
+    rows[:, column] = rng.uniform(*_limits(problem, group, column), size=CONTINUOUS_DRAWS)
+    rows = problem.space.encode(problem.space.decode(rows))  # numbers the column's type can hold
+    kept = np.logical_and.reduce([rule.holds(rows, problem.x0) for rule in group.rules] or [np.True_])
+    draws = np.setdiff1d(rows[np.broadcast_to(kept, len(rows)), column], group.tuples[:, 0])
+    if not len(draws):
+        return group
+    values = np.concatenate([group.tuples[:, 0], draws])
+    weights = np.concatenate([group.weights, np.full(len(draws), (group.weights.sum() or 1.0) / len(draws))])
+    order = np.argsort(values, kind="stable")  # NaN, a missing own value, stays last
+    tuples = values[order][:, None]
+    part, top = problem.metric.parts(group.columns, tuples, problem.x0[[column]])
+    own = int(np.flatnonzero(order == group.own)[0])
+    return replace(group, tuples=tuples, weights=weights[order], own=own, part=part, top=top)
+
+
+def _limits(problem: Problem, group: Group, column: int) -> tuple[float, float]:
+    """Return the interval cut to what the group's plain bounds allow; only where to draw, the rules still decide."""
+    low, high = group.interval or (0.0, 0.0)
+    own = problem.x0[None, :]
+    for rule in group.rules:
+        if rule.then.left != Ref("x_cf", column) or any(atom.sign != "!=" for atom in rule.when):
+            continue
+        bound = float(rule.then.bound(own, problem.x0)[0])
+        if rule.then.sign in (">=", ">"):
+            low = max(low, bound)
+        elif rule.then.sign in ("<=", "<"):
+            high = min(high, bound)
+    return (low, high) if low <= high else (low, low)

@@ -1,0 +1,46 @@
+"""Changes in plain words; deterministic templates, no locale."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+
+def written(value: Any) -> str | None:
+    """Return a value as the text of a reply: 41000, 0.5, true, rent; None stays None."""
+    if value is None or isinstance(value, str):
+        return value
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    return repr(value)
+
+
+def spoken(value: Any) -> str:
+    """Return a value for a sentence: 41,000, 0.5, yes, rent, or "missing"."""
+    if value is None:
+        return "missing"
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    if isinstance(value, int):
+        return f"{value:,}"
+    if isinstance(value, float):
+        return f"{value:,.6g}" if abs(value) < 1e6 else f"{value:,.0f}"  # noqa: PLR2004
+    return str(value)
+
+
+def sentence(changes: Sequence[tuple[str, Any, Any]], prediction: Any) -> str:
+    """Return ``income rises from 41,000 to 46,500: the prediction becomes 1``."""
+    parts = [_clause(name.replace("_", " "), old, new) for name, old, new in changes]
+    joined = ", ".join(parts[:-1]) + " and " + parts[-1] if len(parts) > 1 else "".join(parts)
+    return f"{joined}: the prediction becomes {spoken(prediction)}"
+
+
+def _clause(name: str, old: Any, new: Any) -> str:
+    numbers = [isinstance(v, int | float) and not isinstance(v, bool) for v in (old, new)]
+    if not all(numbers):
+        return f"{name} changes from {spoken(old)} to {spoken(new)}"
+    verb = "rises" if new > old else "falls"
+    before, after = spoken(old), spoken(new)
+    if before == after:  # closer than the digits shown
+        before, after = repr(old), repr(new)
+    return f"{name} {verb} from {before} to {after}"
