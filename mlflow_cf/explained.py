@@ -5,14 +5,13 @@ from __future__ import annotations
 import time
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pandas as pd
 from numpy.typing import ArrayLike, NDArray
 
-from mlflow_cf.constraints import Constraints, Values
+from mlflow_cf.constraints import Constraints, ConstraintSource, Values
 from mlflow_cf.errors import InputError
 from mlflow_cf.explainers import Explainer
 from mlflow_cf.features import FeatureSpace
@@ -23,7 +22,6 @@ from mlflow_cf.registry import explainer_named, explainer_to_dict
 from mlflow_cf.request import Request, answer
 from mlflow_cf.result import Explanation
 
-ConstraintSource = Constraints | Mapping[str, Any] | str | Path | None
 TargetSource = Target | Mapping[str, Any] | Label | None
 DistanceSource = Distance | tuple[float, float, float] | Mapping[str, Any]
 
@@ -192,9 +190,7 @@ class ExplainedModel:
             "notes": list(self.model.notes),
         }
 
-    def _answer(
-        self, X: pd.DataFrame, query: Query, explainer: Explainer, seconds: float | None
-    ) -> list[Explanation]:
+    def _answer(self, X: pd.DataFrame, query: Query, explainer: Explainer, seconds: float | None) -> list[Explanation]:
         deadline = None if seconds is None else time.perf_counter() + seconds
         request = Request(
             judge=self.judge,

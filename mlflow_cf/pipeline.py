@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from mlflow_cf.constraints import Rule
 from mlflow_cf.explainers import Explainer
 from mlflow_cf.features import Floats
 from mlflow_cf.judge import Judge, Outcome
@@ -107,10 +109,10 @@ def _blocked(problem: Problem) -> str:
     return ""
 
 
-def _paths(rules: Any) -> str:
+def _paths(rules: Iterable[Rule]) -> str:
     paths = list(dict.fromkeys(rule.path for rule in rules))
     shown = ", ".join(paths[:8])
-    return shown + (f" and {len(paths) - 8} more" if len(paths) > 8 else "") or "the constraints"  # noqa: PLR2004
+    return shown + (f" and {len(paths) - 8} more" if len(paths) > 8 else "") or "the constraints"
 
 
 def _none(status: Status, reason: str, diagnostics: dict[str, Any]) -> Answer:
@@ -156,8 +158,10 @@ def _select(court: _Court, Z: Floats) -> NDArray[np.intp]:
     changed = court.problem.changed(Z)
     keys = (*np.where(np.isnan(Z), np.inf, Z).T[::-1], changed.sum(axis=1), court.distance(Z))
     order = np.lexsort(keys)
-    leaders, others = [], []
-    sets, rows = set(), set()
+    leaders: list[int] = []
+    others: list[int] = []
+    sets: set[bytes] = set()
+    rows: set[bytes] = set()
     for position in order.tolist():
         row, key = Z[position].tobytes(), changed[position].tobytes()
         if row in rows:
@@ -197,7 +201,7 @@ def _undone(problem: Problem, Z: Floats) -> tuple[NDArray[np.intp], Floats]:
     variants = Z[owner]
     for position, columns in enumerate(problem.columns):
         rows = np.flatnonzero(number == position)
-        variants[np.ix_(rows, columns)] = problem.x0[list(columns)]
+        variants[rows[:, None], columns] = problem.x0[list(columns)]
     return owner, variants
 
 

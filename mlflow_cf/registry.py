@@ -27,7 +27,7 @@ def explainer_named(source: str | Explainer, path: str = "explainer") -> Explain
 
 def explainer_to_dict(explainer: Explainer) -> dict[str, Any]:
     """Return name and options as plain JSON values."""
-    options = dataclasses.asdict(explainer) if dataclasses.is_dataclass(explainer) else {}
+    options: dict[str, Any] = dataclasses.asdict(explainer) if dataclasses.is_dataclass(explainer) else {}
     return {"name": explainer.name, "options": options}
 
 
@@ -38,7 +38,7 @@ def explainer_from_dict(data: dict[str, Any], path: str = "explainer") -> Explai
         InputError: an unknown name or option.
     """
     kind = _class(data["name"], path)
-    known = [field.name for field in dataclasses.fields(kind)] if dataclasses.is_dataclass(kind) else []
+    known: list[str] = [field.name for field in dataclasses.fields(kind)] if dataclasses.is_dataclass(kind) else []
     for option in data["options"]:
         if option not in known:
             raise InputError(f"{path}.{option}", "not an option", did_you_mean(option, known, "options"))

@@ -165,9 +165,7 @@ def _search(
     return found, budget.used
 
 
-def _counterfactuals(
-    request: Request, space: FeatureSpace, x0: Floats, found: Answer
-) -> Iterator[Counterfactual]:
+def _counterfactuals(request: Request, space: FeatureSpace, x0: Floats, found: Answer) -> Iterator[Counterfactual]:
     model = request.judge.model
     likely = probability(request.target, model, found.outcome)
     old = space.values(x0)

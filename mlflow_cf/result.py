@@ -122,14 +122,15 @@ class Explanation:
 
     def _repr_html_(self) -> str:
         """Return a small table for notebooks: one row per change, one block per counterfactual."""
-        cells = [
-            f"<tr><td>{number}</td>" + "".join(f"<td>{html.escape(str(v))}</td>" for v in change.to_dict().values()) + "</tr>"
-            for number, cf in enumerate(self.counterfactuals, start=1)
-            for change in cf.changes
+        rows = [
+            (number, *change.to_dict().values())
+            for number, found in enumerate(self.counterfactuals, start=1)
+            for change in found.changes
         ]
-        head = f"<p><b>{self.status}</b> {html.escape(self.reason)} (prediction {html.escape(str(self.prediction))})</p>"
-        columns = "<tr><th>#</th><th>feature</th><th>from</th><th>to</th></tr>"
-        return head + (f"<table>{columns}{''.join(cells)}</table>" if cells else "")
+        head = f"<p><b>{self.status}</b> {html.escape(f'{self.reason} (prediction {self.prediction})')}</p>"
+        if not rows:
+            return head
+        return head + pd.DataFrame(rows, columns=["#", "feature", "from", "to"]).to_html(index=False)
 
 
 def describe_changes(changes: tuple[Change, ...], prediction: Level) -> str:

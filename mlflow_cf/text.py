@@ -24,7 +24,7 @@ def spoken(value: Any) -> str:
     if isinstance(value, int):
         return f"{value:,}"
     if isinstance(value, float):
-        return f"{value:,.6g}" if abs(value) < 1e6 else f"{value:,.0f}"  # noqa: PLR2004
+        return f"{value:,.6g}" if abs(value) < 1e6 else f"{value:,.0f}"
     return str(value)
 
 

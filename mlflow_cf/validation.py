@@ -53,4 +53,4 @@ def _fields_at(model: type[BaseModel], names: list[str]) -> list[str]:
 
 def _shown(value: object) -> str:
     text = repr(value)
-    return text if len(text) <= 60 else text[:57] + "..."  # noqa: PLR2004
+    return text if len(text) <= 60 else text[:57] + "..."

@@ -2,11 +2,12 @@
 
 from mlflow_cf.constraints.compile import compile_rules, group_columns
 from mlflow_cf.constraints.domains import Domain, Values, build_domains
-from mlflow_cf.constraints.model import Constraints, Relative
+from mlflow_cf.constraints.model import Constraints, ConstraintSource, Relative
 from mlflow_cf.constraints.rules import Rule
 from mlflow_cf.constraints.tighten import check_tightens
 
 __all__ = [
+    "ConstraintSource",
     "Constraints",
     "Domain",
     "Relative",

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
 
-
 from mlflow_cf.constraints.model import Constraints, Relative
 from mlflow_cf.constraints.rules import MISSING, Atom, Comparison, Const, Expression, Ref, Rule, Size, Sum
 from mlflow_cf.errors import InputError, InputErrors, did_you_mean
@@ -80,7 +79,9 @@ class _Compiler:
                 if self.feature(f"groups[{number}]", name) is None:
                     continue
                 if name in owner:
-                    self.error(f"groups[{number}].{name}", f"already in groups[{owner[name]}]", "groups may not overlap")
+                    self.error(
+                        f"groups[{number}].{name}", f"already in groups[{owner[name]}]", "groups may not overlap"
+                    )
                 owner[name] = number
 
 
@@ -145,7 +146,11 @@ def _relative_bounds(limits: Relative, own: Ref) -> Iterator[tuple[Comparison, E
     if limits.up_percent is not None:
         yield "<=", Sum("+", own, Sum("*", Size(own), Const(limits.up_percent / 100))), f"up by {limits.up_percent} %"
     if limits.down_percent is not None:
-        yield ">=", Sum("-", own, Sum("*", Size(own), Const(limits.down_percent / 100))), f"down by {limits.down_percent} %"
+        yield (
+            ">=",
+            Sum("-", own, Sum("*", Size(own), Const(limits.down_percent / 100))),
+            f"down by {limits.down_percent} %",
+        )
 
 
 def _levels(c: _Compiler, constraints: Constraints) -> Iterator[Rule]:

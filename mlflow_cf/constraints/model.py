@@ -57,7 +57,7 @@ class Constraints(BaseModel):
     max_changes: Annotated[StrictInt, Field(ge=1)] | None = None
 
     @classmethod
-    def read(cls, source: Constraints | Mapping[str, Any] | str | Path | None, path: str = "constraints") -> Constraints:
+    def read(cls, source: ConstraintSource, path: str = "constraints") -> Constraints:
         """Return constraints from an object, a dict, a YAML or JSON file, or None for none.
 
         Raises:
@@ -76,6 +76,9 @@ class Constraints(BaseModel):
     def to_dict(self) -> dict[str, Any]:
         """Return the keys that are set, as plain JSON values."""
         return self.model_dump(mode="json", exclude_defaults=True)
+
+
+ConstraintSource = Constraints | Mapping[str, Any] | str | Path | None
 
 
 def _read_file(file: Path, path: str) -> dict[str, Any]:

@@ -206,21 +206,15 @@ def _arithmetic(sign: Arithmetic, left: Floats, right: Floats) -> Floats:
 
 
 def _compare(sign: Comparison, left: Floats, right: Floats, *, bare: bool, unknown_from: float) -> Bools:
-    unknown = np.isnan(left) | np.isnan(right)
-    same = left == right
+    unknown: Bools = np.isnan(left) | np.isnan(right)
+    same: Bools = left == right
     if bare:
-        same = same | (np.isnan(left) & np.isnan(right))
-    match sign:
-        case "==":
-            return same
-        case "!=":
-            return ~same if bare else ~same & ~unknown
+        same |= np.isnan(left) & np.isnan(right)
+    if sign == "==":
+        return same
+    if sign == "!=":
+        return np.logical_not(same) if bare else ~same & ~unknown
     unknown |= (left >= unknown_from) | (right >= unknown_from)
-    match sign:
-        case "<":
-            return (left < right) & ~unknown
-        case "<=":
-            return ((left < right) & ~unknown) | same
-        case ">":
-            return (left > right) & ~unknown
-    return ((left > right) & ~unknown) | same
+    ahead: Bools = (left < right) if sign in ("<", "<=") else (left > right)
+    ahead &= ~unknown
+    return ahead | same if sign in ("<=", ">=") else ahead

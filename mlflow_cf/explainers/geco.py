@@ -103,7 +103,7 @@ class _Run:
         changed, first = changed_sets(self.problem, population.codes)
         best, flags = population.codes[first], changed[first]
         one, two = np.triu_indices(len(first), k=1)
-        coin = self.rng.random((len(one), best.shape[1])) < 0.5  # noqa: PLR2004
+        coin = self.rng.random((len(one), best.shape[1])) < 0.5
         from_second = flags[two] & (~flags[one] | coin)
         children = np.where(from_second, best[two], best[one])
         return self.repair(np.concatenate([children, self._nearer(best)]))
@@ -153,4 +153,5 @@ class _Run:
                 codes[stuck, number] = draw_one(np.tile(group.weights, (int(stuck.sum()), 1)), self.rng)
         changes = (codes != self.problem.own).sum(axis=1)
         most = self.problem.max_changes or len(self.problem.groups)
-        return codes[(changes > 0) & (changes <= most)]
+        kept: Codes = codes[(changes > 0) & (changes <= most)]
+        return kept

@@ -38,9 +38,9 @@ def decode_column(feature: Feature, codes: Floats) -> Any:
     if feature.levels:
         return _decode_levels(feature, codes)
     dtype = feature.raw_dtype
-    if isinstance(dtype, np.dtype) and dtype != object:
+    if isinstance(dtype, np.dtype) and dtype.kind != "O":
         return codes.astype(dtype)
-    if dtype == object:
+    if isinstance(dtype, np.dtype):
         return np.array([feature.value(code) for code in codes], dtype=object)
     absent = np.isnan(codes)
     filled = np.where(absent, 0.0, codes)
@@ -81,7 +81,7 @@ def _decode_levels(feature: Feature, codes: Floats) -> Any:
     if isinstance(dtype, pd.CategoricalDtype):
         return pd.Categorical.from_codes(positions, dtype=dtype)
     if isinstance(dtype, np.dtype):
-        pool = np.array([*feature.known, None if dtype == object else np.nan], dtype=object)
+        pool = np.array([*feature.known, None if dtype.kind == "O" else np.nan], dtype=object)
         return pool[positions].astype(dtype)
     return pd.array(feature.known, dtype=dtype).take(positions, allow_fill=bool(absent.any()))
 

@@ -125,6 +125,7 @@ def _with_domain(feature: Feature, column: pd.Series[Any], override: Mapping[str
             f"give rows in which it varies, drop it, or declare its domain: features={{{feature.name!r}: "
             + ("{'levels': [...]}}" if feature.levels else "{'low': ..., 'high': ...}}"),
         )
+    step: float | None
     if feature.levels:
         low, high, step = 0.0, float(len(feature.levels) - 1), 1.0
     else:
@@ -140,7 +141,8 @@ def _with_domain(feature: Feature, column: pd.Series[Any], override: Mapping[str
 
 def _whole(values: np.ndarray[Any, Any]) -> bool:
     """Whether all values are whole numbers; columns of floats with gaps often hold integers."""
-    return bool(np.all(np.isfinite(values)) and np.all(np.floor(values) == values) and np.abs(values).max() <= EXACT_INTEGER)
+    whole = np.isfinite(values) & (np.floor(values) == values) & (np.abs(values) <= EXACT_INTEGER)
+    return bool(whole.all())
 
 
 def _fractional(feature: Feature) -> bool:
@@ -156,4 +158,4 @@ def _step(values: np.ndarray[Any, Any]) -> float:
 def _mad(codes: np.ndarray[Any, Any]) -> float:
     """Median absolute deviation, not scaled by 1.4826; the standard deviation (ddof 1) where it is 0."""
     mad = float(np.median(np.abs(codes - np.median(codes))))
-    return mad if mad > 0 or len(codes) < 2 else float(np.std(codes, ddof=1))  # noqa: PLR2004
+    return mad if mad > 0 or len(codes) < 2 else float(np.std(codes, ddof=1))

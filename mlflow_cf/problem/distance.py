@@ -38,7 +38,7 @@ class Distance(BaseModel):
 
     @model_validator(mode="after")
     def _adds_up(self) -> Distance:
-        if abs(self.l0 + self.l1 + self.linf - 1) > 1e-9:  # noqa: PLR2004
+        if abs(self.l0 + self.l1 + self.linf - 1) > 1e-9:
             msg = "l0 + l1 + linf must be 1"
             raise ValueError(msg)
         return self
@@ -54,7 +54,7 @@ class Distance(BaseModel):
             return source
         if isinstance(source, Mapping):
             data = dict(source)
-        elif isinstance(source, tuple | list) and len(source) == 3:  # noqa: PLR2004
+        elif isinstance(source, tuple | list) and len(source) == 3:
             data = dict(zip(("l0", "l1", "linf"), source, strict=True))
         else:
             raise InputError("distance", f"{source!r} is not a distance", "pass (l0, l1, linf), such as (0.5, 0.5, 0)")
@@ -93,7 +93,9 @@ class Metric:
             if name not in space.index:
                 fix = did_you_mean(name, space.names, "features")
                 raise InputError(f"distance.weights.{name}", "not a feature", fix)
-        spread = [(f.high - f.low if distance.scale == "range" else f.mad) if f.has_order else 0.0 for f in space.features]
+        spread = [
+            (f.high - f.low if distance.scale == "range" else f.mad) if f.has_order else 0.0 for f in space.features
+        ]
         weights = [distance.weights.get(name, 1.0) for name in space.names]
         unknown_from = [f.unknown_from for f in space.features]
         return cls(distance.l0, distance.l1, distance.linf, *map(np.array, (spread, unknown_from, weights)))
@@ -104,8 +106,10 @@ class Metric:
         scale, limit = self.scale[column], self.unknown_from[column]
         if scale == 0 or np.isnan(own) or own >= limit:
             return differs.astype(np.float64)
-        change = np.abs(values - own) / scale
-        return np.where(differs & (np.isnan(values) | (values >= limit)), 1.0, change)
+        change: Floats = np.abs(values - own) / scale
+        lost = differs & (np.isnan(values) | (values >= limit))
+        change[lost] = 1.0
+        return change
 
     def parts(self, columns: tuple[int, ...], values: Floats, own: Floats) -> tuple[Floats, Floats]:
         """Return what tuples of one group add to the sum (m,), and their largest weighted change (m,).

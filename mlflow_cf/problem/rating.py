@@ -47,7 +47,7 @@ def probability(target: Target, model: OpenModel, outcome: Outcome) -> list[floa
 
 def _shares(margins: Floats) -> Floats:
     """Squash margins into [0, 1], keeping their order."""
-    if margins.shape[1] == 2:  # noqa: PLR2004
+    if margins.shape[1] == 2:
         likelier = expit(margins[:, 1])
         return np.column_stack([1 - likelier, likelier])
     return np.asarray(softmax(margins, axis=1))

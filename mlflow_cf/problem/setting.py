@@ -20,7 +20,7 @@ from mlflow_cf.constraints import (
 from mlflow_cf.constraints.rules import Bools, ground, never_holds
 from mlflow_cf.features import FeatureSpace, Floats
 from mlflow_cf.problem.distance import Distance, Metric
-from mlflow_cf.problem.problem import Group, Problem
+from mlflow_cf.problem.problem import Codes, Group, Problem
 from mlflow_cf.problem.rating import Rating
 
 
@@ -103,7 +103,8 @@ class Setting:
             elif numbers:
                 links.append(rule)
         groups = tuple(
-            _bind_group(domain, own_rules.get(number, []), x0, self.metric) for number, domain in enumerate(self.domains)
+            _bind_group(domain, own_rules.get(number, []), x0, self.metric)
+            for number, domain in enumerate(self.domains)
         )
         return Problem(
             space=space,
@@ -125,10 +126,10 @@ class Setting:
 
         Works on whole rows from the rules as compiled, so that it also catches mistakes of what a search relied on.
         """
-        accepted = np.ones(len(Z), dtype=np.bool_)
+        accepted: Bools = np.ones(len(Z), dtype=np.bool_)
         for rule in self.rules:
             accepted &= rule.holds(Z, x0)
-        changes = np.zeros(len(Z), dtype=np.intp)
+        changes: Codes = np.zeros(len(Z), dtype=np.intp)
         for domain in self.domains:
             columns = list(domain.columns)
             changed = ~_same(Z[:, columns], x0[columns]).all(axis=1)
@@ -136,7 +137,8 @@ class Setting:
             accepted &= ~changed | _admissible(domain, Z[:, columns], x0[columns])
         if self.max_changes is not None:
             accepted &= changes <= self.max_changes
-        return accepted & (changes > 0)
+        accepted &= changes > 0
+        return accepted
 
 
 def _same(values: Floats, own: Floats) -> Bools:

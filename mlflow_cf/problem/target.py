@@ -81,7 +81,7 @@ class Target(BaseModel):
 
 
 def _favourable(model: OpenModel) -> Label:
-    if len(model.classes) == 2 and set(model.classes) == {0, 1}:  # noqa: PLR2004  (False and True compare equal)
+    if len(model.classes) == 2 and set(model.classes) == {0, 1}:
         return model.classes[model.classes.index(1)]
     labels = ", ".join(map(repr, model.classes))
     raise InputError("target", f"the favourable label cannot be inferred from {labels}", "name it, e.g. target='good'")

@@ -7,9 +7,9 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from mlflow_cf.constraints.rules import Bools
 from mlflow_cf.features import Floats
 from mlflow_cf.problem import Codes, Problem
-from mlflow_cf.constraints.rules import Bools
 
 
 @dataclass(frozen=True, eq=False)
@@ -35,8 +35,13 @@ class Population:
 
     def take(self, members: NDArray[np.intp]) -> Population:
         """Return some members in the given order."""
-        parts = (self.codes, self.favourable, self.score, self.grade, self.fresh)
-        return Population(*(part[members] for part in parts))
+        return Population(
+            self.codes[members],
+            self.favourable[members],
+            self.score[members],
+            self.grade[members],
+            self.fresh[members],
+        )
 
     def joined(self, other: Population) -> Population:
         """Return both populations one after the other, unsorted; only the other's members are fresh."""

@@ -55,8 +55,10 @@ def _drawn(problem: Problem, group: Group, rng: np.random.Generator) -> Group:
     rows = np.tile(problem.x0, (CONTINUOUS_DRAWS, 1))
     rows[:, column] = rng.uniform(*_limits(problem, group, column), size=CONTINUOUS_DRAWS)
     rows = problem.space.encode(problem.space.decode(rows))  # numbers the column's type can hold
-    kept = np.logical_and.reduce([rule.holds(rows, problem.x0) for rule in group.rules] or [np.True_])
-    draws = np.setdiff1d(rows[np.broadcast_to(kept, len(rows)), column], group.tuples[:, 0])
+    kept = np.ones(len(rows), dtype=np.bool_)
+    for rule in group.rules:
+        kept &= rule.holds(rows, problem.x0)
+    draws = np.setdiff1d(rows[kept, column], group.tuples[:, 0])
     if not len(draws):
         return group
     values = np.concatenate([group.tuples[:, 0], draws])
