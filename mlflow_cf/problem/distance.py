@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Annotated, Any, Literal
 
 import numpy as np
+from numpy.typing import NDArray
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
 
 from mlflow_cf.errors import InputError, did_you_mean
@@ -102,7 +103,7 @@ class Metric:
 
     def change(self, column: int, values: Floats, own: float) -> Floats:
         """Return d_i, the scaled change (m,) of one column from the query row's value `own`."""
-        differs = (values != own) & ~(np.isnan(values) & np.isnan(own))
+        differs: NDArray[np.bool_] = (values != own) & ~(np.isnan(values) & np.isnan(own))
         scale, limit = self.scale[column], self.unknown_from[column]
         if scale == 0 or np.isnan(own) or own >= limit:
             return differs.astype(np.float64)

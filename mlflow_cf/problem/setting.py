@@ -142,7 +142,8 @@ class Setting:
 
 
 def _same(values: Floats, own: Floats) -> Bools:
-    return (values == own) | (np.isnan(values) & np.isnan(own))
+    same: Bools = (values == own) | (np.isnan(values) & np.isnan(own))
+    return same
 
 
 def _admissible(domain: Domain, values: Floats, own: Floats) -> Bools:
