@@ -102,7 +102,18 @@ def _grid(feature: Feature) -> Floats:
     if count > MAX_GRID:
         raise InputError(path, f"its grid has {count:,} values, more than {MAX_GRID:,}", "use a larger step")
     grid = feature.low + np.arange(count) * feature.step
-    return np.round(grid, 12)  # so that 0.1 * 3 is the 0.3 of the background
+    # 0.1 * 3 shall be the 0.3 of the background, and a float32 column shall hold it
+    near = _nearest(feature.values, np.asarray(grid, dtype=np.float64))
+    grid = np.where(np.abs(near - grid) <= 1e-6 * feature.step, near, np.round(grid, 12))
+    return np.unique(grid.astype(feature.stored).astype(np.float64) if feature.stored.kind == "f" else grid)
+
+
+def _nearest(values: Floats, sought: Floats) -> Floats:
+    """Return the element of ascending `values` nearest to each of `sought`."""
+    above = np.searchsorted(values, sought).clip(max=len(values) - 1)
+    below = (above - 1).clip(min=0)
+    nearest: Floats = np.where(sought - values[below] < values[above] - sought, values[below], values[above])
+    return nearest
 
 
 def _sortable(values: Floats) -> Floats:

@@ -18,19 +18,25 @@ def encode_column(feature: Feature, column: pd.Series[Any]) -> tuple[Floats, NDA
 
     Returns:
         codes (n,) with NaN for missing values, and (n,) flags of values that have no code:
-        not a number, infinite, a fraction in a whole-number column, or a level `feature` does not know.
+        not a number, infinite, a fraction in a whole-number column, beyond the column's type, missing where the
+        type has no missing value, or a level `feature` does not know.
     """
     missing = column.isna().to_numpy(dtype=bool)
+    lost = missing & (not feature.nullable)
     if feature.levels:
-        return _encode_levels(feature, column, missing)
+        codes, bad = _encode_levels(feature, column, missing)
+        return codes, bad | lost
     codes = _numbers(column)
-    if isinstance(feature.raw_dtype, np.dtype) and feature.raw_dtype.kind == "f":
-        codes = codes.astype(feature.raw_dtype).astype(np.float64)  # what the model will be shown
+    if feature.stored.kind == "f":
+        with np.errstate(over="ignore"):
+            codes = codes.astype(feature.stored).astype(np.float64)  # what the model will be shown
     bad = ~np.isfinite(codes) & ~missing
-    if not _holds_fractions(feature):
+    if feature.stored.kind in "iu":
+        bounds = np.iinfo(feature.stored)
         with np.errstate(invalid="ignore"):
-            bad |= ~missing & ((np.floor(codes) != codes) | (np.abs(codes) > EXACT_INTEGER))
-    return codes, bad
+            whole = (np.floor(codes) == codes) & (np.abs(codes) <= EXACT_INTEGER)
+            bad |= ~missing & ~(whole & (codes >= bounds.min) & (codes <= bounds.max))
+    return codes, bad | lost
 
 
 def decode_column(feature: Feature, codes: Floats) -> Any:
@@ -44,7 +50,7 @@ def decode_column(feature: Feature, codes: Floats) -> Any:
         return np.array([feature.value(code) for code in codes], dtype=object)
     absent = np.isnan(codes)
     filled = np.where(absent, 0.0, codes)
-    exact: Floats | NDArray[np.int64] = filled if _holds_fractions(feature) else filled.astype(np.int64)
+    exact: Floats | NDArray[np.int64] = filled.astype(np.int64) if feature.stored.kind in "iu" else filled
     column = pd.array(exact, dtype=dtype)
     if absent.any():
         column[absent] = None
@@ -52,11 +58,11 @@ def decode_column(feature: Feature, codes: Floats) -> Any:
 
 
 def fits(feature: Feature, column: pd.Series[Any]) -> tuple[Level, ...]:
-    """Return the levels of `column` that `feature` has no code for, in order of appearance."""
+    """Return the levels of `column` that `feature` has no code for but could hold, in order of appearance."""
     if not feature.levels or feature.kind == "boolean":
         return ()
-    known = feature.code_of
-    return tuple(dict.fromkeys(v for v in map(plain, column.dropna().tolist()) if _is_level(v) and v not in known))
+    levels = dict.fromkeys(v for v in map(plain, column.dropna().tolist()) if _is_level(v))
+    return tuple(level for level in levels if level not in feature.code_of and feature.can_hold(level))
 
 
 def plain(value: Any) -> Any:
@@ -92,10 +98,6 @@ def _numbers(column: pd.Series[Any]) -> Floats:
     # anything else (object columns of a JSON request): what is no number becomes NaN and is reported by the caller
     values = [float(v) if isinstance(v, int | float | np.number) else np.nan for v in column.tolist()]
     return np.array(values, dtype=np.float64)
-
-
-def _holds_fractions(feature: Feature) -> bool:
-    return "int" not in feature.dtype.lower()
 
 
 def _is_level(value: Any) -> bool:

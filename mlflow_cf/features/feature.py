@@ -71,6 +71,28 @@ class Feature:
         categories = pd.Index(self.known, dtype=self.categories_dtype or None)
         return pd.CategoricalDtype(categories, ordered=self.ordered)
 
+    @cached_property
+    def stored(self) -> np.dtype[Any]:
+        """The numpy type that holds one raw value (of a categorical: one level); object for strings and mixtures."""
+        dtype = pd.api.types.pandas_dtype(self.categories_dtype or self.dtype)
+        inner = getattr(dtype, "numpy_dtype", dtype)
+        return inner if isinstance(inner, np.dtype) and inner.kind in "iufb" else np.dtype(object)
+
+    @property
+    def nullable(self) -> bool:
+        """Whether the raw column can hold a missing value; whole numbers and truth values of numpy cannot."""
+        return not (isinstance(self.raw_dtype, np.dtype) and self.raw_dtype.kind in "iub")
+
+    def can_hold(self, level: Level) -> bool:
+        """Whether the raw column can hold a level the background never had, as it is."""
+        number = isinstance(level, int | float) and not isinstance(level, bool)
+        if self.stored.kind in "iu":
+            bounds = np.iinfo(self.stored)
+            return number and float(level).is_integer() and bounds.min <= int(level) <= bounds.max
+        if self.stored.kind == "f":
+            return number
+        return isinstance(level, str) or "object" in (self.dtype, self.categories_dtype)
+
     @property
     def known(self) -> list[Level]:
         """All levels that have a code: those of the background, then the unseen ones."""

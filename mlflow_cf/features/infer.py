@@ -37,7 +37,7 @@ def infer_feature(name: str, column: pd.Series[Any], override: Mapping[str, Any]
     if "levels" in override and kind in ("real", "integer"):
         raise InputError(f"features.{name}.levels", f"a {kind} has no levels", "declare kind 'ordinal' or 'category'")
     levels = _levels(name, kind, column, present, override)
-    dtype, categories_dtype, ordered = _dtype(column)
+    dtype, categories_dtype, ordered = _dtype(path, column)
     bare = Feature(
         name=name,
         kind=kind,
@@ -57,6 +57,13 @@ def _check_override(name: str, override: Mapping[str, Any]) -> None:
     if "kind" in override and override["kind"] not in KINDS:
         fact = f"{override['kind']!r} is not a kind"
         raise InputError(f"features.{name}.kind", fact, did_you_mean(override["kind"], KINDS, "kinds"))
+    step = override.get("step", 1)
+    if isinstance(step, bool) or not isinstance(step, int | float) or not np.isfinite(step):
+        raise InputError(f"features.{name}.step", f"{step!r} is not a finite number", "")
+    if isinstance(override.get("levels", ()), str):
+        raise InputError(
+            f"features.{name}.levels", f"{override['levels']!r} is not a list", "give [lowest, ..., highest]"
+        )
 
 
 def _kind(path: str, column: pd.Series[Any], present: pd.Series[Any]) -> Kind:
@@ -103,10 +110,26 @@ def _levels(
     return tuple(sorted(seen, key=lambda level: (isinstance(level, str), level)))
 
 
-def _dtype(column: pd.Series[Any]) -> tuple[str, str, bool]:
+def _dtype(path: str, column: pd.Series[Any]) -> tuple[str, str, bool]:
     if isinstance(column.dtype, pd.CategoricalDtype):
-        return "category", str(column.dtype.categories.dtype), bool(column.dtype.ordered)
-    return str(column.dtype), "", False
+        return "category", _dtype_name(path, column.dtype.categories.dtype), bool(column.dtype.ordered)
+    return _dtype_name(path, column.dtype), "", False
+
+
+def _dtype_name(path: str, dtype: Any) -> str:
+    """Return the name from which pandas makes exactly this dtype again; not all that it prints are such names."""
+    name = str(dtype)
+    if isinstance(dtype, pd.StringDtype):
+        return f"string[{dtype.storage}]" if name == "string" else name
+    if isinstance(dtype, pd.ArrowDtype) and name == "string[pyarrow]":
+        return "utf8[pyarrow]"
+    try:
+        exact = pd.api.types.pandas_dtype(name) == dtype
+    except (TypeError, NotImplementedError):
+        exact = False
+    if not exact:
+        raise InputError(path, f"columns of type {name} cannot be restored", "convert it, e.g. with astype(float)")
+    return name
 
 
 def _with_domain(feature: Feature, column: pd.Series[Any], override: Mapping[str, Any]) -> Feature:

@@ -62,8 +62,11 @@ class FeatureSpace:
         """Return this space's columns of `frame`, in order.
 
         Raises:
-            InputError: a column is missing.
+            InputError: a column is missing or there twice.
         """
+        twice = [name for name in frame.columns[frame.columns.duplicated()] if name in self.index]
+        if twice:
+            raise InputError(f"rows.{twice[0]}", "two columns have this name", "send one of them")
         for name in self.names:
             if name not in frame.columns:
                 known = [str(column) for column in frame.columns if column not in self.index]
@@ -136,6 +139,5 @@ def _shown(value: object) -> str:
 
 
 def _wanted(feature: Feature) -> str:
-    if feature.levels:
-        return f"is not a {feature.kind} value"
-    return "is not a finite whole number" if feature.kind == "integer" else "is not a finite number"
+    number = "finite whole number" if feature.stored.kind in "iu" else "finite number"
+    return f"is no {feature.kind if feature.levels else number} of type {feature.dtype}"
