@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
 
+import numpy as np
+
 from mlflow_cf.constraints.model import Constraints, Relative
+from mlflow_cf.constraints.plaf import parse_rule
+from mlflow_cf.constraints.resolve import resolve
 from mlflow_cf.constraints.rules import MISSING, Atom, Comparison, Const, Expression, Ref, Rule, Size, Sum
 from mlflow_cf.errors import InputError, InputErrors, did_you_mean
 from mlflow_cf.features import Feature, FeatureSpace
-
-UNKNOWN_LEVEL = -1.0  # the code of a level that no feature has: never equal to anything
 
 
 def compile_rules(constraints: Constraints, space: FeatureSpace, path: str = "constraints") -> tuple[Rule, ...]:
@@ -61,16 +63,13 @@ class _Compiler:
 
     def code(self, where: str, feature: Feature, value: object) -> float:
         """Return the code of a value a user wrote, noting an error if it has none."""
-        if feature.levels:
-            code = feature.code_of.get(value) if isinstance(value, str | int | float | bool) else None
-            if code is None or isinstance(value, bool) != isinstance(feature.known[code], bool):
-                self.error(where, f"{value!r} is not a level", did_you_mean(value, feature.levels, "levels"))
-                return UNKNOWN_LEVEL
-            return float(code)
-        if isinstance(value, bool | str) or not isinstance(value, int | float):
-            self.error(where, f"{value!r} is not a number", "")
-            return UNKNOWN_LEVEL
-        return float(value)
+        code = feature.code(value)
+        if code is None:
+            fix = did_you_mean(value, feature.levels, "levels") if feature.levels else ""
+            noun = "level" if feature.levels else "date" if feature.kind == "date" else "number"
+            self.error(where, f"{value!r} is not a {noun}", fix)
+            return np.nan
+        return code
 
     def check_groups(self, constraints: Constraints) -> None:
         owner: dict[str, int] = {}
@@ -183,10 +182,20 @@ def _forbidden(c: _Compiler, constraints: Constraints) -> Iterator[Rule]:
             yield Rule(when, then, f"{c.path}.{where}", f"{name} must not go from {old} to {new}", defines=column)
 
 
+def _rules(c: _Compiler, constraints: Constraints) -> Iterator[Rule]:
+    for number, text in enumerate(constraints.rules):
+        path = f"{c.path}.rules[{number}]"
+        try:
+            yield resolve(parse_rule(text, path), c.space, path)
+        except InputError as error:
+            c.errors.append(error)
+
+
 _FAMILIES: tuple[Callable[[_Compiler, Constraints], Iterator[Rule]], ...] = (
     _directions,
     _ranges,
     _relative,
     _levels,
     _forbidden,
+    _rules,
 )

@@ -10,9 +10,11 @@ from typing import Annotated, Any
 import yaml
 from pydantic import BaseModel, ConfigDict, Field, StrictBool, StrictFloat, StrictInt, StrictStr, ValidationError
 
+from mlflow_cf.constraints.plaf import is_program, parse_program
 from mlflow_cf.errors import InputError
 from mlflow_cf.validation import input_errors
 
+MAX_RULES = 256
 Number = StrictInt | Annotated[StrictFloat, Field(allow_inf_nan=False)]
 LevelValue = StrictBool | StrictStr | Number
 Bound = Number | StrictStr | None
@@ -42,6 +44,7 @@ class Constraints(BaseModel):
         forbidden: feature -> transitions (from, to) that are not allowed.
         groups: features that change together and only to combinations the background has.
         max_changes: largest number of changed groups (a feature in no group counts as one).
+        rules: PLAF rules over several features, such as ``IF x_cf.degree > x.degree THEN x_cf.age >= x.age + 4``.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid")
@@ -55,10 +58,11 @@ class Constraints(BaseModel):
     forbidden: Mapping[StrictStr, tuple[tuple[LevelValue, LevelValue], ...]] = Field(default_factory=dict)
     groups: tuple[Names, ...] = ()
     max_changes: Annotated[StrictInt, Field(ge=1)] | None = None
+    rules: tuple[StrictStr, ...] = Field(default=(), max_length=MAX_RULES)
 
     @classmethod
     def read(cls, source: ConstraintSource, path: str = "constraints") -> Constraints:
-        """Return constraints from an object, a dict, a YAML or JSON file, or None for none.
+        """Return constraints from an object, a dict, a YAML or JSON file, PLAF text (or file), or None for none.
 
         Raises:
             InputError: an unknown key or a value of the wrong form; every error names its path.
@@ -67,7 +71,7 @@ class Constraints(BaseModel):
             return cls()
         if isinstance(source, Constraints):
             return source
-        data = dict(source) if isinstance(source, Mapping) else _read_file(Path(source), path)
+        data = dict(source) if isinstance(source, Mapping) else _read_text(source, path)
         try:
             return cls.model_validate(data)
         except ValidationError as error:
@@ -79,6 +83,19 @@ class Constraints(BaseModel):
 
 
 ConstraintSource = Constraints | Mapping[str, Any] | str | Path | None
+
+
+def _read_text(source: str | Path, path: str) -> dict[str, Any]:
+    if isinstance(source, str) and is_program(source):
+        return _from_plaf(source, path)
+    if Path(source).suffix == ".plaf" and Path(source).is_file():
+        return _from_plaf(Path(source).read_text(encoding="utf-8"), path)
+    return _read_file(Path(source), path)
+
+
+def _from_plaf(text: str, path: str) -> dict[str, Any]:
+    program = parse_program(text, path)
+    return {"groups": program.groups, "rules": tuple(map(str, program.rules))}
 
 
 def _read_file(file: Path, path: str) -> dict[str, Any]:

@@ -54,7 +54,19 @@ class Size:
     of: Expression
 
 
-Expression = Const | Ref | Sum | Size
+@dataclass(frozen=True)
+class Recoded:
+    """The level of one feature in the codes of another; a level the other lacks equals nothing.
+
+    Levels unseen in the background have codes of their own in every feature, so two features that carry the same
+    unseen level count as different.
+    """
+
+    of: Expression
+    table: tuple[float, ...]
+
+
+Expression = Const | Ref | Sum | Size | Recoded
 MISSING = Const(np.nan)
 
 
@@ -79,7 +91,7 @@ class Atom:
         if self.sign == "in":
             return np.isin(left, self.members)
         right = _evaluate(self.right, Z, x0)
-        bare = isinstance(self.left, Ref | Const) and isinstance(self.right, Ref | Const)
+        bare = not isinstance(self.left, Sum | Size) and not isinstance(self.right, Sum | Size)
         return _compare(self.sign, left, right, bare=bare, unknown_from=self.unknown_from)
 
     def bound(self, Z: Floats, x0: Floats) -> Floats:
@@ -162,6 +174,8 @@ def _ground_expression(expression: Expression, x0: Floats) -> Expression:
             return Sum(sign, _ground_expression(left, x0), _ground_expression(right, x0))
         case Size(of):
             return Size(_ground_expression(of, x0))
+        case Recoded(of, table):
+            return Recoded(_ground_expression(of, x0), table)
     return expression
 
 
@@ -172,7 +186,7 @@ def _references(expression: Expression) -> Iterator[Ref]:
         case Sum(_, left, right):
             yield from _references(left)
             yield from _references(right)
-        case Size(of):
+        case Size(of) | Recoded(of):
             yield from _references(of)
 
 
@@ -188,6 +202,14 @@ def _evaluate(expression: Expression, Z: Floats, x0: Floats) -> Floats:
             return _arithmetic(sign, _evaluate(left, Z, x0), _evaluate(right, Z, x0))
         case Size(of):
             return np.abs(_evaluate(of, Z, x0))
+        case Recoded(of, table):
+            return _look_up(_evaluate(of, Z, x0), table)
+
+
+def _look_up(codes: Floats, table: tuple[float, ...]) -> Floats:
+    known = ~np.isnan(codes) & (codes < len(table))
+    values = np.asarray(table)[np.where(known, codes, 0).astype(np.intp)]
+    return np.where(known, values, np.where(np.isnan(codes), np.nan, np.inf))
 
 
 def _arithmetic(sign: Arithmetic, left: Floats, right: Floats) -> Floats:

@@ -11,8 +11,9 @@ from mlflow_cf.errors import InputError
 from mlflow_cf.explainers.explainer import Candidates
 from mlflow_cf.features import Floats
 from mlflow_cf.problem import Budget, Codes, Problem
+from mlflow_cf.search.cascade import Cascade
 from mlflow_cf.search.population import Population, Seen, changed_sets, fittest, score_candidates
-from mlflow_cf.search.sampling import draw_distinct, draw_one, with_draws
+from mlflow_cf.search.sampling import draw_by_row, draw_distinct, with_draws
 
 STABLE = 5  # results that must not change any more, if the request asks for no more than that
 
@@ -51,7 +52,7 @@ class GeCo:
         problem = with_draws(problem, rng)
         run = _Run(problem, budget, rng, self.q)
         itself = problem.own[None, :]
-        population = run.select(None, np.concatenate([run.repair(itself), run.mutate(itself, self.m_init)]))
+        population = run.select(None, np.concatenate([run.cascade.repair(itself), run.mutate(itself, self.m_init)]))
         generations = 0
         while generations < self.max_generations and len(population) and not run.ended:
             generations += 1
@@ -72,6 +73,7 @@ class _Run:
     def __init__(self, problem: Problem, budget: Budget, rng: np.random.Generator, q: int) -> None:
         self.problem, self.budget, self.rng, self.q = problem, budget, rng, q
         self.seen = Seen(problem)
+        self.cascade = Cascade(problem, rng)
         self.ended = False
 
     def select(self, population: Population | None, children: Codes) -> Population:
@@ -96,7 +98,7 @@ class _Run:
             grown = np.repeat(members, drawn.shape[1], axis=0)
             grown[:, number] = drawn.ravel()
             children.append(grown)
-        return self.repair(np.concatenate(children))
+        return self.cascade.repair(np.concatenate(children))
 
     def cross(self, population: Population) -> Codes:
         """Join the best members of every two changed sets, and pull changes nearer (crossover, selectiveMutate)."""
@@ -106,7 +108,7 @@ class _Run:
         coin = self.rng.random((len(one), best.shape[1])) < 0.5
         from_second = flags[two] & (~flags[one] | coin)
         children = np.where(from_second, best[two], best[one])
-        return self.repair(np.concatenate([children, self._nearer(best)]))
+        return self.cascade.repair(np.concatenate([children, self._nearer(best)]))
 
     def _nearer(self, best: Codes) -> Codes:
         """Replace each changed tuple by one that brings its member nearer; one group at a time, then all at once."""
@@ -122,7 +124,7 @@ class _Run:
             members = members[some]
             if not len(members):
                 continue
-            drawn = draw_one(weights[some], self.rng)
+            drawn = draw_by_row(weights[some], np.arange(len(members)), self.rng)
             child = best[members]
             child[:, number] = drawn
             together[members, number] = drawn
@@ -143,15 +145,3 @@ class _Run:
 
     def _categorical(self, columns: tuple[int, ...]) -> bool:
         return not any(self.problem.space.features[column].has_order for column in columns)
-
-    def repair(self, codes: Codes) -> Codes:
-        """Change groups that must change; drop candidates that equal the row or change more groups than allowed."""
-        codes = codes.copy()
-        for number, group in enumerate(self.problem.groups):
-            stuck = codes[:, number] == group.own
-            if not group.own_allowed and stuck.any() and group.proposals:
-                codes[stuck, number] = draw_one(np.tile(group.weights, (int(stuck.sum()), 1)), self.rng)
-        changes = (codes != self.problem.own).sum(axis=1)
-        most = self.problem.max_changes or len(self.problem.groups)
-        kept: Codes = codes[(changes > 0) & (changes <= most)]
-        return kept

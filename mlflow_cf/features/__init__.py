@@ -1,6 +1,7 @@
 """Features: a table of raw columns outside, one float64 array inside."""
 
+from mlflow_cf.features.dates import days
 from mlflow_cf.features.feature import Feature, Floats, Kind, Level
 from mlflow_cf.features.space import FeatureSpace, columns_of
 
-__all__ = ["Feature", "FeatureSpace", "Floats", "Kind", "Level", "columns_of"]
+__all__ = ["Feature", "FeatureSpace", "Floats", "Kind", "Level", "columns_of", "days"]

@@ -8,6 +8,7 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
+from mlflow_cf.features.dates import decode_dates, encode_dates, finer_than_microseconds
 from mlflow_cf.features.feature import Feature, Floats, Level
 
 EXACT_INTEGER = 2.0**53  # float64 holds every whole number up to here
@@ -26,6 +27,9 @@ def encode_column(feature: Feature, column: pd.Series[Any]) -> tuple[Floats, NDA
     if feature.levels:
         codes, bad = _encode_levels(feature, column, missing)
         return codes, bad | lost
+    if feature.kind == "date":
+        codes = encode_dates(column)
+        return codes, (np.isnan(codes) & ~missing) | finer_than_microseconds(column)
     codes = _numbers(column)
     if feature.stored.kind == "f":
         with np.errstate(over="ignore"):
@@ -44,6 +48,8 @@ def decode_column(feature: Feature, codes: Floats) -> Any:
     if feature.levels:
         return _decode_levels(feature, codes)
     dtype = feature.raw_dtype
+    if feature.kind == "date":
+        return decode_dates(codes, dtype)
     if isinstance(dtype, np.dtype) and dtype.kind != "O":
         return codes.astype(dtype)
     if isinstance(dtype, np.dtype):

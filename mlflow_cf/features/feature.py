@@ -10,7 +10,9 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-Kind = Literal["real", "integer", "ordinal", "category", "boolean"]
+from mlflow_cf.features.dates import days, iso_date
+
+Kind = Literal["real", "integer", "date", "ordinal", "category", "boolean"]
 KINDS: tuple[str, ...] = get_args(Kind)
 Level = str | int | float | bool
 Floats = NDArray[np.float64]
@@ -22,7 +24,7 @@ class Feature:
 
     Attributes:
         name: column name.
-        kind: real, integer, ordinal (declared order), category (no order) or boolean.
+        kind: real, integer, date (coded in days since 1970, UTC), ordinal (declared order), category or boolean.
         dtype: pandas dtype of the raw column; `categories_dtype` and `ordered` complete it for categoricals.
         levels: levels of an ordinal, category or boolean, in code order; empty for numbers.
         unseen: levels met in rows to explain but not in the background; coded after `levels`, never proposed.
@@ -113,7 +115,21 @@ class Feature:
             return None
         if self.levels:
             return self.known[int(code)]
+        if self.kind == "date":
+            return iso_date(code)
         return int(code) if self.kind == "integer" and float(code).is_integer() else float(code)
+
+    def code(self, value: object) -> float | None:
+        """Return the code of a value as a user writes it (levels, numbers, ISO dates); None if it has none."""
+        if self.kind == "date":
+            return days(value)
+        if not isinstance(value, str | int | float | bool):
+            return None
+        if not self.levels:
+            return None if isinstance(value, str | bool) or not np.isfinite(value) else float(value)
+        code = self.code_of.get(value)
+        same_type = code is not None and isinstance(value, bool) == isinstance(self.known[code], bool)
+        return float(code) if code is not None and same_type else None
 
     def to_dict(self) -> dict[str, Any]:
         """Return the feature as plain JSON values; a request's unseen levels are not part of it."""

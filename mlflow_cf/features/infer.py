@@ -13,6 +13,7 @@ from mlflow_cf.errors import InputError, did_you_mean
 from mlflow_cf.features.codec import EXACT_INTEGER, encode_column, plain
 from mlflow_cf.features.feature import KINDS, Feature, Kind, Level
 
+_NUMERIC = ("real", "integer", "date")
 OVERRIDES = ("kind", "levels", "step", "low", "high")
 
 
@@ -34,7 +35,7 @@ def infer_feature(name: str, column: pd.Series[Any], override: Mapping[str, Any]
         raise InputError(path, "all values are missing", "drop the column from the model or give rows that have it")
     _check_override(name, override)
     kind = cast("Kind", override.get("kind") or _kind(path, column, present))
-    if "levels" in override and kind in ("real", "integer"):
+    if "levels" in override and kind in _NUMERIC:
         raise InputError(f"features.{name}.levels", f"a {kind} has no levels", "declare kind 'ordinal' or 'category'")
     levels = _levels(name, kind, column, present, override)
     dtype, categories_dtype, ordered = _dtype(path, column)
@@ -73,10 +74,16 @@ def _kind(path: str, column: pd.Series[Any], present: pd.Series[Any]) -> Kind:
     types = pd.api.types
     if types.is_bool_dtype(dtype):
         return "boolean"
-    if types.is_complex_dtype(dtype) or types.is_datetime64_any_dtype(dtype) or types.is_timedelta64_dtype(dtype):
+    if types.is_datetime64_any_dtype(dtype):
+        return "date"
+    if types.is_complex_dtype(dtype) or types.is_timedelta64_dtype(dtype) or isinstance(dtype, pd.PeriodDtype):
         raise InputError(path, f"columns of type {dtype} cannot be explained", "turn it into a number or a level")
     if types.is_numeric_dtype(dtype):
         return "integer" if _whole(present.to_numpy(dtype=np.float64)) else "real"
+    return _kind_of_values(path, present)
+
+
+def _kind_of_values(path: str, present: pd.Series[Any]) -> Kind:
     seen = {type(plain(v)) for v in present.tolist()}
     if seen == {bool}:
         return "boolean"
@@ -91,7 +98,7 @@ def _kind(path: str, column: pd.Series[Any], present: pd.Series[Any]) -> Kind:
 def _levels(
     name: str, kind: Kind, column: pd.Series[Any], present: pd.Series[Any], override: Mapping[str, Any]
 ) -> tuple[Level, ...]:
-    if kind in ("real", "integer"):
+    if kind in _NUMERIC:
         return ()
     if kind == "boolean":
         return (False, True)
@@ -148,18 +155,17 @@ def _with_domain(feature: Feature, column: pd.Series[Any], override: Mapping[str
             f"give rows in which it varies, drop it, or declare its domain: features={{{feature.name!r}: "
             + ("{'levels': [...]}}" if feature.levels else "{'low': ..., 'high': ...}}"),
         )
+    feature = replace(feature, values=values, counts=counts.astype(np.float64))
     step: float | None
     if feature.levels:
         low, high, step = 0.0, float(len(feature.levels) - 1), 1.0
     else:
-        low, high = float(override.get("low", values[0])), float(override.get("high", values[-1]))
+        low, high = (_end(feature, override, key, values[at]) for key, at in (("low", 0), ("high", -1)))
         step = override.get("step") or (None if _fractional(feature) else _step(values))
         if not low <= high or (step is not None and not step > 0):
             raise InputError(f"features.{feature.name}", "low must not exceed high, and step must be positive", "")
     known = codes[~np.isnan(codes)]
-    return replace(
-        feature, low=low, high=high, step=step, mad=_mad(known), values=values, counts=counts.astype(np.float64)
-    )
+    return replace(feature, low=low, high=high, step=step, mad=_mad(known))
 
 
 def _whole(values: np.ndarray[Any, Any]) -> bool:
@@ -169,7 +175,19 @@ def _whole(values: np.ndarray[Any, Any]) -> bool:
 
 
 def _fractional(feature: Feature) -> bool:
+    """Whether steps between values cannot be inferred: fractions, and times of day."""
+    if feature.kind == "date":
+        return not _whole(feature.values)
     return feature.kind == "real" and "int" not in feature.dtype.lower()
+
+
+def _end(feature: Feature, override: Mapping[str, Any], key: str, inferred: float) -> float:
+    if key not in override:
+        return float(inferred)
+    code = feature.code(override[key])
+    if code is None:
+        raise InputError(f"features.{feature.name}.{key}", f"{override[key]!r} is not a {feature.kind} value", "")
+    return code
 
 
 def _step(values: np.ndarray[Any, Any]) -> float:

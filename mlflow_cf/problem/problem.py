@@ -58,6 +58,7 @@ class Problem:
         space: features, with codes for the row's unseen levels.
         x0: (d,) codes of the row to explain.
         groups: the units of change in order.
+        order: the groups in the order in which they are repaired.
         links: rules over several groups, grounded.
         never: rules that no counterfactual of this row can meet.
         metric: the distance.
@@ -71,6 +72,7 @@ class Problem:
     space: FeatureSpace
     x0: Floats
     groups: tuple[Group, ...]
+    order: tuple[int, ...]
     links: tuple[Rule, ...]
     never: tuple[Rule, ...]
     metric: Metric

@@ -16,6 +16,7 @@ from mlflow_cf.constraints import (
     check_tightens,
     compile_rules,
     group_columns,
+    repair_order,
 )
 from mlflow_cf.constraints.rules import Bools, ground, never_holds
 from mlflow_cf.features import FeatureSpace, Floats
@@ -35,6 +36,7 @@ class Setting:
         background: (n, d) coded background rows.
         rules: all rules, of the policy and of the request.
         domains: admissible tuples of every group.
+        order: the groups in the order in which rules are repaired.
         metric: the distance.
         max_changes: most groups that may differ, or None.
     """
@@ -45,6 +47,7 @@ class Setting:
     background: Floats
     rules: tuple[Rule, ...]
     domains: tuple[Domain, ...]
+    order: tuple[int, ...]
     metric: Metric
     max_changes: int | None
 
@@ -59,8 +62,9 @@ class Setting:
         """
         rules = compile_rules(constraints, space)
         domains = build_domains(space, background, group_columns(constraints, space), values)
+        order = repair_order(rules, [domain.columns for domain in domains], space.names)
         metric = Metric.bind(distance, space)
-        return cls(space, constraints, values, background, rules, domains, metric, constraints.max_changes)
+        return cls(space, constraints, values, background, rules, domains, order, metric, constraints.max_changes)
 
     def tightened(self, request: Constraints) -> Setting:
         """Return the setting with a request's constraints on top.
@@ -80,7 +84,9 @@ class Setting:
             compile_rules(joined.model_copy(update={"max_changes": None}), self.space)  # overlapping groups
             domains = build_domains(self.space, self.background, group_columns(joined, self.space), self.values)
         limits = [n for n in (self.max_changes, request.max_changes) if n is not None]
-        return replace(self, rules=self.rules + rules, domains=domains, max_changes=min(limits, default=None))
+        rules = self.rules + rules
+        order = repair_order(rules, [domain.columns for domain in domains], self.space.names)
+        return replace(self, rules=rules, domains=domains, order=order, max_changes=min(limits, default=None))
 
     def bind(
         self,
@@ -110,6 +116,7 @@ class Setting:
             space=space,
             x0=x0,
             groups=groups,
+            order=self.order,
             links=tuple(links),
             never=tuple(rule for rule in grounded if never_holds(rule)),
             metric=self.metric,

@@ -34,11 +34,24 @@ def draw_distinct(weights: Floats, rows: int, size: int, rng: np.random.Generato
     return possible[np.argpartition(keys, size - 1, axis=1)[:, :size]]
 
 
-def draw_one(weights: Floats, rng: np.random.Generator) -> Codes:
-    """Draw one code per row of `weights` (r, t), each row with some positive weight."""
+def draw_by_row(weights: Floats, rows: Codes, rng: np.random.Generator) -> Codes:
+    """Draw one code for every entry of `rows`, from the weights of that row.
+
+    Args:
+        weights: (u, t) weights >= 0; rows that are asked for have a positive one.
+        rows: (r,) which row of `weights` each draw uses.
+        rng: source of randomness.
+    """
     cumulative = weights.cumsum(axis=1)
-    threshold = rng.random(len(weights)) * cumulative[:, -1]
-    return np.asarray((cumulative <= threshold[:, None]).sum(axis=1), dtype=np.intp)
+    with np.errstate(invalid="ignore"):
+        shares = cumulative / cumulative[:, -1:]
+    # rows of shares end in 1; laid end to end they are one ascending line, on which every draw is one look-up
+    line = (np.nan_to_num(shares) + np.arange(len(weights))[:, None]).ravel()
+    # a draw just below 1 may round up to the next row's start; the last code with weight is meant then
+    last = len(weights[0]) - 1 - np.argmax(weights[:, ::-1] > 0, axis=1)
+    found = np.searchsorted(line, rows + rng.random(len(rows)), side="right") - rows * weights.shape[1]
+    drawn: Codes = np.minimum(found, last[rows])
+    return drawn
 
 
 def with_draws(problem: Problem, rng: np.random.Generator) -> Problem:

@@ -1,0 +1,165 @@
+"""PLAF syntax to rules: names to columns, levels and dates to codes, types checked."""
+
+from __future__ import annotations
+
+import warnings
+from dataclasses import dataclass
+from typing import Literal
+
+from mlflow_cf.constraints.plaf import Comparison, Literally, Node, Operation, Reference, Sign, Statement
+from mlflow_cf.constraints.rules import Atom, Const, Expression, Recoded, Ref, Rule, Sum
+from mlflow_cf.errors import InputError, did_you_mean
+from mlflow_cf.features import Feature, FeatureSpace, days
+
+UNKNOWN = Const(float("inf"))  # a level no feature has: equal to nothing, and without a rank
+_MIRROR: dict[Sign, Sign] = {"<": ">", "<=": ">=", ">": "<", ">=": "<=", "==": "==", "!=": "!="}
+
+
+@dataclass(frozen=True)
+class _Side:
+    """One side of a comparison.
+
+    Attributes:
+        kind: ``number``, ``date``, ``level`` (a bare reference to levels), or ``word``: a string or true/false,
+            which means nothing until the other side says whose level or date it is.
+        feature: whose level it is; `word`: what was written.
+    """
+
+    expression: Expression
+    kind: Literal["number", "date", "level", "word"]
+    feature: Feature | None = None
+    word: str | bool | None = None
+
+
+def resolve(statement: Statement, space: FeatureSpace, path: str) -> Rule:
+    """Return the rule of a statement.
+
+    Raises:
+        InputError: unknown features, levels compared with numbers, an order where there is none, arithmetic on levels.
+    """
+    when = tuple(_atom(comparison, space, path) for comparison in statement.when)
+    then = _turned(statement.then)
+    return Rule(when, _atom(then, space, path), path, str(statement), _defined(then, space))
+
+
+def _turned(then: Comparison) -> Comparison:
+    """Put a lone ``x_cf.F`` on the left, where it defines F; leave every other form alone (GeCo section 3.2)."""
+    lone = isinstance(then.right, Reference) and then.right.side == "x_cf"
+    if lone and all(reference.side == "x" for reference in _references(then.left)):
+        return Comparison(then.right, _MIRROR[then.sign], then.left)
+    return then
+
+
+def _defined(then: Comparison, space: FeatureSpace) -> int | None:
+    if not isinstance(then.left, Reference) or then.left.side != "x_cf" or then.left in _references(then.right):
+        return None
+    return space.index[then.left.feature]
+
+
+def _references(node: Node) -> list[Reference]:
+    match node:
+        case Reference():
+            return [node]
+        case Operation(_, left, right):
+            return _references(left) + _references(right)
+    return []
+
+
+def _atom(comparison: Comparison, space: FeatureSpace, path: str) -> Atom:
+    sign = comparison.sign
+    left, right = _side(comparison.left, space, path), _side(comparison.right, space, path)
+    if "level" in (left.kind, right.kind):
+        return _level_atom(left, sign, right, path)
+    if left.kind == right.kind == "word":
+        return _word_atom(left, sign, right, path)
+    left, right = _dated(left, right, path), _dated(right, left, path)
+    if left.kind != right.kind:
+        raise InputError(path, f"compares a {left.kind} with a {right.kind}", "compare like with like")
+    return Atom(left.expression, sign, right.expression)
+
+
+def _side(node: Node, space: FeatureSpace, path: str) -> _Side:
+    match node:
+        case Literally(bool() | str() as word):
+            return _Side(UNKNOWN, "word", word=word)
+        case Literally(value):
+            return _Side(Const(float(value)), "number")
+        case Reference(side, name):
+            if name not in space.index:
+                raise InputError(path, f"{name!r} is not a feature", did_you_mean(name, space.names, "features"))
+            feature = space[name]
+            kind: Literal["number", "date", "level"] = "number"
+            if feature.levels or feature.kind == "date":
+                kind = "level" if feature.levels else "date"
+            return _Side(Ref(side, space.index[name]), kind, feature)
+        case Operation(sign, left, right):
+            return _sum(sign, _side(left, space, path), _side(right, space, path), path)
+
+
+def _sum(sign: Literal["+", "-", "*", "/"], left: _Side, right: _Side, path: str) -> _Side:
+    """Numbers go with numbers; a date plus or minus days is a date, the difference of two dates is days."""
+    kinds = (left.kind, right.kind)
+    result: Literal["number", "date"] | None = None
+    if kinds == ("number", "number") or (kinds == ("date", "date") and sign == "-"):
+        result = "number"
+    elif (kinds == ("date", "number") and sign in "+-") or (kinds == ("number", "date") and sign == "+"):
+        result = "date"
+    if result is None:
+        raise InputError(path, f"{left.kind} {sign} {right.kind} has no meaning", "calculate with numbers")
+    return _Side(Sum(sign, left.expression, right.expression), result)
+
+
+def _dated(side: _Side, other: _Side, path: str) -> _Side:
+    """Read a word beside a date as an ISO date."""
+    if side.kind != "word" or other.kind != "date":
+        return side
+    code = None if other.feature is None else other.feature.code(side.word)
+    code = days(side.word) if code is None else code
+    if code is None:
+        raise InputError(path, f"{side.word!r} is not a date", "write it as '2024-12-31'")
+    return _Side(Const(code), "date")
+
+
+def _word_atom(left: _Side, sign: Sign, right: _Side, path: str) -> Atom:
+    if isinstance(left.word, bool) != isinstance(right.word, bool) or sign not in ("==", "!="):
+        raise InputError(path, f"cannot compare {left.word!r} {sign} {right.word!r}", "name a feature")
+    return Atom(Const(0.0), sign, Const(0.0 if left.word == right.word else 1.0))
+
+
+def _level_atom(left: _Side, sign: Sign, right: _Side, path: str) -> Atom:
+    if left.kind != "level":  # so that a level stands on the left
+        left, sign, right = right, _MIRROR[sign], left
+    feature = left.feature
+    assert feature is not None  # noqa: S101  a level always has one
+    if sign not in ("==", "!=") and not feature.has_order:
+        fix = f"declare it: features={{{feature.name!r}: {{'kind': 'ordinal', 'levels': [...]}}}}"
+        raise InputError(path, f"{feature.name} {sign}: a {feature.kind} has no order", fix)
+    return Atom(left.expression, sign, _beside_level(feature, sign, right, path), unknown_from=feature.unknown_from)
+
+
+def _beside_level(feature: Feature, sign: Sign, side: _Side, path: str) -> Expression:
+    """Return what a level of `feature` is compared with, in that feature's codes."""
+    if side.kind == "level" and side.feature is not None:
+        return _recoded(feature, sign, side, path)
+    word = side.word if side.kind == "word" else side.expression.value if isinstance(side.expression, Const) else None
+    comparable = side.kind == "word" or any(isinstance(level, int | float) for level in feature.levels)
+    if word is None or not comparable or (feature.kind == "boolean" and not isinstance(word, bool)):
+        fix = "use true or false" if feature.kind == "boolean" else did_you_mean("", feature.levels, "levels")
+        raise InputError(path, f"compares {feature.name}, a {feature.kind}, with a {side.kind}", fix)
+    code = feature.code(word)
+    if code is None:
+        fix = did_you_mean(word, feature.levels, "levels")
+        warnings.warn(f"{path}: {word!r} is not a level of {feature.name}, so never equal; {fix}", stacklevel=2)
+        return UNKNOWN
+    return Const(code)
+
+
+def _recoded(feature: Feature, sign: Sign, side: _Side, path: str) -> Expression:
+    """Return a reference to another feature's level in the codes of `feature`."""
+    other = side.feature
+    if other is None or other.name == feature.name:
+        return side.expression
+    if sign not in ("==", "!=") and other.levels != feature.levels:
+        raise InputError(path, f"{feature.name} and {other.name} have different levels", "compare with == or !=")
+    table = tuple(float(feature.code_of.get(level, UNKNOWN.value)) for level in other.levels)
+    return Recoded(side.expression, table)
