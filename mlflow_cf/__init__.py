@@ -4,7 +4,9 @@ from mlflow_cf.constraints import Constraints
 from mlflow_cf.errors import ArtifactError, CounterfactualError, InputError
 from mlflow_cf.explained import ExplainedModel, wrap
 from mlflow_cf.explainers import GeCo, NearestRow
+from mlflow_cf.flavor import load_model, log_model, save_model
 from mlflow_cf.problem import Distance, Limits, Target
+from mlflow_cf.pyfunc import _load_pyfunc as _load_pyfunc  # MLflow calls it: this package is the loader module
 from mlflow_cf.result import Change, Counterfactual, Explanation
 
 __version__ = "0.1.0"
@@ -23,5 +25,8 @@ __all__ = [
     "Limits",
     "NearestRow",
     "Target",
+    "load_model",
+    "log_model",
+    "save_model",
     "wrap",
 ]

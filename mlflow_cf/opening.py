@@ -8,7 +8,9 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Any, Final, Protocol, cast
 
+import mlflow
 import pandas as pd
+from mlflow.exceptions import MlflowException
 from mlflow.models import Model
 from mlflow.pyfunc import PyFuncModel
 
@@ -71,7 +73,12 @@ def flavor_of(model: object) -> Flavor:
 
 
 def open_native(model: object, *, output: str | None = None, rows: pd.DataFrame | None = None) -> OpenModel:
-    """Open a model object; a loaded pyfunc is opened through the native model inside it where that is possible."""
+    """Open a model object, or the model at an MLflow URI or in a folder.
+
+    A loaded pyfunc is opened through the native model inside it where that is possible.
+    """
+    if isinstance(model, str | Path):
+        return open_folder(fetch(model), output=output, rows=rows)
     module = flavor_of(model)
     if module.MLFLOW_FLAVOR == GENERIC and (inner := _raw_model(model)) is not None:
         module, model = flavor_of(inner), inner
@@ -84,8 +91,29 @@ def open_folder(path: Path, *, output: str | None = None, rows: pd.DataFrame | N
     return module.open(module.load(path), output=output, rows=rows)
 
 
+def fetch(source: str | Path, into: Path | None = None) -> Path:
+    """Return the local folder of the MLflow model at a URI or path, downloaded into the folder `into` if given.
+
+    Raises:
+        InputError: there is nothing at that address.
+    """
+    if Path(source).is_dir():
+        return Path(source)
+    try:
+        return Path(
+            mlflow.artifacts.download_artifacts(artifact_uri=str(source), dst_path=None if into is None else str(into))
+        )
+    except (MlflowException, ValueError, OSError) as error:
+        fact = f"{str(source)!r} cannot be fetched ({getattr(error, 'message', error)})"
+        raise InputError("model", fact, "pass a URI such as 'models:/name/1', or a folder") from error
+
+
 def flavor_of_folder(path: Path) -> Flavor:
     """Return the most native known flavor of the MLflow model in the folder `path`."""
+    if not (path / "MLmodel").is_file():
+        raise InputError(
+            "model", f"there is no MLmodel file in {path.name!r}", "pass the folder or URI of an MLflow model"
+        )
     named = Model.load(str(path)).flavors
     if OWN_FLAVOR in named:
         raise InputError("model", "is an explained model already", "pass the model it was made from")

@@ -37,9 +37,15 @@ def load(path: Path) -> object:
 
 def requirements(model: object) -> list[str]:
     """Return pinned requirements that restore `model`; nothing is inferred by loading it."""
-    roots = {name.split(".")[0] for name in _types_to_trust(model)}
+    parts = [model, *_parameters(model)]
+    roots = {_module(part).split(".")[0] for part in parts}
     needed = [*_PACKAGES, *(package for package in _OPTIONAL_PACKAGES if package in roots)]
     return [f"{package}=={version(package)}" for package in needed]
+
+
+def _parameters(model: Estimator) -> list[object]:
+    """Return the settings of `model` and of all estimators inside it."""
+    return list(model.get_params(deep=True).values())
 
 
 def save(model: object, path: Path, *, signature: object, pip_requirements: list[str]) -> None:

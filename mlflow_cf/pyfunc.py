@@ -1,0 +1,58 @@
+"""The served model: what ``mlflow models serve`` and ``mlflow.pyfunc.load_model`` talk to."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+from mlflow.exceptions import MlflowException
+from mlflow.protos.databricks_pb2 import INTERNAL_ERROR
+
+from mlflow_cf.errors import CounterfactualError
+from mlflow_cf.explained import ExplainedModel
+from mlflow_cf.flavor import load_folder
+
+_logger = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True)
+class ServedModel:
+    """An explained model behind MLflow's pyfunc interface; safe to share between threads."""
+
+    explained: ExplainedModel
+
+    def predict(self, model_input: pd.DataFrame, params: Mapping[str, Any] | None = None) -> pd.DataFrame:
+        """Answer rows with predictions and counterfactuals, one record per row.
+
+        Raises:
+            MlflowException: InputError for a request that cannot be answered (400); a bare message without any value
+                for everything unforeseen, which MLflow would otherwise send to the client with its stack trace.
+        """
+        try:
+            return self.explained.predict(self._completed(model_input), params)
+        except CounterfactualError:
+            raise
+        except Exception as error:
+            kind = type(error).__name__
+            _logger.error("a request failed with %s", kind, exc_info=_logger.isEnabledFor(logging.DEBUG))  # noqa: TRY400
+            message = f"the model could not answer this request ({kind})"
+            raise MlflowException(message, error_code=INTERNAL_ERROR) from None
+
+    def get_raw_model(self) -> ExplainedModel:
+        """Return the explained model itself; MLflow's own name for that."""
+        return self.explained
+
+    def _completed(self, rows: pd.DataFrame) -> pd.DataFrame:
+        """Add the columns that may be left out because the background has missing values in them."""
+        absent = [f.name for f in self.explained.space.features if f.missing and f.name not in rows.columns]
+        return rows.reindex(columns=[*rows.columns, *absent]) if absent else rows
+
+
+def _load_pyfunc(path: str, model_config: Mapping[str, Any] | None = None) -> ServedModel:
+    """Load the explained model in the MLflow model folder `path`; MLflow calls this."""
+    del model_config  # the policy is sealed; nothing can be overridden from outside
+    return ServedModel(load_folder(Path(path)))
