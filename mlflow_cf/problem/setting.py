@@ -39,6 +39,7 @@ class Setting:
         order: the groups in the order in which rules are repaired.
         metric: the distance.
         max_changes: most groups that may differ, or None.
+        sealed: the policy's own setting where a request joins groups; joined groups count as one change here only.
     """
 
     space: FeatureSpace
@@ -50,6 +51,7 @@ class Setting:
     order: tuple[int, ...]
     metric: Metric
     max_changes: int | None
+    sealed: Setting | None = None
 
     @classmethod
     def build(
@@ -76,8 +78,9 @@ class Setting:
             return self
         rules = compile_rules(request, self.space)
         check_tightens(self.constraints, request, self.space)
-        domains = self.domains
+        domains, sealed = self.domains, None
         if request.groups:
+            sealed = self
             joined = self.constraints.model_copy(
                 update={"groups": tuple(dict.fromkeys([*self.constraints.groups, *request.groups]))}
             )
@@ -86,7 +89,9 @@ class Setting:
         limits = [n for n in (self.max_changes, request.max_changes) if n is not None]
         rules = self.rules + rules
         order = repair_order(rules, [domain.columns for domain in domains], self.space.names)
-        return replace(self, rules=rules, domains=domains, order=order, max_changes=min(limits, default=None))
+        return replace(
+            self, rules=rules, domains=domains, order=order, max_changes=min(limits, default=None), sealed=sealed
+        )
 
     def bind(
         self,
@@ -144,6 +149,8 @@ class Setting:
             accepted &= ~changed | _admissible(domain, Z[:, columns], x0[columns])
         if self.max_changes is not None:
             accepted &= changes <= self.max_changes
+        if self.sealed is not None:
+            accepted &= self.sealed.accepts(Z, x0)
         accepted &= changes > 0
         return accepted
 
