@@ -1,0 +1,171 @@
+"""Constraints in codes decide as the independent checker decides on raw values."""
+
+from typing import Any
+
+import numpy as np
+import pandas as pd
+from checker import Checker, same
+from hypothesis import example, given
+from hypothesis import strategies as st
+from worlds import FEATURES, ORDERS, background, constraint_dicts, row_dicts, setting_of, table, wide_rows
+
+from mlflow_cf.constraints import Constraints
+from mlflow_cf.errors import InputError
+from mlflow_cf.features import FeatureSpace
+from mlflow_cf.problem import Distance, Problem, Rating, Setting
+
+seeds = st.integers(0, 40)
+QUERY = {"age": 20, "income": 0.0, "grade": "low", "job": "a", "member": False, "rooms": 1}
+
+
+def never(rows: pd.DataFrame) -> Any:
+    raise AssertionError(rows)
+
+
+def judge(frame: pd.DataFrame, *constraints: dict[str, Any], values: str = "observed") -> Checker:
+    return Checker(never, frame, constraints, "yes", ORDERS, values, GRIDS if values == "grid" else {})
+
+
+GRIDS = {"age": (20, 26, 1), "income": (0.0, 2.5, 0.5), "rooms": (1, 4, 1)}
+
+
+def codes_of(setting: Any, rows: list[dict[str, Any]], frame: pd.DataFrame) -> Any:
+    raw = table(rows, frame)
+    return setting.space.covering(raw).encode(raw)
+
+
+def candidates(query: dict[str, Any], others: list[dict[str, Any]], picks: list[int]) -> list[dict[str, Any]]:
+    """Mix the query row with other rows, so that few features differ and constraints are worth checking."""
+    rows = [dict(query)]
+    for number, pick in enumerate(picks):
+        other = others[number % len(others)]
+        rows.append({name: other[name] if pick >> bit & 1 else query[name] for bit, name in enumerate(query)})
+    return rows
+
+
+mixes = st.lists(st.integers(0, 63), min_size=6, max_size=12)
+
+
+@given(seeds, constraint_dicts, wide_rows, st.lists(wide_rows, min_size=1, max_size=3), mixes)
+def test_the_check_is_the_checkers(
+    seed: int, constraints: dict[str, Any], query: dict[str, Any], odd: list[dict[str, Any]], picks: list[int]
+) -> None:
+    frame = background(seed)
+    setting = setting_of(frame, constraints)
+    rows = candidates(query, row_dicts(frame) + odd, picks)
+    codes = codes_of(setting, [query, *rows], frame)
+    accepted = setting.accepts(codes[1:], codes[0])
+    expected = [judge(frame, constraints).accepts(query, row) for row in rows]
+    assert accepted.tolist() == expected
+
+
+@given(seeds, st.sampled_from(["grid", "continuous"]), constraint_dicts, wide_rows, mixes)
+def test_the_check_is_the_checkers_beyond_observed_values(
+    seed: int, values: str, constraints: dict[str, Any], query: dict[str, Any], picks: list[int]
+) -> None:
+    frame = background(seed)
+    if values == "grid":
+        frame = frame.assign(income=frame["income"].fillna(1.0), age=[20, 26, 21, *frame["age"][3:]])
+        frame = frame.assign(income=[0.0, 2.5, *frame["income"][2:]], rooms=pd.array([1, 4, 2, *frame["rooms"][3:]]))
+    setting = setting_of_stepped(frame, constraints, values)
+    near = [{**query, "income": 1.5, "age": 24}, {**query, "income": 0.7, "rooms": 3}, {**query, "grade": "top"}]
+    rows = candidates(query, row_dicts(frame)[:3] + near, picks)
+    codes = codes_of(setting, [query, *rows], frame)
+    accepted = setting.accepts(codes[1:], codes[0])
+    judging = judge(frame, constraints, values=values)
+    if values == "continuous":  # whole numbers have a step, so they keep to their grid
+        judging = Checker(never, frame, (constraints,), "yes", ORDERS, values, grids_of(frame))
+    assert accepted.tolist() == [judging.accepts(query, row) for row in rows]
+
+
+def grids_of(frame: pd.DataFrame) -> dict[str, tuple[float, float, float]]:
+    grids = {}
+    for name in ("age", "rooms"):
+        seen = np.unique(frame[name].dropna().astype(int))
+        grids[name] = (int(seen[0]), int(seen[-1]), int(np.gcd.reduce(np.diff(seen))))
+    return grids
+
+
+def setting_of_stepped(frame: pd.DataFrame, constraints: dict[str, Any], values: str) -> Any:
+    steps = {"income": {"step": 0.5}, "age": {"step": 1}, "rooms": {"step": 1}} if values == "grid" else {}
+    space = FeatureSpace.infer(frame, {**FEATURES, **steps})
+    return Setting.build(space, space.encode(frame), Constraints.read(constraints), Distance(), values)
+
+
+def bind(setting: Any, query: dict[str, Any], frame: pd.DataFrame) -> Problem:
+    raw = table([query], frame)
+    space = setting.space.covering(raw)
+    nothing = Rating(np.zeros(len(frame), dtype=bool), np.zeros(len(frame)))
+    return setting.bind(space.encode(raw)[0], space=space, count=1, rate=never, rate_background=lambda: nothing)
+
+
+@given(seeds, constraint_dicts, wide_rows)
+def test_bound_tuples_are_what_enumeration_leaves(
+    seed: int, constraints: dict[str, Any], query: dict[str, Any]
+) -> None:
+    frame = background(seed)
+    problem = bind(setting_of(frame, constraints), query, frame)
+    checker = judge(frame, constraints)
+    assert [tuple(problem.space.names[c] for c in group.columns) for group in problem.groups] == sorted(
+        checker_groups(checker, frame), key=lambda names: list(frame.columns).index(names[0])
+    )
+    for group in problem.groups:
+        names = [problem.space.names[column] for column in group.columns]
+        expected = {
+            tuple(line[name] for name in names)
+            for line in row_dicts(frame)
+            if offered(checker, constraints, query, {name: line[name] for name in names})
+        }
+        values = [problem.space.features[column].value for column in group.columns]
+        bound = [tuple(value(code) for value, code in zip(values, line, strict=True)) for line in group.tuples]
+        assert bound[group.own] == tuple(query[name] for name in names)
+        proposed = bound[: group.own] + bound[group.own + 1 :]
+        assert set(proposed) == expected
+        assert len(proposed) == len(expected)
+        assert group.weights[group.own] == 0
+        for line, weight in zip(bound, group.weights, strict=True):
+            if line != bound[group.own]:
+                rows = [tuple(row[name] for name in names) for row in row_dicts(frame)]
+                assert weight == rows.count(line)
+        stays = not any(list(checker.broken_keys(constraints, name, query[name], query[name])) for name in names)
+        assert group.own_allowed == stays
+        assert (np.lexsort(np.where(np.isnan(group.tuples), np.inf, group.tuples).T[::-1])
+                == np.arange(len(group.tuples))).all()  # fmt: skip
+
+
+def checker_groups(checker: Checker, frame: pd.DataFrame) -> list[tuple[str, ...]]:
+    columns = list(frame.columns)
+    return [tuple(sorted(group, key=columns.index)) for group in checker.groups()]
+
+
+def offered(checker: Checker, constraints: dict[str, Any], query: dict[str, Any], parts: dict[str, Any]) -> bool:
+    """Whether one group's tuple may be proposed, judged alone."""
+    if all(same(query[name], value) for name, value in parts.items()):
+        return False
+    moved = {**query, **parts}
+    alone = not any(list(checker.broken_keys(constraints, name, query[name], moved[name])) for name in parts)
+    return alone and not list(checker.unknown_values(query, moved))
+
+
+@given(seeds, constraint_dicts, constraint_dicts, wide_rows, st.lists(wide_rows, min_size=1, max_size=2), mixes)
+@example(0, {"max_changes": 1}, {"groups": [["income", "rooms"]]}, QUERY, [QUERY], [0b100010] * 6)
+def test_a_request_never_loosens(
+    seed: int,
+    policy: dict[str, Any],
+    request: dict[str, Any],
+    query: dict[str, Any],
+    odd: list[dict[str, Any]],
+    picks: list[int],
+) -> None:
+    frame = background(seed)
+    setting = setting_of(frame, policy)
+    try:
+        tightened = setting.tightened(Constraints.read(request))
+    except InputError:
+        return
+    rows = candidates(query, row_dicts(frame) + odd, picks)
+    codes = codes_of(setting, [query, *rows], frame)
+    both = tightened.accepts(codes[1:], codes[0])
+    alone = setting.accepts(codes[1:], codes[0])
+    assert not (both & ~alone).any()
+    assert both.tolist() == [judge(frame, policy, request).accepts(query, row) for row in rows]
