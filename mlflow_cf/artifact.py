@@ -53,6 +53,7 @@ MOST_BYTES: Final = {
 }
 REQUIRED: Final = (FEATURES, POLICY, EXPLAINER, BACKGROUND)
 MOST_CELLS: Final = 32_000_000  # of a table once it is unpacked: 256 MB
+DEEPEST: Final = 32  # levels of nesting in a policy
 _AGAIN: Final = "log the explained model again, or fetch its artifact again"
 # Left by MLflow where it downloads a model, and by Python where it imports one; no part of the model.
 _NOT_OF_THE_MODEL: Final = ("registered_model_meta", "__pycache__")
@@ -238,9 +239,12 @@ def _label_array(labels: NDArray[np.generic]) -> pa.Array:
 
 
 def _plain_yaml(raw: bytes) -> Any:
-    """Parse YAML without anchors: a page of nested ones unfolds to gigabytes."""
-    if any(isinstance(event, yaml.AliasEvent) for event in yaml.parse(raw, Loader=yaml.SafeLoader)):
-        raise ValueError
+    """Parse YAML without anchors and deep nesting: a page of either unfolds to gigabytes or minutes."""
+    depth = 0
+    for event in yaml.parse(raw, Loader=yaml.SafeLoader):
+        depth += isinstance(event, yaml.CollectionStartEvent) - isinstance(event, yaml.CollectionEndEvent)
+        if depth > DEEPEST or isinstance(event, yaml.AliasEvent):
+            raise ValueError
     return yaml.safe_load(raw)
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Literal
 
 import numpy as np
@@ -52,14 +52,17 @@ class Outcome:
     Attributes:
         codes: (m,) position of each row's label among the model's classes, -1 for a label it did not announce.
         scores: (m, len(classes)) as `OpenModel.score` gives them, or None.
+        values: (m,) predictions of a regression; empty for labels.
     """
 
     codes: NDArray[np.intp]
-    scores: NDArray[np.float64] | None
+    scores: NDArray[np.float64] | None = None
+    values: NDArray[np.float64] = field(default_factory=lambda: np.empty(0))
 
     def take(self, rows: NDArray[np.intp]) -> Outcome:
         """Return the outcome of some of the rows."""
-        return Outcome(self.codes[rows], None if self.scores is None else self.scores[rows])
+        scores = None if self.scores is None else self.scores[rows]
+        return Outcome(self.codes[rows], scores, self.values[rows] if len(self.values) else self.values)
 
 
 @dataclass(frozen=True, eq=False)
@@ -78,20 +81,23 @@ class Judge:
     @classmethod
     def learn(cls, model: OpenModel, rows: pd.DataFrame) -> tuple[Judge, Outcome]:
         """Learn on background `rows` whether the largest score decides; return their outcome too."""
-        codes = _codes(model, model.decide(rows))
-        scores = None if model.score is None else model.score(rows)
-        agrees = scores is not None and bool(np.array_equal(scores.argmax(axis=1), codes))
-        return cls(model, agrees), Outcome(codes, scores)
+        outcome = cls(model, argmax_decides=False).verdict(rows)
+        scores = outcome.scores
+        agrees = scores is not None and bool(np.array_equal(scores.argmax(axis=1), outcome.codes))
+        return cls(model, agrees), outcome
+
+    def predict(self, rows: pd.DataFrame) -> tuple[list[Label], Outcome]:
+        """Return the model's predictions for `rows` (m, d) as plain Python values, and their outcome."""
+        labels = np.asarray(self.model.decide(rows))
+        if self.model.regression:
+            values = labels.astype(np.float64)
+            return values.tolist(), Outcome(np.full(len(values), -1, dtype=np.intp), None, values)
+        codes = pd.Index(list(self.model.classes)).get_indexer(pd.Index(labels))
+        return labels.tolist(), Outcome(codes, None if self.model.score is None else self.model.score(rows))
 
     def verdict(self, rows: pd.DataFrame) -> Outcome:
         """Return the logged model's own decision for `rows` (m, d), with scores if it has them."""
         return self.predict(rows)[1]
-
-    def predict(self, rows: pd.DataFrame) -> tuple[list[Label], Outcome]:
-        """Return the model's predictions for `rows` as plain Python values, and their outcome."""
-        labels = np.asarray(self.model.decide(rows))
-        scores = None if self.model.score is None else self.model.score(rows)
-        return labels.tolist(), Outcome(_codes(self.model, labels), scores)
 
     def outcome(self, rows: pd.DataFrame) -> Outcome:
         """Return the decision for `rows` (m, d) by the cheapest rule that agrees with the model's own."""
@@ -99,7 +105,3 @@ class Judge:
             scores = self.model.score(rows)
             return Outcome(scores.argmax(axis=1), scores)
         return self.verdict(rows)
-
-
-def _codes(model: OpenModel, labels: NDArray[np.generic]) -> NDArray[np.intp]:
-    return pd.Index(list(model.classes)).get_indexer(pd.Index(np.asarray(labels)))

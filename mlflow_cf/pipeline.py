@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -13,7 +13,7 @@ from mlflow_cf.constraints import Rule
 from mlflow_cf.explainers import Explainer
 from mlflow_cf.features import Floats
 from mlflow_cf.judge import Judge, Outcome
-from mlflow_cf.problem import Budget, Problem, Target, rate
+from mlflow_cf.problem import BoundTarget, Budget, Group, Problem
 from mlflow_cf.result import Status
 
 SPARE = 8  # candidates verified beyond twice the wanted number: a call to the judge costs the same
@@ -45,7 +45,7 @@ class _Court:
 
     problem: Problem
     judge: Judge
-    target: Target
+    target: BoundTarget
     budget: Budget
 
     def accept(self, Z: Floats) -> tuple[NDArray[np.intp], Outcome]:
@@ -54,11 +54,12 @@ class _Court:
         frame = problem.space.decode(Z)
         decoded = problem.space.encode(frame)
         exact = ((decoded == Z) | (np.isnan(decoded) & np.isnan(Z))).all(axis=1)
-        lawful = np.flatnonzero(exact & problem.check(decoded))[: self.budget.take(len(Z))]
+        lawful = np.flatnonzero(exact & problem.check(decoded))
+        lawful = lawful[: self.budget.take(len(lawful))]
         if not len(lawful):
             return lawful, Outcome(np.empty(0, dtype=np.intp), None)
         outcome = self.judge.verdict(frame.iloc[lawful].reset_index(drop=True))
-        favourable = np.flatnonzero(rate(self.target, self.judge.model, outcome).favourable)
+        favourable = np.flatnonzero(self.target.rate(outcome).favourable)
         return lawful[favourable], outcome.take(favourable)
 
     def distance(self, Z: Floats) -> Floats:
@@ -66,7 +67,7 @@ class _Court:
 
 
 def explain_row(
-    problem: Problem, explainer: Explainer, judge: Judge, target: Target, budget: Budget, rng: np.random.Generator
+    problem: Problem, explainer: Explainer, judge: Judge, target: BoundTarget, budget: Budget, rng: np.random.Generator
 ) -> Answer:
     """Answer one row whose target does not hold yet.
 
@@ -101,12 +102,19 @@ def _blocked(problem: Problem) -> str:
         return f"{rule.path}: cannot hold for this row ({rule.text})"
     for group in problem.groups:
         if not group.own_allowed and not group.proposals and group.interval is None:
-            names = " and ".join(problem.space.names[column] for column in group.columns)
-            return f"{names} must change, and no known value is left by {_paths(group.rules)}"
+            return f"{_names(problem, group)} must change, and no known value is left by {_paths(group.rules)}"
+    stuck = [group for group in problem.groups if not group.own_allowed]
+    if problem.max_changes is not None and len(stuck) > problem.max_changes:
+        names = ", ".join(_names(problem, group) for group in stuck)
+        return f"{names} must change, and max_changes allows {problem.max_changes}"
     if not any(group.proposals or group.interval for group in problem.groups):
         rules = [rule for group in problem.groups for rule in group.rules]
         return f"no feature may change: {_paths(rules)}"
     return ""
+
+
+def _names(problem: Problem, group: Group) -> str:
+    return " and ".join(problem.space.names[column] for column in group.columns)
 
 
 def _paths(rules: Iterable[Rule]) -> str:
@@ -133,7 +141,7 @@ def _prove(court: _Court, rows: Floats, *, polish: bool) -> tuple[Floats, Floats
             batch, outcome = _polish(court, batch, outcome)
         proved.append((batch, outcome))
         sets = court.problem.changed(np.concatenate([part for part, _ in proved]))
-        if len(np.unique(sets, axis=0)) >= count or court.budget.cut:
+        if len(np.unique(sets, axis=0)) >= count or court.budget.spent:
             break
     proved = [part for part in proved if len(part[0])]
     if not proved:
@@ -176,9 +184,10 @@ def _polish(court: _Court, Z: Floats, outcome: Outcome) -> tuple[Floats, Outcome
     """Undo whole groups while the judge still accepts, so that every answer is 1-minimal."""
     Z = Z.copy()
     active = np.arange(len(Z))
-    while len(active) and not court.budget.expired:
+    source = np.arange(len(Z))  # where in `outcome` each row's verdict stands
+    while len(active) and not court.budget.spent:
         owner, variants = _undone(court.problem, Z[active])
-        if not len(variants) or court.budget.cut:
+        if not len(variants):
             break
         kept, verdict = court.accept(variants)
         better = []
@@ -187,10 +196,11 @@ def _polish(court: _Court, Z: Floats, outcome: Outcome) -> tuple[Floats, Outcome
             nearest = options[np.argmin(court.distance(variants[kept[options]]))]
             row = active[position]
             Z[row] = variants[kept[nearest]]
-            outcome = _replaced(outcome, int(row), verdict, int(nearest))
+            source[row] = len(outcome.codes) + nearest
             better.append(row)
+        outcome = _joined([outcome, verdict])
         active = np.array(better, dtype=np.intp)
-    return Z, outcome
+    return Z, outcome.take(source)
 
 
 def _undone(problem: Problem, Z: Floats) -> tuple[NDArray[np.intp], Floats]:
@@ -207,14 +217,8 @@ def _undone(problem: Problem, Z: Floats) -> tuple[NDArray[np.intp], Floats]:
 
 def _joined(outcomes: list[Outcome]) -> Outcome:
     scores = [outcome.scores for outcome in outcomes if outcome.scores is not None]
-    return Outcome(np.concatenate([o.codes for o in outcomes]), np.concatenate(scores) if scores else None)
-
-
-def _replaced(outcome: Outcome, row: int, other: Outcome, position: int) -> Outcome:
-    codes = outcome.codes.copy()
-    codes[row] = other.codes[position]
-    if outcome.scores is None or other.scores is None:
-        return replace(outcome, codes=codes)
-    scores = outcome.scores.copy()
-    scores[row] = other.scores[position]
-    return Outcome(codes, scores)
+    return Outcome(
+        np.concatenate([outcome.codes for outcome in outcomes]),
+        np.concatenate(scores) if scores else None,
+        np.concatenate([outcome.values for outcome in outcomes]),
+    )

@@ -16,7 +16,7 @@ from mlflow_cf.explainers import Explainer
 from mlflow_cf.features import FeatureSpace, Floats
 from mlflow_cf.judge import Judge, Label, Outcome
 from mlflow_cf.pipeline import Answer, explain_row
-from mlflow_cf.problem import Budget, Query, Rating, Setting, Target, probability, rate
+from mlflow_cf.problem import BoundTarget, Budget, Query, Setting, Target, spread_of
 from mlflow_cf.result import Change, Counterfactual, Explanation, describe_changes
 
 _logger = logging.getLogger(__name__)
@@ -72,11 +72,10 @@ def answer(request: Request, frame: pd.DataFrame) -> list[Explanation]:
     frame = request.setting.space.select(frame).reset_index(drop=True)
     space = request.setting.space.covering(frame)
     rows = _read(request, space, frame)
-    rating = rate(request.target, request.judge.model, request.background)
     explanations = []
     for position, row in enumerate(rows):
         share = _share(request.deadline, len(rows) - position)
-        explanations.append(_explain(request, space, row, rating, share))
+        explanations.append(_explain(request, space, row, share))
     return explanations
 
 
@@ -116,21 +115,21 @@ def _single(request: Request, frame: pd.DataFrame, codes: Floats, fault: str) ->
     return _Row(codes, fault, labels[0], outcome)
 
 
-def _explain(
-    request: Request, space: FeatureSpace, row: _Row, background: Rating, deadline: float | None
-) -> Explanation:
-    model = request.judge.model
-    likely = None if row.outcome is None else probability(request.target, model, row.outcome)[0]
-    bare = Explanation("skipped", "", row.prediction, likely, explainer=request.explainer.name, seed=request.seed)
-    if row.fault or row.outcome is None:
+def _explain(request: Request, space: FeatureSpace, row: _Row, deadline: float | None) -> Explanation:
+    bare = Explanation("skipped", "", row.prediction, None, explainer=request.explainer.name, seed=request.seed)
+    if row.outcome is None:
+        return replace(bare, status="invalid", reason=row.fault)
+    target = _bound(request, row.outcome)
+    bare = replace(bare, probability=target.probability(row.outcome)[0])
+    if row.fault:
         return replace(bare, status="invalid", reason=row.fault)
     if request.query.explain == "none":
         return bare
-    if rate(request.target, model, row.outcome).favourable[0]:
+    if not request.target.differs and target.rate(row.outcome).favourable[0]:
         return replace(bare, status="already")
     started = time.perf_counter()
     try:
-        found, evaluations = _search(request, space, row.codes, background, deadline)
+        found, evaluations = _search(request, space, row.codes, target, deadline)
     except CounterfactualError:
         raise  # the request itself is wrong
     except Exception as error:
@@ -140,22 +139,27 @@ def _explain(
         bare,
         status=found.status,
         reason=found.reason,
-        counterfactuals=tuple(_counterfactuals(request, space, row.codes, found)),
+        counterfactuals=tuple(_counterfactuals(target, space, row.codes, found)),
         evaluations=evaluations,
         diagnostics={**found.diagnostics, "seconds": time.perf_counter() - started},
     )
 
 
+def _bound(request: Request, outcome: Outcome) -> BoundTarget:
+    spread = spread_of(request.background) if request.target.interval else 1.0
+    return BoundTarget(request.target, request.judge.model, int(outcome.codes[0]), spread)
+
+
 def _search(
-    request: Request, space: FeatureSpace, x0: Floats, background: Rating, deadline: float | None
+    request: Request, space: FeatureSpace, x0: Floats, target: BoundTarget, deadline: float | None
 ) -> tuple[Answer, int]:
-    judge, target, count = request.judge, request.target, request.query.count
+    judge, count = request.judge, request.query.count
     problem = request.setting.bind(
         x0,
         space=space,
         count=count,
-        rate=lambda Z: rate(target, judge.model, judge.outcome(space.decode(Z))),
-        background_rating=background,
+        rate=lambda Z: target.rate(judge.outcome(space.decode(Z))),
+        rate_background=lambda: target.rate(request.background),
     )
     most = request.max_evaluations
     reserve = min(most // 4, 8 * count * (len(problem.groups) + 1))
@@ -165,14 +169,13 @@ def _search(
     return found, budget.used
 
 
-def _counterfactuals(request: Request, space: FeatureSpace, x0: Floats, found: Answer) -> Iterator[Counterfactual]:
-    model = request.judge.model
-    likely = probability(request.target, model, found.outcome)
+def _counterfactuals(target: BoundTarget, space: FeatureSpace, x0: Floats, found: Answer) -> Iterator[Counterfactual]:
+    likely = target.probability(found.outcome)
     old = space.values(x0)
     for position, codes in enumerate(found.rows):
         new = space.values(codes)
         changes = tuple(Change(name, old[name], new[name]) for name in new if _differs(old[name], new[name]))
-        prediction = model.classes[found.outcome.codes[position]]
+        prediction = target.prediction(found.outcome, position)
         yield Counterfactual(
             row=new,
             changes=changes,

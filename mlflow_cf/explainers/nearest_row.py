@@ -27,7 +27,7 @@ class NearestRow:
     def search(self, problem: Problem, budget: Budget, rng: np.random.Generator) -> Candidates:
         """Return the nearest admissible favourable background rows."""
         del budget, rng  # looks up, scores and draws nothing
-        rows = problem.background[problem.background_rating.favourable]
+        rows = problem.background[problem.rate_background().favourable]
         rows = rows[problem.check(rows)]
         distance = problem.metric.distance(problem.columns, rows, problem.x0)
         nearest = rows[np.argsort(distance, kind="stable")]

@@ -70,21 +70,12 @@ class Policy(BaseModel):
     seed: Annotated[StrictInt, Field(ge=0)] = 0
 
     def target_for(self, asked: Target | Label | None, model: OpenModel) -> Target:
-        """Return the target of a request that asks for `asked`: another label, or a higher probability.
+        """Return the target of a request that asks for `asked`.
 
         Raises:
-            InputError: a label the model does not know, or a lower probability than the policy's.
+            InputError: a target the model cannot meet, or one that asks for less than the policy's.
         """
-        if asked is None:
-            return self.target
-        target = Target.read(asked, model)
-        floor = self.target.min_probability
-        if floor is None:
-            return target
-        if target.min_probability is not None and target.min_probability < floor:
-            fact = f"{target.min_probability} is less than the policy's {floor}"
-            raise InputError("target.min_probability", fact, "ask for more, or leave it out")
-        return target.model_copy(update={"min_probability": target.min_probability or floor})
+        return self.target if asked is None else self.target.tightened(Target.read(asked, model))
 
     def to_dict(self) -> dict[str, Any]:
         """Return the policy as plain JSON values."""

@@ -65,7 +65,7 @@ class Problem:
         max_changes: most groups that may differ, or None.
         count: how many answers are wanted.
         rate: rows (m, d) -> rating, by the fastest scoring that agrees with the model.
-        background: (n, d) coded background rows, and `background_rating`, theirs.
+        background: (n, d) coded background rows; `rate_background` rates them without asking the model.
         check: rows (m, d) -> (m,) whether each meets every constraint and `values` as a whole row.
     """
 
@@ -80,7 +80,7 @@ class Problem:
     count: int
     rate: Callable[[Floats], Rating]
     background: Floats
-    background_rating: Rating
+    rate_background: Callable[[], Rating]
     check: Callable[[Floats], Bools]
 
     @cached_property

@@ -100,7 +100,7 @@ class Setting:
         space: FeatureSpace,
         count: int,
         rate: Callable[[Floats], Rating],
-        background_rating: Rating,
+        rate_background: Callable[[], Rating],
     ) -> Problem:
         """Bind one row (d,), coded by `space` (this setting's space, or one that covers the row's unseen levels)."""
         grounded = [rule for rule in (ground(r, x0) for r in self.rules) if rule is not None]
@@ -129,7 +129,7 @@ class Setting:
             count=count,
             rate=rate,
             background=self.background,
-            background_rating=background_rating,
+            rate_background=rate_background,
             check=lambda Z: self.accepts(Z, x0),
         )
 

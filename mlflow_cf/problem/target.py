@@ -1,4 +1,4 @@
-"""The wanted outcome: a label, a label other than now, or an interval of values."""
+"""The wanted outcome: a label, any other label than now, or an interval of values."""
 
 from __future__ import annotations
 
@@ -13,23 +13,40 @@ from mlflow_cf.judge import Label, OpenModel
 from mlflow_cf.validation import input_errors
 
 Finite = StrictInt | Annotated[StrictFloat, Field(allow_inf_nan=False)]
+Share = Annotated[Finite, Field(ge=0, le=1)]
 
 
 class Target(BaseModel):
-    """What a counterfactual must be predicted as.
+    """What a counterfactual must be predicted as: ``Target(label=1)``, ``Target.other()`` or ``Target(low=5)``.
 
     Attributes:
-        label: the wanted label; `min_probability` (inclusive) comes on top of the model's own decision for it.
+        label: the wanted label.
+        differs: any label but the row's own (``{"other": true}`` in requests).
+        min_probability: inclusive; comes on top of the model's own decision for the label.
+        low, high: wanted interval of a regression, inclusive; None leaves an end open.
     """
 
-    model_config = ConfigDict(frozen=True, extra="forbid")
+    model_config = ConfigDict(frozen=True, extra="forbid", populate_by_name=True)
 
-    label: StrictBool | StrictStr | Finite
-    min_probability: Annotated[Finite, Field(ge=0, le=1)] | None = None
+    label: StrictBool | StrictStr | Finite | None = None
+    differs: StrictBool = Field(default=False, alias="other")
+    min_probability: Share | None = None
+    low: Finite | None = None
+    high: Finite | None = None
+
+    @classmethod
+    def other(cls, min_probability: float | None = None) -> Target:
+        """Return the target of any label but the row's own."""
+        return cls(other=True, min_probability=min_probability)
+
+    @property
+    def interval(self) -> bool:
+        """Whether the target is an interval of values."""
+        return self.low is not None or self.high is not None
 
     @classmethod
     def read(cls, source: Target | Mapping[str, Any] | Label | None, model: OpenModel) -> Target:
-        """Return a target the model knows.
+        """Return a target the model can meet.
 
         Args:
             source: a target, its dict, a bare label, or None to infer the favourable label (1 or True of two classes).
@@ -52,39 +69,79 @@ class Target(BaseModel):
         return target
 
     def check(self, model: OpenModel) -> None:
-        """Refuse a target `model` cannot meet."""
-        if not model.classes:
-            raise InputError("target", "the model predicts numbers, not labels", "explain a classifier")
-        if self._column(model) is None:
-            raise InputError(
-                "target.label",
-                f"the model does not know {self.label!r}",
-                did_you_mean(self.label, model.classes, "labels"),
-            )
+        """Refuse a target `model` cannot meet.
+
+        Raises:
+            InputError: as `read`.
+        """
+        kinds = [self.label is not None, self.differs, self.interval]
+        if sum(kinds) != 1:
+            raise InputError("target", "name one of label, other, or low and high", "for example target=1")
+        if model.regression:
+            self._check_interval()
+            return
+        if self.interval:
+            raise InputError("target", "the model predicts labels, not numbers", _name_one(model))
+        if self.label is not None and self._column(model) is None:
+            fact = f"the model does not know {self.label!r}"
+            raise InputError("target.label", fact, did_you_mean(self.label, model.classes, "labels"))
         if self.min_probability is not None and model.score_kind != "probability":
             raise InputError("target.min_probability", "the model gives no probabilities", "leave it out")
+
+    def _check_interval(self) -> None:
+        if not self.interval:
+            raise InputError("target", "the model predicts numbers, not labels", "give low, high or both")
+        if self.min_probability is not None:
+            raise InputError("target.min_probability", "a regression has no probabilities", "leave it out")
+        if self.low is not None and self.high is not None and self.low > self.high:
+            raise InputError("target", f"low {self.low} exceeds high {self.high}", "give low <= high")
 
     def column(self, model: OpenModel) -> int:
         """Return the position of the wanted label among the model's classes."""
         column = self._column(model)
         if column is None:
-            raise InputError("target.label", f"the model does not know {self.label!r}", "")
+            raise InputError("target.label", f"the model does not know {self.label!r}", _name_one(model))
         return column
 
     def _column(self, model: OpenModel) -> int | None:
         same = (c == self.label and isinstance(c, str) == isinstance(self.label, str) for c in model.classes)
         return next((position for position, found in enumerate(same) if found), None)
 
+    def tightened(self, asked: Target) -> Target:
+        """Return what a request that asks for `asked` gets under this policy: at least as much.
+
+        Raises:
+            InputError: a lower probability or a wider interval than this one.
+        """
+        floor = self.min_probability
+        if floor is not None and asked.min_probability is not None and asked.min_probability < floor:
+            fact = f"{asked.min_probability} is less than the policy's {floor}"
+            raise InputError("target.min_probability", fact, "ask for more, or leave it out")
+        for key, sign in (("low", 1), ("high", -1)):
+            sealed, wanted = getattr(self, key), getattr(asked, key)
+            if sealed is not None and wanted is not None and sign * (wanted - sealed) < 0:
+                fact = f"{wanted} is outside the policy's [{self.low}, {self.high}]"
+                raise InputError(f"target.{key}", fact, "stay inside, or leave it out")
+        inherited = {"min_probability": floor, "low": self.low, "high": self.high}
+        update = {key: value for key, value in inherited.items() if getattr(asked, key) is None}
+        return asked.model_copy(update=update)
+
     def to_dict(self) -> dict[str, Any]:
         """Return the target as plain JSON values."""
-        return self.model_dump(mode="json", exclude_none=True)
+        return self.model_dump(mode="json", by_alias=True, exclude_defaults=True)
 
 
 def _favourable(model: OpenModel) -> Label:
-    if len(model.classes) == 2 and set(model.classes) == {0, 1}:
+    if model.regression:
+        raise InputError("target", "the model predicts numbers", "name what is wanted: Target(low=..., high=...)")
+    if len(model.classes) == 2 and set(model.classes) == {0, 1}:  # False and True compare equal to 0 and 1
         return model.classes[model.classes.index(1)]
-    labels = ", ".join(map(repr, model.classes))
-    raise InputError("target", f"the favourable label cannot be inferred from {labels}", "name it, e.g. target='good'")
+    labels = ", ".join(map(repr, model.classes[:12]))
+    raise InputError("target", f"the favourable label cannot be inferred from {labels}", _name_one(model))
+
+
+def _name_one(model: OpenModel) -> str:
+    return f"name a label, e.g. target={model.classes[-1]!r}"
 
 
 def _plain(value: Any) -> Any:

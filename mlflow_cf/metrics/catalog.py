@@ -1,0 +1,255 @@
+"""Every metric by id, and their means over queries."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+from types import MappingProxyType
+from typing import Literal
+
+import numpy as np
+
+from mlflow_cf.constraints.rules import Bools
+from mlflow_cf.errors import InputError, did_you_mean
+from mlflow_cf.features import FeatureSpace, Floats
+from mlflow_cf.metrics import costs, feedback, pairs, proximity
+from mlflow_cf.metrics.changes import DEFAULTS, Options, mean
+from mlflow_cf.metrics.outliers import Inliers, plausibility
+from mlflow_cf.result import Status
+
+Better = Literal["up", "down", "relative"]
+NOT_ASKED = ("already", "skipped")  # there was nothing to explain
+
+
+@dataclass(frozen=True, eq=False)
+class Answers:
+    """What one query got, and what is known about it; None or empty is unknown.
+
+    A query without answers belongs here too, with Z (0, d): it lowers `coverage` and `feasibility`.
+
+    Attributes:
+        space: the features, with codes for the row's unseen levels.
+        x: (d,) codes of the row to explain.
+        Z: (k, d) codes of the counterfactuals, in the explainer's order.
+        valid: (k,) whether the model predicts each as wanted.
+        status: how the explanation ended.
+        requested: how many counterfactuals were asked for.
+        satisfied: (k,) whether each meets all declared constraints.
+        inliers: the background's local outlier factor.
+        wishes: what the user is ready to change.
+        plans: (k,) steps of each counterfactual, for explainers that make plans.
+        spent: what the explanation took: any of ``seconds``, ``model_calls``, ``generations``, ``candidates``.
+    """
+
+    space: FeatureSpace
+    x: Floats
+    Z: Floats
+    valid: Bools
+    status: Status = "found"
+    requested: int = 1
+    satisfied: Bools | None = None
+    inliers: Inliers | None = None
+    wishes: feedback.Wishes | None = None
+    plans: tuple[costs.Steps, ...] = ()
+    spent: Mapping[str, float] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        for name, known in {"valid": self.valid, "satisfied": self.satisfied, "plans": self.plans or None}.items():
+            if known is not None and len(known) != len(self.Z):
+                raise InputError(f"answers.{name}", f"{len(known)} for {len(self.Z)} answers", "give one per answer")
+
+    @cached_property
+    def plausible(self) -> Bools | None:
+        """(k,) whether each answer is an inlier; None if unknown."""
+        return None if self.inliers is None else self.inliers.accept(self.Z)
+
+
+@dataclass(frozen=True)
+class Measure:
+    """A metric of one query: its id, its function (None where it says nothing) and which way is better.
+
+    "relative" is neither: more diversity is worth something only at the same proximity.
+    `constraint_satisfaction`, and `validity` of verified answers, must be 1.
+    """
+
+    id: str
+    function: Callable[[Answers, Options], float | None]
+    better: Better
+
+
+@dataclass(frozen=True)
+class Aggregate:
+    """A metric over queries.
+
+    Attributes:
+        mean: over the queries that have a value; None if there are none.
+        standard_error: standard deviation (ddof 1) / sqrt(queries); None below two.
+        queries: how many have a value.
+    """
+
+    mean: float | None
+    standard_error: float | None
+    queries: int
+
+
+@dataclass(frozen=True)
+class Summary:
+    """Metrics of many queries; what failed is in `coverage`, never in a mean.
+
+    Attributes:
+        metrics: id -> aggregate.
+        coverage: see the function of that name.
+        infeasible: share of the queries that `coverage` counts for which no counterfactual exists; None without any.
+    """
+
+    metrics: Mapping[str, Aggregate]
+    coverage: Aggregate
+    infeasible: float | None
+
+
+def validity(valid: Bools) -> float | None:
+    """Share of the returned answers (k,) that the model predicts as wanted.
+
+    Unit: share. Better: up; 1 for verified answers. None without answers.
+    """
+    return mean(valid)
+
+
+def constraint_satisfaction(satisfied: Bools) -> float | None:
+    """Share of the returned answers (k,) that meet all declared constraints.
+
+    Unit: share. Better: up; it must be 1. None without answers.
+    """
+    return mean(satisfied)
+
+
+def coverage(valid: Bools, requested: int, status: Status) -> float | None:
+    """Share of the `requested` explanations that exist and are valid (k,); at most 1.
+
+    Unit: share. Better: up. Source: MD-PSO. None where nothing was to explain (`already`, `skipped`).
+    """
+    if requested < 1:
+        raise InputError("requested", f"{requested} explanations", "ask for at least one")
+    return None if status in NOT_ASKED else min(1.0, float(np.sum(valid)) / requested)
+
+
+def measure(answers: Answers, options: Options = DEFAULTS, ids: Iterable[str] | None = None) -> dict[str, float | None]:
+    """Return the metrics of one query by id, all by default.
+
+    Raises:
+        InputError: an id that is not known.
+    """
+    return {name: METRICS[name].function(answers, options) for name in _known(ids)}
+
+
+def aggregate(values: Iterable[float | None]) -> Aggregate:
+    """Return the mean over queries of a metric, and how sure it is; queries without a value (None) are not counted."""
+    known = np.array([value for value in values if value is not None], dtype=np.float64)
+    error = float(np.std(known, ddof=1) / np.sqrt(len(known))) if len(known) > 1 else None
+    return Aggregate(mean(known), error, len(known))
+
+
+def summarize(answers: Sequence[Answers], options: Options = DEFAULTS, ids: Iterable[str] | None = None) -> Summary:
+    """Return the metrics (all by default) of many queries: means over answers first, then over queries.
+
+    Raises:
+        InputError: an id that is not known.
+    """
+    names = [name for name in _known(ids) if name != "coverage"]
+    rows = [measure(one, options, names) for one in answers]
+    counted = np.array([one.status == "infeasible" for one in answers if one.status not in NOT_ASKED], dtype=np.bool_)
+    return Summary(
+        {name: aggregate(row[name] for row in rows) for name in names},
+        aggregate(METRICS["coverage"].function(one, options) for one in answers),
+        mean(counted),
+    )
+
+
+def _known(ids: Iterable[str] | None) -> tuple[str, ...]:
+    names = tuple(METRICS) if ids is None else tuple(ids)
+    for name in names:
+        if name not in METRICS:
+            raise InputError(f"metrics.{name}", "not a metric", did_you_mean(name, METRICS, "metrics"))
+    return names
+
+
+def _near(metric: Callable[[FeatureSpace, Floats, Floats, Options], float | None]) -> _Function:
+    return lambda answers, options: metric(answers.space, answers.x, answers.Z, options)
+
+
+def _apart(metric: Callable[[FeatureSpace, Floats, Options], float | None]) -> _Function:
+    return lambda answers, options: metric(answers.space, answers.Z, options)
+
+
+def _plan(cost: Callable[[costs.Steps], float]) -> _Function:
+    return lambda answers, _: mean(np.array([cost(steps) for steps in answers.plans]))
+
+
+def _spent(name: str) -> _Function:
+    return lambda answers, _: answers.spent.get(name)
+
+
+def _plausibility(answers: Answers, _: Options) -> float | None:
+    return None if answers.plausible is None else plausibility(answers.plausible)
+
+
+def _satisfaction(answers: Answers, _: Options) -> float | None:
+    return None if answers.satisfied is None else constraint_satisfaction(answers.satisfied)
+
+
+def _actionability(answers: Answers, options: Options) -> float | None:
+    if answers.wishes is None:
+        return None
+    return feedback.actionability(answers.space, answers.x, answers.Z, answers.wishes, options)
+
+
+def _feasibility(answers: Answers, options: Options) -> float | None:
+    if answers.status in NOT_ASKED or answers.plausible is None or answers.wishes is None:
+        return None
+    wished = feedback.actionable(answers.space, answers.x, answers.Z, answers.wishes, options)
+    distance = proximity.distances(answers.space, answers.x, answers.Z, options.distance)
+    return feedback.feasibility(distance, answers.valid, answers.plausible, wished)
+
+
+_Function = Callable[[Answers, Options], float | None]
+
+_ALL = (
+    Measure("validity", lambda answers, _: validity(answers.valid), "up"),
+    Measure("coverage", lambda answers, _: coverage(answers.valid, answers.requested, answers.status), "up"),
+    Measure("l0", _near(proximity.l0), "down"),
+    Measure("l1", _near(proximity.l1), "down"),
+    Measure("linf", _near(proximity.linf), "down"),
+    Measure("mixed", _near(proximity.mixed), "down"),
+    Measure("n_changed", _near(proximity.n_changed), "down"),
+    Measure("gower", _near(proximity.gower), "down"),
+    Measure("prox_cont", _near(proximity.prox_cont), "down"),
+    Measure("prox_cat", _near(proximity.prox_cat), "down"),
+    Measure("sparsity_changed", _near(proximity.sparsity_changed), "down"),
+    Measure("sparsity_unchanged", _near(proximity.sparsity_unchanged), "up"),
+    Measure("cat_proximity", _near(proximity.cat_proximity), "up"),
+    Measure("cont_proximity", _near(proximity.cont_proximity), "up"),
+    Measure("cont_diversity", _apart(pairs.cont_diversity), "up"),
+    Measure("cat_diversity", _apart(pairs.cat_diversity), "up"),
+    Measure("sparsity_diversity", _apart(pairs.sparsity_diversity), "up"),
+    Measure("diversity", _apart(pairs.diversity), "relative"),
+    Measure("diversity_cat", _apart(pairs.diversity_cat), "relative"),
+    Measure("norm_diversity", _near(pairs.norm_diversity), "relative"),
+    Measure("norm_diversity_cat", _near(pairs.norm_diversity_cat), "relative"),
+    Measure("diversity_ratio", _near(pairs.diversity_ratio), "relative"),
+    Measure("prox_jac", lambda answers, _: proximity.prox_jac(answers.space, answers.x, answers.Z), "down"),
+    Measure("prox_euc", _near(proximity.prox_euc), "down"),
+    Measure("actionability", _actionability, "up"),
+    Measure("plausibility", _plausibility, "up"),
+    Measure("feasibility", _feasibility, "up"),
+    Measure("constraint_satisfaction", _satisfaction, "up"),
+    Measure("sequence_cost", _plan(costs.sequence_cost), "down"),
+    Measure("discounted_cost", _plan(costs.discounted_cost), "down"),
+    Measure("sequence_length", _plan(costs.sequence_length), "down"),
+    Measure("seconds", _spent("seconds"), "down"),
+    Measure("model_calls", _spent("model_calls"), "down"),
+    Measure("generations", _spent("generations"), "down"),
+    Measure("candidates", _spent("candidates"), "down"),
+)
+
+METRICS: Mapping[str, Measure] = MappingProxyType({metric.id: metric for metric in _ALL})

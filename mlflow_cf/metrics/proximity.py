@@ -1,0 +1,188 @@
+"""How near counterfactuals are to the row they explain: means over rows Z (k, d) against x (d,).
+
+All return None without answers (k = 0), and the metrics of numbers (levels) None without numbers (levels). Numbers
+include ordinals, by rank; levels are categories and booleans; d counts raw features.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import NDArray
+
+from mlflow_cf.constraints.rules import Bools
+from mlflow_cf.features import FeatureSpace, Floats
+from mlflow_cf.metrics.changes import DEFAULTS, Columns, Options, changed, changes, level_columns, mean, numeric_columns
+from mlflow_cf.problem import Distance, Metric
+
+
+def distances(space: FeatureSpace, x: Floats, Z: Floats, distance: Distance) -> Floats:
+    """Return the problem's distance (k,) of each row, as explainers report it."""
+    groups = tuple((column,) for column in range(len(space)))
+    return Metric.bind(distance, space).distance(groups, Z, x)
+
+
+def l0(space: FeatureSpace, x: Floats, Z: Floats, options: Options = DEFAULTS) -> float | None:
+    """Mean of #{j: d_j != 0} / d, the l0 part of the distance, with its feature weights.
+
+    Unit: share. Better: down. Source: GeCo. No tolerance: exactly as the distance counts.
+    """
+    return mean(distances(space, x, Z, _part(options.distance, l0=1)))
+
+
+def l1(space: FeatureSpace, x: Floats, Z: Floats, options: Options = DEFAULTS) -> float | None:
+    """Mean of sum_j d_j / d, the l1 part of the distance, with its scale and feature weights.
+
+    Unit: share of the range (or MADs). Better: down. Source: GeCo.
+    """
+    return mean(distances(space, x, Z, _part(options.distance, l1=1)))
+
+
+def linf(space: FeatureSpace, x: Floats, Z: Floats, options: Options = DEFAULTS) -> float | None:
+    """Mean of max_j d_j, the l-infinity part of the distance, with its scale and feature weights.
+
+    Unit: share of the range (or MADs). Better: down. Source: GeCo.
+    """
+    return mean(distances(space, x, Z, _part(options.distance, linf=1)))
+
+
+def mixed(space: FeatureSpace, x: Floats, Z: Floats, options: Options = DEFAULTS) -> float | None:
+    """Mean of the problem's own distance, alpha*l0 + beta*l1 + gamma*linf.
+
+    Unit: none. Better: down. Source: GeCo.
+    """
+    return mean(distances(space, x, Z, options.distance))
+
+
+def n_changed(space: FeatureSpace, x: Floats, Z: Floats, options: Options = DEFAULTS) -> float | None:
+    """Mean number of changed features.
+
+    Unit: features. Better: down.
+    """
+    return mean(changed(space, x, Z, options).sum(axis=1, dtype=np.float64))
+
+
+def gower(space: FeatureSpace, x: Floats, Z: Floats, options: Options = DEFAULTS) -> float | None:
+    """Mean of (1/d) sum_j of |z_j - x_j| / range_j, or of the mismatch for levels; without feature weights.
+
+    Unit: share, in [0, 1] inside the background's ranges. Better: down.
+    """
+    return mean(changes(space, x, Z, "range", options).mean(axis=1))
+
+
+def cont_distances(space: FeatureSpace, x: Floats, Z: Floats, options: Options = DEFAULTS) -> Floats | None:
+    """Return (1/n) sum_j |z_j - x_j| / MAD_j of each row (k,); None without numbers."""
+    columns = numeric_columns(space)
+    return changes(space, x, Z, "mad", options)[:, columns].mean(axis=1) if len(columns) else None
+
+
+def cat_distances(space: FeatureSpace, x: Floats, Z: Floats, options: Options = DEFAULTS) -> Floats | None:
+    """Return the share of levels that differ in each row (k,); None without levels."""
+    columns = level_columns(space)
+    return changed(space, x, Z, options)[:, columns].mean(axis=1) if len(columns) else None
+
+
+def prox_cont(space: FeatureSpace, x: Floats, Z: Floats, options: Options = DEFAULTS) -> float | None:
+    """Mean of (1/n) sum_j |z_j - x_j| / MAD_j over the n numbers.
+
+    Unit: MADs. Better: down. Source: DiCE, MD-PSO.
+    """
+    found = cont_distances(space, x, Z, options)
+    return None if found is None else mean(found)
+
+
+def prox_cat(space: FeatureSpace, x: Floats, Z: Floats, options: Options = DEFAULTS) -> float | None:
+    """Mean of (1/c) sum_j [z_j != x_j] over the c levels.
+
+    Unit: share. Better: down. Source: MD-PSO.
+    """
+    found = cat_distances(space, x, Z, options)
+    return None if found is None else mean(found)
+
+
+def sparsity_changed(space: FeatureSpace, x: Floats, Z: Floats, options: Options = DEFAULTS) -> float | None:
+    """Mean share of changed features.
+
+    Unit: share. Better: down. Source: MD-PSO, UFCE.
+    """
+    return mean(changed(space, x, Z, options).mean(axis=1))
+
+
+def sparsity_unchanged(space: FeatureSpace, x: Floats, Z: Floats, options: Options = DEFAULTS) -> float | None:
+    """1 - `sparsity_changed`.
+
+    Unit: share. Better: up. Source: CE-OCL, DiCE.
+    """
+    share = sparsity_changed(space, x, Z, options)
+    return None if share is None else 1 - share
+
+
+def cat_proximity(space: FeatureSpace, x: Floats, Z: Floats, options: Options = DEFAULTS) -> float | None:
+    """1 - `prox_cat`.
+
+    Unit: share. Better: up. Source: CE-OCL.
+    """
+    share = prox_cat(space, x, Z, options)
+    return None if share is None else 1 - share
+
+
+def cont_proximity(space: FeatureSpace, x: Floats, Z: Floats, options: Options = DEFAULTS) -> float | None:
+    """Minus the mean of sum_j |z_j - x_j| over the numbers, without any scaling.
+
+    Unit: the columns' own, added up. Better: up, to 0. Source: CE-OCL.
+    """
+    columns = numeric_columns(space)
+    total = mean(changes(space, x, Z, "none", options)[:, columns].sum(axis=1)) if len(columns) else None
+    return None if total is None else 0.0 - total  # not -total: no change is 0, not -0
+
+
+def prox_jac(space: FeatureSpace, x: Floats, Z: Floats) -> float | None:
+    """Mean of 1 - Jaccard over the levels: those of two levels as one bit (the second level is 1), others one-hot.
+
+    A missing value that is filled in is a bit on one side only, one that stays is no bit.
+
+    Unit: share. Better: down. Source: UFCE.
+    """
+    columns = level_columns(space)
+    if not len(columns):
+        return None
+    own, rows = _bits(space, columns, x[np.newaxis]), _bits(space, columns, Z)
+    lost = np.isnan(x[columns]) != np.isnan(Z[:, columns])
+    missing = np.isnan(x[columns]) | np.isnan(Z[:, columns])
+    both = (own & rows).sum(axis=(1, 2))
+    either = np.where(missing, lost, (own | rows).sum(axis=2)).sum(axis=1)
+    return mean(1 - _ratio(both, either))
+
+
+def jaccard(a: Bools, b: Bools) -> float:
+    """Return |a and b| / |a or b| of two bit vectors (m,); 1 if both are all zero. A 0 on both sides is not counted."""
+    return float(_ratio(np.sum(a & b, keepdims=True), np.sum(a | b, keepdims=True))[0])
+
+
+def prox_euc(space: FeatureSpace, x: Floats, Z: Floats, options: Options = DEFAULTS) -> float | None:
+    """Mean Euclidean distance over the numbers, unscaled; or (option) of sum_j |z_j - x_j| / MAD_j, not divided by n.
+
+    Unit: the columns' own (or MADs). Better: down. Source: UFCE's tables (or its formula).
+    """
+    columns = numeric_columns(space)
+    if not len(columns):
+        return None
+    if options.prox_euc == "mad":
+        return mean(changes(space, x, Z, "mad", options)[:, columns].sum(axis=1))
+    return mean(np.linalg.norm(changes(space, x, Z, "none", options)[:, columns], axis=1))
+
+
+def _part(distance: Distance, *, l0: float = 0, l1: float = 0, linf: float = 0) -> Distance:
+    return Distance(l0, l1, linf, scale=distance.scale, weights=distance.weights)
+
+
+def _bits(space: FeatureSpace, columns: Columns, rows: Floats) -> Bools:
+    """Return rows (k, d) as bits (k, columns, levels); a missing value is no bit."""
+    sizes = [len(space.features[column].known) for column in columns]
+    bits = rows[:, columns, np.newaxis] == np.arange(max(sizes))
+    bits[:, np.array(sizes) == 2, 0] = False
+    found: Bools = bits
+    return found
+
+
+def _ratio(both: NDArray[np.intp], either: NDArray[np.intp]) -> Floats:
+    return np.divide(both, either, out=np.ones(len(both)), where=either > 0)
