@@ -1,0 +1,36 @@
+"""Lines on the terminal that show what is going on and how long it has taken."""
+
+from __future__ import annotations
+
+import sys
+import time
+
+
+class Progress:
+    """Prints one line per step, with the seconds since the start, and counts inside a long step."""
+
+    def __init__(self) -> None:
+        self._start = time.monotonic()
+        self._waiting = False
+
+    def step(self, text: str) -> None:
+        """Print `text` as the next step."""
+        print(f"[{time.monotonic() - self._start:5.1f} s] {text}", flush=True)
+
+    def count(self, done: int, total: int, noun: str) -> None:
+        """Show that `done` of `total` are finished: on a terminal in place, elsewhere one line per quarter."""
+        if 4 * done // total > 4 * (done - 1) // total or sys.stdout.isatty():
+            self._in_place(f"{done} of {total} {noun}", last=done == total)
+
+    def wait(self, text: str, *, over: bool = False) -> None:
+        """Show what is being waited for: on a terminal in place, elsewhere one line at the start and the end."""
+        if over or not self._waiting or sys.stdout.isatty():
+            self._in_place(text, last=over)
+        self._waiting = not over
+
+    def _in_place(self, text: str, *, last: bool) -> None:
+        line = f"[{time.monotonic() - self._start:5.1f} s]   {text}"
+        if sys.stdout.isatty():
+            print(f"\r{line}", end="\n" if last else "", flush=True)
+        else:
+            print(line, flush=True)

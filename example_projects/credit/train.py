@@ -1,0 +1,153 @@
+"""Train a credit model, log it, log and register it with its explainer, and explain the refused applicants."""
+
+from __future__ import annotations
+
+import argparse
+import os
+import time
+from collections import Counter
+from dataclasses import dataclass
+from pathlib import Path
+
+import mlflow
+import numpy as np
+import pandas as pd
+from mlflow import MlflowClient
+from pipelines import MODELS, build_pipeline, log_plain
+from progress import Progress
+from quality import explained_rows, measure
+from sklearn.metrics import roc_auc_score
+from sklearn.model_selection import train_test_split
+from sklearn.pipeline import Pipeline
+from store import use_store
+from tables import Table, learn_from, read_table
+
+import mlflow_cf
+from mlflow_cf import Constraints, Explanation, InputError
+
+HERE = Path(__file__).resolve().parent
+ALIAS = "champion"
+
+
+@dataclass(frozen=True)
+class Split:
+    """Rows and labels to learn from and to test on."""
+
+    rows: pd.DataFrame
+    labels: pd.Series
+    test_rows: pd.DataFrame
+    test_labels: pd.Series
+
+
+def options() -> argparse.ArgumentParser:
+    """Return the command line; empty texts mean the default, so that an MLproject file can pass everything on."""
+    parser = argparse.ArgumentParser(description=__doc__, allow_abbrev=False)
+    add = parser.add_argument
+    add("--data", default="", metavar="FILE", help="CSV file with one header line (default: generated applications)")
+    add("--target", default="", metavar="COLUMN", help="column of the CSV to predict (default: the last one)")
+    add("--favourable", default="1", metavar="LABEL", help="label that applicants hope for (default: 1)")
+    add("--drop", default="", metavar="A,B", help="columns of the CSV to leave out")
+    add("--constraints", default="", metavar="FILE", help="what counterfactuals must respect, YAML or JSON")
+    add("--rows", type=int, default=0, metavar="N", help="rows to use (default: 10,000 generated, a CSV whole)")
+    add("--rows-to-explain", type=int, default=100, metavar="N", help="refused test rows to explain (default: 100)")
+    add("--model", choices=MODELS, default="logistic", help="classifier (default: logistic)")
+    add("--experiment", default="credit", metavar="NAME", help="MLflow experiment (default: credit)")
+    add("--registered-name", default="credit", metavar="NAME", help="registered model (default: credit)")
+    add("--seed", type=int, default=0, help="for generator, split, classifier and explainer (default: 0)")
+    add("--store", default="", metavar="FOLDER", help="keep runs and models there (default: MLflow's own setting)")
+    return parser
+
+
+def main(arguments: list[str] | None = None) -> None:
+    """Run the entry point `train`."""
+    chosen = options().parse_args(arguments)
+    progress = Progress()
+    frame, source = read_table(chosen.data, chosen.rows, chosen.seed)
+    table = learn_from(frame, source, chosen.target, chosen.favourable, chosen.drop)
+    progress.step(
+        f"Data: {len(table.rows):,} rows with {table.rows.shape[1]} columns from {table.source}; "
+        f"{table.labels.name} = {table.favourable} in {table.share:.0%}"
+    )
+    constraints = _constraints(chosen)
+    progress.step(f"Store: {chosen.store or mlflow.get_tracking_uri()}")
+    # A run that `mlflow run` has started belongs to an experiment already.
+    use_store(chosen.store, "" if "MLFLOW_RUN_ID" in os.environ else chosen.experiment)
+    with mlflow.start_run():
+        split = _split(table, chosen.seed)
+        pipeline = _fit(split, table, chosen, progress)
+        refused = split.test_rows[pipeline.predict(split.test_rows) != table.favourable].head(chosen.rows_to_explain)
+        if refused.empty:
+            raise SystemExit("The model refuses none of the test rows, so there is nothing to explain.")
+        progress.step(f"Logging the explained model and registering it as {chosen.registered_name!r}")
+        info = mlflow_cf.log_model(
+            pipeline,
+            name="explained",
+            data=split.rows,
+            labels=split.labels,
+            target=table.favourable,
+            constraints=constraints,
+            seed=chosen.seed,
+            registered_model_name=chosen.registered_name,
+            input_example=refused.head(3),
+        )
+        version = str(info.registered_model_version)
+        MlflowClient().set_registered_model_alias(chosen.registered_name, ALIAS, version)
+        progress.step(f"Version {version} of {chosen.registered_name!r} is now the {ALIAS}")
+        explanations, seconds = _explain(info.model_uri, refused, progress)
+        progress.step(
+            "Outcome: " + ", ".join(f"{n} {status}" for status, n in Counter(e.status for e in explanations).items())
+        )
+        mlflow.log_table(explained_rows(refused, explanations), "explained_rows.json")
+        metrics = measure(info.model_uri, refused, explanations, background=split.rows, favourable=table.favourable)
+        metrics["cf/seconds_p50"] = float(np.median(seconds))
+        mlflow.log_metrics(metrics)
+        if not metrics["cf/coverage"]:
+            raise SystemExit(f"None of the refused applicants has a counterfactual: {explanations[0].reason}")
+        progress.step("Logged: " + ", ".join(f"{name} {value:.3g}" for name, value in metrics.items()))
+
+
+def _constraints(chosen: argparse.Namespace) -> Constraints:
+    """Read the constraints: those of the applications unless other data are given."""
+    file = chosen.constraints or ("" if chosen.data else str(HERE / "constraints.yaml"))
+    try:
+        return Constraints.read(file or None)
+    except InputError as error:
+        raise SystemExit(f"--constraints: {error.message}") from error
+
+
+def _split(table: Table, seed: int) -> Split:
+    parts = train_test_split(table.rows, table.labels, stratify=table.labels, random_state=seed)
+    return Split(parts[0], parts[2], parts[1], parts[3])
+
+
+def _fit(split: Split, table: Table, chosen: argparse.Namespace, progress: Progress) -> Pipeline:
+    """Fit the pipeline and log it with its parameters and test scores."""
+    pipeline = build_pipeline(chosen.model, split.rows, chosen.seed).fit(split.rows, split.labels)
+    favourable = pipeline.predict_proba(split.test_rows)[:, list(pipeline.classes_).index(table.favourable)]
+    accuracy = float(pipeline.score(split.test_rows, split.test_labels))
+    auc = float(roc_auc_score(split.test_labels == table.favourable, favourable))
+    mlflow.log_params({"model": chosen.model, "seed": chosen.seed, "training_rows": len(split.rows)})
+    mlflow.log_params({"target_column": table.labels.name, "favourable_label": table.favourable})
+    mlflow.log_metrics({"accuracy": accuracy, "auc": auc})
+    progress.step(
+        f"Model: {chosen.model}; accuracy {accuracy:.2f}, AUC {auc:.2f} on {len(split.test_rows):,} test rows"
+    )
+    log_plain(pipeline, split.test_rows.head(3))
+    return pipeline
+
+
+def _explain(model_uri: str, refused: pd.DataFrame, progress: Progress) -> tuple[list[Explanation], list[float]]:
+    """Explain the rows one by one, as applicants come; return the explanations and the seconds each has taken."""
+    explained = mlflow_cf.load_model(model_uri)
+    explanations, seconds = [], []
+    progress.step(f"Explaining {len(refused)} refused applicants")
+    for position in range(len(refused)):
+        start = time.perf_counter()
+        explanations += explained.explain(refused.iloc[[position]])
+        seconds.append(time.perf_counter() - start)
+        progress.count(position + 1, len(refused), "explained")
+    return explanations, seconds
+
+
+if __name__ == "__main__":
+    main()
