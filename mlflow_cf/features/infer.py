@@ -161,7 +161,7 @@ def _with_domain(feature: Feature, column: pd.Series[Any], override: Mapping[str
         low, high, step = 0.0, float(len(feature.levels) - 1), 1.0
     else:
         low, high = (_end(feature, override, key, values[at]) for key, at in (("low", 0), ("high", -1)))
-        step = override.get("step") or (None if _fractional(feature) else _step(values))
+        step = override["step"] if "step" in override else None if _fractional(feature) else _step(values)
         if not low <= high or (step is not None and not step > 0):
             raise InputError(f"features.{feature.name}", "low must not exceed high, and step must be positive", "")
     known = codes[~np.isnan(codes)]

@@ -104,10 +104,12 @@ class FeatureSpace:
 
     def decode(self, codes: NDArray[np.float64]) -> pd.DataFrame:
         """Return the raw rows behind `codes` (n, d), each column in the background's exact dtype."""
-        return pd.DataFrame(
-            {feature.name: decode_column(feature, codes[:, column]) for column, feature in enumerate(self.features)},
-            copy=False,
-        )
+        # a series with its dtype: pandas would turn objects that are all strings into another type
+        columns = {
+            feature.name: pd.Series(decode_column(feature, codes[:, column]), dtype=feature.raw_dtype, copy=False)
+            for column, feature in enumerate(self.features)
+        }
+        return pd.DataFrame(columns, copy=False)
 
     def values(self, row: Floats) -> dict[str, Any]:
         """Return one coded row (d,) as plain Python values by name; None for missing."""
