@@ -5,7 +5,6 @@ from __future__ import annotations
 import time
 from typing import Literal
 
-
 SEARCH_SHARE = 0.8  # of the time until the deadline; the rest is for the proof of what the search found
 
 
