@@ -98,13 +98,16 @@ def _grid(feature: Feature) -> Floats:
     path = f"features.{feature.name}.step"
     if feature.step is None:
         raise InputError(path, "values='grid' needs a step", f"declare features={{{feature.name!r}: {{'step': ...}}}}")
-    count = int((feature.high - feature.low) / feature.step * (1 + 1e-12)) + 1
+    fine = float(np.finfo(feature.stored).eps) if feature.stored.kind == "f" else 0.0
+    # how far a value may be off its place for rounding, in steps
+    slack = min(1e-6 + fine * max(abs(feature.low), abs(feature.high)) / feature.step, 0.25)
+    count = int((feature.high - feature.low) / feature.step + slack) + 1
     if count > MAX_GRID:
         raise InputError(path, f"its grid has {count:,} values, more than {MAX_GRID:,}", "use a larger step")
     grid = feature.low + np.arange(count) * feature.step
     # 0.1 * 3 shall be the 0.3 of the background, and a float32 column shall hold it
     near = _nearest(feature.values, np.asarray(grid, dtype=np.float64))
-    grid = np.where(np.abs(near - grid) <= 1e-6 * feature.step, near, np.round(grid, 12))
+    grid = np.where(np.abs(near - grid) <= slack * feature.step, near, grid if feature.step < 1e-9 else grid.round(12))
     return np.unique(grid.astype(feature.stored).astype(np.float64) if feature.stored.kind == "f" else grid)
 
 
