@@ -2,18 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from mlflow_cf.constraints import Rule
 from mlflow_cf.explainers import Explainer
 from mlflow_cf.features import Floats
 from mlflow_cf.judge import Judge, Outcome
-from mlflow_cf.problem import BoundTarget, Budget, Group, Problem
+from mlflow_cf.problem import BoundTarget, Budget, Problem, contradiction, impossible
 from mlflow_cf.result import Status
 
 SPARE = 8  # candidates verified beyond twice the wanted number: a call to the judge costs the same
@@ -79,9 +77,9 @@ def explain_row(
         budget: this row's; its reserve is for the proof.
         rng: the only source of randomness.
     """
-    blocked = _blocked(problem)
-    if blocked:
-        return _none("infeasible", blocked, {})
+    reason = impossible(problem)
+    if reason:
+        return _none("infeasible", reason, {})
     candidates = explainer.search(problem, budget, rng)
     budget.release()
     diagnostics = {**candidates.diagnostics, "cut": budget.cut}
@@ -93,34 +91,10 @@ def explain_row(
     if budget.cut:
         limit = "time limit" if budget.cut == "clock" else "evaluation limit"
         return _none("budget", f"stopped by the {limit} after {budget.used:,} evaluations", diagnostics)
+    reason = contradiction(problem)
+    if reason:
+        return _none("infeasible", reason, diagnostics)
     return _none("not_found", f"no counterfactual among {budget.used:,} rows tried", diagnostics)
-
-
-def _blocked(problem: Problem) -> str:
-    """Return why no admissible row exists, or "" if one may."""
-    for rule in problem.never:
-        return f"{rule.path}: cannot hold for this row ({rule.text})"
-    for group in problem.groups:
-        if not group.own_allowed and not group.proposals and group.interval is None:
-            return f"{_names(problem, group)} must change, and no known value is left by {_paths(group.rules)}"
-    stuck = [group for group in problem.groups if not group.own_allowed]
-    if problem.max_changes is not None and len(stuck) > problem.max_changes:
-        names = ", ".join(_names(problem, group) for group in stuck)
-        return f"{names} must change, and max_changes allows {problem.max_changes}"
-    if not any(group.proposals or group.interval for group in problem.groups):
-        rules = [rule for group in problem.groups for rule in group.rules]
-        return f"no feature may change: {_paths(rules)}"
-    return ""
-
-
-def _names(problem: Problem, group: Group) -> str:
-    return " and ".join(problem.space.names[column] for column in group.columns)
-
-
-def _paths(rules: Iterable[Rule]) -> str:
-    paths = list(dict.fromkeys(rule.path for rule in rules))
-    shown = ", ".join(paths[:8])
-    return shown + (f" and {len(paths) - 8} more" if len(paths) > 8 else "") or "the constraints"
 
 
 def _none(status: Status, reason: str, diagnostics: dict[str, Any]) -> Answer:

@@ -34,7 +34,7 @@ class Domain:
 
     def contains(self, values: Floats) -> NDArray[np.bool_]:
         """Return (m,) whether tuples (m, len(columns)) may be proposed."""
-        known, keys = self._keys(values)
+        known, keys = self.keys(values)
         found = known & np.isin(keys, self._own_keys)
         if self.interval is not None:
             found |= (values[:, 0] >= self.interval[0]) & (values[:, 0] <= self.interval[1])
@@ -46,9 +46,9 @@ class Domain:
 
     @cached_property
     def _own_keys(self) -> NDArray[np.intp]:
-        return self._keys(self.tuples)[1]
+        return self.keys(self.tuples)[1]
 
-    def _keys(self, values: Floats) -> tuple[NDArray[np.bool_], NDArray[np.intp]]:
+    def keys(self, values: Floats) -> tuple[NDArray[np.bool_], NDArray[np.intp]]:
         """Number tuples by the positions of their parts; a part found nowhere makes the tuple unknown."""
         known = np.ones(len(values), dtype=np.bool_)
         keys = np.zeros(len(values), dtype=np.intp)

@@ -14,6 +14,7 @@ from mlflow_cf.problem import Budget, Codes, Problem
 from mlflow_cf.search.cascade import Cascade
 from mlflow_cf.search.population import Population, Seen, changed_sets, fittest, score_candidates
 from mlflow_cf.search.sampling import draw_by_row, draw_distinct, with_draws
+from mlflow_cf.search.seeds import codes_of, nearest_favourable_rows
 
 STABLE = 5  # results that must not change any more, if the request asks for no more than that
 
@@ -53,18 +54,41 @@ class GeCo:
         run = _Run(problem, budget, rng, self.q)
         itself = problem.own[None, :]
         population = run.select(None, np.concatenate([run.cascade.repair(itself), run.mutate(itself, self.m_init)]))
-        generations = 0
-        while generations < self.max_generations and len(population) and not run.ended:
-            generations += 1
-            children = np.concatenate([run.cross(population), run.mutate(population.codes, self.m_mut)])
-            population = run.select(population, children)
-            top = slice(stable)
-            settled = population.favourable[top].all() and not population.fresh[top].any()
-            if generations >= self.min_generations and settled:
+        population, generations = self._evolve(run, population, stable)
+        for restart in (self._from_background, self._uphill):
+            if population.favourable.any() or budget.cut:
                 break
+            population, more = self._evolve(run, restart(run, population), stable)
+            generations += more
         found = population.codes[population.favourable]
         diagnostics: dict[str, Any] = {"generations": generations, "candidates": budget.used}
         return Candidates(problem.rows(found), diagnostics)
+
+    def _from_background(self, run: _Run, population: Population) -> Population:
+        """Start again from the far side: near the row the score may be flat, and small changes crowd out all others."""
+        return run.select(population, codes_of(run.problem, nearest_favourable_rows(run.problem))[: self.q])
+
+    def _uphill(self, run: _Run, population: Population) -> Population:
+        """Climb the grade wherever it leads, until something is favourable."""
+        run.uphill = True
+        for _ in range(self.max_generations):
+            population = run.select(population, run.mutate(population.codes, self.m_mut))
+            if population.favourable.any() or run.ended:
+                break
+        run.uphill = False
+        return population
+
+    def _evolve(self, run: _Run, population: Population, stable: int) -> tuple[Population, int]:
+        """Pass generations until the best `stable` members are favourable and old; return how many passed too."""
+        for generation in range(1, self.max_generations + 1):
+            if run.ended or not len(population):
+                return population, generation - 1
+            children = np.concatenate([run.cross(population), run.mutate(population.codes, self.m_mut)])
+            population = run.select(population, children)
+            settled = population.favourable[:stable].all() and not population.fresh[:stable].any()
+            if settled and generation >= self.min_generations:
+                return population, generation
+        return population, self.max_generations
 
 
 class _Run:
@@ -74,6 +98,7 @@ class _Run:
         self.problem, self.budget, self.rng, self.q = problem, budget, rng, q
         self.seen = Seen(problem)
         self.cascade = Cascade(problem, rng)
+        self.uphill = False
         self.ended = False
 
     def select(self, population: Population | None, children: Codes) -> Population:
@@ -85,7 +110,7 @@ class _Run:
         self.ended = granted < len(new) or not len(new)
         scored = score_candidates(self.problem, children[new[:granted]])
         joined = scored if population is None else population.joined(scored)
-        return fittest(self.problem, joined, self.q)
+        return fittest(self.problem, joined, self.q, uphill=self.uphill)
 
     def mutate(self, codes: Codes, size: int) -> Codes:
         """Give every member a new tuple in each group it has not changed yet (section 4, mutate)."""

@@ -9,6 +9,7 @@ import numpy as np
 
 from mlflow_cf.explainers.explainer import Candidates
 from mlflow_cf.problem import Budget, Problem
+from mlflow_cf.search.seeds import nearest_favourable_rows
 
 MOST = 200  # rows handed over; far more than any request may ask for
 
@@ -27,9 +28,5 @@ class NearestRow:
     def search(self, problem: Problem, budget: Budget, rng: np.random.Generator) -> Candidates:
         """Return the nearest admissible favourable background rows."""
         del budget, rng  # looks up, scores and draws nothing
-        rows = problem.background[problem.rate_background().favourable]
-        rows = rows[problem.check(rows)]
-        distance = problem.metric.distance(problem.columns, rows, problem.x0)
-        nearest = rows[np.argsort(distance, kind="stable")]
-        _, first = np.unique(np.where(np.isnan(nearest), np.inf, nearest), axis=0, return_index=True)
-        return Candidates(nearest[np.sort(first)[:MOST]], {"rows": len(rows)})
+        rows = nearest_favourable_rows(problem)
+        return Candidates(rows[:MOST], {"rows": len(rows)})

@@ -1,14 +1,16 @@
 """The problem of one row: target, distance, policy and query, budget."""
 
+from mlflow_cf.problem.blame import contradiction, impossible
 from mlflow_cf.problem.budget import Budget
 from mlflow_cf.problem.distance import Distance, Metric
 from mlflow_cf.problem.policy import Explain, Limits, Policy, Query
 from mlflow_cf.problem.problem import Codes, Group, Problem
-from mlflow_cf.problem.rating import Rating, probability, rate
+from mlflow_cf.problem.rating import BoundTarget, Rating, spread_of
 from mlflow_cf.problem.setting import Setting
 from mlflow_cf.problem.target import Target
 
 __all__ = [
+    "BoundTarget",
     "Budget",
     "Codes",
     "Distance",
@@ -22,6 +24,7 @@ __all__ = [
     "Rating",
     "Setting",
     "Target",
-    "probability",
-    "rate",
+    "contradiction",
+    "impossible",
+    "spread_of",
 ]

@@ -9,6 +9,7 @@ from functools import cached_property
 import numpy as np
 from numpy.typing import NDArray
 
+from mlflow_cf.constraints.domains import Domain
 from mlflow_cf.constraints.rules import Bools, Rule
 from mlflow_cf.features import FeatureSpace, Floats
 from mlflow_cf.problem.distance import Metric
@@ -31,7 +32,7 @@ class Group:
         own_allowed: whether the rules accept it; if not, this group must change.
         part, top: (t,) what each tuple adds to the distance, see `Metric.parts`.
         rules: the grounded rules that speak of this group alone.
-        interval: range of a lone continuous number.
+        domain: the tuples before the rules.
     """
 
     columns: tuple[int, ...]
@@ -41,13 +42,18 @@ class Group:
     own_allowed: bool
     part: Floats
     top: Floats
-    rules: tuple[Rule, ...] = ()
-    interval: tuple[float, float] | None = None
+    rules: tuple[Rule, ...]
+    domain: Domain
 
     @property
     def proposals(self) -> int:
         """How many tuples other than its own the group may take."""
         return len(self.tuples) - 1
+
+    @property
+    def interval(self) -> tuple[float, float] | None:
+        """Range of a lone continuous number, or None."""
+        return self.domain.interval
 
 
 @dataclass(frozen=True, eq=False)

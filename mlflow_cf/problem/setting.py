@@ -181,7 +181,7 @@ def _bind_group(domain: Domain, rules: list[Rule], x0: Floats, metric: Metric) -
     tuples = np.insert(tuples, position, own, axis=0)
     weights = np.insert(weights, position, 0.0)
     part, top = metric.parts(domain.columns, tuples, own)
-    return Group(domain.columns, tuples, weights, position, own_allowed, part, top, tuple(rules), domain.interval)
+    return Group(domain.columns, tuples, weights, position, own_allowed, part, top, tuple(rules), domain)
 
 
 def _position(tuples: Floats, own: Floats) -> int:

@@ -52,28 +52,37 @@ class Population:
 
 def score_candidates(problem: Problem, codes: Codes) -> Population:
     """Rate codes (m, G) by the model and score them."""
+    if not len(codes):  # many models refuse an empty table
+        nothing, none = np.empty(0), np.empty(0, dtype=np.bool_)
+        return Population(codes, none, nothing, nothing, none)
     rating = problem.rate(problem.rows(codes))
     score = problem.distance(codes) + np.where(rating.favourable, 0.0, 2.0 - rating.grade)
     return Population(codes, rating.favourable, score, rating.grade, np.ones(len(codes), dtype=np.bool_))
 
 
-def fittest(problem: Problem, population: Population, most: int) -> Population:
+def fittest(problem: Problem, population: Population, most: int, *, uphill: bool = False) -> Population:
     """Return the best members, at most `most`, best first.
 
     Order: favourable first, then score, number of changed groups, higher grade, codes; so no tie is left to chance.
+    `uphill` puts the grade before the score among those that miss the target.
     """
-    rank = np.where(population.favourable, 0, 1)
+    first = _first_key(population, uphill=uphill)
     if len(population) > most:
         # only members up to the last place that counts (with its ties) need the full order
-        edge = np.partition(population.score + rank * _FAR, most - 1)[most - 1]
-        population = population.take(np.flatnonzero(population.score + rank * _FAR <= edge))
-        rank = np.where(population.favourable, 0, 1)
+        edge = np.partition(first, most - 1)[most - 1]
+        population = population.take(np.flatnonzero(first <= edge))
+        first = _first_key(population, uphill=uphill)
     changes = (population.codes != problem.own).sum(axis=1)
-    keys = (*population.codes.T[::-1], -population.grade, changes, population.score, rank)
+    keys = (*population.codes.T[::-1], -population.grade, changes, population.score, first)
     return population.take(np.lexsort(keys)[:most])
 
 
-_FAR = 1e6  # beyond any distance, so that unfavourable members sort behind favourable ones
+def _first_key(population: Population, *, uphill: bool) -> Floats:
+    missed = 1 - population.grade if uphill else population.score
+    return np.where(population.favourable, population.score, _FAR + missed)
+
+
+_FAR = 1e6  # beyond any distance, so that members that miss the target sort behind those that meet it
 
 
 def changed_sets(problem: Problem, codes: Codes) -> tuple[Bools, NDArray[np.intp]]:
