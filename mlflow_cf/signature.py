@@ -76,6 +76,8 @@ def _plain_column(feature: Feature, column: pd.Series[Any]) -> Any:
         return column.to_numpy(dtype=np.bool_)
     if kind == DataType.long:
         return column.to_numpy(dtype=np.int64)
+    if kind == DataType.datetime:
+        return pd.to_datetime(column, utc=True).dt.tz_localize(None).to_numpy(dtype="datetime64[ns]")
     if kind == DataType.double and not column.hasnans:
         return column.to_numpy(dtype=np.float64)
     # None, not NaN: MLflow writes NaN into the example as it is, which is no JSON.
@@ -90,6 +92,8 @@ def _column_type(feature: Feature) -> Column:
     if feature.kind == "boolean":
         # Over HTTP, MLflow silently reads a null in a boolean column as False; of this type it leaves everything alone.
         return AnyType() if feature.missing else DataType.boolean
+    if feature.kind == "date":
+        return DataType.datetime
     if not feature.levels:
         whole = "int" in feature.dtype.lower() and not feature.missing
         return DataType.long if whole else DataType.double
@@ -164,5 +168,7 @@ def _value_type(feature: Feature) -> DataType:
     """Return the type of a feature's value in a reply, where null is null."""
     if feature.kind == "boolean":
         return DataType.boolean
+    if feature.kind == "date":
+        return DataType.string  # replies are JSON: ISO dates
     kind = _column_type(feature)
     return kind if isinstance(kind, DataType) else DataType.string

@@ -49,7 +49,7 @@ def days(value: object) -> float | None:
     if pd.isna(stamp):
         return None
     stamp = stamp.tz_localize("UTC") if stamp.tzinfo is None else stamp.tz_convert("UTC")
-    return float(stamp.as_unit("us").value / MICROSECONDS)
+    return float(stamp.as_unit("us").asm8.astype(np.int64) / MICROSECONDS)
 
 
 def iso_date(code: float) -> str:

@@ -1,0 +1,94 @@
+"""The command ``mlflow-cf``: explain rows of a file, describe an explained model, print the schema of a request."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import click
+import pandas as pd
+
+import mlflow_cf
+from mlflow_cf.errors import CounterfactualError
+from mlflow_cf.problem import Query
+
+_model = click.option("-m", "--model-uri", required=True, help="URI or folder, e.g. models:/credit@champion.")
+
+
+@click.group()
+@click.version_option(mlflow_cf.__version__, prog_name="mlflow-cf")
+def main() -> None:
+    """Counterfactual explanations for MLflow models."""
+
+
+@main.command()
+@_model
+@click.option(
+    "-i", "--input-path", required=True, type=click.Path(path_type=Path), help="Rows: .csv, .json or .parquet."
+)
+@click.option("-q", "--query", default="{}", help="Options of the request as JSON, e.g. '{\"count\": 3}'.")
+@click.option("--json", "as_json", is_flag=True, help="Print the records of a reply instead of sentences.")
+def explain(model_uri: str, input_path: Path, query: str, *, as_json: bool) -> None:
+    """Explain the rows of a file."""
+    with _friendly_errors():
+        rows = _read_rows(input_path)
+        asked = _read_query(query)
+        records = mlflow_cf.load_model(model_uri).predict(rows, {"counterfactual": asked}).to_dict("records")
+    if as_json:
+        click.echo(json.dumps(records, allow_nan=False, indent=1))
+        return
+    for number, record in enumerate(records):
+        reason = f" ({record['reason']})" if record["reason"] else ""
+        click.echo(f"row {number}: prediction {record['prediction']}, {record['status']}{reason}")
+        for found in record["counterfactuals"]:
+            click.echo(f"  {found['text']}")
+
+
+@main.command()
+@_model
+def describe(model_uri: str) -> None:
+    """Print what an explained model consists of, as JSON."""
+    with _friendly_errors():
+        found = mlflow_cf.load_model(model_uri).describe()
+    click.echo(json.dumps(found, indent=1, default=str))
+
+
+@main.command()
+def schema() -> None:
+    """Print the JSON schema of the request param `counterfactual`."""
+    click.echo(json.dumps(Query.model_json_schema(), indent=1))
+
+
+@contextmanager
+def _friendly_errors() -> Iterator[None]:
+    """Print our errors as one message and exit with 1; a stack trace helps nobody at a terminal."""
+    try:
+        yield
+    except CounterfactualError as error:
+        raise click.ClickException(error.message) from None
+
+
+def _read_rows(path: Path) -> pd.DataFrame:
+    if not path.is_file():
+        raise click.BadParameter(f"there is no file {str(path)!r}", param_hint="--input-path")
+    match path.suffix:
+        case ".csv":
+            return pd.read_csv(path)
+        case ".json":
+            return pd.read_json(path)
+        case ".parquet":
+            return pd.read_parquet(path)
+    raise click.BadParameter(f"{path.name} is none of .csv, .json, .parquet", param_hint="--input-path")
+
+
+def _read_query(text: str) -> dict[str, Any]:
+    try:
+        query = json.loads(text)
+    except json.JSONDecodeError as error:
+        raise click.BadParameter(f"not JSON: {error}", param_hint="--query") from None
+    if not isinstance(query, dict):
+        raise click.BadParameter("not a JSON object", param_hint="--query")
+    return query

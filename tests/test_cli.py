@@ -1,0 +1,69 @@
+import json
+
+import numpy as np
+import pandas as pd
+import pytest
+from click.testing import CliRunner
+from sklearn.tree import DecisionTreeClassifier
+
+import mlflow_cf
+from mlflow_cf.cli import main
+
+
+@pytest.fixture(scope="module")
+def saved(tmp_path_factory):
+    rng = np.random.default_rng(0)
+    data = pd.DataFrame({"income": rng.integers(10, 90, 200) * 500, "age": rng.integers(18, 70, 200)})
+    model = DecisionTreeClassifier(max_depth=2, random_state=0).fit(data, (data.income > 25_000).to_numpy())
+    folder = tmp_path_factory.mktemp("cli")
+    mlflow_cf.save_model(model, folder / "explained", data, target=True, constraints={"immutable": ["age"]})
+    data.nsmallest(2, "income").to_csv(folder / "rows.csv", index=False)
+    return folder
+
+
+def run(*words):
+    return CliRunner().invoke(main, [str(word) for word in words])
+
+
+def test_explain_prints_a_sentence_per_counterfactual(saved):
+    result = run("explain", "-m", saved / "explained", "-i", saved / "rows.csv")
+    assert result.exit_code == 0
+    assert "row 0: prediction False, found" in result.output
+    assert "income rises from" in result.output
+
+
+def test_explain_prints_the_records_of_a_reply(saved):
+    result = run("explain", "-m", saved / "explained", "-i", saved / "rows.csv", "--json", "-q", '{"explain": "none"}')
+    assert [record["status"] for record in json.loads(result.output)] == ["skipped", "skipped"]
+
+
+def test_describe_names_model_and_policy(saved):
+    facts = json.loads(run("describe", "-m", saved / "explained").output)
+    assert facts["flavor"] == "sklearn"
+    assert facts["policy"]["constraints"] == {"immutable": ["age"]}
+
+
+def test_schema_lists_the_options_of_a_request():
+    assert "max_evaluations" in json.loads(run("schema").output)["properties"]
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (("-q", '{"cuont": 1}'), "cuont: not a known key; did you mean 'count'?"),
+        (("-q", "{"), "not JSON"),
+        (("-q", "[]"), "not a JSON object"),
+        (("-i", "rows.xls"), "there is no file"),
+    ],
+)
+def test_mistakes_are_one_clear_message(saved, words, message):
+    result = run("explain", "-m", saved / "explained", "-i", saved / "rows.csv", *words)
+    assert result.exit_code != 0
+    assert message in result.output
+    assert "Traceback" not in result.output
+
+
+def test_a_missing_model_is_one_clear_message(tmp_path):
+    result = run("describe", "-m", tmp_path / "nothing")
+    assert result.exit_code == 1
+    assert "nothing" in result.output
