@@ -117,9 +117,10 @@ class Target(BaseModel):
         if floor is not None and asked.min_probability is not None and asked.min_probability < floor:
             fact = f"{asked.min_probability} is less than the policy's {floor}"
             raise InputError("target.min_probability", fact, "ask for more, or leave it out")
-        for key, sign in (("low", 1), ("high", -1)):
-            sealed, wanted = getattr(self, key), getattr(asked, key)
-            if sealed is not None and wanted is not None and sign * (wanted - sealed) < 0:
+        low, high = (-np.inf if self.low is None else self.low), (np.inf if self.high is None else self.high)
+        for key in ("low", "high"):
+            wanted = getattr(asked, key)
+            if wanted is not None and not low <= wanted <= high:
                 fact = f"{wanted} is outside the policy's [{self.low}, {self.high}]"
                 raise InputError(f"target.{key}", fact, "stay inside, or leave it out")
         inherited = {"min_probability": floor, "low": self.low, "high": self.high}
