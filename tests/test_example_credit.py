@@ -13,7 +13,15 @@ import pytest
 import yaml
 from mlflow import MlflowClient
 
+pytestmark = [
+    # MLflow compares column names with a range when it saves a table as input example,
+    pytest.mark.filterwarnings("ignore:Operation with range is deprecated"),
+    # and selects columns of type object in log_table.
+    pytest.mark.filterwarnings("ignore:For backward compatibility, 'str' dtypes are included"),
+]
+
 CREDIT = Path(__file__).resolve().parent.parent / "example_projects" / "credit"
+NAME = "credit_example"  # registered in the store that all tests share
 KINDS = {"integer": "i", "real": "f", "nominal": "O", "ordinal": "O", "boolean": "b"}
 
 
@@ -135,28 +143,24 @@ def test_options_that_do_not_fit_say_so(credit, options, message):
 
 
 @pytest.fixture(scope="module")
-def trained(credit, tmp_path_factory):
-    """A store with one small training run, and the run."""
-    before = mlflow.get_tracking_uri()
-    folder = tmp_path_factory.mktemp("credit")
-    credit.train.main(["--rows", "1500", "--rows-to-explain", "8", "--model", "tree", "--store", str(folder)])
-    version = MlflowClient().get_model_version_by_alias("credit", "champion")
-    yield SimpleNamespace(folder=folder, run=mlflow.get_run(version.run_id))
-    mlflow.set_tracking_uri(before)
-    mlflow.set_experiment("Default")
+def trained(credit):
+    """The run of a small training."""
+    credit.train.main(["--rows", "1500", "--rows-to-explain", "8", "--model", "tree", "--registered-name", NAME])
+    version = MlflowClient().get_model_version_by_alias(NAME, "champion")
+    return mlflow.get_run(version.run_id)
 
 
 def test_train_logs_scores_and_metrics(trained):
-    metrics = trained.run.data.metrics
+    metrics = trained.data.metrics
     assert {"accuracy", "auc", "cf/validity", "cf/coverage", "cf/l0", "cf/gower", "cf/seconds_p50"} <= metrics.keys()
     assert metrics["cf/validity"] == 1.0
     assert metrics["cf/coverage"] > 0.5
     assert 0 < metrics["cf/gower"] < metrics["cf/l0"] < 0.5
-    assert trained.run.data.params["target_column"] == "approved"
+    assert trained.data.params["target_column"] == "approved"
 
 
 def test_train_logs_a_table_of_explained_rows(trained):
-    table = mlflow.load_table("explained_rows.json", run_ids=[trained.run.info.run_id])
+    table = mlflow.load_table("explained_rows.json", run_ids=[trained.info.run_id])
     assert len(table) == 8
     assert (table["decision"] == 0).all()
     found = table[table["status"] == "found"]
@@ -165,7 +169,7 @@ def test_train_logs_a_table_of_explained_rows(trained):
 
 
 def test_train_registers_a_model_that_explains(trained):
-    model = mlflow.pyfunc.load_model("models:/credit@champion")
+    model = mlflow.pyfunc.load_model(f"models:/{NAME}@champion")
     rows = model.input_example
     assert len(rows) == 3
     answers = model.predict(rows, params={"counterfactual": {"count": 1}})
@@ -181,11 +185,11 @@ def test_demo_from_training_to_the_real_server(data_file, tmp_path, data):
     done = run("demo.py", *options)
     assert done.returncode == 0, done.stdout + done.stderr
     assert done.stdout.count("decision: ") == 4
-    assert " if " in done.stdout
-    assert "who cannot change" in done.stdout
+    assert done.stdout.count(" would be ") >= 4
+    assert " cannot change\n" in done.stdout
     assert f"mlflow ui --backend-store-uri sqlite:///{tmp_path / 'mlflow.db'}" in done.stdout
-    assert done.stderr == ""
-    assert "arning" not in done.stdout
+    shown = done.stdout + done.stderr
+    assert not re.search("warning|error|traceback|failed", shown, re.IGNORECASE), shown
 
 
 def test_demo_fails_with_a_message(tmp_path):
@@ -195,8 +199,6 @@ def test_demo_fails_with_a_message(tmp_path):
     assert "The demo failed in train.py" in done.stderr
 
 
-def test_asking_before_training_says_what_to_do(tmp_path):
-    done = run("serve_and_ask.py", "--store", tmp_path)
-    assert done.returncode == 1
-    assert "run train.py first" in done.stderr
-    assert "Traceback" not in done.stderr
+def test_asking_before_training_says_what_to_do(credit):
+    with pytest.raises(SystemExit, match=re.escape("run train.py first")):
+        credit.serve_and_ask.main(["--registered-name", "nobody"])

@@ -31,6 +31,7 @@ class Progress:
     def _in_place(self, text: str, *, last: bool) -> None:
         line = f"[{time.monotonic() - self._start:5.1f} s]   {text}"
         if sys.stdout.isatty():
-            print(f"\r{line}", end="\n" if last else "", flush=True)
+            clear = "\x1b[K"  # the rest of a longer line before
+            print(f"\r{line}{clear}", end="\n" if last else "", flush=True)
         else:
             print(line, flush=True)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import json
 import signal
 import sys
 import tempfile
@@ -60,7 +61,6 @@ def options() -> argparse.ArgumentParser:
 
 def main(arguments: list[str] | None = None) -> None:
     """Run the entry point `serve_and_ask`."""
-    signal.signal(signal.SIGTERM, lambda *_: sys.exit("stopped"))  # so that the server is stopped too
     chosen = options().parse_args(arguments)
     progress = Progress()
     use_store(chosen.store)
@@ -71,12 +71,14 @@ def main(arguments: list[str] | None = None) -> None:
             progress.step(f"Asking {address}/invocations about {len(served.applicants)} refused applicants")
             replies = ask(address, _body(served.applicants, {"count": 2}))
             for number, reply in enumerate(replies):
-                _show(f"Applicant {number + 1}", served, number, reply)
-            _tighten(address, served, replies)
+                print(f"\nApplicant {number + 1}\n{_described(served.applicants.iloc[number])}")
+                _show(served, reply)
+            _ask_again(address, served, replies, progress)
         progress.step("Server stopped")
+    program = Path(sys.executable).with_name("mlflow")
     print(
-        "\nRuns, metrics and registered versions in MLflow's own pages (then open http://127.0.0.1:5000):\n"
-        f"  mlflow ui --backend-store-uri {mlflow.get_tracking_uri()}"
+        "\nLook at runs, metrics and versions in MLflow's own pages, at http://127.0.0.1:5000 after\n"
+        f"  {program} ui --backend-store-uri {mlflow.get_tracking_uri()}"
     )
 
 
@@ -105,22 +107,27 @@ def _body(applicants: pd.DataFrame, wishes: dict[str, Any]) -> dict[str, Any]:
     return {"dataframe_split": rows, "params": {"counterfactual": wishes}}
 
 
-def _tighten(address: str, served: Served, replies: Reply) -> None:
+def _ask_again(address: str, served: Served, replies: Reply, progress: Progress) -> None:
     """Ask once more for the first applicant with an answer, who rules out the first change proposed."""
     for number, reply in enumerate(replies):
         if reply["counterfactuals"]:
             feature = reply["counterfactuals"][0]["changes"][0]["feature"]
-            wishes = {"count": 2, "constraints": {"immutable": [feature]}}
-            answer = ask(address, _body(served.applicants.iloc[[number]], wishes))[0]
-            _show(f"Applicant {number + 1} again, who cannot change {feature!r}", served, number, answer)
+            body = _body(served.applicants.iloc[[number]], {"count": 2, "constraints": {"immutable": [feature]}})
+            print()
+            progress.step(f"Asking once more, with params {json.dumps(body['params'])}")
+            print(f"\nApplicant {number + 1}, if {feature.replace('_', ' ')} cannot change")
+            _show(served, ask(address, body)[0])
+            print()
             return
 
 
-def _show(title: str, served: Served, number: int, reply: dict[str, Any]) -> None:
-    """Print the applicant, the decision and what would turn it."""
-    row = ", ".join(f"{name} {_plain(value)}" for name, value in served.applicants.iloc[number].items())
-    print(f"\n{title}")
-    print(textwrap.fill(row, 110, initial_indent="  ", subsequent_indent="  "))
+def _described(row: pd.Series) -> str:
+    text = ", ".join(f"{name.replace('_', ' ')} {_plain(value)}" for name, value in row.items())
+    return textwrap.fill(text, 110, initial_indent="  ", subsequent_indent="  ")
+
+
+def _show(served: Served, reply: dict[str, Any]) -> None:
+    """Print the decision and what would turn it."""
     chance = (
         "" if reply["probability"] is None else f" (probability of {served.favourable}: {reply['probability']:.2f})"
     )
@@ -142,4 +149,5 @@ def _plain(value: object) -> str:
 
 
 if __name__ == "__main__":
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit("stopped"))  # so that the server is stopped too
     main()

@@ -73,7 +73,7 @@ def _wait(server: subprocess.Popen[bytes], address: str, log: Path, timeout_s: f
             if server.poll() is not None:
                 raise SystemExit(f"The server ended with code {server.returncode}. {_end_of(log)}")
             if _answers(session, f"{address}/ping"):
-                progress.wait("/ping answers     ", over=True)
+                progress.wait("/ping answers", over=True)
                 return
             time.sleep(0.1)
     raise SystemExit(f"The server did not answer within {timeout_s:.0f} s. {_end_of(log)}")

@@ -13,6 +13,7 @@ import mlflow
 import numpy as np
 import pandas as pd
 from mlflow import MlflowClient
+from mlflow.models.model import ModelInfo
 from pipelines import MODELS, build_pipeline, log_plain
 from progress import Progress
 from quality import explained_rows, measure
@@ -23,7 +24,7 @@ from store import use_store
 from tables import Table, learn_from, read_table
 
 import mlflow_cf
-from mlflow_cf import Constraints, Explanation, InputError
+from mlflow_cf import Constraints, InputError
 
 HERE = Path(__file__).resolve().parent
 ALIAS = "champion"
@@ -79,31 +80,10 @@ def main(arguments: list[str] | None = None) -> None:
         if refused.empty:
             raise SystemExit("The model refuses none of the test rows, so there is nothing to explain.")
         progress.step(f"Logging the explained model and registering it as {chosen.registered_name!r}")
-        info = mlflow_cf.log_model(
-            pipeline,
-            name="explained",
-            data=split.rows,
-            labels=split.labels,
-            target=table.favourable,
-            constraints=constraints,
-            seed=chosen.seed,
-            registered_model_name=chosen.registered_name,
-            input_example=refused.head(3),
-        )
-        version = str(info.registered_model_version)
-        MlflowClient().set_registered_model_alias(chosen.registered_name, ALIAS, version)
-        progress.step(f"Version {version} of {chosen.registered_name!r} is now the {ALIAS}")
-        explanations, seconds = _explain(info.model_uri, refused, progress)
-        progress.step(
-            "Outcome: " + ", ".join(f"{n} {status}" for status, n in Counter(e.status for e in explanations).items())
-        )
-        mlflow.log_table(explained_rows(refused, explanations), "explained_rows.json")
-        metrics = measure(info.model_uri, refused, explanations, background=split.rows, favourable=table.favourable)
-        metrics["cf/seconds_p50"] = float(np.median(seconds))
-        mlflow.log_metrics(metrics)
-        if not metrics["cf/coverage"]:
-            raise SystemExit(f"None of the refused applicants has a counterfactual: {explanations[0].reason}")
-        progress.step("Logged: " + ", ".join(f"{name} {value:.3g}" for name, value in metrics.items()))
+        info = _log_and_register(pipeline, split, table, constraints, refused, chosen)
+        _explain(info.model_uri, refused, split, table, progress)
+        MlflowClient().set_registered_model_alias(chosen.registered_name, ALIAS, str(info.registered_model_version))
+        progress.step(f"Version {info.registered_model_version} of {chosen.registered_name!r} is now the {ALIAS}")
 
 
 def _constraints(chosen: argparse.Namespace) -> Constraints:
@@ -136,17 +116,50 @@ def _fit(split: Split, table: Table, chosen: argparse.Namespace, progress: Progr
     return pipeline
 
 
-def _explain(model_uri: str, refused: pd.DataFrame, progress: Progress) -> tuple[list[Explanation], list[float]]:
-    """Explain the rows one by one, as applicants come; return the explanations and the seconds each has taken."""
+def _log_and_register(
+    pipeline: Pipeline,
+    split: Split,
+    table: Table,
+    constraints: Constraints,
+    refused: pd.DataFrame,
+    chosen: argparse.Namespace,
+) -> ModelInfo:
+    """Log the pipeline with all it takes to explain its decisions, as a new version: the one call this is all about."""
+    try:
+        return mlflow_cf.log_model(
+            pipeline,
+            name="explained",
+            data=split.rows,
+            labels=split.labels,
+            target=table.favourable,
+            constraints=constraints,
+            seed=chosen.seed,
+            registered_model_name=chosen.registered_name,
+            input_example=refused.head(3),
+        )
+    except InputError as error:
+        raise SystemExit(error.message) from error
+
+
+def _explain(model_uri: str, refused: pd.DataFrame, split: Split, table: Table, progress: Progress) -> None:
+    """Explain the rows one by one, as applicants come; log how good the answers are and a table of them."""
+    progress.step(f"Explaining {len(refused)} refused applicants")
     explained = mlflow_cf.load_model(model_uri)
     explanations, seconds = [], []
-    progress.step(f"Explaining {len(refused)} refused applicants")
     for position in range(len(refused)):
         start = time.perf_counter()
         explanations += explained.explain(refused.iloc[[position]])
         seconds.append(time.perf_counter() - start)
         progress.count(position + 1, len(refused), "explained")
-    return explanations, seconds
+    mlflow.log_table(explained_rows(refused, explanations), "explained_rows.json")
+    metrics = measure(model_uri, refused, explanations, background=split.rows, favourable=table.favourable)
+    metrics["cf/seconds_p50"] = float(np.median(seconds))
+    mlflow.log_metrics(metrics)
+    statuses = Counter(explanation.status for explanation in explanations)
+    progress.step("Outcome: " + ", ".join(f"{count} {status}" for status, count in statuses.most_common()))
+    if not metrics["cf/coverage"]:
+        raise SystemExit(f"None of the refused applicants has a counterfactual: {explanations[0].reason}")
+    progress.step("Logged: " + ", ".join(f"{name} {value:.3g}" for name, value in metrics.items()))
 
 
 if __name__ == "__main__":
