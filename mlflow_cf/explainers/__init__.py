@@ -3,10 +3,12 @@
 from mlflow_cf.explainers.explainer import Candidates, Explainer
 from mlflow_cf.explainers.geco import GeCo
 from mlflow_cf.explainers.nearest_row import NearestRow
+from mlflow_cf.explainers.random_search import RandomSearch
 
 EXPLAINERS: dict[str, type[Explainer]] = {
     GeCo.name: GeCo,
     NearestRow.name: NearestRow,
+    RandomSearch.name: RandomSearch,
 }
 
-__all__ = ["EXPLAINERS", "Candidates", "Explainer", "GeCo", "NearestRow"]
+__all__ = ["EXPLAINERS", "Candidates", "Explainer", "GeCo", "NearestRow", "RandomSearch"]

@@ -31,11 +31,14 @@ class Explainer(Protocol):
 
     Attributes:
         name: name in requests and artifacts.
-        polish: whether needless changes of its answers may be undone.
     """
 
     name: ClassVar[str]
-    polish: ClassVar[bool]
+
+    @property
+    def polish(self) -> bool:
+        """Whether needless changes of its answers may be undone; a class variable, or an option."""
+        ...
 
     def search(self, problem: Problem, budget: Budget, rng: np.random.Generator) -> Candidates:
         """Search candidates for `problem`; ask `budget` before every batch of scored rows, draw only from `rng`."""
