@@ -14,7 +14,7 @@ from numpy.typing import ArrayLike, NDArray
 from mlflow_cf.constraints import Constraints, ConstraintSource, Values
 from mlflow_cf.errors import InputError
 from mlflow_cf.explainers import Explainer
-from mlflow_cf.features import FeatureSpace
+from mlflow_cf.features import FeatureSpace, check_table
 from mlflow_cf.judge import Judge, Label, OpenModel, Outcome
 from mlflow_cf.opening import open_native
 from mlflow_cf.problem import Distance, Explain, Limits, Policy, Query, Setting, Target
@@ -239,8 +239,7 @@ def wrap(
 
 def assemble(model: OpenModel, data: pd.DataFrame, labels: ArrayLike | None, options: Options) -> ExplainedModel:
     """Join an opened model with its background and options."""
-    if not isinstance(data, pd.DataFrame):
-        raise InputError("data", f"a {type(data).__name__} is not a table", "pass a pandas DataFrame of raw features")
+    check_table(data)
     if model.columns:
         missing = [column for column in model.columns if column not in data.columns]
         if missing:

@@ -15,6 +15,7 @@ from mlflow.models import Model
 from mlflow.pyfunc import PyFuncModel
 
 from mlflow_cf.errors import InputError
+from mlflow_cf.features import FeatureSpace, check_table
 from mlflow_cf.judge import OpenModel
 
 GENERIC: Final = "python_function"
@@ -82,13 +83,25 @@ def open_native(model: object, *, output: str | None = None, rows: pd.DataFrame 
     module = flavor_of(model)
     if module.MLFLOW_FLAVOR == GENERIC and (inner := _raw_model(model)) is not None:
         module, model = flavor_of(inner), inner
-    return module.open(model, output=output, rows=rows)
+    return _open(module, model, output, rows)
 
 
 def open_folder(path: Path, *, output: str | None = None, rows: pd.DataFrame | None = None) -> OpenModel:
     """Open the MLflow model in the folder `path` with the most native flavor it names."""
     module = flavor_of_folder(path)
-    return module.open(module.load(path), output=output, rows=rows)
+    return _open(module, module.load(path), output, rows)
+
+
+def _open(module: Flavor, model: object, output: str | None, rows: pd.DataFrame | None) -> OpenModel:
+    """Open a model; what is wrong with the rows themselves is said before what the model says about them."""
+    if rows is not None:
+        check_table(rows)
+    try:
+        return module.open(model, output=output, rows=rows)
+    except InputError as error:
+        if rows is not None and error.path == "data":
+            FeatureSpace.infer(rows)
+        raise
 
 
 def fetch(source: str | Path, into: Path | None = None) -> Path:

@@ -8,7 +8,17 @@ from pathlib import Path
 from typing import Annotated, Any
 
 import yaml
-from pydantic import BaseModel, ConfigDict, Field, StrictBool, StrictFloat, StrictInt, StrictStr, ValidationError
+from pydantic import (
+    BaseModel,
+    ConfigDict,
+    Field,
+    StrictBool,
+    StrictFloat,
+    StrictInt,
+    StrictStr,
+    ValidationError,
+    model_validator,
+)
 
 from mlflow_cf.constraints.plaf import is_program, parse_program
 from mlflow_cf.errors import InputError
@@ -59,6 +69,14 @@ class Constraints(BaseModel):
     groups: tuple[Names, ...] = ()
     max_changes: Annotated[StrictInt, Field(ge=1)] | None = None
     rules: tuple[StrictStr, ...] = Field(default=(), max_length=MAX_RULES)
+
+    @model_validator(mode="before")
+    @classmethod
+    def _leave_out_nulls(cls, data: Any) -> Any:
+        """Let a null key count as left out, as it does among the options of a request."""
+        if not isinstance(data, Mapping):
+            return data
+        return {key: value for key, value in data.items() if value is not None or key not in cls.model_fields}
 
     @classmethod
     def read(cls, source: ConstraintSource, path: str = "constraints") -> Constraints:

@@ -28,14 +28,9 @@ class FeatureSpace:
         """Describe the columns of a background `frame` (n, d).
 
         Raises:
-            InputError: no rows or columns, duplicate names, or a column that cannot be described.
+            InputError: no table, no rows or columns, duplicate names, or a column that cannot be described.
         """
-        if not len(frame) or not len(frame.columns):
-            raise InputError("data", f"{len(frame)} rows and {len(frame.columns)} columns", "give at least two rows")
-        names = [_name(column) for column in frame.columns]
-        twice = sorted({name for name in names if names.count(name) > 1})
-        if twice:
-            raise InputError(f"data.{twice[0]}", "two columns have this name", "rename one of them")
+        names = check_table(frame)
         overrides = overrides or {}
         for name in overrides:
             if name not in names:
@@ -123,6 +118,19 @@ class FeatureSpace:
     def from_dict(cls, data: dict[str, Any]) -> FeatureSpace:
         """Rebuild a space from `to_dict`."""
         return cls(tuple(Feature.from_dict(item) for item in data["features"]))
+
+
+def check_table(frame: object) -> list[str]:
+    """Return the column names of a background that has rows, columns, and a name of its own for every column."""
+    if not isinstance(frame, pd.DataFrame):
+        raise InputError("data", f"a {type(frame).__name__} is not a table", "pass a pandas DataFrame of raw features")
+    if not len(frame) or not len(frame.columns):
+        raise InputError("data", f"{len(frame)} rows and {len(frame.columns)} columns", "give at least two rows")
+    names = [_name(column) for column in frame.columns]
+    twice = sorted({name for name in names if names.count(name) > 1})
+    if twice:
+        raise InputError(f"data.{twice[0]}", "two columns have this name", "rename one of them")
+    return names
 
 
 def columns_of(space: FeatureSpace, names: Iterable[str]) -> tuple[int, ...]:
