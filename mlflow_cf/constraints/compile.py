@@ -13,6 +13,8 @@ from mlflow_cf.constraints.rules import MISSING, Atom, Comparison, Const, Expres
 from mlflow_cf.errors import InputError, InputErrors, did_you_mean
 from mlflow_cf.features import Feature, FeatureSpace
 
+MAX_RULE_TEXT = 100_000  # characters of all rules together; a request is read in about a second then
+
 
 def compile_rules(constraints: Constraints, space: FeatureSpace, path: str = "constraints") -> tuple[Rule, ...]:
     """Return one rule or more for every constraint.
@@ -183,6 +185,10 @@ def _forbidden(c: _Compiler, constraints: Constraints) -> Iterator[Rule]:
 
 
 def _rules(c: _Compiler, constraints: Constraints) -> Iterator[Rule]:
+    total = sum(map(len, constraints.rules))
+    if total > MAX_RULE_TEXT:
+        c.error("rules", f"{total:,} characters of PLAF in all", f"stay below {MAX_RULE_TEXT:,}")
+        return
     for number, text in enumerate(constraints.rules):
         path = f"{c.path}.rules[{number}]"
         try:

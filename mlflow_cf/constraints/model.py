@@ -106,7 +106,7 @@ ConstraintSource = Constraints | Mapping[str, Any] | str | Path | None
 def _read_text(source: str | Path, path: str) -> dict[str, Any]:
     if isinstance(source, str) and is_program(source):
         return _from_plaf(source, path)
-    if Path(source).suffix == ".plaf" and Path(source).is_file():
+    if Path(source).suffix == ".plaf" and _exists(Path(source)):
         return _from_plaf(Path(source).read_text(encoding="utf-8"), path)
     return _read_file(Path(source), path)
 
@@ -116,9 +116,17 @@ def _from_plaf(text: str, path: str) -> dict[str, Any]:
     return {"groups": program.groups, "rules": tuple(map(str, program.rules))}
 
 
+def _exists(file: Path) -> bool:
+    try:
+        return file.is_file()
+    except OSError:  # text that is no name of a file at all, such as one that is too long
+        return False
+
+
 def _read_file(file: Path, path: str) -> dict[str, Any]:
-    if not file.is_file():
-        raise InputError(path, f"no file at {str(file)!r}", "pass a dict, or the path of a YAML or JSON file")
+    if not _exists(file):
+        fix = "pass a dict, the path of a YAML or JSON file, or statements that start with PLAF or GROUP"
+        raise InputError(path, f"no file at {str(file)[:60]!r}", fix)
     text = file.read_text(encoding="utf-8")
     try:
         data = json.loads(text) if file.suffix == ".json" else yaml.safe_load(text)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import re
 from dataclasses import dataclass
 from functools import cache
@@ -112,16 +113,16 @@ def _parse(text: str, start: str, path: str) -> list[Part]:
         return cast("list[Part]", _parser().parse(text, start=start))
     except UnexpectedInput as error:
         raise InputError(path, *_complaint(error)) from None
-    except _TooDeepError:
-        raise InputError(path, f"an expression is nested more than {MAX_DEPTH} deep", "write simpler rules") from None
+    except _RefusedError as error:
+        raise InputError(path, *error.args) from None
 
 
 Group = tuple[str, ...]
 Part = Group | Statement
 
 
-class _TooDeepError(Exception):
-    pass
+class _RefusedError(Exception):
+    """Its arguments are the fact and the fix."""
 
 
 @v_args(inline=True)
@@ -150,7 +151,7 @@ class _Builder(Transformer[Token, object]):
     def arithmetic(self, left: Node, sign: Token, right: Node) -> Node:
         depth = 1 + max(_depth(left), _depth(right))
         if depth > MAX_DEPTH:
-            raise _TooDeepError
+            raise _RefusedError(f"an expression is nested more than {MAX_DEPTH} deep", "write simpler rules")
         return Operation(cast("Arithmetic", str(sign)), left, right, depth)
 
     def negative(self, sign: Token, inner: Node) -> Node:
@@ -159,7 +160,10 @@ class _Builder(Transformer[Token, object]):
         return self.arithmetic(Literally(0.0), sign, inner)
 
     def number(self, token: Token) -> Literally:
-        return Literally(float(token))
+        value = float(token)
+        if not math.isfinite(value):
+            raise _RefusedError(f"line {token.line}, column {token.column}: {token[:40]} is too large a number", "")
+        return Literally(value)
 
     def string(self, token: Token) -> Literally:
         return Literally(str(token)[1:-1])
