@@ -74,7 +74,7 @@ def _atom(comparison: Comparison, space: FeatureSpace, path: str) -> Atom:
         return _word_atom(left, sign, right, path)
     left, right = _dated(left, right, path), _dated(right, left, path)
     if left.kind != right.kind:
-        raise InputError(path, f"compares a {left.kind} with a {right.kind}", "compare like with like")
+        raise InputError(path, f"compares {_called(left)} with {_called(right)}", "compare like with like")
     return Atom(left.expression, sign, right.expression)
 
 
@@ -86,7 +86,7 @@ def _side(node: Node, space: FeatureSpace, path: str) -> _Side:
             return _Side(Const(float(value)), "number")
         case Reference(side, name):
             if name not in space.index:
-                raise InputError(path, f"{name!r} is not a feature", did_you_mean(name, space.names, "features"))
+                raise InputError(path, f"{_cut(name)} is not a feature", did_you_mean(name, space.names, "features"))
             feature = space[name]
             kind: Literal["number", "date", "level"] = "number"
             if feature.levels or feature.kind == "date":
@@ -94,6 +94,16 @@ def _side(node: Node, space: FeatureSpace, path: str) -> _Side:
             return _Side(Ref(side, space.index[name]), kind, feature)
         case Operation(sign, left, right):
             return _sum(sign, _side(left, space, path), _side(right, space, path), path)
+
+
+def _called(side: _Side) -> str:
+    if side.kind == "word":
+        return _cut(side.word) if isinstance(side.word, str) else str(side.word).lower()
+    return f"a {side.kind}"
+
+
+def _cut(word: object) -> str:
+    return repr(word)[:60]
 
 
 def _sum(sign: Literal["+", "-", "*", "/"], left: _Side, right: _Side, path: str) -> _Side:
@@ -105,7 +115,7 @@ def _sum(sign: Literal["+", "-", "*", "/"], left: _Side, right: _Side, path: str
     elif (kinds == ("date", "number") and sign in "+-") or (kinds == ("number", "date") and sign == "+"):
         result = "date"
     if result is None:
-        raise InputError(path, f"{left.kind} {sign} {right.kind} has no meaning", "calculate with numbers")
+        raise InputError(path, f"{_called(left)} {sign} {_called(right)} has no meaning", "calculate with numbers")
     return _Side(Sum(sign, left.expression, right.expression), result)
 
 
@@ -116,13 +126,13 @@ def _dated(side: _Side, other: _Side, path: str) -> _Side:
     code = None if other.feature is None else other.feature.code(side.word)
     code = days(side.word) if code is None else code
     if code is None:
-        raise InputError(path, f"{side.word!r} is not a date", "write it as '2024-12-31'")
+        raise InputError(path, f"{_called(side)} is not a date", "write it as '2024-12-31'")
     return _Side(Const(code), "date")
 
 
 def _word_atom(left: _Side, sign: Sign, right: _Side, path: str) -> Atom:
     if isinstance(left.word, bool) != isinstance(right.word, bool) or sign not in ("==", "!="):
-        raise InputError(path, f"cannot compare {left.word!r} {sign} {right.word!r}", "name a feature")
+        raise InputError(path, f"cannot compare {_called(left)} {sign} {_called(right)}", "name a feature")
     return Atom(Const(0.0), sign, Const(0.0 if left.word == right.word else 1.0))
 
 
@@ -145,11 +155,11 @@ def _beside_level(feature: Feature, sign: Sign, side: _Side, path: str) -> Expre
     comparable = side.kind == "word" or any(isinstance(level, int | float) for level in feature.levels)
     if word is None or not comparable or (feature.kind == "boolean" and not isinstance(word, bool)):
         fix = "use true or false" if feature.kind == "boolean" else did_you_mean("", feature.levels, "levels")
-        raise InputError(path, f"compares {feature.name}, a {feature.kind}, with a {side.kind}", fix)
+        raise InputError(path, f"compares {feature.name}, a {feature.kind}, with {_called(side)}", fix)
     code = feature.code(word)
     if code is None:
         fix = did_you_mean(word, feature.levels, "levels")
-        warnings.warn(f"{path}: {word!r} is not a level of {feature.name}, so never equal; {fix}", stacklevel=2)
+        warnings.warn(f"{path}: {_cut(word)} is not a level of {feature.name}, so never equal; {fix}", stacklevel=2)
         return UNKNOWN
     return Const(code)
 
