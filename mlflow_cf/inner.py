@@ -13,7 +13,7 @@ from mlflow.models import Model, ModelSignature
 from mlflow.pyfunc import PyFuncModel
 
 from mlflow_cf.errors import InputError
-from mlflow_cf.opening import fetch, flavor_of
+from mlflow_cf.opening import check_is_model, fetch, flavor_of
 
 # What MLflow leaves in a model it downloads from a registry; it would claim our model to be that registered version.
 _LEAVINGS: Final = ("registered_model_meta", "__pycache__")
@@ -56,6 +56,7 @@ def address(model: object) -> str | Path | None:
 def copy(source: str | Path, target: Path, scratch: Path) -> Lineage:
     """Copy the MLflow model at `source` to the new folder `target`; `scratch` is an empty folder for downloads."""
     found = fetch(source, scratch)
+    check_is_model(found)  # before copying: a mistyped path may lead to anything
     if found.is_relative_to(scratch):
         shutil.move(found, target)
         for name in _LEAVINGS:

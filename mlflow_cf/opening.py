@@ -121,12 +121,16 @@ def fetch(source: str | Path, into: Path | None = None) -> Path:
         raise InputError("model", fact, "pass a URI such as 'models:/name/1', or a folder") from error
 
 
+def check_is_model(folder: Path) -> None:
+    """Refuse a folder that is no MLflow model."""
+    if not (folder / "MLmodel").is_file():
+        fix = "pass the folder or URI of an MLflow model"
+        raise InputError("model", f"there is no MLmodel file in {str(folder)!r}", fix)
+
+
 def flavor_of_folder(path: Path) -> Flavor:
     """Return the most native known flavor of the MLflow model in the folder `path`."""
-    if not (path / "MLmodel").is_file():
-        raise InputError(
-            "model", f"there is no MLmodel file in {path.name!r}", "pass the folder or URI of an MLflow model"
-        )
+    check_is_model(path)
     named = Model.load(str(path)).flavors
     if OWN_FLAVOR in named:
         raise InputError("model", "is an explained model already", "pass the model it was made from")

@@ -71,6 +71,7 @@ def open(model: object, *, output: str | None = None, rows: pd.DataFrame | None 
 
 
 _ONE_PER_CLASS: Final = "if they are scores, one per class, pass output='score'"
+_MARGIN: Final = "some scores are not between 0 and 1, so they are no probabilities: the threshold is 0"
 _LABELS_ONLY: Final = "answers labels only, so the search cannot tell how near a row is to the target"
 
 
@@ -168,7 +169,8 @@ def _open_scores(ask: _Ask, rows: pd.DataFrame) -> OpenModel:
     classes = tuple(_plain(name) for name in answer.columns) if named else tuple(range(max(2, columns.shape[1])))
     scores = _Scores(ask, margin)
     kind: ScoreKind = "margin" if margin else "probability"
-    return OpenModel(MLFLOW_FLAVOR, classes, _Decide(scores, classes), scores, kind, tuple(ask.kinds))
+    notes = (_MARGIN,) if margin and not many else ()
+    return OpenModel(MLFLOW_FLAVOR, classes, _Decide(scores, classes), scores, kind, tuple(ask.kinds), notes)
 
 
 def _score_columns(answer: Answer) -> NDArray[np.float64]:
