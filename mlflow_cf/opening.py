@@ -19,9 +19,18 @@ from mlflow_cf.features import FeatureSpace, check_table
 from mlflow_cf.judge import OpenModel
 
 GENERIC: Final = "python_function"
+FUNCTION: Final = "mlflow_cf_function"
 OWN_FLAVOR: Final = "mlflow_cf"
 # MLflow's name of a flavor -> our module, in the order of preference for a model with several flavors.
-MODULES: Final = MappingProxyType({"sklearn": "mlflow_cf_flavors.sklearn", GENERIC: "mlflow_cf_flavors.pyfunc"})
+MODULES: Final = MappingProxyType(
+    {
+        "xgboost": "mlflow_cf_flavors.xgboost",
+        "lightgbm": "mlflow_cf_flavors.lightgbm",
+        "sklearn": "mlflow_cf_flavors.sklearn",
+        FUNCTION: "mlflow_cf_flavors.callables",
+        GENERIC: "mlflow_cf_flavors.pyfunc",
+    }
+)
 ENTRY_POINTS: Final = "mlflow_cf.flavors"
 
 
@@ -47,10 +56,10 @@ class Flavor(Protocol):
 
 
 def flavor_names() -> tuple[str, ...]:
-    """Return the names of all known flavors, most native first, the generic one last."""
+    """Return the names of all known flavors, most native first; those that take almost anything last."""
     others = sorted({point.name for point in entry_points(group=ENTRY_POINTS)} - set(MODULES))
-    native = [name for name in MODULES if name != GENERIC]
-    return (*native, *others, GENERIC)
+    native = [name for name in MODULES if name not in (FUNCTION, GENERIC)]
+    return (*native, *others, FUNCTION, GENERIC)
 
 
 def flavor(name: str) -> Flavor:
@@ -62,14 +71,11 @@ def flavor(name: str) -> Flavor:
 
 
 def flavor_of(model: object) -> Flavor:
-    """Return the flavor that takes a native `model`; InputError if none does.
-
-    Callables (rows -> labels or scores) get their own module before the error.
-    """
+    """Return the flavor that takes a native `model`; InputError if none does."""
     for name in flavor_names():
         if (module := flavor(name)).accepts(model):
             return module
-    fix = "pass a fitted scikit-learn model, an MLflow model URI or folder, or a loaded pyfunc"
+    fix = "pass a fitted model, an MLflow model URI or folder, a loaded pyfunc, or a function with output="
     raise InputError("model", f"{type(model).__name__} is not a kind of model known here", fix)
 
 

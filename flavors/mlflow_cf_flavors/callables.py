@@ -1,0 +1,244 @@
+"""Python functions: a table of rows -> labels, scores or values, as the caller says with ``output``.
+
+A function is used in memory. The only way to store one is a pickle, which runs code when it is loaded; `save` writes
+one through MLflow and is called only where the user allowed that.
+"""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Callable
+from dataclasses import dataclass
+from importlib.metadata import version
+from pathlib import Path
+from typing import Any, Final
+
+import mlflow.pyfunc
+import numpy as np
+import pandas as pd
+from mlflow.models import Model
+from mlflow.pyfunc import PyFuncModel
+from mlflow.pyfunc.model import PythonModel
+from numpy.typing import NDArray
+
+import mlflow_cf
+from mlflow_cf.errors import InputError
+from mlflow_cf.judge import Label, OpenModel, ScoreKind
+
+MLFLOW_FLAVOR: Final = "mlflow_cf_function"  # beside python_function in the MLmodel of a saved function
+
+Answers = NDArray[Any]
+Floats = NDArray[np.float64]
+_OUTPUTS: Final = ("label", "score", "value")
+_LABELS_ONLY: Final = "answers labels only, so the search cannot tell how near a row is to the target"
+
+
+class Function(PythonModel):
+    """A function in the role of MLflow's Python model."""
+
+    def __init__(self, function: Callable[[pd.DataFrame], Any]) -> None:
+        self.function = function
+
+    def predict(self, context: Any, model_input: pd.DataFrame, params: dict[str, Any] | None = None) -> Any:
+        """Answer MLflow."""
+        del context, params
+        return self.function(model_input)
+
+
+def accepts(model: object) -> bool:
+    """Return whether `model` can be called, or is a saved function that MLflow has loaded."""
+    if isinstance(model, PyFuncModel):
+        return MLFLOW_FLAVOR in model.metadata.flavors
+    return callable(model) and not isinstance(model, type)
+
+
+def load(path: Path) -> object:
+    """Load the function of an MLflow model folder through MLflow's own loader; this unpickles it."""
+    return _plain(mlflow.pyfunc.load_model(str(path), suppress_warnings=True))
+
+
+def requirements(model: object) -> list[str]:
+    """Return pinned requirements that restore a function; what it imports itself only its author knows."""
+    del model
+    pins = [f"{package}=={version(package)}" for package in ("cloudpickle", "numpy", "pandas")]
+    return [f"mlflow-cf=={mlflow_cf.__version__}", *pins]
+
+
+def save(model: object, path: Path, *, signature: object, pip_requirements: list[str]) -> None:
+    """Write the function as an MLflow model folder; MLflow pickles it.
+
+    Raises:
+        InputError: it cannot be pickled.
+    """
+    meta = Model()
+    meta.add_flavor(MLFLOW_FLAVOR)
+    try:
+        with warnings.catch_warnings():
+            # The explained model around this one brings the example.
+            warnings.filterwarnings("ignore", ".*input example was not provided", UserWarning)
+            mlflow.pyfunc.save_model(
+                str(path),
+                python_model=Function(_plain(model)),
+                mlflow_model=meta,
+                signature=signature,
+                pip_requirements=pip_requirements,
+            )
+    except Exception as error:
+        fact = f"this function cannot be pickled ({type(error).__name__}: {error})"
+        raise InputError("model", fact, "open files, locks and connections inside of it") from error
+
+
+def open(model: object, *, output: str | None = None, rows: pd.DataFrame | None = None) -> OpenModel:
+    """Open a function that answers every row of a table with its own columns; it must be safe to call in parallel.
+
+    `output` is ``label`` (learned from `rows`), ``score`` or ``value``. Scores are (n,) probabilities of the second of
+    the classes 0 and 1, decided by > 0.5, or (n, k), one per class 0, 1, ... or per column of a table, decided by the
+    largest. Raises InputError where the answers for `rows` are nothing of the kind.
+    """
+    if output not in _OUTPUTS:
+        fact = "a function does not say what it answers" if output is None else f"{output!r} is not known"
+        raise InputError("output", fact, "pass output='label', 'score' or 'value'")
+    if rows is None or not len(rows):
+        raise InputError(
+            "data", "rows are needed to learn what this function answers", "pass rows of the training table"
+        )
+    function = _plain(model)
+    if output == "label":
+        return _open_labels(_Ask(function, _column), rows)
+    if output == "value":
+        values = _Ask(function, _value_column)
+        _learn(values, rows)
+        return OpenModel(MLFLOW_FLAVOR, (), values)
+    return _open_scores(function, rows)
+
+
+def _plain(model: Any) -> Callable[[pd.DataFrame], Any]:
+    function: Callable[[pd.DataFrame], Any]
+    function = model.unwrap_python_model().function if isinstance(model, PyFuncModel) else model
+    return function
+
+
+@dataclass(frozen=True)
+class _Ask:
+    """Rows -> answers, (n,) or (n, k), read by `reader`; ValueError if they are not one per row."""
+
+    function: Callable[[pd.DataFrame], Any]
+    reader: Callable[[Any], Answers]
+
+    def __call__(self, rows: pd.DataFrame) -> Answers:
+        # A copy, so that a function that adds columns to its table does not change ours.
+        answers = self.reader(self.function(rows.copy()))
+        if len(answers) != len(rows):
+            raise ValueError(f"{len(answers)} answers for {len(rows)} rows")
+        return answers
+
+
+@dataclass(frozen=True)
+class _Scores:
+    """Rows -> (n, len(classes)) float64."""
+
+    ask: _Ask
+    width: int
+
+    def __call__(self, rows: pd.DataFrame) -> Floats:
+        scores = self.ask(rows)
+        if scores.shape[1] != self.width:
+            raise ValueError(f"{scores.shape[1]} scores per row where there were {self.width}")
+        return np.column_stack((1.0 - scores[:, 0], scores[:, 0])) if self.width == 1 else scores
+
+
+@dataclass(frozen=True)
+class _Decide:
+    """Rows -> the label with the largest score, the first of equal ones: of two, the second where it is > 0.5."""
+
+    scores: _Scores
+    classes: tuple[Label, ...]
+
+    def __call__(self, rows: pd.DataFrame) -> Answers:
+        labels: Answers = np.asarray(self.classes)[self.scores(rows).argmax(axis=1)]
+        return labels
+
+
+def _open_labels(ask: _Ask, rows: pd.DataFrame) -> OpenModel:
+    answers = _learn(ask, rows)
+    if pd.isna(answers).any():
+        raise InputError("model", "answers missing values for some rows", "answer every row with a label")
+    labels = {label.item() if isinstance(label, np.generic) else label for label in answers}
+    if not all(isinstance(label, bool | int | float | str) for label in labels):
+        kinds = sorted({type(label).__name__ for label in labels})
+        raise InputError("model", f"answers {kinds}, which are no labels", "answer strings, numbers or booleans")
+    classes = tuple(sorted(labels, key=lambda label: (type(label).__name__, label)))
+    return OpenModel(MLFLOW_FLAVOR, classes, ask, notes=(_LABELS_ONLY,))
+
+
+def _open_scores(function: Callable[[pd.DataFrame], Any], rows: pd.DataFrame) -> OpenModel:
+    ask = _Ask(function, _score_columns)
+    scores = _learn(ask, rows)
+    width = scores.shape[1]
+    shares = bool(((scores >= 0) & (scores <= 1)).all())
+    if width == 1 and not shares:
+        fact = f"answers {scores.min():g} to {scores.max():g}, and a single score is a probability"
+        raise InputError("output", fact, "answer numbers in [0, 1], or one score per class, or pass output='value'")
+    kind: ScoreKind = "probability" if shares and (width == 1 or np.allclose(scores.sum(axis=1), 1)) else "margin"
+    classes = _classes(function(rows.iloc[:1].copy()), width)
+    judged = _Scores(ask, width)
+    return OpenModel(MLFLOW_FLAVOR, classes, _Decide(judged, classes), judged, kind)
+
+
+def _classes(answer: Any, width: int) -> tuple[Label, ...]:
+    if isinstance(answer, pd.DataFrame) and width > 1:
+        return tuple(name.item() if isinstance(name, np.generic) else name for name in answer.columns)
+    return tuple(range(max(2, width)))
+
+
+def _learn(ask: _Ask, rows: pd.DataFrame) -> Answers:
+    """Return the answers for `rows`; InputError unless the first row gets the same one when it is asked alone."""
+    try:
+        answers, alone = ask(rows), ask(rows.iloc[:1])
+    except Exception as error:
+        fact = f"cannot answer these rows ({type(error).__name__}: {error})"
+        raise InputError(
+            "model", fact, "pass a table it takes as data, and say with output= what it answers"
+        ) from error
+    if not _alike(answers[:1], alone):
+        fact = f"answers {answers[0]} for the first row among others, and {alone[0]} when it is asked alone"
+        raise InputError("model", fact, "answer each row by its own values alone, and always the same")
+    return answers
+
+
+def _alike(one: Answers, other: Answers) -> bool:
+    if one.shape != other.shape:
+        return False
+    if one.dtype.kind == "f" and other.dtype.kind == "f":
+        return bool(np.allclose(one, other, rtol=1e-4, atol=1e-6, equal_nan=True))
+    return bool(one.tolist() == other.tolist())
+
+
+def _column(answer: Any) -> Answers:
+    """Return an answer of one column (array, list, Series, table) as an array (n,)."""
+    array = np.asarray(pd.Series(answer) if isinstance(answer, list) else answer)
+    if array.ndim == 2 and array.shape[1] == 1:
+        array = array[:, 0]
+    if array.ndim != 1:
+        raise ValueError(f"answers of shape {array.shape}, not one per row")
+    return array
+
+
+def _value_column(answer: Any) -> Answers:
+    return _finite(_column(answer))
+
+
+def _score_columns(answer: Any) -> Answers:
+    scores = _finite(np.asarray(answer))
+    if scores.ndim == 1:
+        return scores.reshape(-1, 1)
+    if scores.ndim != 2 or not scores.shape[1]:
+        raise ValueError(f"answers of shape {scores.shape}, neither (n,) nor (n, classes)")
+    return scores
+
+
+def _finite(answers: Answers) -> Floats:
+    numbers = np.asarray(answers, dtype=np.float64)
+    if not np.isfinite(numbers).all():
+        raise ValueError("answers that are not finite")
+    return numbers

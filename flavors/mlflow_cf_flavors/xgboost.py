@@ -1,0 +1,292 @@
+"""XGBoost: classifiers and regressors of its scikit-learn interface, and Boosters.
+
+A Booster answers scores, not labels. Its label is the largest score of several classes, or the second of two classes
+where its probability exceeds one half (binary:logitraw, binary:hinge: where its margin exceeds 0); the classes are
+0, 1, ... Like MLflow, it asks all rounds, also those after the best one of early stopping.
+"""
+
+from __future__ import annotations
+
+import copy
+import json
+import math
+import sys
+from dataclasses import dataclass
+from importlib.metadata import version
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final, Literal
+
+import numpy as np
+import pandas as pd
+from numpy.typing import NDArray
+from scipy.special import softmax
+
+from mlflow_cf.errors import InputError
+from mlflow_cf.judge import OpenModel, ScoreKind
+from mlflow_cf_flavors.boosting import (
+    Columns,
+    Floats,
+    LargestScore,
+    check_answers,
+    check_classes,
+    check_columns,
+    check_output,
+    name_of,
+    plain_labels,
+    two_columns,
+)
+
+if TYPE_CHECKING:
+    from xgboost import Booster
+
+MLFLOW_FLAVOR: Final = "xgboost"
+
+_PROBABILITIES: Final = ("binary:logistic", "multi:softprob", "multi:softmax")
+_LABELS: Final = (*_PROBABILITIES, "binary:logitraw", "binary:hinge")
+_VALUES: Final = ("reg:", "count:")
+
+Model = Any  # a Booster or a model of the scikit-learn interface
+
+
+def accepts(model: object) -> bool:
+    """Return whether `model` is a Booster or has XGBoost's scikit-learn interface."""
+    xgboost = sys.modules.get("xgboost")
+    return xgboost is not None and isinstance(model, (xgboost.Booster, xgboost.XGBModel))
+
+
+def load(path: Path) -> object:
+    """Load the model of an MLflow model folder through MLflow's own loader."""
+    import mlflow.xgboost
+
+    return mlflow.xgboost.load_model(str(path))
+
+
+def requirements(model: object) -> list[str]:
+    """Return pinned requirements that restore `model`."""
+    interface = () if _is_booster(model) else ("scikit-learn",)
+    return [f"{package}=={version(package)}" for package in ("xgboost", *interface, "numpy", "scipy", "pandas")]
+
+
+def save(model: object, path: Path, *, signature: object, pip_requirements: list[str]) -> None:
+    """Write `model` as an MLflow model folder in XGBoost's own ubj format.
+
+    Raises:
+        InputError: the format would lose a part of the model that changes its answers.
+    """
+    import mlflow.xgboost
+
+    if not math.isnan(missing := _missing(model)):
+        fact = f"MLflow's format forgets missing={missing:g}, and the model would answer differently once loaded"
+        raise InputError("model", fact, "fit it with NaN for missing values and leave missing= out")
+    if type(model).__module__.split(".")[0] != "xgboost":
+        fix = "log it with mlflow.xgboost.log_model(model, name='model') and pass the model_uri of what it returns"
+        raise InputError("model", f"{name_of(model)} is no class of XGBoost's, which others could not import", fix)
+    mlflow.xgboost.save_model(
+        model, str(path), signature=signature, pip_requirements=pip_requirements, model_format="ubj"
+    )
+
+
+def open(model: object, *, output: str | None = None, rows: pd.DataFrame | None = None) -> OpenModel:
+    """Open a fitted model; `rows` are some rows it must be able to answer.
+
+    Scores come from a private copy that uses one thread: small batches are many times faster on one, and the model
+    that was passed in is never touched. Raises InputError for what answers no label or number per row.
+    """
+    trained = _booster(model)
+    objective = _objective(trained)
+    regression = _is_regression(model, objective)
+    check_output(model, output, regression=regression)
+    private = _one_thread(model)
+    ask = _ask(private, trained)
+    check_columns(ask.columns, rows)
+    opened = _open_regressor(ask) if regression else _open_classifier(private, ask, objective)
+    if output == "label":
+        opened = OpenModel(MLFLOW_FLAVOR, opened.classes, opened.decide, columns=opened.columns, notes=opened.notes)
+    check_answers(opened, rows)
+    return opened
+
+
+@dataclass(frozen=True, eq=False)
+class _Ask:
+    """Rows -> raw answers, (n,) or (n, k) float64.
+
+    Attributes:
+        booster: a private copy that uses one thread.
+        columns: the table it takes.
+        rounds: first and last + 1 of the rounds it asks; (0, 0) are all.
+        missing: what stands for a missing value.
+        in_place: whether the library scores this kind of booster without a DMatrix, to the same bits.
+    """
+
+    booster: Booster
+    columns: Columns
+    rounds: tuple[int, int]
+    missing: float
+    in_place: bool
+
+    def __call__(self, rows: pd.DataFrame, kind: Literal["value", "margin"] = "value") -> Floats:
+        table = self.columns.table(rows)
+        if not self.in_place:
+            return self._through_matrix(table, kind)
+        numbers = self.columns.numbers(table) if math.isnan(self.missing) else None
+        answers = self.booster.inplace_predict(
+            table if numbers is None else numbers,
+            iteration_range=self.rounds,
+            predict_type=kind,
+            missing=self.missing,
+        )
+        return np.asarray(answers, dtype=np.float64)
+
+    def _through_matrix(self, table: pd.DataFrame, kind: str) -> Floats:
+        from xgboost import DMatrix
+
+        matrix = DMatrix(table, missing=self.missing, nthread=1, enable_categorical=True)
+        answers = self.booster.predict(matrix, output_margin=kind == "margin", iteration_range=self.rounds)
+        return np.asarray(answers, dtype=np.float64)
+
+
+@dataclass(frozen=True, eq=False)
+class _Scores:
+    """Rows -> (n, k) float64; `threshold` is what a single answer must exceed for the second of two classes."""
+
+    ask: _Ask
+    objective: str
+    threshold: float
+
+    def __call__(self, rows: pd.DataFrame) -> Floats:
+        if self.objective == "multi:softmax":
+            return np.asarray(softmax(self.ask(rows, "margin"), axis=1))
+        if self.objective == "binary:hinge":
+            margin = self.ask(rows, "margin")
+            return np.column_stack((-margin, margin))
+        answers = self.ask(rows)
+        if answers.ndim == 2:
+            return answers
+        if self.objective in _PROBABILITIES:
+            return two_columns(answers)
+        return np.column_stack((self.threshold - answers, answers - self.threshold))
+
+
+@dataclass(frozen=True, eq=False)
+class _Labels:
+    """Rows -> the labels of XGBoost's own classifier, shape (n,)."""
+
+    model: Model
+    columns: Columns
+
+    def __call__(self, rows: pd.DataFrame) -> NDArray[np.generic]:
+        return np.asarray(self.model.predict(self.columns.table(rows)))
+
+
+def _open_regressor(ask: _Ask) -> OpenModel:
+    return OpenModel(MLFLOW_FLAVOR, (), ask, columns=ask.columns.names)
+
+
+def _open_classifier(model: Model, ask: _Ask, objective: str) -> OpenModel:
+    kind: ScoreKind = "probability" if objective in _PROBABILITIES else "margin"
+    columns = ask.columns
+    if not _is_booster(model):
+        # The library cuts whatever its classifier's booster answers at 0.5, also a margin.
+        scores, classes = _Scores(ask, objective, threshold=0.5), plain_labels(model.classes_)
+        check_classes(model, classes)
+        return OpenModel(MLFLOW_FLAVOR, classes, _Labels(model, columns), scores, kind, columns.names)
+    scores, classes = _Scores(ask, objective, threshold=0.0), tuple(range(max(2, _config(model).n_classes)))
+    decide = LargestScore(scores, classes)
+    return OpenModel(MLFLOW_FLAVOR, classes, decide, scores, kind, columns.names, _rounds_note(model))
+
+
+def _rounds_note(booster: Booster) -> tuple[str, ...]:
+    best, trained = booster.attr("best_iteration"), booster.num_boosted_rounds()
+    if best is None or int(best) + 1 == trained:
+        return ()
+    return (f"asks all {trained} rounds, as MLflow does, also those after the best one ({int(best) + 1})",)
+
+
+def _ask(model: Model, trained: Booster) -> _Ask:
+    """Return how to ask `model`, the private copy of the one that was `trained`."""
+    name = _config(trained).name
+    columns = Columns(tuple(trained.feature_names or ()), _levels(trained))
+    if _is_booster(model):
+        # On a dart booster the two ways of scoring differ in the last bit, and MLflow uses the matrix.
+        return _Ask(model, columns, (0, 0), math.nan, in_place=name == "gbtree")
+    rounds = (0, model.best_iteration + 1) if name != "gblinear" and hasattr(model, "best_iteration") else (0, 0)
+    return _Ask(model.get_booster(), columns, rounds, _missing(model), in_place=name != "gblinear")
+
+
+def _levels(booster: Booster) -> dict[str, pd.Index[Any]]:
+    """Return the levels a booster numbers its category columns by; empty where the library does not tell."""
+    if not hasattr(booster, "get_categories") or "c" not in (booster.feature_types or ()):
+        return {}
+    levels = booster.get_categories(export_to_arrow=True).to_arrow()
+    return {name: pd.Index(known.to_pylist()) for name, known in levels if known is not None}
+
+
+def _one_thread(model: Model) -> Model:
+    try:
+        private = copy.deepcopy(model)
+    except Exception as error:
+        fix = "drop its callbacks first: model.set_params(callbacks=None)"
+        raise InputError("model", f"{name_of(model)} cannot be copied ({type(error).__name__})", fix) from error
+    if _is_booster(private):
+        private.set_param({"nthread": 1})
+        return private
+    private.get_booster().set_param({"nthread": 1})
+    private.n_jobs = 1
+    return private
+
+
+def _booster(model: Model) -> Booster:
+    try:
+        booster: Booster = model if _is_booster(model) else model.get_booster()
+        booster.num_boosted_rounds()
+    except ValueError as error:  # scikit-learn's NotFittedError, or XGBoostError of an empty Booster
+        raise InputError("model", f"{name_of(model)} is not fitted", "fit or train it first") from error
+    return booster
+
+
+@dataclass(frozen=True)
+class _Config:
+    """What a booster says about itself: gbtree, dart or gblinear; objective; numbers of classes and targets."""
+
+    name: str
+    objective: str
+    n_classes: int
+    n_targets: int
+
+
+def _config(booster: Booster) -> _Config:
+    learner = json.loads(booster.save_config())["learner"]
+    sizes = learner["learner_model_param"]
+    return _Config(
+        learner["gradient_booster"]["name"],
+        learner["objective"]["name"],
+        int(sizes["num_class"]),
+        int(sizes.get("num_target", 1)),
+    )
+
+
+def _objective(booster: Booster) -> str:
+    """Return the objective; InputError if it gives no label or number per row."""
+    config = _config(booster)
+    if config.n_targets > 1:
+        raise InputError("model", f"answers {config.n_targets} values per row", "wrap one model per output")
+    if not config.objective.startswith(_VALUES) and config.objective not in _LABELS:
+        fact = f"its objective {config.objective} ranks rows or estimates survival; it gives no label or value per row"
+        raise InputError("model", fact, "wrap a classifier or regressor, or a function of it with output=")
+    return config.objective
+
+
+def _is_regression(model: Model, objective: str) -> bool:
+    if _is_booster(model):
+        return objective.startswith(_VALUES)
+    return not hasattr(model, "classes_")
+
+
+def _is_booster(model: object) -> bool:
+    import xgboost
+
+    return isinstance(model, xgboost.Booster)
+
+
+def _missing(model: object) -> float:
+    return float(getattr(model, "missing", math.nan))
