@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from mlflow_cf.constraints.plaf import Comparison, Literally, Node, Operation, Reference, Sign, Statement
-from mlflow_cf.constraints.rules import Atom, Const, Expression, Recoded, Ref, Rule, Sum
+from mlflow_cf.constraints.rules import Atom, Const, Expression, Recoded, Ref, Rule, Sum, level_table
 from mlflow_cf.errors import InputError, did_you_mean
 from mlflow_cf.features import Feature, FeatureSpace, days
 
@@ -144,13 +144,12 @@ def _level_atom(left: _Side, sign: Sign, right: _Side, path: str) -> Atom:
     if sign not in ("==", "!=") and not feature.has_order:
         fix = f"declare it: features={{{feature.name!r}: {{'kind': 'ordinal', 'levels': [...]}}}}"
         raise InputError(path, f"{feature.name} {sign}: a {feature.kind} has no order", fix)
-    return Atom(left.expression, sign, _beside_level(feature, sign, right, path), unknown_from=feature.unknown_from)
+    right_side = _recoded(left, sign, right, path) if right.kind == "level" else _beside_level(feature, right, path)
+    return Atom(left.expression, sign, right_side, unknown_from=feature.unknown_from)
 
 
-def _beside_level(feature: Feature, sign: Sign, side: _Side, path: str) -> Expression:
-    """Return what a level of `feature` is compared with, in that feature's codes."""
-    if side.kind == "level" and side.feature is not None:
-        return _recoded(feature, sign, side, path)
+def _beside_level(feature: Feature, side: _Side, path: str) -> Expression:
+    """Return the code of what a level of `feature` is compared with."""
     word = side.word if side.kind == "word" else side.expression.value if isinstance(side.expression, Const) else None
     comparable = side.kind == "word" or any(isinstance(level, int | float) for level in feature.levels)
     if word is None or not comparable or (feature.kind == "boolean" and not isinstance(word, bool)):
@@ -164,12 +163,12 @@ def _beside_level(feature: Feature, sign: Sign, side: _Side, path: str) -> Expre
     return Const(code)
 
 
-def _recoded(feature: Feature, sign: Sign, side: _Side, path: str) -> Expression:
-    """Return a reference to another feature's level in the codes of `feature`."""
-    other = side.feature
-    if other is None or other.name == feature.name:
-        return side.expression
-    if sign not in ("==", "!=") and other.levels != feature.levels:
-        raise InputError(path, f"{feature.name} and {other.name} have different levels", "compare with == or !=")
-    table = tuple(float(feature.code_of.get(level, UNKNOWN.value)) for level in other.levels)
-    return Recoded(side.expression, table)
+def _recoded(left: _Side, sign: Sign, right: _Side, path: str) -> Expression:
+    """Return the level on the right in the codes of the feature on the left."""
+    ours, theirs, into, source = left.feature, right.feature, left.expression, right.expression
+    assert ours and theirs and isinstance(into, Ref) and isinstance(source, Ref)  # noqa: S101, PT018  levels are bare
+    if into.column == source.column:
+        return source
+    if sign not in ("==", "!=") and theirs.levels != ours.levels:
+        raise InputError(path, f"{ours.name} and {theirs.name} have different levels", "compare with == or !=")
+    return Recoded(source, source.column, into.column, level_table(theirs, ours))

@@ -8,14 +8,14 @@ Atoms are evaluated as written and never negated into one another.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, replace
 from typing import Literal
 
 import numpy as np
 from numpy.typing import NDArray
 
-from mlflow_cf.features import Floats
+from mlflow_cf.features import Feature, Floats
 
 Side = Literal["x", "x_cf"]
 Comparison = Literal["==", "!=", "<", "<=", ">", ">=", "in"]
@@ -56,13 +56,17 @@ class Size:
 
 @dataclass(frozen=True)
 class Recoded:
-    """The level of one feature in the codes of another; a level the other lacks equals nothing.
+    """The level of one feature in the codes of another.
 
-    Levels unseen in the background have codes of their own in every feature, so two features that carry the same
-    unseen level count as different.
+    Attributes:
+        of: the level.
+        source, into: columns of the two features.
+        table: code in `source` -> code in `into`, infinite for a level that `into` lacks; see `recode`.
     """
 
     of: Expression
+    source: int
+    into: int
     table: tuple[float, ...]
 
 
@@ -155,28 +159,47 @@ def ground(rule: Rule, x0: Floats) -> Rule | None:
     return Rule(tuple(kept), _ground_atom(rule.then, x0), rule.path, rule.text, rule.defines)
 
 
+def level_table(source: Feature, into: Feature) -> tuple[float, ...]:
+    """Return the codes in `into` of all levels of `source`; infinite, equal to nothing, for those it lacks."""
+    return tuple(float(into.code_of.get(level, np.inf)) for level in source.known)
+
+
+def recode(rule: Rule, features: Sequence[Feature]) -> Rule:
+    """Return the rule for features that cover levels unseen in the background: the same level is equal everywhere."""
+
+    def renewed(part: Expression) -> Expression:
+        if not isinstance(part, Recoded):
+            return part
+        return replace(part, table=level_table(features[part.source], features[part.into]))
+
+    return replace(rule, when=tuple(_replaced(a, renewed) for a in rule.when), then=_replaced(rule.then, renewed))
+
+
 def never_holds(rule: Rule) -> bool:
     """Whether a grounded rule is false for every counterfactual."""
     return not rule.columns("x_cf")
 
 
 def _ground_atom(atom: Atom, x0: Floats) -> Atom:
-    left, right = _ground_expression(atom.left, x0), _ground_expression(atom.right, x0)
-    return Atom(left, atom.sign, right, atom.members, atom.unknown_from)
-
-
-def _ground_expression(expression: Expression, x0: Floats) -> Expression:
     # Arithmetic stays arithmetic even over constants: a bare missing value compares differently from a computed one.
+    def value(part: Expression) -> Expression:
+        return Const(float(x0[part.column])) if isinstance(part, Ref) and part.side == "x" else part
+
+    return _replaced(atom, value)
+
+
+def _replaced(atom: Atom, change: Callable[[Expression], Expression]) -> Atom:
+    return replace(atom, left=_rebuilt(atom.left, change), right=_rebuilt(atom.right, change))
+
+
+def _rebuilt(expression: Expression, change: Callable[[Expression], Expression]) -> Expression:
+    """Return the expression with every part of it changed, the innermost first."""
     match expression:
-        case Ref("x", column):
-            return Const(float(x0[column]))
         case Sum(sign, left, right):
-            return Sum(sign, _ground_expression(left, x0), _ground_expression(right, x0))
-        case Size(of):
-            return Size(_ground_expression(of, x0))
-        case Recoded(of, table):
-            return Recoded(_ground_expression(of, x0), table)
-    return expression
+            expression = Sum(sign, _rebuilt(left, change), _rebuilt(right, change))
+        case Size(of) | Recoded(of):
+            expression = replace(expression, of=_rebuilt(of, change))
+    return change(expression)
 
 
 def _references(expression: Expression) -> Iterator[Ref]:
@@ -202,7 +225,7 @@ def _evaluate(expression: Expression, Z: Floats, x0: Floats) -> Floats:
             return _arithmetic(sign, _evaluate(left, Z, x0), _evaluate(right, Z, x0))
         case Size(of):
             return np.abs(_evaluate(of, Z, x0))
-        case Recoded(of, table):
+        case Recoded(of, table=table):
             return _look_up(_evaluate(of, Z, x0), table)
 
 

@@ -18,7 +18,7 @@ from mlflow_cf.constraints import (
     group_columns,
     repair_order,
 )
-from mlflow_cf.constraints.rules import Bools, ground, never_holds
+from mlflow_cf.constraints.rules import Bools, ground, never_holds, recode
 from mlflow_cf.features import FeatureSpace, Floats
 from mlflow_cf.problem.distance import Distance, Metric
 from mlflow_cf.problem.problem import Codes, Group, Problem
@@ -103,7 +103,8 @@ class Setting:
         rate_background: Callable[[], Rating],
     ) -> Problem:
         """Bind one row (d,), coded by `space` (this setting's space, or one that covers the row's unseen levels)."""
-        grounded = [rule for rule in (ground(r, x0) for r in self.rules) if rule is not None]
+        setting = self.covering(space)
+        grounded = [rule for rule in (ground(r, x0) for r in setting.rules) if rule is not None]
         own_rules: dict[int, list[Rule]] = {}
         links = []
         owner = {column: number for number, domain in enumerate(self.domains) for column in domain.columns}
@@ -130,8 +131,15 @@ class Setting:
             rate=rate,
             background=self.background,
             rate_background=rate_background,
-            check=lambda Z: self.accepts(Z, x0),
+            check=lambda Z: setting.accepts(Z, x0),
         )
+
+    def covering(self, space: FeatureSpace) -> Setting:
+        """Return the setting whose rules know the unseen levels that `space` covers."""
+        if space is self.space:
+            return self
+        rules = tuple(recode(rule, space.features) for rule in self.rules)
+        return replace(self, rules=rules, sealed=None if self.sealed is None else self.sealed.covering(space))
 
     def accepts(self, Z: Floats, x0: Floats) -> Bools:
         """Return (m,) whether rows Z (m, d) meet every rule, `max_changes` and `values` as counterfactuals of x0 (d,).
