@@ -52,7 +52,9 @@ class BoundTarget:
         shares = self._shares(outcome.scores)
         wanted, rival = self._wanted_and_rival(shares)
         if self.target.min_probability is not None:
-            favourable &= wanted >= self.target.min_probability
+            # the probability of the label the model decided for, which need not be the likeliest one
+            decided = shares[np.arange(len(shares)), outcome.codes]
+            favourable &= (outcome.codes >= 0) & (decided >= self.target.min_probability)
         return Rating(favourable, wanted if shares.shape[1] == 2 else (1 + wanted - rival) / 2)
 
     def probability(self, outcome: Outcome) -> list[float | None]:
@@ -85,7 +87,7 @@ class BoundTarget:
         if self.model.score_kind == "probability":
             return scores
         if scores.shape[1] == 2:
-            likelier = expit(scores[:, 1])
+            likelier = expit((scores[:, 1] - scores[:, 0]) / 2)  # of one margin m there are two columns: -m and m
             return np.column_stack([1 - likelier, likelier])
         return np.asarray(softmax(scores, axis=1))
 
