@@ -3,6 +3,7 @@
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
+from zlib import crc32
 
 import numpy as np
 import pandas as pd
@@ -13,7 +14,7 @@ from mlflow_cf.constraints import Constraints
 from mlflow_cf.explained import ExplainedModel, Options, assemble
 from mlflow_cf.features import FeatureSpace
 from mlflow_cf.judge import OpenModel
-from mlflow_cf.problem import Distance, Setting
+from mlflow_cf.problem import BoundTarget, Distance, Problem, Setting
 
 GRADES = ("low", "mid", "high", "top")
 ORDERS = {"grade": GRADES}
@@ -70,9 +71,11 @@ def table(rows: list[dict[str, Any]], like: pd.DataFrame) -> pd.DataFrame:
 def row_dicts(frame: pd.DataFrame) -> list[dict[str, Any]]:
     """Return rows as dicts of plain values, None where missing."""
     records = frame.astype(object).to_dict("records")
-    return [
-        {str(k): None if pd.isna(v) else getattr(v, "item", lambda v=v: v)() for k, v in r.items()} for r in records
-    ]
+    return [{str(key): None if pd.isna(value) else _plain(value) for key, value in r.items()} for r in records]
+
+
+def _plain(value: Any) -> Any:
+    return value.item() if isinstance(value, np.generic) else value
 
 
 wide_rows = st.fixed_dictionaries({name: st.sampled_from(values) for name, values in WIDE.items()})
@@ -143,8 +146,8 @@ class Lottery:
     share: float = 0.2
 
     def chances(self, rows: pd.DataFrame) -> np.ndarray:
-        keys = [f"{self.seed}" + repr(sorted(row.items())) for row in row_dicts(rows)]
-        return np.array([np.random.default_rng(list(key.encode())).random() for key in keys])
+        lines = zip(*(rows[name].astype(object).where(rows[name].notna(), None) for name in rows.columns), strict=True)
+        return np.array([crc32(repr((self.seed, *map(_plain, line))).encode()) / 2**32 for line in lines])
 
     def decide(self, rows: pd.DataFrame) -> np.ndarray:
         return np.where(self.chances(rows) < self.share, "yes", "no")
@@ -159,6 +162,20 @@ def explained(
     model: OpenModel, frame: pd.DataFrame, constraints: Mapping[str, Any] | None = None, **options: Any
 ) -> ExplainedModel:
     return assemble(model, frame, None, Options(target="yes", constraints=constraints, features=FEATURES, **options))
+
+
+def problem_of(wrapped: ExplainedModel, query: pd.DataFrame, count: int = 1) -> Problem:
+    """Return the search problem of a one-row table, as a request would bind it."""
+    space = wrapped.space.covering(query)
+    own = int(wrapped.judge.verdict(query).codes[0])
+    target = BoundTarget(wrapped.policy.target, wrapped.model, own)
+    return wrapped.setting.bind(
+        space.encode(query)[0],
+        space=space,
+        count=count,
+        rate=lambda Z: target.rate(wrapped.judge.outcome(space.decode(Z))),
+        rate_background=lambda: target.rate(wrapped.outcome),
+    )
 
 
 def checker_of(

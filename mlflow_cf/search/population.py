@@ -66,23 +66,29 @@ def fittest(problem: Problem, population: Population, most: int, *, uphill: bool
     Order: favourable first, then score, number of changed groups, higher grade, codes; so no tie is left to chance.
     `uphill` puts the grade before the score among those that miss the target.
     """
-    first = _first_key(population, uphill=uphill)
     if len(population) > most:
-        # only members up to the last place that counts (with its ties) need the full order
-        edge = np.partition(first, most - 1)[most - 1]
-        population = population.take(np.flatnonzero(first <= edge))
-        first = _first_key(population, uphill=uphill)
+        population = population.take(_shortlist(population, _first_key(population, uphill=uphill), most))
     changes = (population.codes != problem.own).sum(axis=1)
-    keys = (*population.codes.T[::-1], -population.grade, changes, population.score, first)
+    first = _first_key(population, uphill=uphill)
+    keys = (*population.codes.T[::-1], -population.grade, changes, population.score, first, ~population.favourable)
     return population.take(np.lexsort(keys)[:most])
 
 
 def _first_key(population: Population, *, uphill: bool) -> Floats:
     missed = 1 - population.grade if uphill else population.score
-    return np.where(population.favourable, population.score, _FAR + missed)
+    return np.where(population.favourable, population.score, missed)
 
 
-_FAR = 1e6  # beyond any distance, so that members that miss the target sort behind those that meet it
+def _shortlist(population: Population, first: Floats, most: int) -> NDArray[np.intp]:
+    """Return the members up to the last place that counts, with its ties: only they need the full order."""
+    kept = []
+    for side in (population.favourable, ~population.favourable):
+        members = np.flatnonzero(side)
+        if 0 < most < len(members):
+            members = members[first[members] <= np.partition(first[members], most - 1)[most - 1]]
+        kept.append(members[: len(members) if most > 0 else 0])
+        most -= len(members)
+    return np.concatenate(kept)
 
 
 def changed_sets(problem: Problem, codes: Codes) -> tuple[Bools, NDArray[np.intp]]:
