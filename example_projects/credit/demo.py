@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import argparse
+import shlex
 import subprocess
 import sys
 import time
 from pathlib import Path
+
+from progress import end_on_signals
 
 HERE = Path(__file__).resolve().parent
 
@@ -26,7 +29,7 @@ def main() -> int:
     start = time.monotonic()
     common = ["--store", chosen.store, "--registered-name", chosen.registered_name]
     for script, options in (("train.py", train_options), ("serve_and_ask.py", [])):
-        print(f"\n=== {script} {' '.join(options)}", flush=True)
+        print(f"\n=== {shlex.join([script, *options])} (starting takes a few seconds)", flush=True)
         code = _run(script, [*common, *options])
         if code:
             print(f"\nThe demo failed in {script}; the message above says why.", file=sys.stderr)
@@ -46,4 +49,5 @@ def _run(script: str, options: list[str]) -> int:
 
 
 if __name__ == "__main__":
+    end_on_signals()
     sys.exit(main())

@@ -2,8 +2,15 @@
 
 from __future__ import annotations
 
+import signal
 import sys
 import time
+
+
+def end_on_signals() -> None:
+    """Leave in order when the process is interrupted or terminated, so that a run is closed and a server stopped."""
+    for number in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(number, lambda *_: sys.exit("stopped"))
 
 
 class Progress:

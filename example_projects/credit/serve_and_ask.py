@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import argparse
 import json
-import signal
 import sys
 import tempfile
 import textwrap
@@ -18,7 +17,7 @@ import pandas as pd
 from mlflow import MlflowClient
 from mlflow.exceptions import MlflowException
 from mlflow.models import Model
-from progress import Progress
+from progress import Progress, end_on_signals
 from server import Reply, ask, serving
 from store import use_store
 
@@ -141,13 +140,13 @@ def _show(served: Served, reply: dict[str, Any]) -> None:
 
 def _plain(value: object) -> str:
     value = value.item() if isinstance(value, np.generic) else value
-    if isinstance(value, float) and value.is_integer():
-        value = int(value)
-    if isinstance(value, int) and not isinstance(value, bool):
-        return f"{value:,}"
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    if isinstance(value, int) or (isinstance(value, float) and value.is_integer()):
+        return f"{value:,.0f}"
     return "not stated" if pd.isna(value) else str(value)
 
 
 if __name__ == "__main__":
-    signal.signal(signal.SIGTERM, lambda *_: sys.exit("stopped"))  # so that the server is stopped too
+    end_on_signals()
     main()

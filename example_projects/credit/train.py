@@ -15,7 +15,7 @@ import pandas as pd
 from mlflow import MlflowClient
 from mlflow.models.model import ModelInfo
 from pipelines import MODELS, build_pipeline, log_plain
-from progress import Progress
+from progress import Progress, end_on_signals
 from quality import explained_rows, measure
 from sklearn.metrics import roc_auc_score
 from sklearn.model_selection import train_test_split
@@ -163,4 +163,5 @@ def _explain(model_uri: str, refused: pd.DataFrame, split: Split, table: Table, 
 
 
 if __name__ == "__main__":
+    end_on_signals()
     main()
