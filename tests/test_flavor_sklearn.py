@@ -2,6 +2,7 @@
 
 import warnings
 from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
 
 import mlflow
 import mlflow.sklearn
@@ -323,7 +324,7 @@ class TestTrustedTypes:
             model, name="model", skops_trusted_types=types, pip_requirements=["scikit-learn"]
         )
         folder = mlflow.artifacts.download_artifacts(info.model_uri)
-        np.testing.assert_array_equal(open_folder(folder).decide(NUMBERS), model.predict(NUMBERS))
+        np.testing.assert_array_equal(open_folder(Path(folder)).decide(NUMBERS), model.predict(NUMBERS))
 
     def test_what_skops_cannot_write_names_cloudpickle(self, tmp_path):
         model = make_pipeline(FunctionTransformer(lambda x: x), LogisticRegression()).fit(NUMBERS, GOOD)
