@@ -12,13 +12,15 @@ import numpy as np
 import pandas as pd
 
 from mlflow_cf.errors import CounterfactualError, InputError
-from mlflow_cf.explainers import Explainer
+from mlflow_cf.explainers import Candidates, Explainer
 from mlflow_cf.features import FeatureSpace, Floats
 from mlflow_cf.judge import Judge, Label, Outcome
-from mlflow_cf.pipeline import Answer, explain_row
+from mlflow_cf.pipeline import Answer, prove_all, search
 from mlflow_cf.problem import BoundTarget, Budget, Query, Setting, Target, spread_of
+from mlflow_cf.proof import Case, Proved
 from mlflow_cf.result import Change, Counterfactual, Explanation, describe_changes
 
+SEARCH_SHARE = 0.8  # of the time until the deadline; the rest is for the proof of what the search found
 _logger = logging.getLogger(__name__)
 
 
@@ -60,7 +62,7 @@ class _Row:
 
 
 def answer(request: Request, frame: pd.DataFrame) -> list[Explanation]:
-    """Answer the rows of `frame` (m, d) in order.
+    """Answer the rows of `frame` (m, d) in order: predict all, search one by one, prove all together.
 
     Raises:
         InputError: missing columns, or no rows.
@@ -72,11 +74,24 @@ def answer(request: Request, frame: pd.DataFrame) -> list[Explanation]:
     frame = request.setting.space.select(frame).reset_index(drop=True)
     space = request.setting.space.covering(frame)
     rows = _read(request, space, frame)
-    explanations = []
-    for position, row in enumerate(rows):
-        share = _share(request.deadline, len(rows) - position)
-        explanations.append(_explain(request, space, row, share))
-    return explanations
+    started = time.perf_counter()
+    search_end = None if request.deadline is None else started + SEARCH_SHARE * (request.deadline - started)
+    answers: dict[int, Answer | Exception] = {}
+    found: dict[int, tuple[Case, Candidates]] = {}
+    cases = {number: case for number, row in enumerate(rows) if (case := _case(request, space, row)) is not None}
+    for done, (number, case) in enumerate(cases.items()):
+        case.budget.start(_share(search_end, len(cases) - done), request.deadline)
+        result = _guarded(case, request)
+        if isinstance(result, Candidates):
+            found[number] = (case, result)
+        else:
+            answers[number] = result
+    proved = prove_all(request.judge, space, list(found.values()), polish=request.explainer.polish)
+    answers.update(zip(found, proved, strict=True))
+    seconds = (time.perf_counter() - started) / max(len(cases), 1)
+    return [
+        _explanation(request, row, cases.get(number), answers.get(number), seconds) for number, row in enumerate(rows)
+    ]
 
 
 def _share(deadline: float | None, rows_left: int) -> float | None:
@@ -115,34 +130,23 @@ def _single(request: Request, frame: pd.DataFrame, codes: Floats, fault: str) ->
     return _Row(codes, fault, labels[0], outcome)
 
 
-def _explain(request: Request, space: FeatureSpace, row: _Row, deadline: float | None) -> Explanation:
-    bare = Explanation("skipped", "", row.prediction, None, explainer=request.explainer.name, seed=request.seed)
-    if row.outcome is None:
-        return replace(bare, status="invalid", reason=row.fault)
-    target = _bound(request, row.outcome)
-    bare = replace(bare, probability=target.probability(row.outcome)[0])
-    if row.fault:
-        return replace(bare, status="invalid", reason=row.fault)
-    if request.query.explain == "none":
-        return bare
+def _case(request: Request, space: FeatureSpace, row: _Row) -> Case | None:
+    """Return the row's case, or None if there is nothing to search for."""
+    if row.fault or row.outcome is None or request.query.explain == "none":
+        return None
+    target, judge = _bound(request, row.outcome), request.judge
     if not request.target.differs and target.rate(row.outcome).favourable[0]:
-        return replace(bare, status="already")
-    started = time.perf_counter()
-    try:
-        found, evaluations = _search(request, space, row.codes, target, deadline)
-    except CounterfactualError:
-        raise  # the request itself is wrong
-    except Exception as error:
-        _logger.warning("an explanation failed with %s", type(error).__name__, exc_info=_logger.isEnabledFor(10))
-        return replace(bare, status="invalid", reason=f"the explanation failed ({type(error).__name__})")
-    return replace(
-        bare,
-        status=found.status,
-        reason=found.reason,
-        counterfactuals=tuple(_counterfactuals(target, space, row.codes, found)),
-        evaluations=evaluations,
-        diagnostics={**found.diagnostics, "seconds": time.perf_counter() - started},
+        return None
+    count, most = request.query.count, request.max_evaluations
+    problem = request.setting.bind(
+        row.codes,
+        space=space,
+        count=count,
+        rate=lambda Z: target.rate(judge.outcome(space.decode(Z))),
+        rate_background=lambda: target.rate(request.background),
     )
+    reserve = min(most // 4, 8 * count * (len(problem.groups) + 1))
+    return Case(problem, target, Budget(most, reserve))
 
 
 def _bound(request: Request, outcome: Outcome) -> BoundTarget:
@@ -150,38 +154,54 @@ def _bound(request: Request, outcome: Outcome) -> BoundTarget:
     return BoundTarget(request.target, request.judge.model, int(outcome.codes[0]), spread)
 
 
-def _search(
-    request: Request, space: FeatureSpace, x0: Floats, target: BoundTarget, deadline: float | None
-) -> tuple[Answer, int]:
-    judge, count = request.judge, request.query.count
-    problem = request.setting.bind(
-        x0,
-        space=space,
-        count=count,
-        rate=lambda Z: target.rate(judge.outcome(space.decode(Z))),
-        rate_background=lambda: target.rate(request.background),
+def _guarded(case: Case, request: Request) -> Answer | Candidates | Exception:
+    try:
+        return search(case, request.explainer, request.seed)
+    except CounterfactualError:
+        raise  # the request itself is wrong
+    except Exception as error:  # noqa: BLE001  whatever goes wrong, the prediction must still leave
+        return error
+
+
+def _explanation(
+    request: Request, row: _Row, case: Case | None, answer: Answer | Exception | None, seconds: float
+) -> Explanation:
+    bare = Explanation("skipped", "", row.prediction, None, explainer=request.explainer.name, seed=request.seed)
+    if row.outcome is not None:
+        bare = replace(bare, probability=_bound(request, row.outcome).probability(row.outcome)[0])
+    if row.fault:
+        return replace(bare, status="invalid", reason=row.fault)
+    if case is None or answer is None:
+        return bare if request.query.explain == "none" else replace(bare, status="already")
+    if isinstance(answer, Exception):
+        kind = type(answer).__name__
+        _logger.warning("an explanation failed with %s", kind, exc_info=answer if _logger.isEnabledFor(10) else None)
+        return replace(bare, status="invalid", reason=f"the explanation failed ({kind})")
+    return replace(
+        bare,
+        status=answer.status,
+        reason=answer.reason,
+        counterfactuals=() if answer.proved is None else tuple(_counterfactuals(case, answer.proved)),
+        evaluations=case.budget.used,
+        diagnostics={**answer.diagnostics, "seconds": seconds},
     )
-    most = request.max_evaluations
-    reserve = min(most // 4, 8 * count * (len(problem.groups) + 1))
-    budget = Budget(most, deadline, reserve)
-    # one generator per row: an answer does not depend on the rows next to it
-    found = explain_row(problem, request.explainer, judge, target, budget, np.random.default_rng(request.seed))
-    return found, budget.used
 
 
-def _counterfactuals(target: BoundTarget, space: FeatureSpace, x0: Floats, found: Answer) -> Iterator[Counterfactual]:
-    likely = target.probability(found.outcome)
-    old = space.values(x0)
-    for position, codes in enumerate(found.rows):
+def _counterfactuals(case: Case, proved: Proved) -> Iterator[Counterfactual]:
+    target, space = case.target, case.problem.space
+    likely = target.probability(proved.outcome)
+    distance = case.distance(proved.rows)
+    old = space.values(case.problem.x0)
+    for position, codes in enumerate(proved.rows):
         new = space.values(codes)
         changes = tuple(Change(name, old[name], new[name]) for name in new if _differs(old[name], new[name]))
-        prediction = target.prediction(found.outcome, position)
+        prediction = target.prediction(proved.outcome, position)
         yield Counterfactual(
             row=new,
             changes=changes,
             prediction=prediction,
             probability=likely[position],
-            distance=float(found.distance[position]),
+            distance=float(distance[position]),
             n_changed=len(changes),
             text=describe_changes(changes, prediction),
         )

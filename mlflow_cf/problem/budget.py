@@ -5,8 +5,6 @@ from __future__ import annotations
 import time
 from typing import Literal
 
-SEARCH_SHARE = 0.8  # of the time until the deadline; the rest is for the proof of what the search found
-
 
 class Budget:
     """Counts model evaluations (rows scored) and watches a deadline; every loop asks it.
@@ -14,26 +12,30 @@ class Budget:
     One budget belongs to one row and one thread. An answer is reproducible when the clock did not cut it.
     """
 
-    def __init__(self, max_evaluations: int, deadline: float | None = None, reserve: int = 0) -> None:
+    def __init__(self, max_evaluations: int, reserve: int = 0) -> None:
         """Set up a budget.
 
         Args:
             max_evaluations: rows that may be scored in all.
-            deadline: `time.perf_counter` value after which nothing new is started; None: no limit.
             reserve: evaluations kept back from `take` until `release`, so that what is found can still be proved.
-                A share of the time is kept back in the same way.
         """
-        now = time.perf_counter()
         self.used = 0
         self.cut: Literal["", "evaluations", "clock"] = ""
         self._left = max_evaluations - reserve
         self._reserve = reserve
-        self._deadline = deadline
-        self._until = None if deadline is None else now + SEARCH_SHARE * (deadline - now)
+        self._until: float | None = None
+        self._deadline: float | None = None
 
-    def take(self, wanted: int) -> int:
-        """Return how many of `wanted` rows may be scored now, and count them as used; 0: stop."""
-        if self._late():
+    def start(self, until: float | None, deadline: float | None) -> None:
+        """Start the search; `until` ends it, `deadline` ends the proof (`time.perf_counter` values, None: no limit)."""
+        self._until, self._deadline = until, deadline
+
+    def take(self, wanted: int, *, even_late: bool = False) -> int:
+        """Return how many of `wanted` rows may be scored now, and count them as used; 0: stop.
+
+        `even_late` asks for the one call after the clock has run out that proves what was found.
+        """
+        if not even_late and self._late():
             self.cut = "clock"
             return 0
         granted = min(wanted, max(self._left, 0))
@@ -42,6 +44,11 @@ class Budget:
         self._left -= granted
         self.used += granted
         return granted
+
+    @property
+    def left(self) -> int:
+        """How many evaluations may still be taken."""
+        return max(self._left, 0)
 
     @property
     def spent(self) -> bool:

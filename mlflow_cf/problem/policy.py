@@ -30,7 +30,7 @@ class Limits(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid")
 
     count: Annotated[StrictInt, Field(ge=1, le=90)] = 10
-    time_limit_s: Seconds = 10.0
+    time_limit_s: Seconds = 30.0
     max_evaluations: Annotated[StrictInt, Field(ge=1)] = 100_000
 
     @classmethod

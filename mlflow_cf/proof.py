@@ -1,0 +1,222 @@
+"""Verify, polish, select: nothing leaves that the logged model and every constraint have not accepted.
+
+A proof is a generator: it yields candidate rows and is sent what the judge says about them. So the proofs of all rows
+of a request run side by side, and one call to the judge, whose price hardly depends on its size, serves them all.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Generator, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from mlflow_cf.features import FeatureSpace, Floats
+from mlflow_cf.judge import Judge, Outcome
+from mlflow_cf.problem import BoundTarget, Budget, Problem
+
+SPARE = 8  # candidates verified beyond twice the wanted number: a call to the judge costs the same
+
+
+@dataclass(frozen=True, eq=False)
+class Case:
+    """One row to explain: its problem, what the judge must say, and its budget."""
+
+    problem: Problem
+    target: BoundTarget
+    budget: Budget
+
+    def distance(self, Z: Floats) -> Floats:
+        """Return the distance (m,) of rows Z (m, d) from the row to explain."""
+        return self.problem.metric.distance(self.problem.columns, Z, self.problem.x0)
+
+
+@dataclass(frozen=True, eq=False)
+class Proved:
+    """Accepted rows (k, d), nearest first among distinct changed sets, and what the judge said about them."""
+
+    rows: Floats
+    outcome: Outcome
+
+
+Proof = Generator[Floats, Outcome, Proved]
+
+
+def run_proofs(judge: Judge, space: FeatureSpace, proofs: Sequence[Proof]) -> list[Proved | Exception]:
+    """Run proofs side by side, one call to the judge per round for all of them.
+
+    Returns:
+        The result of each proof, or the exception that ended it; one proof's failure does not touch the others.
+    """
+    results: dict[int, Proved | Exception] = {}
+    asked: dict[int, Floats] = {}
+    for number, proof in enumerate(proofs):
+        _advance(number, proof, None, asked, results)
+    while asked:
+        numbers = list(asked)
+        outcomes = _judged(judge, space, [asked.pop(number) for number in numbers])
+        for number, outcome in zip(numbers, outcomes, strict=True):
+            _advance(number, proofs[number], outcome, asked, results)
+    return [results[number] for number in range(len(proofs))]
+
+
+def _advance(
+    number: int,
+    proof: Proof,
+    answer: Outcome | Exception | None,
+    asked: dict[int, Floats],
+    results: dict[int, Proved | Exception],
+) -> None:
+    """Let one proof go on until it asks again or ends."""
+    if isinstance(answer, Exception):
+        results[number] = answer
+        return
+    try:
+        asked[number] = next(proof) if answer is None else proof.send(answer)
+    except StopIteration as end:
+        results[number] = end.value
+    except Exception as error:  # noqa: BLE001  kept for the row it belongs to
+        results[number] = error
+
+
+def _judged(judge: Judge, space: FeatureSpace, batches: list[Floats]) -> list[Outcome | Exception]:
+    """Ask the judge about all batches at once; one by one if it fails, so that only the culprit suffers."""
+    try:
+        outcome = judge.verdict(space.decode(np.concatenate(batches)))
+    except Exception as error:  # noqa: BLE001  any model, any error
+        return [error] if len(batches) == 1 else [_judged(judge, space, [batch])[0] for batch in batches]
+    ends = np.cumsum([len(batch) for batch in batches])
+    return [outcome.take(np.arange(end - len(batch), end)) for batch, end in zip(batches, ends.tolist(), strict=True)]
+
+
+def prove(case: Case, rows: Floats, *, polish: bool) -> Proof:
+    """Verify and polish candidates (m, d), nearest first, until enough distinct changed sets are proved."""
+    count = case.problem.count
+    queue = _distinct_first(case.problem, rows)
+    parts: list[_Part] = []
+    while len(queue):
+        # a candidate costs a row, and one per change to prove that it is needed; a small budget proves few, but wholly
+        size = max(1, min(2 * count + SPARE, case.budget.left // (1 + len(case.problem.groups))))
+        batch, queue = queue[:size], queue[size:]
+        kept, outcome = yield from _accepted(case, batch, even_late=not parts)
+        part = _Part(batch[kept], outcome, np.ones(len(kept), dtype=np.bool_))
+        parts.append((yield from _polish(case, part)) if polish and len(kept) else part)
+        sets = case.problem.changed(np.concatenate([part.rows for part in parts]))
+        if len(np.unique(sets, axis=0)) >= count or case.budget.spent:
+            break
+    return _chosen(case, [part for part in parts if len(part.rows)])
+
+
+@dataclass(frozen=True, eq=False)
+class _Part:
+    """Accepted rows (k, d), what the judge said about them, and (k,) whether they are known to be 1-minimal."""
+
+    rows: Floats
+    outcome: Outcome
+    settled: NDArray[np.bool_]
+
+
+def _chosen(case: Case, parts: Sequence[_Part]) -> Proved:
+    """Select the answers; those the budget left half-polished count only if there are no others."""
+    if not parts:
+        return Proved(np.empty((0, len(case.problem.space))), _NOTHING)
+    Z = np.concatenate([part.rows for part in parts])
+    settled = np.concatenate([part.settled for part in parts])
+    rows = np.flatnonzero(settled) if settled.any() else np.arange(len(Z))
+    rows = rows[_select(case, Z[rows])[: case.problem.count]]
+    return Proved(Z[rows], _joined([part.outcome for part in parts]).take(rows))
+
+
+_NOTHING = Outcome(np.empty(0, dtype=np.intp))
+
+
+def _accepted(
+    case: Case, Z: Floats, *, even_late: bool = False
+) -> Generator[Floats, Outcome, tuple[NDArray[np.intp], Outcome]]:
+    """Return the positions of the rows that hold as decoded, whole rows, and what the judge said about them."""
+    problem = case.problem
+    decoded = problem.space.encode(problem.space.decode(Z))
+    exact = ((decoded == Z) | (np.isnan(decoded) & np.isnan(Z))).all(axis=1)
+    lawful = np.flatnonzero(exact & problem.check(decoded))
+    lawful = lawful[: case.budget.take(len(lawful), even_late=even_late)]
+    if not len(lawful):
+        return lawful, _NOTHING
+    outcome = yield Z[lawful]
+    favourable = np.flatnonzero(case.target.rate(outcome).favourable)
+    return lawful[favourable], outcome.take(favourable)
+
+
+def _polish(case: Case, part: _Part) -> Generator[Floats, Outcome, _Part]:
+    """Undo whole groups while the judge still accepts, so that every answer is 1-minimal."""
+    Z, outcome = part.rows.copy(), part.outcome
+    active = np.arange(len(Z))
+    source = np.arange(len(Z))  # where in `outcome` each row's verdict stands
+    while len(active):
+        owner, variants = _undone(case.problem, Z[active])
+        if not len(variants) or case.budget.spent or len(variants) > case.budget.left:
+            active = active[np.unique(owner)]
+            break
+        kept, verdict = yield from _accepted(case, variants)
+        better = []
+        for position in np.unique(owner[kept]):
+            options = np.flatnonzero(owner[kept] == position)
+            nearest = options[np.argmin(case.distance(variants[kept[options]]))]
+            row = active[position]
+            Z[row] = variants[kept[nearest]]
+            source[row] = len(outcome.codes) + nearest
+            better.append(row)
+        outcome = _joined([outcome, verdict])
+        active = np.array(better, dtype=np.intp)
+    settled = np.ones(len(Z), dtype=np.bool_)
+    settled[active] = False
+    return _Part(Z, outcome.take(source), settled)
+
+
+def _distinct_first(problem: Problem, rows: Floats) -> Floats:
+    """Order candidates so that the first of every changed set comes before all repetitions."""
+    if not len(rows):
+        return rows
+    _, first = np.unique(problem.changed(rows), axis=0, return_index=True)
+    first.sort()
+    return np.concatenate([rows[first], np.delete(rows, first, axis=0)])
+
+
+def _select(case: Case, Z: Floats) -> NDArray[np.intp]:
+    """Return positions of distinct rows: the nearest of every changed set first, then the others by distance."""
+    changed = case.problem.changed(Z)
+    keys = (*np.where(np.isnan(Z), np.inf, Z).T[::-1], changed.sum(axis=1), case.distance(Z))
+    order = np.lexsort(keys)
+    leaders: list[int] = []
+    others: list[int] = []
+    sets: set[bytes] = set()
+    rows: set[bytes] = set()
+    for position in order.tolist():
+        row, key = Z[position].tobytes(), changed[position].tobytes()
+        if row in rows:
+            continue
+        rows.add(row)
+        (others if key in sets else leaders).append(position)
+        sets.add(key)
+    return np.array(leaders + others, dtype=np.intp)
+
+
+def _undone(problem: Problem, Z: Floats) -> tuple[NDArray[np.intp], Floats]:
+    """Return every row with one changed group put back (and something still changed), and whose it is."""
+    changed = problem.changed(Z)
+    allowed = np.array([group.own_allowed for group in problem.groups])
+    owner, number = np.nonzero(changed & allowed & (changed.sum(axis=1) > 1)[:, None])
+    variants = Z[owner]
+    for position, columns in enumerate(problem.columns):
+        rows = np.flatnonzero(number == position)
+        variants[rows[:, None], columns] = problem.x0[list(columns)]
+    return owner, variants
+
+
+def _joined(outcomes: list[Outcome]) -> Outcome:
+    scores = [outcome.scores for outcome in outcomes if outcome.scores is not None]
+    return Outcome(
+        np.concatenate([outcome.codes for outcome in outcomes]),
+        np.concatenate(scores) if scores else None,
+        np.concatenate([outcome.values for outcome in outcomes]),
+    )
