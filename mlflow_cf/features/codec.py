@@ -8,7 +8,7 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from mlflow_cf.features.dates import decode_dates, encode_dates, finer_than_microseconds
+from mlflow_cf.features.dates import beyond_days, decode_dates, encode_dates
 from mlflow_cf.features.feature import Feature, Floats, Level
 
 EXACT_INTEGER = 2.0**53  # float64 holds every whole number up to here
@@ -29,7 +29,7 @@ def encode_column(feature: Feature, column: pd.Series[Any]) -> tuple[Floats, NDA
         return codes, bad | lost
     if feature.kind == "date":
         codes = encode_dates(column)
-        return codes, (np.isnan(codes) & ~missing) | finer_than_microseconds(column)
+        return codes, (np.isnan(codes) & ~missing) | beyond_days(column)
     codes = _numbers(column)
     if feature.stored.kind == "f":
         with np.errstate(over="ignore"):

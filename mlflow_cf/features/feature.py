@@ -10,7 +10,7 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from mlflow_cf.features.dates import days, iso_date
+from mlflow_cf.features.dates import days, iso_date, zone_of
 
 Kind = Literal["real", "integer", "date", "ordinal", "category", "boolean"]
 KINDS: tuple[str, ...] = get_args(Kind)
@@ -116,7 +116,7 @@ class Feature:
         if self.levels:
             return self.known[int(code)]
         if self.kind == "date":
-            return iso_date(code)
+            return iso_date(code, zone_of(self.raw_dtype))
         return int(code) if self.kind == "integer" and float(code).is_integer() else float(code)
 
     def code(self, value: object) -> float | None:

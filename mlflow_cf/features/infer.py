@@ -10,7 +10,7 @@ import numpy as np
 import pandas as pd
 
 from mlflow_cf.errors import InputError, did_you_mean
-from mlflow_cf.features.codec import EXACT_INTEGER, encode_column, plain
+from mlflow_cf.features.codec import EXACT_INTEGER, decode_column, encode_column, plain
 from mlflow_cf.features.feature import KINDS, Feature, Kind, Level
 
 _NUMERIC = ("real", "integer", "date")
@@ -145,7 +145,12 @@ def _with_domain(feature: Feature, column: pd.Series[Any], override: Mapping[str
     if bad.any():
         position = int(np.flatnonzero(bad)[0])
         fact = f"row {position} is infinite, beyond 2^53 or not of kind {feature.kind}"
+        if feature.kind == "date":
+            fact = f"row {position} is no ISO date, or finer than can be kept (to the microsecond until 2059)"
         raise InputError(path, fact, "clean the column, or declare its kind in features=")
+    if feature.kind == "date" and not _restored(feature, column, codes):
+        fix = "convert it with pd.to_datetime, or write strings like '2024-12-31' or '2024-12-31T10:30:00'"
+        raise InputError(path, "its dates could not be handed to the model as they are written here", fix)
     values, counts = np.unique(codes[~np.isnan(codes)], return_counts=True)
     declared = ("low" in override and "high" in override) or "levels" in override
     if len(values) == 1 and not declared:
@@ -166,6 +171,11 @@ def _with_domain(feature: Feature, column: pd.Series[Any], override: Mapping[str
             raise InputError(f"features.{feature.name}", "low must not exceed high, and step must be positive", "")
     known = codes[~np.isnan(codes)]
     return replace(feature, low=low, high=high, step=step, mad=_mad(known))
+
+
+def _restored(feature: Feature, column: pd.Series[Any], codes: np.ndarray[Any, Any]) -> bool:
+    decoded = pd.Series(decode_column(feature, codes), index=column.index).astype(object)
+    return bool(((decoded == column.astype(object)) | column.isna()).all())
 
 
 def _whole(values: np.ndarray[Any, Any]) -> bool:
