@@ -74,6 +74,7 @@ def zone_of(dtype: Any) -> Any:
 
 def _moments(codes: NDArray[np.float64]) -> NDArray[np.datetime64]:
     absent = np.isnan(codes)
+    moments: NDArray[np.datetime64]
     moments = np.rint(np.where(absent, 0.0, codes) * MICROSECONDS).astype("datetime64[us]")
     moments[absent] = np.datetime64("NaT")
     return moments
