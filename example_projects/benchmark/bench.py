@@ -131,7 +131,7 @@ def _summary(asked: Mapping[str, Sequence[Asked]], optima: Sequence[Sequence[Nea
     exists = np.isfinite([[nearest.distance for nearest in row] for row in optima])
     single, pair, some = exists.sum(axis=0).tolist()
     text = f"A counterfactual exists for {single} rows within one change, {pair} within two, {some} at all (exact)."
-    missed = [f"{name} {len(_missed(answers, exists[:, 2]))}" for name, answers in asked.items()]
+    missed = [f"{name} {len(_missed(answers, exists[:, 2].tolist()))}" for name, answers in asked.items()]
     return f"{text}\nRows missed although one exists: {', '.join(missed)}."
 
 

@@ -16,13 +16,13 @@ KEYS = {"immutable", "increasing"}
 
 def known_values(background: pd.DataFrame) -> dict[str, set[Any]]:
     """Return the values every column has in the background: all that may be proposed."""
-    return {name: set(background[name].tolist()) for name in background}
+    return {name: set(background[name].tolist()) for name in map(str, background)}
 
 
 def spreads(background: pd.DataFrame) -> dict[str, float]:
     """Return what a change of every column is divided by: largest minus smallest number, 0 for levels."""
     numbers = background.select_dtypes("number")
-    return {name: float(np.ptp(numbers[name])) if name in numbers else 0.0 for name in background}
+    return {name: float(np.ptp(numbers[name])) if name in numbers else 0.0 for name in map(str, background)}
 
 
 def broken(constraints: Mapping[str, Sequence[str]], known: Known, x0: Row, row: Row) -> list[str]:
@@ -49,7 +49,7 @@ def change(spread: float, own: Any, values: NDArray[Any]) -> NDArray[np.float64]
     """Return the scaled change (v,) from `own` to each of `values`: a share of the spread, or 1 for another level."""
     if not spread:
         return np.asarray(values != own, dtype=np.float64)
-    return np.abs(values.astype(np.float64) - own) / spread
+    return np.asarray(np.abs(values.astype(np.float64) - own) / spread)
 
 
 def mean_change(spread: Mapping[str, float], x0: Row, row: Row) -> float:

@@ -57,7 +57,7 @@ class Boxes:
     def build(cls, case: Case) -> Boxes:
         """Read the favourable boxes from the fitted tree of `case`."""
         together = pd.concat([case.background, case.rejected], ignore_index=True)
-        values = {name: np.unique(together[name].to_numpy()) for name in together}
+        values = {name: np.unique(together[name].to_numpy()) for name in map(str, together)}
         observed = {name: pd.Index(values[name]).isin(case.background[name].unique()) for name in values}
         inside = _favourable_boxes(case.model, values, case.background.iloc[[0]])
         return cls(values, observed, inside, spreads(case.background), case.constraints)
@@ -122,11 +122,11 @@ def _prepared(
     """
     slices: dict[str, slice] = {}
     owner: dict[int, str] = {}
-    parts = []
+    parts: list[NDArray[np.float64]] = []
     for name, known in values.items():
         rows = base.iloc[np.zeros(len(known), dtype=np.intp)].assign(**{name: known})
         part = np.asarray(preparation.transform(rows)).astype(np.float32).astype(np.float64)
-        start = sum(map(len, parts))
+        start = sum(len(earlier) for earlier in parts)
         slices[name] = slice(start, start + len(part))
         # a column belongs to the feature that moves it; a column that none moves is in no split
         owner.update((int(column), name) for column in np.flatnonzero(np.ptp(part, axis=0)))
