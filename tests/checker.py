@@ -8,6 +8,7 @@ import math
 import statistics
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -156,8 +157,11 @@ class Checker:
             column = self.background[name]
             if self.values == "continuous" and pd.api.types.is_float_dtype(column.dtype):
                 return bool(column.min() <= row[name] <= column.max())
-        rows = self.background[list(group)].astype(object).to_numpy()
-        return any(all(same(seen, row[name]) for seen, name in zip(line, group, strict=True)) for line in rows)
+        return any(all(same(line[name], row[name]) for name in group) for line in self._observed)
+
+    @cached_property
+    def _observed(self) -> list[dict[str, Any]]:
+        return self.background.astype(object).drop_duplicates().to_dict("records")
 
 
 def _near_enough(old: Any, new: Any, limits: Mapping[str, Any]) -> bool:

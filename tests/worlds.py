@@ -138,6 +138,10 @@ def setting_of(
     return Setting.build(space, space.encode(frame), Constraints.read(constraints), distance or Distance(), values)
 
 
+def _missing(value: Any) -> bool:
+    return value is None or value is pd.NA or value != value  # noqa: PLR0124  NaN alone differs from itself
+
+
 @dataclass(frozen=True)
 class Lottery:
     """A model whose label is the noise of the row's values: no structure to lean on, deterministic, threadsafe."""
@@ -146,8 +150,9 @@ class Lottery:
     share: float = 0.2
 
     def chances(self, rows: pd.DataFrame) -> np.ndarray:
-        lines = zip(*(rows[name].astype(object).where(rows[name].notna(), None) for name in rows.columns), strict=True)
-        return np.array([crc32(repr((self.seed, *map(_plain, line))).encode()) / 2**32 for line in lines])
+        columns = [[None if _missing(value) else value for value in rows[name].tolist()] for name in rows.columns]
+        keys = (repr((self.seed, *line)).encode() for line in zip(*columns, strict=True))
+        return np.array([crc32(key) / 2**32 for key in keys])
 
     def decide(self, rows: pd.DataFrame) -> np.ndarray:
         return np.where(self.chances(rows) < self.share, "yes", "no")
