@@ -13,6 +13,7 @@ from mlflow_cf.features import Floats
 from mlflow_cf.problem.problem import Group, Problem
 
 MOST_ROWS = 200_000  # combinations tried to prove that linked rules contradict each other
+MOST_WORK = 4_000_000  # combinations tried for all of them together; a fraction of a second
 
 
 def impossible(problem: Problem) -> str:
@@ -22,11 +23,14 @@ def impossible(problem: Problem) -> str:
     for group in problem.groups:
         if not group.own_allowed and not group.proposals and group.interval is None:
             names = " and ".join(problem.space.names[column] for column in group.columns)
-            return f"{names} must change, but {_named(_blocking(problem, group))} leave no value for it"
+            rules = _blocking(problem, group)
+            return (
+                f"{names} must change, but {_named(rules)} {'leaves' if len(rules) == 1 else 'leave'} no value for it"
+            )
     must = [group for group in problem.groups if not group.own_allowed]
     if problem.max_changes is not None and len(must) > problem.max_changes:
-        rules = [rule for group in must for rule in group.rules]
-        return f"{len(must)} groups must change, more than max_changes allows: {_named(rules)}"
+        named = _named(rule for group in must for rule in group.rules)
+        return f"{len(must)} groups must change, more than max_changes allows: {named}"
     if not any(group.proposals or group.interval for group in problem.groups):
         return f"no feature may change: {_named(rule for group in problem.groups for rule in group.rules)}"
     return ""
@@ -39,12 +43,25 @@ def contradiction(problem: Problem) -> str:
     """
     if any(group.interval for group in problem.groups):
         return ""  # the tuples are samples then, and prove nothing
+    work = 0
     for size in (1, 2):
         for rules in combinations(problem.links, size):
             groups = _involved(problem, rules)
+            if size > 1 and len(groups) == sum(len(_involved(problem, [rule])) for rule in rules):
+                continue  # no group in common: what holds alone holds together
+            work += prod(len(group.tuples) for group in groups)
+            if work > MOST_WORK:
+                return ""
             if _never_together(problem, rules, groups):
-                return f"{_named([*rules, *(rule for group in groups for rule in group.rules)])} contradict each other"
+                return _disagreement(problem, rules, groups)
     return ""
+
+
+def _disagreement(problem: Problem, rules: Sequence[Rule], groups: Sequence[Group]) -> str:
+    fewest = _fewest_together(problem, rules, groups)
+    if len(fewest) == 1:
+        return f"{fewest[0].path} cannot hold for this row ({fewest[0].text})"
+    return f"{_named(fewest)} contradict each other"
 
 
 def _involved(problem: Problem, rules: Sequence[Rule]) -> list[Group]:
@@ -54,39 +71,51 @@ def _involved(problem: Problem, rules: Sequence[Rule]) -> list[Group]:
 
 def _never_together(problem: Problem, rules: Sequence[Rule], groups: Sequence[Group]) -> bool:
     """Whether no combination of the groups' tuples meets all the rules; False if there are too many to tell."""
-    allowed = [np.flatnonzero((np.arange(len(g.tuples)) != g.own) | g.own_allowed) for g in groups]
-    count = prod(len(codes) for codes in allowed)
-    if count > MOST_ROWS:
+    rows = _rows(problem, groups, [g.tuples[(np.arange(len(g.tuples)) != g.own) | g.own_allowed] for g in groups])
+    if rows is None:
         return False
-    rows = np.tile(problem.x0, (count, 1))
-    for group, codes in zip(groups, np.meshgrid(*allowed, indexing="ij"), strict=True):
-        rows[:, group.columns] = group.tuples[codes.ravel()]
-    holds = np.ones(count, dtype=np.bool_)
-    for rule in rules:
-        holds &= rule.holds(rows, problem.x0)
-    return not holds.any()
+    return not np.logical_and.reduce([rule.holds(rows, problem.x0) for rule in rules]).any()
+
+
+def _fewest_together(problem: Problem, rules: Sequence[Rule], groups: Sequence[Group]) -> Sequence[Rule]:
+    """Return the fewest of rules that hold together nowhere, and of those that speak of their groups alone."""
+    all_rules = (*rules, *(rule for group in groups for rule in group.rules))
+    return _fewest(problem, all_rules, _rows(problem, groups, [_domain_tuples(problem, group) for group in groups]))
 
 
 def _blocking(problem: Problem, group: Group) -> Sequence[Rule]:
-    """Return the fewest rules of a group that together reject its whole domain: one, two, or all of them."""
-    rows = _domain_rows(problem, group)
-    held = {rule: rule.holds(rows, problem.x0) for rule in group.rules}
+    """Return the fewest rules of a group that together reject its whole domain."""
+    return _fewest(problem, group.rules, _rows(problem, [group], [_domain_tuples(problem, group)]))
+
+
+def _fewest(problem: Problem, rules: Sequence[Rule], rows: Floats | None) -> Sequence[Rule]:
+    """Return one or two of the rules that hold together in none of the rows; all of them if there are no such."""
+    if rows is None:
+        return rules
+    held = {rule: rule.holds(rows, problem.x0) for rule in rules}
     for size in (1, 2):
-        for rules in combinations(group.rules, size):
-            if not np.logical_and.reduce([held[rule] for rule in rules]).any():
-                return rules
-    return group.rules
+        for some in combinations(rules, size):
+            if not np.logical_and.reduce([held[rule] for rule in some]).any():
+                return some
+    return rules
 
 
-def _domain_rows(problem: Problem, group: Group) -> Floats:
-    """Return the row with every tuple of the group's domain, its own first; none that proposes a missing part."""
-    columns = list(group.columns)
-    own = problem.x0[columns]
-    proposed = ~(np.isnan(group.domain.tuples) & ~np.isnan(own)).any(axis=1)
-    tuples = np.vstack([own, group.domain.tuples[proposed]])
-    rows = np.tile(problem.x0, (len(tuples), 1))
-    rows[:, columns] = tuples
+def _rows(problem: Problem, groups: Sequence[Group], tuples: Sequence[Floats]) -> Floats | None:
+    """Return the row with every combination of the groups' tuples; None if there are too many."""
+    count = prod(map(len, tuples))
+    if count > MOST_ROWS:
+        return None
+    rows = np.tile(problem.x0, (count, 1))
+    for group, values, codes in zip(groups, tuples, np.indices([len(t) for t in tuples]), strict=True):
+        rows[:, group.columns] = values[codes.ravel()]
     return rows
+
+
+def _domain_tuples(problem: Problem, group: Group) -> Floats:
+    """Return every tuple of the group's domain, the row's own first; none that proposes a missing part."""
+    own = problem.x0[list(group.columns)]
+    proposed = ~(np.isnan(group.domain.tuples) & ~np.isnan(own)).any(axis=1)
+    return np.vstack([own, group.domain.tuples[proposed]])
 
 
 def _named(rules: Iterable[Rule]) -> str:

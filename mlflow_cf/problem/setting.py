@@ -87,7 +87,8 @@ class Setting:
             compile_rules(joined.model_copy(update={"max_changes": None}), self.space)  # overlapping groups
             domains = build_domains(self.space, self.background, group_columns(joined, self.space), self.values)
         limits = [n for n in (self.max_changes, request.max_changes) if n is not None]
-        rules = self.rules + rules
+        # a reason that names constraints of both must tell which is whose
+        rules = (*(replace(rule, path=f"policy.{rule.path}") for rule in self.rules), *rules)
         order = repair_order(rules, [domain.columns for domain in domains], self.space.names)
         return replace(
             self, rules=rules, domains=domains, order=order, max_changes=min(limits, default=None), sealed=sealed
