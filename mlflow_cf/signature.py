@@ -81,7 +81,8 @@ def _plain_column(feature: Feature, column: pd.Series[Any]) -> Any:
     if kind == DataType.double and not column.hasnans:
         return column.to_numpy(dtype=np.float64)
     # None, not NaN: MLflow writes NaN into the example as it is, which is no JSON.
-    return column.astype(object).where(column.notna(), None).to_numpy()
+    values = column.astype(object).where(column.notna(), None).to_numpy()
+    return pd.Series(values, dtype=object)  # a bare array of strings and None would become a column of strings and NaN
 
 
 def _inputs(space: FeatureSpace) -> Schema:

@@ -1,0 +1,118 @@
+"""The served model without a server: through MLflow's own functions, and what happens when something breaks."""
+
+import json
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+
+import mlflow
+import numpy as np
+import pandas as pd
+import pytest
+import small_loans
+from mlflow.exceptions import MlflowException
+
+import mlflow_cf
+from mlflow_cf.pyfunc import ServedModel, _load_pyfunc
+
+TABLE = small_loans.table()
+MODEL = small_loans.fitted(TABLE)
+ASKED = small_loans.rejected(TABLE, 3)
+OPTIONS = {"target": "good", "constraints": small_loans.CONSTRAINTS}
+EXPLAINED = mlflow_cf.wrap(MODEL, TABLE, **OPTIONS)
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    """Return the folder of a saved explained model."""
+    path = tmp_path_factory.mktemp("served") / "m"
+    mlflow_cf.save_model(MODEL, path, TABLE, **OPTIONS)
+    return str(path)
+
+
+@pytest.fixture(scope="module")
+def loaded(folder):
+    """Return the same model as MLflow loads it."""
+    return mlflow.pyfunc.load_model(folder)
+
+
+def test_options_reach_the_explainer(loaded):
+    reply = loaded.predict(
+        ASKED, params={"counterfactual": {"count": 2, "constraints": {"immutable": ["income"]}, "seed": 5}}
+    )
+    found = [cf for row in reply["counterfactuals"] for cf in row]
+    assert found
+    assert all(change["feature"] not in ("income", "age") for cf in found for change in cf["changes"])
+    assert set(reply["seed"]) == {5}
+    pd.testing.assert_frame_equal(loaded.predict(ASKED), EXPLAINED.predict(ASKED))
+
+
+def test_columns_that_may_be_missing_may_be_left_out(loaded):
+    reply = loaded.predict(TABLE.drop(columns="debts"))
+    assert list(reply["prediction"]) == MODEL.predict(TABLE.assign(debts=np.nan)).tolist()
+
+
+def test_mlflow_models_predict(folder, tmp_path):
+    body = {"dataframe_split": ASKED.to_dict(orient="split", index=False)}
+    body["params"] = {"counterfactual": {"explain": "all"}}
+    (tmp_path / "body.json").write_text(json.dumps(body))
+    mlflow.models.predict(
+        folder,
+        input_path=str(tmp_path / "body.json"),
+        output_path=str(tmp_path / "reply.json"),
+        env_manager="local",
+    )
+    reply = json.loads((tmp_path / "reply.json").read_text(), parse_constant=pytest.fail)
+    assert reply["predictions"] == EXPLAINED.predict(ASKED).to_dict("records")
+
+
+def test_many_threads_get_the_same_answers(loaded):
+    expected = loaded.predict(ASKED)
+    with ThreadPoolExecutor(4) as pool:
+        for reply in pool.map(loaded.predict, [ASKED] * 8):
+            pd.testing.assert_frame_equal(reply, expected)
+
+
+def test_get_raw_model_is_the_explained_model(loaded):
+    assert isinstance(loaded.get_raw_model(), mlflow_cf.ExplainedModel)
+
+
+def test_mlflows_model_config_changes_nothing(folder):
+    expected = EXPLAINED.predict(ASKED)
+    pd.testing.assert_frame_equal(_load_pyfunc(folder, {"seed": 9}).predict(ASKED), expected)
+
+
+@dataclass
+class Broken:
+    """An explained model that breaks in the middle of a request."""
+
+    space = EXPLAINED.space
+    error: Exception
+
+    def predict(self, _rows, _params):
+        raise self.error
+
+
+@pytest.mark.parametrize(
+    "error",
+    [
+        ValueError(f"income {small_loans.CANARY}"),
+        MlflowException(f"schema of data {small_loans.CANARY}"),
+        RecursionError(),
+        MemoryError(),
+    ],
+)
+def test_foreign_errors_leave_without_their_message(error, caplog):
+    with pytest.raises(MlflowException) as caught:
+        ServedModel(Broken(error)).predict(ASKED)
+    message = caught.value.serialize_as_json()
+    assert type(error).__name__ in message
+    assert str(small_loans.CANARY) not in message + caplog.text
+    assert caught.value.get_http_status_code() == 500
+    assert caught.value.__cause__ is None
+    assert "stack_trace" not in message
+
+
+def test_our_errors_leave_as_they_are():
+    with pytest.raises(mlflow_cf.InputError) as caught:
+        ServedModel(EXPLAINED).predict(ASKED.head(0))
+    assert caught.value.get_http_status_code() == 400

@@ -1,0 +1,269 @@
+"""A real ``mlflow models serve`` process: formats, wishes within the policy, and replies to everything else."""
+
+import json
+import os
+import signal
+import socket
+import subprocess
+import sys
+import time
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
+from pathlib import Path
+
+import mlflow
+import pandas as pd
+import pytest
+import requests
+import small_loans
+from mlflow import MlflowClient
+
+import mlflow_cf
+
+TABLE = small_loans.table()
+MODEL = small_loans.fitted(TABLE)
+ASKED = small_loans.rejected(TABLE, 3)
+OPTIONS = {"target": "good", "constraints": small_loans.CONSTRAINTS}
+EXPLAINED = mlflow_cf.wrap(MODEL, TABLE, **OPTIONS)
+RECORDS = ASKED.to_dict("records")
+READY_S = 120
+
+
+@pytest.fixture(scope="module")
+def server(tmp_path_factory):
+    """Serve a registered model by its alias; return its address and the file its output goes to."""
+    mlflow.set_experiment("served")
+    info = mlflow_cf.log_model(MODEL, "explained", TABLE, **OPTIONS, registered_model_name="served")
+    MlflowClient().set_registered_model_alias("served", "champion", info.registered_model_version)
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+    log = tmp_path_factory.mktemp("server") / "output.txt"
+    command = ["mlflow", "models", "serve", "-m", "models:/served@champion", "-h", "127.0.0.1", "-p", str(port)]
+    # MLflow starts uvicorn by its bare name.
+    path = os.pathsep.join([str(Path(sys.executable).parent), os.environ["PATH"]])
+    with log.open("wb") as output:
+        process = subprocess.Popen(
+            [sys.executable, "-m", *command, "--env-manager", "local"],
+            stdout=output,
+            stderr=subprocess.STDOUT,
+            env={**os.environ, "PATH": path},
+            start_new_session=True,
+        )
+        try:
+            _wait(f"http://127.0.0.1:{port}/ping", process, log)
+            yield f"http://127.0.0.1:{port}/invocations", log
+        finally:
+            with suppress(ProcessLookupError):
+                os.killpg(process.pid, signal.SIGTERM)
+            process.wait(timeout=30)
+
+
+def _wait(url, process, log):
+    deadline = time.monotonic() + READY_S
+    while time.monotonic() < deadline and process.poll() is None:
+        try:
+            if requests.get(url, timeout=5).ok:
+                return
+        except requests.ConnectionError:
+            time.sleep(0.2)
+    pytest.fail(f"the server did not start:\n{log.read_text()}")
+
+
+def ask(server, body, **options):
+    """Return status and reply; every reply must be strict JSON."""
+    payload = {**body, "params": {"counterfactual": options}} if options else body
+    reply = requests.post(server[0], data=json.dumps(payload), headers={"Content-Type": "application/json"}, timeout=60)
+    return reply.status_code, json.loads(reply.text, parse_constant=pytest.fail)
+
+
+def records(*rows):
+    return {"dataframe_records": list(rows)}
+
+
+def refused(server, body, **options):
+    """Return the message of a 400 that gives nothing away."""
+    status, reply = ask(server, body, **options)
+    assert status == 400, reply
+    assert "stack_trace" not in reply
+    assert "Traceback" not in reply["message"]
+    assert str(small_loans.CANARY) not in reply["message"]
+    return reply["message"]
+
+
+FORMATS = {
+    "split": {"dataframe_split": ASKED.to_dict(orient="split", index=False)},
+    "split with index": {"dataframe_split": ASKED.set_axis([7, 8, 9]).to_dict(orient="split")},
+    "records": {"dataframe_records": RECORDS},
+    "inputs, columns": {"inputs": ASKED.to_dict("list")},
+    "inputs, rows": {"inputs": RECORDS},
+    "other order": {"dataframe_records": [dict(reversed(row.items())) for row in RECORDS]},
+    "more columns": {"dataframe_records": [{**row, "more": "x"} for row in RECORDS]},
+}
+
+
+@pytest.mark.parametrize("body", FORMATS.values(), ids=FORMATS)
+def test_every_format_gets_the_same_answer(server, body):
+    status, reply = ask(server, body)
+    assert status == 200
+    assert reply["predictions"] == EXPLAINED.predict(ASKED).to_dict("records")
+
+
+def test_a_reply_is_what_the_signature_says(server):
+    _, reply = ask(server, records(RECORDS[0]), count=2)
+    (answer,) = reply["predictions"]
+    outputs = mlflow.models.get_model_info("models:/served@champion").signature.outputs
+    assert list(answer) == outputs.input_names()
+    assert (answer["prediction"], answer["status"], answer["reason"], answer["explainer"]) == (
+        "bad",
+        "found",
+        "",
+        "geco",
+    )
+    assert len(answer["counterfactuals"]) == 2
+    kinds = outputs.input_dict()["counterfactuals"].type.dtype
+    for found in answer["counterfactuals"]:
+        assert sorted(found) == [kind.name for kind in kinds.properties]
+        assert (found["prediction"], list(found["row"])) == ("good", list(TABLE.columns))
+        assert found["row"]["age"] == RECORDS[0]["age"]
+        assert found["changes"]
+        assert found["probability"] >= 0.5
+
+
+def test_csv(server):
+    reply = requests.post(server[0], data=ASKED.to_csv(index=False), headers={"Content-Type": "text/csv"}, timeout=60)
+    assert reply.json()["predictions"] == EXPLAINED.predict(ASKED).to_dict("records")
+
+
+def test_parallel_requests(server):
+    expected = EXPLAINED.predict(ASKED).to_dict("records")
+    with ThreadPoolExecutor(4) as pool:
+        for status, reply in pool.map(lambda _: ask(server, records(*RECORDS)), range(8)):
+            assert (status, reply["predictions"]) == (200, expected)
+
+
+class TestWithinThePolicy:
+    def test_tighter_constraints(self, server):
+        _, free = ask(server, records(*RECORDS))
+        assert any(
+            c["feature"] == "income" for r in free["predictions"] for cf in r["counterfactuals"] for c in cf["changes"]
+        )
+        status, tight = ask(server, records(*RECORDS), constraints={"immutable": ["income", "age"]}, count=3)
+        assert status == 200
+        changed = {c["feature"] for r in tight["predictions"] for cf in r["counterfactuals"] for c in cf["changes"]}
+        assert changed
+        assert not changed & {"income", "age"}
+
+    def test_seed_and_evaluations(self, server):
+        asked = {"seed": 12, "max_evaluations": 500, "count": 3}
+        one, two = (ask(server, records(*RECORDS), **asked)[1]["predictions"] for _ in range(2))
+        assert one == two
+        assert {row["seed"] for row in one} == {12}
+        assert all(row["evaluations"] <= 500 for row in one)
+
+    def test_which_rows_are_explained(self, server):
+        good = TABLE[MODEL.predict(TABLE) == "good"].dropna().head(1).to_dict("records")[0]
+        for explain, statuses in (("none", ["skipped", "skipped"]), ("unfavourable", ["found", "already"])):
+            _, reply = ask(server, records(RECORDS[0], good), explain=explain)
+            assert [row["status"] for row in reply["predictions"]] == statuses
+            assert [row["prediction"] for row in reply["predictions"]] == ["bad", "good"]
+
+    def test_another_explainer(self, server):
+        _, reply = ask(server, records(RECORDS[0]), explainer="nearest_row")
+        assert reply["predictions"][0]["explainer"] == "nearest_row"
+
+
+LOOSER = {
+    "frees an immutable feature": ({"constraints": {"immutable": []}}, "constraints.immutable: would free 'age'"),
+    "a range for an immutable one": (
+        {"constraints": {"ranges": {"age": [0, 99]}}},
+        "constraints.ranges.age: immutable",
+    ),
+    "a wider range": (
+        {"constraints": {"ranges": {"income": [0, 500]}}},
+        "constraints.ranges.income: [0, 500] is wider",
+    ),
+    "more changes": ({"constraints": {"max_changes": 4}}, "constraints.max_changes: 4 is more than the policy's 2"),
+    "more time": ({"time_limit_s": 60}, "time_limit_s: 60 is more than the policy's"),
+    "more evaluations": ({"max_evaluations": 10**9}, "max_evaluations: 1000000000 is more than the policy's"),
+    "more answers": ({"count": 1000}, "count: 1000 is more than the policy's 10"),
+}
+WRONG = {
+    "count 0": ({"count": 0}, "count: "),
+    "count of another type": ({"count": "3"}, "count: "),
+    "unknown feature": (
+        {"constraints": {"ranges": {"incom": [0, 1]}}},
+        "constraints.ranges.incom: not a feature; did you mean 'income'?",
+    ),
+    "unknown constraint": (
+        {"constraints": {"imutable": ["job"]}},
+        "constraints.imutable: not a known key; did you mean 'immutable'?",
+    ),
+    "unknown target": ({"target": "great"}, "target.label: the model does not know 'great'"),
+    "unknown explainer": ({"explainer": "geko"}, "explainer: no explainer is called 'geko'; did you mean 'geco'?"),
+    "unknown explain": ({"explain": "some"}, "explain: "),
+    "seed": ({"seed": -1}, "seed: "),
+    "time": ({"time_limit_s": 0}, "time_limit_s: "),
+    "constraints of another shape": ({"constraints": [1]}, "constraints: "),
+    "deep": ({"constraints": {"ranges": {"income": {"a": {"b": [1]}}}}}, "constraints.ranges.income"),
+}
+
+
+@pytest.mark.parametrize(("options", "message"), [*LOOSER.values(), *WRONG.values()], ids=[*LOOSER, *WRONG])
+def test_wishes_that_cannot_be_met_are_named(server, options, message):
+    assert message in refused(server, records(RECORDS[0]), **options)
+
+
+@pytest.mark.parametrize("value", [{"cuont": 1}, None, [1], "x", 3])
+def test_options_of_another_shape(server, value):
+    message = refused(server, {**records(RECORDS[0]), "params": {"counterfactual": value}})
+    assert "counterfactual" in message
+    assert "cuont" in message or not isinstance(value, dict)
+
+
+@pytest.mark.parametrize(
+    ("body", "word"),
+    [
+        (records({key: value for key, value in RECORDS[0].items() if key != "income"}), "income"),
+        (records({**RECORDS[0], "income": "much"}), "income"),
+        (records({**RECORDS[0], "income": [1]}), "income"),
+        (records({**RECORDS[0], "age": None}), "age"),
+        (records({**RECORDS[0], "age": 2**70}), "age"),
+        ({"dataframe_split": {"columns": list(TABLE.columns), "data": []}}, "rows: there are none"),
+        (records(), "missing"),
+        ({"inputs": [[1, 2, 3]]}, "missing"),
+    ],
+)
+def test_rows_that_cannot_be_read(server, body, word):
+    assert word in refused(server, body)
+
+
+def test_one_bad_row_does_not_stop_the_others(server):
+    bad = [{**RECORDS[0], "income": float("inf")}, {**RECORDS[0], "job": {"a": 1}}]
+    status, reply = ask(server, records(RECORDS[1], *bad, RECORDS[2]))
+    assert status == 200
+    rows = reply["predictions"]
+    assert [row["status"] for row in rows] == ["found", "invalid", "invalid", "found"]
+    assert rows[1]["reason"].startswith("income: ")
+    assert rows[2]["reason"].startswith("job: ")
+    assert [rows[0], rows[3]] == EXPLAINED.predict(ASKED).to_dict("records")[1:]
+
+
+def test_unknown_levels_and_missing_values_are_answered(server):
+    rows = [
+        {**RECORDS[0], "job": "astronaut"},
+        {**RECORDS[0], "debts": None},
+        {k: v for k, v in RECORDS[0].items() if k != "debts"},
+    ]
+    status, reply = ask(server, records(*rows))
+    assert status == 200
+    expected = MODEL.predict(pd.DataFrame(rows))
+    assert [row["prediction"] for row in reply["predictions"]] == expected.tolist()
+    assert {row["status"] for row in reply["predictions"]} <= {"found", "already"}
+
+
+def test_the_servers_own_output_gives_nothing_away(server):
+    refused(server, records(RECORDS[0]), count=0)
+    text = server[1].read_text()
+    assert "Traceback" not in text
+    assert str(small_loans.CANARY) not in text
