@@ -20,6 +20,7 @@ from mlflow_cf.problem import BoundTarget, Budget, Query, Setting, Target, sprea
 from mlflow_cf.proof import Case, Proved
 from mlflow_cf.result import Change, Counterfactual, Explanation, describe_changes
 
+ROWS_AT_ONCE = 256  # rows searched before they are proved together; what a search needs stays in memory until then
 SEARCH_SHARE = 0.8  # of the time until the deadline; the rest is for the proof of what the search found
 _logger = logging.getLogger(__name__)
 
@@ -76,22 +77,45 @@ def answer(request: Request, frame: pd.DataFrame) -> list[Explanation]:
     rows = _read(request, space, frame)
     started = time.perf_counter()
     search_end = None if request.deadline is None else started + SEARCH_SHARE * (request.deadline - started)
+    wanted = [number for number, row in enumerate(rows) if _is_wanted(request, row)]
+    found: dict[int, Explanation] = {}
+    for start in range(0, len(wanted), ROWS_AT_ONCE):
+        chunk = {number: rows[number] for number in wanted[start : start + ROWS_AT_ONCE]}
+        found.update(_explain(request, space, chunk, search_end, len(wanted) - start))
+    seconds = (time.perf_counter() - started) / max(len(wanted), 1)
+    for number, explanation in found.items():
+        found[number] = replace(explanation, diagnostics={**explanation.diagnostics, "seconds": seconds})
+    return [found[number] if number in found else _bare(request, row) for number, row in enumerate(rows)]
+
+
+def _explain(
+    request: Request, space: FeatureSpace, rows: dict[int, _Row], search_end: float | None, rows_left: int
+) -> dict[int, Explanation]:
+    """Explain some rows by their number: search one by one, prove all together."""
     answers: dict[int, Answer | Exception] = {}
-    found: dict[int, tuple[Case, Candidates]] = {}
-    cases = {number: case for number, row in enumerate(rows) if (case := _case(request, space, row)) is not None}
-    for done, (number, case) in enumerate(cases.items()):
-        case.budget.start(_share(search_end, len(cases) - done), request.deadline)
-        result = _guarded(case, request)
-        if isinstance(result, Candidates):
-            found[number] = (case, result)
+    cases: dict[int, Case] = {}
+    found: dict[int, Candidates] = {}
+    for done, (number, row) in enumerate(rows.items()):
+        if search_end is not None and time.perf_counter() >= search_end:
+            answers[number] = Answer("budget", "stopped by the time limit after 0 evaluations")
+            continue
+        try:
+            cases[number] = case = _case(request, space, row)
+            case.budget.start(_share(search_end, rows_left - done), request.deadline)
+            result = search(case, request.explainer, request.seed)
+        except CounterfactualError:
+            raise  # the request itself is wrong
+        except Exception as error:  # noqa: BLE001  whatever goes wrong, the prediction must still leave
+            answers[number] = error
         else:
-            answers[number] = result
-    proved = prove_all(request.judge, space, list(found.values()), polish=request.explainer.polish)
+            if isinstance(result, Candidates):
+                found[number] = result
+            else:
+                answers[number] = result
+    pairs = [(cases[number], candidates) for number, candidates in found.items()]
+    proved = prove_all(request.judge, space, pairs, polish=request.explainer.polish)
     answers.update(zip(found, proved, strict=True))
-    seconds = (time.perf_counter() - started) / max(len(cases), 1)
-    return [
-        _explanation(request, row, cases.get(number), answers.get(number), seconds) for number, row in enumerate(rows)
-    ]
+    return {number: _explanation(request, row, cases.get(number), answers[number]) for number, row in rows.items()}
 
 
 def _share(deadline: float | None, rows_left: int) -> float | None:
@@ -130,13 +154,15 @@ def _single(request: Request, frame: pd.DataFrame, codes: Floats, fault: str) ->
     return _Row(codes, fault, labels[0], outcome)
 
 
-def _case(request: Request, space: FeatureSpace, row: _Row) -> Case | None:
-    """Return the row's case, or None if there is nothing to search for."""
+def _is_wanted(request: Request, row: _Row) -> bool:
+    """Whether there is something to search for."""
     if row.fault or row.outcome is None or request.query.explain == "none":
-        return None
-    target, judge = _bound(request, row.outcome), request.judge
-    if not request.target.differs and target.rate(row.outcome).favourable[0]:
-        return None
+        return False
+    return request.target.differs or not bool(_bound(request, row).rate(row.outcome).favourable[0])
+
+
+def _case(request: Request, space: FeatureSpace, row: _Row) -> Case:
+    target, judge = _bound(request, row), request.judge
     count, most = request.query.count, request.max_evaluations
     problem = request.setting.bind(
         row.codes,
@@ -149,30 +175,24 @@ def _case(request: Request, space: FeatureSpace, row: _Row) -> Case | None:
     return Case(problem, target, Budget(most, reserve))
 
 
-def _bound(request: Request, outcome: Outcome) -> BoundTarget:
+def _bound(request: Request, row: _Row) -> BoundTarget:
     spread = spread_of(request.background) if request.target.interval else 1.0
-    return BoundTarget(request.target, request.judge.model, int(outcome.codes[0]), spread)
+    own = -1 if row.outcome is None else int(row.outcome.codes[0])
+    return BoundTarget(request.target, request.judge.model, own, spread)
 
 
-def _guarded(case: Case, request: Request) -> Answer | Candidates | Exception:
-    try:
-        return search(case, request.explainer, request.seed)
-    except CounterfactualError:
-        raise  # the request itself is wrong
-    except Exception as error:  # noqa: BLE001  whatever goes wrong, the prediction must still leave
-        return error
-
-
-def _explanation(
-    request: Request, row: _Row, case: Case | None, answer: Answer | Exception | None, seconds: float
-) -> Explanation:
+def _bare(request: Request, row: _Row) -> Explanation:
+    """Return what a row gets that is not searched for: invalid, not asked for, or already as wanted."""
     bare = Explanation("skipped", "", row.prediction, None, explainer=request.explainer.name, seed=request.seed)
     if row.outcome is not None:
-        bare = replace(bare, probability=_bound(request, row.outcome).probability(row.outcome)[0])
+        bare = replace(bare, probability=_bound(request, row).probability(row.outcome)[0])
     if row.fault:
         return replace(bare, status="invalid", reason=row.fault)
-    if case is None or answer is None:
-        return bare if request.query.explain == "none" else replace(bare, status="already")
+    return bare if request.query.explain == "none" else replace(bare, status="already")
+
+
+def _explanation(request: Request, row: _Row, case: Case | None, answer: Answer | Exception) -> Explanation:
+    bare = _bare(request, row)
     if isinstance(answer, Exception):
         kind = type(answer).__name__
         _logger.warning("an explanation failed with %s", kind, exc_info=answer if _logger.isEnabledFor(10) else None)
@@ -181,9 +201,9 @@ def _explanation(
         bare,
         status=answer.status,
         reason=answer.reason,
-        counterfactuals=() if answer.proved is None else tuple(_counterfactuals(case, answer.proved)),
-        evaluations=case.budget.used,
-        diagnostics={**answer.diagnostics, "seconds": seconds},
+        counterfactuals=() if case is None or answer.proved is None else tuple(_counterfactuals(case, answer.proved)),
+        evaluations=0 if case is None else case.budget.used,
+        diagnostics=answer.diagnostics,
     )
 
 
