@@ -224,7 +224,19 @@ def test_classes_and_other_objects_are_no_functions():
 
 
 class TestSaving:
-    """The module can; whether it may is decided by `mlflow_cf.log_model`."""
+    """Only by those who ask for a pickle."""
+
+    @pytest.mark.parametrize(("function", "name"), [(score, "score"), (Machine(), "Machine")], ids=["plain", "object"])
+    def test_refused(self, function, name, tmp_path):
+        with pytest.raises(InputError) as caught:
+            flavor.save(function, tmp_path / "m", signature=None, pip_requirements=[])
+        assert caught.value.message == (
+            f"model: {name} is a function, and the only way to store one is a pickle, which runs code when it is "
+            "loaded; pass allow_functions=True if you trust whoever can write to the model store"
+        )
+        with pytest.raises(InputError, match="model: "):
+            mlflow_cf.save_model(function, tmp_path / "m", TABLE, output="score")
+        assert not (tmp_path / "m").exists()
 
     @pytest.mark.parametrize(
         ("function", "output"),
@@ -232,13 +244,13 @@ class TestSaving:
         ids=["lambda", "object", "labels", "values"],
     )
     def test_saved_and_loaded(self, function, output, tmp_path):
-        flavor.save(function, tmp_path / "m", signature=None, pip_requirements=flavor.requirements(function))
+        flavor.save_pickled(function, tmp_path / "m", signature=None, pip_requirements=flavor.requirements(function))
         assert set(mlflow.models.Model.load(str(tmp_path / "m")).flavors) == {"mlflow_cf_function", "python_function"}
         opened = open_native(function, output=output, rows=TABLE)
         same_answers(opened, open_folder(tmp_path / "m", output=output, rows=TABLE), TABLE)
 
     def test_mlflow_alone_can_serve_it(self, tmp_path):
-        flavor.save(score, tmp_path / "m", signature=None, pip_requirements=flavor.requirements(score))
+        flavor.save_pickled(score, tmp_path / "m", signature=None, pip_requirements=flavor.requirements(score))
         loaded = mlflow.pyfunc.load_model(str(tmp_path / "m"))
         np.testing.assert_array_equal(loaded.predict(TABLE), score(TABLE))
         assert open_native(loaded, output="score", rows=TABLE).flavor == "mlflow_cf_function"
@@ -256,10 +268,10 @@ class TestSaving:
                 return score(rows)
 
         with pytest.raises(InputError, match=r"cannot be pickled.*lock"):
-            flavor.save(locked, tmp_path / "m", signature=None, pip_requirements=[])
+            flavor.save_pickled(locked, tmp_path / "m", signature=None, pip_requirements=[])
 
     def test_nothing_is_unpickled_where_pickles_are_forbidden(self, tmp_path, monkeypatch):
-        flavor.save(score, tmp_path / "m", signature=None, pip_requirements=flavor.requirements(score))
+        flavor.save_pickled(score, tmp_path / "m", signature=None, pip_requirements=flavor.requirements(score))
         monkeypatch.setenv("MLFLOW_ALLOW_PICKLE_DESERIALIZATION", "false")
         with pytest.raises(mlflow.MlflowException, match="pickle"):
             flavor.load(tmp_path / "m")

@@ -57,7 +57,11 @@ CLASSIFIERS = {
     "linear trees": (lgb.LGBMClassifier(**SMALL, linear_tree=True), NUMBERS, GOOD),
     "cross entropy": (lgb.LGBMClassifier(**SMALL, objective="cross_entropy"), NUMBERS, GOOD),
     "squares": (lgb.LGBMClassifier(**SMALL, objective="regression"), NUMBERS, GOOD),
-    "answers cut short": (lgb.LGBMClassifier(**SMALL, pred_early_stop=True, pred_early_stop_freq=1), NUMBERS, GOOD),
+    "answers cut short": (
+        lgb.LGBMClassifier(**SMALL, pred_early_stop=True, pred_early_stop_freq=1, pred_early_stop_margin=0.5),
+        NUMBERS,
+        GOOD,
+    ),
     "fitted on an array": (lgb.LGBMClassifier(**SMALL), NUMBERS.to_numpy(dtype=float), GOOD),
 }
 REGRESSORS = {
@@ -152,6 +156,7 @@ def test_a_booster_is_judged_by_its_scores_before_and_after_saving(name, tmp_pat
     same_answers(opened, open_folder(tmp_path / "m", rows=table), table)
 
 
+@pytest.mark.filterwarnings("ignore:The argument 'eval_set' is deprecated")  # its successor is new in LightGBM 4.7
 @pytest.mark.parametrize("kind", ["estimator", "booster"])
 def test_early_stopping_counts(kind, tmp_path):
     noise = lgb.Dataset(NUMBERS[200:], GOOD[200:])
@@ -160,7 +165,7 @@ def test_early_stopping_counts(kind, tmp_path):
     model = lgb.train(params, lgb.Dataset(NUMBERS[:200], GOOD[:200]), 80, valid_sets=[noise], callbacks=stop)
     if kind == "estimator":
         model = lgb.LGBMClassifier(**{**SMALL, "learning_rate": 1.5, "n_estimators": 80})
-        model.fit(NUMBERS[:200], GOOD[:200], eval_X=NUMBERS[200:], eval_y=GOOD[200:], callbacks=stop)
+        model.fit(NUMBERS[:200], GOOD[:200], eval_set=[(NUMBERS[200:], GOOD[200:])], callbacks=stop)
     opened = open_native(model, rows=NUMBERS)
     answers = model.predict(NUMBERS) if kind == "booster" else model.predict_proba(NUMBERS)[:, 1]
     assert (model.best_iteration if kind == "booster" else model.best_iteration_) < 80

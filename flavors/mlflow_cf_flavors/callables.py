@@ -1,7 +1,7 @@
 """Python functions: a table of rows -> labels, scores or values, as the caller says with ``output``.
 
-A function is used in memory. The only way to store one is a pickle, which runs code when it is loaded; `save` writes
-one through MLflow and is called only where the user allowed that.
+A function is used in memory. The only way to store one is a pickle, which runs code when it is loaded: `save` refuses,
+and `save_pickled` is there for users who allow it.
 """
 
 from __future__ import annotations
@@ -65,6 +65,13 @@ def requirements(model: object) -> list[str]:
 
 
 def save(model: object, path: Path, *, signature: object, pip_requirements: list[str]) -> None:
+    """Refuse: nothing is pickled unless the user asks for it."""
+    del path, signature, pip_requirements
+    fact = f"{_name(model)} is a function, and the only way to store one is a pickle, which runs code when it is loaded"
+    raise InputError("model", fact, "pass allow_functions=True if you trust whoever can write to the model store")
+
+
+def save_pickled(model: object, path: Path, *, signature: object, pip_requirements: list[str]) -> None:
     """Write the function as an MLflow model folder; MLflow pickles it.
 
     Raises:
@@ -110,6 +117,10 @@ def open(model: object, *, output: str | None = None, rows: pd.DataFrame | None 
         _learn(values, rows)
         return OpenModel(MLFLOW_FLAVOR, (), values)
     return _open_scores(function, rows)
+
+
+def _name(model: object) -> str:
+    return str(getattr(model, "__name__", type(model).__name__))
 
 
 def _plain(model: Any) -> Callable[[pd.DataFrame], Any]:

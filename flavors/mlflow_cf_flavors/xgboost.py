@@ -214,8 +214,8 @@ def _ask(model: Model, trained: Booster) -> _Ask:
 
 
 def _levels(booster: Booster) -> dict[str, pd.Index[Any]]:
-    """Return the levels a booster numbers its category columns by; empty where the library does not tell."""
-    if not hasattr(booster, "get_categories") or "c" not in (booster.feature_types or ()):
+    """Return the levels a booster numbers its category columns by; none if it was fitted on such numbers itself."""
+    if "c" not in (booster.feature_types or ()):
         return {}
     levels = booster.get_categories(export_to_arrow=True).to_arrow()
     return {name: pd.Index(known.to_pylist()) for name, known in levels if known is not None}
