@@ -1,10 +1,13 @@
 """The benchmark: its exact optima against brute force over the pipeline, its checker, and one small run."""
 
+import contextlib
 import itertools
+import re
 import sys
 from pathlib import Path
 from types import SimpleNamespace
 
+import mlflow
 import numpy as np
 import pandas as pd
 import pytest
@@ -120,6 +123,18 @@ def test_run_prints_figures_beside_the_papers(benchmark, folder, capsys):
     assert ["rows", "with", "an", "answer", "100.0%", "100.0%", "100.0%", "100.0%", "100.0%"] in lines
     assert "A counterfactual exists for 4 rows within one change, 4 within two, 4 at all (exact)." in text
     assert "BROKEN" not in text
+
+
+def test_figures_have_names_that_mlflow_takes(benchmark, monkeypatch):
+    logged = {}
+    monkeypatch.setattr(mlflow, "start_run", lambda run_name: contextlib.nullcontext())
+    monkeypatch.setattr(mlflow, "log_params", logged.update)
+    monkeypatch.setattr(mlflow, "log_metrics", logged.update)
+    figures = {method: {"validity": 1.0} for method in benchmark.bench.EXPLAINERS}
+    benchmark.bench._log({"credit": benchmark.bench.Report(figures, [])}, {"seed": 0})
+    assert logged["seed"] == 0
+    assert logged["credit/geco/validity"] == 1
+    assert all(re.fullmatch(r"[\w\-. :/]+", name) for name in logged)
 
 
 def test_reported_distance_is_the_papers(benchmark, folder):

@@ -30,7 +30,7 @@ class AsPublished(GeCo):
 # The paper's settings; that the best 5 results must be stable is built in.
 EXPLAINERS: Mapping[str, Explainer] = {
     "geco": GeCo(q=100, m_init=20, m_mut=5),
-    "geco, no polish": AsPublished(q=100, m_init=20, m_mut=5),
+    "geco unpolished": AsPublished(q=100, m_init=20, m_mut=5),
     "nearest_row": NearestRow(),
 }
 L1_ALONE = (0.0, 1.0, 0.0)
