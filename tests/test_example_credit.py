@@ -217,9 +217,15 @@ def test_an_independent_checker_finds_no_fault(credit, data_file, data, drop, ru
             assert checker.faults(query, dict(counterfactual.row)) == []
 
 
+@pytest.fixture(scope="module")
+def store(tmp_path_factory):
+    """A folder for the demos; the second one finds the first one's database, as a second `make demo` does."""
+    return tmp_path_factory.mktemp("demo")
+
+
 @pytest.mark.parametrize("data", ["", "german"], ids=["applications", "german"])
-def test_demo_from_training_to_the_real_server(data_file, tmp_path, data):
-    options = ["--store", tmp_path, "--rows-to-explain", "10"]
+def test_demo_from_training_to_the_real_server(data_file, store, data):
+    options = ["--store", store, "--rows-to-explain", "10"]
     if data:
         options += ["--data", data_file("german.csv"), "--constraints", data_file("constraints/german.yaml")]
     done = run("demo.py", *options)
@@ -227,7 +233,7 @@ def test_demo_from_training_to_the_real_server(data_file, tmp_path, data):
     assert done.stdout.count("decision: ") == 4
     assert done.stdout.count(" would be ") >= 4
     assert " cannot change\n" in done.stdout
-    assert f"mlflow ui --backend-store-uri sqlite:///{tmp_path / 'mlflow.db'}" in done.stdout
+    assert f"mlflow ui --backend-store-uri sqlite:///{store / 'mlflow.db'}" in done.stdout
     shown = done.stdout + done.stderr
     assert not re.search("warning|error|traceback|failed", shown, re.IGNORECASE), shown
 
