@@ -1,5 +1,6 @@
 """Rows for the boosting libraries: numbers with gaps, booleans, and columns of pandas' category dtype with gaps."""
 
+import io
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -83,3 +84,8 @@ def tables_only(monkeypatch: pytest.MonkeyPatch) -> None:
         del self, table
 
     monkeypatch.setattr("mlflow_cf_flavors.boosting.Columns.numbers", no_array)
+
+
+def as_json_brings_them(rows: pd.DataFrame) -> pd.DataFrame:
+    """Return `rows` as MLflow's server reads them from JSON: no categories, None for what is missing."""
+    return pd.read_json(io.StringIO(rows.to_json(orient="records")), orient="records", dtype=False)

@@ -14,6 +14,7 @@ from boosting_rows import (
     NUMBERS,
     VALUE,
     WORD,
+    as_json_brings_them,
     check_counterfactuals,
     same_answers,
     tables_only,
@@ -366,3 +367,11 @@ class TestCounterfactuals:
         before = mlflow_cf.wrap(model, MIXED, target="top").predict(rows)
         after = mlflow_cf.load_model(tmp_path / "m").predict(rows)
         pd.testing.assert_frame_equal(before, after)
+
+    def test_served_rows_have_no_categories(self, tmp_path):
+        model = lgb.LGBMClassifier(**SMALL).fit(MIXED, GOOD)
+        mlflow_cf.save_model(model, tmp_path / "m", MIXED, target=1)
+        served = mlflow.pyfunc.load_model(str(tmp_path / "m"), suppress_warnings=True)
+        rows = MIXED.tail(200).astype({"debt": "float64"}).reset_index(drop=True)
+        reply = served.predict(as_json_brings_them(rows), {"counterfactual": {"explain": "none"}})
+        assert reply["prediction"].tolist() == model.predict(rows).tolist()

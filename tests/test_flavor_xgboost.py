@@ -13,6 +13,7 @@ from boosting_rows import (
     MIXED,
     NUMBERS,
     VALUE,
+    as_json_brings_them,
     check_counterfactuals,
     same_answers,
     tables_only,
@@ -408,3 +409,11 @@ class TestCounterfactuals:
         answers = explained.explain(rows)
         assert [one.status for one in answers] == ["found"] * 3
         assert [one.counterfactuals for one in answers[1:]] == [one.counterfactuals for one in alone]
+
+    def test_served_rows_have_no_categories(self, tmp_path):
+        model = xgb.XGBClassifier(**SMALL, **NATIVE).fit(MIXED, GOOD)
+        mlflow_cf.save_model(model, tmp_path / "m", MIXED, target=1)
+        served = mlflow.pyfunc.load_model(str(tmp_path / "m"), suppress_warnings=True)
+        rows = MIXED.tail(200).astype({"debt": "float64"}).reset_index(drop=True)
+        reply = served.predict(as_json_brings_them(rows), {"counterfactual": {"explain": "none"}})
+        assert reply["prediction"].tolist() == model.predict(rows).tolist()
