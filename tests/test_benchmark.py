@@ -127,7 +127,7 @@ def test_run_prints_figures_beside_the_papers(benchmark, folder, capsys):
 
 def test_figures_have_names_that_mlflow_takes(benchmark, monkeypatch):
     logged = {}
-    monkeypatch.setattr(mlflow, "start_run", lambda run_name: contextlib.nullcontext())
+    monkeypatch.setattr(mlflow, "start_run", lambda **_: contextlib.nullcontext())
     monkeypatch.setattr(mlflow, "log_params", logged.update)
     monkeypatch.setattr(mlflow, "log_metrics", logged.update)
     figures = {method: {"validity": 1.0} for method in benchmark.bench.EXPLAINERS}
