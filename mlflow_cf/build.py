@@ -48,7 +48,6 @@ def build(
     Raises:
         InputError: anything that does not fit.
     """
-    _check_function(model, wishes)
     _check_metadata(wishes.metadata)
     staged, model_folder, downloads = scratch / "staged", scratch / "inner", scratch / "downloads"
     downloads.mkdir()
@@ -61,7 +60,8 @@ def build(
     )
     explained = assemble(opened, data, labels, options)
     if source is None:
-        lineage = inner.write(model, model_folder, inner_signature(explained.space, opened))
+        signature = inner_signature(explained.space, opened)
+        lineage = inner.write(model, model_folder, signature, allow_functions=wishes.allow_functions)
     meta = _write_pyfunc(staged, explained, wishes, inner.requirements(model_folder, _own(), wishes.pip_requirements))
     model_folder.rename(staged / artifact.MODEL)
     _add_flavor(meta, staged, explained, lineage, wishes.output)
@@ -140,13 +140,3 @@ def _check_metadata(metadata: Mapping[str, Any] | None) -> None:
     except (yaml.YAMLError, TypeError, ValueError) as error:
         fact = f"cannot be written to MLmodel ({type(error).__name__})"
         raise InputError("metadata", fact, "use plain dicts, lists, strings and numbers") from error
-
-
-def _check_function(model: object, wishes: Wishes) -> None:
-    """Refuse plain functions, which could be stored with cloudpickle only."""
-    if type(model).__name__ not in ("function", "method", "builtin_function_or_method", "partial"):
-        return
-    known = "a fitted estimator, an MLflow model URI or folder, or a loaded pyfunc"
-    if wishes.allow_functions:
-        raise InputError("allow_functions", "functions cannot be logged yet", f"pass {known}")
-    raise InputError("model", "is a function, which only unsafe formats can store", f"pass {known}")

@@ -65,7 +65,7 @@ def save_model(
         input_example: rows, or (rows, params); None: the first rows of data.
         pip_requirements: requirements of the model, instead of the ones it brings; mlflow-cf is always added.
         metadata: entries for MLmodel.
-        allow_functions: whether a plain function may be saved; not possible yet.
+        allow_functions: whether a plain function may be saved: as a pickle, which runs code when it is loaded.
 
     Raises:
         InputError: anything that does not fit. Nothing is left behind at `path` then.

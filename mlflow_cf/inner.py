@@ -68,10 +68,11 @@ def copy(source: str | Path, target: Path, scratch: Path) -> Lineage:
     return Lineage(meta.model_id, uri, tuple(sorted(meta.flavors)))
 
 
-def write(model: object, target: Path, signature: ModelSignature) -> Lineage:
-    """Write a native model as an MLflow model into the new folder `target`."""
+def write(model: object, target: Path, signature: ModelSignature, *, allow_functions: bool = False) -> Lineage:
+    """Write a native model as an MLflow model into the new folder `target`; functions, pickled, only if allowed."""
     module = flavor_of(model)
-    module.save(model, target, signature=signature, pip_requirements=module.requirements(model))
+    save = getattr(module, "save_pickled", module.save) if allow_functions else module.save
+    save(model, target, signature=signature, pip_requirements=module.requirements(model))
     return Lineage(flavors=tuple(sorted(Model.load(str(target)).flavors)))
 
 

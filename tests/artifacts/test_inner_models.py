@@ -164,6 +164,17 @@ class TestGenericModels:
         assert len(mlflow.pyfunc.load_model(str(tmp_path / "m")).predict(ASKED)) == 2
 
 
+def test_a_function_is_stored_if_that_is_allowed(tmp_path):
+    def likely(rows):
+        return MODEL.predict_proba(rows)[:, 1]
+
+    options = {"constraints": small_loans.CONSTRAINTS, "output": "score"}
+    mlflow_cf.save_model(likely, tmp_path / "m", TABLE, **options, allow_functions=True)
+    expected = mlflow_cf.wrap(likely, TABLE, **options).predict(ASKED)
+    assert set(expected["status"]) == {"found"}
+    pd.testing.assert_frame_equal(mlflow.pyfunc.load_model(str(tmp_path / "m")).predict(ASKED), expected)
+
+
 def test_mlflows_own_gate_for_estimators_stays_closed(tmp_path, monkeypatch):
     mlflow_cf.save_model(MODEL, tmp_path / "m", TABLE, **OPTIONS)
     monkeypatch.setenv("MLFLOW_ALLOW_PICKLE_DESERIALIZATION", "false")
