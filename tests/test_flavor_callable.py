@@ -234,7 +234,7 @@ class TestSaving:
             f"model: {name} is a function, and the only way to store one is a pickle, which runs code when it is "
             "loaded; pass allow_functions=True if you trust whoever can write to the model store"
         )
-        with pytest.raises(InputError, match="model: "):
+        with pytest.raises(InputError, match="allow_functions=True"):
             mlflow_cf.save_model(function, tmp_path / "m", TABLE, output="score")
         assert not (tmp_path / "m").exists()
 
