@@ -40,6 +40,7 @@ def is_there(checker: Checker, query: Row, most: int) -> bool:
 
 def check_answers(checker: Checker, query: Row, found: Explanation, weights: tuple[float, float, float]) -> None:
     ruler = Ruler(checker.background, *weights, orders=ORDERS)
+    assert found.status != "invalid", found.reason
     for answer in found.counterfactuals:
         assert checker.faults(query, answer.row) == []
         assert answer.distance == pytest.approx(ruler.distance(query, answer.row), abs=1e-9)
