@@ -72,12 +72,12 @@ def example_rows(space: FeatureSpace, rows: pd.DataFrame) -> pd.DataFrame:
 
 def _plain_column(feature: Feature, column: pd.Series[Any]) -> Any:
     kind = _column_type(feature)
+    if feature.kind == "date" and kind != DataType.string:
+        column = pd.Series([None if pd.isna(value) else value.isoformat() for value in column], dtype=object)
     if kind == DataType.boolean:
         return column.to_numpy(dtype=np.bool_)
     if kind == DataType.long:
         return column.to_numpy(dtype=np.int64)
-    if kind == DataType.datetime:
-        return pd.to_datetime(column, utc=True).dt.tz_localize(None).to_numpy(dtype="datetime64[ns]")
     if kind == DataType.double and not column.hasnans:
         return column.to_numpy(dtype=np.float64)
     # None, not NaN: MLflow writes NaN into the example as it is, which is no JSON.
@@ -94,7 +94,8 @@ def _column_type(feature: Feature) -> Column:
         # Over HTTP, MLflow silently reads a null in a boolean column as False; of this type it leaves everything alone.
         return AnyType() if feature.missing else DataType.boolean
     if feature.kind == "date":
-        return DataType.datetime
+        # It also turns dates beyond 2262 into others, numbers into nanoseconds, and refuses time zones.
+        return AnyType() if pd.api.types.is_datetime64_any_dtype(feature.raw_dtype) else DataType.string
     if not feature.levels:
         whole = "int" in feature.dtype.lower() and not feature.missing
         return DataType.long if whole else DataType.double

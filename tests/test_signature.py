@@ -37,6 +37,10 @@ TABLE = pd.DataFrame(
         "category of ints": pd.Categorical([3, 1, 3]),
         "category of ints, holes": pd.Categorical([3, None, 1]),
         "category of floats": pd.Categorical([0.5, 1.5, 0.5]),
+        "day": pd.to_datetime(["2024-01-31", "2024-02-29", "2524-12-31"]).as_unit("s"),
+        "moment, holes": pd.to_datetime(["2024-01-31T10:30", None, "2025-01-01T00:00"]),
+        "abroad": pd.to_datetime(["2024-01-31", "2024-02-29", "2025-01-01"]).tz_localize("Europe/Berlin"),
+        "written day": ["2024-01-31", "2024-02-29", "2025-01-01"],
     }
 )
 KINDS = {
@@ -58,8 +62,12 @@ KINDS = {
     "category of ints": ("long", True),
     "category of ints, holes": ("double", False),
     "category of floats": ("double", True),
+    "day": ("any", True),
+    "moment, holes": ("any", False),
+    "abroad": ("any", True),
+    "written day": ("string", True),
 }
-SPACE = FeatureSpace.infer(TABLE)
+SPACE = FeatureSpace.infer(TABLE, {"written day": {"kind": "date"}})
 
 
 def model(*classes):
@@ -119,6 +127,13 @@ def test_a_missing_flag_stays_missing():
     rows["flag, holes"] = pd.Series([None, True, None], dtype=object)
     table, _ = passed(rows)
     assert table["flag, holes"].tolist() == [None, True, None]
+
+
+def test_dates_come_through_http_as_they_were_sent():
+    body = {"inputs": example_rows(SPACE, TABLE).to_dict("list")}
+    parsed = json.loads(json.dumps(body))["inputs"]
+    table, _ = passed(pd.DataFrame({name: pd.Series(values, dtype=object) for name, values in parsed.items()}))
+    np.testing.assert_array_equal(SPACE.encode(table), SPACE.encode(TABLE))
 
 
 class TestParams:
@@ -186,8 +201,9 @@ class TestOutputs:
     def test_a_counterfactual_holds_every_feature_in_its_own_type(self):
         found = {p.name: p for p in SIGNATURE.outputs.input_dict()["counterfactuals"].type.dtype.properties}
         row = {p.name: (p.dtype.name, p.required) for p in found["row"].dtype.properties}
-        kinds = {name: ("boolean" if kind == "any" else kind, required) for name, (kind, required) in KINDS.items()}
-        assert row == kinds
+        dates = ("day", "moment, holes", "abroad")
+        plain = {name: "string" if name in dates else "boolean" for name, (kind, _) in KINDS.items() if kind == "any"}
+        assert row == {name: (plain.get(name, kind), required) for name, (kind, required) in KINDS.items()}
         step = {p.name: p for p in found["plan"].dtype.dtype.properties}
         assert step["row"].dtype == found["row"].dtype
         assert {p.name for p in found["changes"].dtype.dtype.properties} == {"feature", "from", "to"}
