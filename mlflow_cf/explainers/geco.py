@@ -165,7 +165,7 @@ class _Run:
         else:
             tried = np.repeat(members, len(group.tuples), axis=0)
             tried[:, number] = np.tile(np.arange(len(group.tuples)), len(members))
-            nearer = self.problem.distance(tried).reshape(len(members), -1) < current[:, None]
+            nearer = self.problem.distance(tried).reshape(len(members), len(group.tuples)) < current[:, None]
         return np.where(nearer, group.weights[None, :], 0.0)
 
     def _categorical(self, columns: tuple[int, ...]) -> bool:
