@@ -10,6 +10,7 @@ import pandas as pd
 import pytest
 import small_loans
 from mlflow.exceptions import MlflowException
+from sklearn.tree import DecisionTreeClassifier, DecisionTreeRegressor
 
 import mlflow_cf
 from mlflow_cf.pyfunc import ServedModel, _load_pyfunc
@@ -63,6 +64,61 @@ def test_mlflow_models_predict(folder, tmp_path):
     )
     reply = json.loads((tmp_path / "reply.json").read_text(), parse_constant=pytest.fail)
     assert reply["predictions"] == EXPLAINED.predict(ASKED).to_dict("records")
+
+
+def through_json(folder, rows, tmp_path, **options):
+    """Return the records that MLflow writes for `rows` sent as JSON."""
+    body = {"dataframe_records": rows, "params": {"counterfactual": options}}
+    (tmp_path / "body.json").write_text(json.dumps(body))
+    paths = {"input_path": str(tmp_path / "body.json"), "output_path": str(tmp_path / "reply.json")}
+    mlflow.models.predict(str(folder), **paths, env_manager="local")
+    return json.loads((tmp_path / "reply.json").read_text(), parse_constant=pytest.fail)["predictions"]
+
+
+def test_every_kind_of_column_travels_as_json(tmp_path):
+    table = TABLE.assign(
+        since=pd.to_datetime("2020-01-01") + pd.to_timedelta(TABLE["age"], unit="D"),
+        region=pd.Categorical(np.where(TABLE["age"] > 40, "north", "south")),
+        insured=pd.array([None, True, False, True] * (len(TABLE) // 4), dtype="boolean"),
+        visits=pd.array([None, 3, 2, 7] * (len(TABLE) // 4), dtype="Int64"),
+    )
+
+    def label(rows):
+        assert dict(rows.dtypes) == dict(table.dtypes)
+        return (rows["income"] + rows["visits"].fillna(0).astype(float) > 42).astype(int).to_numpy()
+
+    options = {"output": "label", "allow_functions": True, "constraints": {"immutable": ["since", "region"]}}
+    mlflow_cf.save_model(label, tmp_path / "m", table, **options)
+    rows = [
+        {"age": 30, "income": 38.5, "job": "cook", "owner": True, "debts": None, "since": "2020-02-03"},
+        {"age": 30, "income": 38.5, "job": "cook", "owner": True, "debts": 1, "since": "2020-02-03T10:30:00"},
+    ]
+    rows = [{**row, "region": "south", "insured": None, "visits": 2} for row in rows]
+    for row, answer in zip(rows, through_json(tmp_path / "m", rows, tmp_path, count=2), strict=True):
+        assert (answer["prediction"], answer["status"]) == (0, "found"), answer["reason"]
+        for found in answer["counterfactuals"]:
+            kept = {name: value for name, value in row.items() if name not in {c["feature"] for c in found["changes"]}}
+            assert found["row"].items() >= kept.items()
+
+
+def test_a_regressor(tmp_path):
+    numbers = TABLE[["age", "income"]]
+    model = DecisionTreeRegressor(max_depth=4).fit(numbers, numbers["income"] * 2)
+    mlflow_cf.save_model(model, tmp_path / "m", numbers, target={"low": 90.0})
+    (answer,) = through_json(tmp_path / "m", numbers[numbers["income"] < 30].head(1).to_dict("records"), tmp_path)
+    assert isinstance(answer["prediction"], float)
+    assert (answer["status"], answer["probability"]) == ("found", None)
+    assert answer["counterfactuals"][0]["prediction"] >= 90
+
+
+def test_three_classes(tmp_path):
+    numbers = TABLE[["age", "income"]]
+    grade = np.select([numbers["income"] < 35, numbers["income"] < 45], ["low", "middle"], "high")
+    mlflow_cf.save_model(DecisionTreeClassifier().fit(numbers, grade), tmp_path / "m", numbers, target="middle")
+    row = numbers[numbers["income"] < 30].head(1).to_dict("records")
+    for target in ("middle", "high"):
+        (answer,) = through_json(tmp_path / "m", row, tmp_path, target=target)
+        assert (answer["prediction"], answer["counterfactuals"][0]["prediction"]) == ("low", target)
 
 
 def test_many_threads_get_the_same_answers(loaded):
