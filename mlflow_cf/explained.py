@@ -21,6 +21,7 @@ from mlflow_cf.problem import Distance, Explain, Limits, Policy, Query, Setting,
 from mlflow_cf.registry import explainer_named, explainer_to_dict
 from mlflow_cf.request import Request, answer
 from mlflow_cf.result import Explanation
+from mlflow_cf.structures import Opened, open_structure
 
 TargetSource = Target | Mapping[str, Any] | Label | None
 DistanceSource = Distance | tuple[float, float, float] | Mapping[str, Any]
@@ -77,6 +78,7 @@ class ExplainedModel:
         explainer: searches unless a request names another.
         judge, outcome: the model's decision rule, and what it says about the background.
         setting: the policy bound to features and background.
+        opened: the structure inside the model, if it has one.
     """
 
     model: OpenModel
@@ -88,6 +90,7 @@ class ExplainedModel:
     judge: Judge = field(repr=False)
     outcome: Outcome = field(repr=False)
     setting: Setting = field(repr=False)
+    opened: Opened = field(repr=False)
 
     @classmethod
     def build(
@@ -107,7 +110,8 @@ class ExplainedModel:
         policy.target.check(model)
         setting = Setting.build(space, space.encode(background), policy.constraints, policy.distance, policy.values)
         judge, outcome = Judge.learn(model, space.decode(setting.background))
-        return cls(model, space, background, labels, policy, explainer, judge, outcome, setting)
+        opened = open_structure(judge, space, setting.background, outcome)
+        return cls(model, space, background, labels, policy, explainer, judge, outcome, setting, opened)
 
     def predict(self, X: pd.DataFrame, params: Mapping[str, Any] | None = None) -> pd.DataFrame:
         """Answer rows with predictions and counterfactuals: what the served model returns.
@@ -183,6 +187,7 @@ class ExplainedModel:
             "classes": list(self.model.classes),
             "score": self.model.score_kind,
             "largest_score_decides": self.judge.argmax_decides,
+            "structure": self.opened.note,
             "background_rows": len(self.background),
             "features": {f.name: {"kind": f.kind, "values": len(f.values)} for f in self.space.features},
             "policy": self.policy.to_dict(),
@@ -194,6 +199,7 @@ class ExplainedModel:
         deadline = None if seconds is None else time.perf_counter() + seconds
         request = Request(
             judge=self.judge,
+            structure=self.opened.structure,
             setting=self.setting.tightened(query.constraints),
             target=self.policy.target_for(query.target, self.model),
             background=self.outcome,

@@ -4,16 +4,22 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
 
 import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
+from mlflow_cf.features import FeatureSpace
+
+if TYPE_CHECKING:
+    from mlflow_cf.structures.structure import Structure
+
 Label = int | str | bool | float
 Decide = Callable[[pd.DataFrame], NDArray[np.generic]]
 ScoreRows = Callable[[pd.DataFrame], NDArray[np.float64]]
 ScoreKind = Literal["probability", "margin", "none"]
+Compile = Callable[[FeatureSpace, pd.DataFrame], "Structure"]
 
 
 @dataclass(frozen=True)
@@ -28,7 +34,9 @@ class OpenModel:
         score: the same rows -> (n, len(classes)) float64, one column per class; None if the model has labels only.
         score_kind: ``probability`` (columns sum to 1), ``margin`` (any real number, larger is likelier) or ``none``.
         columns: the raw input columns in the model's order if it knows them, else empty.
-        notes: facts for `describe()`, such as why a step could not be opened.
+        notes: facts for `describe()`.
+        compile: features and some background rows -> the structure inside the model; None: not opened.
+        tolerance: how far the structure's scores may be from the model's own.
     """
 
     flavor: str
@@ -38,6 +46,8 @@ class OpenModel:
     score_kind: ScoreKind = "none"
     columns: tuple[str, ...] = ()
     notes: tuple[str, ...] = ()
+    compile: Compile | None = None
+    tolerance: float = 1e-6
 
     @property
     def regression(self) -> bool:

@@ -16,9 +16,10 @@ from mlflow_cf.explainers import Candidates, Explainer
 from mlflow_cf.features import FeatureSpace, Floats
 from mlflow_cf.judge import Judge, Label, Outcome
 from mlflow_cf.pipeline import Answer, prove_all, search
-from mlflow_cf.problem import BoundTarget, Budget, Query, Setting, Target, spread_of
+from mlflow_cf.problem import BoundTarget, Budget, Query, Rater, Setting, Target, spread_of
 from mlflow_cf.proof import Case, Proved
 from mlflow_cf.result import Change, Counterfactual, Explanation, describe_changes
+from mlflow_cf.structures import Structure
 
 ROWS_AT_ONCE = 256  # rows searched before they are proved together; what a search needs stays in memory until then
 SEARCH_SHARE = 0.8  # of the time until the deadline; the rest is for the proof of what the search found
@@ -31,6 +32,7 @@ class Request:
 
     Attributes:
         judge: decides.
+        structure: scores for the search in place of the model, if it could be opened.
         setting: policy and request, bound to the background.
         target: the wanted outcome.
         background: the judge's outcome for the background rows.
@@ -42,6 +44,7 @@ class Request:
     """
 
     judge: Judge
+    structure: Structure | None
     setting: Setting
     target: Target
     background: Outcome
@@ -164,12 +167,14 @@ def _is_wanted(request: Request, row: _Row) -> bool:
 def _case(request: Request, space: FeatureSpace, row: _Row) -> Case:
     target, judge = _bound(request, row), request.judge
     count, most = request.query.count, request.max_evaluations
+    rater = None if request.structure is None else Rater(request.structure, target)
     problem = request.setting.bind(
         row.codes,
         space=space,
         count=count,
-        rate=lambda Z: target.rate(judge.outcome(space.decode(Z))),
+        rate=rater.rate if rater else lambda Z: target.rate(judge.outcome(space.decode(Z))),
         rate_background=lambda: target.rate(request.background),
+        rater=rater,
     )
     reserve = min(most // 4, 8 * count * (len(problem.groups) + 1))
     return Case(problem, target, Budget(most, reserve))

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from functools import partial
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any, Final
@@ -15,6 +16,7 @@ from numpy.typing import NDArray
 
 from mlflow_cf.errors import InputError
 from mlflow_cf.judge import Label, OpenModel, ScoreKind, ScoreRows
+from mlflow_cf_flavors.sklearn_structure import compile_model
 
 MLFLOW_FLAVOR: Final = "sklearn"
 
@@ -73,7 +75,7 @@ def open(model: object, *, output: str | None = None, rows: pd.DataFrame | None 
     opened = _open_regressor(model, rows) if regression else _open_classifier(model, output, rows)
     if rows is not None and len(rows):
         _check_answers(opened, rows.iloc[:2])
-    return opened
+    return replace(opened, compile=partial(compile_model, model))
 
 
 def _open_regressor(model: Estimator, rows: pd.DataFrame | None) -> OpenModel:

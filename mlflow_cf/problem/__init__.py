@@ -5,6 +5,7 @@ from mlflow_cf.problem.budget import Budget
 from mlflow_cf.problem.distance import Distance, Metric
 from mlflow_cf.problem.policy import Explain, Limits, Policy, Query
 from mlflow_cf.problem.problem import Codes, Group, Problem
+from mlflow_cf.problem.rater import Rater
 from mlflow_cf.problem.rating import BoundTarget, Rating, spread_of
 from mlflow_cf.problem.setting import Setting
 from mlflow_cf.problem.target import Target
@@ -21,6 +22,7 @@ __all__ = [
     "Policy",
     "Problem",
     "Query",
+    "Rater",
     "Rating",
     "Setting",
     "Target",

@@ -13,7 +13,9 @@ from mlflow_cf.constraints.domains import Domain
 from mlflow_cf.constraints.rules import Bools, Rule
 from mlflow_cf.features import FeatureSpace, Floats
 from mlflow_cf.problem.distance import Metric
+from mlflow_cf.problem.rater import Rater
 from mlflow_cf.problem.rating import Rating
+from mlflow_cf.structures.structure import Tokens
 
 Codes = NDArray[np.intp]
 
@@ -72,6 +74,7 @@ class Problem:
         count: how many answers are wanted.
         rate: rows (m, d) -> rating, by the fastest scoring that agrees with the model.
         background: (n, d) coded background rows; `rate_background` rates them without asking the model.
+        rater: rates candidates by code without decoding them, if the model could be opened.
         check: rows (m, d) -> (m,) whether each meets every constraint and `values` as a whole row.
     """
 
@@ -88,6 +91,7 @@ class Problem:
     background: Floats
     rate_background: Callable[[], Rating]
     check: Callable[[Floats], Bools]
+    rater: Rater | None = None
 
     @cached_property
     def own(self) -> Codes:
@@ -105,6 +109,28 @@ class Problem:
         for number, group in enumerate(self.groups):
             Z[:, group.columns] = group.tuples[codes[:, number]]
         return Z
+
+    def rate_codes(self, codes: Codes) -> Rating:
+        """Rate candidates by code (m, G), by the fastest scoring there is."""
+        if self.rater is None:
+            return self.rate(self.rows(codes))
+        tables = self._token_tables
+        return self.rater.rate_tokens([tables[column][codes[:, number]] for column, number in enumerate(self._owner)])
+
+    @cached_property
+    def _owner(self) -> list[int]:
+        """The group of every column."""
+        owner = {column: number for number, columns in enumerate(self.columns) for column in columns}
+        return [owner[column] for column in range(len(self.space))]
+
+    @cached_property
+    def _token_tables(self) -> list[Tokens]:
+        """For every column, the tokens of its group's tuples."""
+        tables: dict[int, Tokens] = {}
+        for group in self.groups:
+            if self.rater is not None:
+                tables.update(zip(group.columns, self.rater.tokens(group.columns, group.tuples), strict=True))
+        return [tables[column] for column in range(len(self.space))]
 
     def distance(self, codes: Codes) -> Floats:
         """Return the distance (m,) of codes (m, G), bit for bit that of their rows."""

@@ -22,6 +22,7 @@ from mlflow_cf.constraints.rules import Bools, ground, never_holds, recode
 from mlflow_cf.features import FeatureSpace, Floats
 from mlflow_cf.problem.distance import Distance, Metric
 from mlflow_cf.problem.problem import Codes, Group, Problem
+from mlflow_cf.problem.rater import Rater
 from mlflow_cf.problem.rating import Rating
 
 
@@ -102,6 +103,7 @@ class Setting:
         count: int,
         rate: Callable[[Floats], Rating],
         rate_background: Callable[[], Rating],
+        rater: Rater | None = None,
     ) -> Problem:
         """Bind one row (d,), coded by `space` (this setting's space, or one that covers the row's unseen levels)."""
         setting = self.covering(space)
@@ -133,6 +135,7 @@ class Setting:
             background=self.background,
             rate_background=rate_background,
             check=lambda Z: setting.accepts(Z, x0),
+            rater=rater,
         )
 
     def covering(self, space: FeatureSpace) -> Setting:

@@ -55,7 +55,7 @@ def score_candidates(problem: Problem, codes: Codes) -> Population:
     if not len(codes):  # many models refuse an empty table
         nothing, none = np.empty(0), np.empty(0, dtype=np.bool_)
         return Population(codes, none, nothing, nothing, none)
-    rating = problem.rate(problem.rows(codes))
+    rating = problem.rate_codes(codes)
     score = problem.distance(codes) + np.where(rating.favourable, 0.0, 2.0 - rating.grade)
     return Population(codes, rating.favourable, score, rating.grade, np.ones(len(codes), dtype=np.bool_))
 
