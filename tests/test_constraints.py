@@ -8,12 +8,12 @@ import numpy as np
 import pandas as pd
 import pytest
 from checker import Checker
-from worlds import row_dicts, table
+from worlds import bind, row_dicts, table
 
 from mlflow_cf.constraints import Constraints
 from mlflow_cf.errors import InputError, InputErrors
 from mlflow_cf.features import FeatureSpace
-from mlflow_cf.problem import Distance, Problem, Rating, Setting
+from mlflow_cf.problem import Distance, Problem, Setting
 
 DEGREES = ["none", "bachelor", "master", "doctor"]
 PEOPLE = pd.DataFrame(
@@ -45,13 +45,7 @@ def accepts(constraints: dict[str, Any], query: dict[str, Any], **moves: Any) ->
 
 
 def bound(constraints: dict[str, Any], query: dict[str, Any], values: Any = "observed") -> Problem:
-    prepared = setting(constraints, values)
-    raw = table([query], PEOPLE)
-    space = prepared.space.covering(raw)
-    nothing = Rating(np.zeros(len(PEOPLE), dtype=bool), np.zeros(len(PEOPLE)))
-    return prepared.bind(
-        space.encode(raw)[0], space=space, count=1, rate=lambda _: nothing, rate_background=lambda: nothing
-    )
+    return bind(setting(constraints, values), table([query], PEOPLE))
 
 
 def tuples(problem: Problem, name: str) -> list[Any]:
@@ -255,10 +249,7 @@ class TestBinding:
         space = FeatureSpace.infer(frame)
         constraints = Constraints(groups=(("education", "income"),), immutable=("gender",), increasing=("age",))
         prepared = Setting.build(space, space.encode(frame), constraints, Distance(), "observed")
-        nothing = Rating(np.zeros(5, dtype=bool), np.zeros(5))
-        problem = prepared.bind(
-            space.encode(frame)[0], space=space, count=1, rate=lambda _: nothing, rate_background=lambda: nothing
-        )
+        problem = bind(prepared, frame.iloc[[0]])
         assert tuples(problem, "gender") == []
         assert tuples(problem, "age") == [26, 28, 30]  # 22 is the row's own
         assert tuples(problem, "education") == [(2, 50000), (3, 50000), (4, 80000), (4, 90000)]

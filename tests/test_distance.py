@@ -6,11 +6,12 @@ import numpy as np
 import pandas as pd
 import pytest
 from checker import Ruler
+from worlds import bind
 
 from mlflow_cf.constraints import Constraints
 from mlflow_cf.errors import InputError
 from mlflow_cf.features import FeatureSpace
-from mlflow_cf.problem import Distance, Metric, Problem, Rating, Setting
+from mlflow_cf.problem import Distance, Metric, Setting
 
 DEGREES = ["none", "bachelor", "master", "doctor"]
 FRAME = pd.DataFrame(
@@ -143,8 +144,7 @@ def test_codes_rows_and_single_rows_agree_bit_for_bit(weights: Any, groups: Any,
     setting = Setting.build(SPACE, SPACE.encode(FRAME), Constraints(groups=groups), distance, "observed")
     for query in (ROW, {**ROW, "income": None, "job": "z", "degree": "odd"}):
         raw = pd.DataFrame([query]).astype({"income": "float64"})
-        space = SPACE.covering(raw)
-        problem = bound(setting, space, space.encode(raw)[0])
+        problem = bind(setting, raw)
         rng = np.random.default_rng(5)
         codes = np.column_stack([rng.integers(len(group.tuples), size=400) for group in problem.groups])
         Z = problem.rows(codes)
@@ -152,8 +152,3 @@ def test_codes_rows_and_single_rows_agree_bit_for_bit(weights: Any, groups: Any,
         assert (table == problem.metric.distance(problem.columns, Z, problem.x0)).all()
         one_by_one = [problem.metric.distance(problem.columns, row[None, :], problem.x0)[0] for row in Z]
         assert table.tolist() == one_by_one
-
-
-def bound(setting: Setting, space: FeatureSpace, x0: Any) -> Problem:
-    nothing = Rating(np.zeros(len(FRAME), dtype=bool), np.zeros(len(FRAME)))
-    return setting.bind(x0, space=space, count=1, rate=lambda _: nothing, rate_background=lambda: nothing)

@@ -243,6 +243,12 @@ class TestOperators:
         assert ((together != problem.own) == (best != problem.own)).all()
         assert (together[:, [3, 4]] == best[:, [3, 4]]).all()
 
+    def test_selective_mutation_of_members_that_changed_no_number(self) -> None:
+        problem = problem_of(wrapped(distance=(0.2, 0.3, 0.5)), QUERY)
+        best = problem.own[None, :].copy()
+        best[0, 3] = (best[0, 3] + 1) % 3
+        assert started(problem)._nearer(best).tolist() == best.tolist()
+
     def test_a_group_that_must_change_does(self) -> None:
         problem = problem_of(wrapped(constraints={"ranges": {"hours": [None, 60]}}), QUERY)
         run = started(problem)

@@ -13,8 +13,8 @@ from hypothesis import strategies as st
 from mlflow_cf.constraints import Constraints
 from mlflow_cf.explained import ExplainedModel, Options, assemble
 from mlflow_cf.features import FeatureSpace
-from mlflow_cf.judge import OpenModel
-from mlflow_cf.problem import BoundTarget, Distance, Problem, Setting
+from mlflow_cf.judge import Judge, OpenModel, Outcome
+from mlflow_cf.problem import BoundTarget, Distance, Problem, Setting, Target
 
 GRADES = ("low", "mid", "high", "top")
 ORDERS = {"grade": GRADES}
@@ -45,6 +45,17 @@ def background(seed: int, rows: int = 14) -> pd.DataFrame:
             "member": np.array(draw((False, True), 0), dtype="bool"),
             "rooms": pd.array(draw(ROOMS, 0.15), dtype="Int64"),
         }
+    )
+
+
+def stepped(seed: int, rows: int = 14) -> pd.DataFrame:
+    """Return a background whose numbers span their whole range: age 20 to 26, income 0 to 2.5, rooms 1 to 4."""
+    frame = background(seed, rows)
+    income, rooms = frame["income"].tolist(), frame["rooms"].tolist()
+    return frame.assign(
+        age=[20, 26, *frame["age"][2:]],
+        income=np.array([0.0, 2.5, *income[2:]]),
+        rooms=pd.array([1, 4, *rooms[2:]], dtype="Int64"),
     )
 
 
@@ -169,18 +180,28 @@ def explained(
     return assemble(model, frame, None, Options(target="yes", constraints=constraints, features=FEATURES, **options))
 
 
-def problem_of(wrapped: ExplainedModel, query: pd.DataFrame, count: int = 1) -> Problem:
-    """Return the search problem of a one-row table, as a request would bind it."""
-    space = wrapped.space.covering(query)
-    own = int(wrapped.judge.verdict(query).codes[0])
-    target = BoundTarget(wrapped.policy.target, wrapped.model, own)
-    return wrapped.setting.bind(
+def bind(setting: Setting, query: pd.DataFrame, wrapped: ExplainedModel | None = None, count: int = 1) -> Problem:
+    """Return the search problem of a one-row table, as a request would bind it; without a model none may be asked."""
+    space = setting.space.covering(query)
+    judge = Judge(OpenModel("test", ("no", "yes"), _nobody), argmax_decides=False) if wrapped is None else wrapped.judge
+    own = -1 if wrapped is None else int(judge.verdict(query).codes[0])
+    target = BoundTarget(Target(label="yes") if wrapped is None else wrapped.policy.target, judge.model, own)
+    said = Outcome(np.zeros(len(setting.background), dtype=np.intp)) if wrapped is None else wrapped.outcome
+    return setting.bind(
         space.encode(query)[0],
         space=space,
         count=count,
-        rate=lambda Z: target.rate(wrapped.judge.outcome(space.decode(Z))),
-        rate_background=lambda: target.rate(wrapped.outcome),
+        rate=lambda Z: target.rate(judge.outcome(space.decode(Z))),
+        rate_background=lambda: target.rate(said),
     )
+
+
+def _nobody(rows: pd.DataFrame) -> np.ndarray:
+    raise AssertionError(rows)
+
+
+def problem_of(wrapped: ExplainedModel, query: pd.DataFrame, count: int = 1) -> Problem:
+    return bind(wrapped.setting, query, wrapped, count)
 
 
 def checker_of(

@@ -7,12 +7,23 @@ import pandas as pd
 from checker import Checker, same
 from hypothesis import example, given
 from hypothesis import strategies as st
-from worlds import FEATURES, ORDERS, background, constraint_dicts, row_dicts, setting_of, table, wide_rows
+from worlds import (
+    FEATURES,
+    ORDERS,
+    background,
+    bind,
+    constraint_dicts,
+    row_dicts,
+    setting_of,
+    stepped,
+    table,
+    wide_rows,
+)
 
 from mlflow_cf.constraints import Constraints
 from mlflow_cf.errors import InputError
 from mlflow_cf.features import FeatureSpace
-from mlflow_cf.problem import Distance, Problem, Rating, Setting
+from mlflow_cf.problem import Distance, Setting
 
 seeds = st.integers(0, 40)
 QUERY = {"age": 20, "income": 0.0, "grade": "low", "job": "a", "member": False, "rooms": 1}
@@ -22,8 +33,8 @@ def never(rows: pd.DataFrame) -> Any:
     raise AssertionError(rows)
 
 
-def judge(frame: pd.DataFrame, *constraints: dict[str, Any], values: str = "observed") -> Checker:
-    return Checker(never, frame, constraints, "yes", ORDERS, values, GRIDS if values == "grid" else {})
+def judge(frame: pd.DataFrame, *constraints: dict[str, Any]) -> Checker:
+    return Checker(never, frame, constraints, "yes", ORDERS)
 
 
 GRIDS = {"age": (20, 26, 1), "income": (0.0, 2.5, 0.5), "rooms": (1, 4, 1)}
@@ -63,40 +74,21 @@ def test_the_check_is_the_checkers(
 def test_the_check_is_the_checkers_beyond_observed_values(
     seed: int, values: str, constraints: dict[str, Any], query: dict[str, Any], picks: list[int]
 ) -> None:
-    frame = background(seed)
-    if values == "grid":
-        frame = frame.assign(income=frame["income"].fillna(1.0), age=[20, 26, 21, *frame["age"][3:]])
-        frame = frame.assign(income=[0.0, 2.5, *frame["income"][2:]], rooms=pd.array([1, 4, 2, *frame["rooms"][3:]]))
+    frame = stepped(seed)
     setting = setting_of_stepped(frame, constraints, values)
     near = [{**query, "income": 1.5, "age": 24}, {**query, "income": 0.7, "rooms": 3}, {**query, "grade": "top"}]
     rows = candidates(query, row_dicts(frame)[:3] + near, picks)
     codes = codes_of(setting, [query, *rows], frame)
     accepted = setting.accepts(codes[1:], codes[0])
-    judging = judge(frame, constraints, values=values)
-    if values == "continuous":  # whole numbers have a step, so they keep to their grid
-        judging = Checker(never, frame, (constraints,), "yes", ORDERS, values, grids_of(frame))
+    grids = GRIDS if values == "grid" else {name: GRIDS[name] for name in ("age", "rooms")}  # whole numbers keep a step
+    judging = Checker(never, frame, (constraints,), "yes", ORDERS, values, grids)
     assert accepted.tolist() == [judging.accepts(query, row) for row in rows]
 
 
-def grids_of(frame: pd.DataFrame) -> dict[str, tuple[float, float, float]]:
-    grids = {}
-    for name in ("age", "rooms"):
-        seen = np.unique(frame[name].dropna().astype(int))
-        grids[name] = (int(seen[0]), int(seen[-1]), int(np.gcd.reduce(np.diff(seen))))
-    return grids
-
-
-def setting_of_stepped(frame: pd.DataFrame, constraints: dict[str, Any], values: str) -> Any:
-    steps = {"income": {"step": 0.5}, "age": {"step": 1}, "rooms": {"step": 1}} if values == "grid" else {}
-    space = FeatureSpace.infer(frame, {**FEATURES, **steps})
+def setting_of_stepped(frame: pd.DataFrame, constraints: dict[str, Any], values: Any) -> Setting:
+    steps: dict[str, dict[str, Any]] = {"income": {"step": 0.5}} if values == "grid" else {}
+    space = FeatureSpace.infer(frame, {**FEATURES, **steps, "age": {"step": 1}, "rooms": {"step": 1}})
     return Setting.build(space, space.encode(frame), Constraints.read(constraints), Distance(), values)
-
-
-def bind(setting: Any, query: dict[str, Any], frame: pd.DataFrame) -> Problem:
-    raw = table([query], frame)
-    space = setting.space.covering(raw)
-    nothing = Rating(np.zeros(len(frame), dtype=bool), np.zeros(len(frame)))
-    return setting.bind(space.encode(raw)[0], space=space, count=1, rate=never, rate_background=lambda: nothing)
 
 
 @given(seeds, constraint_dicts, wide_rows)
@@ -104,7 +96,7 @@ def test_bound_tuples_are_what_enumeration_leaves(
     seed: int, constraints: dict[str, Any], query: dict[str, Any]
 ) -> None:
     frame = background(seed)
-    problem = bind(setting_of(frame, constraints), query, frame)
+    problem = bind(setting_of(frame, constraints), table([query], frame))
     checker = judge(frame, constraints)
     assert [tuple(problem.space.names[c] for c in group.columns) for group in problem.groups] == sorted(
         checker_groups(checker, frame), key=lambda names: list(frame.columns).index(names[0])

@@ -8,8 +8,21 @@ import pytest
 from checker import Checker, Ruler
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from worlds import ORDERS, background, checker_of, constraint_dicts, explained, lottery, row_dicts, table, wide_rows
+from worlds import (
+    FEATURES,
+    ORDERS,
+    background,
+    checker_of,
+    constraint_dicts,
+    explained,
+    lottery,
+    row_dicts,
+    stepped,
+    table,
+    wide_rows,
+)
 
+from mlflow_cf.explained import Options, assemble
 from mlflow_cf.explainers import Explainer, GeCo, NearestRow
 from mlflow_cf.result import Explanation
 
@@ -111,6 +124,19 @@ def test_answers_hold_under_policy_and_request(
     except ValueError:
         return  # the request would loosen the policy
     check_answers(checker_of(model, frame, policy, request), query, found, weights)
+
+
+@given(seeds, st.sampled_from(["grid", "continuous"]), constraint_dicts, wide_rows)
+def test_answers_hold_beyond_observed_values(seed: int, values: str, constraints: dict[str, Any], query: Row) -> None:
+    frame, model = stepped(seed), lottery(seed, 0.1)
+    steps = {"income": {"step": 0.5}} if values == "grid" else {}
+    features = {**FEATURES, **steps, "age": {"step": 1}, "rooms": {"step": 1}}
+    options = Options(target="yes", constraints=constraints, features=features, values=values)
+    found = assemble(model, frame, None, options).explain(table([query], frame), count=3)[0]
+    grids = {"age": (20, 26, 1), "rooms": (1, 4, 1)} | ({"income": (0.0, 2.5, 0.5)} if steps else {})
+    checker = Checker(model.decide, frame, [constraints], "yes", ORDERS, values, grids)
+    check_answers(checker, query, found, (0.5, 0.5, 0.0))
+    assert all(is_minimal(checker, query, answer.row) for answer in found.counterfactuals)
 
 
 @given(seeds, seeds, constraint_dicts, wide_rows, st.integers(1, 3))
