@@ -1,16 +1,24 @@
 """PLAF rules in arrays decide as the slow interpreter decides on raw values, and search obeys it."""
 
+import itertools
+import warnings
+from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
-from hypothesis import given
+import pandas as pd
+import worlds
+from checker import Checker
+from hypothesis import assume, given
 from hypothesis import strategies as st
-from properties.interpreter import NotPlafError, Reference, Sum, program_of, rule_of
-from rule_worlds import TABLE, all_rules, background, coded, draw_rows
+from properties.interpreter import NotPlafError, Reference, Sum, Table, program_of, rule_of
+from rule_worlds import TABLE, all_rules, background, coded, comparisons, draw_rows, rule_texts
 
 from mlflow_cf.constraints.plaf import parse_program, parse_rule
 from mlflow_cf.constraints.rules import ground
 from mlflow_cf.errors import InputError
+from mlflow_cf.problem import Setting, impossible
+from mlflow_cf.search.cascade import Cascade
 
 seeds = st.integers(0, 2**32 - 1)
 ROWS = 200  # per example; 50 examples of the dev profile make 10,000 rows
@@ -107,3 +115,164 @@ def test_any_text_is_read_or_refused(scraps: list[str], glue: str) -> None:
     if program is not None:
         assert list(program.groups) == slow_program[0]
         assert list(map(parsed_shape, program.rules)) == list(map(shape, slow_program[1]))
+
+
+SMALL = rule_texts(
+    comparisons(numbers=("age", "income", "rooms"), ordinals=("grade",), categories=("job",), booleans=("member",))
+)
+SMALL_TABLE = Table(levels={"grade": worlds.GRADES, "job": worlds.JOBS, "member": (False, True)})
+
+
+def fitting(frame: pd.DataFrame, constraints: dict[str, Any], texts: list[str]) -> tuple[Setting, list[str]]:
+    """Return the setting with those of the rules that close no circle, and these rules."""
+    kept: list[str] = []
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", ".* is not a level of ", UserWarning)
+        setting = worlds.setting_of(frame, constraints)
+        for text in texts:
+            try:
+                setting = worlds.setting_of(frame, {**constraints, "rules": [*kept, text]})
+            except InputError as error:
+                assert "depend on each other" in str(error)  # noqa: PT017  a circle is to be expected
+                continue
+            kept.append(text)
+    return setting, kept
+
+
+def judging(frame: pd.DataFrame, constraints: dict[str, Any], texts: list[str], predict: Any = None) -> Checker:
+    def rule(text: str) -> Any:
+        slow = rule_of(text)
+        return lambda query, row: slow.holds(query, row, SMALL_TABLE)
+
+    return Checker(predict, frame, (constraints,), "yes", worlds.ORDERS, rules=tuple(map(rule, texts)))
+
+
+small_sets = st.lists(SMALL, min_size=1, max_size=4)
+
+
+@given(seeds, worlds.constraint_dicts, small_sets, worlds.wide_rows)
+def test_the_cascade_repairs_or_rejects(
+    seed: int, constraints: dict[str, Any], texts: list[str], query: dict[str, Any]
+) -> None:
+    frame = worlds.background(seed % 40)
+    setting, texts = fitting(frame, constraints, texts)
+    problem = worlds.bind(setting, worlds.table([query], frame))
+    assume(not impossible(problem))
+    rng = np.random.default_rng(seed)
+    codes = np.column_stack([rng.integers(len(group.tuples), size=30) for group in problem.groups])
+    codes[::2] = np.where(rng.random(codes[::2].shape) < 0.6, problem.own, codes[::2])
+    repaired = Cascade(problem, rng).repair(codes)
+    checker = judging(frame, constraints, texts)
+    for line in problem.rows(repaired):
+        row = problem.space.values(line)
+        assert checker.accepts(query, row), list(checker.broken(query, row))
+    assert np.array_equal(Cascade(problem, rng).repair(repaired), repaired)
+    lawful = codes[problem.check(problem.rows(codes))]
+    assert {*map(tuple, lawful.tolist())} <= {*map(tuple, repaired.tolist())}  # what holds is left alone
+
+
+@given(seeds, st.sampled_from([0.03, 0.3]), worlds.constraint_dicts, small_sets, worlds.wide_rows)
+def test_answers_obey_the_interpreter(
+    seed: int, share: float, constraints: dict[str, Any], texts: list[str], query: dict[str, Any]
+) -> None:
+    frame, model = worlds.background(seed % 40), worlds.lottery(seed, share)
+    _, texts = fitting(frame, constraints, texts)
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", ".* is not a level of ", UserWarning)
+        explained = worlds.explained(model, frame, {**constraints, "rules": texts})
+    checker = judging(frame, constraints, texts, model.decide)
+    (found,) = explained.explain(worlds.table([query], frame), count=3)
+    assert found.status in ("found", "already", "infeasible", "not_found")
+    for answer in found.counterfactuals:
+        assert checker.faults(query, answer.row) == []
+    if found.status == "infeasible":
+        assert found.reason
+        assert not any(checker.accepts(query, row) for row in everything(checker, query))
+
+
+def everything(checker: Checker, query: dict[str, Any]) -> Iterator[dict[str, Any]]:
+    """Yield every row of observed tuples and the query row's own."""
+    lines = worlds.row_dicts(checker.background)
+    offers = [
+        list({tuple(line[name] for name in group): None for line in [query, *lines]}) for group in checker.groups()
+    ]
+    names = [name for group in checker.groups() for name in group]
+    for tuples in itertools.product(*offers):
+        row = dict(zip(names, itertools.chain(*tuples), strict=True))
+        yield {name: row[name] for name in query}
+
+
+@given(seeds, small_sets, small_sets, worlds.wide_rows)
+def test_rules_of_a_request_hold_on_top(
+    seed: int, policy: list[str], request: list[str], query: dict[str, Any]
+) -> None:
+    frame, model = worlds.background(seed % 40), worlds.lottery(seed, 0.3)
+    _, policy = fitting(frame, {}, policy)
+    _, both = fitting(frame, {}, [*policy, *request])
+    request = both[len(policy) :]
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", ".* is not a level of ", UserWarning)
+        explained = worlds.explained(model, frame, {"rules": policy})
+        (found,) = explained.explain(worlds.table([query], frame), count=2, constraints={"rules": request})
+        (at_once,) = worlds.explained(model, frame, {"rules": both}).explain(worlds.table([query], frame), count=2)
+    checker = judging(frame, {}, both, model.decide)
+    for answer in found.counterfactuals:
+        assert checker.faults(query, answer.row) == []
+    assert found.status == at_once.status
+    assert [answer.row for answer in found.counterfactuals] == [answer.row for answer in at_once.counterfactuals]
+
+
+@given(st.lists(SMALL, min_size=2, max_size=5), st.sampled_from([(), (("income", "rooms"),), (("age", "job"),)]))
+def test_the_order_is_that_of_the_rules(texts: list[str], groups: tuple[tuple[str, ...], ...]) -> None:
+    frame = worlds.background(0)
+    names = list(frame.columns)
+    group_of = {name: next((group for group in groups if name in group), (name,)) for name in names}
+    edges = {edge for text in texts for edge in dependencies(rule_of(text), group_of)}
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", ".* is not a level of ", UserWarning)
+        try:
+            setting = worlds.setting_of(frame, {"rules": texts, "groups": groups})
+        except InputError as error:
+            assert circular(edges)
+            circle = str(error).split(": ")[2].split("; ")[0].split(" -> ")
+            assert circle[0] == circle[-1]
+            steps = [{tuple(part.split("+")) for part in step} for step in itertools.pairwise(circle)]
+            assert all(step in [set(edge) for edge in edges] for step in steps)
+            return
+    assert not circular(edges)
+    place = {setting.domains[number].columns: at for at, number in enumerate(setting.order)}
+    columns = {group: tuple(sorted(names.index(name) for name in group)) for group in group_of.values()}
+    assert all(place[columns[first]] < place[columns[later]] for first, later in edges)
+
+
+def dependencies(rule: Any, group_of: dict[str, tuple[str, ...]]) -> set[tuple[Any, Any]]:
+    """Return (group mentioned, group defined) of a rule, by the words of GeCo section 3.2."""
+    left, right = mentioned(rule.then.left), mentioned(rule.then.right)
+    defined = None
+    if isinstance(rule.then.left, Reference) and left and not left & right:
+        defined = rule.then.left.feature
+    elif isinstance(rule.then.right, Reference) and right and not left:
+        defined = rule.then.right.feature
+    if defined is None:
+        return set()
+    speaks_of = left | right
+    for condition in rule.when:
+        speaks_of |= mentioned(condition.left) | mentioned(condition.right)
+    return {(group_of[name], group_of[defined]) for name in speaks_of if group_of[name] != group_of[defined]}
+
+
+def mentioned(node: Any) -> set[str]:
+    """Return the counterfactual's features in an expression."""
+    if isinstance(node, Sum):
+        return mentioned(node.left) | mentioned(node.right)
+    return {node.feature} if isinstance(node, Reference) and node.side == "x_cf" else set()
+
+
+def circular(edges: set[tuple[Any, Any]]) -> bool:
+    """Whether the edges close a circle: take away groups nothing leads to until none is left."""
+    while edges:
+        free = {first for first, _ in edges} - {later for _, later in edges}
+        if not free:
+            return True
+        edges = {edge for edge in edges if edge[0] not in free}
+    return False
