@@ -140,7 +140,8 @@ def digest_of_model(folder: Path) -> str:
     if not folder.is_dir():
         raise ArtifactError(folder.name, "the folder of the model is missing", _AGAIN)
     digest = hashlib.sha256()
-    for path in sorted(folder.rglob("*")):
+    # Sorted by what is hashed: paths themselves sort otherwise on Windows.
+    for path in sorted(folder.rglob("*"), key=lambda path: path.relative_to(folder).as_posix()):
         relative = path.relative_to(folder)
         if path.is_symlink():
             raise ArtifactError(f"{folder.name}/{relative.as_posix()}", "is a link, not a file", _AGAIN)

@@ -48,6 +48,8 @@ class ServedModel:
 
     def _completed(self, rows: pd.DataFrame) -> pd.DataFrame:
         """Add the columns that may be left out because the background has missing values in them."""
+        if not isinstance(rows, pd.DataFrame):
+            return rows  # the explained model says what is wrong with it
         absent = [f.name for f in self.explained.space.features if f.missing and f.name not in rows.columns]
         return rows.reindex(columns=[*rows.columns, *absent]) if absent else rows
 

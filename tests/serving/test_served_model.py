@@ -168,7 +168,8 @@ def test_foreign_errors_leave_without_their_message(error, caplog):
     assert "stack_trace" not in message
 
 
-def test_our_errors_leave_as_they_are():
-    with pytest.raises(mlflow_cf.InputError) as caught:
-        ServedModel(EXPLAINED).predict(ASKED.head(0))
+@pytest.mark.parametrize("rows", [ASKED.head(0), ASKED[["age"]], [[1, 2]], None, ASKED.to_numpy()])
+def test_our_errors_leave_as_they_are(rows):
+    with pytest.raises(mlflow_cf.InputError, match="rows") as caught:
+        ServedModel(EXPLAINED).predict(rows)
     assert caught.value.get_http_status_code() == 400
