@@ -175,6 +175,7 @@ class TestRowsWithoutCodes:
             ([1, 2], "int16[pyarrow]", 2**15),
             ([0.5, 1.5], "float64", -np.inf),
             ([0.5, 1.5], "float32", 1e300),
+            ([0.5, 1.5], "float64", 1e300),
             ([0.5, 1.5], "Float32", 1e300),
             ([0.5, 1.5], "float64", "0.5"),
             ([0.5, 1.5], "float64", [0.5]),
@@ -297,6 +298,7 @@ class TestBadBackgrounds:
             (pd.DataFrame({"a": [None, None]}), "data.a: all values are missing"),
             (pd.DataFrame({"a": [1.0, np.inf]}), "data.a: row 1 is infinite"),
             (pd.DataFrame({"a": [1, 2**60]}), "data.a: row 1 is infinite, beyond 2^53"),
+            (pd.DataFrame({"a": [1, 1e200]}), "data.a: row 1 is infinite"),
             (pd.DataFrame({"a": [1j, 2j]}), "data.a: columns of type complex128 cannot be explained"),
             (pd.DataFrame({"a": pd.to_timedelta([1, 2])}), "data.a: columns of type timedelta64"),
             (pd.DataFrame({"a": pd.Series([["x"], ["y"]])}), "data.a: values of type list are no levels"),
@@ -380,7 +382,7 @@ class TestKinds:
             ([True, False], "object", "boolean"),
             (["1", "2"], "str", "category"),
             ([0, 1], "int64", "integer"),  # 0/1 stays a number unless declared boolean
-            ([1e300, 2e300], "float64", "real"),
+            ([1e100, 2e100], "float64", "real"),
         ],
     )
     def test_are_inferred(self, values: list[Any], dtype: str, kind: str) -> None:

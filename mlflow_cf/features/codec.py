@@ -12,6 +12,7 @@ from mlflow_cf.features.dates import beyond_days, decode_dates, encode_dates
 from mlflow_cf.features.feature import Feature, Floats, Level
 
 EXACT_INTEGER = 2.0**53  # float64 holds every whole number up to here
+LARGEST = 1e150  # beyond, sums of squares overflow
 
 
 def encode_column(feature: Feature, column: pd.Series[Any]) -> tuple[Floats, NDArray[np.bool_]]:
@@ -34,7 +35,7 @@ def encode_column(feature: Feature, column: pd.Series[Any]) -> tuple[Floats, NDA
     if feature.stored.kind == "f":
         with np.errstate(over="ignore"):
             codes = codes.astype(feature.stored).astype(np.float64)  # what the model will be shown
-    bad = ~np.isfinite(codes) & ~missing
+    bad = ~(np.abs(codes) <= LARGEST) & ~missing
     if feature.stored.kind in "iu":
         bounds = np.iinfo(feature.stored)
         with np.errstate(invalid="ignore"):
