@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 Label = int | str | bool | float
 Decide = Callable[[pd.DataFrame], NDArray[np.generic]]
 ScoreRows = Callable[[pd.DataFrame], NDArray[np.float64]]
+Both = Callable[[pd.DataFrame], tuple[NDArray[np.generic], NDArray[np.float64]]]
 ScoreKind = Literal["probability", "margin", "none"]
 Compile = Callable[[FeatureSpace, pd.DataFrame], "Structure"]
 
@@ -35,6 +36,7 @@ class OpenModel:
         score_kind: ``probability`` (columns sum to 1), ``margin`` (any real number, larger is likelier) or ``none``.
         columns: the raw input columns in the model's order if it knows them, else empty.
         notes: facts for `describe()`.
+        both: `decide` and `score` in one pass, where that is cheaper than one after the other.
         compile: features and some background rows -> the structure inside the model; None: not opened.
         tolerance: how far the structure's scores may be from the model's own.
     """
@@ -46,6 +48,7 @@ class OpenModel:
     score_kind: ScoreKind = "none"
     columns: tuple[str, ...] = ()
     notes: tuple[str, ...] = ()
+    both: Both | None = None
     compile: Compile | None = None
     tolerance: float = 1e-6
 
@@ -98,12 +101,17 @@ class Judge:
 
     def predict(self, rows: pd.DataFrame) -> tuple[list[Label], Outcome]:
         """Return the model's predictions for `rows` (m, d) as plain Python values, and their outcome."""
-        labels = np.asarray(self.model.decide(rows))
-        if self.model.regression:
-            values = labels.astype(np.float64)
+        model = self.model
+        if model.regression:
+            values = np.asarray(model.decide(rows), dtype=np.float64)
             return values.tolist(), Outcome(np.full(len(values), -1, dtype=np.intp), None, values)
-        codes = pd.Index(list(self.model.classes)).get_indexer(pd.Index(labels))
-        return labels.tolist(), Outcome(codes, None if self.model.score is None else self.model.score(rows))
+        scores: NDArray[np.float64] | None
+        if model.both is not None:
+            labels, scores = model.both(rows)
+        else:
+            labels, scores = np.asarray(model.decide(rows)), None if model.score is None else model.score(rows)
+        codes = pd.Index(list(model.classes)).get_indexer(pd.Index(labels))
+        return labels.tolist(), Outcome(codes, scores)
 
     def verdict(self, rows: pd.DataFrame) -> Outcome:
         """Return the logged model's own decision for `rows` (m, d), with scores if it has them."""

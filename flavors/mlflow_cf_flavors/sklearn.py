@@ -13,6 +13,7 @@ from typing import Any, Final
 import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
+from threadpoolctl import ThreadpoolController
 
 from mlflow_cf.errors import InputError
 from mlflow_cf.judge import Label, OpenModel, ScoreKind, ScoreRows
@@ -78,9 +79,38 @@ def open(model: object, *, output: str | None = None, rows: pd.DataFrame | None 
     return replace(opened, compile=partial(compile_model, model))
 
 
+@dataclass(frozen=True)
+class _OneThread:
+    """Calls an estimator on one OpenMP thread: on small tables, starting more costs far more than they save."""
+
+    ask: Callable[[Any], Any]
+    threads: ThreadpoolController
+
+    def __call__(self, table: Any) -> Any:
+        with self.threads.limit(limits=1, user_api="openmp"):
+            return self.ask(table)
+
+
+@dataclass(frozen=True)
+class _Both:
+    """Rows -> labels and scores of a pipeline that is asked for both, transformed once."""
+
+    transform: Callable[[Any], Any]
+    decide: Callable[[Any], Any]
+    score: Callable[[Any], Any]
+    select: Rows
+
+    def __call__(self, rows: pd.DataFrame) -> tuple[NDArray[np.generic], NDArray[np.float64]]:
+        table = self.transform(self.select(rows))
+        scores = np.asarray(self.score(table), dtype=np.float64)
+        labels = _one_answer_per_row(np.asarray(self.decide(table)))
+        return labels, np.column_stack((-scores, scores)) if scores.ndim == 1 else scores
+
+
 def _open_regressor(model: Estimator, rows: pd.DataFrame | None) -> OpenModel:
     columns, select = _input(model, rows)
-    return OpenModel(flavor=MLFLOW_FLAVOR, classes=(), decide=_Values(model.predict, select), columns=columns)
+    decide = _Values(_OneThread(model.predict, ThreadpoolController()), select)
+    return OpenModel(flavor=MLFLOW_FLAVOR, classes=(), decide=decide, columns=columns)
 
 
 def _open_classifier(model: Estimator, output: str | None, rows: pd.DataFrame | None) -> OpenModel:
@@ -89,8 +119,21 @@ def _open_classifier(model: Estimator, output: str | None, rows: pd.DataFrame | 
     score, kind, notes = _scores(model, len(classes), select, rows) if output != "label" else (None, "none", ())
     if output == "score" and score is None:
         raise InputError("output", f"{_name(model)} has no scores", "use output='label'")
-    decide = _Labels(model.predict, select)
-    return OpenModel(MLFLOW_FLAVOR, classes, decide, score, kind, columns, notes)
+    decide = _Labels(_OneThread(model.predict, ThreadpoolController()), select)
+    both = None if score is None else _both(model, select)
+    return OpenModel(MLFLOW_FLAVOR, classes, decide, score, kind, columns, notes, both)
+
+
+def _both(model: Estimator, select: Rows) -> _Both | None:
+    """Return how to ask a pipeline for labels and scores in one pass; None where that saves nothing."""
+    from sklearn.pipeline import Pipeline
+
+    if type(model) is not Pipeline or len(model.steps) == 1:
+        return None
+    last = model.steps[-1][1]
+    score = last.predict_proba if hasattr(last, "predict_proba") else last.decision_function
+    threads = ThreadpoolController()
+    return _Both(model[:-1].transform, _OneThread(last.predict, threads), _OneThread(score, threads), select)
 
 
 @dataclass(frozen=True)
@@ -131,10 +174,10 @@ def _scores(
     model: Estimator, n_classes: int, select: Rows, rows: pd.DataFrame | None
 ) -> tuple[ScoreRows | None, ScoreKind, tuple[str, ...]]:
     if hasattr(model, "predict_proba"):
-        return _Scores(model.predict_proba, select), "probability", ()
+        return _Scores(_OneThread(model.predict_proba, ThreadpoolController()), select), "probability", ()
     if not hasattr(model, "decision_function"):
         return None, "none", (f"{_name(model)} has labels only, no scores",)
-    score = _Scores(model.decision_function, select)
+    score = _Scores(_OneThread(model.decision_function, ThreadpoolController()), select)
     if rows is not None and len(rows) and score(rows.iloc[:1]).shape[1] != n_classes:
         return None, "none", ("decision_function has no column per class (one-vs-one); only labels are used",)
     return score, "margin", ()
