@@ -3,10 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from typing import Annotated
 
-from pydantic import BaseModel, ValidationError
+from pydantic import BaseModel, Field, StrictFloat, StrictInt, ValidationError
 
 from mlflow_cf.errors import InputError, InputErrors, did_you_mean
+
+LARGEST = 1e150  # beyond, sums of squares overflow
+Number = (
+    Annotated[StrictInt, Field(ge=-int(LARGEST), le=int(LARGEST))]
+    | Annotated[StrictFloat, Field(ge=-LARGEST, le=LARGEST, allow_inf_nan=False)]
+)
 
 
 def input_errors(error: ValidationError, path: str, model: type[BaseModel], data: object) -> InputError:

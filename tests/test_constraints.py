@@ -371,6 +371,8 @@ class TestReading:
             ({"ranges": {"age": [float("nan"), 2]}}, "constraints.ranges.age[0]"),
             ({"ranges": {"age": [0, float("inf")]}}, "constraints.ranges.age[1]"),
             ({"ranges": {"age": [True, 2]}}, "constraints.ranges.age[0]"),
+            ({"ranges": {"age": [0, 10**400]}}, "constraints.ranges.age[1]"),
+            ({"relative": {"age": {"up_percent": 10**400}}}, "constraints.relative.age.up_percent"),
             ({"ranges": [1]}, "constraints.ranges"),
             ({"relative": {"age": {"upp": 1}}}, "constraints.relative.age.upp"),
             ({"relative": {"age": {"up": -1}}}, "constraints.relative.age.up"),

@@ -188,6 +188,7 @@ class TestOptionsOfARequest:
             ({"seed": 0.5}, "seed: input should be a valid integer"),
             ({"time_limit_s": 0}, "time_limit_s: input should be greater than 0"),
             ({"time_limit_s": float("inf")}, "time_limit_s: "),
+            ({"time_limit_s": 10**400}, "time_limit_s: "),
             ({"time_limit_s": float("nan")}, "time_limit_s: "),
             ({"time_limit_s": "1"}, "time_limit_s: "),
             ({"max_evaluations": 0}, "max_evaluations: input should be greater than or equal to 1"),

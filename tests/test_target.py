@@ -89,7 +89,11 @@ class TestRegression:
                 Target.read(source, model())
         assert Target.read({"low": 5}, model()) == Target(low=5)
 
-    @pytest.mark.parametrize("source", [{"low": 5, "high": 4}, {"low": 1, "min_probability": 0.5}], ids=str)
+    @pytest.mark.parametrize(
+        "source",
+        [{"low": 5, "high": 4}, {"low": 1, "min_probability": 0.5}, {"low": 10**400}, {"high": -1e300}],
+        ids=str,
+    )
     def test_bad_intervals(self, source: Any) -> None:
         with pytest.raises(InputError, match="target"):
             Target.read(source, model())

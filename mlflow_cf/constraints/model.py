@@ -13,7 +13,6 @@ from pydantic import (
     ConfigDict,
     Field,
     StrictBool,
-    StrictFloat,
     StrictInt,
     StrictStr,
     ValidationError,
@@ -22,10 +21,9 @@ from pydantic import (
 
 from mlflow_cf.constraints.plaf import is_program, parse_program
 from mlflow_cf.errors import InputError
-from mlflow_cf.validation import input_errors
+from mlflow_cf.validation import Number, input_errors
 
 MAX_RULES = 256
-Number = StrictInt | Annotated[StrictFloat, Field(allow_inf_nan=False)]
 LevelValue = StrictBool | StrictStr | Number
 Bound = Number | StrictStr | None
 Names = tuple[StrictStr, ...]

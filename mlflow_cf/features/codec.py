@@ -10,9 +10,9 @@ from numpy.typing import NDArray
 
 from mlflow_cf.features.dates import beyond_days, decode_dates, encode_dates
 from mlflow_cf.features.feature import Feature, Floats, Level
+from mlflow_cf.validation import LARGEST
 
 EXACT_INTEGER = 2.0**53  # float64 holds every whole number up to here
-LARGEST = 1e150  # beyond, sums of squares overflow
 
 
 def encode_column(feature: Feature, column: pd.Series[Any]) -> tuple[Floats, NDArray[np.bool_]]:
@@ -103,7 +103,7 @@ def _numbers(column: pd.Series[Any]) -> Floats:
     if pd.api.types.is_numeric_dtype(column.dtype):
         return column.to_numpy(dtype=np.float64, na_value=np.nan)
     # anything else (object columns of a JSON request): what is no number becomes NaN and is reported by the caller
-    values = [float(v) if isinstance(v, int | float | np.number) else np.nan for v in column.tolist()]
+    values = [float(v) if isinstance(v, int | float) and abs(v) <= LARGEST else np.nan for v in map(plain, column)]
     return np.array(values, dtype=np.float64)
 
 

@@ -11,6 +11,7 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from mlflow_cf.features.dates import days, iso_date, zone_of
+from mlflow_cf.validation import LARGEST
 
 Kind = Literal["real", "integer", "date", "ordinal", "category", "boolean"]
 KINDS: tuple[str, ...] = get_args(Kind)
@@ -87,13 +88,14 @@ class Feature:
 
     def can_hold(self, level: Level) -> bool:
         """Whether the raw column can hold a level the background never had, as it is."""
-        number = isinstance(level, int | float) and not isinstance(level, bool)
-        if self.stored.kind in "iu":
-            bounds = np.iinfo(self.stored)
-            return number and float(level).is_integer() and bounds.min <= int(level) <= bounds.max
+        if self.stored.kind == "O":
+            return isinstance(level, str) or "object" in (self.dtype, self.categories_dtype)
+        if isinstance(level, str | bool) or self.stored.kind == "b":
+            return False
         if self.stored.kind == "f":
-            return number
-        return isinstance(level, str) or "object" in (self.dtype, self.categories_dtype)
+            return True
+        bounds = np.iinfo(self.stored)
+        return bool(bounds.min <= level <= bounds.max) and level == int(level)
 
     @property
     def known(self) -> list[Level]:
@@ -126,7 +128,7 @@ class Feature:
         if not isinstance(value, str | int | float | bool):
             return None
         if not self.levels:
-            return None if isinstance(value, str | bool) or not np.isfinite(value) else float(value)
+            return None if isinstance(value, str | bool) or not abs(value) <= LARGEST else float(value)
         code = self.code_of.get(value)
         same_type = code is not None and isinstance(value, bool) == isinstance(self.known[code], bool)
         return float(code) if code is not None and same_type else None

@@ -12,10 +12,10 @@ from mlflow_cf.errors import InputError, InputErrors
 from mlflow_cf.judge import Label, OpenModel
 from mlflow_cf.problem.distance import Distance
 from mlflow_cf.problem.target import Target
-from mlflow_cf.validation import input_errors
+from mlflow_cf.validation import Number, input_errors
 
 Explain = Literal["unfavourable", "all", "none"]
-Seconds = Annotated[StrictFloat | StrictInt, Field(gt=0, allow_inf_nan=False)]
+Seconds = Annotated[Number, Field(gt=0)]
 
 
 class Limits(BaseModel):

@@ -6,14 +6,13 @@ from collections.abc import Mapping
 from typing import Annotated, Any
 
 import numpy as np
-from pydantic import BaseModel, ConfigDict, Field, StrictBool, StrictFloat, StrictInt, StrictStr, ValidationError
+from pydantic import BaseModel, ConfigDict, Field, StrictBool, StrictStr, ValidationError
 
 from mlflow_cf.errors import InputError, did_you_mean
 from mlflow_cf.judge import Label, OpenModel
-from mlflow_cf.validation import input_errors
+from mlflow_cf.validation import Number, input_errors
 
-Finite = StrictInt | Annotated[StrictFloat, Field(allow_inf_nan=False)]
-Share = Annotated[Finite, Field(ge=0, le=1)]
+Share = Annotated[Number, Field(ge=0, le=1)]
 
 
 class Target(BaseModel):
@@ -28,11 +27,11 @@ class Target(BaseModel):
 
     model_config = ConfigDict(frozen=True, extra="forbid", populate_by_name=True)
 
-    label: StrictBool | StrictStr | Finite | None = None
+    label: StrictBool | StrictStr | Number | None = None
     differs: StrictBool = Field(default=False, alias="other")
     min_probability: Share | None = None
-    low: Finite | None = None
-    high: Finite | None = None
+    low: Number | None = None
+    high: Number | None = None
 
     @classmethod
     def other(cls, min_probability: float | None = None) -> Target:
