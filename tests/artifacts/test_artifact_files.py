@@ -22,7 +22,7 @@ ALL_TYPES = pd.DataFrame(
         "int8": np.array([1, 2, 3, 4], dtype="int8"),
         "uint16": np.array([1, 2, 3, 65535], dtype="uint16"),
         "big": [2**53, 1, 2, 3],
-        "float64": [0.1, 1e-300, 2.5, 1e300],
+        "float64": [0.1, 1e-300, 2.5, 1e15],
         "float32": np.array([0.1, 0.2, 3.0, 4.0], dtype="float32"),
         "holes": [1.0, np.nan, 2.5, 3.0],
         "Int64": pd.array([1, None, 3, 4], dtype="Int64"),
