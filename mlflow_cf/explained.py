@@ -148,6 +148,7 @@ class ExplainedModel:
         seed: int | None = None,
         time_limit_s: float | None = None,
         max_evaluations: int | None = None,
+        certify: bool = False,
         explain: Explain = "unfavourable",
     ) -> list[Explanation]:
         """Explain rows (m, d), in order.
@@ -161,6 +162,7 @@ class ExplainedModel:
             seed: seed; None: the policy's.
             time_limit_s: seconds for the whole call; None: no clock. Rows share what is left of it evenly.
             max_evaluations: rows scored per explained row; None: the policy's limit.
+            certify: ask for proofs that nothing is nearer; no engine makes them yet, so True is refused.
             explain: which rows to explain.
 
         Raises:
@@ -175,6 +177,7 @@ class ExplainedModel:
                 "seed": seed,
                 "time_limit_s": time_limit_s,
                 "max_evaluations": max_evaluations,
+                "certify": certify,
             }
         )
         chosen = self.explainer if explainer is None else explainer_named(explainer)

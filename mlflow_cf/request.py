@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from mlflow_cf.errors import CounterfactualError, InputError
+from mlflow_cf.errors import InputError
 from mlflow_cf.explainers import Candidates, Explainer
 from mlflow_cf.features import FeatureSpace, Floats
 from mlflow_cf.judge import Judge, Label, Outcome
@@ -106,8 +106,10 @@ def _explain(
             cases[number] = case = _case(request, space, row)
             case.budget.start(_share(search_end, rows_left - done), request.deadline)
             result = search(case, request.explainer, request.seed)
-        except CounterfactualError:
-            raise  # the request itself is wrong
+        except InputError as error:
+            if error.path.split(".")[0] in ("count", "explainer"):
+                raise  # the request is wrong for every row alike
+            answers[number] = error
         except Exception as error:  # noqa: BLE001  whatever goes wrong, the prediction must still leave
             answers[number] = error
         else:

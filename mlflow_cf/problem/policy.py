@@ -106,6 +106,7 @@ class Query(BaseModel):
         seed: same artifact, rows, options and seed give the same answer.
         time_limit_s: seconds for all explanations together.
         max_evaluations: rows scored per explained row.
+        certify: ask for proofs that nothing is nearer; no engine makes them yet, so true is refused.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid")
@@ -118,6 +119,7 @@ class Query(BaseModel):
     seed: Annotated[StrictInt, Field(ge=0, lt=2**63)] | None = None
     time_limit_s: Seconds | None = None
     max_evaluations: Annotated[StrictInt, Field(ge=1)] | None = None
+    certify: StrictBool = False
 
     @classmethod
     def read(cls, options: Mapping[str, Any]) -> Query:
@@ -128,9 +130,12 @@ class Query(BaseModel):
         """
         data = {key: value for key, value in options.items() if value is not None}
         try:
-            return cls.model_validate(data)
+            query = cls.model_validate(data)
         except ValidationError as error:
             raise input_errors(error, "", cls, data) from None
+        if query.certify:
+            raise InputError("certify", "no explainer can prove its answers in this version", "leave it out")
+        return query
 
     def check(self, limits: Limits) -> None:
         """Refuse what goes beyond the policy's limits."""
