@@ -493,6 +493,22 @@ class TestBudget:
         assert [f.prediction for f in found] == [0, 0, 0]
         assert {f.status for f in found} <= {"found", "budget"}
 
+    def test_a_slow_model_is_not_handed_a_whole_generation(self) -> None:
+        rng = np.random.default_rng(0)
+        wide = pd.DataFrame(rng.integers(0, 100, size=(200, 12)), columns=list("abcdefghijkl"))
+        count = Counting(pause_s=0.001)
+
+        def never(rows: pd.DataFrame) -> np.ndarray:
+            count(rows.assign(income=0.0, member=False))
+            return np.zeros(len(rows), dtype=int)
+
+        loan = assemble(OpenModel("test", (0, 1), never), wide, None, Options())
+        started = time.perf_counter()
+        found = loan.explain(wide.iloc[[0]], time_limit_s=0.5)[0]
+        assert time.perf_counter() - started < 1
+        assert found.status == "budget"
+        assert found.reason.startswith("stopped by the time limit after ")
+
     def test_a_clock_that_has_run_out_leaves_predictions(self) -> None:
         slow = OpenModel("test", (0, 1), Counting(pause_s=0.001))
         loan = assemble(slow, FRAME, None, Options())

@@ -12,7 +12,7 @@ from mlflow_cf.explainers.explainer import Candidates
 from mlflow_cf.features import Floats
 from mlflow_cf.problem import Budget, Codes, Problem
 from mlflow_cf.search.cascade import Cascade
-from mlflow_cf.search.population import Population, Seen, changed_sets, fittest, score_candidates
+from mlflow_cf.search.population import Population, Seen, changed_sets, fittest, score_within
 from mlflow_cf.search.sampling import draw_by_row, draw_distinct, with_draws
 from mlflow_cf.search.seeds import codes_of, nearest_favourable_rows
 
@@ -104,11 +104,10 @@ class _Run:
     def select(self, population: Population | None, children: Codes) -> Population:
         """Score the children never seen before, as far as the budget goes, and keep the fittest (selectFittest)."""
         new = self.seen.new(children)
-        granted = self.budget.take(len(new))
-        self.seen.remember(granted)
+        scored = score_within(self.problem, children[new], self.budget)
+        self.seen.remember(len(scored))
         # no new row in a whole pass, or no budget for all of them: nothing more to come
-        self.ended = granted < len(new) or not len(new)
-        scored = score_candidates(self.problem, children[new[:granted]])
+        self.ended = len(scored) < len(new) or not len(new)
         joined = scored if population is None else population.joined(scored)
         return fittest(self.problem, joined, self.q, uphill=self.uphill)
 

@@ -5,6 +5,8 @@ from __future__ import annotations
 import time
 from typing import Literal
 
+LEAST_ROWS = 64  # scored in one go: a call to the model has its price whatever its size
+
 
 class Budget:
     """Counts model evaluations (rows scored) and watches a deadline; every loop asks it.
@@ -25,10 +27,12 @@ class Budget:
         self._reserve = reserve
         self._until: float | None = None
         self._deadline: float | None = None
+        self._started = 0.0
 
     def start(self, until: float | None, deadline: float | None) -> None:
         """Start the search; `until` ends it, `deadline` ends the proof (`time.perf_counter` values, None: no limit)."""
         self._until, self._deadline = until, deadline
+        self._started = time.perf_counter()
 
     def take(self, wanted: int, *, even_late: bool = False) -> int:
         """Return how many of `wanted` rows may be scored now, and count them as used; 0: stop.
@@ -44,6 +48,17 @@ class Budget:
         self._left -= granted
         self.used += granted
         return granted
+
+    def portion(self, wanted: int) -> int:
+        """Return how many of `wanted` rows to score in one go, so that the clock is asked again in time.
+
+        All of them, unless at the pace so far they would take more than half of the time that is left.
+        """
+        if self._until is None or not self.used:
+            return wanted
+        now = time.perf_counter()
+        affordable = int((self._until - now) / 2 * self.used / max(now - self._started, 1e-9))
+        return min(wanted, max(affordable, LEAST_ROWS))
 
     @property
     def left(self) -> int:

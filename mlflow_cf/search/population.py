@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 
 from mlflow_cf.constraints.rules import Bools
 from mlflow_cf.features import Floats
-from mlflow_cf.problem import Codes, Problem
+from mlflow_cf.problem import Budget, Codes, Problem
 
 
 @dataclass(frozen=True, eq=False)
@@ -58,6 +58,25 @@ def score_candidates(problem: Problem, codes: Codes) -> Population:
     rating = problem.rate_codes(codes)
     score = problem.distance(codes) + np.where(rating.favourable, 0.0, 2.0 - rating.grade)
     return Population(codes, rating.favourable, score, rating.grade, np.ones(len(codes), dtype=np.bool_))
+
+
+def score_within(problem: Problem, codes: Codes, budget: Budget) -> Population:
+    """Score the first of codes (m, G), as many as the budget allows."""
+    parts = [score_candidates(problem, codes[:0])]
+    done = 0
+    while done < len(codes):
+        granted = budget.take(budget.portion(len(codes) - done))
+        if not granted:
+            break
+        parts.append(score_candidates(problem, codes[done : done + granted]))
+        done += granted
+    return Population(
+        np.concatenate([part.codes for part in parts]),
+        np.concatenate([part.favourable for part in parts]),
+        np.concatenate([part.score for part in parts]),
+        np.concatenate([part.grade for part in parts]),
+        np.concatenate([part.fresh for part in parts]),
+    )
 
 
 def fittest(problem: Problem, population: Population, most: int, *, uphill: bool = False) -> Population:
