@@ -1,0 +1,40 @@
+"""The tests that every explainer and every kind of model must pass, ours and yours, for pytest.
+
+```python
+from mlflow_cf.testing import ExplainerSuite
+
+
+class TestMine(ExplainerSuite):
+    def explainer(self):
+        return Mine()
+```
+"""
+
+try:
+    import pytest
+except ModuleNotFoundError as error:
+    raise ModuleNotFoundError("mlflow_cf.testing needs pytest: pip install pytest", name="pytest") from error
+
+# so that a failing assert shows its values; it must come before these modules are imported
+pytest.register_assert_rewrite("mlflow_cf.testing.answers", "mlflow_cf.testing.conduct", "mlflow_cf.testing.opened")
+
+from mlflow_cf.testing.cases import CASES, Case  # noqa: E402
+from mlflow_cf.testing.checker import Checker, Ruler  # noqa: E402
+from mlflow_cf.testing.explainer_suite import ExplainerSuite  # noqa: E402
+from mlflow_cf.testing.goals import GOALS, Goal  # noqa: E402
+from mlflow_cf.testing.model_suite import ModelSuite  # noqa: E402
+from mlflow_cf.testing.models import KINDS, Fitted, Kind  # noqa: E402
+
+__all__ = [
+    "CASES",
+    "GOALS",
+    "KINDS",
+    "Case",
+    "Checker",
+    "ExplainerSuite",
+    "Fitted",
+    "Goal",
+    "Kind",
+    "ModelSuite",
+    "Ruler",
+]

@@ -1,0 +1,67 @@
+"""Which kinds of models, targets, constraints and values are tried together."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import astuple, dataclass
+from itertools import combinations, product
+from typing import Final, get_args
+
+from mlflow_cf.constraints import Values
+from mlflow_cf.testing.goals import GOALS
+from mlflow_cf.testing.models import KINDS
+from mlflow_cf.testing.worlds import DEMANDS
+
+Pair = tuple[int, str, int, str]
+
+
+@dataclass(frozen=True)
+class Case:
+    """One problem of the suite, by the names of its parts.
+
+    Attributes:
+        kind: of model, among `KINDS`.
+        goal: of target, among `GOALS`.
+        demands: of constraints, among `DEMANDS`.
+        values: which values may be proposed.
+    """
+
+    kind: str
+    goal: str
+    demands: str
+    values: Values
+
+    def __str__(self) -> str:
+        return "-".join(astuple(self))
+
+    def pairs(self) -> set[Pair]:
+        """Return every two choices that this case brings together."""
+        return {(i, a, j, b) for (i, a), (j, b) in combinations(enumerate(astuple(self)), 2)}
+
+
+def covering() -> tuple[Case, ...]:
+    """Return few cases in which every two choices that can occur together do so at least once.
+
+    The full product is ten times larger and finds hardly more: most faults need one choice or two to show.
+    """
+    cases = [Case(*choice) for choice in product(KINDS, GOALS, DEMANDS, get_args(Values))]
+    cases = [case for case in cases if KINDS[case.kind].takes(GOALS[case.goal])]
+    pairs = {case: case.pairs() for case in cases}
+    left = set().union(*pairs.values())
+    chosen = []
+    while left:
+        best = max(cases, key=lambda case: len(pairs[case] & left))
+        chosen.append(best)
+        left -= pairs[best]
+    return tuple(chosen)
+
+
+CASES: Final = covering()
+
+
+def first_of_each(cases: Iterable[Case], parts: tuple[str, ...]) -> tuple[Case, ...]:
+    """Return the first case for every choice of some parts, such as ``("kind", "goal")``."""
+    first: dict[tuple[str, ...], Case] = {}
+    for case in cases:
+        first.setdefault(tuple(getattr(case, part) for part in parts), case)
+    return tuple(first.values())

@@ -1,0 +1,166 @@
+"""What must be true of every run: repeatable, within its budget, without a trace, the same once stored."""
+
+from __future__ import annotations
+
+import random
+import time
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import FrozenInstanceError, is_dataclass, replace
+from pathlib import Path
+from typing import Any, Final
+
+import numpy as np
+import pandas as pd
+import pytest
+from pandas.testing import assert_frame_equal
+
+import mlflow_cf
+from mlflow_cf.explainers import Explainer
+from mlflow_cf.registry import explainer_from_dict, explainer_named, explainer_to_dict
+from mlflow_cf.result import Explanation
+from mlflow_cf.testing.models import KINDS
+from mlflow_cf.testing.trial import BACKGROUND_SEED, Trial, rows_of
+from mlflow_cf.testing.watched import HOPELESS, NEVER, RARE, Clock, Watched, watched_row
+from mlflow_cf.testing.worlds import DEMANDS, table
+
+THREADS: Final = 8
+TIME_LIMIT_S: Final = 0.4
+REST_S: Final = 1.5  # for the last batch, on a busy machine
+
+
+def check_repeats(trial: Trial) -> None:
+    """The same request is answered the same, to the last bit."""
+    assert records(trial.explain(trial.rows)) == records(trial.answers)
+
+
+def check_rows_apart(trial: Trial) -> None:
+    """A row is answered the same wherever it stands in a request, and whatever stands beside it.
+
+    Only the prediction of a number and the row's own probability may differ, in their last bits: libraries add up in
+    another order when they predict a table of another size.
+    """
+    positions = [len(trial.rows) - 1, 0]
+    for answer, position in zip(trial.explain(trial.rows.iloc[positions]), positions, strict=True):
+        expected = trial.answers[position]
+        assert answer.prediction == (expected.prediction if trial.model.labels else _near(expected.prediction))
+        assert answer.probability == _near(expected.probability)
+        same = replace(answer, prediction=expected.prediction, probability=expected.probability)
+        assert same.to_dict() == expected.to_dict()
+
+
+def _near(number: Any) -> Any:
+    return None if number is None else pytest.approx(number, rel=1e-9)
+
+
+def check_no_trace(trial: Trial) -> None:
+    """Tables, constraints, the explainer and the global random numbers are as they were before."""
+    explainer, globally = repr(trial.explainer), _global_numbers()
+    assert len(trial.explain(trial.rows.iloc[:1])) == len(trial.answers[:1])
+    assert _global_numbers() == globally
+    assert repr(trial.explainer) == explainer
+    assert_frame_equal(trial.background, table(BACKGROUND_SEED, plain=KINDS[trial.case.kind].plain))
+    assert_frame_equal(trial.rows, rows_of(trial.case))
+    assert trial.options["constraints"] == DEMANDS[trial.case.demands].policy_for(trial.background)
+    assert repr(trial.demands) == TOLD[trial.case.demands]
+
+
+def _global_numbers() -> tuple[str, object]:
+    return repr(np.random.get_state()), random.getstate()  # noqa: NPY002  to see that nobody touches it
+
+
+TOLD: Final = {name: repr(demands) for name, demands in DEMANDS.items()}
+
+
+def check_threads(trial: Trial) -> None:
+    """Eight threads at once, each with other rows first, get the answers that one gets."""
+    expected = [answer.counterfactuals for answer in trial.answers]
+
+    def explain(first: int) -> None:
+        positions = [(first + step) % len(trial.rows) for step in range(2)]
+        answers = trial.explain(trial.rows.iloc[positions])
+        assert [answer.counterfactuals for answer in answers] == [expected[position] for position in positions]
+
+    with ThreadPoolExecutor(THREADS) as pool:
+        for done in [pool.submit(explain, first) for first in range(THREADS)]:
+            done.result()
+
+
+def check_stored(trial: Trial, folder: Path) -> None:
+    """The model saved and loaded again gives identical answers."""
+    source = trial.model.model if trial.model.store is None else trial.model.store(folder)
+    functions = KINDS[trial.case.kind].function
+    mlflow_cf.save_model(source, folder / "saved", trial.background, allow_functions=functions, **trial.options)
+    loaded = mlflow_cf.load_model(folder / "saved")
+    assert type(loaded.explainer) is type(trial.explainer)
+    assert records(trial.explain(trial.rows, loaded)) == records(trial.answers)
+
+
+def check_faulty_row(trial: Trial) -> None:
+    """A row that cannot be explained says so, and all others are answered as before."""
+    faulty = trial.rows.iloc[[0]].assign(income=np.inf)
+    answers = trial.explain(pd.concat([trial.rows, faulty], ignore_index=True))
+    assert records(answers[:-1]) == records(trial.answers)
+    assert answers[-1].status == "invalid"
+    assert "income" in answers[-1].reason
+
+
+def check_skipped(trial: Trial) -> None:
+    """A request without explanations gets none, and costs none."""
+    for answer in trial.explained.explain(trial.rows, explain="none"):
+        assert (answer.status, answer.evaluations, answer.counterfactuals) == ("skipped", 0, ())
+
+
+def check_evaluations(explainer: Explainer, most: int, *, scored: bool) -> None:
+    """The model sees no more rows than it may, and all of them are told."""
+    model = Watched(RARE, scored=scored)
+    explained = model.explained(explainer)
+    (answer,) = explained.explain(watched_row(), count=2, max_evaluations=most)
+    seen = model.rows_seen() - 1  # the row itself is predicted in any case
+    assert seen <= answer.evaluations <= most
+    assert answer.status in ("found", "not_found", "budget")
+
+
+def check_deadline(explainer: Explainer, least: float) -> None:
+    """Past its deadline the model is not asked anything new; by a clock that only the model and its readers move."""
+    clock = Clock()
+    model = Watched(least, clock=clock)
+    explained = model.explained(explainer)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(time, "perf_counter", clock)
+        started = clock.now
+        (answer,) = explained.explain(watched_row(), count=2, time_limit_s=TIME_LIMIT_S)
+    assert max(question.began for question in model.questions) <= started + TIME_LIMIT_S
+    assert answer.status in ("found", "not_found", "budget")
+
+
+def check_time_limit(explainer: Explainer) -> None:
+    """The answer is there soon after the deadline, whatever the explainer does beside asking the model."""
+    explained = Watched(NEVER).explained(explainer)
+    started = time.perf_counter()
+    (answer,) = explained.explain(watched_row(), count=2, time_limit_s=TIME_LIMIT_S)
+    assert time.perf_counter() - started <= TIME_LIMIT_S + REST_S
+    assert answer.status in ("not_found", "budget")
+
+
+def check_hopeless(explainer: Explainer, name: str) -> None:
+    """Where nothing exists, the status says so and the reason says why; nothing is raised."""
+    hopeless = HOPELESS[name]
+    explained = Watched(hopeless.least).explained(explainer, hopeless.constraints)
+    (answer,) = explained.explain(watched_row(), max_evaluations=3000)
+    assert answer.status in hopeless.statuses, answer
+    assert answer.reason
+    assert not answer.counterfactuals
+
+
+def check_options(explainer: Explainer) -> None:
+    """Name and options restore the explainer, and nobody can change it while others use it."""
+    assert explainer_from_dict(explainer_to_dict(explainer)) == explainer
+    assert type(explainer_named(explainer.name)) is type(explainer)
+    assert is_dataclass(explainer)
+    with pytest.raises(FrozenInstanceError):
+        explainer.name = "another"
+
+
+def records(answers: list[Explanation]) -> list[dict[str, object]]:
+    """Return answers as they leave in a reply."""
+    return [answer.to_dict() for answer in answers]

@@ -1,0 +1,113 @@
+"""What every explainer must do, whatever the model, the target, the constraints and the values."""
+
+from __future__ import annotations
+
+from collections.abc import Hashable
+from functools import cache
+from pathlib import Path
+from typing import Any, ClassVar, cast
+
+import pytest
+
+from mlflow_cf.explainers import Explainer
+from mlflow_cf.testing import answers, conduct
+from mlflow_cf.testing.cases import CASES, Case, first_of_each
+from mlflow_cf.testing.trial import Trial
+from mlflow_cf.testing.watched import HOPELESS, NEVER, RARE
+
+
+class ExplainerSuite:
+    """Subclass it under a name that starts with ``Test``, and say which explainer is meant.
+
+    Attributes:
+        cases: the problems: few, but every two kinds of model, target, constraints and values meet in one of them.
+    """
+
+    cases: ClassVar[tuple[Case, ...]] = CASES
+
+    def explainer(self) -> Explainer:
+        """Return the explainer under test, always with the same options."""
+        raise NotImplementedError
+
+    def pytest_generate_tests(self, metafunc: pytest.Metafunc) -> None:
+        """Run a test that takes a `case` for all of them; others for the first of each kind of model and target."""
+        few = {"case": None, "case_of_kind": ("kind",), "case_of_model": ("kind", "goal")}
+        for argument, parts in few.items():
+            if argument in metafunc.fixturenames:
+                cases = self.cases if parts is None else first_of_each(self.cases, parts)
+                metafunc.parametrize(argument, cases, ids=str)
+
+    def trial(self, case: Case) -> Trial:
+        """Return the case with the explainer's answers, which all tests share."""
+        return _trial(cast("Hashable", type(self)), case)
+
+    def test_the_model_itself_agrees(self, case: Case) -> None:
+        answers.check_agreement(self.trial(case))
+
+    def test_all_constraints_hold(self, case: Case) -> None:
+        answers.check_constraints(self.trial(case))
+
+    def test_the_account_is_true(self, case: Case) -> None:
+        answers.check_account(self.trial(case))
+
+    def test_answers_are_distinct_and_in_order(self, case: Case) -> None:
+        answers.check_order(self.trial(case))
+
+    def test_no_change_is_needless(self, case: Case) -> None:
+        trial = self.trial(case)
+        if not trial.explainer.polish:
+            pytest.skip("this explainer's answers stay as they were found")
+        answers.check_needless(trial)
+
+    def test_statuses_are_right(self, case: Case) -> None:
+        answers.check_statuses(self.trial(case))
+
+    def test_rows_do_not_depend_on_each_other(self, case: Case) -> None:
+        conduct.check_rows_apart(self.trial(case))
+
+    def test_answers_repeat(self, case_of_kind: Case) -> None:
+        conduct.check_repeats(self.trial(case_of_kind))
+
+    def test_no_trace_is_left(self, case_of_model: Case) -> None:
+        conduct.check_no_trace(self.trial(case_of_model))
+
+    def test_threads_get_the_same_answers(self, case_of_kind: Case) -> None:
+        conduct.check_threads(self.trial(case_of_kind))
+
+    def test_stored_models_give_the_same_answers(self, case_of_kind: Case, tmp_path: Path) -> None:
+        conduct.check_stored(self.trial(case_of_kind), tmp_path)
+
+    def test_a_faulty_row_spoils_no_other(self, case_of_kind: Case) -> None:
+        conduct.check_faulty_row(self.trial(case_of_kind))
+
+    def test_nothing_is_explained_unasked(self, case_of_kind: Case) -> None:
+        conduct.check_skipped(self.trial(case_of_kind))
+
+    def test_something_is_found(self) -> None:
+        """Without constraints, an explainer finds a counterfactual for one row at least."""
+        free = [self.trial(case) for case in self.cases if case.demands == "none"]
+        assert any(answer.status == "found" for trial in free for answer in trial.answers)
+
+    @pytest.mark.parametrize("scored", [False, True], ids=["labels", "scores"])
+    @pytest.mark.parametrize("most", [1, 10, 100, 1000])
+    def test_evaluations_are_limited(self, most: int, scored: bool) -> None:
+        conduct.check_evaluations(self.explainer(), most, scored=scored)
+
+    @pytest.mark.parametrize("least", [RARE, NEVER], ids=["rare", "never"])
+    def test_the_deadline_is_kept(self, least: float) -> None:
+        conduct.check_deadline(self.explainer(), least)
+
+    def test_time_is_limited(self) -> None:
+        conduct.check_time_limit(self.explainer())
+
+    @pytest.mark.parametrize("name", HOPELESS)
+    def test_nothing_exists(self, name: str) -> None:
+        conduct.check_hopeless(self.explainer(), name)
+
+    def test_name_and_options_restore_it(self) -> None:
+        conduct.check_options(self.explainer())
+
+
+@cache
+def _trial(suite: Any, case: Case) -> Trial:
+    return Trial.of(case, suite().explainer())

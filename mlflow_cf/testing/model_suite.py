@@ -1,0 +1,67 @@
+"""What every kind of model must do once it is opened, for every kind of target."""
+
+from __future__ import annotations
+
+from functools import cache
+from pathlib import Path
+from typing import ClassVar
+
+import pytest
+
+from mlflow_cf.testing import opened
+from mlflow_cf.testing.goals import GOALS
+from mlflow_cf.testing.models import Kind
+from mlflow_cf.testing.opened import Opening
+
+STORED = ("multiclass", "regression")
+
+
+class ModelSuite:
+    """Subclass it under a name that starts with ``Test``, and say how models of the kind are fitted.
+
+    Attributes:
+        kind: the kind of model; see `Kind`.
+    """
+
+    kind: ClassVar[Kind]
+
+    def pytest_generate_tests(self, metafunc: pytest.Metafunc) -> None:
+        """Run every test for all kinds of targets that this kind of model can have."""
+        goals = [name for name, goal in GOALS.items() if self.kind.takes(goal)]
+        if "goal" in metafunc.fixturenames:
+            metafunc.parametrize("goal", goals)
+        if "goal_to_store" in metafunc.fixturenames:
+            metafunc.parametrize("goal_to_store", [goal for goal in goals if goal in STORED])
+
+    def opening(self, goal: str) -> Opening:
+        """Return an opened model, which all tests share."""
+        return _opening(self.kind, goal)
+
+    def test_the_decision_is_the_models_own(self, goal: str) -> None:
+        opened.check_own_decision(self.opening(goal))
+
+    def test_shapes_and_types(self, goal: str) -> None:
+        opened.check_shapes(self.opening(goal))
+
+    def test_the_largest_score_decides(self, goal: str) -> None:
+        opened.check_scores_decide(self.opening(goal))
+
+    def test_rows_do_not_depend_on_each_other(self, goal: str) -> None:
+        opened.check_rows_apart(self.opening(goal))
+
+    def test_decoded_rows_are_answered_alike(self, goal: str) -> None:
+        opened.check_decoded(self.opening(goal))
+
+    def test_threads_get_the_same_answers(self, goal: str) -> None:
+        opened.check_threads(self.opening(goal))
+
+    def test_no_trace_is_left(self, goal: str) -> None:
+        opened.check_no_trace(self.opening(goal))
+
+    def test_stored_models_answer_alike(self, goal_to_store: str, tmp_path: Path) -> None:
+        opened.check_stored(self.opening(goal_to_store), tmp_path)
+
+
+@cache
+def _opening(kind: Kind, goal: str) -> Opening:
+    return Opening.of(kind, goal)

@@ -1,0 +1,176 @@
+"""What every kind of model must do once it is opened, whatever it predicts."""
+
+from __future__ import annotations
+
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final
+
+import numpy as np
+import pandas as pd
+from numpy.testing import assert_allclose, assert_array_equal
+from numpy.typing import NDArray
+from pandas.testing import assert_frame_equal
+
+import mlflow_cf
+from mlflow_cf.features import FeatureSpace
+from mlflow_cf.judge import OpenModel
+from mlflow_cf.opening import open_native
+from mlflow_cf.testing.goals import GOALS
+from mlflow_cf.testing.models import TRAINING_SEED, Fitted, Kind, values_of
+from mlflow_cf.testing.worlds import overrides, table
+
+THREADS: Final = 8
+CLOSE: Final = 1e-6  # libraries predict in single precision
+
+
+@dataclass(frozen=True, eq=False)
+class Opening:
+    """A fitted model, opened.
+
+    Attributes:
+        kind, goal: what it is.
+        fitted: the model with a way to ask it without the package.
+        model: the same, opened.
+        rows: raw rows it was not fitted on.
+    """
+
+    kind: Kind
+    goal: str
+    fitted: Fitted
+    model: OpenModel
+    rows: pd.DataFrame
+
+    @classmethod
+    def of(cls, kind: Kind, goal: str) -> Opening:
+        """Fit and open a model of a kind for a goal."""
+        rows = table(TRAINING_SEED, plain=kind.plain)
+        fitted = kind.fit(GOALS[goal], rows, values_of(rows))
+        other = table(TRAINING_SEED + 1, plain=kind.plain)
+        return cls(kind, goal, fitted, open_native(fitted.model, output=fitted.output, rows=other), other)
+
+    def ask(self, rows: pd.DataFrame) -> tuple[NDArray[Any], NDArray[Any]]:
+        """Return decisions and scores, the latter empty where there are none."""
+        decided = np.asarray(self.model.decide(rows))
+        scores = np.empty((len(rows), 0)) if self.model.score is None else self.model.score(rows)
+        return decided, scores
+
+    def check_same(self, rows: pd.DataFrame, expected: tuple[NDArray[Any], NDArray[Any]]) -> None:
+        """Check that rows are answered as expected: labels exactly, numbers but for their last digits."""
+        decided, scores = self.ask(rows)
+        if self.model.regression:
+            assert_allclose(decided, expected[0], rtol=CLOSE, atol=CLOSE / 1000)
+        else:
+            assert_array_equal(decided, expected[0])
+        assert_allclose(scores, expected[1], rtol=CLOSE, atol=CLOSE / 1000)
+
+
+def check_own_decision(opening: Opening) -> None:
+    """Labels or values are the model's own, and its probabilities are what it says itself."""
+    replies = opening.fitted.replies(opening.rows)
+    decided, scores = opening.ask(opening.rows)
+    own = np.array([reply.prediction for reply in replies])
+    if opening.model.regression:
+        assert_allclose(decided, own, rtol=CLOSE, atol=CLOSE / 1000)
+    else:
+        assert_array_equal(decided, own)
+    if opening.model.score_kind == "probability":
+        assert_allclose(scores, np.array([reply.probabilities for reply in replies]), rtol=CLOSE, atol=CLOSE / 10)
+
+
+def check_shapes(opening: Opening) -> None:
+    """Answers have one row per row, known labels of their own type, float64 scores, and probabilities add up."""
+    model = opening.model
+    for rows in (opening.rows, opening.rows.iloc[:1]):
+        decided, scores = opening.ask(rows)
+        assert decided.shape == (len(rows),)
+        if model.regression:
+            assert decided.dtype == np.float64
+            assert model.score is None
+            continue
+        assert len(model.classes) == GOALS[opening.goal].n_labels
+        assert set(decided.tolist()) <= set(model.classes)
+        assert {type(label) for label in decided.tolist()} <= {type(label) for label in model.classes}
+        assert (model.score is None) == (model.score_kind == "none")
+        if model.score is not None:
+            assert scores.shape == (len(rows), len(model.classes))
+            assert scores.dtype == np.float64
+            assert np.isfinite(scores).all()
+        if model.score_kind == "probability":
+            assert_allclose(scores.sum(axis=1), 1.0, rtol=1e-6)
+            assert scores.min() >= 0
+
+
+def check_scores_decide(opening: Opening) -> None:
+    """The label is the one with the largest score wherever it leads clearly."""
+    model = opening.model
+    if model.score is None:
+        return
+    decided, scores = opening.ask(opening.rows)
+    order = np.sort(scores, axis=1)
+    clear = order[:, -1] - order[:, -2] > 1e-6
+    assert clear.any()
+    assert_array_equal(decided[clear], np.array(model.classes)[scores.argmax(axis=1)][clear])
+
+
+def check_rows_apart(opening: Opening) -> None:
+    """A row is answered the same alone, in another order, under another index and beside unknown columns."""
+    rows = opening.rows
+    decided, scores = opening.ask(rows)
+    for position in range(0, len(rows), 9):
+        opening.check_same(rows.iloc[[position]], (decided[[position]], scores[[position]]))
+    shuffled = np.random.default_rng(0).permutation(len(rows))
+    opening.check_same(rows.iloc[shuffled], (decided[shuffled], scores[shuffled]))
+    if opening.model.columns:
+        assert set(opening.model.columns) <= set(rows.columns)
+        columns = [*reversed(rows.columns)]
+        opening.check_same(rows.loc[:, columns].assign(unknown="?"), (decided, scores))
+
+
+def check_decoded(opening: Opening) -> None:
+    """Rows that were coded and decoded, as candidates are, are answered like the rows a user passes."""
+    space = FeatureSpace.infer(opening.rows, overrides("observed"))
+    decoded = space.decode(space.encode(opening.rows))
+    opening.check_same(decoded, opening.ask(opening.rows))
+
+
+def check_threads(opening: Opening) -> None:
+    """Eight threads at once get the answers that one gets."""
+    expected = opening.ask(opening.rows)
+
+    def ask(first: int) -> None:
+        for _ in range(3):
+            opening.check_same(opening.rows.iloc[first:], (expected[0][first:], expected[1][first:]))
+
+    with ThreadPoolExecutor(THREADS) as pool:
+        for done in [pool.submit(ask, first) for first in range(THREADS)]:
+            done.result()
+
+
+def check_no_trace(opening: Opening) -> None:
+    """Asking changes neither the rows nor what the user's own model answers."""
+    before, rows = opening.fitted.predict(opening.rows), opening.rows.copy(deep=True)
+    opening.ask(opening.rows)
+    opening.ask(opening.rows.iloc[:3])
+    assert_frame_equal(opening.rows, rows)
+    assert_array_equal(opening.fitted.predict(opening.rows), before)
+
+
+def check_stored(opening: Opening, folder: Path) -> None:
+    """Saved with its explanations and loaded again, the model answers the same."""
+    fitted = opening.fitted
+    source = fitted.model if fitted.store is None else fitted.store(folder)
+    mlflow_cf.save_model(
+        source,
+        folder / "saved",
+        opening.rows,
+        target=GOALS[opening.goal].target(fitted.labels),
+        explainer="nearest_row",
+        features=overrides("observed"),
+        output=fitted.output,
+        allow_functions=opening.kind.function,
+    )
+    loaded = mlflow_cf.load_model(folder / "saved").model
+    expected = opening.ask(opening.rows)
+    Opening(opening.kind, opening.goal, fitted, loaded, opening.rows).check_same(opening.rows, expected)
