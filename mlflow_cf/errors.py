@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from difflib import get_close_matches
+from typing import Any
 
 from mlflow.exceptions import MlflowException
 from mlflow.protos.databricks_pb2 import INVALID_PARAMETER_VALUE, INVALID_STATE
@@ -24,6 +25,9 @@ class InputError(CounterfactualError, ValueError):
         self.path, self.fact, self.fix = path, fact, fix
         super().__init__(_sentence(path, fact, fix), error_code=INVALID_PARAMETER_VALUE)
 
+    def __reduce__(self) -> tuple[type, tuple[Any, ...]]:
+        return type(self), (self.path, self.fact, self.fix)
+
 
 class InputErrors(InputError):
     """Several input errors at once, one per line, so that a caller can mend them in one go."""
@@ -35,12 +39,19 @@ class InputErrors(InputError):
         self.message = "\n".join(error.message for error in self.errors)
         self.args = (self.message,)
 
+    def __reduce__(self) -> tuple[type, tuple[Any, ...]]:
+        return type(self), (self.errors,)
+
 
 class ArtifactError(CounterfactualError):
     """A saved explainer is incomplete, altered or from an unknown version."""
 
     def __init__(self, path: str, fact: str, fix: str = "") -> None:
+        self.path, self.fact, self.fix = path, fact, fix
         super().__init__(_sentence(path, fact, fix), error_code=INVALID_STATE)
+
+    def __reduce__(self) -> tuple[type, tuple[Any, ...]]:
+        return type(self), (self.path, self.fact, self.fix)
 
 
 def did_you_mean(word: object, known: Iterable[object], noun: str = "known") -> str:

@@ -139,6 +139,20 @@ class TestKeys:
         assert not accepts(pair, ANN, degree="master")
         assert accepts(pair, ANN, age=45)
 
+    def test_groups_of_many_features(self) -> None:
+        """More combinations than there are 64-bit numbers: still each of them is told from every other."""
+        rng = np.random.default_rng(0)
+        frame = pd.DataFrame({f"f{number}": rng.permutation(256) for number in range(9)})
+        space = FeatureSpace.infer(frame)
+        prepared = Setting.build(
+            space, space.encode(frame), Constraints(groups=(tuple(frame.columns),)), Distance(), "observed"
+        )
+        codes = space.encode(frame)
+        mixed = codes.copy()
+        mixed[:, 0] = np.roll(mixed[:, 0], 1)
+        assert prepared.accepts(codes[1:], codes[0]).all()
+        assert not prepared.accepts(mixed, codes[0]).any()
+
     @pytest.mark.parametrize(("most", "fine"), [(1, False), (2, False), (3, True)])
     def test_max_changes(self, most: int, *, fine: bool) -> None:
         assert accepts({"max_changes": most}, ANN, age=45, gender="m", member=True) == fine

@@ -34,30 +34,37 @@ class Domain:
 
     def contains(self, values: Floats) -> NDArray[np.bool_]:
         """Return (m,) whether tuples (m, len(columns)) may be proposed."""
-        known, keys = self.keys(values)
-        found = known & np.isin(keys, self._own_keys)
+        found, _ = self.keys(values)
         if self.interval is not None:
             found |= (values[:, 0] >= self.interval[0]) & (values[:, 0] <= self.interval[1])
         return found
 
-    @cached_property
-    def _distinct(self) -> list[Floats]:
-        return [np.unique(_sortable(self.tuples[:, part])) for part in range(len(self.columns))]
-
-    @cached_property
-    def _own_keys(self) -> NDArray[np.intp]:
-        return self.keys(self.tuples)[1]
-
     def keys(self, values: Floats) -> tuple[NDArray[np.bool_], NDArray[np.intp]]:
-        """Number tuples by the positions of their parts; a part found nowhere makes the tuple unknown."""
+        """Return (m,) whether each tuple is one of the domain's, and if so a number that no other tuple has."""
         known = np.ones(len(values), dtype=np.bool_)
         keys = np.zeros(len(values), dtype=np.intp)
-        for part, distinct in enumerate(self._distinct):
+        for part, (distinct, prefixes) in enumerate(self._parts):
             sought = _sortable(values[:, part])
             position = np.searchsorted(distinct, sought).clip(max=len(distinct) - 1)
-            known &= distinct[position] == sought
-            keys = keys * len(distinct) + position
+            numbers = keys * len(distinct) + position
+            keys = np.searchsorted(prefixes, numbers).clip(max=len(prefixes) - 1)
+            known &= (distinct[position] == sought) & (prefixes[keys] == numbers)
         return known, keys
+
+    @cached_property
+    def _parts(self) -> list[tuple[Floats, NDArray[np.intp]]]:
+        """Return for every part its distinct values, and the numbers of the beginnings up to it that occur.
+
+        Beginnings are numbered anew after each part, so that many parts do not run out of numbers.
+        """
+        parts = []
+        keys = np.zeros(len(self.tuples), dtype=np.intp)
+        for part in range(len(self.columns)):
+            values = _sortable(self.tuples[:, part])
+            distinct = np.unique(values)
+            prefixes, keys = np.unique(keys * len(distinct) + np.searchsorted(distinct, values), return_inverse=True)
+            parts.append((distinct, prefixes))
+        return parts
 
 
 def build_domains(
