@@ -39,7 +39,7 @@ class Cascade:
         codes = codes.copy()
         kept = np.ones(len(codes), dtype=np.bool_)
         for number in self.problem.order:
-            self._change_if_must(codes, number)
+            self._change_if_must(codes, number, kept)
             if number in self.defining:
                 self._satisfy(codes, number, kept)
         if self.problem.links:
@@ -51,10 +51,14 @@ class Cascade:
         kept &= (changes > 0) & (changes <= most)
         return np.asarray(codes[kept])
 
-    def _change_if_must(self, codes: Codes, number: int) -> None:
+    def _change_if_must(self, codes: Codes, number: int, kept: Bools) -> None:
         group = self.problem.groups[number]
         stuck = np.flatnonzero(codes[:, number] == group.own)
-        if not group.own_allowed and group.proposals and len(stuck):
+        if group.own_allowed or not len(stuck):
+            return
+        if not group.proposals:  # no draw of a continuous feature met its rules
+            kept[stuck] = False
+        else:
             weights = np.broadcast_to(group.weights, (1, len(group.weights)))
             codes[stuck, number] = draw_by_row(weights, np.zeros(len(stuck), dtype=np.intp), self.rng)
 
