@@ -1,6 +1,6 @@
 """Raw columns to codes and back, what a background tells about its columns, and what cannot be used."""
 
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 import pandas as pd
@@ -393,3 +393,40 @@ class TestKinds:
 
     def test_levels_are_in_order(self) -> None:
         assert describe([10, 9, "10", "9"], "object")[0]["x"].levels == (9, 10, "10", "9")
+
+
+class TestDates:
+    DAYS: ClassVar = ["2024-02-29", "1969-12-31", "2024-03-01", "2024-02-29"]
+
+    @pytest.mark.parametrize("unit", ["s", "ms", "us", "ns"])
+    @pytest.mark.parametrize("zone", [None, "UTC", "Europe/Berlin", "-03:30"])
+    def test_round_trip(self, unit: str, zone: str | None) -> None:
+        column = pd.Series(pd.to_datetime(self.DAYS)).dt.as_unit(unit).dt.tz_localize(zone)
+        space = FeatureSpace.infer(column.to_frame("x"))
+        assert space["x"].kind == "date"
+        check_round_trip(column.to_frame("x"), space)
+        check_round_trip(column.mask(column.index == 1).to_frame("x"), space)
+
+    def test_times_of_day(self) -> None:
+        column = pd.Series(
+            pd.to_datetime(
+                ["2024-03-31 02:30:00", "2024-01-01 00:00:00.000001", "1900-01-01 23:59:59"], format="ISO8601"
+            )
+        )
+        frame = column.dt.as_unit("us").to_frame("x")
+        check_round_trip(frame, FeatureSpace.infer(frame))
+
+    def test_domain_is_in_days(self) -> None:
+        frame = pd.DataFrame({"x": pd.to_datetime(["1970-01-02", "1970-01-08", "1970-01-05"])})
+        feature = FeatureSpace.infer(frame)["x"]
+        assert (feature.low, feature.high, feature.step) == (1, 7, 3)
+        assert feature.value(1.0) == "1970-01-02"
+
+    def test_rows_may_hold_iso_strings(self) -> None:
+        frame = pd.DataFrame({"x": pd.to_datetime(["1970-01-02", "1970-01-08"])})
+        space = FeatureSpace.infer(frame)
+        rows = pd.DataFrame({"x": pd.Series(["1970-01-05", "1970-01-08T00:00:00", None, "soon", 3], dtype=object)})
+        codes, reasons = space.encode_rows(rows)
+        assert codes[:2, 0].tolist() == [4, 7]
+        assert np.isnan(codes[2, 0])
+        assert list(reasons) == [3, 4]
