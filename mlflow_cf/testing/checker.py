@@ -64,13 +64,13 @@ class Checker:
 
     def accepts(self, query: Row, row: Row) -> bool:
         """Whether `row` respects everything as a counterfactual of `query`."""
-        return not self.faults(query, row)
+        return not [*self.broken(query, row), *self.unknown_values(query, row)]
 
     def faults(self, query: Row, row: Row) -> list[str]:
         """Return everything that is wrong with `row` as a counterfactual of `query`; nothing: it holds."""
         if list(row) != list(self.background.columns):
             return [f"columns {list(row)}"]
-        return [*self.broken(query, row), *self.not_offered(query, row)]
+        return [*self.broken(query, row), *self.unknown_values(query, row)]
 
     def broken(self, query: Row, row: Row) -> Iterator[str]:
         """Yield every constraint that `row` breaks."""
@@ -104,7 +104,7 @@ class Checker:
             if not same(old, new) and same(old, gone) and same(new, come):
                 yield "forbidden"
 
-    def not_offered(self, query: Row, row: Row) -> Iterator[str]:
+    def unknown_values(self, query: Row, row: Row) -> Iterator[str]:
         """Yield what `row` proposes although `values` does not offer it, or although it is missing."""
         for group in self.changed_groups(query, row):
             if any(absent(row[name]) and not absent(query[name]) for name in group):
@@ -249,7 +249,7 @@ def _number(value: Any) -> float:
 
 
 def _near_enough(old: Any, new: Any, limits: Mapping[str, Any]) -> bool:
-    if same(old, new):
+    if same(old, new) or all(limit is None for limit in limits.values()):
         return True
     if absent(old) or absent(new):
         return False
