@@ -46,22 +46,22 @@ class BoundTarget:
         """Rate m rows by their outcome."""
         if self.target.interval:
             return self._rate_values(outcome.values)
-        favourable = outcome.codes != self.own if self.target.differs else outcome.codes == self._column
+        favourable = outcome.codes == self._column if self.target.label is not None else outcome.codes != self.own
+        favourable &= outcome.codes >= 0  # a label the model never announced is no answer
         if outcome.scores is None:
             return Rating(favourable, favourable.astype(np.float64))
         shares = self._shares(outcome.scores)
         wanted, rival = self._wanted_and_rival(shares)
         if self.target.min_probability is not None:
             # the probability of the label the model decided for, which need not be the likeliest one
-            decided = shares[np.arange(len(shares)), outcome.codes]
-            favourable &= (outcome.codes >= 0) & (decided >= self.target.min_probability)
+            favourable &= shares[np.arange(len(shares)), outcome.codes] >= self.target.min_probability
         return Rating(favourable, wanted if shares.shape[1] == 2 else (1 + wanted - rival) / 2)
 
     def probability(self, outcome: Outcome) -> list[float | None]:
         """Return the probability of the wanted label (of the likeliest other one) per row; None without."""
         if outcome.scores is None or self.model.score_kind != "probability":
             return [None] * len(outcome.codes)
-        return [float(share) for share in self._wanted_and_rival(outcome.scores)[0]]
+        return [None if np.isnan(share) else float(share) for share in self._wanted_and_rival(outcome.scores)[0]]
 
     def prediction(self, outcome: Outcome, row: int) -> Label:
         """Return the prediction of one row as a plain Python value."""
@@ -77,6 +77,8 @@ class BoundTarget:
     def _wanted_and_rival(self, shares: Floats) -> tuple[Floats, Floats]:
         """Return what speaks for the target and the best of what speaks against it."""
         column = self.own if self.target.differs else self._column
+        if column < 0:  # the row's own label is one the model never announced
+            return shares.max(axis=1), np.zeros(len(shares))
         one = shares[:, column]
         others = np.delete(shares, column, axis=1)
         best = others.max(axis=1) if others.shape[1] else np.zeros(len(shares))
