@@ -190,7 +190,8 @@ def _bound(request: Request, row: _Row) -> BoundTarget:
 
 def _bare(request: Request, row: _Row) -> Explanation:
     """Return what a row gets that is not searched for: invalid, not asked for, or already as wanted."""
-    bare = Explanation("skipped", "", row.prediction, None, explainer=request.explainer.name, seed=request.seed)
+    prediction = None if row.prediction != row.prediction else row.prediction  # NaN is null in a reply
+    bare = Explanation("skipped", "", prediction, None, explainer=request.explainer.name, seed=request.seed)
     if row.outcome is not None:
         bare = replace(bare, probability=_bound(request, row).probability(row.outcome)[0])
     if row.fault:

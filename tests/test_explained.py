@@ -368,6 +368,21 @@ class TestBadRows:
             assert found.counterfactuals[0].row["age"] is None
             assert found.counterfactuals[0].row["home"] is None
 
+    def test_a_model_that_answers_not_a_number(self) -> None:
+        def odd(rows: pd.DataFrame) -> np.ndarray:
+            return np.where(rows[["income"]] == 20, np.nan, score(rows))
+
+        loan = assemble(OpenModel("test", (0, 1), decide, odd, score_kind="probability"), FRAME, None, Options())
+        reply = loan.predict(FRAME)
+        assert reply["probability"][1] is None
+        assert reply["status"].tolist() == ["found"] * 4 + ["already"] * 4
+        json.dumps(reply.to_dict("records"), allow_nan=False)
+        values = OpenModel("test", (), lambda rows: np.where(rows["income"] == 20, np.nan, rows["income"]))
+        reply = assemble(values, FRAME, None, Options(target={"low": 55})).predict(FRAME)
+        assert reply["prediction"][1] is None
+        assert reply["status"].tolist() == ["found"] * 5 + ["already"] * 3
+        json.dumps(reply.to_dict("records"), allow_nan=False)
+
     def test_missing_values_the_model_does_not_take(self) -> None:
         loan = mlflow_cf.wrap(pipeline(), FRAME)
         reply = loan.predict(POOR.assign(income=[10.0, np.nan, 30.0]))
