@@ -140,6 +140,8 @@ class TestWrapping:
         [
             ({"q": 5}, "explainer.q"),
             ({"m_init": 0}, "explainer.m_init"),
+            ({"m_mut": 2.5}, "explainer.m_mut"),
+            ({"q": "100"}, "explainer.q"),
             ({"max_generations": 0}, "explainer.max_generations"),
         ],
         ids=str,

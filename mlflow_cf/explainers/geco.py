@@ -40,8 +40,9 @@ class GeCo:
 
     def __post_init__(self) -> None:
         for key in ("q", "m_init", "m_mut", "min_generations", "max_generations"):
-            if getattr(self, key) < 1:
-                raise InputError(f"explainer.{key}", f"{getattr(self, key)} is less than 1", "")
+            value: object = getattr(self, key)
+            if not isinstance(value, int) or value < 1:
+                raise InputError(f"explainer.{key}", f"{value!r} is no whole number from 1 on", "")
         if self.q <= STABLE:
             raise InputError("explainer.q", f"{self.q} survivors are too few", f"use more than {STABLE}")
 
