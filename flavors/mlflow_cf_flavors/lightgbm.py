@@ -9,6 +9,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from functools import partial
 from importlib.metadata import version
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
@@ -31,6 +32,7 @@ from mlflow_cf_flavors.boosting import (
     plain_labels,
     two_columns,
 )
+from mlflow_cf_flavors.boosting_structure import compile_lightgbm
 
 if TYPE_CHECKING:
     from lightgbm import Booster
@@ -100,7 +102,7 @@ def open(model: object, *, output: str | None = None, rows: pd.DataFrame | None 
     if output == "label":
         opened = replace(opened, score=None, score_kind="none")
     check_answers(opened, rows)
-    return opened
+    return replace(opened, compile=partial(compile_lightgbm, booster))
 
 
 @dataclass(frozen=True, eq=False)

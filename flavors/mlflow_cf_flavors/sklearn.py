@@ -76,7 +76,9 @@ def open(model: object, *, output: str | None = None, rows: pd.DataFrame | None 
     opened = _open_regressor(model, rows) if regression else _open_classifier(model, output, rows)
     if rows is not None and len(rows):
         _check_answers(opened, rows.iloc[:2])
-    return replace(opened, compile=partial(compile_model, model))
+    last = model.steps[-1][1] if hasattr(model, "steps") else model
+    tolerance = 1e-5 if _module(last).startswith("xgboost") else opened.tolerance  # it calculates in float32
+    return replace(opened, compile=partial(compile_model, model), tolerance=tolerance)
 
 
 @dataclass(frozen=True)

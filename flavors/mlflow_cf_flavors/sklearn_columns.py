@@ -58,9 +58,10 @@ def transformed(step: Transformer, sources: Sequence[Source], names: Sequence[st
     Raises:
         NotOpenedError: a transformer that mixes columns, or that is not known here.
     """
-    if step is None or step == "passthrough":
-        return list(sources)
     kind = type(step).__name__
+    # a fitted ColumnTransformer has an identity function in the place of 'passthrough'
+    if step is None or step == "passthrough" or (kind == "FunctionTransformer" and step.func is None):
+        return list(sources)
     if kind == "Pipeline":
         for _, part in step.steps:
             sources = transformed(part, sources, names)

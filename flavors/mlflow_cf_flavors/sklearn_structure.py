@@ -8,18 +8,21 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
+from scipy.sparse import issparse
 
 from mlflow_cf.features import FeatureSpace, Floats
 from mlflow_cf.structures import (
     Column,
     Forest,
     Layers,
+    LevelColumn,
     Link,
     NotOpenedError,
     Structure,
     TreeEnsemble,
     score_rows,
 )
+from mlflow_cf_flavors.boosting_structure import lightgbm_forest, xgboost_forest
 from mlflow_cf_flavors.sklearn_columns import RawLevels, raw_columns, transformed
 
 Estimator = Any  # scikit-learn carries no types
@@ -55,7 +58,29 @@ def compile_model(model: Estimator, space: FeatureSpace, rows: pd.DataFrame) -> 
     if kind in ("MLPClassifier", "MLPRegressor"):
         link = _OUTPUTS[estimator.out_activation_]
         return Layers.compile(columns, space, estimator.coefs_, estimator.intercepts_, (estimator.activation, link))
+    library = type(estimator).__module__.split(".")[0]
+    if library == "lightgbm":
+        return TreeEnsemble.compile(lightgbm_forest(estimator.booster_), columns, space)
+    if library == "xgboost":
+        return _xgboost(model, estimator, columns, space, rows)
     raise NotOpenedError(f"the estimator {kind}")
+
+
+def _xgboost(
+    model: Estimator, estimator: Estimator, columns: list[Column], space: FeatureSpace, rows: Any
+) -> Structure:
+    """XGBoost at the end of a pipeline; it takes the zeros of a sparse table as missing values."""
+    front = model[:-1].transform
+    if issparse(front(rows[:1])):
+        columns = [_zero_as_missing(column) for column in columns]
+    rounds = (0, estimator.best_iteration + 1) if hasattr(estimator, "best_iteration") else (0, 0)
+    return TreeEnsemble.compile(xgboost_forest(estimator.get_booster(), rounds), columns, space)
+
+
+def _zero_as_missing(column: Column) -> Column:
+    if isinstance(column, LevelColumn):
+        return replace(column, table=np.where(column.table == 0, np.nan, column.table))
+    return replace(column, steps=(*column.steps, lambda values: np.where(values == 0, np.nan, values)))
 
 
 _OUTPUTS: dict[str, Link] = {"logistic": "sigmoid", "softmax": "softmax", "identity": "identity"}
@@ -174,8 +199,8 @@ _FORESTS: dict[str, Callable[[Estimator], Forest]] = {
 
 
 def _with_base(ensemble: TreeEnsemble, model: Estimator, space: FeatureSpace, rows: pd.DataFrame) -> TreeEnsemble:
-    """Measure the constant that boosting starts from: what the library's margin is above the sum of its trees."""
-    if (ensemble.forest.outputs < 0).any() or "Boosting" not in _final_name(model):
+    """Add the constant that boosting starts from, which scikit-learn keeps private: margins less the sums of trees."""
+    if "Boosting" not in _final_name(model):
         return ensemble
     bare = replace(ensemble, forest=replace(ensemble.forest, link="identity"))
     sums = score_rows(bare, space.encode(rows))

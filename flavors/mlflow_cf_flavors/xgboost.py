@@ -11,7 +11,8 @@ import copy
 import json
 import math
 import sys
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from functools import partial
 from importlib.metadata import version
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, Literal
@@ -35,6 +36,7 @@ from mlflow_cf_flavors.boosting import (
     plain_labels,
     two_columns,
 )
+from mlflow_cf_flavors.boosting_structure import compile_xgboost
 
 if TYPE_CHECKING:
     from xgboost import Booster
@@ -103,7 +105,7 @@ def open(model: object, *, output: str | None = None, rows: pd.DataFrame | None 
     if output == "label":
         opened = OpenModel(MLFLOW_FLAVOR, opened.classes, opened.decide, columns=opened.columns, notes=opened.notes)
     check_answers(opened, rows)
-    return opened
+    return replace(opened, compile=partial(compile_xgboost, ask.booster, ask.rounds), tolerance=1e-5)
 
 
 @dataclass(frozen=True, eq=False)

@@ -36,7 +36,7 @@ def add_trees(
         test: (nodes,) row of `goes_left` for levels, -1 for numbers.
         value: (nodes, k) leaf values.
         goes_left: (tests, most levels) uint8, whether a level goes left.
-        totals: (m, columns) float64, added to.
+        totals: (m, columns) of the same precision as `value`, added to.
     """
     for tree in range(roots.size):
         output = outputs[tree]

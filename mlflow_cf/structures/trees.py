@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import Literal
+from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -29,7 +29,7 @@ class Forest:
         threshold: (nodes,) what it compares with.
         missing_left: (nodes,) where missing values go.
         left, right: (nodes,) children.
-        value: (nodes, k) leaf values.
+        value: (nodes, k) leaf values, in the precision the library adds them up in.
         rule: when a value goes left, in the library's own precision.
         base: (outputs,) added to the sums; link: turns sums into scores.
     """
@@ -41,7 +41,7 @@ class Forest:
     missing_left: NDArray[np.bool_]
     left: Ints
     right: Ints
-    value: Floats
+    value: NDArray[np.floating[Any]]
     rule: GoesLeft
     base: Floats
     link: Link
@@ -113,12 +113,13 @@ class TreeEnsemble:
     def score(self, tokens: Sequence[Tokens]) -> Floats:
         """Return scores (m, classes) for the cells of every feature."""
         forest = self.forest
-        totals = np.tile(forest.base, (len(tokens[0]), 1))
+        # the library's own order and precision: float32 sums of XGBoost agree to the last bit
+        totals = np.tile(forest.base.astype(forest.value.dtype), (len(tokens[0]), 1))
         add_trees(
             np.column_stack(tokens), forest.roots, forest.outputs, self.feature, self.cut, self.test,
             forest.missing_left, forest.left, forest.right, forest.value, self.goes_left, totals,
         )  # fmt: skip
-        return linked(totals, forest.link)
+        return linked(totals.astype(np.float64), forest.link)
 
 
 @dataclass(frozen=True, eq=False)
