@@ -88,4 +88,8 @@ def _stamps(column: pd.Series[Any]) -> pd.Series[Any]:
     if not pd.api.types.is_datetime64_any_dtype(column.dtype):
         values = [value if _is_date(value) else None for value in column.tolist()]
         column = pd.Series(values, index=column.index, dtype=object)
+    elif isinstance(column.dtype, pd.ArrowDtype):  # to_datetime would leave some of them as they are
+        unit, zone = getattr(column.dtype.pyarrow_dtype, "unit", "s"), zone_of(column.dtype)
+        dtype: Any = f"datetime64[{unit}]" if zone is None else f"datetime64[{unit}, {zone}]"
+        column = column.astype(dtype)
     return pd.to_datetime(column, format="ISO8601", errors="coerce", utc=True)
