@@ -11,7 +11,7 @@ from mlflow_cf.errors import InputError
 from mlflow_cf.explainers.explainer import Candidates
 from mlflow_cf.problem import Budget, Codes, Group, Problem
 from mlflow_cf.search.cascade import Cascade
-from mlflow_cf.search.population import Seen, score_candidates
+from mlflow_cf.search.population import Seen, score_within
 from mlflow_cf.search.sampling import with_draws
 
 LEAST_ROUNDS = 2  # so that answers of one and of two changes compete
@@ -54,11 +54,10 @@ class RandomSearch:
             _redraw(problem, copies, mutable, rng)
             candidates = cascade.repair(copies)
             new = seen.new(candidates)
-            granted = budget.take(len(new))
-            seen.remember(granted)
-            rated = score_candidates(problem, candidates[new[:granted]])
+            rated = score_within(problem, candidates[new], budget)
+            seen.remember(len(rated))
             found = np.concatenate([found, rated.codes[rated.favourable]])
-            if granted < len(new) or (rounds >= LEAST_ROUNDS and len(found) >= problem.count):
+            if len(rated) < len(new) or (rounds >= LEAST_ROUNDS and len(found) >= problem.count):
                 break
         nearest = np.argsort(problem.distance(found), kind="stable")
         return Candidates(problem.rows(found[nearest]), {"rounds": rounds, "favourable": len(found)})

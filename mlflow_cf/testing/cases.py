@@ -59,9 +59,9 @@ def covering() -> tuple[Case, ...]:
 CASES: Final = covering()
 
 
-def first_of_each(cases: Iterable[Case], parts: tuple[str, ...]) -> tuple[Case, ...]:
-    """Return the first case for every choice of some parts, such as ``("kind", "goal")``."""
-    first: dict[tuple[str, ...], Case] = {}
+def first_of_each_kind(cases: Iterable[Case]) -> tuple[Case, ...]:
+    """Return the first case for every kind of model."""
+    first: dict[str, Case] = {}
     for case in cases:
-        first.setdefault(tuple(getattr(case, part) for part in parts), case)
+        first.setdefault(case.kind, case)
     return tuple(first.values())

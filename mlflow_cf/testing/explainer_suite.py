@@ -11,7 +11,7 @@ import pytest
 
 from mlflow_cf.explainers import Explainer
 from mlflow_cf.testing import answers, conduct
-from mlflow_cf.testing.cases import CASES, Case, first_of_each
+from mlflow_cf.testing.cases import CASES, Case, first_of_each_kind
 from mlflow_cf.testing.trial import Trial
 from mlflow_cf.testing.watched import HOPELESS, NEVER, RARE
 
@@ -30,11 +30,9 @@ class ExplainerSuite:
         raise NotImplementedError
 
     def pytest_generate_tests(self, metafunc: pytest.Metafunc) -> None:
-        """Run a test that takes a `case` for all of them; others for the first of each kind of model and target."""
-        few = {"case": None, "case_of_kind": ("kind",), "case_of_model": ("kind", "goal")}
-        for argument, parts in few.items():
+        """Run a test that takes a `case` for all of them; one that takes `case_of_kind` for one per kind of model."""
+        for argument, cases in {"case": self.cases, "case_of_kind": first_of_each_kind(self.cases)}.items():
             if argument in metafunc.fixturenames:
-                cases = self.cases if parts is None else first_of_each(self.cases, parts)
                 metafunc.parametrize(argument, cases, ids=str)
 
     def trial(self, case: Case) -> Trial:
@@ -68,8 +66,8 @@ class ExplainerSuite:
     def test_answers_repeat(self, case_of_kind: Case) -> None:
         conduct.check_repeats(self.trial(case_of_kind))
 
-    def test_no_trace_is_left(self, case_of_model: Case) -> None:
-        conduct.check_no_trace(self.trial(case_of_model))
+    def test_no_trace_is_left(self, case_of_kind: Case) -> None:
+        conduct.check_no_trace(self.trial(case_of_kind))
 
     def test_threads_get_the_same_answers(self, case_of_kind: Case) -> None:
         conduct.check_threads(self.trial(case_of_kind))

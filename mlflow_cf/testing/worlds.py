@@ -49,10 +49,14 @@ def table(seed: int, rows: int = ROWS, *, plain: bool = False) -> pd.DataFrame:
 
 def odd_row(like: pd.DataFrame) -> pd.DataFrame:
     """Return one row that no background has: missing values, numbers off the grid and out of range, a new level."""
-    odd: dict[str, Any] = {"age": 18, "income": np.nan, "hours": np.float32(61.1), "grade": None, "member": False}
-    row = like.iloc[:1].assign(**odd, rooms=pd.array([None], dtype="Int64"))
-    categories = {name: like[name].dtype for name in ("grade", "job") if like[name].dtype == "category"}
-    return row.astype(categories) if categories else row.assign(job=pd.Series(["z"], index=row.index, dtype=object))
+    odd: dict[str, Any] = {"age": 18, "income": None, "hours": 61.1, "grade": None, "member": False, "rooms": None}
+    if "since" in like:  # boosting libraries refuse levels they were not trained on
+        odd["job"] = "z"
+    columns = {
+        name: pd.Series([odd[name]], dtype=like[name].dtype) if name in odd else like[name].iloc[:1]
+        for name in like.columns
+    }
+    return pd.DataFrame(columns)
 
 
 def overrides(values: str) -> dict[str, dict[str, Any]]:
