@@ -105,7 +105,7 @@ def prove(case: Case, rows: Floats, *, polish: bool) -> Proof:
         sets = case.problem.changed(np.concatenate([part.rows for part in parts]))
         if len(np.unique(sets, axis=0)) >= count or case.budget.spent:
             break
-    return _chosen(case, [part for part in parts if len(part.rows)])
+    return _chosen(case, [part for part in parts if len(part.rows)], polished=polish)
 
 
 @dataclass(frozen=True, eq=False)
@@ -117,14 +117,14 @@ class _Part:
     settled: NDArray[np.bool_]
 
 
-def _chosen(case: Case, parts: Sequence[_Part]) -> Proved:
+def _chosen(case: Case, parts: Sequence[_Part], *, polished: bool) -> Proved:
     """Select the answers; those the budget left half-polished count only if there are no others."""
     if not parts:
         return Proved(np.empty((0, len(case.problem.space))), _NOTHING)
     Z = np.concatenate([part.rows for part in parts])
     settled = np.concatenate([part.settled for part in parts])
     rows = np.flatnonzero(settled) if settled.any() else np.arange(len(Z))
-    rows = rows[_select(case, Z[rows])[: case.problem.count]]
+    rows = rows[_select(case, Z[rows], polished=polished)[: case.problem.count]]
     return Proved(Z[rows], _joined([part.outcome for part in parts]).take(rows))
 
 
@@ -182,11 +182,17 @@ def _distinct_first(problem: Problem, rows: Floats) -> Floats:
     return np.concatenate([rows[first], np.delete(rows, first, axis=0)])
 
 
-def _select(case: Case, Z: Floats) -> NDArray[np.intp]:
-    """Return positions of distinct rows: the nearest of every changed set first, then the others by distance."""
+def _select(case: Case, Z: Floats, *, polished: bool) -> NDArray[np.intp]:
+    """Return positions of distinct rows: the nearest of every changed set first, then the others by distance.
+
+    Ties go to fewer changes and smaller codes; answers that are not polished keep their explainer's order instead.
+    """
     changed = case.problem.changed(Z)
-    keys = (*np.where(np.isnan(Z), np.inf, Z).T[::-1], changed.sum(axis=1), case.distance(Z))
-    order = np.lexsort(keys)
+    if polished:
+        ties = (*np.where(np.isnan(Z), np.inf, Z).T[::-1], changed.sum(axis=1))
+        order = np.lexsort((*ties, case.distance(Z)))
+    else:
+        order = np.argsort(case.distance(Z), kind="stable")
     leaders: list[int] = []
     others: list[int] = []
     sets: set[bytes] = set()

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Literal
 
 import numpy as np
 from numpy.typing import NDArray
 
+from mlflow_cf.constraints.compile import group_columns
+from mlflow_cf.constraints.model import Constraints
 from mlflow_cf.errors import InputError
 from mlflow_cf.features import Feature, FeatureSpace, Floats
 
@@ -68,20 +70,33 @@ class Domain:
 
 
 def build_domains(
-    space: FeatureSpace, background: Floats, groups: tuple[tuple[int, ...], ...], values: Values
+    space: FeatureSpace, background: Floats, constraints: Constraints, values: Values
 ) -> tuple[Domain, ...]:
     """Return one domain per group of columns.
 
     Args:
         space: the features; a lone feature's domain comes from its active domain.
         background: coded background rows (n, d); combinations of larger groups come from here.
-        groups: columns of every group.
+        constraints: whose groups count, and whose ranges replace the background's for continuous numbers.
         values: which values a lone number may take: observed ones, its grid, or any in its range.
     """
-    return tuple(
-        _lone(space.features[columns[0]], columns, values) if len(columns) == 1 else _joint(background, columns)
-        for columns in groups
-    )
+    domains = []
+    for columns in group_columns(constraints, space):
+        if len(columns) > 1:
+            domains.append(_joint(background, columns))
+        else:
+            domain = _lone(space.features[columns[0]], columns, values)
+            domains.append(_within_range(domain, space.features[columns[0]], constraints))
+    return tuple(domains)
+
+
+def _within_range(domain: Domain, feature: Feature, constraints: Constraints) -> Domain:
+    """Let a continuous number reach the ends its constraint names, also beyond the background."""
+    if domain.interval is None or feature.name not in constraints.ranges:
+        return domain
+    ends = zip(constraints.ranges[feature.name], domain.interval, strict=True)
+    low, high = (known if named is None else feature.code(named) for named, known in ends)
+    return domain if low is None or high is None or low > high else replace(domain, interval=(low, high))
 
 
 def _joint(background: Floats, columns: tuple[int, ...]) -> Domain:

@@ -27,6 +27,7 @@ class GeCo:
         q: survivors of a generation.
         m_init, m_mut: tuples drawn per group for the row itself, and for every later member.
         min_generations, max_generations: passes of the loop.
+        refine: afterwards try all nearer tuples of the best results' changes; False: the paper's algorithm alone.
     """
 
     q: int = 100
@@ -34,6 +35,7 @@ class GeCo:
     m_mut: int = 5
     min_generations: int = 3
     max_generations: int = 100
+    refine: bool = True
 
     name: ClassVar[str] = "geco"
     polish: ClassVar[bool] = True
@@ -61,6 +63,8 @@ class GeCo:
                 break
             population, more = self._evolve(run, restart(run, population), stable)
             generations += more
+        if self.refine:
+            population = self._refine(run, population)
         found = population.codes[population.favourable]
         diagnostics: dict[str, Any] = {"generations": generations, "candidates": budget.used}
         return Candidates(problem.rows(found), diagnostics)
@@ -77,6 +81,19 @@ class GeCo:
             if population.favourable.any() or run.ended:
                 break
         run.uphill = False
+        return population
+
+    def _refine(self, run: _Run, population: Population) -> Population:
+        """Try every nearer tuple of the best members' changes until none helps: draws may miss the nearest one."""
+        best = run.problem.count + 1
+        for _ in range(self.max_generations):
+            favourable = population.codes[population.favourable]
+            if not len(favourable) or run.budget.cut:
+                break
+            _, first = changed_sets(run.problem, favourable)
+            population = run.select(population, run.all_nearer(favourable[first[:best]]))
+            if not population.fresh[:best].any():
+                break
         return population
 
     def _evolve(self, run: _Run, population: Population, stable: int) -> tuple[Population, int]:
@@ -155,6 +172,19 @@ class _Run:
             together[members, number] = drawn
             children.append(child)
         return np.concatenate([*children, together])
+
+    def all_nearer(self, best: Codes) -> Codes:
+        """Return every child that brings a member nearer by another tuple in one of its changed groups."""
+        current = self.problem.distance(best)
+        children = [np.empty((0, best.shape[1]), dtype=np.intp)]
+        for number, group in enumerate(self.problem.groups):
+            if not self._categorical(group.columns):
+                members = np.flatnonzero(best[:, number] != group.own)
+                member, code = np.nonzero(self._nearer_weights(best[members], number, current[members]))
+                grown = best[members[member]]
+                grown[:, number] = code
+                children.append(grown)
+        return self.cascade.repair(np.concatenate(children))
 
     def _nearer_weights(self, members: Codes, number: int, current: Floats) -> Floats:
         """Return (r, t) weights of the tuples of one group that make each member's distance strictly smaller."""

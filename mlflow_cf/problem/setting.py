@@ -15,7 +15,6 @@ from mlflow_cf.constraints import (
     build_domains,
     check_tightens,
     compile_rules,
-    group_columns,
     repair_order,
 )
 from mlflow_cf.constraints.rules import Bools, ground, never_holds, recode
@@ -64,7 +63,7 @@ class Setting:
             InputError: constraints or distance that do not fit the features.
         """
         rules = compile_rules(constraints, space)
-        domains = build_domains(space, background, group_columns(constraints, space), values)
+        domains = build_domains(space, background, constraints, values)
         order = repair_order(rules, [domain.columns for domain in domains], space.names)
         metric = Metric.bind(distance, space)
         return cls(space, constraints, values, background, rules, domains, order, metric, constraints.max_changes)
@@ -86,7 +85,7 @@ class Setting:
                 update={"groups": tuple(dict.fromkeys([*self.constraints.groups, *request.groups]))}
             )
             compile_rules(joined.model_copy(update={"max_changes": None}), self.space)  # overlapping groups
-            domains = build_domains(self.space, self.background, group_columns(joined, self.space), self.values)
+            domains = build_domains(self.space, self.background, joined, self.values)
         limits = [n for n in (self.max_changes, request.max_changes) if n is not None]
         # a reason that names constraints of both must tell which is whose
         rules = (*(replace(rule, path=f"policy.{rule.path}") for rule in self.rules), *rules)
