@@ -46,6 +46,13 @@ def encode_column(feature: Feature, column: pd.Series[Any]) -> tuple[Floats, NDA
 
 def decode_column(feature: Feature, codes: Floats) -> Any:
     """Return the raw column behind `codes` (n,) as an array of the background's exact dtype."""
+    column = _decoded(feature, codes)
+    if feature.nan:
+        column[np.isnan(codes)] = np.nan
+    return column
+
+
+def _decoded(feature: Feature, codes: Floats) -> Any:
     if feature.levels:
         return _decode_levels(feature, codes)
     dtype = feature.raw_dtype

@@ -32,7 +32,8 @@ class Feature:
         step: distance between neighbouring admissible numbers, anchored at `low`; None for a continuous number.
         low, high: smallest and largest code, in the column's unit (levels: ranks).
         mad: median absolute deviation over the background, or its standard deviation (ddof 1) where that is 0.
-        missing: whether the background has missing values here.
+        missing: whether the background has missing values here; `nan`: whether those of an object column are NaN, not
+            None, which many models tell apart.
         values, counts: the active domain: distinct codes of the background, ascending, and how often each occurs.
     """
 
@@ -46,6 +47,7 @@ class Feature:
     high: float = 0.0
     mad: float = 0.0
     missing: bool = False
+    nan: bool = False
     ordered: bool = False
     categories_dtype: str = ""
     values: Floats = field(default_factory=lambda: np.empty(0))
@@ -145,6 +147,7 @@ class Feature:
             "high": self.high,
             "mad": self.mad,
             "missing": self.missing,
+            "nan": self.nan,
             "ordered": self.ordered,
             "categories_dtype": self.categories_dtype,
             "values": self.values.tolist(),

@@ -45,6 +45,7 @@ def infer_feature(name: str, column: pd.Series[Any], override: Mapping[str, Any]
         dtype=dtype,
         levels=levels,
         missing=len(present) < len(column),
+        nan=dtype == "object" and any(isinstance(value, float) for value in column[column.isna()]),
         ordered=ordered,
         categories_dtype=categories_dtype,
     )

@@ -38,8 +38,11 @@ def plain_rows(frame: pd.DataFrame) -> list[dict[str, Any]]:
 
 
 def table_of(rows: Sequence[Row], like: pd.DataFrame) -> pd.DataFrame:
-    """Return plain rows as a table in the dtypes of `like`; categories grow by levels they lack."""
-    return pd.DataFrame({name: _column([row[name] for row in rows], like[name].dtype) for name in like.columns})
+    """Return plain rows as a table in the dtypes of `like`; categories grow by levels they lack.
+
+    Missing values of object columns are NaN or None, as in `like`.
+    """
+    return pd.DataFrame({name: _column([row[name] for row in rows], like[name]) for name in like.columns})
 
 
 @dataclass(frozen=True)
@@ -231,14 +234,16 @@ def _plain(value: Any) -> Any:
     return value.item() if isinstance(value, np.generic) else value
 
 
-def _column(values: list[Any], dtype: Any) -> Any:
+def _column(values: list[Any], like: pd.Series[Any]) -> Any:
+    dtype: Any = like.dtype
     if isinstance(dtype, pd.CategoricalDtype):
         known = dtype.categories.tolist()
         new = [value for value in dict.fromkeys(values) if not absent(value) and value not in known]
         return pd.Series(pd.Categorical(values, categories=[*known, *new], ordered=dtype.ordered))
     if pd.api.types.is_datetime64_any_dtype(dtype):
         return pd.Series(pd.to_datetime(values), dtype=dtype)
-    return pd.Series([np.nan if value is None and dtype.kind == "f" else value for value in values], dtype=dtype)
+    nan = dtype.kind == "f" or (dtype.kind == "O" and any(isinstance(value, float) for value in like[like.isna()]))
+    return pd.Series([np.nan if value is None and nan else value for value in values], dtype=dtype)
 
 
 def _number(value: Any) -> float:

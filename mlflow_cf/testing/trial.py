@@ -113,7 +113,7 @@ class Trial:
 
     def ask(self, rows: Sequence[Row]) -> list[Reply]:
         """Ask the model itself about plain rows."""
-        return self.model.replies(table_of(rows, self.rows)) if rows else []
+        return self.model.replies(table_of(rows, self.background)) if rows else []
 
     def met(self, position: int, reply: Reply) -> bool:
         """Whether a reply is what was wanted for the row to explain at a position."""

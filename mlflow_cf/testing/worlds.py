@@ -37,7 +37,7 @@ def table(seed: int, rows: int = ROWS, *, plain: bool = False) -> pd.DataFrame:
         "income": income,
         "hours": (10 + rng.integers(0, 33, size=rows) * STEPS["hours"]).astype(np.float32),
         "grade": pd.Categorical(grade, GRADES, ordered=True) if plain else pd.Series(grade, dtype="str"),
-        "job": pd.Categorical(job, ["a", "b", "c", "d"]) if plain else pd.Series(job, dtype=object),
+        "job": pd.Categorical(job, ["a", "b", "c", "d"]) if plain else pd.Series(job, dtype=object).fillna(np.nan),
         "member": rng.random(rows) < 0.5,
         "rooms": pd.array(rooms, dtype="Int64"),
     }
