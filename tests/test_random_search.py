@@ -115,7 +115,8 @@ def test_the_budget_is_asked_before_every_batch(most):
 
 def test_a_late_clock_stops_it():
     problem = problem_of(nothing)
-    budget = Budget(1000, deadline=0.0)
+    budget = Budget(1000)
+    budget.start(until=0.0, deadline=0.0)
     assert len(RandomSearch().search(problem, budget, np.random.default_rng(0)).rows) == 0
     assert not problem.rate.seen
     assert budget.cut == "clock"

@@ -25,19 +25,19 @@ def table(seed: int, rows: int = ROWS, *, plain: bool = False) -> pd.DataFrame:
     """
     rng = np.random.default_rng(seed)
 
-    def levels(known: tuple[str, ...], gaps: float) -> list[str | None]:
-        return [None if rng.random() < gaps else known[drawn] for drawn in rng.integers(len(known), size=rows)]
+    def levels(known: tuple[str, ...], gaps: float, absent: float | None) -> list[str | float | None]:
+        return [absent if rng.random() < gaps else known[drawn] for drawn in rng.integers(len(known), size=rows)]
 
     income = rng.integers(8, 60, size=rows) * STEPS["income"]
     income[rng.random(rows) < 0.1] = np.nan
-    grade, job = levels(GRADES[:3], 0.06), levels(("a", "b", "c", "d"), 0.08)
+    grade, job = levels(GRADES[:3], 0.06, None), levels(("a", "b", "c", "d"), 0.08, np.nan)
     rooms = [None if rng.random() < 0.1 else int(drawn) for drawn in rng.integers(1, 6, size=rows)]
     columns: dict[str, Any] = {
         "age": rng.integers(20, 66, size=rows),
         "income": income,
         "hours": (10 + rng.integers(0, 33, size=rows) * STEPS["hours"]).astype(np.float32),
-        "grade": pd.Categorical(grade, GRADES, ordered=True) if plain else pd.Series(grade, dtype="str"),
-        "job": pd.Categorical(job, ["a", "b", "c", "d"]) if plain else pd.Series(job, dtype=object).fillna(np.nan),
+        "grade": pd.Categorical(grade, GRADES, ordered=True) if plain else pd.Series(grade),
+        "job": pd.Categorical(job, ["a", "b", "c", "d"]) if plain else pd.Series(job, dtype=object),
         "member": rng.random(rows) < 0.5,
         "rooms": pd.array(rooms, dtype="Int64"),
     }

@@ -1,7 +1,14 @@
 """Our explainers pass the tests that `mlflow_cf.testing` has for everybody's."""
 
+import json
+import os
+import subprocess
+import sys
+
 from mlflow_cf import GeCo, NearestRow, RandomSearch
-from mlflow_cf.testing import ExplainerSuite
+from mlflow_cf.testing import Case, ExplainerSuite
+from mlflow_cf.testing.conduct import records
+from mlflow_cf.testing.trial import Trial
 
 
 class TestGeCo(ExplainerSuite):
@@ -17,3 +24,26 @@ class TestNearestRow(ExplainerSuite):
 class TestRandomSearch(ExplainerSuite):
     def explainer(self):
         return RandomSearch()
+
+
+CASE = Case("function", "multiclass", "rules", "continuous")
+
+
+def answers_of_all():
+    return [records(Trial.of(CASE, explainer).answers) for explainer in (GeCo(), NearestRow(), RandomSearch())]
+
+
+def test_another_process_gives_the_same_answers():
+    """Python shuffles sets of strings anew in every process; answers must not notice."""
+    code = (
+        f"import sys; sys.path = {sys.path!r}; import json, test_explainers as t; print(json.dumps(t.answers_of_all()))"
+    )
+    seed = str(int(os.environ.get("PYTHONHASHSEED", "0").replace("random", "0")) + 1)
+    run = subprocess.run(
+        [sys.executable, "-c", code],
+        capture_output=True,
+        text=True,
+        check=True,
+        env={**os.environ, "PYTHONHASHSEED": seed},
+    )
+    assert json.loads(run.stdout) == json.loads(json.dumps(answers_of_all()))
