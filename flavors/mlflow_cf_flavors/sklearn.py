@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import partial
 from importlib.metadata import version
 from pathlib import Path
@@ -12,17 +11,16 @@ from typing import Any, Final
 
 import numpy as np
 import pandas as pd
-from numpy.typing import NDArray
 from threadpoolctl import ThreadpoolController
 
 from mlflow_cf.errors import InputError
 from mlflow_cf.judge import Label, OpenModel, ScoreKind, ScoreRows
+from mlflow_cf_flavors.sklearn_calls import Both, Labels, OneThread, Rows, Scores, Values
 from mlflow_cf_flavors.sklearn_structure import compile_model
 
 MLFLOW_FLAVOR: Final = "sklearn"
 
 Estimator = Any  # scikit-learn carries no types
-Rows = Callable[[pd.DataFrame], Any]
 
 
 def accepts(model: object) -> bool:
@@ -81,37 +79,9 @@ def open(model: object, *, output: str | None = None, rows: pd.DataFrame | None 
     return replace(opened, compile=partial(compile_model, model), tolerance=tolerance)
 
 
-@dataclass(frozen=True)
-class _OneThread:
-    """Calls an estimator on one OpenMP thread: on small tables, starting more costs far more than they save."""
-
-    ask: Callable[[Any], Any]
-    threads: ThreadpoolController
-
-    def __call__(self, table: Any) -> Any:
-        with self.threads.limit(limits=1, user_api="openmp"):
-            return self.ask(table)
-
-
-@dataclass(frozen=True)
-class _Both:
-    """Rows -> labels and scores of a pipeline that is asked for both, transformed once."""
-
-    transform: Callable[[Any], Any]
-    decide: Callable[[Any], Any]
-    score: Callable[[Any], Any]
-    select: Rows
-
-    def __call__(self, rows: pd.DataFrame) -> tuple[NDArray[np.generic], NDArray[np.float64]]:
-        table = self.transform(self.select(rows))
-        scores = np.asarray(self.score(table), dtype=np.float64)
-        labels = _one_answer_per_row(np.asarray(self.decide(table)))
-        return labels, np.column_stack((-scores, scores)) if scores.ndim == 1 else scores
-
-
 def _open_regressor(model: Estimator, rows: pd.DataFrame | None) -> OpenModel:
     columns, select = _input(model, rows)
-    decide = _Values(_OneThread(model.predict, ThreadpoolController()), select)
+    decide = Values(OneThread(model.predict, ThreadpoolController()), select)
     return OpenModel(flavor=MLFLOW_FLAVOR, classes=(), decide=decide, columns=columns)
 
 
@@ -121,12 +91,12 @@ def _open_classifier(model: Estimator, output: str | None, rows: pd.DataFrame | 
     score, kind, notes = _scores(model, len(classes), select, rows) if output != "label" else (None, "none", ())
     if output == "score" and score is None:
         raise InputError("output", f"{_name(model)} has no scores", "use output='label'")
-    decide = _Labels(_OneThread(model.predict, ThreadpoolController()), select)
+    decide = Labels(OneThread(model.predict, ThreadpoolController()), select)
     both = None if score is None else _both(model, select)
     return OpenModel(MLFLOW_FLAVOR, classes, decide, score, kind, columns, notes, both)
 
 
-def _both(model: Estimator, select: Rows) -> _Both | None:
+def _both(model: Estimator, select: Rows) -> Both | None:
     """Return how to ask a pipeline for labels and scores in one pass; None where that saves nothing."""
     from sklearn.pipeline import Pipeline
 
@@ -135,51 +105,17 @@ def _both(model: Estimator, select: Rows) -> _Both | None:
     last = model.steps[-1][1]
     score = last.predict_proba if hasattr(last, "predict_proba") else last.decision_function
     threads = ThreadpoolController()
-    return _Both(model[:-1].transform, _OneThread(last.predict, threads), _OneThread(score, threads), select)
-
-
-@dataclass(frozen=True)
-class _Labels:
-    """Rows -> the estimator's own labels, shape (n,)."""
-
-    predict: Callable[[Any], Any]
-    select: Rows
-
-    def __call__(self, rows: pd.DataFrame) -> NDArray[np.generic]:
-        return _one_answer_per_row(np.asarray(self.predict(self.select(rows))))
-
-
-@dataclass(frozen=True)
-class _Values:
-    """Rows -> the regressor's values, shape (n,) float64."""
-
-    predict: Callable[[Any], Any]
-    select: Rows
-
-    def __call__(self, rows: pd.DataFrame) -> NDArray[np.generic]:
-        return _one_answer_per_row(np.asarray(self.predict(self.select(rows)), dtype=np.float64))
-
-
-@dataclass(frozen=True)
-class _Scores:
-    """Rows -> one float64 column per class; a single margin m becomes (-m, m)."""
-
-    score: Callable[[Any], Any]
-    select: Rows
-
-    def __call__(self, rows: pd.DataFrame) -> NDArray[np.float64]:
-        scores = np.asarray(self.score(self.select(rows)), dtype=np.float64)
-        return np.column_stack((-scores, scores)) if scores.ndim == 1 else scores
+    return Both(model[:-1].transform, OneThread(last.predict, threads), OneThread(score, threads), select)
 
 
 def _scores(
     model: Estimator, n_classes: int, select: Rows, rows: pd.DataFrame | None
 ) -> tuple[ScoreRows | None, ScoreKind, tuple[str, ...]]:
     if hasattr(model, "predict_proba"):
-        return _Scores(_OneThread(model.predict_proba, ThreadpoolController()), select), "probability", ()
+        return Scores(OneThread(model.predict_proba, ThreadpoolController()), select), "probability", ()
     if not hasattr(model, "decision_function"):
         return None, "none", (f"{_name(model)} has labels only, no scores",)
-    score = _Scores(_OneThread(model.decision_function, ThreadpoolController()), select)
+    score = Scores(OneThread(model.decision_function, ThreadpoolController()), select)
     if rows is not None and len(rows) and score(rows.iloc[:1]).shape[1] != n_classes:
         return None, "none", ("decision_function has no column per class (one-vs-one); only labels are used",)
     return score, "margin", ()
@@ -253,14 +189,6 @@ def _check_answers(opened: OpenModel, rows: pd.DataFrame) -> None:
     except Exception as error:
         fact = f"the model cannot answer these rows ({type(error).__name__}: {error})"
         raise InputError("data", fact, "pass the table with the columns the model was fitted on") from error
-
-
-def _one_answer_per_row(answers: NDArray[np.generic]) -> NDArray[np.generic]:
-    if answers.ndim == 2 and answers.shape[1] == 1:
-        return answers[:, 0]
-    if answers.ndim != 1:
-        raise InputError("model", f"answers {answers.shape[1:]} values per row", "wrap one model per output")
-    return answers
 
 
 def _types_to_trust(model: Estimator) -> list[str]:

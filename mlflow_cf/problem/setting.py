@@ -107,15 +107,7 @@ class Setting:
         """Bind one row (d,), coded by `space` (this setting's space, or one that covers the row's unseen levels)."""
         setting = self.covering(space)
         grounded = [rule for rule in (ground(r, x0) for r in setting.rules) if rule is not None]
-        own_rules: dict[int, list[Rule]] = {}
-        links = []
-        owner = {column: number for number, domain in enumerate(self.domains) for column in domain.columns}
-        for rule in grounded:
-            numbers = {owner[column] for column in rule.columns("x_cf")}
-            if len(numbers) == 1:
-                own_rules.setdefault(numbers.pop(), []).append(rule)
-            elif numbers:
-                links.append(rule)
+        own_rules, links = self._by_group(grounded)
         groups = tuple(
             _bind_group(domain, own_rules.get(number, []), x0, self.metric)
             for number, domain in enumerate(self.domains)
@@ -125,7 +117,7 @@ class Setting:
             x0=x0,
             groups=groups,
             order=self.order,
-            links=tuple(links),
+            links=links,
             never=tuple(rule for rule in grounded if never_holds(rule)),
             metric=self.metric,
             max_changes=self.max_changes,
@@ -136,6 +128,19 @@ class Setting:
             check=lambda Z: setting.accepts(Z, x0),
             rater=rater,
         )
+
+    def _by_group(self, rules: list[Rule]) -> tuple[dict[int, list[Rule]], tuple[Rule, ...]]:
+        """Sort grounded rules into those of one group, by its number, and those that link several."""
+        owner = {column: number for number, domain in enumerate(self.domains) for column in domain.columns}
+        own: dict[int, list[Rule]] = {}
+        links = []
+        for rule in rules:
+            numbers = {owner[column] for column in rule.columns("x_cf")}
+            if len(numbers) == 1:
+                own.setdefault(numbers.pop(), []).append(rule)
+            elif numbers:
+                links.append(rule)
+        return own, tuple(links)
 
     def covering(self, space: FeatureSpace) -> Setting:
         """Return the setting whose rules know the unseen levels that `space` covers."""
