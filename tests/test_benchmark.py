@@ -19,7 +19,7 @@ BENCHMARK = Path(__file__).resolve().parent.parent / "example_projects" / "bench
 @pytest.fixture(scope="module")
 def benchmark():
     """The benchmark's modules; they are scripts that import each other, so they leave again afterwards."""
-    names = ("data_sets", "independent", "tree_boxes", "measures", "bench")
+    names = ("data_sets", "independent", "tree_boxes", "measures", "published", "speed", "bench")
     with pytest.MonkeyPatch.context() as patch:
         patch.syspath_prepend(BENCHMARK)
         modules = {name: __import__(name) for name in names}
@@ -123,6 +123,82 @@ def test_run_prints_figures_beside_the_papers(benchmark, folder, capsys):
     assert ["rows", "with", "an", "answer", "100.0%", "100.0%", "100.0%", "100.0%", "100.0%"] in lines
     assert "A counterfactual exists for 4 rows within one change, 4 within two, 4 at all (exact)." in text
     assert "BROKEN" not in text
+    # the data set's rule forbids the one change that helps, and the comparison tells
+    (without,) = (line for line in lines if line[:2] == ["no", "constraints"])
+    assert without[2:4] == ["3", "100.0%"]
+    (with_rules,) = (line for line in lines if line[:2] == ["constraints,", "rules"])
+    assert with_rules[2:4] == ["3", "0.0%"]
+    assert with_rules[-4:] == ["0.90", "(9.8", "%", "faster)"]
+
+
+@pytest.fixture
+def adult(folder):
+    """Adds a small generated table with the columns of Adult."""
+    rng = np.random.default_rng(0)
+    years = rng.integers(8, 13, 300)
+    table = pd.DataFrame(
+        {
+            "age": rng.integers(20, 60, 300),
+            "workclass": rng.choice(["Private", "Gov"], 300),
+            "fnlwgt": 1,
+            "education": [f"{number} years" for number in years],
+            "education_num": years,
+            "marital_status": rng.choice(["Never", "Married", "Widowed"], 300),
+            "occupation": rng.choice(["Sales", "Tech", "Craft"], 300),
+            "relationship": rng.choice(["Wife", "Husband", "Own-child"], 300),
+            "race": "any",
+            "sex": rng.choice(["Female", "Male"], 300),
+            "hours_per_week": rng.integers(20, 60, 300),
+            "native_country": rng.choice(["United-States", "Cuba"], 300),
+        }
+    )
+    good = table["hours_per_week"] + table["education_num"] + 5 * (table["occupation"] == "Tech") > 55
+    table.assign(high_income=good.astype(int)).to_csv(folder / "adult.csv", index=False)
+    constraints = {
+        "immutable": ["sex", "marital_status", "relationship", "native_country"],
+        "increasing": ["age", "education_num"],
+        "rules": ["IF x_cf.education_num > x.education_num THEN x_cf.age >= x.age + 4"],
+    }
+    (folder / "constraints" / "adult.yaml").write_text(yaml.safe_dump(constraints))
+    return folder
+
+
+def test_groups_of_adult_are_compared_with_the_same_columns_alone(benchmark, adult):
+    speed = benchmark.speed
+    levels, in_bits = contests = speed.contests(benchmark.data_sets.load_case("adult", 3, 0), 0)
+    assert list(levels.regimes) == ["none", "constraints", "rules", "group"]
+    assert len(levels.regimes["rules"].constraints["rules"]) == 1
+    assert levels.regimes["group"].constraints == {
+        **levels.regimes["constraints"].constraints,
+        "groups": [("education", "education_num")],
+    }
+    columns = list(in_bits.case.background)
+    alone, grouped = (in_bits.regimes[key].constraints for key in ("bits", "bits_grouped"))
+    assert [c for c in columns if c.startswith("marital_status=")] == alone["immutable"][1:4]
+    assert sorted(map(len, grouped["groups"])) == [2, 2, 3, 3, 3]
+    assert set(columns) > {column for group in grouped["groups"] for column in group}
+    measured = {}
+    for contest in contests:
+        measured.update(speed.run(contest, 0, lambda _: None))
+    lines = [line.split() for line in speed.table(contests, measured).splitlines()]
+    assert all(figures["search_cpu"] <= figures["whole_cpu"] for figures in measured.values())
+    assert measured["bits_grouped"]["candidates"] < measured["bits"]["candidates"]
+    share = measured["bits_grouped"]["candidates"] / measured["bits"]["candidates"]
+    assert lines[-1][:5] == ["constraints,", "bits", "grouped", str(len(columns)), "100.0%"]
+    assert lines[-1][8:11] == ["constraints,", "bits", f"{share:.2f}"]
+    assert lines[-1][-2:] == ["0.71", "(1.4x)"]
+
+
+def test_regimes_take_turns(benchmark, folder, monkeypatch):
+    (contest,) = benchmark.speed.contests(benchmark.data_sets.load_case("credit", 4, 0), 0)
+    turns = []
+    figures = {"answered": 1.0, "candidates": 2.0, "search_cpu": 0.1, "whole_cpu": 0.2}
+    monkeypatch.setattr(benchmark.speed, "wrapped", lambda _case, _seed, constraints: len(constraints))
+    monkeypatch.setattr(benchmark.speed, "_spent", lambda key, row: turns.append((int(row.index[0]), key)) or figures)
+    assert benchmark.speed.run(contest, 0, lambda _: None) == dict.fromkeys(contest.regimes, figures)
+    first, *rest = (turns[at : at + 3] for at in range(3, 15, 3))
+    assert first == [(0, 0), (0, 2), (0, 3)]  # after the first of each, which is not counted
+    assert rest == [[(1, 2), (1, 3), (1, 0)], [(2, 3), (2, 0), (2, 2)], [(3, 0), (3, 2), (3, 3)]]
 
 
 def test_figures_have_names_that_mlflow_takes(benchmark, monkeypatch):
@@ -131,9 +207,11 @@ def test_figures_have_names_that_mlflow_takes(benchmark, monkeypatch):
     monkeypatch.setattr(mlflow, "log_params", logged.update)
     monkeypatch.setattr(mlflow, "log_metrics", logged.update)
     figures = {method: {"validity": 1.0} for method in benchmark.bench.EXPLAINERS}
-    benchmark.bench._log({"credit": benchmark.bench.Report(figures, [])}, {"seed": 0})
+    regimes = {"bits_grouped": {"search_cpu": 0.5}}
+    benchmark.bench._log({"credit": benchmark.bench.Report(figures, regimes, [])}, {"seed": 0})
     assert logged["seed"] == 0
     assert logged["credit/geco/validity"] == 1
+    assert logged["credit/regime bits_grouped/search_cpu"] == 0.5
     assert all(re.fullmatch(r"[\w\-. :/]+", name) for name in logged)
 
 

@@ -7,40 +7,30 @@ import sys
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import ClassVar
 
 import mlflow
 import numpy as np
-from data_sets import FAVOURABLE, VIEWS, Case, load_case
+import speed
+from data_sets import VIEWS, Case, load_case
 from measures import Asked, accepted, ask, faults, measure, table
+from published import PUBLISHED, wrapped
 from tree_boxes import Boxes, Nearest
 
-import mlflow_cf
-from mlflow_cf import ExplainedModel
 from mlflow_cf.explainers import Explainer, GeCo, NearestRow
 
-
-@dataclass(frozen=True)
-class AsPublished(GeCo):
-    """GeCo without our pipeline's polish, which undoes needless changes: what the paper's figures speak of."""
-
-    polish: ClassVar[bool] = False
-
-
-# The paper's settings; that the best 5 results must be stable is built in.
 EXPLAINERS: Mapping[str, Explainer] = {
-    "geco": GeCo(q=100, m_init=20, m_mut=5),
-    "geco unpolished": AsPublished(q=100, m_init=20, m_mut=5),
+    "geco": GeCo(q=PUBLISHED.q, m_init=PUBLISHED.m_init, m_mut=PUBLISHED.m_mut),
+    "geco as published": PUBLISHED,
     "nearest_row": NearestRow(),
 }
-L1_ALONE = (0.0, 1.0, 0.0)
 
 
 @dataclass(frozen=True, eq=False)
 class Report:
-    """One data set: the figures of every explainer, and every promise that was not kept, in words."""
+    """One data set: the figures of every explainer and regime, and every promise that was not kept, in words."""
 
     measured: Mapping[str, Mapping[str, float]]
+    regimes: Mapping[str, Mapping[str, float]]
     broken: Sequence[str]
 
 
@@ -81,6 +71,7 @@ def run(case: Case, seed: int) -> Report:
         f"{len(case.rejected)} rejected rows"
     )
     explained = wrapped(case, seed)
+    print(f"searches use: {explained.describe()['structure']}")
     asked = {
         name: ask(explained, explainer, case.rejected, _teller(name, len(case.rejected)))
         for name, explainer in EXPLAINERS.items()
@@ -90,15 +81,20 @@ def run(case: Case, seed: int) -> Report:
     print(f"\n{table(case.name, measured)}\n")
     broken = list(_broken(case, asked, optima))
     print("\n".join([_summary(asked, optima), *broken]))
-    return Report(measured, broken)
+    return Report(measured, _regimes(case, seed), broken)
 
 
-def wrapped(case: Case, seed: int) -> ExplainedModel:
-    """Return the model of `case` with the paper's distance and constraints, observed values only."""
-    model, background = case.model, case.background
-    return mlflow_cf.wrap(
-        model, background, constraints=case.constraints, distance=L1_ALONE, seed=seed, target=FAVOURABLE
+def _regimes(case: Case, seed: int) -> dict[str, speed.Figures]:
+    """Compare the search with and without constraints, rules and groups, and print what came out."""
+    print(
+        "\ngeco as published, medians per row: candidates, CPU seconds of its search, of the whole answer; then shares"
     )
+    contests = speed.contests(case, seed)
+    measured: dict[str, speed.Figures] = {}
+    for contest in contests:
+        measured.update(speed.run(contest, seed, _teller(", ".join(contest.regimes), len(contest.case.rejected))))
+    print(f"\n{speed.table(contests, measured)}")
+    return measured
 
 
 def _teller(name: str, total: int) -> Callable[[int], None]:
@@ -165,7 +161,8 @@ def _log(reports: Mapping[str, Report], parameters: Mapping[str, int]) -> None:
     with mlflow.start_run(run_name="benchmark"):
         mlflow.log_params(dict(parameters))
         for name, report in reports.items():
-            for method, figures in report.measured.items():
+            groups = {**report.measured, **{f"regime {key}": figures for key, figures in report.regimes.items()}}
+            for method, figures in groups.items():
                 mlflow.log_metrics({f"{name}/{method}/{key}": value for key, value in figures.items()})
 
 

@@ -53,12 +53,24 @@ def adult_view(rows: pd.DataFrame) -> pd.DataFrame:
     return kept.assign(native_country=np.where(home, "United-States", "Other"))
 
 
+def adult_with_education(rows: pd.DataFrame) -> pd.DataFrame:
+    """Return Adult's columns (n, 12) with `education` beside `education_num`, as the paper has both."""
+    return adult_view(rows).assign(education=rows["education"])
+
+
+def adult_in_bits(rows: pd.DataFrame) -> pd.DataFrame:
+    """Return Adult's columns (n, 42) as the paper's code counts them: a column `name=level` of 0 and 1 per level."""
+    return pd.get_dummies(adult_with_education(rows), columns=list(IN_BITS), prefix_sep="=", dtype=int)
+
+
 def credit_view(rows: pd.DataFrame) -> pd.DataFrame:
     """Return Credit's columns (n, 14): all of them."""
     return rows
 
 
-VIEWS: Mapping[str, Callable[[pd.DataFrame], pd.DataFrame]] = {"credit": credit_view, "adult": adult_view}
+View = Callable[[pd.DataFrame], pd.DataFrame]
+VIEWS: Mapping[str, View] = {"credit": credit_view, "adult": adult_view}
+IN_BITS = ("workclass", "marital_status", "occupation", "relationship")
 
 
 def data_folder() -> Path:
@@ -77,17 +89,24 @@ def data_folder() -> Path:
     return folder
 
 
-def load_case(name: str, rows: int, seed: int) -> Case:
-    """Read a data set, fit its tree and pick the first `rows` held-out rows that the tree rejects."""
+def load_case(name: str, rows: int, seed: int, view: View | None = None) -> Case:
+    """Read a data set, fit its tree and pick the first `rows` held-out rows that the tree rejects.
+
+    Args:
+        name: of the data set.
+        rows: most rows to pick.
+        seed: of split and tree.
+        view: its columns; None: those of VIEWS.
+    """
     table = _read(data_folder(), f"{name}.csv")
     labels = table.iloc[:, -1]
-    view = VIEWS[name](table.iloc[:, :-1])
-    X, X_test, y, y_test = train_test_split(view, labels, stratify=labels, random_state=seed)
+    columns = (view or VIEWS[name])(table.iloc[:, :-1])
+    X, X_test, y, y_test = train_test_split(columns, labels, stratify=labels, random_state=seed)
     X_test, y_test = X_test.sort_index(), y_test.sort_index()
     model = tree(X, seed).fit(X, y)
     predicted = model.predict(X_test)
     rejected = X_test[predicted != FAVOURABLE].head(rows).reset_index(drop=True)
-    constraints = _constraints(data_folder() / "constraints" / f"{name}.yaml", list(view.columns))
+    constraints = constraints_for(name, columns, rules=False)
     accuracy = float((predicted == y_test).mean())
     return Case(name, X.reset_index(drop=True), rejected, constraints, model, accuracy)
 
@@ -106,10 +125,23 @@ def _read(folder: Path, name: str) -> pd.DataFrame:
     return pd.read_csv(folder / name)
 
 
-def _constraints(file: Path, columns: list[str]) -> dict[str, list[str]]:
-    """Return the constraints of the paper's comparisons, which have no IF..THEN rules, for the columns in use."""
+def constraints_for(name: str, columns: pd.DataFrame, *, rules: bool) -> dict[str, list[str]]:
+    """Return the constraints of the paper for the columns in use; a column in bits is constrained bit by bit.
+
+    Args:
+        name: of the data set.
+        columns: a table of them; every feature that a rule names must be among them.
+        rules: whether the IF..THEN rules are wanted too; the paper's comparisons have none.
+    """
+    file = data_folder() / "constraints" / f"{name}.yaml"
     if not file.is_file():
         raise SystemExit(f"{file} is missing; it belongs to the folder of public data sets")
     constraints = yaml.safe_load(file.read_text(encoding="utf-8"))
-    constraints.pop("rules", None)
-    return {key: [name for name in names if name in columns] for key, names in constraints.items()}
+    program = constraints.pop("rules", [])
+    lists = {key: [c for feature in names for c in bits(feature, columns)] for key, names in constraints.items()}
+    return {**lists, "rules": program} if rules else lists
+
+
+def bits(feature: str, columns: pd.DataFrame) -> list[str]:
+    """Return the columns that hold `feature`: itself, its bits, or none."""
+    return [column for column in map(str, columns) if column == feature or column.startswith(f"{feature}=")]

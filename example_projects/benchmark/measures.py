@@ -140,6 +140,11 @@ def table(name: str, measured: Mapping[str, Mapping[str, float]]) -> str:
     columns.update(PAPER.get(name, {}))
     lines = [["", *columns]]
     lines += [[label, *(cells.get(key, "-") for cells in columns.values())] for key, (label, _) in LINES.items()]
+    return aligned(lines)
+
+
+def aligned(lines: Sequence[Sequence[str]]) -> str:
+    """Return cells of equal columns as text: the first column to the left, the others to the right."""
     widths = [max(map(len, column)) for column in zip(*lines, strict=True)]
     return "\n".join(
         "  "
