@@ -75,7 +75,7 @@ def _atom(comparison: Comparison, space: FeatureSpace, path: str) -> Atom:
     left, right = _dated(left, right, path), _dated(right, left, path)
     if left.kind != right.kind:
         raise InputError(path, f"compares {_called(left)} with {_called(right)}", "compare like with like")
-    return Atom(left.expression, sign, right.expression)
+    return Atom(_held(left, right), sign, _held(right, left))
 
 
 def _side(node: Node, space: FeatureSpace, path: str) -> _Side:
@@ -117,6 +117,13 @@ def _sum(sign: Literal["+", "-", "*", "/"], left: _Side, right: _Side, path: str
     if result is None:
         raise InputError(path, f"{_called(left)} {sign} {_called(right)} has no meaning", "calculate with numbers")
     return _Side(Sum(sign, left.expression, right.expression), result)
+
+
+def _held(side: _Side, other: _Side) -> Expression:
+    """Return a bare number beside a bare feature as the feature's column holds it."""
+    if side.kind == "number" and isinstance(side.expression, Const) and other.feature is not None:
+        return Const(other.feature.held(side.expression.value))
+    return side.expression
 
 
 def _dated(side: _Side, other: _Side, path: str) -> _Side:

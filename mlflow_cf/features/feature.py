@@ -130,10 +130,18 @@ class Feature:
         if not isinstance(value, str | int | float | bool):
             return None
         if not self.levels:
-            return None if isinstance(value, str | bool) or not abs(value) <= LARGEST else float(value)
+            return None if isinstance(value, str | bool) or not abs(value) <= LARGEST else self.held(float(value))
         code = self.code_of.get(value)
         same_type = code is not None and isinstance(value, bool) == isinstance(self.known[code], bool)
         return float(code) if code is not None and same_type else None
+
+    def held(self, number: float) -> float:
+        """Return a number as the column holds it: 0.1 is 0.10000000149 in a column of float32."""
+        if self.stored.kind != "f":
+            return number
+        with np.errstate(over="ignore"):
+            held = float(np.float64(number).astype(self.stored))
+        return held if np.isfinite(held) else number
 
     def to_dict(self) -> dict[str, Any]:
         """Return the feature as plain JSON values; a request's unseen levels are not part of it."""
