@@ -143,6 +143,36 @@ class TestTypes:
         with pytest.warns(UserWarning, match=r"'100' is not a level of zip"):
             assert met("x_cf.zip = '100'") == [False] * 3
 
+    @pytest.mark.parametrize(
+        "constraints",
+        [
+            {"rules": ["x_cf.a = 0.1"]},
+            {"rules": ["x_cf.a <= 0.1"]},
+            {"rules": ["0.2 > x_cf.a"]},
+            {"ranges": {"a": [None, 0.1]}},
+            {"ranges": {"a": [0.1, 0.1]}},
+            {"levels": {"a": [0.1]}},
+            {"forbidden": {"a": [[0.7, 0.2]]}},
+        ],
+        ids=str,
+    )
+    @pytest.mark.parametrize("dtype", ["float16", "float32", "float64", "Float32", "float32[pyarrow]"])
+    def test_numbers_mean_what_the_column_can_hold(self, constraints: dict[str, Any], dtype: str) -> None:
+        """0.1 is 0.10000000149 in a column of float32, which is not above 0.1."""
+        frame = pd.DataFrame({"a": pd.Series([0.1, 0.2, 0.7], dtype=dtype)})
+        space = FeatureSpace.infer(frame)
+        prepared = Setting.build(space, space.encode(frame), Constraints.read(constraints), Distance(), "observed")
+        codes = space.encode(frame)
+        assert prepared.accepts(codes, codes[2]).tolist() == [True, False, False]
+
+    def test_numbers_beyond_the_column_stay_what_they_are(self) -> None:
+        frame = pd.DataFrame({"a": np.array([0.1, 0.2], dtype="float32")})
+        space = FeatureSpace.infer(frame)
+        codes = space.encode(frame)
+        for text, fine in (("x_cf.a < 1e300", [True, True]), ("x_cf.a > 1e300", [False, False])):
+            (rule,) = compile_rules(Constraints(rules=(text,)), space)
+            assert rule.holds(codes, codes[0]).tolist() == fine
+
     def test_all_that_is_wrong_at_once(self) -> None:
         with pytest.raises(InputErrors) as error:
             setting("x_cf.agee = 1", "x_cf.age >= x.age", "x_cf.job > 'a'", "IF x_cf.age THEN 1 = 2")
@@ -431,6 +461,20 @@ def nobody(rows: pd.DataFrame) -> np.ndarray:
 def wrapped(decide: Any = nobody, **options: Any) -> Any:
     model = OpenModel("test", ("no", "yes"), decide)
     return assemble(model, FRAME, None, Options(target="yes", features=FEATURES, **options))
+
+
+def test_levels_unseen_in_the_background_are_equal_end_to_end() -> None:
+    """The row's own job and home are "z", which no background row has; the rule holds for them."""
+    explained = wrapped(
+        lambda rows: np.where(rows["age"] > 22, "yes", "no"), constraints={"rules": ["x_cf.job = x_cf.home"]}
+    )
+    x = pd.concat([FRAME.head(1).astype({"job": object}).assign(job="z", home=home) for home in ("z", "c")])
+    same, other = explained.explain(x, count=3)
+    assert {(cf.row["job"], cf.row["home"]) for cf in same.counterfactuals} >= {("z", "z")}
+    assert {(cf.row["job"], cf.row["home"]) for cf in other.counterfactuals} <= {("b", "b"), ("c", "c")}
+    joined = explained.explain(x, constraints={"groups": [["age", "rooms"]]})  # the policy's rules hold a second time
+    assert [found.status for found in joined] == ["found", "found"]
+    assert all(cf.row["job"] == cf.row["home"] for found in joined for cf in found.counterfactuals)
 
 
 class TestRequests:
