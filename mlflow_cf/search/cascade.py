@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+from math import prod
+
 import numpy as np
 from numpy.typing import NDArray
 
@@ -10,7 +13,44 @@ from mlflow_cf.features import Floats
 from mlflow_cf.problem import Codes, Problem
 from mlflow_cf.search.sampling import draw_by_row
 
+MOST_COMBINATIONS = 20_000  # of codes for which a rule is tabulated once per row to explain
 MOST_ROWS = 200_000  # rows built at once when all tuples of a group are tried
+
+
+@dataclass(frozen=True, eq=False)
+class Link:
+    """A rule over several groups, answered by code.
+
+    Attributes:
+        problem, rule: the rule, grounded at the problem's row.
+        groups: the groups it speaks of.
+        table: its truth for every combination of their codes; None if there are too many.
+    """
+
+    problem: Problem
+    rule: Rule
+    groups: tuple[int, ...]
+    table: Bools | None
+
+    @classmethod
+    def bind(cls, problem: Problem, rule: Rule) -> Link:
+        """Tabulate `rule` where its groups have few enough combinations."""
+        columns = rule.columns("x_cf")
+        groups = tuple(number for number, own in enumerate(problem.columns) if columns & set(own))
+        sizes = [len(problem.groups[number].tuples) for number in groups]
+        if prod(sizes) > MOST_COMBINATIONS:
+            return cls(problem, rule, groups, None)
+        rows = np.tile(problem.x0, (prod(sizes), 1))
+        for number, codes in zip(groups, np.indices(sizes), strict=True):
+            rows[:, problem.columns[number]] = problem.groups[number].tuples[codes.ravel()]
+        return cls(problem, rule, groups, rule.holds(rows, problem.x0).reshape(sizes))
+
+    def holds(self, codes: Codes) -> Bools:
+        """Return (m,) truth of the rule for candidates (m, G)."""
+        if self.table is None:
+            return self.rule.holds(self.problem.rows(codes), self.problem.x0)
+        held: Bools = self.table[tuple(codes[:, number] for number in self.groups)]
+        return held
 
 
 class Cascade:
@@ -24,14 +64,15 @@ class Cascade:
     def __init__(self, problem: Problem, rng: np.random.Generator) -> None:
         self.problem, self.rng = problem, rng
         owner = {column: number for number, columns in enumerate(problem.columns) for column in columns}
-        self.defining: dict[int, list[Rule]] = {}
-        for rule in problem.links:
-            if rule.defines is not None:
-                self.defining.setdefault(owner[rule.defines], []).append(rule)
+        self.links = [Link.bind(problem, rule) for rule in problem.links]
+        self.defining: dict[int, list[Link]] = {}
+        for link in self.links:
+            if link.rule.defines is not None:
+                self.defining.setdefault(owner[link.rule.defines], []).append(link)
         # the groups whose values decide which tuples of a group qualify
         self.context = {
-            number: sorted({owner[column] for rule in rules for column in rule.columns("x_cf")} - {number})
-            for number, rules in self.defining.items()
+            number: sorted({other for link in links for other in link.groups} - {number})
+            for number, links in self.defining.items()
         }
 
     def repair(self, codes: Codes) -> Codes:
@@ -42,10 +83,8 @@ class Cascade:
             self._change_if_must(codes, number, kept)
             if number in self.defining:
                 self._satisfy(codes, number, kept)
-        if self.problem.links:
-            Z = self.problem.rows(codes)
-            for rule in self.problem.links:
-                kept &= rule.holds(Z, self.problem.x0)
+        for link in self.links:
+            kept &= link.holds(codes)
         changes = (codes != self.problem.own).sum(axis=1)
         most = self.problem.max_changes or len(self.problem.groups)
         kept &= (changes > 0) & (changes <= most)
@@ -65,17 +104,16 @@ class Cascade:
     def _satisfy(self, codes: Codes, number: int, kept: Bools) -> None:
         """Give a new tuple to candidates that break a rule defining this group; mark those that have none."""
         problem, group = self.problem, self.problem.groups[number]
-        Z = problem.rows(codes)
         holds = np.ones(len(codes), dtype=np.bool_)
-        for rule in self.defining[number]:
-            holds &= rule.holds(Z, problem.x0)
+        for link in self.defining[number]:
+            holds &= link.holds(codes)
         broken = np.flatnonzero(~holds & kept)
         if not len(broken):
             return
         contexts = codes[broken][:, self.context[number]]
         _, first, which = np.unique(contexts, axis=0, return_index=True, return_inverse=True)
         which = which.ravel()
-        qualifies = self._qualifying(Z[broken[first]], number)
+        qualifies = self._qualifying(problem.rows(codes[broken[first]]), number)
         back = qualifies[which, group.own] & group.own_allowed
         codes[broken[back], number] = group.own
         weights = np.where(qualifies, group.weights, 0.0)
@@ -93,7 +131,7 @@ class Cascade:
             rows = np.repeat(contexts[start : start + step], tuples, axis=0)
             rows[:, group.columns] = np.tile(group.tuples, (len(rows) // tuples, 1))
             holds = np.ones(len(rows), dtype=np.bool_)
-            for rule in self.defining[number]:
-                holds &= rule.holds(rows, self.problem.x0)
+            for link in self.defining[number]:
+                holds &= link.rule.holds(rows, self.problem.x0)
             parts.append(holds.reshape(-1, tuples))
         return np.concatenate(parts)
