@@ -2,6 +2,7 @@
 
 import json
 import time
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -331,6 +332,14 @@ def test_ten_thousand_characters_cost_less_than_a_second(name: str) -> None:
     assert time.process_time() - started < 1
     assert len(str(error.value)) < 500
     assert error.value.path == "constraints.rules[0]"
+
+
+def test_threads_may_parse_at_once() -> None:
+    texts = [f"IF x_cf.a{n} > {n} and x.b = 'l{n}' THEN x_cf.c{n} <= (x.d + {n}) * 2" for n in range(40)]
+    expected = [str(rule(text)) for text in texts]
+    with ThreadPoolExecutor(8) as threads:
+        read = list(threads.map(lambda _: [str(rule(text)) for text in texts], range(24)))
+    assert read == [expected] * 24
 
 
 def test_long_rules_that_are_fine() -> None:

@@ -17,6 +17,7 @@ from rule_worlds import TABLE, all_rules, background, coded, comparisons, draw_r
 from mlflow_cf.constraints.plaf import parse_program, parse_rule
 from mlflow_cf.constraints.rules import ground
 from mlflow_cf.errors import InputError
+from mlflow_cf.explained import Options, assemble
 from mlflow_cf.problem import Setting, impossible
 from mlflow_cf.search.cascade import Cascade
 
@@ -101,6 +102,14 @@ def parsed_shape(rule: Any) -> Any:
         return node(comparison.left), comparison.sign, node(comparison.right)
 
     return tuple(map(pair, rule.when)), pair(rule.then)
+
+
+@given(st.text(max_size=80))
+def test_any_characters_are_read_or_refused(text: str) -> None:
+    rule = verdict(lambda t: parse_rule(t, "rules[0]"), text)
+    program = verdict(parse_program, text)
+    assert rule is None or parse_rule(str(rule), "rules[0]") == rule
+    assert program is None or isinstance(program.groups, tuple)
 
 
 @given(st.lists(st.sampled_from(SCRAPS), max_size=14), st.sampled_from(["", " "]))
@@ -188,6 +197,28 @@ def test_answers_obey_the_interpreter(
     if found.status == "infeasible":
         assert found.reason
         assert not any(checker.accepts(query, row) for row in everything(checker, query))
+
+
+@given(seeds, st.sampled_from(["grid", "continuous"]), worlds.constraint_dicts, small_sets, worlds.wide_rows)
+def test_answers_beyond_observed_values_obey_too(
+    seed: int, values: Any, constraints: dict[str, Any], texts: list[str], query: dict[str, Any]
+) -> None:
+    frame, model = worlds.stepped(seed % 40), worlds.lottery(seed, 0.3)
+    _, texts = fitting(frame, constraints, texts)
+    steps = {"income": {"step": 0.5}} if values == "grid" else {}
+    policy = Options(
+        target="yes", constraints={**constraints, "rules": texts}, features={**worlds.FEATURES, **steps}, values=values
+    )
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", ".* is not a level of ", UserWarning)
+        explained = assemble(model, frame, None, policy)
+    grids = {"age": (20, 26, 1), "rooms": (1, 4, 1)} | ({"income": (0.0, 2.5, 0.5)} if steps else {})
+    rules = judging(frame, constraints, texts).rules
+    checker = Checker(model.decide, frame, (constraints,), "yes", worlds.ORDERS, values, grids, rules)
+    (found,) = explained.explain(worlds.table([query], frame), count=2, max_evaluations=4_000)
+    assert found.status != "invalid", found.reason
+    for answer in found.counterfactuals:
+        assert checker.faults(query, answer.row) == []
 
 
 def everything(checker: Checker, query: dict[str, Any]) -> Iterator[dict[str, Any]]:
