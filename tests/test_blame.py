@@ -195,9 +195,9 @@ class TestSeveralGroups:
 
     def test_only_the_fewest_evaluations_are_spent(self) -> None:
         rng = np.random.default_rng(0)
-        frame = pd.DataFrame({name: rng.permutation(500) for name in "abc"})
+        frame = pd.DataFrame({name: rng.permutation(300) for name in "abc"})
         model = OpenModel("test", (0, 1), lambda rows: np.zeros(len(rows), dtype=int))
-        rules = [f"x_cf.{one} + x_cf.{two} != {n}" for n in range(80) for one, two in ("ab", "bc", "ca")]
+        rules = [f"x_cf.{one} + x_cf.{two} != {n}" for n in range(25) for one, two in ("ab", "bc", "ca")]
         explained = assemble(
             model, frame, None, Options(target=1, constraints={"rules": rules}, explainer="nearest_row")
         )
