@@ -49,7 +49,10 @@ def contradiction(problem: Problem) -> str:
             groups = _involved(problem, rules)
             if size > 1 and len(groups) == sum(len(_involved(problem, [rule])) for rule in rules):
                 continue  # no group in common: what holds alone holds together
-            work += prod(len(group.tuples) for group in groups)
+            rows = prod(len(group.tuples) for group in groups)
+            if rows > MOST_ROWS:
+                continue
+            work += rows
             if work > MOST_WORK:
                 return ""
             if _never_together(problem, rules, groups):
