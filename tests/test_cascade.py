@@ -333,3 +333,32 @@ class TestGeCo:
                 assert not (row["c"] > own["c"] and row["d"] < 20) or row["e"] >= row["d"]
                 assert row["e"] - row["f"] < 25
                 assert sum(row.values()) > 110
+
+
+class TestWideTables:
+    """numpy has no more than 64 dimensions; a rule may speak of more features."""
+
+    NAMES = tuple(f"f{number}" for number in range(90))
+
+    def explained(self, then: str, *, sealed: int) -> ExplainedModel:
+        frame = pd.DataFrame(dict.fromkeys(self.NAMES, range(3)))
+        conditions = " and ".join(f"x_cf.{name} >= 0" for name in self.NAMES[1:])
+        constraints = {"immutable": list(self.NAMES[sealed:]), "rules": [f"IF {conditions} THEN {then}"]}
+        return geco(frame, lambda rows: rows["f1"] == 2, constraints)
+
+    def test_most_of_them_fixed(self) -> None:
+        explained = self.explained("x_cf.f0 >= x_cf.f1", sealed=3)
+        (found,) = explained.explain(explained.background.head(1))
+        assert found.status == "found"
+        assert (found.counterfactuals[0].row["f0"], found.counterfactuals[0].row["f1"]) == (2, 2)
+
+    def test_most_of_them_free(self) -> None:
+        explained = self.explained("x_cf.f0 >= x_cf.f1", sealed=80)
+        (found,) = explained.explain(explained.background.head(1))
+        assert found.counterfactuals[0].row["f0"] == 2
+
+    def test_a_contradiction(self) -> None:
+        explained = self.explained("x_cf.f0 > 5", sealed=3)
+        (found,) = explained.explain(explained.background.head(1))
+        assert found.status == "infeasible"
+        assert found.reason.startswith("constraints.rules[0] and ")

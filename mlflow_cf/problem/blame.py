@@ -109,8 +109,10 @@ def _rows(problem: Problem, groups: Sequence[Group], tuples: Sequence[Floats]) -
     if count > MOST_ROWS:
         return None
     rows = np.tile(problem.x0, (count, 1))
-    for group, values, codes in zip(groups, tuples, np.indices([len(t) for t in tuples]), strict=True):
-        rows[:, group.columns] = values[codes.ravel()]
+    repeated = count
+    for group, values in zip(groups, tuples, strict=True):
+        repeated //= max(len(values), 1)
+        rows[:, group.columns] = np.resize(values.repeat(repeated, axis=0), (count, len(group.columns)))
     return rows
 
 

@@ -23,7 +23,7 @@ class Link:
 
     Attributes:
         problem, rule: the rule, grounded at the problem's row.
-        groups: the groups it speaks of.
+        groups: the groups it speaks of that have a choice.
         table: its truth for every combination of their codes; None if there are too many.
     """
 
@@ -36,7 +36,7 @@ class Link:
     def bind(cls, problem: Problem, rule: Rule) -> Link:
         """Tabulate `rule` where its groups have few enough combinations."""
         columns = rule.columns("x_cf")
-        groups = tuple(number for number, own in enumerate(problem.columns) if columns & set(own))
+        groups = tuple(n for n, group in enumerate(problem.groups) if columns & set(group.columns) and group.proposals)
         sizes = [len(problem.groups[number].tuples) for number in groups]
         if prod(sizes) > MOST_COMBINATIONS:
             return cls(problem, rule, groups, None)
