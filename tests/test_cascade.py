@@ -215,6 +215,30 @@ class TestMustChange:
         assert len(moved) == 20
         assert all(row["b"] <= 3 and row["c"] >= 8 and "a" not in row for row in moved)
 
+    @pytest.mark.parametrize("graded", [True, False])
+    @pytest.mark.parametrize("seed", range(4))
+    def test_several_that_must_change_find_the_values_that_go_together(self, *, graded: bool, seed: int) -> None:
+        rng = np.random.default_rng(seed)
+        frame = pd.DataFrame({name: rng.integers(0, 12, 300) for name in "abcde"})
+        wanted = rng.integers(0, 9, 3)
+
+        def share(rows: pd.DataFrame) -> np.ndarray:
+            off = np.abs(rows[["a", "b", "c"]].to_numpy() - wanted).sum(axis=1)
+            return np.clip(1 - (off + 0.3 * np.abs(rows[["d", "e"]].to_numpy() - 5).sum(axis=1)) / 20, 0, 1)
+
+        def decide(rows: pd.DataFrame) -> np.ndarray:
+            return (share(rows) >= 1 - 1.5 / 20).astype(int)
+
+        def score(rows: pd.DataFrame) -> np.ndarray:
+            return np.column_stack([1 - share(rows), share(rows)])
+
+        model = OpenModel("test", (0, 1), decide, score if graded else None, "probability" if graded else "none")
+        limits = {"rules": [f"x_cf.{name} <= 8" for name in "abc"]}
+        explained = assemble(model, frame, None, Options(target=1, constraints=limits))
+        (found,) = explained.explain(pd.DataFrame({"a": [11], "b": [10], "c": [9], "d": [5], "e": [5]}))
+        assert found.status == "found"
+        assert decide(pd.DataFrame([found.counterfactuals[0].row]))[0] == 1
+
     def test_own_values_that_single_rules_refuse_are_no_way_back(self) -> None:
         """b's own 7 would mend the rule across groups, but its range refuses it."""
         problem = bound(LINE, {"ranges": {"b": [None, 5]}, "rules": ["x_cf.b >= x_cf.a"]}, {"a": 0, "b": 7, "c": 0})

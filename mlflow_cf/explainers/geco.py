@@ -130,10 +130,13 @@ class _Run:
         return fittest(self.problem, joined, self.q, uphill=self.uphill)
 
     def mutate(self, codes: Codes, size: int) -> Codes:
-        """Give every member a new tuple in each group it has not changed yet (section 4, mutate)."""
+        """Give every member a new tuple in each group it has not changed yet (section 4, mutate).
+
+        A group that must change was never unchanged, so it gets new tuples all the way: the repair gave it only one.
+        """
         children = [np.empty((0, codes.shape[1]), dtype=np.intp)]
         for number, group in enumerate(self.problem.groups):
-            members = codes[codes[:, number] == group.own]
+            members = codes[codes[:, number] == group.own] if group.own_allowed else codes
             if not len(members) or not group.proposals:
                 continue
             drawn = draw_distinct(group.weights, len(members), size, self.rng)
