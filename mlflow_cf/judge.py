@@ -19,7 +19,7 @@ Label = int | str | bool | float
 Decide = Callable[[pd.DataFrame], NDArray[np.generic]]
 ScoreRows = Callable[[pd.DataFrame], NDArray[np.float64]]
 Both = Callable[[pd.DataFrame], tuple[NDArray[np.generic], NDArray[np.float64]]]
-ScoreKind = Literal["probability", "margin", "none"]
+ScoreKind = Literal["probability", "score", "margin", "none"]
 Compile = Callable[[FeatureSpace, pd.DataFrame], "Structure"]
 
 
@@ -33,7 +33,8 @@ class OpenModel:
         decide: rows (n, d) as a table in the model's own raw columns -> (n,) labels (regression: values);
             the logged model's own decision.
         score: the same rows -> (n, len(classes)) float64, one column per class; None if the model has labels only.
-        score_kind: ``probability`` (columns sum to 1), ``margin`` (any real number, larger is likelier) or ``none``.
+        score_kind: ``probability`` (columns sum to 1), ``score`` (like it, but not kept inside [0, 1], and so no
+            probability), ``margin`` (any real number, larger is likelier) or ``none``.
         columns: the raw input columns in the model's order if it knows them, else empty.
         notes: facts for `describe()`.
         both: `decide` and `score` in one pass, where that is cheaper than one after the other.

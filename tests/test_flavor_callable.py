@@ -163,7 +163,6 @@ def test_it_must_be_said_what_a_function_answers(output, text):
 @pytest.mark.parametrize(
     ("output", "function", "fact"),
     [
-        ("score", value, r"answers 3\d.* to .*, and a single score is a probability|a single score"),
         ("score", word, "cannot answer these rows .ValueError: could not convert"),
         ("score", lambda rows: score(rows).mask(rows["age"] == 40), "not finite"),
         ("value", word, "could not convert string to float"),
@@ -297,3 +296,20 @@ class TestCounterfactuals:
     def test_values(self):
         explained = mlflow_cf.wrap(value, TABLE, output="value", target=mlflow_cf.Target(low=45, high=48))
         check_counterfactuals(explained, TABLE[value(TABLE) < 40].head(6), lambda rows: value(rows).between(45, 48))
+
+
+def test_a_bare_score_outside_0_and_1_is_graded_as_it_is_and_no_probability():
+    rows = pd.DataFrame({"debt": np.arange(0.0, 400.0, 5.0), "age": np.tile([20, 40], 40)})
+    explained = mlflow_cf.wrap(lambda table: 1.0 - table["debt"].to_numpy() / 200, rows, target=1, output="score")
+    assert explained.model.score_kind == "score"
+    assert "outside [0, 1]" in explained.describe()["notes"][0]
+    found = explained.explain(pd.DataFrame({"debt": [390.0], "age": [20]}))[0]
+    assert found.probability is None
+    assert found.counterfactuals[0].row == {"debt": 95.0, "age": 20}  # 1 - 95/200 = 0.525; 100 gives 0.5, not more
+    with pytest.raises(InputError, match="gives no probabilities"):
+        mlflow_cf.wrap(
+            lambda table: 1.0 - table["debt"].to_numpy() / 200,
+            rows,
+            target={"label": 1, "min_probability": 0.6},
+            output="score",
+        )

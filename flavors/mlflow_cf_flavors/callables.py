@@ -30,6 +30,7 @@ MLFLOW_FLAVOR: Final = "mlflow_cf_function"  # beside python_function in the MLm
 Answers = NDArray[Any]
 Floats = NDArray[np.float64]
 _OUTPUTS: Final = ("label", "score", "value")
+_NO_SHARES: Final = "some scores are outside [0, 1]: they are no probabilities, and > 0.5 decides for the second class"
 _LABELS_ONLY: Final = "answers labels only, so the search cannot tell how near a row is to the target"
 
 
@@ -98,9 +99,10 @@ def save_pickled(model: object, path: Path, *, signature: object, pip_requiremen
 def open(model: object, *, output: str | None = None, rows: pd.DataFrame | None = None) -> OpenModel:
     """Open a function that answers every row of a table with its own columns; it must be safe to call in parallel.
 
-    `output` is ``label`` (learned from `rows`), ``score`` or ``value``. Scores are (n,) probabilities of the second of
-    the classes 0 and 1, decided by > 0.5, or (n, k), one per class 0, 1, ... or per column of a table, decided by the
-    largest. Raises InputError where the answers for `rows` are nothing of the kind.
+    `output` is ``label`` (learned from `rows`), ``score`` or ``value``. Scores are (n,) for the second of the classes
+    0 and 1, decided by > 0.5 (outside [0, 1] they are graded as they are, and are no probabilities), or (n, k), one per
+    class 0, 1, ... or per column of a table, decided by the largest. Raises InputError where the answers for `rows` are
+    nothing of the kind.
     """
     if output not in _OUTPUTS:
         fact = "a function does not say what it answers" if output is None else f"{output!r} is not known"
@@ -187,13 +189,13 @@ def _open_scores(function: Callable[[pd.DataFrame], Any], rows: pd.DataFrame) ->
     scores = _learn(ask, rows)
     width = scores.shape[1]
     shares = bool(((scores >= 0) & (scores <= 1)).all())
-    if width == 1 and not shares:
-        fact = f"answers {scores.min():g} to {scores.max():g}, and a single score is a probability"
-        raise InputError("output", fact, "answer numbers in [0, 1], or one score per class, or pass output='value'")
     kind: ScoreKind = "probability" if shares and (width == 1 or np.allclose(scores.sum(axis=1), 1)) else "margin"
+    if width == 1 and not shares:
+        kind = "score"
     classes = _classes(function(rows.iloc[:1].copy()), width)
     judged = _Scores(ask, width)
-    return OpenModel(MLFLOW_FLAVOR, classes, _Decide(judged, classes), judged, kind)
+    notes = (_NO_SHARES,) if kind == "score" else ()
+    return OpenModel(MLFLOW_FLAVOR, classes, _Decide(judged, classes), judged, kind, notes=notes)
 
 
 def _classes(answer: Any, width: int) -> tuple[Label, ...]:

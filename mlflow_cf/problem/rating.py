@@ -86,7 +86,7 @@ class BoundTarget:
 
     def _shares(self, scores: Floats) -> Floats:
         """Return scores in [0, 1]; margins are squashed, keeping their order."""
-        if self.model.score_kind == "probability":
+        if self.model.score_kind in ("probability", "score"):
             return scores
         if scores.shape[1] == 2:
             likelier = expit((scores[:, 1] - scores[:, 0]) / 2)  # of one margin m there are two columns: -m and m
