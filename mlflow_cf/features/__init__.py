@@ -2,6 +2,6 @@
 
 from mlflow_cf.features.dates import days
 from mlflow_cf.features.feature import Feature, Floats, Kind, Level
-from mlflow_cf.features.space import FeatureSpace, check_table, columns_of
+from mlflow_cf.features.space import FeatureSpace, check_table
 
-__all__ = ["Feature", "FeatureSpace", "Floats", "Kind", "Level", "check_table", "columns_of", "days"]
+__all__ = ["Feature", "FeatureSpace", "Floats", "Kind", "Level", "check_table", "days"]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
@@ -131,11 +131,6 @@ def check_table(frame: object) -> list[str]:
     if twice:
         raise InputError(f"data.{twice[0]}", "two columns have this name", "rename one of them")
     return names
-
-
-def columns_of(space: FeatureSpace, names: Iterable[str]) -> tuple[int, ...]:
-    """Return the column numbers of `names` in the space's order."""
-    return tuple(sorted(space.index[name] for name in names))
 
 
 def _name(column: object) -> str:

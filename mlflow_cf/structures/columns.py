@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from mlflow_cf.features import Feature, Floats
+from mlflow_cf.features import Floats
 
 Step = Callable[[Floats], Floats]
 
@@ -60,8 +60,3 @@ def level_cells(codes: Floats, levels: int) -> np.ndarray[tuple[int], np.dtype[n
     missing = np.isnan(codes)
     known = np.where(missing, 0, codes).astype(np.intp)
     return np.where(missing, levels + 1, np.minimum(known, levels))
-
-
-def level_values(feature: Feature) -> list[object]:
-    """Return the raw values behind the levels of a feature, in code order."""
-    return list(feature.levels)
