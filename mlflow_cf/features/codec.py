@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Any
+from itertools import compress
+from typing import Any, TypeGuard
 
 import numpy as np
 import pandas as pd
@@ -13,6 +14,7 @@ from mlflow_cf.features.feature import Feature, Floats, Level
 from mlflow_cf.validation import LARGEST
 
 EXACT_INTEGER = 2.0**53  # float64 holds every whole number up to here
+_LEVELS = (str, int, float, bool, np.generic)  # a tuple: a union would be built anew for every value asked
 
 
 def encode_column(feature: Feature, column: pd.Series[Any]) -> tuple[Floats, NDArray[np.bool_]]:
@@ -23,7 +25,7 @@ def encode_column(feature: Feature, column: pd.Series[Any]) -> tuple[Floats, NDA
         not a number, infinite, a fraction in a whole-number column, beyond the column's type, missing where the
         type has no missing value, or a level `feature` does not know.
     """
-    missing = column.isna().to_numpy(dtype=bool)
+    missing = _missing(column)
     lost = missing & (not feature.nullable)
     if feature.levels:
         codes, bad = _encode_levels(feature, column, missing)
@@ -75,8 +77,10 @@ def fits(feature: Feature, column: pd.Series[Any]) -> tuple[Level, ...]:
     """Return the levels of `column` that `feature` has no code for but could hold, in order of appearance."""
     if not feature.levels or feature.kind == "boolean":
         return ()
-    levels = dict.fromkeys(v for v in map(plain, column.dropna().tolist()) if _is_level(v))
-    return tuple(level for level in levels if level not in feature.code_of and feature.can_hold(level))
+    known = feature.code_of
+    present = map(plain, compress(column.tolist(), ~_missing(column)))
+    levels = dict.fromkeys(value for value in present if _is_level(value) and value not in known)
+    return tuple(level for level in levels if feature.can_hold(level))
 
 
 def plain(value: Any) -> Any:
@@ -88,10 +92,14 @@ def _encode_levels(
     feature: Feature, column: pd.Series[Any], missing: NDArray[np.bool_]
 ) -> tuple[Floats, NDArray[np.bool_]]:
     code_of = feature.code_of
-    values = column.to_numpy(dtype=object)
-    codes = np.array([code_of.get(plain(v), -1) if _is_level(v) else -1 for v in values], dtype=np.float64)
+    values = map(plain, column.tolist())
+    codes = np.array([code_of.get(value, -1) if _is_level(value) else -1 for value in values], dtype=np.float64)
     codes[missing] = np.nan
     return codes, codes == -1
+
+
+def _missing(column: pd.Series[Any]) -> NDArray[np.bool_]:
+    return np.asarray(column.array.isna(), dtype=np.bool_)
 
 
 def _decode_levels(feature: Feature, codes: Floats) -> Any:
@@ -101,12 +109,13 @@ def _decode_levels(feature: Feature, codes: Floats) -> Any:
     if isinstance(dtype, pd.CategoricalDtype):
         return pd.Categorical.from_codes(positions, dtype=dtype)
     if isinstance(dtype, np.dtype):
-        pool = np.array([*feature.known, None if dtype.kind == "O" else np.nan], dtype=object)
-        return pool[positions].astype(dtype)
-    return pd.array(feature.known, dtype=dtype).take(positions, allow_fill=bool(absent.any()))
+        return feature.raw_levels[positions].astype(dtype)
+    return feature.raw_levels.take(positions, allow_fill=bool(absent.any()))
 
 
 def _numbers(column: pd.Series[Any]) -> Floats:
+    if isinstance(column.dtype, np.dtype) and column.dtype.kind in "iufb":
+        return column.to_numpy(dtype=np.float64)
     if pd.api.types.is_numeric_dtype(column.dtype):
         return column.to_numpy(dtype=np.float64, na_value=np.nan)
     # anything else (object columns of a JSON request): what is no number becomes NaN and is reported by the caller
@@ -114,5 +123,5 @@ def _numbers(column: pd.Series[Any]) -> Floats:
     return np.array(values, dtype=np.float64)
 
 
-def _is_level(value: Any) -> bool:
-    return isinstance(value, str | int | float | bool | np.generic)
+def _is_level(value: Any) -> TypeGuard[Level]:
+    return isinstance(value, _LEVELS)

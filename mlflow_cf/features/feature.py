@@ -73,7 +73,7 @@ class Feature:
         """The pandas dtype object of the raw column, unseen levels included."""
         if self.dtype != "category":
             return pd.api.types.pandas_dtype(self.dtype)
-        categories = pd.Index(self.known, dtype=self.categories_dtype or None)
+        categories = pd.Index(list(self.known), dtype=self.categories_dtype or None)
         return pd.CategoricalDtype(categories, ordered=self.ordered)
 
     @cached_property
@@ -99,10 +99,20 @@ class Feature:
         bounds = np.iinfo(self.stored)
         return bool(bounds.min <= level <= bounds.max) and level == int(level)
 
-    @property
-    def known(self) -> list[Level]:
+    @cached_property
+    def known(self) -> tuple[Level, ...]:
         """All levels that have a code: those of the background, then the unseen ones."""
-        return [*self.levels, *self.unseen]
+        return (*self.levels, *self.unseen)
+
+    @cached_property
+    def raw_levels(self) -> Any:
+        """What the raw column holds for every code (not of a categorical), as an array to take from.
+
+        In a numpy array the place after the last code, the one that -1 finds, is that of missing values.
+        """
+        if isinstance(self.raw_dtype, np.dtype):
+            return np.array([*self.known, None if self.raw_dtype.kind == "O" else np.nan], dtype=object)
+        return pd.array(self.known, dtype=self.raw_dtype)
 
     @cached_property
     def code_of(self) -> dict[Level, int]:

@@ -43,6 +43,10 @@ class FeatureSpace:
         return tuple(feature.name for feature in self.features)
 
     @cached_property
+    def _columns(self) -> pd.Index[str]:
+        return pd.Index(self.names)
+
+    @cached_property
     def index(self) -> dict[str, int]:
         """Name -> column number."""
         return {name: column for column, name in enumerate(self.names)}
@@ -54,11 +58,13 @@ class FeatureSpace:
         return self.features[self.index[name]]
 
     def select(self, frame: pd.DataFrame) -> pd.DataFrame:
-        """Return this space's columns of `frame`, in order.
+        """Return this space's columns of `frame`, in order; `frame` itself if it has no others.
 
         Raises:
             InputError: a column is missing or there twice.
         """
+        if frame.columns.equals(self._columns):
+            return frame
         twice = [name for name in frame.columns[frame.columns.duplicated()] if name in self.index]
         if twice:
             raise InputError(f"rows.{twice[0]}", "two columns have this name", "send one of them")
@@ -99,12 +105,13 @@ class FeatureSpace:
 
     def decode(self, codes: NDArray[np.float64]) -> pd.DataFrame:
         """Return the raw rows behind `codes` (n, d), each column in the background's exact dtype."""
-        # a series with its dtype: pandas would turn objects that are all strings into another type
-        columns = {
-            feature.name: pd.Series(decode_column(feature, codes[:, column]), dtype=feature.raw_dtype, copy=False)
-            for column, feature in enumerate(self.features)
-        }
-        return pd.DataFrame(columns, copy=False)
+        columns: dict[str, Any] = {}
+        for column, feature in enumerate(self.features):
+            values = decode_column(feature, codes[:, column])
+            if feature.dtype == "object":  # pandas would turn objects that are all strings into another type
+                values = pd.Series(values, dtype=object, copy=False)
+            columns[feature.name] = values
+        return pd.DataFrame(columns, index=pd.RangeIndex(len(codes)), copy=False)
 
     def values(self, row: Floats) -> dict[str, Any]:
         """Return one coded row (d,) as plain Python values by name; None for missing."""
