@@ -20,7 +20,6 @@ from mlflow_cf.structures import (
     NotOpenedError,
     Structure,
     TreeEnsemble,
-    score_rows,
 )
 from mlflow_cf_flavors.boosting_structure import lightgbm_forest, xgboost_forest
 from mlflow_cf_flavors.sklearn_columns import RawLevels, raw_columns, transformed
@@ -202,11 +201,11 @@ def _with_base(ensemble: TreeEnsemble, model: Estimator, space: FeatureSpace, ro
     """Add the constant that boosting starts from, which scikit-learn keeps private: margins less the sums of trees."""
     if "Boosting" not in _final_name(model):
         return ensemble
-    bare = replace(ensemble, forest=replace(ensemble.forest, link="identity"))
-    sums = score_rows(bare, space.encode(rows))
+    Z = space.encode(rows)
+    sums = ensemble.sums([ensemble.encode(column, Z[:, column]) for column in range(Z.shape[1])])
     margins = model.decision_function(rows) if hasattr(model, "classes_") else model.predict(rows)
     base = np.median(np.reshape(margins, sums.shape) - sums, axis=0)
-    return replace(ensemble, forest=replace(ensemble.forest, base=base))
+    return replace(ensemble, base=base)
 
 
 def _final_name(model: Estimator) -> str:

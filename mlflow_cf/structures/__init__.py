@@ -1,10 +1,11 @@
 """Structures: the white box inside a model, compiled once and scored over codes."""
 
 from mlflow_cf.structures.columns import Column, LevelColumn, NotOpenedError, NumberColumn
+from mlflow_cf.structures.forest import Forest
 from mlflow_cf.structures.layers import Layers
 from mlflow_cf.structures.parity import Opened, open_structure
 from mlflow_cf.structures.structure import Link, Structure, score_rows
-from mlflow_cf.structures.trees import Forest, TreeEnsemble
+from mlflow_cf.structures.trees import TreeEnsemble
 
 __all__ = [
     "Column",

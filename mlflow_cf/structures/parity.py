@@ -21,10 +21,14 @@ class Opened:
     Attributes:
         structure: None if the model could not be opened, or if what was opened disagreed with it.
         note: what was found, for `describe()`.
+        rows: how many rows were compared with the model; all labels agreed.
+        worst: largest difference of a score on them, relative to max(1, |score|).
     """
 
     structure: Structure | None
     note: str
+    rows: int = 0
+    worst: float = 0.0
 
 
 def open_structure(judge: Judge, space: FeatureSpace, background: Floats, outcome: Outcome) -> Opened:
@@ -46,17 +50,17 @@ def open_structure(judge: Judge, space: FeatureSpace, background: Floats, outcom
     try:
         structure = model.compile(space, space.decode(rows[:20]))
         shuffled = np.column_stack([rng.permutation(column) for column in rows.T])
-        for table, expected in ((rows, said), (shuffled, judge.verdict(space.decode(shuffled)))):
-            _compare(structure, model.tolerance, table, expected)
+        compared = ((rows, said), (shuffled, judge.verdict(space.decode(shuffled))))
+        worst = max(_difference(structure, model.tolerance, table, expected) for table, expected in compared)
     except NotOpenedError as error:
         return Opened(None, f"scored through the model itself: not opened, {error}")
     except Exception as error:  # noqa: BLE001  an exotic model must still be explained, only slower
         return Opened(None, f"scored through the model itself: opening it failed ({type(error).__name__})")
-    return Opened(structure, f"{structure.kind}; same as the model on {2 * len(rows):,} rows")
+    return Opened(structure, f"{structure.kind}; same as the model on {2 * len(rows):,} rows", 2 * len(rows), worst)
 
 
-def _compare(structure: Structure, tolerance: float, rows: Floats, expected: Outcome) -> None:
-    """Refuse a structure that differs from the judge by one label, or by more than the tolerance."""
+def _difference(structure: Structure, tolerance: float, rows: Floats, expected: Outcome) -> float:
+    """Return the largest difference from the judge; refuse one label, or more than the tolerance."""
     scores = score_rows(structure, rows)
     truth = expected.values[:, None] if expected.scores is None else expected.scores
     if scores.shape != truth.shape:
@@ -66,3 +70,4 @@ def _compare(structure: Structure, tolerance: float, rows: Floats, expected: Out
         raise NotOpenedError(f"scores differ by {worst:.1e}")
     if expected.scores is not None and not np.array_equal(scores.argmax(axis=1), expected.codes):
         raise NotOpenedError("a label differs")
+    return worst

@@ -1,0 +1,115 @@
+"""Scoring many rows: every test becomes one comparison, and eight rows walk down a tree at a time."""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import numba
+import numpy as np
+
+from mlflow_cf.structures.kernels.nodes import Array, Features, Nodes
+
+NEVER = np.int64(2**31 - 1)  # no comparand is greater: missing values that go right, and the test of a leaf
+
+
+class Walk(NamedTuple):
+    """Nodes in the form that is walked fastest: a row goes right iff its comparand exceeds the node's cut.
+
+    Attributes:
+        key: (nodes,) column of the comparand, shifted by 32 bits, plus the cut.
+        left: (nodes,) left child; a leaf is its own.
+        start: (d + 1,) first comparand of every feature.
+        offset: (d,) where in `comparands` the first cell of a feature stands.
+        comparands: all comparands of every cell of every feature.
+    """
+
+    key: Array
+    left: Array
+    start: Array
+    offset: Array
+    comparands: Array
+
+
+def walk_of(nodes: Nodes, features: Features) -> Walk:
+    """Return how `nodes` are walked: an ordered feature has one comparand, or two if missing values go both ways."""
+    column = np.zeros(len(nodes.feature), dtype=np.int64)
+    cut = np.where(nodes.feature < 0, NEVER, np.where(nodes.test >= 0, 0, nodes.cut)).astype(np.int64)
+    tables, start = [], [0]
+    for number, ordered in enumerate(features.ordered.tolist()):
+        mine = np.flatnonzero(nodes.feature == number)
+        size = int(features.start[number + 1] - features.start[number])
+        if ordered:
+            table = np.repeat(np.arange(size)[:, None], 2, axis=1)
+            table[-1] = NEVER, -1
+            left = nodes.missing_left[mine]
+            column[mine] = start[-1] + left
+            if not left.any():
+                table = table[:, :1]
+        else:
+            tests, row = np.unique(nodes.test[mine], return_inverse=True)
+            table = (~features.goes_left[tests, :size]).T.astype(np.int64)
+            column[mine] = start[-1] + row
+        tables.append(table)
+        start.append(start[-1] + table.shape[1])
+    offset = np.cumsum([0, *(table.size for table in tables)])[:-1]
+    comparands = np.concatenate([table.ravel() for table in tables] or [np.empty(0)]).astype(np.int32)
+    return Walk((column << 32) | cut, nodes.left, np.array(start), offset, comparands)
+
+
+@numba.njit(cache=True, nogil=True)
+def _comparands(cells: Array, walk: Walk) -> Array:
+    """Return the comparands of rows of cells (m, d), row after row; more rows follow so that there are whole eights."""
+    rows, features = cells.shape
+    width = walk.start[features]
+    found = np.zeros((rows + 7) // 8 * 8 * width, dtype=np.int32)
+    for row in range(rows):
+        for feature in range(features):
+            first = walk.start[feature]
+            wide = walk.start[feature + 1] - first
+            place = walk.offset[feature] + cells[row, feature] * wide
+            for part in range(wide):
+                found[row * width + first + part] = walk.comparands[place + part]
+    return found
+
+
+@numba.njit(inline="always")
+def _next(X: Array, row: Any, key: Array, left: Array, node: Any) -> Any:
+    """Return the next node of the row whose comparands start at `row`; unsigned, so that no index is negative."""
+    return np.uint64(left[node] + (X[row + np.uint64(key[node] >> 32)] > (key[node] & 0xFFFFFFFF)))
+
+
+@numba.njit(inline="always")
+def _add(totals: Array, row: Any, output: Any, values: Array, node: Any) -> None:
+    if row < totals.shape[0]:
+        if output >= 0:
+            totals[row, output] += values[node, 0]
+        else:
+            for column in range(totals.shape[1]):
+                totals[row, column] += values[node, column]
+
+
+@numba.njit(cache=True, nogil=True)
+def add_trees(cells: Array, nodes: Nodes, walk: Walk, totals: Array) -> None:
+    """Add every tree's leaf values to `totals` (m, k), tree by tree, for rows of cells (m, d)."""
+    X = _comparands(cells, walk)
+    key, left, width = walk.key, walk.left, np.uint64(walk.start[-1])
+    for tree in range(nodes.roots.size):
+        root, output = np.uint64(nodes.roots[tree]), nodes.outputs[tree]
+        for row in range(0, len(totals), 8):
+            a = b = c = d = e = f = g = h = root
+            at = np.uint64(row) * width
+            moved = True
+            while moved:  # eight walks at a time: none waits for the memory of another
+                before = a + b + c + d + e + f + g + h
+                for _ in range(3):
+                    a = _next(X, at, key, left, a)
+                    b = _next(X, at + width, key, left, b)
+                    c = _next(X, at + 2 * width, key, left, c)
+                    d = _next(X, at + 3 * width, key, left, d)
+                    e = _next(X, at + 4 * width, key, left, e)
+                    f = _next(X, at + 5 * width, key, left, f)
+                    g = _next(X, at + 6 * width, key, left, g)
+                    h = _next(X, at + 7 * width, key, left, h)
+                moved = a + b + c + d + e + f + g + h != before
+            for part, node in enumerate((a, b, c, d, e, f, g, h)):
+                _add(totals, row + part, output, nodes.value, node)
