@@ -52,7 +52,7 @@ def walk_of(nodes: Nodes, features: Features) -> Walk:
         tables.append(table)
         start.append(start[-1] + table.shape[1])
     offset = np.cumsum([0, *(table.size for table in tables)])[:-1]
-    comparands = np.concatenate([table.ravel() for table in tables] or [np.empty(0)]).astype(np.int32)
+    comparands = np.concatenate([np.empty(0, dtype=np.int64), *(table.ravel() for table in tables)]).astype(np.int32)
     return Walk((column << 32) | cut, nodes.left, np.array(start), offset, comparands)
 
 
