@@ -73,10 +73,15 @@ class Outcome:
     scores: NDArray[np.float64] | None = None
     values: NDArray[np.float64] = field(default_factory=lambda: np.empty(0))
 
-    def take(self, rows: NDArray[np.intp]) -> Outcome:
+    def take(self, rows: NDArray[np.intp] | slice) -> Outcome:
         """Return the outcome of some of the rows."""
         scores = None if self.scores is None else self.scores[rows]
         return Outcome(self.codes[rows], scores, self.values[rows] if len(self.values) else self.values)
+
+    def withheld(self, rows: NDArray[np.bool_]) -> Outcome:
+        """Return the outcome without what was said about some of the rows (m,): no label, and no value."""
+        values = np.where(rows, np.nan, self.values) if len(self.values) else self.values
+        return Outcome(np.where(rows, -1, self.codes), self.scores, values)
 
 
 @dataclass(frozen=True, eq=False)

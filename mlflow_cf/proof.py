@@ -17,6 +17,7 @@ from mlflow_cf.judge import Judge, Outcome
 from mlflow_cf.problem import BoundTarget, Budget, Problem
 
 SPARE = 8  # candidates verified beyond twice the wanted number: a call to the judge costs the same
+TOGETHER = 64  # rows of undone changes that are asked about before it is known whether they are needed
 
 
 @dataclass(frozen=True, eq=False)
@@ -83,11 +84,19 @@ def _advance(
 def _judged(judge: Judge, space: FeatureSpace, batches: list[Floats]) -> list[Outcome | Exception]:
     """Ask the judge about all batches at once; one by one if it fails, so that only the culprit suffers."""
     try:
-        outcome = judge.verdict(space.decode(np.concatenate(batches)))
+        outcome = _verdict(judge, space, np.concatenate(batches))
     except Exception as error:  # noqa: BLE001  any model, any error
         return [error] if len(batches) == 1 else [_judged(judge, space, [batch])[0] for batch in batches]
     ends = np.cumsum([len(batch) for batch in batches])
-    return [outcome.take(np.arange(end - len(batch), end)) for batch, end in zip(batches, ends.tolist(), strict=True)]
+    return [outcome.take(slice(end - len(batch), end)) for batch, end in zip(batches, ends.tolist(), strict=True)]
+
+
+def _verdict(judge: Judge, space: FeatureSpace, Z: Floats) -> Outcome:
+    """Return what the judge says about rows as decoded; nothing of those that decode to another row than meant."""
+    table = space.decode(Z)
+    outcome, decoded = judge.verdict(table), space.encode(table)
+    exact = ((decoded == Z) | (np.isnan(decoded) & np.isnan(Z))).all(axis=1)
+    return outcome if exact.all() else outcome.withheld(~exact)
 
 
 def prove(case: Case, rows: Floats, *, polish: bool) -> Proof:
@@ -99,11 +108,9 @@ def prove(case: Case, rows: Floats, *, polish: bool) -> Proof:
         # a candidate costs a row, and one per change to prove that it is needed; a small budget proves few, but wholly
         size = max(1, min(2 * count + SPARE, case.budget.left // (1 + len(case.problem.groups))))
         batch, queue = queue[:size], queue[size:]
-        kept, outcome = yield from _accepted(case, batch, even_late=not parts)
-        part = _Part(batch[kept], outcome, np.ones(len(kept), dtype=np.bool_))
-        parts.append((yield from _polish(case, part)) if polish and len(kept) else part)
+        parts.append((yield from _part(case, batch, polish=polish, even_late=not parts)))
         sets = case.problem.changed(np.concatenate([part.rows for part in parts]))
-        if len(np.unique(sets, axis=0)) >= count or case.budget.spent:
+        if len({key.tobytes() for key in sets}) >= count or case.budget.spent:
             break
     return _chosen(case, [part for part in parts if len(part.rows)], polished=polish)
 
@@ -115,6 +122,15 @@ class _Part:
     rows: Floats
     outcome: Outcome
     settled: NDArray[np.bool_]
+
+
+@dataclass(frozen=True, eq=False)
+class _Undone:
+    """Accepted rows (v, d) that put back one change of another row, whose each is, and what the judge said of them."""
+
+    rows: Floats
+    owner: NDArray[np.intp]
+    outcome: Outcome
 
 
 def _chosen(case: Case, parts: Sequence[_Part], *, polished: bool) -> Proved:
@@ -131,14 +147,39 @@ def _chosen(case: Case, parts: Sequence[_Part], *, polished: bool) -> Proved:
 _NOTHING = Outcome(np.empty(0, dtype=np.intp))
 
 
+def _part(case: Case, Z: Floats, *, polish: bool, even_late: bool) -> Generator[Floats, Outcome, _Part]:
+    """Verify candidates, and polish those that are accepted.
+
+    Every change is put back once to see whether it was needed; while the rows are few, the judge is asked about these
+    rows together with the candidates, because a call to it costs more than the rows of candidates it then rejects.
+    """
+    owner, variants = _undone(case.problem, Z) if polish else (_NOBODY, Z[:0])
+    together = 0 < len(variants) <= min(TOGETHER, case.budget.left - len(Z)) and not case.budget.spent
+    if not together:
+        owner, variants = _NOBODY, Z[:0]
+    kept, outcome = yield from _accepted(case, np.concatenate([Z, variants]), even_late=even_late)
+    own = int(np.searchsorted(kept, len(Z)))
+    part = _Part(Z[kept[:own]], outcome.take(slice(0, own)), np.ones(own, dtype=np.bool_))
+    if not polish or not own:
+        return part
+    if not together:
+        return (yield from _polish(case, part, None))
+    position = np.full(len(Z), -1)
+    position[kept[:own]] = np.arange(own)
+    mine = position[owner[kept[own:] - len(Z)]]
+    useful = np.flatnonzero(mine >= 0)
+    first = _Undone(variants[kept[own:] - len(Z)][useful], mine[useful], outcome.take(own + useful))
+    return (yield from _polish(case, part, first))
+
+
+_NOBODY = np.empty(0, dtype=np.intp)
+
+
 def _accepted(
     case: Case, Z: Floats, *, even_late: bool = False
 ) -> Generator[Floats, Outcome, tuple[NDArray[np.intp], Outcome]]:
     """Return the positions of the rows that hold as decoded, whole rows, and what the judge said about them."""
-    problem = case.problem
-    decoded = problem.space.encode(problem.space.decode(Z))
-    exact = ((decoded == Z) | (np.isnan(decoded) & np.isnan(Z))).all(axis=1)
-    lawful = np.flatnonzero(exact & problem.check(decoded))
+    lawful = np.flatnonzero(case.problem.check(Z))
     lawful = lawful[: case.budget.take(len(lawful), even_late=even_late)]
     if not len(lawful):
         return lawful, _NOTHING
@@ -147,30 +188,35 @@ def _accepted(
     return lawful[favourable], outcome.take(favourable)
 
 
-def _polish(case: Case, part: _Part) -> Generator[Floats, Outcome, _Part]:
-    """Undo whole groups while the judge still accepts, so that every answer is 1-minimal."""
+def _polish(case: Case, part: _Part, first: _Undone | None) -> Generator[Floats, Outcome, _Part]:
+    """Undo whole groups while the judge still accepts, so that every answer is 1-minimal; `first` is known already."""
     Z, outcome = part.rows.copy(), part.outcome
     active = np.arange(len(Z))
     source = np.arange(len(Z))  # where in `outcome` each row's verdict stands
     while len(active):
-        owner, variants = _undone(case.problem, Z[active])
-        if not len(variants) or case.budget.spent or len(variants) > case.budget.left:
-            active = active[np.unique(owner)]
-            break
-        kept, verdict = yield from _accepted(case, variants)
-        better = []
-        for position in np.unique(owner[kept]):
-            options = np.flatnonzero(owner[kept] == position)
-            nearest = options[np.argmin(case.distance(variants[kept[options]]))]
-            row = active[position]
-            Z[row] = variants[kept[nearest]]
-            source[row] = len(outcome.codes) + nearest
-            better.append(row)
-        outcome = _joined([outcome, verdict])
-        active = np.array(better, dtype=np.intp)
+        undone, first = first, None
+        if undone is None:
+            owner, variants = _undone(case.problem, Z[active])
+            if not len(variants) or case.budget.spent or len(variants) > case.budget.left:
+                active = active[np.unique(owner)]
+                break
+            kept, verdict = yield from _accepted(case, variants)
+            undone = _Undone(variants[kept], owner[kept], verdict)
+        owners, nearest = _nearest(case, undone)
+        active = active[owners]
+        Z[active] = undone.rows[nearest]
+        source[active] = len(outcome.codes) + nearest
+        outcome = _joined([outcome, undone.outcome])
     settled = np.ones(len(Z), dtype=np.bool_)
     settled[active] = False
     return _Part(Z, outcome.take(source), settled)
+
+
+def _nearest(case: Case, undone: _Undone) -> tuple[NDArray[np.intp], NDArray[np.intp]]:
+    """Return every owner once, and the position of its nearest row."""
+    order = np.lexsort((case.distance(undone.rows), undone.owner))
+    owners, first = np.unique(undone.owner[order], return_index=True)
+    return owners, order[first]
 
 
 def _distinct_first(problem: Problem, rows: Floats) -> Floats:
