@@ -1,38 +1,40 @@
-"""Linear models and networks: the first layer becomes one table per feature, the rest stays dense."""
+"""Linear models and networks: the first layer becomes a table over levels and numbers, the rest stays dense."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import Literal
 
 import numpy as np
-from scipy.special import expit
 
 from mlflow_cf.features import FeatureSpace, Floats
-from mlflow_cf.structures.columns import Column
+from mlflow_cf.structures.columns import Column, LevelColumn
+from mlflow_cf.structures.kernels.dense import First, first_bounds, first_sums, sums_without, sweep_rectified
 from mlflow_cf.structures.structure import Link, Tokens, linked
 
 Activation = Literal["identity", "relu", "logistic", "tanh"]
-_ACTIVATIONS: dict[Activation, Callable[[Floats], Floats]] = {
-    "identity": lambda sums: sums,
-    "relu": lambda sums: np.maximum(sums, 0.0),
-    "logistic": expit,
-    "tanh": np.tanh,
-}
+Encoder = Callable[[Floats], Floats]
+_CELLS = 1 << 15  # numbers that a block of a sweep holds: 256 kB, which stays in the cache
+_ULP = 2.0**-52
 
 
 @dataclass(frozen=True, eq=False)
 class Layers:
     """A linear model (one layer) or a network of dense layers.
 
+    The tokens of a feature of levels are its codes; those of a number are the encoded columns that come from it.
+
     Attributes:
-        columns: per raw feature, the encoded columns that come from it and their rows of the first weights.
-        weights, biases: of every layer, (inputs, outputs) and (outputs,).
+        encoders: per feature, what makes its tokens from codes (n,).
+        first: the first layer over the tokens of all features.
+        weights, biases: of the later layers, (inputs, outputs) and (outputs,).
         activation: between layers; link: turns the last sums into scores.
     """
 
-    columns: tuple[tuple[tuple[Column, Floats], ...], ...]
+    encoders: tuple[tuple[Encoder, ...], ...]
+    first: First
     weights: tuple[Floats, ...]
     biases: tuple[Floats, ...]
     activation: Activation
@@ -48,28 +50,183 @@ class Layers:
         shape: tuple[Activation, Link],
     ) -> Layers:
         """Compile layers whose first one takes `columns` in order."""
+        if shape[0] == "identity":
+            weights, biases = _folded(weights, biases)
         per_feature: list[list[tuple[Column, Floats]]] = [[] for _ in range(len(space))]
         for column, row in zip(columns, weights[0], strict=True):
             per_feature[column.feature].append((column, row))
-        return cls(tuple(map(tuple, per_feature)), tuple(weights), tuple(biases), *shape)
+        encoders: list[tuple[Encoder, ...]] = []
+        tables: list[Floats] = []
+        levels: list[int] = []
+        for mine in per_feature:
+            parts: list[tuple[Encoder, Floats]] = [
+                (column.encode, row[None]) for column, row in mine if not isinstance(column, LevelColumn)
+            ]
+            levels += [-1] * len(parts)
+            coded = [column.table for column, _ in mine if isinstance(column, LevelColumn)]
+            if coded:
+                rows = [row for column, row in mine if isinstance(column, LevelColumn)]
+                parts.append((_codes, np.column_stack(coded) @ np.array(rows)))
+                levels.append(len(coded[0]) - 2)
+            encoders.append(tuple(encoder for encoder, _ in parts))
+            tables += [table for _, table in parts]
+        first = First(
+            table=np.concatenate([np.empty((0, weights[0].shape[1])), *tables]),
+            start=np.cumsum([0, *map(len, tables)])[:-1],
+            levels=np.array(levels, dtype=np.int64),
+            stop=np.cumsum([*map(len, encoders)]),
+            bias=biases[0].astype(np.float64),
+        )
+        later = [np.ascontiguousarray(layer, dtype=np.float64) for layer in weights[1:]]
+        return cls(tuple(encoders), first, tuple(later), tuple(biases[1:]), *shape)
 
     @property
     def kind(self) -> str:
         """Linear, or the widths of the layers."""
-        if len(self.weights) == 1:
+        if not self.weights:
             return "linear"
-        return "network " + "-".join(str(layer.shape[1]) for layer in self.weights)
+        return "network " + "-".join(str(width) for width in (len(self.first.bias), *map(len, self.biases)))
 
     def encode(self, column: int, codes: Floats) -> Tokens:
-        """Return what the values of one feature add to the first layer's sums, (n, outputs)."""
-        total = np.zeros((len(codes), self.weights[0].shape[1]))
-        for encoded, row in self.columns[column]:
-            total += encoded.encode(codes)[:, None] * row
-        return total
+        """Return the tokens (n, width) of raw codes (n,) of one feature."""
+        tokens = np.empty((len(codes), len(self.encoders[column])))
+        for place, encoder in enumerate(self.encoders[column]):
+            tokens[:, place] = encoder(codes)
+        return tokens
+
+    def sums(self, tokens: Sequence[Tokens]) -> Floats:
+        """Return the sums of the last layer (m, k) for the tokens of every column."""
+        return self._last(first_sums(self._side_by_side(tokens), self.first))
 
     def score(self, tokens: Sequence[Tokens]) -> Floats:
-        """Return scores (m, classes) for the contributions of every feature."""
-        sums = self.biases[0] + sum(tokens)
-        for weights, bias in zip(self.weights[1:], self.biases[1:], strict=True):
+        """Return scores (m, classes) for the tokens of every column."""
+        return linked(self.sums(tokens), self.link)
+
+    def restrict(self, row: Sequence[Tokens], changed: Sequence[int]) -> Layers:
+        """Return the layers over the columns `changed` alone; the tokens of all others stay those of `row`.
+
+        What the others add becomes part of the first bias.
+        """
+        fixed = [column for column in range(len(row)) if column not in changed]
+        tokens = np.concatenate([np.empty(0), *(row[column] for column in fixed)])
+        bias = first_sums(tokens[None], self._part(fixed, self.first.bias))[0]
+        encoders = tuple(self.encoders[column] for column in changed)
+        return replace(self, encoders=encoders, first=self._part(changed, bias))
+
+    def sweep(self, rows: Sequence[Tokens], values: Sequence[Tokens | None]) -> list[Floats | None]:
+        """Return per column the sums (p, t, k) of every row with this one column's value replaced.
+
+        Args:
+            rows: per column the tokens (p, width) of p rows.
+            values: per column the tokens (t, width) of its values, None for a column that is not swept.
+        """
+        tokens, width = self._side_by_side(rows), len(self.first.bias)
+        outputs = len(self.biases[-1]) if self.biases else width
+        totals = [None if v is None else np.empty((len(tokens), len(v), outputs)) for v in values]
+        many = max(1, _CELLS // (len(rows) * width))
+        for start in range(0, len(tokens), many):
+            others = sums_without(tokens[start : start + many], self.first)
+            for column, (allowed, found) in enumerate(zip(values, totals, strict=True)):
+                if allowed is not None and found is not None:
+                    added = first_sums(np.ascontiguousarray(allowed), self._alone[column])
+                    self._sweep_column(others[column], added, found[start : start + many])
+        return totals
+
+    def bounds(self, allowed: Sequence[Tokens]) -> tuple[Floats, Floats]:
+        """Return lower and upper bounds (k,) on the sums over all combinations of allowed values.
+
+        They are exact for a linear model; through layers, intervals are propagated. Both are wider than computed by
+        what rounding can amount to.
+
+        Args:
+            allowed: per column the tokens (t, width) of the values it may take, at least one.
+        """
+        tokens = np.concatenate([part.ravel() for part in allowed])
+        counts = np.array([len(part) for part in allowed])
+        low, high, size = first_bounds(tokens, counts, self.first)
+        slack = (len(self.first.start) + 4) * _ULP * size
+        low, high = low - slack, high + slack
+        for weights, magnitudes, bias in zip(self.weights, self._magnitudes, self.biases, strict=True):
+            ends = _ACTIVATIONS[self.activation](np.stack([low, high]))
+            middle, reach = ends.sum(axis=0) / 2, (ends[1] - ends[0]) / 2
+            slack = (len(weights) + 8) * _ULP * (np.abs(ends).max(axis=0) @ magnitudes + np.abs(bias))
+            centre, reach = middle @ weights + bias, reach @ magnitudes + slack
+            low, high = centre - reach, centre + reach
+        return low, high
+
+    @cached_property
+    def _alone(self) -> list[First]:
+        """The first layer over one column each, without bias."""
+        nothing = np.zeros(len(self.first.bias))
+        return [self._part([column], nothing) for column in range(len(self.encoders))]
+
+    @cached_property
+    def _magnitudes(self) -> list[Floats]:
+        return [np.abs(weights) for weights in self.weights]
+
+    def _side_by_side(self, tokens: Sequence[Tokens]) -> Floats:
+        """Return the tokens of all columns as one array in rows, whatever the order in memory of its parts."""
+        whole = np.empty((len(tokens[0]), len(self.first.start)))
+        np.concatenate(tokens, axis=1, out=whole)
+        return whole
+
+    def _part(self, columns: Sequence[int], bias: Floats) -> First:
+        """Return the first layer over some columns, with another bias."""
+        stops = self.first.stop[list(columns)]
+        sizes = [len(self.encoders[column]) for column in columns]
+        places = [place for stop, size in zip(stops.tolist(), sizes, strict=True) for place in range(stop - size, stop)]
+        chosen = np.array(places, dtype=np.int64)
+        stop = np.cumsum(sizes, dtype=np.int64)
+        return First(self.first.table, self.first.start[chosen], self.first.levels[chosen], stop, bias)
+
+    def _last(self, sums: Floats) -> Floats:
+        """Return the last layer's sums (m, k) for those of the first (m, width), which are overwritten."""
+        for weights, bias in zip(self.weights, self.biases, strict=True):
             sums = _ACTIVATIONS[self.activation](sums) @ weights + bias
-        return linked(np.asarray(sums), self.link)
+        return sums
+
+    def _sweep_column(self, others: Floats, added: Floats, totals: Floats) -> None:
+        """Write the last sums `totals` (m, t, k) for others (m, width) and what the values add, (t, width)."""
+        if self.activation == "relu" and len(self.weights) == 1:
+            sweep_rectified(others, added, self.weights[0], self.biases[0], totals)
+            return
+        many = max(1, _CELLS // added.shape[1])
+        for start in range(0, len(added), many):
+            part = added[start : start + many]
+            step = max(1, many // len(part))
+            for row in range(0, len(others), step):
+                sums = others[row : row + step, None] + part
+                last = self._last(sums.reshape(-1, added.shape[1]))
+                totals[row : row + step, start : start + many] = last.reshape(*sums.shape[:2], -1)
+
+
+def _codes(codes: Floats) -> Floats:
+    return codes
+
+
+def _folded(weights: Sequence[Floats], biases: Sequence[Floats]) -> tuple[Sequence[Floats], Sequence[Floats]]:
+    """Return the one layer that layers without activation amount to."""
+    whole, bias = weights[0], biases[0]
+    for later, more in zip(weights[1:], biases[1:], strict=True):
+        whole, bias = whole @ later, bias @ later + more
+    return [whole], [bias]
+
+
+def _rectified(sums: Floats) -> Floats:
+    return np.maximum(sums, 0.0, out=sums)
+
+
+def _logistic(sums: Floats) -> Floats:
+    sums *= 0.5
+    np.tanh(sums, out=sums)  # several times as fast as expit
+    sums *= 0.5
+    sums += 0.5
+    return sums
+
+
+def _tanh(sums: Floats) -> Floats:
+    return np.tanh(sums, out=sums)
+
+
+# Each overwrites what it is given; "identity" never stands between layers, it is folded away.
+_ACTIVATIONS: dict[Activation, Encoder] = {"relu": _rectified, "logistic": _logistic, "tanh": _tanh}

@@ -1,0 +1,147 @@
+"""The first layer over tokens, and one hidden layer of rectifiers for all values of a column."""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import numba
+import numpy as np
+
+from mlflow_cf.structures.kernels.nodes import Array
+
+BLOCK = 64  # values swept at a time: what they add to every hidden unit stays in the cache
+
+
+class First(NamedTuple):
+    """The first layer as a table: a token is a number that scales one row of it, or a level that picks one.
+
+    Attributes:
+        table: (rows, width) weights of numbers and of every level.
+        start: (tokens,) first row of a token.
+        levels: (tokens,) number of levels, whose rows are followed by those of unseen and missing ones; -1: a number.
+        stop: (d,) where the tokens of each column end, if those of all columns stand side by side.
+        bias: (width,) what is added to the sums.
+    """
+
+    table: Array
+    start: Array
+    levels: Array
+    stop: Array
+    bias: Array
+
+
+@numba.njit(inline="always")
+def _add(sums: Array, first: First, place: Any, token: Any) -> None:
+    row, factor, levels = first.start[place], 1.0, first.levels[place]
+    if levels < 0:
+        factor = token
+    elif np.isnan(token):
+        row += levels + 1
+    else:
+        row += min(np.int64(token), levels)
+    for unit in range(len(sums)):
+        sums[unit] += factor * first.table[row, unit]
+
+
+@numba.njit(cache=True, nogil=True)
+def first_sums(tokens: Array, first: First) -> Array:
+    """Return the sums (m, width) of the first layer for tokens (m, all columns')."""
+    sums = np.empty((len(tokens), len(first.bias)))
+    for row in range(len(tokens)):
+        sums[row] = first.bias
+        for place in range(tokens.shape[1]):
+            _add(sums[row], first, place, tokens[row, place])
+    return sums
+
+
+@numba.njit(cache=True, nogil=True)
+def sums_without(tokens: Array, first: First) -> Array:
+    """Return (d, m, width): the sums for tokens (m, all columns'), less those of one column each.
+
+    They are added from both ends, not subtracted, so that nothing is lost beside a large column.
+    """
+    stop = first.stop
+    sums = np.empty((len(stop), len(tokens), len(first.bias)))
+    part = np.empty(len(first.bias))
+    for row in range(len(tokens)):
+        part[:] = first.bias
+        place = 0
+        for column in range(len(stop)):
+            sums[column, row] = part
+            while place < stop[column]:
+                _add(part, first, place, tokens[row, place])
+                place += 1
+        part[:] = 0.0
+        for column in range(len(stop) - 1, -1, -1):
+            for unit in range(len(part)):
+                sums[column, row, unit] += part[unit]
+            while place > (stop[column - 1] if column else 0):
+                place -= 1
+                _add(part, first, place, tokens[row, place])
+    return sums
+
+
+@numba.njit(cache=True, nogil=True)
+def first_bounds(tokens: Array, counts: Array, first: First) -> Array:
+    """Return (3, width): least and greatest sums of the first layer, and how large their terms are together.
+
+    Args:
+        tokens: the allowed tokens of every column, one after the other.
+        counts: (d,) how many each column may choose from; first: the layer.
+    """
+    width = len(first.bias)
+    found = np.empty((3, width))
+    found[0], found[1], found[2] = first.bias, first.bias, np.abs(first.bias)
+    low, high, one = np.empty(width), np.empty(width), np.empty(width)
+    at = place = 0
+    for column in range(len(first.stop)):
+        size = first.stop[column] - place
+        mine = tokens[at : at + counts[column] * size]
+        at += len(mine)
+        if size == 1 and first.levels[place] < 0:
+            mine = np.array([mine.min(), mine.max()])  # what is between them adds something between
+        low[:] = np.inf
+        high[:] = -np.inf
+        for allowed in range(0, len(mine), max(size, 1)):
+            one[:] = 0.0
+            for part in range(size):
+                _add(one, first, place + part, mine[allowed + part])
+            for unit in range(width):
+                low[unit] = min(low[unit], one[unit])
+                high[unit] = max(high[unit], one[unit])
+        if size:
+            for unit in range(width):
+                found[0, unit] += low[unit]
+                found[1, unit] += high[unit]
+                found[2, unit] += max(abs(low[unit]), abs(high[unit]))
+        place += size
+    return found
+
+
+@numba.njit(cache=True, nogil=True)
+def sweep_rectified(others: Array, added: Array, weights: Array, bias: Array, totals: Array) -> None:
+    """Write the last sums (m, t, k) of a network with one hidden layer of rectifiers.
+
+    Values run in the innermost loop, so that it is vectorised without adding in another order.
+
+    Args:
+        others: (m, width) sums of the first layer without one column; added: (t, width) what its values add to them.
+        weights, bias: (width, k) and (k,) of the last layer.
+        totals: (m, t, k) where the sums are written.
+    """
+    width, outputs = weights.shape
+    block, sums = np.empty((width, BLOCK)), np.empty((outputs, BLOCK))
+    for start in range(0, len(added), BLOCK):
+        size = min(BLOCK, len(added) - start)
+        for value in range(size):
+            for unit in range(width):
+                block[unit, value] = added[start + value, unit]
+        for row in range(len(others)):
+            for output in range(outputs):
+                sums[output] = bias[output]
+                for unit in range(width):
+                    base, weight = others[row, unit], weights[unit, output]
+                    for value in range(size):
+                        sums[output, value] += weight * np.maximum(base + block[unit, value], 0.0)
+                for value in range(size):
+                    totals[row, start + value, output] = sums[output, value]
