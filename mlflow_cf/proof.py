@@ -223,9 +223,11 @@ def _distinct_first(problem: Problem, rows: Floats) -> Floats:
     """Order candidates so that the first of every changed set comes before all repetitions."""
     if not len(rows):
         return rows
-    _, first = np.unique(problem.changed(rows), axis=0, return_index=True)
-    first.sort()
-    return np.concatenate([rows[first], np.delete(rows, first, axis=0)])
+    first: dict[bytes, int] = {}
+    for position, key in enumerate(problem.changed(rows)):
+        first.setdefault(key.tobytes(), position)
+    leaders = list(first.values())
+    return np.concatenate([rows[leaders], np.delete(rows, leaders, axis=0)])
 
 
 def _select(case: Case, Z: Floats, *, polished: bool) -> NDArray[np.intp]:
@@ -258,11 +260,8 @@ def _undone(problem: Problem, Z: Floats) -> tuple[NDArray[np.intp], Floats]:
     changed = problem.changed(Z)
     allowed = np.array([group.own_allowed for group in problem.groups])
     owner, number = np.nonzero(changed & allowed & (changed.sum(axis=1) > 1)[:, None])
-    variants = Z[owner]
-    for position, columns in enumerate(problem.columns):
-        rows = np.flatnonzero(number == position)
-        variants[rows[:, None], columns] = problem.x0[list(columns)]
-    return owner, variants
+    back = problem.owner == number[:, None]
+    return owner, np.where(back, problem.x0, Z[owner])
 
 
 def _joined(outcomes: list[Outcome]) -> Outcome:

@@ -129,6 +129,8 @@ class Rule:
 
     def holds(self, Z: Floats, x0: Floats) -> Bools:
         """Return (m,) truth of the rule for candidates Z (m, d) of the query row x0 (d,)."""
+        if not self.when:
+            return self.then.holds(Z, x0)
         applies = np.ones(len(Z), dtype=np.bool_)
         for atom in self.when:
             applies &= atom.holds(Z, x0)
@@ -251,12 +253,13 @@ def _arithmetic(sign: Arithmetic, left: Floats, right: Floats) -> Floats:
 
 
 def _compare(sign: Comparison, left: Floats, right: Floats, *, bare: bool, unknown_from: float) -> Bools:
-    unknown: Bools = np.isnan(left) | np.isnan(right)
+    missing = np.isnan(left), np.isnan(right)
     same: Bools = left == right
     if bare:
-        same |= np.isnan(left) & np.isnan(right)
+        same |= missing[0] & missing[1]
     if sign == "==":
         return same
+    unknown: Bools = missing[0] | missing[1]
     if sign == "!=":
         return np.logical_not(same) if bare else ~same & ~unknown
     unknown |= (left >= unknown_from) | (right >= unknown_from)

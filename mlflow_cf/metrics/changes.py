@@ -109,8 +109,7 @@ def _moves(ruler: Metric, own: Floats, rows: Floats, differ: Bools) -> Floats:
     spread = np.flatnonzero(ruler.scale != 0)
     touched = spread[((rows != own) & ~(np.isnan(rows) & np.isnan(own)))[:, spread].any(axis=0)]
     moves[:, spread] = 0.0
-    for column in touched:
-        moves[:, column] = ruler.change(column, rows[:, column], own[column])
+    moves[:, touched] = ruler.changes(touched, rows[:, touched], own[touched])
     return moves
 
 

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from functools import cached_property, reduce
 from typing import Annotated, Any, Literal
 
 import numpy as np
@@ -101,16 +102,28 @@ class Metric:
         unknown_from = [f.unknown_from for f in space.features]
         return cls(distance.l0, distance.l1, distance.linf, *map(np.array, (spread, unknown_from, weights)))
 
-    def change(self, column: int, values: Floats, own: float) -> Floats:
-        """Return d_i, the scaled change (m,) of one column from the query row's value `own`."""
-        differs: NDArray[np.bool_] = (values != own) & ~(np.isnan(values) & np.isnan(own))
-        scale, limit = self.scale[column], self.unknown_from[column]
-        if scale == 0 or np.isnan(own) or own >= limit:
-            return differs.astype(np.float64)
-        change: Floats = np.abs(values - own) / scale
-        lost = differs & (np.isnan(values) | (values >= limit))
-        change[lost] = 1.0
-        return change
+    def changes(self, columns: NDArray[np.intp], values: Floats, own: Floats) -> Floats:
+        """Return d_i, the scaled changes from the query row's own values.
+
+        Args:
+            columns: (n,) column of each value, or of each column of values.
+            values: (n,) or (m, n) codes.
+            own: (n,) codes of the query row in these columns.
+        """
+        missing = np.isnan(values)
+        differs: NDArray[np.bool_] = (values != own) & ~(missing & np.isnan(own))
+        scale, limit = self.scale[columns], self.unknown_from[columns]
+        ranked = (scale != 0) & (own < limit)  # not where the own value is missing
+        change: Floats = np.abs(values - own) / np.where(ranked, scale, 1.0)
+        measured = ranked & ~missing & (values < limit)
+        return np.where(measured, change, differs)
+
+    def contributions(self, columns: NDArray[np.intp], values: Floats, own: Floats) -> tuple[Floats, Floats]:
+        """Return what each change adds to the sum, and its weighted change as a share of the largest weight."""
+        weights = self.weights[columns]
+        change = self.changes(columns, values, own) * weights
+        changed = np.where(change != 0, weights, 0.0)
+        return (self.a * changed + self.b * change) / self._all_weights, change / self._top_weight
 
     def parts(self, columns: tuple[int, ...], values: Floats, own: Floats) -> tuple[Floats, Floats]:
         """Return what tuples of one group add to the sum (m,), and their largest weighted change (m,).
@@ -120,23 +133,31 @@ class Metric:
             values: (m, len(columns)) codes.
             own: (len(columns),) the query row's codes.
         """
-        total, top = np.zeros(len(values)), np.zeros(len(values))
-        all_weights, top_weight = self.weights.sum(), self.weights.max()
-        for position, column in enumerate(columns):
-            change = self.change(column, values[:, position], own[position]) * self.weights[column]
-            changed = np.where(change != 0, self.weights[column], 0.0)
-            total += (self.a * changed + self.b * change) / all_weights
-            top = np.maximum(top, change / top_weight)
-        return total, top
+        part, top = self.contributions(np.array(columns, dtype=np.intp), values, own)
+        return _in_order(part.T), top.max(axis=1)
+
+    @cached_property
+    def _all_weights(self) -> float:
+        return float(self.weights.sum())
+
+    @cached_property
+    def _top_weight(self) -> float:
+        return float(self.weights.max())
 
     def distance(self, groups: tuple[tuple[int, ...], ...], Z: Floats, x0: Floats) -> Floats:
         """Return the distance (m,) of rows Z (m, d) from x0 (d,), added up group by group in order.
 
         Every bound and table adds the same parts in the same order, so distances compare exactly, without tolerance.
         """
-        total, top = np.zeros(len(Z)), np.zeros(len(Z))
-        for columns in groups:
-            part, largest = self.parts(columns, Z[:, columns], x0[list(columns)])
-            total += part
-            top = np.maximum(top, largest)
-        return total + self.c * top
+        part, top = self.contributions(np.arange(len(x0)), Z, x0)
+        total = _in_order(
+            [part[:, columns[0]] if len(columns) == 1 else _in_order(part[:, columns].T) for columns in groups]
+        )
+        distance: Floats = total + self.c * top.max(axis=1)
+        return distance
+
+
+def _in_order(parts: Iterable[Floats]) -> Floats:
+    """Add up arrays (m,) one after the other; `sum` of numpy would add them in another order."""
+    total: Floats = reduce(np.add, parts)
+    return total

@@ -115,13 +115,13 @@ class Problem:
         if self.rater is None:
             return self.rate(self.rows(codes))
         tables = self._token_tables
-        return self.rater.rate_tokens([tables[column][codes[:, number]] for column, number in enumerate(self._owner)])
+        return self.rater.rate_tokens([tables[column][codes[:, number]] for column, number in enumerate(self.owner)])
 
     @cached_property
-    def _owner(self) -> list[int]:
-        """The group of every column."""
+    def owner(self) -> Codes:
+        """(d,) the group of every column."""
         owner = {column: number for number, columns in enumerate(self.columns) for column in columns}
-        return [owner[column] for column in range(len(self.space))]
+        return np.array([owner[column] for column in range(len(self.space))], dtype=np.intp)
 
     @cached_property
     def _token_tables(self) -> list[Tokens]:
@@ -143,5 +143,7 @@ class Problem:
 
     def changed(self, Z: Floats) -> Bools:
         """Return (m, G) flags of the groups in which rows Z (m, d) differ from the query row."""
-        differs = (self.x0 != Z) & ~(np.isnan(self.x0) & np.isnan(Z))
+        differs: Bools = (self.x0 != Z) & ~(np.isnan(self.x0) & np.isnan(Z))
+        if len(self.groups) == len(self.space):  # every feature by itself, in order
+            return differs
         return np.column_stack([differs[:, columns].any(axis=1) for columns in self.columns])

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from functools import cached_property
 
 import numpy as np
 
@@ -19,8 +20,9 @@ from mlflow_cf.constraints import (
 )
 from mlflow_cf.constraints.rules import Bools, ground, never_holds, recode
 from mlflow_cf.features import FeatureSpace, Floats
+from mlflow_cf.problem.binding import Domains, same
 from mlflow_cf.problem.distance import Distance, Metric
-from mlflow_cf.problem.problem import Codes, Group, Problem
+from mlflow_cf.problem.problem import Codes, Problem
 from mlflow_cf.problem.rater import Rater
 from mlflow_cf.problem.rating import Rating
 
@@ -108,14 +110,10 @@ class Setting:
         setting = self.covering(space)
         grounded = [rule for rule in (ground(r, x0) for r in setting.rules) if rule is not None]
         own_rules, links = self._by_group(grounded)
-        groups = tuple(
-            _bind_group(domain, own_rules.get(number, []), x0, self.metric)
-            for number, domain in enumerate(self.domains)
-        )
         return Problem(
             space=space,
             x0=x0,
-            groups=groups,
+            groups=self._domains.bind(own_rules, x0),
             order=self.order,
             links=links,
             never=tuple(rule for rule in grounded if never_holds(rule)),
@@ -129,9 +127,18 @@ class Setting:
             rater=rater,
         )
 
+    @cached_property
+    def _domains(self) -> Domains:
+        return Domains(self.domains, self.metric)
+
+    @cached_property
+    def _owner(self) -> dict[int, int]:
+        """The group of every column."""
+        return {column: number for number, domain in enumerate(self.domains) for column in domain.columns}
+
     def _by_group(self, rules: list[Rule]) -> tuple[dict[int, list[Rule]], tuple[Rule, ...]]:
         """Sort grounded rules into those of one group, by its number, and those that link several."""
-        owner = {column: number for number, domain in enumerate(self.domains) for column in domain.columns}
+        owner = self._owner
         own: dict[int, list[Rule]] = {}
         links = []
         for rule in rules:
@@ -158,11 +165,13 @@ class Setting:
         for rule in self.rules:
             accepted &= rule.holds(Z, x0)
         changes: Codes = np.zeros(len(Z), dtype=np.intp)
+        differs = ~same(Z, x0)
         for domain in self.domains:
             columns = list(domain.columns)
-            changed = ~_same(Z[:, columns], x0[columns]).all(axis=1)
-            changes += changed
-            accepted &= ~changed | _admissible(domain, Z[:, columns], x0[columns])
+            changed = differs[:, columns].any(axis=1)
+            if changed.any():
+                changes += changed
+                accepted[changed] &= _admissible(domain, Z[changed][:, columns], x0[columns])
         if self.max_changes is not None:
             accepted &= changes <= self.max_changes
         if self.sealed is not None:
@@ -171,41 +180,6 @@ class Setting:
         return accepted
 
 
-def _same(values: Floats, own: Floats) -> Bools:
-    same: Bools = (values == own) | (np.isnan(values) & np.isnan(own))
-    return same
-
-
 def _admissible(domain: Domain, values: Floats, own: Floats) -> Bools:
     """Whether tuples (m, k) may be proposed: in the domain, and missing only where the query row is missing."""
     return domain.contains(values) & ~(np.isnan(values) & ~np.isnan(own)).any(axis=1)
-
-
-def _bind_group(domain: Domain, rules: list[Rule], x0: Floats, metric: Metric) -> Group:
-    columns = list(domain.columns)
-    own = x0[columns]
-    kept = ~(np.isnan(domain.tuples) & ~np.isnan(own)).any(axis=1) & ~_same(domain.tuples, own).all(axis=1)
-    own_allowed = True
-    if rules:
-        rows = np.tile(x0, (len(domain.tuples) + 1, 1))
-        rows[:-1, columns] = domain.tuples
-        held = np.logical_and.reduce([rule.holds(rows, x0) for rule in rules])
-        kept &= held[:-1]
-        own_allowed = bool(held[-1])
-    tuples, weights = domain.tuples[kept], domain.weights[kept]
-    position = _position(tuples, own)
-    tuples = np.insert(tuples, position, own, axis=0)
-    weights = np.insert(weights, position, 0.0)
-    part, top = metric.parts(domain.columns, tuples, own)
-    return Group(domain.columns, tuples, weights, position, own_allowed, part, top, tuple(rules), domain)
-
-
-def _position(tuples: Floats, own: Floats) -> int:
-    """Return where `own` belongs among ascending `tuples`, missing parts last."""
-    before = np.zeros(len(tuples), dtype=np.bool_)
-    tied = np.ones(len(tuples), dtype=np.bool_)
-    for column, value in enumerate(np.where(np.isnan(own), np.inf, own)):
-        values = np.where(np.isnan(tuples[:, column]), np.inf, tuples[:, column])
-        before |= tied & (values < value)
-        tied &= values == value
-    return int(before.sum())

@@ -1,0 +1,141 @@
+"""Groups bound to a row: which tuples the rules leave of every domain, and what each of them costs."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+
+from mlflow_cf.constraints import Domain, Rule
+from mlflow_cf.constraints.rules import Bools
+from mlflow_cf.features import Floats
+from mlflow_cf.problem.distance import Metric
+from mlflow_cf.problem.problem import Codes, Group
+
+Rules = Mapping[int, Sequence[Rule]]
+
+
+@dataclass(frozen=True, eq=False)
+class Domains:
+    """The domains of all groups; those of one column lie end to end, so that one pass binds them all to a row.
+
+    Attributes:
+        all: the domain of every group.
+        metric: the distance.
+    """
+
+    all: tuple[Domain, ...]
+    metric: Metric
+
+    def bind(self, rules: Rules, x0: Floats) -> tuple[Group, ...]:
+        """Return the groups of a row (d,); `rules` are the grounded ones that speak of one group alone, by its number.
+
+        A proposed tuple is not the row's own, and is missing nowhere where the row is not.
+        """
+        groups = dict(self._lone_groups(rules, x0)) if self._lone else {}
+        return tuple(
+            groups[number] if number in groups else self._joint_group(domain, rules.get(number, ()), x0)
+            for number, domain in enumerate(self.all)
+        )
+
+    @cached_property
+    def _lone(self) -> list[int]:
+        """The numbers of the groups of one column."""
+        return [number for number, domain in enumerate(self.all) if len(domain.columns) == 1]
+
+    @cached_property
+    def _columns(self) -> Codes:
+        """The column of every group of one column."""
+        return np.array([self.all[number].columns[0] for number in self._lone], dtype=np.intp)
+
+    @cached_property
+    def _values(self) -> Floats:
+        """The values (t,) of the groups of one column, one group after the other."""
+        return np.concatenate([self.all[number].tuples[:, 0] for number in self._lone])
+
+    @cached_property
+    def _weights(self) -> Floats:
+        return np.concatenate([self.all[number].weights for number in self._lone])
+
+    @cached_property
+    def _group(self) -> Codes:
+        """Which of the groups of one column each of the values belongs to."""
+        return np.arange(len(self._lone)).repeat([len(self.all[number].tuples) for number in self._lone])
+
+    def _lone_groups(self, rules: Rules, x0: Floats) -> list[tuple[int, Group]]:
+        """Return the groups of one column with their numbers."""
+        own = x0[self._columns]
+        values, group = self._values, self._group
+        kept: Bools = (values != own[group]) & ~np.isnan(values)
+        own_allowed = self._apply(rules, x0, kept)
+        part, top = self.metric.contributions(self._columns[group], values, own[group])
+        before = np.isnan(own)[group] | (values < own[group])
+        counts = np.bincount(group[kept], minlength=len(own)) + 1
+        ends = counts.cumsum()
+        places = ends - counts + np.bincount(group[kept & before], minlength=len(own))  # of the own values
+        table = np.zeros((4, int(ends[-1])))
+        table[0, places] = own
+        others = np.ones(table.shape[1], dtype=np.bool_)
+        others[places] = False
+        table[:, others] = np.stack((values, self._weights, part, top))[:, kept]
+        bound = []
+        for position, number in enumerate(self._lone):
+            end, domain = int(ends[position]), self.all[number]
+            start = end - int(counts[position])
+            codes, weights, parts, tops = table[:, start:end]
+            place, allowed = int(places[position]) - start, own_allowed.get(number, True)
+            grounded = tuple(rules.get(number, ()))
+            bound.append(
+                (number, Group(domain.columns, codes[:, None], weights, place, allowed, parts, tops, grounded, domain))
+            )
+        return bound
+
+    def _apply(self, rules: Rules, x0: Floats, kept: Bools) -> dict[int, bool]:
+        """Unmark the values (t,) that rules of their group reject; return by group whether its own value is allowed."""
+        allowed: dict[int, bool] = {}
+        ends = np.bincount(self._group, minlength=len(self._lone)).cumsum().tolist()
+        for number, column, start, end in zip(self._lone, self._columns.tolist(), [0, *ends], ends, strict=False):
+            if number in rules:
+                values = np.append(self._values[start:end], x0[column])
+                rows = np.broadcast_to(values[:, None], (len(values), len(x0)))  # its rules read this column alone
+                held = np.logical_and.reduce([rule.holds(rows, x0) for rule in rules[number]])
+                kept[start:end] &= held[:-1]
+                allowed[number] = bool(held[-1])
+        return allowed
+
+    def _joint_group(self, domain: Domain, rules: Sequence[Rule], x0: Floats) -> Group:
+        columns = list(domain.columns)
+        own = x0[columns]
+        kept = ~(np.isnan(domain.tuples) & ~np.isnan(own)).any(axis=1) & ~same(domain.tuples, own).all(axis=1)
+        own_allowed = True
+        if rules:
+            rows = np.tile(x0, (len(domain.tuples) + 1, 1))
+            rows[:-1, columns] = domain.tuples
+            held = np.logical_and.reduce([rule.holds(rows, x0) for rule in rules])
+            kept &= held[:-1]
+            own_allowed = bool(held[-1])
+        tuples, weights = domain.tuples[kept], domain.weights[kept]
+        place = _place(tuples, own)
+        tuples = np.insert(tuples, place, own, axis=0)
+        weights = np.insert(weights, place, 0.0)
+        part, top = self.metric.parts(domain.columns, tuples, own)
+        return Group(domain.columns, tuples, weights, place, own_allowed, part, top, tuple(rules), domain)
+
+
+def same(values: Floats, own: Floats) -> Bools:
+    """Return where values equal the row's own; two missing values do."""
+    equal: Bools = (values == own) | (np.isnan(values) & np.isnan(own))
+    return equal
+
+
+def _place(tuples: Floats, own: Floats) -> int:
+    """Return where `own` belongs among ascending `tuples`, missing parts last."""
+    before = np.zeros(len(tuples), dtype=np.bool_)
+    tied = np.ones(len(tuples), dtype=np.bool_)
+    for column, value in enumerate(np.where(np.isnan(own), np.inf, own)):
+        values = np.where(np.isnan(tuples[:, column]), np.inf, tuples[:, column])
+        before |= tied & (values < value)
+        tied &= values == value
+    return int(before.sum())
