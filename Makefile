@@ -25,8 +25,8 @@ lint: $(VENV)/.dev  ## formatting, lint rules, sizes of files and functions
 types: $(VENV)/.dev
 	$(BIN)/mypy
 
-bench: $(VENV)/.dev
-	$(ONE_THREAD) $(BIN)/python example_projects/benchmark/bench.py $(ARGS)
+bench: $(VENV)/.dev  ## every explainer and dice-ml side by side, GeCo beside its paper
+	$(ONE_THREAD) $(BIN)/python example_projects/benchmark/bench.py --store example_projects/benchmark/.runs $(ARGS)
 
 format: $(VENV)/.dev
 	$(BIN)/ruff format .
@@ -38,7 +38,7 @@ wheel: $(VENV)/.dev
 dev: $(VENV)/.dev
 
 clean:
-	rm -rf $(VENV) build dist .mypy_cache .pytest_cache .ruff_cache .hypothesis example_projects/*/.demo
+	rm -rf $(VENV) build dist .mypy_cache .pytest_cache .ruff_cache .hypothesis example_projects/*/.demo example_projects/*/.runs
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +
 
 $(VENV)/.created:

@@ -19,11 +19,11 @@ SIZES = (1, 2, 4, 8, 12)
 
 @pytest.fixture(scope="module")
 def synthetic() -> Iterator[Any]:
-    """The benchmark's module; it is a script that imports another, so both leave again afterwards."""
+    """The benchmark's module; it is a script that imports others, so all leave again afterwards."""
     with pytest.MonkeyPatch.context() as patch:
         patch.syspath_prepend(BENCHMARK)
         yield __import__("synthetic")
-        for name in ("synthetic", "data_sets"):
+        for name in ("synthetic", "data_sets", "generated", "models"):
             sys.modules.pop(name, None)
 
 

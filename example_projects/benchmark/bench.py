@@ -1,169 +1,134 @@
-"""GeCo and the nearest row on the data of GeCo's paper, beside the paper's figures. What `make bench` runs."""
+"""Every explainer and dice-ml side by side, the speed of opened models, and GeCo beside the figures of its paper."""
 
 from __future__ import annotations
 
 import argparse
 import sys
 import time
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Mapping, Sequence
 
+import contest
 import mlflow
-import numpy as np
-import speed
-from data_sets import VIEWS, Case, load_case
-from measures import Asked, accepted, ask, faults, measure, table
-from published import PUBLISHED, wrapped
-from tree_boxes import Boxes, Nearest
+import pandas as pd
+import paper
+import runs
+import structure_speed
+import synthetic
+from data_sets import GENERATED, PAPER_VIEWS, VIEWS, constraints_for, data_folder, folder, load_case, split
+from gates import Gate
+from models import MODELS, fitted
+from rival import METHODS
 
-from mlflow_cf.explainers import Explainer, GeCo, NearestRow
-
-EXPLAINERS: Mapping[str, Explainer] = {
-    "geco": GeCo(q=PUBLISHED.q, m_init=PUBLISHED.m_init, m_mut=PUBLISHED.m_mut),
-    "geco as published": PUBLISHED,
-    "nearest_row": NearestRow(),
-}
-
-
-@dataclass(frozen=True, eq=False)
-class Report:
-    """One data set: the figures of every explainer and regime, and every promise that was not kept, in words."""
-
-    measured: Mapping[str, Mapping[str, float]]
-    regimes: Mapping[str, Mapping[str, float]]
-    broken: Sequence[str]
+Options = argparse.Namespace
 
 
 def options() -> argparse.ArgumentParser:
     """Return the command line."""
     parser = argparse.ArgumentParser(description=__doc__, allow_abbrev=False)
-    add = parser.add_argument
-    add("--rows", type=int, default=200, metavar="N", help="rejected rows to explain per data set (default: 200)")
-    add("--data-sets", default=",".join(VIEWS), metavar="A,B", help=f"of {', '.join(VIEWS)} (default: all)")
-    add("--seed", type=int, default=0, help="for split, tree and explainers (default: 0)")
-    add("--log", action="store_true", help="log the figures as an MLflow run")
+    public = folder().is_dir()
+    there = [name for name in VIEWS if (name == GENERATED) != public]
+
+    def add(option: str, known: Sequence[str], default: Sequence[str], text: str) -> None:
+        read = _list_of(known, default)
+        text = f"{text}: some of {', '.join(known)} (default: {','.join(default)})"
+        parser.add_argument(option, type=read, default=list(default), metavar="A,B", help=text)
+
+    add("--parts", list(PARTS), ["contest", "paper"] if public else ["contest"], "what to run")
+    add("--data-sets", list(VIEWS), there, "data sets of the contest, and of the paper where it has them")
+    add("--models", list(MODELS), list(MODELS), "models of the contest")
+    add("--dice", METHODS, METHODS[:1], "methods of dice-ml")
+    text = "rows to explain (default: 15 per model of the contest, 100 per data set of the paper, 30 per synthetic one)"
+    parser.add_argument("--rows", type=_count, default=0, metavar="N", help=text)
+    parser.add_argument("--seed", type=int, default=0, help="for splits, models and explainers (default: 0)")
+    text = "keep the MLflow runs there (default: where MLflow is set to)"
+    parser.add_argument("--store", default="", metavar="FOLDER", help=text)
     return parser
 
 
 def main(arguments: list[str] | None = None) -> int:
-    """Run the benchmark; return 1 if a promise was broken: validity, constraints, a counterfactual where one exists."""
+    """Run the parts asked for; return 1 if an answer was wrong, or missing where one exists."""
     chosen = options().parse_args(arguments)
-    names = [name.strip() for name in chosen.data_sets.split(",") if name.strip()]
-    unknown = [name for name in names if name not in VIEWS]
-    if unknown or chosen.rows < 1:
-        raise SystemExit(f"--data-sets: {unknown[0]!r} is none of {', '.join(VIEWS)}" if unknown else "--rows: below 1")
+    runs.use_store(chosen.store)
     start = time.perf_counter()
-    reports = {name: run(load_case(name, chosen.rows, chosen.seed), chosen.seed) for name in names}
-    if chosen.log:
-        _log(reports, {"rows": chosen.rows, "seed": chosen.seed})
-    print(f"\nThe benchmark took {time.perf_counter() - start:.0f} s.")
-    return 1 if any(report.broken for report in reports.values()) else 0
-
-
-def run(case: Case, seed: int) -> Report:
-    """Run all explainers on one data set and print what came out."""
-    print(f"\n=== {case.name}")
-    if case.rejected.empty:
-        raise SystemExit("The tree rejects none of the held-out rows, so there is nothing to explain.")
-    print(
-        f"{len(case.background):,} background rows, {case.background.shape[1]} features, "
-        f"a tree with {case.model[-1].get_n_leaves():,} leaves (accuracy {case.accuracy:.1%}), "
-        f"{len(case.rejected)} rejected rows"
-    )
-    explained = wrapped(case, seed)
-    print(f"searches use: {explained.describe()['structure']}")
-    asked = {
-        name: ask(explained, explainer, case.rejected, _teller(name, len(case.rejected)))
-        for name, explainer in EXPLAINERS.items()
-    }
-    optima = _optima(case)
-    measured = {name: measure(case, answers, optima) for name, answers in asked.items()}
-    print(f"\n{table(case.name, measured)}\n")
-    broken = list(_broken(case, asked, optima))
-    print("\n".join([_summary(asked, optima), *broken]))
-    return Report(measured, _regimes(case, seed), broken)
-
-
-def _regimes(case: Case, seed: int) -> dict[str, speed.Figures]:
-    """Compare the search with and without constraints, rules and groups, and print what came out."""
-    print(
-        "\ngeco as published, medians per row: candidates, CPU seconds of its search, of the whole answer; then shares"
-    )
-    contests = speed.contests(case, seed)
-    measured: dict[str, speed.Figures] = {}
-    for contest in contests:
-        measured.update(speed.run(contest, seed, _teller(", ".join(contest.regimes), len(contest.case.rejected))))
-    print(f"\n{speed.table(contests, measured)}")
-    return measured
-
-
-def _teller(name: str, total: int) -> Callable[[int], None]:
-    """Return a function that prints how many rows are done, four times in all."""
-    start = time.perf_counter()
-
-    def say(done: int) -> None:
-        if 4 * done // total > 4 * (done - 1) // total:
-            print(f"  {name}: {done} of {total} rows after {time.perf_counter() - start:.1f} s", flush=True)
-
-    return say
-
-
-def _optima(case: Case) -> list[list[Nearest]]:
-    """Return each row's nearest counterfactuals within 1, within 2 and within any number of changes."""
-    say = _teller("exact optima", len(case.rejected))
-    boxes = Boxes.build(case)
-    optima = []
-    for done, x0 in enumerate(case.rejected.to_dict("records"), start=1):
-        optima.append(boxes.nearest({str(name): value for name, value in x0.items()}))
-        say(done)
-    claimed = [nearest.row for row in optima for nearest in row if nearest.row is not None]
-    if not accepted(case, claimed).all():
-        raise AssertionError("an optimum read from the tree is not favourable under the pipeline")
-    return optima
-
-
-def _summary(asked: Mapping[str, Sequence[Asked]], optima: Sequence[Sequence[Nearest]]) -> str:
-    """Say for how many rows a counterfactual exists, and how many of them each explainer missed."""
-    exists = np.isfinite([[nearest.distance for nearest in row] for row in optima])
-    single, pair, some = exists.sum(axis=0).tolist()
-    text = f"A counterfactual exists for {single} rows within one change, {pair} within two, {some} at all (exact)."
-    missed = [f"{name} {len(_missed(answers, exists[:, 2].tolist()))}" for name, answers in asked.items()]
-    return f"{text}\nRows missed although one exists: {', '.join(missed)}."
-
-
-def _missed(answers: Sequence[Asked], exists: Sequence[bool]) -> list[int]:
-    return [at for at, (a, can) in enumerate(zip(answers, exists, strict=True)) if can and a.row is None]
-
-
-def _broken(case: Case, asked: Mapping[str, Sequence[Asked]], optima: Sequence[Sequence[Nearest]]) -> list[str]:
-    """Return every broken promise: rows GeCo missed, invalid answers, answers against a constraint."""
-    within_two = [np.isfinite(row[1].distance) for row in optima]
-    other = [a.row is not None for a in asked["nearest_row"]]
-    exists = [one or two for one, two in zip(within_two, other, strict=True)]
-    lines = [
-        f"BROKEN: geco found nothing for row {at} ({asked['geco'][at].explanation.reason}), "
-        f"but {'one or two changes do' if within_two[at] else 'nearest_row did'}"
-        for at in _missed(asked["geco"], exists)
-    ]
-    for name, answers in asked.items():
-        found = [(at, a.row) for at, a in enumerate(answers) if a.row is not None]
-        good = accepted(case, [row for _, row in found])
-        lines += [
-            f"BROKEN: {name}, row {at}: the pipeline rejects the answer"
-            for (at, _), holds in zip(found, good, strict=True)
-            if not holds
-        ]
-        lines += [f"BROKEN: {name}, row {at}: {', '.join(what)}" for at, what in faults(case, answers).items()]
-    return lines
-
-
-def _log(reports: Mapping[str, Report], parameters: Mapping[str, int]) -> None:
     with mlflow.start_run(run_name="benchmark"):
-        mlflow.log_params(dict(parameters))
-        for name, report in reports.items():
-            groups = {**report.measured, **{f"regime {key}": figures for key, figures in report.regimes.items()}}
-            for method, figures in groups.items():
-                mlflow.log_metrics({f"{name}/{method}/{key}": value for key, value in figures.items()})
+        mlflow.log_params({key: str(value) for key, value in vars(chosen).items() if key != "store"})
+        broken = [line for part in chosen.parts for line in PARTS[part](chosen)]
+        mlflow.log_metric("broken", len(broken))
+    print("\n".join(["", *broken, f"The benchmark took {time.perf_counter() - start:.0f} s."]))
+    return 1 if broken else 0
+
+
+def run_contest(chosen: Options) -> list[str]:
+    """Run every method on every model and data set; return the promises that were broken."""
+    pairs: dict[str, contest.Pair] = {}
+    speed: dict[str, structure_speed.Scored | None] = {}
+    promised: dict[str, list[Gate]] = {}
+    for pair in _pairs(chosen):
+        name = pair.name
+        pairs[name], speed[name] = pair, structure_speed.measure(pair.case, pair.explained, chosen.seed)
+        scored = speed[name]
+        promised[name] = [*pair.gates, *(scored.gates(pair.case.name, pair.model) if scored else [])]
+        runs.log_pair(pair, promised[name], scored.figures() if scored else {})
+    print(f"\n=== Scoring: the opened model beside the pipeline\n\n{structure_speed.table(speed)}")
+    missed = [f"{gate} ({name})" for name, found in promised.items() for gate in found if not gate.kept]
+    total = sum(map(len, promised.values()))
+    print("\n".join([f"\n{total - len(missed)} of {total} promises about speed and distance were kept.", *missed]))
+    summary = [
+        {"pair": name, "method": method, **values} for name, p in pairs.items() for method, values in p.measured.items()
+    ]
+    mlflow.log_table(pd.DataFrame(summary), "methods.json")
+    return [f"{line} ({name})" for name, pair in pairs.items() for line in pair.broken]
+
+
+def _pairs(chosen: Options) -> Iterator[contest.Pair]:
+    """Fit every model to every data set and run the contest on its rejected rows."""
+    for name in chosen.data_sets:
+        parts = split(name, chosen.seed, VIEWS[name])
+        constraints = constraints_for(name, parts.X, rules=True)
+        for model in chosen.models:
+            case = parts.case(fitted(model, parts.X, parts.y, chosen.seed), chosen.rows or 15, constraints)
+            yield contest.run(case, model, chosen.seed, chosen.dice)
+
+
+def run_paper(chosen: Options) -> list[str]:
+    """Run GeCo on the data sets of its paper; return the promises that were broken."""
+    broken: list[str] = []
+    for name in (name for name in chosen.data_sets if name in PAPER_VIEWS):
+        report = paper.run(load_case(name, chosen.rows or 100, chosen.seed), chosen.seed)
+        with mlflow.start_run(run_name=f"{name} as in the paper", nested=True):
+            runs.log_figures({**report.measured, **{f"regime {key}": told for key, told in report.regimes.items()}})
+        broken += [f"{line} ({name} as in the paper)" for line in report.broken]
+    return broken
+
+
+def run_synthetic(chosen: Options) -> list[str]:
+    """Run GeCo on the synthetic classifiers of its paper; return the promises that were broken."""
+    rows = pd.read_csv(data_folder() / "credit.csv").iloc[:, :-1]
+    return synthetic.run(rows, chosen.rows or 30, chosen.seed)
+
+
+PARTS: Mapping[str, Callable[[Options], list[str]]] = {
+    "contest": run_contest,
+    "paper": run_paper,
+    "synthetic": run_synthetic,
+}
+
+
+def _list_of(known: Sequence[str], default: Sequence[str]) -> Callable[[str], list[str]]:
+    def read(text: str) -> list[str]:
+        names = [name.strip() for name in text.split(",") if name.strip()]
+        unknown = [name for name in names if name not in known]
+        if unknown:
+            raise argparse.ArgumentTypeError(f"{unknown[0]!r} is none of {', '.join(known)}")
+        return names or list(default)
+
+    return read
+
+
+def _count(text: str) -> int:
+    if not text.isdecimal():
+        raise argparse.ArgumentTypeError(f"{text!r} is no number of rows")
+    return int(text)
 
 
 if __name__ == "__main__":

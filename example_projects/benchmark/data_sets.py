@@ -1,4 +1,4 @@
-"""The data sets of GeCo's paper in the paper's view, as far as our files hold it, and the tree to explain."""
+"""The data sets: their columns as a user would take them and as GeCo's paper has them, and the rows to explain."""
 
 from __future__ import annotations
 
@@ -10,11 +10,10 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 import yaml
-from sklearn.compose import ColumnTransformer
+from generated import CONSTRAINTS, applications
+from models import as_published
 from sklearn.model_selection import train_test_split
-from sklearn.pipeline import Pipeline, make_pipeline
-from sklearn.preprocessing import OneHotEncoder
-from sklearn.tree import DecisionTreeClassifier
+from sklearn.pipeline import Pipeline
 
 VARIABLE = "MLFLOW_CF_DATA"
 BESIDE = Path(__file__).resolve().parents[3] / "shared" / "data"
@@ -28,18 +27,47 @@ class Case:
     Attributes:
         name: of the data set.
         background: (n, d) training rows, raw columns.
+        labels: (n,) what these rows were in truth, 0 or 1.
         rejected: (m, d) held-out rows the model rejects, in the order of the file.
         constraints: what counterfactuals must respect, as users write it.
-        model: preparation and tree in one pipeline, rows -> 0 or 1.
+        model: preparation and estimator in one pipeline, rows -> 0 or 1.
         accuracy: share of the held-out rows it predicts right.
     """
 
     name: str
     background: pd.DataFrame
+    labels: pd.Series[int]
     rejected: pd.DataFrame
     constraints: dict[str, list[str]]
     model: Pipeline
     accuracy: float
+
+
+@dataclass(frozen=True, eq=False)
+class Split:
+    """A data set, three quarters of it to train on: rows (n, d) and (m, d) of raw columns, labels (n,) and (m,)."""
+
+    name: str
+    X: pd.DataFrame
+    y: pd.Series[int]
+    X_test: pd.DataFrame
+    y_test: pd.Series[int]
+
+    def case(self, model: Pipeline, rows: int, constraints: dict[str, list[str]]) -> Case:
+        """Return the fitted `model` and the first `rows` held-out rows that it rejects."""
+        predicted = model.predict(self.X_test)
+        rejected = self.X_test[predicted != FAVOURABLE].head(rows).reset_index(drop=True)
+        if rejected.empty:
+            raise SystemExit(
+                f"The model rejects none of the held-out rows of {self.name}: there is nothing to explain."
+            )
+        accuracy = float((predicted == self.y_test).mean())
+        return Case(self.name, self.X, self.y, rejected, constraints, model, accuracy)
+
+
+def adult_columns(rows: pd.DataFrame) -> pd.DataFrame:
+    """Return Adult's columns (n, 12) as models mostly have them: without the weight and the second `education`."""
+    return rows.drop(columns=["fnlwgt", "education"])
 
 
 def adult_view(rows: pd.DataFrame) -> pd.DataFrame:
@@ -63,14 +91,22 @@ def adult_in_bits(rows: pd.DataFrame) -> pd.DataFrame:
     return pd.get_dummies(adult_with_education(rows), columns=list(IN_BITS), prefix_sep="=", dtype=int)
 
 
-def credit_view(rows: pd.DataFrame) -> pd.DataFrame:
-    """Return Credit's columns (n, 14): all of them."""
+def every_column(rows: pd.DataFrame) -> pd.DataFrame:
+    """Return the columns (n, d) as they are."""
     return rows
 
 
 View = Callable[[pd.DataFrame], pd.DataFrame]
-VIEWS: Mapping[str, View] = {"credit": credit_view, "adult": adult_view}
+PAPER_VIEWS: Mapping[str, View] = {"credit": every_column, "adult": adult_view}
 IN_BITS = ("workclass", "marital_status", "occupation", "relationship")
+GENERATED = "loans"  # the data set that is there without any file
+VIEWS: Mapping[str, View] = {"adult": adult_columns, "credit": every_column, GENERATED: every_column}
+
+
+def folder() -> Path:
+    """Return where the public data sets should be."""
+    named = os.environ.get(VARIABLE)
+    return Path(named) if named else BESIDE
 
 
 def data_folder() -> Path:
@@ -79,44 +115,34 @@ def data_folder() -> Path:
     Raises:
         SystemExit: there is none.
     """
-    named = os.environ.get(VARIABLE)
-    folder = Path(named) if named else BESIDE
-    if not folder.is_dir():
+    if not folder().is_dir():
         raise SystemExit(
-            f"The benchmark needs the public data sets (credit.csv, adult.csv, constraints/), and there is no folder "
-            f"{folder}. Name it in the environment: {VARIABLE}=/path/to/data make bench"
+            f"This part needs the public data sets (credit.csv, adult.csv, constraints/), and there is no folder "
+            f"{folder()}. Name it in the environment: {VARIABLE}=/path/to/data make bench"
         )
-    return folder
+    return folder()
+
+
+def split(name: str, seed: int, view: View) -> Split:
+    """Read a data set, or generate it, and set a quarter of its rows aside, in the order of the file."""
+    table = applications(seed) if name == GENERATED else _read(data_folder(), f"{name}.csv")
+    labels = table.iloc[:, -1]
+    X, X_test, y, y_test = train_test_split(view(table.iloc[:, :-1]), labels, stratify=labels, random_state=seed)
+    return Split(name, X.reset_index(drop=True), y.reset_index(drop=True), X_test.sort_index(), y_test.sort_index())
 
 
 def load_case(name: str, rows: int, seed: int, view: View | None = None) -> Case:
-    """Read a data set, fit its tree and pick the first `rows` held-out rows that the tree rejects.
+    """Return the paper's tree on a data set of the paper, without IF..THEN rules.
 
     Args:
         name: of the data set.
         rows: most rows to pick.
         seed: of split and tree.
-        view: its columns; None: those of VIEWS.
+        view: its columns; None: those of PAPER_VIEWS.
     """
-    table = _read(data_folder(), f"{name}.csv")
-    labels = table.iloc[:, -1]
-    columns = (view or VIEWS[name])(table.iloc[:, :-1])
-    X, X_test, y, y_test = train_test_split(columns, labels, stratify=labels, random_state=seed)
-    X_test, y_test = X_test.sort_index(), y_test.sort_index()
-    model = tree(X, seed).fit(X, y)
-    predicted = model.predict(X_test)
-    rejected = X_test[predicted != FAVOURABLE].head(rows).reset_index(drop=True)
-    constraints = constraints_for(name, columns, rules=False)
-    accuracy = float((predicted == y_test).mean())
-    return Case(name, X.reset_index(drop=True), rejected, constraints, model, accuracy)
-
-
-def tree(rows: pd.DataFrame, seed: int) -> Pipeline:
-    """Return an unfitted decision tree with scikit-learn's own settings; levels are spread over columns."""
-    levels = list(rows.select_dtypes(exclude="number"))
-    spread = OneHotEncoder(handle_unknown="ignore", sparse_output=False)
-    preparation = ColumnTransformer([("levels", spread, levels)], remainder="passthrough")
-    return make_pipeline(preparation, DecisionTreeClassifier(random_state=seed))
+    parts = split(name, seed, view or PAPER_VIEWS[name])
+    model = as_published(parts.X, seed).fit(parts.X, parts.y)
+    return parts.case(model, rows, constraints_for(name, parts.X, rules=False))
 
 
 def _read(folder: Path, name: str) -> pd.DataFrame:
@@ -126,13 +152,15 @@ def _read(folder: Path, name: str) -> pd.DataFrame:
 
 
 def constraints_for(name: str, columns: pd.DataFrame, *, rules: bool) -> dict[str, list[str]]:
-    """Return the constraints of the paper for the columns in use; a column in bits is constrained bit by bit.
+    """Return the constraints of a data set for the columns in use; a column in bits is constrained bit by bit.
 
     Args:
         name: of the data set.
         columns: a table of them; every feature that a rule names must be among them.
         rules: whether the IF..THEN rules are wanted too; the paper's comparisons have none.
     """
+    if name == GENERATED:
+        return CONSTRAINTS if rules else {key: names for key, names in CONSTRAINTS.items() if key != "rules"}
     file = data_folder() / "constraints" / f"{name}.yaml"
     if not file.is_file():
         raise SystemExit(f"{file} is missing; it belongs to the folder of public data sets")

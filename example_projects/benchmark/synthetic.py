@@ -6,8 +6,6 @@ the nearest counterfactual takes, for every condition that fails, the nearest kn
 
 from __future__ import annotations
 
-import argparse
-import sys
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -15,7 +13,7 @@ from typing import Literal
 
 import numpy as np
 import pandas as pd
-from data_sets import FAVOURABLE, data_folder
+from data_sets import FAVOURABLE
 from numpy.typing import NDArray
 
 from mlflow_cf import ExplainedModel, GeCo
@@ -144,25 +142,15 @@ def _holds(classifier: Classifier, x: Mapping[str, object], row: Mapping[str, ob
     return favourable and known and not set(changed) & set(CONSTRAINTS["immutable"])
 
 
-def options() -> argparse.ArgumentParser:
-    """Return the command line."""
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0], allow_abbrev=False)
-    parser.add_argument("--rows", type=int, default=30, metavar="N", help="rows per classifier (default: 30)")
-    parser.add_argument("--most", type=int, default=len(CONDITIONS), metavar="K", help="conditions (default: 12)")
-    parser.add_argument("--seed", type=int, default=0, help="which rows (default: 0)")
-    return parser
+def run(rows: pd.DataFrame, count: int, seed: int) -> list[str]:
+    """Print a table per explainer; return every promise that was not kept, in words.
 
-
-def main(arguments: list[str] | None = None) -> int:
-    """Measure classifiers of 1 to K conditions; return 1 if an answer is invalid, too far, or time outgrows k."""
-    chosen = options().parse_args(arguments)
-    rows = pd.read_csv(data_folder() / "credit.csv").iloc[:, :-1]
-    return 1 if run(rows, chosen.most, chosen.rows, chosen.seed) else 0
-
-
-def run(rows: pd.DataFrame, most: int, count: int, seed: int) -> list[str]:
-    """Print a table per explainer; return every promise that was not kept, in words."""
-    classifiers = [Classifier(rows, k) for k in range(1, most + 1)]
+    Args:
+        rows: Credit's features (n, d).
+        count: rows to explain per classifier.
+        seed: which rows.
+    """
+    classifiers = [Classifier(rows, k) for k in range(1, len(CONDITIONS) + 1)]
     wrapped = [classifier.explained() for classifier in classifiers]
     asked = [classifier.refused(count, seed) for classifier in classifiers]
     broken = []
@@ -175,7 +163,7 @@ def run(rows: pd.DataFrame, most: int, count: int, seed: int) -> list[str]:
         for k, figures in enumerate(measured, start=1):
             print(_line(k, figures))
         broken += [f"BROKEN: {name}, {fault}" for fault in _faults(measured, limit)]
-    print("\n".join(["", *broken]))
+    print("\n".join(broken))
     return broken
 
 
@@ -200,7 +188,3 @@ def _faults(measured: Sequence[Figures], limit: float) -> list[str]:
         for k, figures in enumerate(measured, start=1)
         if figures.seconds > k * first
     ]
-
-
-if __name__ == "__main__":
-    sys.exit(main())

@@ -3,19 +3,17 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict, dataclass, replace
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
-import numpy as np
 import pandas as pd
 from data_sets import IN_BITS, Case, adult_in_bits, adult_with_education, bits, constraints_for, load_case
 from measures import aligned
-from published import PUBLISHED, AsPublished, wrapped
+from published import PUBLISHED, wrapped
+from turns import Clocked, Say
 
 from mlflow_cf import ExplainedModel
-from mlflow_cf.explainers import Candidates
-from mlflow_cf.problem import Budget, Problem
 
 Figures = Mapping[str, float]
 
@@ -30,20 +28,6 @@ PAPER: Mapping[str, Mapping[str, str]] = {
     "credit": {"constraints": "0.68 (32.2 % faster)", "rules": "0.90 (9.8 % faster)"},
     "adult": {"constraints": "0.81 (19.3 % faster)", "rules": "0.81 (18.7 % faster)", "bits_grouped": "0.71 (1.4x)"},
 }
-
-
-@dataclass(frozen=True)
-class Clocked(AsPublished):
-    """GeCo as published that tells the CPU seconds of its search alone."""
-
-    def search(self, problem: Problem, budget: Budget, rng: np.random.Generator) -> Candidates:
-        """Search as usual; the seconds are among the diagnostics."""
-        start = time.process_time()
-        found = super().search(problem, budget, rng)
-        return replace(found, diagnostics={**found.diagnostics, "search_cpu": time.process_time() - start})
-
-
-CLOCKED = Clocked(**asdict(PUBLISHED))
 
 
 @dataclass(frozen=True)
@@ -97,7 +81,7 @@ def _constrained(case: Case) -> dict[str, Regime]:
     }
 
 
-def run(contest: Contest, seed: int, say: Callable[[int], None]) -> dict[str, Figures]:
+def run(contest: Contest, seed: int, say: Say) -> dict[str, Figures]:
     """Explain every row under every regime and return the figures of each; `say` hears how many rows are done.
 
     The regimes take turns row by row, and the first one changes with the row, so that whatever else the machine does
@@ -120,7 +104,7 @@ def run(contest: Contest, seed: int, say: Callable[[int], None]) -> dict[str, Fi
 def _spent(explained: ExplainedModel, row: pd.DataFrame) -> Figures:
     """Explain one row (1, d) and return what that took; an impossible row is told before the search starts."""
     start = time.process_time()
-    (explanation,) = explained.explain(row, explainer=CLOCKED)
+    (explanation,) = explained.explain(row, explainer=Clocked(PUBLISHED))
     whole = time.process_time() - start
     told = explanation.diagnostics
     return {

@@ -1,0 +1,86 @@
+"""What GeCo promises about speed and distance, as ratios within one run, so that the machine does not matter."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import numpy as np
+import pandas as pd
+
+GECO, SAMPLING, PIPELINE = "geco", "geco sampling", "geco pipeline"
+DICE = "dice "  # how the names of dice-ml's methods start
+RIVAL = f"{DICE}random"
+
+# CPU of dice-ml / CPU of GeCo, at least.
+OVER_DICE: Mapping[tuple[str, str], float] = {
+    **{("adult", model): 50 for model in ("tree", "xgboost", "histgb")},
+    **{("credit", model): 30 for model in ("tree", "xgboost", "histgb")},
+    **{(data, "forest"): 15 for data in ("adult", "credit")},
+    **{(data, "mlp"): 10 for data in ("adult", "credit")},
+}
+# CPU of GeCo without the structure of the model / CPU of GeCo, at least.
+OVER_PIPELINE: Mapping[str, float] = {**dict.fromkeys(("tree", "xgboost", "histgb", "forest"), 10), "mlp": 5}
+LONGEST_TAIL = 4.0  # 95 % / median
+AS_NEAR = 0.99  # share of the rows
+SAME = 1e-9  # distances that differ by less are equal: two formulas add up in another order
+
+
+@dataclass(frozen=True)
+class Gate:
+    """One promise: what is measured, the number found, and the one it must reach or (`most`) not exceed."""
+
+    what: str
+    found: float
+    wanted: float
+    most: bool = False
+
+    @property
+    def kept(self) -> bool:
+        """Whether the promise was kept."""
+        return self.found <= self.wanted if self.most else self.found >= self.wanted
+
+    def __str__(self) -> str:
+        sign = "<=" if self.most else ">="
+        return f"  {'kept  ' if self.kept else 'MISSED'} {self.what}: {self.found:.4g} ({sign} {self.wanted:.4g})"
+
+
+def gates(
+    data: str, model: str, lines: Mapping[str, pd.DataFrame], measured: Mapping[str, Mapping[str, float]]
+) -> list[Gate]:
+    """Return the promises about one pair of data set and model; those about a method that did not run are left out.
+
+    Args:
+        data, model: their names.
+        lines: method -> a line per row.
+        measured: method -> its figures, times in milliseconds.
+    """
+    own = measured[GECO]
+    found = [
+        Gate("valid", own.get("validity", 0.0), 1.0),
+        Gate("lawful", own.get("lawful", 0.0), 1.0),
+        Gate("CPU, 95 % / median", own["cpu_tail"], LONGEST_TAIL, most=True),
+    ]
+    for rival, least in ((RIVAL, OVER_DICE.get((data, model))), (PIPELINE, OVER_PIPELINE.get(model))):
+        if rival in measured and least is not None:
+            found.append(Gate(f"CPU, {rival} / {GECO}", measured[rival]["cpu_ms"] / own["cpu_ms"], least))
+    if SAMPLING in lines:
+        mean, other = _means(lines[GECO], lines[SAMPLING])
+        found.append(Gate(f"mean distance, {GECO} / {SAMPLING}", mean / other, 1.0 + SAME, most=True))
+    if RIVAL in lines:
+        found.append(Gate(f"at least as near as {RIVAL}", as_near(lines[GECO], lines[RIVAL]), AS_NEAR))
+    return found
+
+
+def as_near(one: pd.DataFrame, other: pd.DataFrame) -> float:
+    """Return the share of the rows where the other's answer is not nearer; a wrong answer is none."""
+    theirs = other["distance"].where(other["valid"] & other["lawful"]).fillna(np.inf)
+    return float((one["distance"].fillna(np.inf) <= theirs + SAME).mean())
+
+
+def _means(one: pd.DataFrame, other: pd.DataFrame) -> tuple[float, float]:
+    """Return both mean distances over the rows that both answered; equal where there are none."""
+    both = one["answered"] & other["answered"]
+    if not both.any():
+        return 1.0, 1.0
+    return float(one.loc[both, "distance"].mean()), float(other.loc[both, "distance"].mean())

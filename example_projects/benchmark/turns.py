@@ -1,0 +1,130 @@
+"""Methods explain the same rows in turns, so that whatever else the machine does costs all of them the same."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, replace
+from typing import Any, Protocol
+
+import numpy as np
+import pandas as pd
+
+from mlflow_cf import ExplainedModel
+from mlflow_cf.explainers import Candidates, Explainer
+from mlflow_cf.problem import Budget, Problem
+
+Row = dict[str, Any]
+Say = Callable[[int], None]
+
+
+@dataclass(frozen=True, eq=False)
+class Reply:
+    """What a method says to one row.
+
+    Attributes:
+        row: the counterfactual, or None.
+        reason: why there is none, or "".
+        diagnostics: figures of the search.
+    """
+
+    row: Row | None
+    reason: str = ""
+    diagnostics: Mapping[str, Any] = field(default_factory=dict)
+
+
+class Method(Protocol):
+    """Explains one row (1, d)."""
+
+    def __call__(self, row: pd.DataFrame) -> Reply:
+        """Return the nearest counterfactual found."""
+
+
+@dataclass(frozen=True, eq=False)
+class Asked:
+    """One row, the reply it got, and the seconds that took."""
+
+    x0: Row
+    reply: Reply
+    wall: float
+    cpu: float
+
+    @property
+    def row(self) -> Row | None:
+        """The counterfactual, if there is one."""
+        return self.reply.row
+
+
+@dataclass(frozen=True)
+class Clocked:
+    """An explainer that also tells the CPU seconds of its search alone."""
+
+    inner: Explainer
+
+    @property
+    def name(self) -> str:
+        """That of the explainer."""
+        return self.inner.name
+
+    @property
+    def polish(self) -> bool:
+        """As the explainer wants it."""
+        return self.inner.polish
+
+    def search(self, problem: Problem, budget: Budget, rng: np.random.Generator) -> Candidates:
+        """Search as usual; the seconds are among the diagnostics."""
+        start = time.process_time()
+        found = self.inner.search(problem, budget, rng)
+        return replace(found, diagnostics={**found.diagnostics, "search_cpu": time.process_time() - start})
+
+
+@dataclass(frozen=True, eq=False)
+class Ours:
+    """A method of this package: a wrapped model and an explainer."""
+
+    explained: ExplainedModel
+    explainer: Explainer
+
+    def __call__(self, row: pd.DataFrame) -> Reply:
+        """Explain one row as a server would."""
+        (explanation,) = self.explained.explain(row, explainer=Clocked(self.explainer))
+        found = explanation.counterfactuals
+        return Reply(dict(found[0].row) if found else None, explanation.reason, explanation.diagnostics)
+
+
+def take_turns(methods: Mapping[str, Method], rows: pd.DataFrame, say: Say) -> dict[str, list[Asked]]:
+    """Let every method explain every row, one at a time; the first one changes with the row.
+
+    Args:
+        methods: by name.
+        rows: (m, d) to explain.
+        say: hears how many rows are done.
+    """
+    for method in methods.values():
+        method(rows.iloc[[0]])  # what happens once is not the price of a row
+    asked: dict[str, list[Asked]] = {name: [] for name in methods}
+    names = list(methods)
+    for position, values in enumerate(rows.to_dict("records")):
+        x0 = {str(name): value for name, value in values.items()}
+        first = position % len(names)
+        for name in names[first:] + names[:first]:
+            asked[name].append(_ask(methods[name], x0, rows.iloc[[position]]))
+        say(position + 1)
+    return asked
+
+
+def _ask(method: Method, x0: Row, row: pd.DataFrame) -> Asked:
+    wall, cpu = time.perf_counter(), time.process_time()
+    reply = method(row)
+    return Asked(x0, reply, time.perf_counter() - wall, time.process_time() - cpu)
+
+
+def teller(name: str, total: int) -> Say:
+    """Return a function that prints how many of `total` rows are done, four times in all."""
+    start = time.perf_counter()
+
+    def say(done: int) -> None:
+        if 4 * done // total > 4 * (done - 1) // total:
+            print(f"  {name}: {done} of {total} rows after {time.perf_counter() - start:.1f} s", flush=True)
+
+    return say
