@@ -11,8 +11,11 @@ from mlflow_cf.features import FeatureSpace, Floats
 from mlflow_cf.structures.cells import Lookup, Tests
 from mlflow_cf.structures.columns import Column
 from mlflow_cf.structures.forest import Forest
-from mlflow_cf.structures.kernels.nodes import Features, Nodes, reordered
+from mlflow_cf.structures.kernels.bounds import bounds_trees
+from mlflow_cf.structures.kernels.nodes import FEATURE, LEFT, Features, Nodes, bits_of
+from mlflow_cf.structures.kernels.restrict import restrict_trees
 from mlflow_cf.structures.kernels.score import Walk, add_trees, walk_of
+from mlflow_cf.structures.kernels.sweep import sweep_trees
 from mlflow_cf.structures.structure import Link, Tokens, linked
 
 
@@ -25,6 +28,7 @@ class TreeEnsemble:
         nodes, features: the trees and what their tests mean.
         walk: the same trees in the form that is walked fastest.
         base: (k,) added to the sums of leaves; link: turns sums into scores.
+        deepest: number of tests on the longest way down a tree.
     """
 
     lookups: tuple[Lookup, ...]
@@ -33,6 +37,7 @@ class TreeEnsemble:
     walk: Walk
     base: Floats
     link: Link
+    deepest: int
 
     @classmethod
     def compile(cls, forest: Forest, columns: Sequence[Column], space: FeatureSpace) -> TreeEnsemble:
@@ -42,21 +47,18 @@ class TreeEnsemble:
             NotOpenedError: a test that cannot be told in terms of raw features.
         """
         tests = Tests.compile(forest, columns, space)
-        parts = Nodes(
-            forest.roots, forest.outputs, tests.feature, tests.cut, tests.test,
-            forest.missing_left, forest.left, forest.value,
-        )  # fmt: skip
-        nodes = reordered(parts, forest.right)
+        nodes = _joined(forest, tests)
         tabled = np.zeros(len(space), dtype=np.bool_)
-        tabled[nodes.feature[nodes.test >= 0]] = True
+        tabled[tests.feature[tests.test >= 0]] = True
         start = np.cumsum([0, *(lookup.size for lookup in tests.lookups)])
-        features = Features(start, ~tabled, tests.goes_left)
-        return cls(tests.lookups, nodes, features, walk_of(nodes, features), forest.base, forest.link)
+        features = Features(start, ~tabled, tests.goes_left, bits_of(tests.goes_left))
+        walk = walk_of(nodes, features)
+        return cls(tests.lookups, nodes, features, walk, forest.base, forest.link, _deepest(nodes))
 
     @property
     def kind(self) -> str:
         """Number of trees and leaves."""
-        return f"{len(self.nodes.roots)} trees, {int((self.nodes.feature < 0).sum())} leaves"
+        return f"{len(self.nodes.roots)} trees, {int((self.nodes.tests[:, FEATURE] < 0).sum())} leaves"
 
     def encode(self, column: int, codes: Floats) -> Tokens:
         """Return the cells (n,) of raw codes (n,) of one feature."""
@@ -74,3 +76,52 @@ class TreeEnsemble:
     def score(self, tokens: Sequence[Tokens]) -> Floats:
         """Return scores (m, classes) for the cells of every feature."""
         return linked(self.sums(tokens), self.link)
+
+    def restrict(self, row: Sequence[Tokens], changed: Sequence[int]) -> TreeEnsemble:
+        """Return the structure of the `changed` columns alone, the others fixed to the cells of a row."""
+        columns = np.asarray(changed, dtype=np.intp)
+        cells = np.array([row], dtype=np.int32)
+        parts = restrict_trees(cells, columns, self.nodes, self.features, self.walk)
+        return TreeEnsemble(tuple(self.lookups[c] for c in changed), *parts, self.base, self.link, self.deepest)
+
+    def sweep(self, rows: Sequence[Tokens], values: Sequence[Tokens | None]) -> list[Floats | None]:
+        """Return, per column, the sums (m, t, k) of rows with this column's cell replaced by each of `values` (t,)."""
+        cells = np.column_stack(rows)
+        wanted = np.broadcast_to([tokens is not None for tokens in values], cells.shape)
+        sums = sweep_trees(cells, wanted, self.nodes, self.features, self.walk, self.base, self.deepest)
+        starts = self.features.start
+        return [None if tokens is None else sums[:, starts[column] + tokens] for column, tokens in enumerate(values)]
+
+    def bounds(self, allowed: Sequence[Tokens]) -> tuple[Floats, Floats]:
+        """Return bounds (k,) on the sums of all rows whose cells are among those allowed per column (t,), t >= 1."""
+        flags = np.zeros(self.features.start[-1], dtype=np.bool_)
+        for column, tokens in enumerate(allowed):
+            flags[self.features.start[column] + tokens] = True
+        low, high = bounds_trees(flags, self.nodes, self.features, self.base, self.deepest)
+        # sums are rounded otherwise, in another order and maybe in float32
+        slack = np.finfo(self.nodes.value.dtype).eps * len(self.nodes.roots) * np.maximum(np.abs(low), np.abs(high))
+        return low - slack, high + slack
+
+
+def _joined(forest: Forest, tests: Tests) -> Nodes:
+    """Return the nodes of a forest with siblings side by side and roots first."""
+    inner = np.flatnonzero(tests.feature >= 0)
+    place = np.empty(len(tests.feature), dtype=np.int32)
+    place[forest.roots] = np.arange(len(forest.roots))
+    place[forest.left[inner]] = len(forest.roots) + 2 * np.arange(len(inner))
+    place[forest.right[inner]] = len(forest.roots) + 2 * np.arange(len(inner)) + 1
+    left = place.copy()
+    left[inner] = place[forest.left[inner]]
+    table = np.empty((len(place), 5), dtype=np.int32)
+    table[place] = np.column_stack([tests.feature, tests.cut, tests.test, forest.missing_left, left])
+    value = np.empty_like(forest.value, order="C")
+    value[place] = forest.value
+    return Nodes(place[forest.roots], forest.outputs, table, value)
+
+
+def _deepest(nodes: Nodes) -> int:
+    depth, level = 0, nodes.roots
+    while len(level := level[nodes.tests[level, FEATURE] >= 0]):
+        level = np.concatenate([nodes.tests[level, LEFT], nodes.tests[level, LEFT] + 1])
+        depth += 1
+    return depth

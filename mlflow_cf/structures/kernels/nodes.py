@@ -10,27 +10,24 @@ from numpy.typing import NDArray
 Array = NDArray[Any]
 
 
+FEATURE, CUT, TEST, MISSING_LEFT, LEFT = range(5)  # columns of `Nodes.tests`
+
+
 class Nodes(NamedTuple):
     """Nodes of all trees, siblings side by side: the right child follows the left one.
 
     Attributes:
         roots: (trees,) first node of every tree.
         outputs: (trees,) the output a tree adds to; -1: its leaves hold one value per output.
-        feature: (nodes,) feature a node tests, -1 for a leaf.
-        cut: (nodes,) ordered features: the last cell that goes left.
-        test: (nodes,) row of the tests of other features, -1 for ordered ones.
-        missing_left: (nodes,) whether a missing value of an ordered feature goes left.
-        left: (nodes,) left child.
+        tests: (nodes, 5) int32: the feature a node tests (-1: a leaf); for ordered features the last cell that goes
+            left; for others the row of their test, else -1; whether a missing value of an ordered feature goes left;
+            the left child, which of a leaf is the leaf.
         value: (nodes, k) leaf values.
     """
 
     roots: Array
     outputs: Array
-    feature: Array
-    cut: Array
-    test: Array
-    missing_left: Array
-    left: Array
+    tests: Array
     value: Array
 
 
@@ -40,31 +37,17 @@ class Features(NamedTuple):
     Attributes:
         start: (d + 1,) first cell of every feature; its last cell stands for missing values.
         ordered: (d,) whether its tests are cuts; if not, they are tables.
-        goes_left: (tests, most cells) whether a cell goes left.
+        goes_left: (tests, most cells) whether a cell goes left; `bits`: the same, 64 cells to a word.
     """
 
     start: Array
     ordered: Array
     goes_left: Array
+    bits: Array
 
 
-def reordered(parts: Nodes, right: Array) -> Nodes:
-    """Return nodes of any order, whose right children are `right`, with siblings side by side and roots first."""
-    inner = np.flatnonzero(parts.feature >= 0)
-    place = np.empty(len(parts.feature), dtype=np.int32)
-    place[parts.roots] = np.arange(len(parts.roots))
-    place[parts.left[inner]] = len(parts.roots) + 2 * np.arange(len(inner))
-    place[right[inner]] = len(parts.roots) + 2 * np.arange(len(inner)) + 1
-    order = np.empty_like(place)
-    order[place] = np.arange(len(place))
-    leaf = parts.feature[order] < 0
-    return Nodes(
-        roots=place[parts.roots],
-        outputs=parts.outputs,
-        feature=parts.feature[order],
-        cut=parts.cut[order],
-        test=parts.test[order],
-        missing_left=parts.missing_left[order],
-        left=np.where(leaf, np.arange(len(place)), place[np.where(leaf, 0, parts.left[order])]).astype(np.int32),
-        value=np.ascontiguousarray(parts.value[order]),
-    )
+def bits_of(goes_left: Array) -> Array:
+    """Return flags (tests, n) as words (tests, ceil(n / 64)), the lowest bit first."""
+    whole = np.zeros((len(goes_left), -(-goes_left.shape[1] // 64) * 64), dtype=np.bool_)
+    whole[:, : goes_left.shape[1]] = goes_left
+    return np.packbits(whole, axis=1, bitorder="little").view(np.uint64)

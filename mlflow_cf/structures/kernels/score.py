@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 import numba
 import numpy as np
 
-from mlflow_cf.structures.kernels.nodes import Array, Features, Nodes
+from mlflow_cf.structures.kernels.nodes import CUT, FEATURE, LEFT, MISSING_LEFT, TEST, Array, Features, Nodes
 
 NEVER = np.int64(2**31 - 1)  # no comparand is greater: missing values that go right, and the test of a leaf
 
@@ -32,32 +32,33 @@ class Walk(NamedTuple):
 
 def walk_of(nodes: Nodes, features: Features) -> Walk:
     """Return how `nodes` are walked: an ordered feature has one comparand, or two if missing values go both ways."""
-    column = np.zeros(len(nodes.feature), dtype=np.int64)
-    cut = np.where(nodes.feature < 0, NEVER, np.where(nodes.test >= 0, 0, nodes.cut)).astype(np.int64)
+    feature, test = nodes.tests[:, FEATURE], nodes.tests[:, TEST]
+    column = np.zeros(len(feature), dtype=np.int64)
+    cut = np.where(feature < 0, NEVER, np.where(test >= 0, 0, nodes.tests[:, CUT])).astype(np.int64)
     tables, start = [], [0]
     for number, ordered in enumerate(features.ordered.tolist()):
-        mine = np.flatnonzero(nodes.feature == number)
+        mine = np.flatnonzero(feature == number)
         size = int(features.start[number + 1] - features.start[number])
         if ordered:
             table = np.repeat(np.arange(size)[:, None], 2, axis=1)
             table[-1] = NEVER, -1
-            left = nodes.missing_left[mine]
+            left = nodes.tests[mine, MISSING_LEFT]
             column[mine] = start[-1] + left
             if not left.any():
                 table = table[:, :1]
         else:
-            tests, row = np.unique(nodes.test[mine], return_inverse=True)
-            table = (~features.goes_left[tests, :size]).T.astype(np.int64)
+            rows, row = np.unique(test[mine], return_inverse=True)
+            table = (~features.goes_left[rows, :size]).T.astype(np.int64)
             column[mine] = start[-1] + row
         tables.append(table)
         start.append(start[-1] + table.shape[1])
     offset = np.cumsum([0, *(table.size for table in tables)])[:-1]
     comparands = np.concatenate([np.empty(0, dtype=np.int64), *(table.ravel() for table in tables)]).astype(np.int32)
-    return Walk((column << 32) | cut, nodes.left, np.array(start), offset, comparands)
+    return Walk((column << 32) | cut, np.ascontiguousarray(nodes.tests[:, LEFT]), np.array(start), offset, comparands)
 
 
 @numba.njit(cache=True, nogil=True)
-def _comparands(cells: Array, walk: Walk) -> Array:
+def comparands_of(cells: Array, walk: Walk) -> Array:
     """Return the comparands of rows of cells (m, d), row after row; more rows follow so that there are whole eights."""
     rows, features = cells.shape
     width = walk.start[features]
@@ -91,7 +92,7 @@ def _add(totals: Array, row: Any, output: Any, values: Array, node: Any) -> None
 @numba.njit(cache=True, nogil=True)
 def add_trees(cells: Array, nodes: Nodes, walk: Walk, totals: Array) -> None:
     """Add every tree's leaf values to `totals` (m, k), tree by tree, for rows of cells (m, d)."""
-    X = _comparands(cells, walk)
+    X = comparands_of(cells, walk)
     key, left, width = walk.key, walk.left, np.uint64(walk.start[-1])
     for tree in range(nodes.roots.size):
         root, output = np.uint64(nodes.roots[tree]), nodes.outputs[tree]
