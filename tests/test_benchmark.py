@@ -404,3 +404,16 @@ def test_project_hands_its_parameters_to_the_command_line(benchmark):
     assert command[:2] == ["python", "bench.py"]
     given = benchmark.bench.options().parse_args(command[2:])
     assert given == benchmark.bench.options().parse_args([])
+
+
+def test_project_goes_on_with_the_run_that_mlflow_made_for_it(benchmark, monkeypatch):
+    asked = []
+    monkeypatch.setitem(benchmark.bench.PARTS, "contest", lambda chosen: asked.append(chosen.models) or ["BROKEN"])
+    with mlflow.start_run() as run:
+        mlflow.log_params({"models": "tree", "rows": "0", "dice": "''"})
+    monkeypatch.setenv("MLFLOW_RUN_ID", run.info.run_id)
+    assert benchmark.bench.main(["--parts", "contest", "--models", "tree"]) == 1
+    again = mlflow.get_run(run.info.run_id)
+    assert asked == [["tree"]]
+    assert again.data.tags["benchmark.models"] == "['tree']"
+    assert again.data.metrics == {"broken": 1}

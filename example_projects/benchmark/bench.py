@@ -51,7 +51,8 @@ def main(arguments: list[str] | None = None) -> int:
     runs.use_store(chosen.store)
     start = time.perf_counter()
     with mlflow.start_run(run_name="benchmark"):
-        mlflow.log_params({key: str(value) for key, value in vars(chosen).items() if key != "store"})
+        # tags, because a project's parameters are in its run already, as they were given
+        mlflow.set_tags({f"benchmark.{key}": str(value) for key, value in vars(chosen).items() if key != "store"})
         broken = [line for part in chosen.parts for line in PARTS[part](chosen)]
         mlflow.log_metric("broken", len(broken))
     print("\n".join(["", *broken, f"The benchmark took {time.perf_counter() - start:.0f} s."]))
