@@ -16,7 +16,8 @@ from mlflow_cf.structures.structure import Link, Tokens, linked
 
 Activation = Literal["identity", "relu", "logistic", "tanh"]
 Encoder = Callable[[Floats], Floats]
-_CELLS = 1 << 15  # numbers that a block of a sweep holds: 256 kB, which stays in the cache
+_MOST = 1 << 20  # numbers that a sweep holds at a time beside its result: 8 MB
+_CELLS = 1 << 16  # numbers that go through further layers at a time: 512 kB, about what stays in the cache
 _ULP = 2.0**-52
 
 
@@ -78,7 +79,13 @@ class Layers:
             bias=biases[0].astype(np.float64),
         )
         later = [np.ascontiguousarray(layer, dtype=np.float64) for layer in weights[1:]]
-        return cls(tuple(encoders), first, tuple(later), tuple(biases[1:]), *shape)
+        return cls(
+            tuple(encoders),
+            first,
+            tuple(later),
+            tuple(np.asarray(bias, dtype=np.float64) for bias in biases[1:]),
+            *shape,
+        )
 
     @property
     def kind(self) -> str:
@@ -123,13 +130,13 @@ class Layers:
         tokens, width = self._side_by_side(rows), len(self.first.bias)
         outputs = len(self.biases[-1]) if self.biases else width
         totals = [None if v is None else np.empty((len(tokens), len(v), outputs)) for v in values]
-        many = max(1, _CELLS // (len(rows) * width))
+        many = max(1, _MOST // (len(rows) * width))
         for start in range(0, len(tokens), many):
             others = sums_without(tokens[start : start + many], self.first)
             for column, (allowed, found) in enumerate(zip(values, totals, strict=True)):
                 if allowed is not None and found is not None:
-                    added = first_sums(np.ascontiguousarray(allowed), self._alone[column])
-                    self._sweep_column(others[column], added, found[start : start + many])
+                    values_of = np.ascontiguousarray(allowed)
+                    self._sweep_column(others[column], values_of, self._alone[column], found[start : start + many])
         return totals
 
     def bounds(self, allowed: Sequence[Tokens]) -> tuple[Floats, Floats]:
@@ -185,18 +192,18 @@ class Layers:
             sums = _ACTIVATIONS[self.activation](sums) @ weights + bias
         return sums
 
-    def _sweep_column(self, others: Floats, added: Floats, totals: Floats) -> None:
-        """Write the last sums `totals` (m, t, k) for others (m, width) and what the values add, (t, width)."""
+    def _sweep_column(self, others: Floats, tokens: Tokens, first: First, totals: Floats) -> None:
+        """Write the last sums `totals` (m, t, k) for others (m, width) and the tokens of the one column of `first`."""
         if self.activation == "relu" and len(self.weights) == 1:
-            sweep_rectified(others, added, self.weights[0], self.biases[0], totals)
+            sweep_rectified(others, tokens, first, self.weights[0], self.biases[0], totals)
             return
-        many = max(1, _CELLS // added.shape[1])
-        for start in range(0, len(added), many):
-            part = added[start : start + many]
-            step = max(1, many // len(part))
+        many = max(1, _CELLS // others.shape[1])
+        for start in range(0, len(tokens), many):
+            added = first_sums(tokens[start : start + many], first)
+            step = max(1, many // len(added))
             for row in range(0, len(others), step):
-                sums = others[row : row + step, None] + part
-                last = self._last(sums.reshape(-1, added.shape[1]))
+                sums = others[row : row + step, None] + added
+                last = self._last(sums.reshape(-1, others.shape[1]))
                 totals[row : row + step, start : start + many] = last.reshape(*sums.shape[:2], -1)
 
 

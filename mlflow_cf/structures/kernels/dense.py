@@ -31,14 +31,18 @@ class First(NamedTuple):
 
 
 @numba.njit(inline="always")
-def _add(sums: Array, first: First, place: Any, token: Any) -> None:
-    row, factor, levels = first.start[place], 1.0, first.levels[place]
+def _row(first: First, place: Any, token: Any) -> Any:
+    """Return the row of the table that a token stands for."""
+    levels = first.levels[place]
     if levels < 0:
-        factor = token
-    elif np.isnan(token):
-        row += levels + 1
-    else:
-        row += min(np.int64(token), levels)
+        return first.start[place]
+    return first.start[place] + (levels + 1 if np.isnan(token) else min(np.int64(token), levels))
+
+
+@numba.njit(inline="always")
+def _add(sums: Array, first: First, place: Any, token: Any) -> None:
+    row = _row(first, place, token)
+    factor = token if first.levels[place] < 0 else 1.0
     for unit in range(len(sums)):
         sums[unit] += factor * first.table[row, unit]
 
@@ -119,23 +123,41 @@ def first_bounds(tokens: Array, counts: Array, first: First) -> Array:
 
 
 @numba.njit(cache=True, nogil=True)
-def sweep_rectified(others: Array, added: Array, weights: Array, bias: Array, totals: Array) -> None:
+def _added(tokens: Array, first: First, block: Array) -> None:
+    """Write what tokens (t, places of one column) add to every unit into `block` (width, t or more)."""
+    column = np.empty(len(tokens))
+    block[:] = 0.0
+    for place in range(tokens.shape[1]):
+        column[:] = tokens[:, place]
+        number = first.levels[place] < 0
+        for unit in range(len(block)):
+            weights = first.table[:, unit]
+            if number:
+                weight = weights[first.start[place]]
+                for value in range(len(column)):
+                    block[unit, value] += column[value] * weight
+            else:
+                for value in range(len(column)):
+                    block[unit, value] += weights[_row(first, place, column[value])]
+
+
+@numba.njit(cache=True, nogil=True)
+def sweep_rectified(others: Array, tokens: Array, first: First, weights: Array, bias: Array, totals: Array) -> None:
     """Write the last sums (m, t, k) of a network with one hidden layer of rectifiers.
 
     Values run in the innermost loop, so that it is vectorised without adding in another order.
 
     Args:
-        others: (m, width) sums of the first layer without one column; added: (t, width) what its values add to them.
+        others: (m, width) sums of the first layer without one column.
+        tokens: (t, places) the values of this column; first: the first layer over this column alone.
         weights, bias: (width, k) and (k,) of the last layer.
         totals: (m, t, k) where the sums are written.
     """
     width, outputs = weights.shape
     block, sums = np.empty((width, BLOCK)), np.empty((outputs, BLOCK))
-    for start in range(0, len(added), BLOCK):
-        size = min(BLOCK, len(added) - start)
-        for value in range(size):
-            for unit in range(width):
-                block[unit, value] = added[start + value, unit]
+    for start in range(0, len(tokens), BLOCK):
+        size = min(BLOCK, len(tokens) - start)
+        _added(tokens[start : start + size], first, block)
         for row in range(len(others)):
             for output in range(outputs):
                 sums[output] = bias[output]
