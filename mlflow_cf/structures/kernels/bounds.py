@@ -97,7 +97,7 @@ def bounds_trees(allowed: Array, nodes: Nodes, features: Features, base: Array, 
                 at += 1
                 way[at, 0], way[at, 1] = tests[node, LEFT] + seen, 0
         for place in range(width):
-            output = max(np.int64(nodes.outputs[tree]), 0) + place
-            lows[output] += low[place]
-            highs[output] += high[place]
+            first = max(nodes.outputs[tree], 0)
+            lows[first + place] += low[place]
+            highs[first + place] += high[place]
     return lows, highs

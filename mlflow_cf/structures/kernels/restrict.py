@@ -24,13 +24,12 @@ def _pruned(
     X: Array, place: Array, shift: Array, nodes: Nodes, walk: Walk, tests: Array, value: Array, key: Array
 ) -> int:
     """Write the pruned trees, in order and with siblings side by side, and return how many nodes they have."""
-    waiting, count = np.empty((len(tests), 2), dtype=np.int32), nodes.roots.size
+    source, target, count = np.empty(len(tests), np.int32), np.empty(len(tests), np.int32), nodes.roots.size
     for tree in range(nodes.roots.size):
-        waiting[0] = nodes.roots[tree], tree
-        at = 1
+        source[0], target[0], at = nodes.roots[tree], tree, 1
         while at:
             at -= 1
-            node, into = _free(X, np.int64(waiting[at, 0]), nodes.tests, walk, place), np.int64(waiting[at, 1])
+            node, into = _free(X, np.int64(source[at]), nodes.tests, walk, place), np.int64(target[at])
             old = nodes.tests[node]
             tests[into, TEST], tests[into, MISSING_LEFT] = old[TEST], old[MISSING_LEFT]
             if old[FEATURE] < 0:
@@ -41,8 +40,8 @@ def _pruned(
             tests[into, FEATURE], tests[into, CUT] = place[old[FEATURE]], old[CUT]
             tests[into, LEFT] = count
             key[into] = walk.key[node] + (shift[old[FEATURE]] << 32)
-            waiting[at] = old[LEFT], count
-            waiting[at + 1] = old[LEFT] + 1, count + 1
+            for side in range(2):
+                source[at + side], target[at + side] = old[LEFT] + side, count + side
             at, count = at + 2, count + 2
     return count
 

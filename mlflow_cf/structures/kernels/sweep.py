@@ -7,7 +7,7 @@ of cells: its difference to the row's own leaf is noted at the ends of an interv
 for every cell of a set.
 
 Which cells of a feature come to a branch: `span` holds its first cell, its last one, and whether the missing one comes
-(ordered features); `mask` holds one bit per cell (other features).
+(ordered features); `mask` holds one bit per cell (other features). `to` holds where it leads: a node, and the feature.
 """
 
 from __future__ import annotations
@@ -27,8 +27,9 @@ ALL = np.uint64(0xFFFFFFFFFFFFFFFF)
 def _part(
     span: Array, mask: Array, at: Any, stays: Any, goes: Any, node: Any, left: Any, tests: Array, bits: Array
 ) -> Any:
-    """Part the cells of branch `at` by a node's test: those that go `left` (or right) into branch `stays`, the others
-    into branch `goes`; return whether there are any of either.
+    """Part the cells of branch `at` by a node's test, and return whether there are any of either kind.
+
+    Those that go `left` (or right) come to branch `stays`, the others to branch `goes`; `at` may be either of them.
     """
     row = tests[node, TEST]
     if row >= 0:
@@ -86,59 +87,79 @@ def _all_cells(span: Array, mask: Array, feature: Any, start: Array) -> None:
         mask[feature, word] = ALL
 
 
+@numba.njit(inline="always")
+def _next(X: Array, node: Any, key: Array, child: Array) -> Any:
+    """Return the node to the left or right of which a row goes, by its comparands."""
+    return np.int64(child[node]) + np.int64(X[key[node] >> 32] > (key[node] & 0xFFFFFFFF))
+
+
+@numba.njit(cache=True, nogil=True)
+def _own_way(
+    X: Array, wanted: Array, root: Any, tests: Array, bits: Array, key: Array, child: Array,
+    span: Array, mask: Array, to: Array,
+) -> Any:  # fmt: skip
+    """Walk a row down a tree; return its leaf, and one more than the last of the branches that leave its way."""
+    node: Any = np.int64(root)
+    at = wanted.size
+    while tests[node, FEATURE] >= 0:
+        feature, onwards = np.int64(tests[node, FEATURE]), _next(X, node, key, child)
+        if wanted[feature]:
+            left = onwards == child[node]
+            _, others = _part(span, mask, feature, feature, at, node, left, tests, bits)
+            to[at, 0], to[at, 1] = 2 * child[node] + 1 - onwards, feature  # the other child
+            at += np.int64(others)
+        node = onwards
+    return node, at
+
+
+@numba.njit(cache=True, nogil=True)
+def _follow(
+    X: Array, own: Any, at: Any, output: Any, tests: Array, value: Array, start: Array, ordered: Array, bits: Array,
+    key: Array, child: Array, first: Any, span: Array, mask: Array, to: Array, out: Array,
+) -> None:  # fmt: skip
+    """Follow the branches from `first` to before `at` to their leaves, and note how those differ from the leaf `own`."""
+    while at > first:
+        at -= 1
+        node, feature = to[at, 0], to[at, 1]
+        while tests[node, FEATURE] >= 0:
+            if tests[node, FEATURE] != feature:
+                node = _next(X, node, key, child)
+                continue
+            lefts, rights = _part(span, mask, at, at + 1, at, node, True, tests, bits)
+            if lefts and rights:  # the right part waits where it is
+                to[at, 0], to[at + 1, 1] = child[node] + 1, feature
+                at += 1
+            elif lefts:
+                _copy(span, mask, at + 1, at)
+            node = child[node] + np.int64(not lefts)
+        for place in range(value.shape[1]):
+            more = np.float64(value[node, place]) - np.float64(value[own, place])
+            _note(out, span, mask, at, ordered[feature], start[feature], start[feature + 1] - 1, output + place, more)
+
+
 @numba.njit(cache=True, nogil=True)
 def _sweep_row(
-    X: Array,
-    wanted: Array,
-    nodes: Nodes,
-    features: Features,
-    walk: Walk,
-    branches: tuple[Array, Array, Array],
-    out: Array,
-) -> None:
+    X: Array, wanted: Array, nodes: Nodes, features: Features, walk: Walk,
+    span: Array, mask: Array, to: Array, out: Array,
+) -> None:  # fmt: skip
     """Note the differences of all trees for one row in `out`, and add its own leaves to the last place.
 
-    Branches 0 to d - 1 are the row's own way, one per feature; those after them wait to be followed.
+    Branches 0 to d - 1 are the row's own way, one per feature; those after them wait to be followed. Arrays are taken
+    out of their tuples first: to reach into a tuple inside the loops triples the time.
     """
-    tests, value, start, ordered, bits = nodes.tests, nodes.value, features.start, features.ordered, features.bits
-    key, child = walk.key, walk.left
-    span, mask, to = branches
-    width, own_place = value.shape[1], len(out) - 1
-    for feature in range(wanted.size):
+    tests, value, outputs, roots = nodes.tests, nodes.value, nodes.outputs, nodes.roots
+    start, ordered, bits, key, child = features.start, features.ordered, features.bits, walk.key, walk.left
+    first = wanted.size
+    for feature in range(first):
         _all_cells(span, mask, feature, start)
-    for tree in range(nodes.roots.size):
-        node, at, output = np.int64(nodes.roots[tree]), wanted.size, max(np.int64(nodes.outputs[tree]), 0)
-        while tests[node, FEATURE] >= 0:
-            feature = np.int64(tests[node, FEATURE])
-            right = np.int64(X[key[node] >> 32] > (key[node] & 0xFFFFFFFF))
-            if wanted[feature]:
-                _, others = _part(span, mask, feature, feature, at, node, right == 0, tests, bits)
-                to[at, 0], to[at, 1] = child[node] + 1 - right, feature
-                at += np.int64(others)
-            node = child[node] + right
-        own = node
-        for place in range(width):
-            out[own_place, output + place] += value[own, place]
-        for branch in range(wanted.size, at):
+    for tree in range(roots.size):
+        own, at = _own_way(X, wanted, roots[tree], tests, bits, key, child, span, mask, to)
+        output = max(outputs[tree], 0)
+        for place in range(value.shape[1]):
+            out[len(out) - 1, output + place] += value[own, place]
+        for branch in range(first, at):
             _all_cells(span, mask, to[branch, 1], start)
-        while at > wanted.size:
-            at -= 1
-            node, feature = to[at, 0], to[at, 1]
-            while tests[node, FEATURE] >= 0:
-                if tests[node, FEATURE] != feature:
-                    node = child[node] + np.int64(X[key[node] >> 32] > (key[node] & 0xFFFFFFFF))
-                    continue
-                lefts, rights = _part(span, mask, at, at + 1, at, node, True, tests, bits)
-                if lefts and rights:  # the right part waits where it is
-                    to[at, 0], to[at + 1, 1] = child[node] + 1, feature
-                    at += 1
-                elif lefts:
-                    _copy(span, mask, at + 1, at)
-                node = child[node] + np.int64(not lefts)
-            first, last = start[feature], start[feature + 1] - 1
-            for place in range(width):
-                more = np.float64(value[node, place]) - np.float64(value[own, place])
-                _note(out, span, mask, at, ordered[feature], first, last, output + place, more)
+        _follow(X, own, at, output, tests, value, start, ordered, bits, key, child, first, span, mask, to, out)
 
 
 @numba.njit(cache=True, nogil=True)
@@ -154,7 +175,7 @@ def sweep_trees(
         base: (k,) added to all sums.
         deepest: number of tests on the longest way down a tree.
     """
-    total = features.start[-1]
+    total = int(features.start[-1])
     out = np.zeros((len(cells), total + 1, base.size))
     size = cells.shape[1] + 2 * deepest + 2
     span, to = np.empty((size, 3), dtype=np.int64), np.empty((size, 2), dtype=np.int64)
@@ -164,7 +185,7 @@ def sweep_trees(
     for row in range(len(cells)):
         mine = out[row]
         X = comparands[row * width : (row + 1) * width]
-        _sweep_row(X, wanted[row], nodes, features, walk, (span, mask, to), mine)
+        _sweep_row(X, wanted[row], nodes, features, walk, span, mask, to, mine)
         for feature in range(cells.shape[1]):
             first, last = features.start[feature], features.start[feature + 1] - 1
             if wanted[row, feature] and features.ordered[feature]:
