@@ -102,7 +102,7 @@ def open(model: object, *, output: str | None = None, rows: pd.DataFrame | None 
     if output == "label":
         opened = replace(opened, score=None, score_kind="none")
     check_answers(opened, rows)
-    return replace(opened, compile=partial(compile_lightgbm, booster))
+    return replace(opened, compile=partial(compile_lightgbm, booster, columns))
 
 
 @dataclass(frozen=True, eq=False)

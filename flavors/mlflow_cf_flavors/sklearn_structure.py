@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -11,18 +11,11 @@ import pandas as pd
 from scipy.sparse import issparse
 
 from mlflow_cf.features import FeatureSpace, Floats
-from mlflow_cf.structures import (
-    Column,
-    Forest,
-    Layers,
-    LevelColumn,
-    Link,
-    NotOpenedError,
-    Structure,
-    TreeEnsemble,
-)
-from mlflow_cf_flavors.boosting_structure import lightgbm_forest, xgboost_forest
-from mlflow_cf_flavors.sklearn_columns import RawLevels, raw_columns, transformed
+from mlflow_cf.structures import Column, Forest, Layers, Link, NotOpenedError, Structure, Subsets, TreeEnsemble
+from mlflow_cf_flavors.boosting_structure import lightgbm_structure, without
+from mlflow_cf_flavors.sklearn_columns import names_after, transformed
+from mlflow_cf_flavors.sklearn_sources import Source, finished, raw_columns
+from mlflow_cf_flavors.xgboost_trees import xgboost_forest
 
 Estimator = Any  # scikit-learn carries no types
 
@@ -33,53 +26,58 @@ def compile_model(model: Estimator, space: FeatureSpace, rows: pd.DataFrame) -> 
     Args:
         model: a classifier or regressor, or a pipeline that ends in one.
         space: its raw features.
-        rows: some background rows; constants that libraries keep private are measured on them.
+        rows: some background rows.
 
     Raises:
         NotOpenedError: a step or an estimator that is not known here.
     """
-    sources = raw_columns(space)
+    names: Sequence[str] = [str(name) for name in getattr(model, "feature_names_in_", space.names)]
+    sources = raw_columns(space, names)
     estimator = model
     if type(model).__name__ == "Pipeline":
         for _, step in model.steps[:-1]:
-            sources = transformed(step, sources, space.names)
+            before = len(sources)
+            sources = transformed(step, sources, names)
+            names = names_after(step, names, before, len(sources))
         estimator = model.steps[-1][1]
-    columns: list[Column] = []
-    for source in sources:
-        if isinstance(source, RawLevels):
-            raise NotOpenedError(f"the levels of {space.names[source.feature]}, which no step turns into numbers")
-        columns.append(source)
     kind = type(estimator).__name__
+    if kind.startswith("HistGradientBoosting"):
+        sources = _categories_first(estimator, sources, names)
+    columns = finished(sources, kind)
+    library = type(estimator).__module__.split(".")[0]
+    if library == "lightgbm":
+        return lightgbm_structure(estimator.booster_, columns, space)
+    if library == "xgboost":
+        return _xgboost(model, estimator, columns, space, rows)
     if kind in _FORESTS:
-        return _with_base(TreeEnsemble.compile(_FORESTS[kind](estimator), columns, space), model, space, rows)
+        return TreeEnsemble.compile(_FORESTS[kind](estimator), columns, space)
     if kind in _LINEAR:
         return _linear(estimator, columns, space)
     if kind in ("MLPClassifier", "MLPRegressor"):
         link = _OUTPUTS[estimator.out_activation_]
         return Layers.compile(columns, space, estimator.coefs_, estimator.intercepts_, (estimator.activation, link))
-    library = type(estimator).__module__.split(".")[0]
-    if library == "lightgbm":
-        return TreeEnsemble.compile(lightgbm_forest(estimator.booster_), columns, space)
-    if library == "xgboost":
-        return _xgboost(model, estimator, columns, space, rows)
     raise NotOpenedError(f"the estimator {kind}")
 
 
 def _xgboost(
-    model: Estimator, estimator: Estimator, columns: list[Column], space: FeatureSpace, rows: Any
+    model: Estimator, estimator: Estimator, columns: list[Column], space: FeatureSpace, rows: pd.DataFrame
 ) -> Structure:
     """XGBoost at the end of a pipeline; it takes the zeros of a sparse table as missing values."""
-    front = model[:-1].transform
-    if issparse(front(rows[:1])):
-        columns = [_zero_as_missing(column) for column in columns]
+    if issparse(model[:-1].transform(rows[:1])):
+        columns = [without(column, 0.0, 0.0) for column in columns]
     rounds = (0, estimator.best_iteration + 1) if hasattr(estimator, "best_iteration") else (0, 0)
     return TreeEnsemble.compile(xgboost_forest(estimator.get_booster(), rounds), columns, space)
 
 
-def _zero_as_missing(column: Column) -> Column:
-    if isinstance(column, LevelColumn):
-        return replace(column, table=np.where(column.table == 0, np.nan, column.table))
-    return replace(column, steps=(*column.steps, lambda values: np.where(values == 0, np.nan, values)))
+def _categories_first(estimator: Estimator, sources: Sequence[Source], names: Sequence[str]) -> list[Source]:
+    """Return the columns in the order of the trees of HistGradientBoosting, which encodes its categories itself."""
+    mask = estimator.is_categorical_
+    if mask is None:
+        return list(sources)
+    encoder = estimator._preprocessor.named_transformers_["encoder"]  # noqa: SLF001  published nowhere else
+    chosen = [source for source, is_category in zip(sources, mask, strict=True) if is_category]
+    others = [source for source, is_category in zip(sources, mask, strict=True) if not is_category]
+    return [*transformed(encoder, chosen, names), *others]
 
 
 _OUTPUTS: dict[str, Link] = {"logistic": "sigmoid", "softmax": "softmax", "identity": "identity"}
@@ -140,23 +138,24 @@ def _averaged(estimator: Estimator) -> Forest:
     """One tree, or a forest whose trees' shares (or values) are averaged."""
     trees = [part.tree_ for part in getattr(estimator, "estimators_", [estimator])]
     if hasattr(estimator, "classes_"):
-        values = [tree.value[:, 0, :] / tree.value[:, 0, :].sum(axis=1, keepdims=True) for tree in trees]
-        return _joined(trees, [value / len(trees) for value in values], [-1] * len(trees), "identity")
+        return _joined(trees, [tree.value[:, 0, :] / len(trees) for tree in trees], [-1] * len(trees), "identity")
     return _joined(trees, [tree.value[:, 0, :] / len(trees) for tree in trees], [0] * len(trees), "identity")
 
 
 def _gradient_boosting(estimator: Estimator) -> Forest:
     if estimator.loss == "exponential":
         raise NotOpenedError("GradientBoostingClassifier with exponential loss")
+    if estimator.init_ != "zero" and type(estimator.init_).__name__ not in ("DummyClassifier", "DummyRegressor"):
+        raise NotOpenedError(f"GradientBoosting that starts from {type(estimator.init_).__name__}")
     rounds, width = estimator.estimators_.shape
     trees = [estimator.estimators_[r, k].tree_ for r in range(rounds) for k in range(width)]
     values = [tree.value[:, 0, :] * estimator.learning_rate for tree in trees]
-    return _joined(trees, values, [k for _ in range(rounds) for k in range(width)], _boosting_link(estimator, width))
+    forest = _joined(trees, values, [k for _ in range(rounds) for k in range(width)], _boosting_link(estimator, width))
+    anything = np.zeros((1, estimator.n_features_in_), dtype=np.float32)
+    return replace(forest, base=estimator._raw_predict_init(anything)[0])  # noqa: SLF001  published nowhere else
 
 
 def _hist_gradient_boosting(estimator: Estimator) -> Forest:
-    if getattr(estimator, "is_categorical_", None) is not None and np.any(estimator.is_categorical_):
-        raise NotOpenedError("HistGradientBoosting with categorical features")
     if not hasattr(estimator, "classes_") and estimator.loss not in ("squared_error", "absolute_error", "quantile"):
         raise NotOpenedError(f"HistGradientBoostingRegressor with {estimator.loss} loss")
     rounds = estimator._predictors  # noqa: SLF001  published nowhere else
@@ -166,6 +165,7 @@ def _hist_gradient_boosting(estimator: Estimator) -> Forest:
     nodes, shift = np.concatenate([nodes for nodes, _ in trees]), np.repeat(starts, sizes)
     outputs = np.array([k for _, k in trees], dtype=np.int32)
     width = int(outputs.max()) + 1
+    subsets = _subsets(estimator, nodes, [tree for round_ in rounds for tree in round_], sizes)
     return Forest(
         roots=starts.astype(np.int32),
         outputs=outputs,
@@ -176,9 +176,28 @@ def _hist_gradient_boosting(estimator: Estimator) -> Forest:
         right=(nodes["right"] + shift).astype(np.int32),
         value=nodes["value"].astype(np.float64)[:, None],
         rule="<= float64",
-        base=np.zeros(width),
+        base=np.ravel(estimator._baseline_prediction).astype(np.float64),  # noqa: SLF001  published nowhere else
         link=_boosting_link(estimator, width),
+        subsets=subsets,
     )
+
+
+def _subsets(estimator: Estimator, nodes: Any, trees: list[Any], sizes: Any) -> Subsets | None:
+    """Return which nodes send some categories left; unknown ones and missing values go together."""
+    looked_up = np.flatnonzero(nodes["is_categorical"] & ~nodes["is_leaf"])
+    if not len(looked_up):
+        return None
+    first = np.cumsum([0, *(len(tree.raw_left_cat_bitsets) for tree in trees)])[:-1]
+    bitsets = np.concatenate([tree.raw_left_cat_bitsets for tree in trees])
+    row = np.repeat(first, sizes)[looked_up] + nodes["bitset_idx"][looked_up]
+    left = np.unpackbits(bitsets[row].astype("<u4").view(np.uint8), axis=1, bitorder="little").astype(np.bool_)
+    known_bitsets, position = estimator._bin_mapper.make_known_categories_bitsets()  # noqa: SLF001  as above
+    known = np.unpackbits(known_bitsets.astype("<u4").view(np.uint8), axis=1, bitorder="little").astype(np.bool_)
+    known = known[position[nodes["feature_idx"][looked_up]]]
+    missing_left = nodes["missing_go_to_left"][looked_up].astype(np.bool_)[:, None]
+    subset = np.full(len(nodes), -1, dtype=np.int32)
+    subset[looked_up] = np.arange(len(looked_up))
+    return Subsets(subset, np.hstack([left | (~known & missing_left), missing_left]), above=-1.0)
 
 
 def _boosting_link(estimator: Estimator, width: int) -> Link:
@@ -195,18 +214,3 @@ _FORESTS: dict[str, Callable[[Estimator], Forest]] = {
     "HistGradientBoostingClassifier": _hist_gradient_boosting,
     "HistGradientBoostingRegressor": _hist_gradient_boosting,
 }
-
-
-def _with_base(ensemble: TreeEnsemble, model: Estimator, space: FeatureSpace, rows: pd.DataFrame) -> TreeEnsemble:
-    """Add the constant that boosting starts from, which scikit-learn keeps private: margins less the sums of trees."""
-    if "Boosting" not in _final_name(model):
-        return ensemble
-    Z = space.encode(rows)
-    sums = ensemble.sums([ensemble.encode(column, Z[:, column]) for column in range(Z.shape[1])])
-    margins = model.decision_function(rows) if hasattr(model, "classes_") else model.predict(rows)
-    base = np.median(np.reshape(margins, sums.shape) - sums, axis=0)
-    return replace(ensemble, base=base)
-
-
-def _final_name(model: Estimator) -> str:
-    return type(model.steps[-1][1] if type(model).__name__ == "Pipeline" else model).__name__

@@ -105,7 +105,9 @@ def open(model: object, *, output: str | None = None, rows: pd.DataFrame | None 
     if output == "label":
         opened = OpenModel(MLFLOW_FLAVOR, opened.classes, opened.decide, columns=opened.columns, notes=opened.notes)
     check_answers(opened, rows)
-    return replace(opened, compile=partial(compile_xgboost, ask.booster, ask.rounds), tolerance=1e-5)
+    return replace(
+        opened, compile=partial(compile_xgboost, ask.booster, ask.rounds, ask.columns, ask.missing), tolerance=1e-5
+    )
 
 
 @dataclass(frozen=True, eq=False)

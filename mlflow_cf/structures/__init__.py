@@ -1,7 +1,7 @@
 """Structures: the white box inside a model, compiled once and scored over codes."""
 
-from mlflow_cf.structures.columns import Column, LevelColumn, NotOpenedError, NumberColumn
-from mlflow_cf.structures.forest import Forest
+from mlflow_cf.structures.columns import Column, IntervalColumn, LevelColumn, NotOpenedError, NumberColumn
+from mlflow_cf.structures.forest import Forest, Subsets
 from mlflow_cf.structures.layers import Layers
 from mlflow_cf.structures.parity import Opened, open_structure
 from mlflow_cf.structures.structure import Link, Structure, score_rows
@@ -10,6 +10,7 @@ from mlflow_cf.structures.trees import TreeEnsemble
 __all__ = [
     "Column",
     "Forest",
+    "IntervalColumn",
     "Layers",
     "LevelColumn",
     "Link",
@@ -17,6 +18,7 @@ __all__ = [
     "NumberColumn",
     "Opened",
     "Structure",
+    "Subsets",
     "TreeEnsemble",
     "open_structure",
     "score_rows",

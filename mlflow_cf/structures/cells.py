@@ -2,21 +2,26 @@
 
 The cells of a feature are numbered 0 to size - 1; the last one stands for missing values. A feature is *ordered* if
 all its nodes ask whether a value is at most a threshold: then its cells are the intervals between thresholds in
-ascending order. Otherwise every test of the feature has a table that says which cells go left.
+ascending order. Otherwise every test of the feature has a table that says which cells go left; cells of numbers are
+still intervals in ascending order.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
-from typing import Literal
+from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
 
 from mlflow_cf.features import FeatureSpace, Floats
-from mlflow_cf.structures.columns import Column, NotOpenedError, NumberColumn, level_cells
+from mlflow_cf.structures.columns import Column, IntervalColumn, LevelColumn, NotOpenedError, NumberColumn
+from mlflow_cf.structures.cuts import last_values
 from mlflow_cf.structures.forest import Forest, Ints
+
+Nodes = NDArray[np.intp]
+Table = NDArray[np.bool_]
+MOST_ENTRIES = 2**24  # of the tables of one feature; they are made for few tests, or few cells
 
 
 @dataclass(frozen=True, eq=False)
@@ -24,30 +29,25 @@ class Lookup:
     """Codes of one feature to cells.
 
     Attributes:
-        size: number of cells, that of missing values included.
-        levels: number of levels, 0 for numbers; cells of levels are their codes, then one for all unseen ones.
-        column: encoding of a number before it is compared with `cuts`; None: the forest does not use it.
-        cuts: ascending thresholds; `narrow`: values are cast to float32 first; `side` as in searchsorted.
+        cuts: ascending, the last one infinite; a cell holds the codes above one cut that are at most the next one.
+            Levels have a cell each, then one for all unseen ones.
+        filled: the cell of a value that missing ones are replaced by; None: they have the last cell.
     """
 
-    size: int
-    levels: int = 0
-    column: NumberColumn | None = None
-    cuts: Floats = field(default_factory=lambda: np.empty(0))
-    narrow: bool = False
-    side: Literal["left", "right"] = "left"
+    cuts: Floats
+    filled: int | None = None
+
+    @property
+    def size(self) -> int:
+        """Number of cells, that of missing values included."""
+        return len(self.cuts) + 1
 
     def cells(self, codes: Floats) -> Ints:
         """Return the cells (n,) of raw codes (n,)."""
-        if self.levels:
-            return level_cells(codes, self.levels).astype(np.int32)
-        if self.column is None:
-            return np.zeros(len(codes), dtype=np.int32)
-        values = self.column.encode(codes)
-        if self.narrow:
-            values = values.astype(np.float32).astype(np.float64)
-        cells = self.cuts.searchsorted(values, side=self.side)
-        return np.where(np.isnan(values), self.size - 1, cells).astype(np.int32)
+        cells = self.cuts.searchsorted(codes).astype(np.int32)  # missing values are sorted behind the infinite cut
+        if self.filled is not None:
+            cells[cells == len(self.cuts)] = self.filled
+        return cells
 
 
 @dataclass(frozen=True, eq=False)
@@ -68,69 +68,128 @@ class Tests:
     feature: Ints
     cut: Ints
     test: Ints
-    goes_left: NDArray[np.bool_]
+    goes_left: Table
 
     @classmethod
     def compile(cls, forest: Forest, columns: Sequence[Column], space: FeatureSpace) -> Tests:
         """Compile the tests of `forest`, whose nodes test `columns`, for the features of `space`.
 
         Raises:
-            NotOpenedError: a number that reaches the forest through more than one column.
+            NotOpenedError: a feature with more tests than can be tabulated.
         """
-        inner = np.flatnonzero(forest.column >= 0)
         owner = np.array([column.feature for column in columns], dtype=np.int32)
         feature = np.where(forest.column >= 0, owner[forest.column], -1).astype(np.int32)
         cut, test = np.zeros_like(feature), np.full_like(feature, -1)
         lookups: list[Lookup] = []
-        tables: list[NDArray[np.bool_]] = []
-        for number, raw in enumerate(space.features):
-            nodes = inner[feature[inner] == number]
-            if raw.levels:
-                table, rows = _level_tests(forest, columns, nodes, len(raw.levels))
+        tables: list[Table] = []
+        for number, nodes in enumerate(_nodes_of(feature, len(space))):
+            raw = space.features[number]
+            if not raw.levels and _is_ordered(forest, columns, nodes):
+                lookup, cut[nodes] = _cuts(forest, columns, nodes)
+            else:
+                cuts = np.arange(float(len(raw.levels))) if raw.levels else _points(forest, columns, nodes)
+                lookup = Lookup(np.append(cuts, np.inf))
+                try:
+                    table, rows = _tests(forest, columns, nodes, lookup.cuts)
+                except NotOpenedError as error:
+                    raise NotOpenedError(f"{raw.name}: {error}") from error
                 test[nodes] = rows + sum(map(len, tables))
                 tables.append(table)
-                lookups.append(Lookup(len(raw.levels) + 2, levels=len(raw.levels)))
-            else:
-                lookup, cut[nodes] = _cuts(forest, columns, nodes)
-                lookups.append(lookup)
+            lookups.append(lookup)
         return cls(tuple(lookups), feature, cut, test, _stacked(tables))
 
 
-def _cuts(forest: Forest, columns: Sequence[Column], nodes: NDArray[np.intp]) -> tuple[Lookup, Ints]:
-    """Return the lookup of a number and, for each node, the last cell that goes left."""
-    if not len(nodes):
-        return Lookup(2), np.empty(0, dtype=np.int32)
-    used = np.unique(forest.column[nodes])
-    column = columns[int(used[0])]
-    if len(used) > 1 or not isinstance(column, NumberColumn):
-        raise NotOpenedError("a number that enters the trees through several columns")
-    thresholds = forest.threshold[nodes]
-    if forest.rule == "< float32":
-        thresholds = thresholds.astype(np.float32).astype(np.float64)
-    # cell c holds the values between cuts c-1 and c, so a test at cut p sends cells 0..p left
-    cuts, position = np.unique(thresholds, return_inverse=True)
-    side: Literal["left", "right"] = "right" if forest.rule == "< float32" else "left"
-    return Lookup(len(cuts) + 2, 0, column, cuts, forest.rule != "<= float64", side), position.astype(np.int32)
+def _nodes_of(feature: Ints, count: int) -> list[Nodes]:
+    """Return the nodes that test each of `count` features."""
+    order = np.argsort(feature, kind="stable")
+    return np.split(order, feature[order].searchsorted(np.arange(count + 1)))[1:-1]
 
 
-def _level_tests(
-    forest: Forest, columns: Sequence[Column], nodes: NDArray[np.intp], levels: int
-) -> tuple[NDArray[np.bool_], NDArray[np.intp]]:
-    """Return the distinct tests of a feature of levels, (tests, levels + 2), and each node's row among them."""
-    tests = np.column_stack([forest.column[nodes], forest.threshold[nodes], forest.missing_left[nodes]])
+def _is_ordered(forest: Forest, columns: Sequence[Column], nodes: Nodes) -> bool:
+    """Whether all tests of a number are cuts, and a missing value is the same for all of them."""
+    used = [columns[number] for number in np.unique(forest.column[nodes]).tolist()]
+    if forest.subsets is not None and (forest.subsets.row[nodes] >= 0).any():
+        return False
+    plain = all(isinstance(column, NumberColumn) and column.gap is None for column in used)
+    return plain and (len(used) < 2 or all(np.isnan(_missing(column)) for column in used))
+
+
+def _missing(column: Column) -> float:
+    return float(column.encode(np.array([np.nan]))[0])
+
+
+def _cuts(forest: Forest, columns: Sequence[Column], nodes: Nodes) -> tuple[Lookup, Ints]:
+    """Return the lookup of an ordered number and, for each node, the last cell that goes left."""
+    limits, last = forest.limits(nodes), np.empty(len(nodes))
+    used = np.unique(forest.column[nodes]).tolist()
+    for number in used:
+        mine = forest.column[nodes] == number
+        last[mine] = _last(forest, columns[number], limits[mine])
+    cuts, positions = np.unique(np.append(last, np.inf), return_inverse=True)
+    position = positions[:-1].astype(np.int32)
+    if len(used) != 1 or np.isnan(fill := _missing(columns[used[0]])):
+        return Lookup(cuts), position
+    right = forest.seen(np.array([fill])) > limits
+    return Lookup(cuts, int(position[right].max(initial=-1)) + 1), position
+
+
+def _last(forest: Forest, column: Column, limits: Floats) -> Floats:
+    """Return the largest raw values whose encoded ones are at most `limits`."""
+    distinct, inverse = np.unique(limits, return_inverse=True)
+    return last_values(column, distinct, narrow=forest.narrow)[inverse]
+
+
+def _points(forest: Forest, columns: Sequence[Column], nodes: Nodes) -> Floats:
+    """Return raw values between which no test of a number changes its answer, ascending."""
+    points = [np.empty(0)]
+    for number in np.unique(forest.column[nodes]).tolist():
+        column, mine = columns[number], nodes[forest.column[nodes] == number]
+        if isinstance(column, IntervalColumn):
+            points.append(last_values(column.number, column.cuts, narrow=False))
+        else:
+            points += _points_of_number(forest, column, mine)
+    found = np.unique(np.concatenate(points))
+    return found[np.isfinite(found)]
+
+
+def _points_of_number(forest: Forest, column: Column, nodes: Nodes) -> list[Floats]:
+    compare = nodes if forest.subsets is None else nodes[forest.subsets.row[nodes] < 0]
+    points = [_last(forest, column, forest.limits(compare))]
+    if forest.subsets is not None and len(compare) < len(nodes):
+        points.append(_last(forest, column, forest.ends(forest.subsets)))
+    if isinstance(column, NumberColumn) and column.gap is not None:
+        gap = np.array([np.nextafter(column.gap[0], -np.inf), column.gap[1]])
+        points.append(last_values(column, gap, narrow=False))
+    return points
+
+
+def _tests(forest: Forest, columns: Sequence[Column], nodes: Nodes, cuts: Floats) -> tuple[Table, Nodes]:
+    """Return the distinct tests of a feature over its cells, (tests, cells), and each node's row among them."""
+    subset = np.full(len(nodes), -1) if forest.subsets is None else forest.subsets.row[nodes]
+    limits = np.where(subset < 0, forest.limits(nodes), 0.0)
+    tests = np.column_stack([forest.column[nodes], limits, forest.missing_left[nodes], subset])
     distinct, rows = np.unique(tests, axis=0, return_inverse=True)
-    encoded = np.empty((len(distinct), levels + 2))
-    for row, number in enumerate(distinct[:, 0].astype(np.intp)):
-        encoded[row] = columns[number].encode(_every_level(levels))
-    table = forest.goes_left(encoded, distinct[:, 1:2]) | (np.isnan(encoded) & (distinct[:, 2:] > 0))
+    if len(distinct) * (len(cuts) + 1) > MOST_ENTRIES:
+        raise NotOpenedError(f"{len(distinct):,} tests that tell {len(cuts):,} values apart")
+    table = np.empty((len(distinct), len(cuts) + 1), dtype=np.bool_)
+    for number in np.unique(distinct[:, 0]).astype(np.intp).tolist():
+        mine = np.flatnonzero(distinct[:, 0] == number)
+        values = forest.seen(columns[number].encode(_one_per_cell(columns[number], cuts)))
+        compared, looked_up = mine[distinct[mine, 3] < 0], mine[distinct[mine, 3] >= 0]
+        table[compared] = values <= distinct[compared, 1:2]
+        if forest.subsets is not None:
+            table[looked_up] = forest.subsets.goes_left(values, distinct[looked_up, 3].astype(np.intp))
+        table[mine] = np.where(np.isnan(values), distinct[mine, 2:3] > 0, table[mine])
     return table, rows.ravel()
 
 
-def _every_level(levels: int) -> Floats:
-    return np.append(np.arange(levels + 1, dtype=np.float64), np.nan)
+def _one_per_cell(column: Column, cuts: Floats) -> Floats:
+    """Return a raw code of every cell: its largest one, then a missing value."""
+    beyond = float(len(cuts) - 1) if isinstance(column, LevelColumn) else np.finfo(np.float64).max
+    return np.concatenate([cuts[:-1], [beyond, np.nan]])
 
 
-def _stacked(tables: Sequence[NDArray[np.bool_]]) -> NDArray[np.bool_]:
+def _stacked(tables: Sequence[Table]) -> Table:
     stacked = np.zeros((sum(map(len, tables)) or 1, max((t.shape[1] for t in tables), default=1)), dtype=np.bool_)
     start = 0
     for table in tables:

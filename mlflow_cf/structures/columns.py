@@ -4,12 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from mlflow_cf.features import Floats
 
-Step = Callable[[Floats], Floats]
+Step = Callable[[NDArray[Any]], NDArray[Any]]
+DOUBLE = np.dtype(np.float64)
 
 
 class NotOpenedError(Exception):
@@ -23,16 +26,26 @@ class NumberColumn:
     Attributes:
         feature: raw column.
         steps: applied one after the other to values (n,), in the estimator's own arithmetic.
+        dtype: what holds the result of the last step.
+        gap: lowest and highest encoded value of those that the estimator takes as missing.
     """
 
     feature: int
     steps: tuple[Step, ...] = ()
+    dtype: np.dtype[Any] = DOUBLE
+    gap: tuple[float, float] | None = None
+
+    def monotone(self, codes: Floats) -> Floats:
+        """Return the encoded values (n,) of raw codes (n,), as if there were no gap."""
+        values: NDArray[Any] = codes
+        for step in self.steps:
+            values = step(values)
+        return values.astype(np.float64, copy=False)
 
     def encode(self, codes: Floats) -> Floats:
         """Return the encoded values (n,) of raw codes (n,)."""
-        for step in self.steps:
-            codes = step(codes)
-        return codes
+        values = self.monotone(codes)
+        return values if self.gap is None else with_gap(values, self.gap)
 
 
 @dataclass(frozen=True, eq=False)
@@ -52,7 +65,32 @@ class LevelColumn:
         return np.asarray(self.table[level_cells(codes, len(self.table) - 2)])
 
 
-Column = NumberColumn | LevelColumn
+@dataclass(frozen=True, eq=False)
+class IntervalColumn:
+    """A number for every interval of a raw number, such as one column of a one-hot block of bins.
+
+    Attributes:
+        number: the number that is cut into intervals.
+        cuts: ascending; an interval holds the values above one cut that are at most the next one.
+        table: (cuts + 2,) encoded value of every interval, then of missing values.
+    """
+
+    number: NumberColumn
+    cuts: Floats
+    table: Floats
+
+    @property
+    def feature(self) -> int:
+        """Raw column."""
+        return self.number.feature
+
+    def encode(self, codes: Floats) -> Floats:
+        """Return the encoded values (n,) of raw codes (n,)."""
+        values = self.number.encode(codes)
+        return np.asarray(self.table[np.where(np.isnan(values), -1, self.cuts.searchsorted(values))])
+
+
+Column = NumberColumn | LevelColumn | IntervalColumn
 
 
 def level_cells(codes: Floats, levels: int) -> np.ndarray[tuple[int], np.dtype[np.intp]]:
@@ -60,3 +98,8 @@ def level_cells(codes: Floats, levels: int) -> np.ndarray[tuple[int], np.dtype[n
     missing = np.isnan(codes)
     known = np.where(missing, 0, codes).astype(np.intp)
     return np.where(missing, levels + 1, np.minimum(known, levels))
+
+
+def with_gap(values: Floats, gap: tuple[float, float]) -> Floats:
+    """Return `values` without those in the `gap`, which become missing."""
+    return np.where((values >= gap[0]) & (values <= gap[1]), np.nan, values)

@@ -16,6 +16,27 @@ Ints = NDArray[np.int32]
 
 
 @dataclass(frozen=True, eq=False)
+class Subsets:
+    """The categories that go left.
+
+    Attributes:
+        row: (nodes,) row of `left` for nodes that look a category up, -1 for those that compare.
+        left: (sets, categories + 1) whether the categories 0, 1, ... go left, then whether any other value does.
+        above: values above it and below 1 are category 0; other fractions count as the whole number towards 0.
+    """
+
+    row: Ints
+    left: NDArray[np.bool_]
+    above: float
+
+    def goes_left(self, values: Floats, rows: NDArray[np.intp]) -> NDArray[np.bool_]:
+        """Return whether values (n,) go left by each of the sets `rows` (t,), as (t, n)."""
+        other = self.left.shape[1] - 1
+        known = (values > self.above) & (values < other)
+        return np.asarray(self.left[rows][:, np.where(known, values, other).astype(np.intp)])
+
+
+@dataclass(frozen=True, eq=False)
 class Forest:
     """Trees as a library holds them; node 0 of each tree follows the nodes of the tree before it.
 
@@ -29,6 +50,7 @@ class Forest:
         value: (nodes, k) leaf values, in the precision the library adds them up in.
         rule: when a value goes left, in the library's own precision.
         base: (outputs,) added to the sums; link: turns sums into scores.
+        subsets: what nodes that look categories up ask instead, if there are any.
     """
 
     roots: Ints
@@ -42,12 +64,29 @@ class Forest:
     rule: GoesLeft
     base: Floats
     link: Link
+    subsets: Subsets | None = None
 
-    def goes_left(self, values: Floats, threshold: Floats) -> NDArray[np.bool_]:
-        """Whether encoded values go left at thresholds, by the library's rule; False for missing ones."""
-        if self.rule == "<= float64":
-            return values <= threshold
-        narrow = values.astype(np.float32)
-        if self.rule == "< float32":
-            return narrow < threshold.astype(np.float32)
-        return narrow.astype(np.float64) <= threshold
+    @property
+    def narrow(self) -> bool:
+        """Whether values are cast to float32 before anything is asked of them."""
+        return self.rule != "<= float64"
+
+    def limits(self, nodes: NDArray[np.intp]) -> Floats:
+        """Return the largest values that go left at `nodes`, after `seen`."""
+        threshold = self.threshold[nodes]
+        if self.rule != "< float32":
+            return threshold
+        return np.nextafter(threshold.astype(np.float32), np.float32(-np.inf)).astype(np.float64)
+
+    def seen(self, values: Floats) -> Floats:
+        """Return encoded values as the library compares them."""
+        if not self.narrow:
+            return values
+        with np.errstate(over="ignore"):
+            return values.astype(np.float32).astype(np.float64)
+
+    def ends(self, subsets: Subsets) -> Floats:
+        """Return the largest value of every category, and of the values below them, ascending, after `seen`."""
+        precision = np.float32 if self.narrow else np.float64
+        whole = np.arange(1, subsets.left.shape[1], dtype=precision)
+        return np.append(subsets.above, np.nextafter(whole, precision(0)))

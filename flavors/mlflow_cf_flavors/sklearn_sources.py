@@ -1,0 +1,147 @@
+"""The columns between scikit-learn's steps, each with the raw feature it comes from."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from functools import partial
+from typing import Any
+
+import numpy as np
+import pandas as pd
+from numpy.typing import NDArray
+
+from mlflow_cf.features import Feature, FeatureSpace
+from mlflow_cf.structures import Column, IntervalColumn, LevelColumn, NotOpenedError, NumberColumn
+
+Transformer = Any  # scikit-learn carries no types
+Operation = Callable[[NDArray[Any]], NDArray[Any]]
+DOUBLE = np.dtype(np.float64)
+UNSEEN = object()  # equals no category
+
+
+@dataclass(frozen=True, eq=False)
+class RawLevels:
+    """A raw feature of levels that no transformer has turned into numbers yet.
+
+    Attributes:
+        feature: raw column, and its `name`.
+        values: (levels + 2) what the transformer sees: the levels, then an unseen one, then a missing value.
+    """
+
+    feature: int
+    name: str
+    values: tuple[Any, ...]
+
+
+@dataclass(frozen=True, eq=False)
+class RawDate:
+    """A raw date; no transformer known here reads one."""
+
+    feature: int
+    name: str
+
+
+Source = Column | RawLevels | RawDate
+
+
+def raw_columns(space: FeatureSpace, names: Sequence[str] = ()) -> list[Source]:
+    """Return the model's input columns before any transformer; the model takes `names`, or all in order."""
+    return [_raw(space.index[name], space[name]) for name in names or space.names]
+
+
+def _raw(number: int, feature: Feature) -> Source:
+    if feature.kind == "boolean":
+        return LevelColumn(number, np.array([0.0, 1.0, np.nan, np.nan]))
+    if feature.kind == "date":
+        return RawDate(number, feature.name)
+    if not feature.levels:
+        return NumberColumn(number, (), feature.stored if feature.stored.kind in "iuf" else DOUBLE)
+    missing = None if feature.dtype == "object" and not feature.nan else np.nan
+    return RawLevels(number, feature.name, (*feature.levels, UNSEEN, missing))
+
+
+def finished(sources: Sequence[Source], last: str) -> list[Column]:
+    """Return the columns an estimator, `last`, sees.
+
+    Raises:
+        NotOpenedError: levels or dates that no step has turned into numbers.
+    """
+    columns: list[Column] = []
+    for source in map(as_numbers, sources):
+        if isinstance(source, RawLevels | RawDate):
+            raise refusal(last, source)
+        columns.append(source)
+    return columns
+
+
+def refusal(step: Any, source: Source) -> NotOpenedError:
+    """Return why a step cannot be opened for a source that is not made of numbers."""
+    kind = step if isinstance(step, str) else type(step).__name__
+    if isinstance(source, RawDate):
+        return NotOpenedError(f"{kind} on the date {source.name}")
+    name = f" {source.name}" if isinstance(source, RawLevels) else ""
+    return NotOpenedError(f"{kind} on the levels of{name}, which no step turns into numbers")
+
+
+def as_numbers(source: Source) -> Source:
+    """Return levels that are numbers themselves as a column of numbers."""
+    if isinstance(source, RawLevels) and all(isinstance(value, int | float) for value in source.values[:-2]):
+        return LevelColumn(source.feature, np.array([*source.values[:-2], np.nan, np.nan], dtype=np.float64))
+    return source
+
+
+def block_dtype(sources: Sequence[Source]) -> np.dtype[Any]:
+    """Return the precision scikit-learn calculates in for columns that it transforms together."""
+    dtypes = []
+    for source in sources:
+        if isinstance(source, NumberColumn):
+            dtypes.append(source.dtype)
+        elif isinstance(source, LevelColumn | IntervalColumn):
+            dtypes.append(source.table.dtype)
+        else:
+            dtypes.append(DOUBLE)
+    together = np.result_type(*dtypes)
+    return together if together.kind == "f" else DOUBLE
+
+
+def stepped(source: Source, operation: Operation, dtype: np.dtype[Any]) -> Column | None:
+    """Return a column after an operation that never reverses its order, done in `dtype`; None if it has no numbers."""
+    source = as_numbers(source)
+    if isinstance(source, NumberColumn):
+        return replace(source, steps=(*source.steps, partial(_cast_first, operation, dtype)), dtype=dtype)
+    if isinstance(source, LevelColumn | IntervalColumn):
+        return replace(source, table=operation(source.table.astype(dtype)))
+    return None
+
+
+def _cast_first(operation: Operation, dtype: np.dtype[Any], values: NDArray[Any]) -> NDArray[Any]:
+    return operation(values.astype(dtype, copy=False))
+
+
+def values_of(source: Source, points: Sequence[float] = ()) -> tuple[list[Any], Callable[[NDArray[Any]], Column]]:
+    """Return the values a source can have, and how numbers for them become a column.
+
+    A number can have any value: returned are those at and between ascending `points`, where those between are unseen.
+    """
+    if isinstance(source, RawLevels):
+        return list(source.values), partial(LevelColumn, source.feature)
+    if isinstance(source, LevelColumn | IntervalColumn):
+        return list(source.table.tolist()), lambda table: replace(source, table=table)
+    if isinstance(source, RawDate):
+        raise refusal("an encoder", source)
+    ends = np.asarray(points, dtype=np.float64)
+    cuts = np.column_stack([np.nextafter(ends, -np.inf), ends]).ravel()
+    values = [UNSEEN, *(value for point in ends.tolist() for value in (point, UNSEEN)), np.nan]
+    return values, partial(IntervalColumn, source, cuts)
+
+
+def missing_in(source: Source) -> Column:
+    """Return the column that is 1 where a source is missing, and 0 elsewhere."""
+    values, column = values_of(source)
+    return column(np.array([float(is_missing(value)) for value in values]))
+
+
+def is_missing(value: Any) -> bool:
+    """Whether a value stands for a missing one: None, NaN or pandas' NA."""
+    return value is None or value is pd.NA or (isinstance(value, float) and bool(np.isnan(value)))

@@ -1,0 +1,92 @@
+"""XGBoost's trees as a forest, read from its own binary format."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from typing import Any, Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from mlflow_cf.features import Floats
+from mlflow_cf.structures import Forest, Link, NotOpenedError, Subsets
+from mlflow_cf_flavors.ubjson import read_ubjson
+
+Tree = dict[str, Any]
+
+LINKS: Final[dict[str, Link]] = {
+    "binary:logistic": "sigmoid",
+    "multi:softprob": "softmax",
+    "multi:softmax": "softmax",
+    "reg:squarederror": "identity",
+    "reg:absoluteerror": "identity",
+    "reg:pseudohubererror": "identity",
+    "reg:quantileerror": "identity",
+}
+
+
+def xgboost_forest(booster: Any, rounds: tuple[int, int]) -> Forest:
+    """Return the trees of a Booster; of the `rounds` (first, last + 1), or all for (0, 0).
+
+    Raises:
+        NotOpenedError: a booster of another kind than trees that are added up, or an unknown objective.
+    """
+    learner = read_ubjson(bytes(booster.save_raw("ubj")))["learner"]
+    gradient_booster, objective = learner["gradient_booster"], learner["objective"]["name"]
+    if gradient_booster["name"] != "gbtree":
+        raise NotOpenedError(f"XGBoost's booster {gradient_booster['name']}")
+    if objective not in LINKS:
+        raise NotOpenedError(f"XGBoost's objective {objective}")
+    model = gradient_booster["model"]
+    ends = model["iteration_indptr"]
+    first, last = (ends[rounds[0]], ends[rounds[1]]) if rounds != (0, 0) else (0, len(model["trees"]))
+    trees = model["trees"][first:last]
+    sizes = np.array([len(tree["left_children"]) for tree in trees])
+    starts = np.concatenate([[0], np.cumsum(sizes)[:-1]])
+    shift = np.repeat(starts, sizes)
+    left = _joined(trees, "left_children")
+    leaf = left < 0
+    conditions = _joined(trees, "split_conditions").astype(np.float32)  # a leaf's is its value
+    subsets = _subsets(trees, starts, len(leaf))
+    return Forest(
+        roots=starts.astype(np.int32),
+        outputs=np.asarray(model["tree_info"][first:last], dtype=np.int32),
+        column=np.where(leaf, -1, _joined(trees, "split_indices")).astype(np.int32),
+        threshold=conditions.astype(np.float64),
+        missing_left=_joined(trees, "default_left").astype(np.bool_),
+        left=(left + shift).astype(np.int32),
+        right=(_joined(trees, "right_children") + shift).astype(np.int32),
+        value=np.where(leaf, conditions, np.float32(0))[:, None],
+        rule="< float32",
+        base=_base(learner["learner_model_param"], LINKS[objective]),
+        link=LINKS[objective],
+        subsets=subsets,
+    )
+
+
+def _joined(trees: Sequence[Tree], name: str) -> NDArray[Any]:
+    return np.concatenate([tree[name] for tree in trees])
+
+
+def _subsets(trees: Sequence[Tree], starts: Any, nodes: int) -> Subsets | None:
+    """Return which nodes send some categories right, and everything else left."""
+    if not any(len(tree["categories_nodes"]) for tree in trees):
+        return None
+    where = np.concatenate(
+        [start + tree["categories_nodes"] for start, tree in zip(starts, trees, strict=True)], dtype=np.intp
+    )
+    sizes, right = _joined(trees, "categories_sizes").astype(np.intp), _joined(trees, "categories").astype(np.intp)
+    subset = np.full(nodes, -1, dtype=np.int32)
+    subset[where] = np.arange(len(where))
+    left = np.ones((len(where), int(right.max(initial=0)) + 2), dtype=np.bool_)
+    left[np.repeat(np.arange(len(where)), sizes), right] = False
+    return Subsets(subset, left, above=float(np.nextafter(np.float32(0), np.float32(-1))))  # below 0 is no category
+
+
+def _base(parameters: dict[str, str], link: Link) -> Floats:
+    """Return what the sums start from; base_score is a probability where the link is a sigmoid."""
+    scores = np.atleast_1d(np.array(json.loads(parameters["base_score"]), dtype=np.float32))
+    if link == "sigmoid":
+        scores = -np.log(np.float32(1) / scores - np.float32(1))
+    return np.resize(scores, max(int(parameters["num_class"]), 1)).astype(np.float64)
