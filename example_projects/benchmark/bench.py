@@ -62,7 +62,7 @@ def main(arguments: list[str] | None = None) -> int:
 def run_contest(chosen: Options) -> list[str]:
     """Run every method on every model and data set; return the promises that were broken."""
     pairs: dict[str, contest.Pair] = {}
-    speed: dict[str, structure_speed.Scored | None] = {}
+    speed: dict[str, structure_speed.Speed | None] = {}
     promised: dict[str, list[Gate]] = {}
     for pair in _pairs(chosen):
         name = pair.name
@@ -70,7 +70,7 @@ def run_contest(chosen: Options) -> list[str]:
         scored = speed[name]
         promised[name] = [*pair.gates, *(scored.gates(pair.case.name, pair.model) if scored else [])]
         runs.log_pair(pair, promised[name], scored.figures() if scored else {})
-    print(f"\n=== Scoring: the opened model beside the pipeline\n\n{structure_speed.table(speed)}")
+    print(f"\n=== The opened model beside the pipeline\n\n{structure_speed.tables(speed)}")
     missed = [f"{gate} ({name})" for name, found in promised.items() for gate in found if not gate.kept]
     total = sum(map(len, promised.values()))
     print("\n".join([f"\n{total - len(missed)} of {total} promises about speed and distance were kept.", *missed]))

@@ -34,7 +34,8 @@ COLUMNS: Mapping[str, tuple[str, str]] = {
     "wall_ms": ("wall ms", "{:,.1f}"),
     "search_ms": ("search CPU ms", "{:,.1f}"),
     "batch_ms": ("in one call", "{:,.1f}"),
-    "of_dice": ("dice CPU / own", "{:,.1f}"),
+    "of_dice": ("dice / own", "{:,.1f}"),
+    "of_dice_batch": ("dice / in one call", "{:,.1f}"),
 }
 
 
@@ -120,6 +121,8 @@ def judged(
     for values in measured.values():
         if np.isfinite(rival):
             values["of_dice"] = rival / values["cpu_ms"]
+            if "batch_ms" in values:
+                values["of_dice_batch"] = rival / values["batch_ms"]
     own = [method for method in lines if not method.startswith(DICE)]
     wrong = [line for method in own for line in broken_promises(method, lines[method])] + missed(lines)
     return Pair(model, case, explained, lines, measured, gates(case.name, model, lines, measured), wrong)
