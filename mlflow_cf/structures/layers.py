@@ -53,39 +53,22 @@ class Layers:
         """Compile layers whose first one takes `columns` in order."""
         if shape[0] == "identity":
             weights, biases = _folded(weights, biases)
-        per_feature: list[list[tuple[Column, Floats]]] = [[] for _ in range(len(space))]
+        alike: list[dict[object, list[tuple[Column, Floats]]]] = [{} for _ in range(len(space))]
         for column, row in zip(columns, weights[0], strict=True):
-            per_feature[column.feature].append((column, row))
-        encoders: list[tuple[Encoder, ...]] = []
-        tables: list[Floats] = []
-        levels: list[int] = []
-        for mine in per_feature:
-            parts: list[tuple[Encoder, Floats]] = [
-                (column.encode, row[None]) for column, row in mine if not isinstance(column, LevelColumn)
-            ]
-            levels += [-1] * len(parts)
-            coded = [column.table for column, _ in mine if isinstance(column, LevelColumn)]
-            if coded:
-                rows = [row for column, row in mine if isinstance(column, LevelColumn)]
-                parts.append((_codes, np.column_stack(coded) @ np.array(rows)))
-                levels.append(len(coded[0]) - 2)
-            encoders.append(tuple(encoder for encoder, _ in parts))
-            tables += [table for _, table in parts]
+            alike[column.feature].setdefault(_source(column), []).append((column, row))
+        parts = [[_token(group) for group in groups.values()] for groups in alike]
+        encoders = tuple(tuple(encoder for encoder, _, _ in tokens) for tokens in parts)
+        tables = [table for tokens in parts for _, table, _ in tokens]
         first = First(
             table=np.concatenate([np.empty((0, weights[0].shape[1])), *tables]),
             start=np.cumsum([0, *map(len, tables)])[:-1],
-            levels=np.array(levels, dtype=np.int64),
+            levels=np.array([levels for tokens in parts for _, _, levels in tokens], dtype=np.int64),
             stop=np.cumsum([*map(len, encoders)]),
             bias=biases[0].astype(np.float64),
         )
-        later = [np.ascontiguousarray(layer, dtype=np.float64) for layer in weights[1:]]
-        return cls(
-            tuple(encoders),
-            first,
-            tuple(later),
-            tuple(np.asarray(bias, dtype=np.float64) for bias in biases[1:]),
-            *shape,
-        )
+        # copies: they are ours to keep, and kernels are compiled once more for arrays that cannot be written
+        later = tuple(np.array(layer, dtype=np.float64, order="C") for layer in weights[1:])
+        return cls(encoders, first, later, tuple(np.array(b, dtype=np.float64) for b in biases[1:]), *shape)
 
     @property
     def kind(self) -> str:
@@ -205,6 +188,20 @@ class Layers:
                 sums = others[row : row + step, None] + added
                 last = self._last(sums.reshape(-1, others.shape[1]))
                 totals[row : row + step, start : start + many] = last.reshape(*sums.shape[:2], -1)
+
+
+def _source(column: Column) -> object:
+    """Return what is equal for encoded columns of one feature that are told by the same token."""
+    return "levels" if isinstance(column, LevelColumn) else id(column)
+
+
+def _token(group: Sequence[tuple[Column, Floats]]) -> tuple[Encoder, Floats, int]:
+    """Return what makes the token of encoded columns with the same source, its rows of the table and `First.levels`."""
+    rows = np.array([row for _, row in group], dtype=np.float64)
+    tables = [column.table for column, _ in group if isinstance(column, LevelColumn)]
+    if not tables:
+        return group[0][0].encode, rows.sum(axis=0, keepdims=True), -1
+    return _codes, np.column_stack(tables) @ rows, len(tables[0]) - 2
 
 
 def _codes(codes: Floats) -> Floats:
