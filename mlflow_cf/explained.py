@@ -11,6 +11,7 @@ import numpy as np
 import pandas as pd
 from numpy.typing import ArrayLike, NDArray
 
+from mlflow_cf.admission import Admission
 from mlflow_cf.constraints import Constraints, ConstraintSource, Values
 from mlflow_cf.errors import InputError
 from mlflow_cf.explainers import Explainer
@@ -22,6 +23,8 @@ from mlflow_cf.registry import explainer_named, explainer_to_dict
 from mlflow_cf.request import Request, answer
 from mlflow_cf.result import Explanation
 from mlflow_cf.structures import Opened, open_structure
+
+PATIENCE_S = 0.03  # a served request waits so long for a place; most searches are over in less
 
 TargetSource = Target | Mapping[str, Any] | Label | None
 DistanceSource = Distance | tuple[float, float, float] | Mapping[str, Any]
@@ -79,6 +82,7 @@ class ExplainedModel:
         judge, outcome: the model's decision rule, and what it says about the background.
         setting: the policy bound to features and background.
         opened: the structure inside the model, if it has one.
+        admission: how many requests may be explained at the same time.
     """
 
     model: OpenModel
@@ -91,6 +95,7 @@ class ExplainedModel:
     outcome: Outcome = field(repr=False)
     setting: Setting = field(repr=False)
     opened: Opened = field(repr=False)
+    admission: Admission = field(default_factory=Admission, repr=False)
 
     @classmethod
     def build(
@@ -133,7 +138,7 @@ class ExplainedModel:
         query.check(self.policy.limits)
         explainer = self.explainer if query.explainer is None else explainer_named(query.explainer)
         seconds = query.time_limit_s or self.policy.limits.time_limit_s
-        records = [found.to_dict() for found in self._answer(X, query, explainer, seconds)]
+        records = [found.to_dict() for found in self._answer(X, query, explainer, seconds, PATIENCE_S)]
         columns = list(Explanation("skipped", "", None, None).to_dict())
         return pd.DataFrame({key: pd.Series([r[key] for r in records], dtype=object) for key in columns})
 
@@ -181,7 +186,7 @@ class ExplainedModel:
             }
         )
         chosen = self.explainer if explainer is None else explainer_named(explainer)
-        return self._answer(X, query, chosen, query.time_limit_s)
+        return self._answer(X, query, chosen, query.time_limit_s, query.time_limit_s)
 
     def describe(self) -> dict[str, Any]:
         """Return what was wrapped, as plain values: model, features, policy, explainer."""
@@ -198,7 +203,9 @@ class ExplainedModel:
             "notes": list(self.model.notes),
         }
 
-    def _answer(self, X: pd.DataFrame, query: Query, explainer: Explainer, seconds: float | None) -> list[Explanation]:
+    def _answer(
+        self, X: pd.DataFrame, query: Query, explainer: Explainer, seconds: float | None, patience_s: float | None
+    ) -> list[Explanation]:
         deadline = None if seconds is None else time.perf_counter() + seconds
         request = Request(
             judge=self.judge,
@@ -211,6 +218,8 @@ class ExplainedModel:
             seed=self.policy.seed if query.seed is None else query.seed,
             max_evaluations=query.max_evaluations or self.policy.limits.max_evaluations,
             deadline=deadline,
+            admission=self.admission,
+            patience_s=patience_s,
         )
         return answer(request, X)
 

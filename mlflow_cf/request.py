@@ -11,18 +11,20 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
+from mlflow_cf.admission import Admission
+from mlflow_cf.clock import Clock
 from mlflow_cf.errors import InputError
 from mlflow_cf.explainers import Candidates, Explainer
 from mlflow_cf.features import FeatureSpace, Floats
 from mlflow_cf.judge import Judge, Label, Outcome
 from mlflow_cf.pipeline import Answer, prove_all, search
-from mlflow_cf.problem import BoundTarget, Budget, Query, Rater, Setting, Target, spread_of
+from mlflow_cf.problem import BoundTarget, Budget, Query, Rater, Rating, Setting, Target, spread_of
 from mlflow_cf.proof import Case, Proved
 from mlflow_cf.result import Change, Counterfactual, Explanation, describe_changes
 from mlflow_cf.structures import Structure
 
 ROWS_AT_ONCE = 256  # rows searched before they are proved together; what a search needs stays in memory until then
-SEARCH_SHARE = 0.8  # of the time until the deadline; the rest is for the proof of what the search found
+FIRST_ROWS = 32  # fewer at first where there is a deadline: how long proofs take is not known yet
 _logger = logging.getLogger(__name__)
 
 
@@ -41,6 +43,8 @@ class Request:
         seed: seed of every row.
         max_evaluations: rows scored per explained row.
         deadline: `time.perf_counter` value for all explanations together, or None.
+        admission: lets the request in to be explained.
+        patience_s: seconds to wait for a place before its rows are answered as busy; None: as long as it takes.
     """
 
     judge: Judge
@@ -53,6 +57,8 @@ class Request:
     seed: int
     max_evaluations: int
     deadline: float | None
+    admission: Admission
+    patience_s: float | None
 
 
 @dataclass(frozen=True, eq=False)
@@ -77,34 +83,54 @@ def answer(request: Request, frame: pd.DataFrame) -> list[Explanation]:
         raise InputError("rows", "there are none", "send at least one row")
     frame = request.setting.space.select(frame).reset_index(drop=True)
     space = request.setting.space.covering(frame)
-    rows = _read(request, space, frame)
-    started = time.perf_counter()
-    search_end = None if request.deadline is None else started + SEARCH_SHARE * (request.deadline - started)
-    wanted = [number for number, row in enumerate(rows) if _is_wanted(request, row)]
+    with request.admission.predicting():
+        rows = _read(request, space, frame)
+    wanted = {number: row for number, row in enumerate(rows) if _is_wanted(request, row)}
     found: dict[int, Explanation] = {}
-    for start in range(0, len(wanted), ROWS_AT_ONCE):
-        chunk = {number: rows[number] for number in wanted[start : start + ROWS_AT_ONCE]}
-        found.update(_explain(request, space, chunk, search_end, len(wanted) - start))
-    seconds = (time.perf_counter() - started) / max(len(wanted), 1)
-    for number, explanation in found.items():
-        found[number] = replace(explanation, diagnostics={**explanation.diagnostics, "seconds": seconds})
+    if wanted:  # every row has its prediction by now: explanations wait for their place, predictions never do
+        with request.admission.entered(request.patience_s) as admitted:
+            found = _explain_all(request, space, wanted) if admitted else _turned_away(request, wanted)
     return [found[number] if number in found else _bare(request, row) for number, row in enumerate(rows)]
 
 
-def _explain(
-    request: Request, space: FeatureSpace, rows: dict[int, _Row], search_end: float | None, rows_left: int
-) -> dict[int, Explanation]:
+def _explain_all(request: Request, space: FeatureSpace, rows: dict[int, _Row]) -> dict[int, Explanation]:
+    """Explain rows by their number, a chunk at a time."""
+    started = time.perf_counter()
+    numbers = list(rows)
+    found: dict[int, Explanation] = {}
+    clock = Clock(request.deadline)
+    while len(found) < len(rows):
+        size = ROWS_AT_ONCE if request.deadline is None else min(max(FIRST_ROWS, len(found)), ROWS_AT_ONCE)
+        chunk = {number: rows[number] for number in numbers[len(found) : len(found) + size]}
+        clock.share(len(chunk), len(rows) - len(found))
+        found.update(_explain(request, space, chunk, clock))
+    seconds = (time.perf_counter() - started) / len(rows)
+    return {
+        number: replace(explanation, diagnostics={**explanation.diagnostics, "seconds": seconds})
+        for number, explanation in found.items()
+    }
+
+
+def _turned_away(request: Request, rows: dict[int, _Row]) -> dict[int, Explanation]:
+    places = request.admission.places
+    reason = f"no room to explain now, {places} at once is the most here; the prediction stands, ask again in a moment"
+    return {number: replace(_bare(request, row), status="busy", reason=reason) for number, row in rows.items()}
+
+
+def _explain(request: Request, space: FeatureSpace, rows: dict[int, _Row], clock: Clock) -> dict[int, Explanation]:
     """Explain some rows by their number: search one by one, prove all together."""
     answers: dict[int, Answer | Exception] = {}
     cases: dict[int, Case] = {}
     found: dict[int, Candidates] = {}
-    for done, (number, row) in enumerate(rows.items()):
-        if search_end is not None and time.perf_counter() >= search_end:
+    for number, row in rows.items():
+        request.admission.give_way()
+        until = clock.row_end(len(found))
+        if until is not None and until <= time.perf_counter():
             answers[number] = Answer("budget", "stopped by the time limit after 0 evaluations")
             continue
         try:
             cases[number] = case = _case(request, space, row)
-            case.budget.start(_share(search_end, rows_left - done), request.deadline)
+            case.budget.start(until, request.deadline)
             result = search(case, request.explainer, request.seed)
         except InputError as error:
             if error.path.split(".")[0] in ("count", "explainer"):
@@ -118,17 +144,12 @@ def _explain(
             else:
                 answers[number] = result
     pairs = [(cases[number], candidates) for number, candidates in found.items()]
+    started = time.perf_counter()
     proved = prove_all(request.judge, space, pairs, polish=request.explainer.polish)
     answers.update(zip(found, proved, strict=True))
-    return {number: _explanation(request, row, cases.get(number), answers[number]) for number, row in rows.items()}
-
-
-def _share(deadline: float | None, rows_left: int) -> float | None:
-    """Return this row's deadline: an even share of the time that is left, so that no row starves the others."""
-    if deadline is None:
-        return None
-    now = time.perf_counter()
-    return now + max(deadline - now, 0.0) / rows_left
+    told = {number: _explanation(request, row, cases.get(number), answers[number]) for number, row in rows.items()}
+    clock.proved(len(found), time.perf_counter() - started)
+    return told
 
 
 def _read(request: Request, space: FeatureSpace, frame: pd.DataFrame) -> list[_Row]:
@@ -170,11 +191,16 @@ def _case(request: Request, space: FeatureSpace, row: _Row) -> Case:
     target, judge = _bound(request, row), request.judge
     count, most = request.query.count, request.max_evaluations
     rater = None if request.structure is None else Rater(request.structure, target)
+
+    def rate(Z: Floats) -> Rating:
+        request.admission.give_way()
+        return target.rate(judge.outcome(space.decode(Z)))
+
     problem = request.setting.bind(
         row.codes,
         space=space,
         count=count,
-        rate=rater.rate if rater else lambda Z: target.rate(judge.outcome(space.decode(Z))),
+        rate=rater.rate if rater else rate,
         rate_background=lambda: target.rate(request.background),
         rater=rater,
     )

@@ -194,7 +194,7 @@ class TestOptionsOfARequest:
             ({"time_limit_s": float("nan")}, "time_limit_s: "),
             ({"time_limit_s": "1"}, "time_limit_s: "),
             ({"max_evaluations": 0}, "max_evaluations: input should be greater than or equal to 1"),
-            ({"max_evaluations": 10**9}, "max_evaluations: 1000000000 is more than the policy's 100000"),
+            ({"max_evaluations": 10**9}, "max_evaluations: 1000000000 is more than the policy's 1000000"),
             ({"constraints": []}, "constraints: "),
             (
                 {"constraints": {"immutabel": ["age"]}},
@@ -418,7 +418,7 @@ class TestSameAnswer:
         expected = loan.predict(FRAME).to_dict("records")
         fresh = mlflow_cf.wrap(pipeline(), FRAME, constraints={"increasing": ["age"]})  # nothing cached yet
         with ThreadPoolExecutor(8) as pool:
-            answers = list(pool.map(lambda _: fresh.predict(FRAME).to_dict("records"), range(16)))
+            answers = list(pool.map(lambda _: [found.to_dict() for found in fresh.explain(FRAME)], range(16)))
         assert all(answer == expected for answer in answers)
 
     def test_nothing_passed_in_is_changed(self, loan: ExplainedModel) -> None:
@@ -433,7 +433,7 @@ class TestSameAnswer:
         assert json.dumps(params) == params_before
 
     def test_global_randomness_is_left_alone(self, loan: ExplainedModel) -> None:
-        np.random.seed(1)  # noqa: NPY002  the point is the global state
+        np.random.seed(7)  # noqa: NPY002  the point is the global state
         before = np.random.get_state()[1].tolist()  # noqa: NPY002
         loan.explain(POOR)
         assert np.random.get_state()[1].tolist() == before  # noqa: NPY002

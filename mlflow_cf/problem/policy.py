@@ -30,8 +30,8 @@ class Limits(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid")
 
     count: Annotated[StrictInt, Field(ge=1, le=90)] = 10
-    time_limit_s: Seconds = 30.0
-    max_evaluations: Annotated[StrictInt, Field(ge=1)] = 100_000
+    time_limit_s: Seconds = 5.0
+    max_evaluations: Annotated[StrictInt, Field(ge=1)] = 1_000_000
 
     @classmethod
     def read(cls, source: Limits | Mapping[str, Any] | None) -> Limits:

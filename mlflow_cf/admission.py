@@ -1,0 +1,82 @@
+"""Who may search now: few requests at the same time, and none of them while another waits for its prediction."""
+
+from __future__ import annotations
+
+import math
+import os
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Final
+
+# MLflow answers requests on asyncio's pool of min(32, cores + 4) threads: searches never take the last four
+MOST_PLACES: Final = 28
+GIVE_WAY_S: Final = 0.02  # longest pause before a call to the model: searches get on even if predictions never cease
+
+CPU_QUOTA: Final = Path("/sys/fs/cgroup/cpu.max")  # Linux: microseconds of CPU per period, or "max"
+
+
+def cores() -> int:
+    """Return how many cores this process may use: by its affinity, and by its container's quota where there is one."""
+    allowed = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    try:
+        quota, period = map(int, CPU_QUOTA.read_text(encoding="ascii").split())
+    except (OSError, ValueError):
+        return allowed
+    return min(allowed, math.ceil(quota / period))
+
+
+class Admission:
+    """Places for requests that are being explained; one object belongs to one model and all its threads.
+
+    A request holds one place from its first search to its last proof. With places for rows instead, requests would
+    take them from each other row by row and all get replies full of holes; and the proof that the rows of a request
+    share would belong to none of them.
+
+    Attributes:
+        places: how many requests can be explained at once.
+    """
+
+    def __init__(self, places: int | None = None) -> None:
+        """Set up `places`; None: one per core, as far as MLflow has threads for them."""
+        self.places = min(cores(), MOST_PLACES) if places is None else places
+        self._free = threading.Semaphore(self.places)
+        self._predicting = 0
+        self._changed = threading.Condition()
+
+    @contextmanager
+    def entered(self, patience_s: float | None) -> Iterator[bool]:
+        """Hold a place for the time of a `with` block, which is told whether there was one.
+
+        Args:
+            patience_s: seconds to wait for a place; None: as long as it takes.
+        """
+        admitted = self._free.acquire(timeout=patience_s)
+        try:
+            yield admitted
+        finally:
+            if admitted:
+                self._free.release()
+
+    @contextmanager
+    def predicting(self) -> Iterator[None]:
+        """Let searches pause for the time of a `with` block that predicts."""
+        with self._changed:
+            self._predicting += 1
+        try:
+            yield
+        finally:
+            with self._changed:
+                self._predicting -= 1
+                self._changed.notify_all()
+
+    def give_way(self) -> None:
+        """Pause shortly while another request predicts: two threads that run Python get on at half the speed each."""
+        if self._predicting:
+            with self._changed:
+                self._changed.wait_for(lambda: not self._predicting, GIVE_WAY_S)
+
+    def __reduce__(self) -> tuple[type[Admission], tuple[int]]:
+        """Copy the number of places; who holds one stays here."""
+        return Admission, (self.places,)

@@ -1,0 +1,44 @@
+"""The time limit of a request, shared by its rows: each is searched and proved, and none may starve the others."""
+
+from __future__ import annotations
+
+import time
+
+SEARCH_SHARE = 0.8  # of the time there is; the rest is for the proof of what the search found
+LEAST_S = 0.05  # a search that ends in its first moments finds nothing: some rows answered are better than none
+
+
+class Clock:
+    """Gives every row its time; belongs to one request and one thread."""
+
+    def __init__(self, deadline: float | None) -> None:
+        """Set up a clock; `deadline` is a `time.perf_counter` value, None: all the time there is."""
+        self._deadline = deadline
+        self._search_end = 0.0
+        self._rows = 0
+        self._proof_s = 0.0
+
+    def share(self, rows: int, rows_left: int) -> None:
+        """Start to search the next `rows` in an even share of the time that is left for `rows_left`."""
+        self._rows = rows
+        if self._deadline is not None:
+            now = time.perf_counter()
+            share = max(self._deadline - now, 0.0) * rows / rows_left
+            for_proofs = min(max(rows * self._proof_s, (1 - SEARCH_SHARE) * share), SEARCH_SHARE * share)
+            self._search_end = now + share - for_proofs
+
+    def row_end(self, found: int) -> float | None:
+        """Return when the search of the next row must end: at once if the `found` rows need the rest to be proved."""
+        if self._deadline is None:
+            return None
+        now = time.perf_counter()
+        rows, self._rows = self._rows, self._rows - 1
+        if now + (found + 1) * self._proof_s >= self._deadline:
+            return now
+        left = max(self._search_end - now, 0.0)
+        return now + min(max(left / rows, LEAST_S), left)
+
+    def proved(self, rows: int, seconds: float) -> None:
+        """Learn from the proof of `rows` how long the next will take."""
+        if rows:
+            self._proof_s = seconds / rows

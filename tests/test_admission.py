@@ -1,0 +1,187 @@
+"""Few requests are explained at once: the others get their predictions and are told to come back."""
+
+import copy
+import json
+import os
+import pickle
+import threading
+import time
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from mlflow_cf.admission import GIVE_WAY_S, Admission
+from mlflow_cf.errors import InputError
+from mlflow_cf.explained import ExplainedModel, Options, assemble
+from mlflow_cf.explainers import GeCo
+from mlflow_cf.judge import OpenModel
+
+FRAME = pd.DataFrame({"income": np.arange(10.0, 90.0), "age": np.arange(80) % 40 + 20})
+POOR, RICH = FRAME.iloc[[3]], FRAME.iloc[[70]]
+
+
+class Gate:
+    """A labels-only model; searches, which ask about more than one row, wait until the gate is open."""
+
+    def __init__(self) -> None:
+        self.open, self.waiting = threading.Event(), threading.Event()
+        self.open.set()
+
+    def __call__(self, rows: pd.DataFrame) -> np.ndarray:
+        if len(rows) > 1:
+            self.waiting.set()
+            assert self.open.wait(20)
+        return (rows["income"] > 50).to_numpy().astype(int)
+
+
+@pytest.fixture
+def gate() -> Gate:
+    return Gate()
+
+
+@pytest.fixture
+def loan(gate: Gate) -> ExplainedModel:
+    explained = assemble(OpenModel("test", (0, 1), gate), FRAME, None, Options())
+    return replace(explained, admission=Admission(1))
+
+
+@pytest.fixture
+def full(loan: ExplainedModel, gate: Gate) -> Iterator[None]:
+    """Another request is inside, and stays there until the gate opens."""
+    gate.open.clear()
+    gate.waiting.clear()
+    with ThreadPoolExecutor(1) as pool:
+        inside = pool.submit(loan.predict, POOR)
+        try:
+            assert gate.waiting.wait(20)
+            yield
+        finally:
+            gate.open.set()
+        assert list(inside.result()["status"]) == ["found"]
+
+
+@pytest.mark.usefixtures("full")
+class TestNoRoom:
+    def test_the_row_gets_its_prediction_and_is_told_what_to_do(self, loan: ExplainedModel) -> None:
+        (record,) = loan.predict(POOR).to_dict("records")
+        assert (record["prediction"], record["status"], record["counterfactuals"]) == (0, "busy", [])
+        assert record["reason"] == (
+            "no room to explain now, 1 at once is the most here; the prediction stands, ask again in a moment"
+        )
+        json.dumps(record, allow_nan=False)
+
+    def test_rows_that_need_no_search_are_answered_as_ever(self, loan: ExplainedModel) -> None:
+        assert list(loan.predict(RICH)["status"]) == ["already"]
+        assert list(loan.predict(POOR, {"counterfactual": {"explain": "none"}})["status"]) == ["skipped"]
+
+    def test_wrong_options_are_refused_as_ever(self, loan: ExplainedModel) -> None:
+        with pytest.raises(InputError, match="cuont"):
+            loan.predict(POOR, {"counterfactual": {"cuont": 1}})
+
+    def test_python_waits_for_its_place(self, loan: ExplainedModel, gate: Gate) -> None:
+        with ThreadPoolExecutor(1) as pool:
+            waiting = pool.submit(loan.explain, POOR)
+            gate.open.set()
+            assert [found.status for found in waiting.result()] == ["found"]
+
+    def test_python_waits_no_longer_than_its_time_limit(self, loan: ExplainedModel) -> None:
+        (answer,) = loan.explain(POOR, time_limit_s=0.01)
+        assert (answer.prediction, answer.status) == (0, "busy")
+
+
+def test_one_request_after_the_other_always_has_room(loan: ExplainedModel) -> None:
+    assert {status for _ in range(20) for status in loan.predict(POOR)["status"]} == {"found"}
+
+
+def test_many_threads_of_python_all_get_answers(loan: ExplainedModel) -> None:
+    with ThreadPoolExecutor(8) as pool:
+        answers = list(pool.map(lambda _: loan.explain(POOR)[0].to_dict(), range(24)))
+    assert all(answer == answers[0] for answer in answers)
+    assert answers[0]["status"] == "found"
+
+
+def test_a_request_that_fails_leaves_its_place(loan: ExplainedModel) -> None:
+    small = replace(loan, explainer=GeCo(q=6))
+    for _ in range(3):
+        with pytest.raises(InputError, match="survivors"):
+            small.explain(POOR, count=8)
+    assert list(loan.predict(POOR)["status"]) == ["found"]
+
+
+def test_every_model_has_places_of_its_own(loan: ExplainedModel) -> None:
+    other = assemble(loan.model, FRAME, None, Options())
+    with other.admission.entered(0) as one, loan.admission.entered(0) as two:
+        assert (one, two) == (True, True)
+
+
+@pytest.mark.parametrize(("cores", "places"), [(1, 1), (2, 2), (64, 28)])
+def test_one_place_per_core_and_some_threads_left_for_predictions(
+    cores: int, places: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(os, "sched_getaffinity", lambda _: set(range(cores)))
+    monkeypatch.setattr("mlflow_cf.admission.CPU_QUOTA", Path("nowhere"))
+    assert Admission().places == places
+
+
+@pytest.mark.parametrize(
+    ("quota", "places"), [("max 100000", 8), ("200000 100000", 2), ("50000 100000", 1), ("1000000 100000", 8), ("", 8)]
+)
+def test_a_containers_quota_counts(quota: str, places: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(os, "sched_getaffinity", lambda _: set(range(8)))
+    (tmp_path / "cpu.max").write_text(f"{quota}\n")
+    monkeypatch.setattr("mlflow_cf.admission.CPU_QUOTA", tmp_path / "cpu.max")
+    assert Admission().places == places
+
+
+def test_systems_that_know_no_affinity(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delattr(os, "sched_getaffinity")
+    monkeypatch.setattr("mlflow_cf.admission.CPU_QUOTA", Path("nowhere"))
+    for known, places in ((4, 4), (None, 1)):
+        monkeypatch.setattr(os, "cpu_count", lambda known=known: known)
+        assert Admission().places == places
+
+
+def test_a_copy_has_as_many_places_all_of_them_free() -> None:
+    admission = Admission(1)
+    with admission.entered(0):
+        for twin in (copy.deepcopy(admission), pickle.loads(pickle.dumps(admission))):  # noqa: S301  our own bytes
+            with twin.entered(0) as admitted:
+                assert (twin.places, admitted) == (1, True)
+
+
+class TestGivingWay:
+    def test_nobody_predicts(self) -> None:
+        started = time.perf_counter()
+        Admission(1).give_way()
+        assert time.perf_counter() - started < GIVE_WAY_S / 2
+
+    def test_a_search_goes_on_after_a_while_even_if_predictions_never_cease(self) -> None:
+        admission = Admission(1)
+        with admission.predicting():
+            started = time.perf_counter()
+            admission.give_way()
+        assert time.perf_counter() - started > GIVE_WAY_S / 2
+
+    def test_a_search_goes_on_when_the_last_prediction_is_there(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setattr("mlflow_cf.admission.GIVE_WAY_S", 20.0)
+        admission = Admission(1)
+        with ThreadPoolExecutor(1) as pool:
+            with admission.predicting():
+                with admission.predicting():
+                    paused = pool.submit(admission.give_way)
+                time.sleep(0.02)
+                assert not paused.done()
+            paused.result(timeout=10)
+
+    def test_a_prediction_that_fails_is_over(self) -> None:
+        admission = Admission(1)
+        with pytest.raises(ZeroDivisionError), admission.predicting():
+            raise ZeroDivisionError
+        started = time.perf_counter()
+        admission.give_way()
+        assert time.perf_counter() - started < GIVE_WAY_S / 2

@@ -1,0 +1,72 @@
+"""How the rows of a request share its time limit."""
+
+import time
+
+import pytest
+
+from mlflow_cf.clock import LEAST_S, Clock
+
+
+@pytest.fixture
+def now(monkeypatch: pytest.MonkeyPatch) -> list[float]:
+    """Return the time in a list, for the test to move."""
+    moment = [100.0]
+    monkeypatch.setattr(time, "perf_counter", lambda: moment[0])
+    return moment
+
+
+def test_without_a_deadline_there_is_no_end(now: list[float]) -> None:
+    clock = Clock(None)
+    clock.share(2, 2)
+    assert clock.row_end(0) is None
+    assert now
+
+
+def test_rows_share_evenly_what_is_not_kept_for_proofs(now: list[float]) -> None:
+    clock = Clock(110.0)
+    clock.share(4, 4)
+    assert clock.row_end(0) == pytest.approx(102.0)
+    now[0] = 102.0
+    assert clock.row_end(1) == pytest.approx(104.0)
+    now[0] = 102.5  # was quick: the others get more
+    assert clock.row_end(2) == pytest.approx(102.5 + 5.5 / 2)
+
+
+def test_later_rows_keep_their_share(now: list[float]) -> None:
+    clock = Clock(110.0)
+    clock.share(1, 2)
+    assert clock.row_end(0) == pytest.approx(104.0)
+    now[0] = 105.0
+    clock.share(1, 1)
+    assert clock.row_end(0) == pytest.approx(109.0)
+
+
+def test_some_rows_are_answered_rather_than_none(now: list[float]) -> None:
+    clock = Clock(100.5)
+    clock.share(32, 1000)
+    ends = []
+    while (end := clock.row_end(0)) is not None and end > now[0]:
+        ends.append(end)
+        now[0] = end
+        if len(ends) == 32:
+            break
+    assert ends[0] == pytest.approx(100.0 + min(LEAST_S, 0.8 * 0.5 * 32 / 1000))
+    assert ends[-1] <= 100.5
+
+
+def test_proofs_that_take_long_get_their_time(now: list[float]) -> None:
+    clock = Clock(110.0)
+    clock.share(2, 4)
+    clock.proved(2, 3.0)
+    now[0] = 104.0
+    clock.share(2, 2)  # 6 s are left, 3 of them for proofs
+    assert clock.row_end(0) == pytest.approx(105.5)
+
+
+def test_what_cannot_be_proved_in_time_is_not_searched(now: list[float]) -> None:
+    clock = Clock(110.0)
+    clock.proved(2, 3.0)
+    clock.share(4, 4)
+    now[0] = 103.0
+    assert clock.row_end(3) == pytest.approx(103.0 + 1.0 / 4)
+    assert clock.row_end(4) == now[0]
