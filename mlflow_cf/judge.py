@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Literal
+from functools import cached_property
+from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 import pandas as pd
@@ -57,6 +58,11 @@ class OpenModel:
     def regression(self) -> bool:
         """Whether the model predicts a number instead of a label."""
         return not self.classes
+
+    @cached_property
+    def positions(self) -> pd.Index[Any]:
+        """The classes as an index that finds their positions."""
+        return pd.Index(list(self.classes))
 
 
 @dataclass(frozen=True, eq=False)
@@ -116,7 +122,7 @@ class Judge:
             labels, scores = model.both(rows)
         else:
             labels, scores = np.asarray(model.decide(rows)), None if model.score is None else model.score(rows)
-        codes = pd.Index(list(model.classes)).get_indexer(pd.Index(labels))
+        codes = model.positions.get_indexer(pd.Index(labels))
         return labels.tolist(), Outcome(codes, scores)
 
     def verdict(self, rows: pd.DataFrame) -> Outcome:

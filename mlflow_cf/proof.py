@@ -93,9 +93,8 @@ def _judged(judge: Judge, space: FeatureSpace, batches: list[Floats]) -> list[Ou
 
 def _verdict(judge: Judge, space: FeatureSpace, Z: Floats) -> Outcome:
     """Return what the judge says about rows as decoded; nothing of those that decode to another row than meant."""
-    table = space.decode(Z)
-    outcome, decoded = judge.verdict(table), space.encode(table)
-    exact = ((decoded == Z) | (np.isnan(decoded) & np.isnan(Z))).all(axis=1)
+    table, exact = space.decode_exactly(Z)
+    outcome = judge.verdict(table)
     return outcome if exact.all() else outcome.withheld(~exact)
 
 

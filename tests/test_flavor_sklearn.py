@@ -190,6 +190,13 @@ def test_boosting_libraries_with_the_same_interface(library, wrapped, tmp_path):
     np.testing.assert_allclose(opened.score(table), model.predict_proba(table))
 
 
+class BalancedForest(RandomForestClassifier):
+    """A forest with a decision rule of its own."""
+
+    def predict(self, X):
+        return self.classes_[np.argmin(self.predict_proba(X), axis=1)]
+
+
 def test_classes_are_plain_python_values():
     ints = open_native(DecisionTreeClassifier().fit(NUMBERS, np.arange(ROWS) % 2))
     assert [type(label) for label in ints.classes] == [int, int]
@@ -199,6 +206,17 @@ def test_classes_are_plain_python_values():
     booleans = open_native(DecisionTreeClassifier().fit(NUMBERS, GOOD == "good"))
     assert booleans.classes == (False, True)
     assert {type(label) for label in booleans.classes} == {bool}
+
+
+@pytest.mark.parametrize("kind", [RandomForestClassifier, ExtraTreesClassifier, BalancedForest])
+@pytest.mark.parametrize("labels", [np.arange(ROWS) % 3, np.array(["x", "y"] * (ROWS // 2) + ["y"] * (ROWS % 2))])
+def test_a_forest_is_asked_once_and_gives_its_own_labels(kind, labels):
+    """Two trees of pure leaves: ties between classes are common."""
+    model = make_pipeline(StandardScaler(), kind(2, random_state=0)).fit(NUMBERS, labels)
+    answers, scores = open_native(model).both(NUMBERS)
+    np.testing.assert_array_equal(answers, model.predict(NUMBERS))
+    np.testing.assert_array_equal(scores, model.predict_proba(NUMBERS))
+    assert (scores == 0.5).any()
 
 
 def test_a_regressor_answers_float_values_and_has_no_classes():

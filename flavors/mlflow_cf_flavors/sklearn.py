@@ -15,7 +15,7 @@ from threadpoolctl import ThreadpoolController
 
 from mlflow_cf.errors import InputError
 from mlflow_cf.judge import Label, OpenModel, ScoreKind, ScoreRows
-from mlflow_cf_flavors.sklearn_calls import Both, Labels, OneThread, Rows, Scores, Values
+from mlflow_cf_flavors.sklearn_calls import Both, Labels, OneThread, Rows, Scores, Values, label_and_score
 from mlflow_cf_flavors.sklearn_structure import compile_model
 
 MLFLOW_FLAVOR: Final = "sklearn"
@@ -103,9 +103,7 @@ def _both(model: Estimator, select: Rows) -> Both | None:
     if type(model) is not Pipeline or len(model.steps) == 1:
         return None
     last = model.steps[-1][1]
-    score = last.predict_proba if hasattr(last, "predict_proba") else last.decision_function
-    threads = ThreadpoolController()
-    return Both(model[:-1].transform, OneThread(last.predict, threads), OneThread(score, threads), select)
+    return Both(model[:-1].transform, OneThread(partial(label_and_score, last), ThreadpoolController()), select)
 
 
 def _scores(

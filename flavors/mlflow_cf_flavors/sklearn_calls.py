@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
@@ -31,19 +32,33 @@ class OneThread:
 
 @dataclass(frozen=True)
 class Both:
-    """Rows -> labels and scores of a pipeline that is asked for both, transformed once."""
+    """Rows -> labels and scores of a pipeline that is asked for both, transformed once.
+
+    Attributes:
+        transform: all steps but the last.
+        ask: the last step: a table -> labels and scores.
+        select: rows -> the columns the pipeline takes.
+    """
 
     transform: Callable[[Any], Any]
-    decide: Callable[[Any], Any]
-    score: Callable[[Any], Any]
+    ask: Callable[[Any], tuple[Any, Any]]
     select: Rows
 
     def __call__(self, rows: pd.DataFrame) -> tuple[NDArray[np.generic], NDArray[np.float64]]:
         """Return the answers for rows (n, d)."""
-        table = self.transform(self.select(rows))
-        scores = np.asarray(self.score(table), dtype=np.float64)
-        labels = one_answer_per_row(np.asarray(self.decide(table)))
+        answers, found = self.ask(self.transform(self.select(rows)))
+        labels, scores = one_answer_per_row(np.asarray(answers)), np.asarray(found, dtype=np.float64)
         return labels, np.column_stack((-scores, scores)) if scores.ndim == 1 else scores
+
+
+def label_and_score(estimator: Any, table: Any) -> tuple[Any, Any]:
+    """Return an estimator's labels and scores for a table."""
+    ensemble = sys.modules.get("sklearn.ensemble")  # an estimator of a module that is not loaded cannot be here
+    if ensemble is not None and type(estimator) in (ensemble.RandomForestClassifier, ensemble.ExtraTreesClassifier):
+        scores = estimator.predict_proba(table)  # `predict` of a forest takes the first label of the largest one
+        return estimator.classes_.take(np.argmax(scores, axis=1)), scores
+    score = estimator.predict_proba if hasattr(estimator, "predict_proba") else estimator.decision_function
+    return estimator.predict(table), score(table)
 
 
 @dataclass(frozen=True)

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import Literal
 
 import numpy as np
@@ -104,9 +105,15 @@ class Atom:
 
     def columns(self, side: Side) -> frozenset[int]:
         """Return the columns of `side` that the atom mentions."""
-        return frozenset(
-            ref.column for part in (self.left, self.right) for ref in _references(part) if ref.side == side
-        )
+        return self._columns[side]
+
+    @cached_property
+    def _columns(self) -> dict[Side, frozenset[int]]:
+        columns: dict[Side, set[int]] = {"x": set(), "x_cf": set()}
+        for part in (self.left, self.right):
+            for ref in _references(part):
+                columns[ref.side].add(ref.column)
+        return {side: frozenset(found) for side, found in columns.items()}
 
 
 @dataclass(frozen=True)
@@ -140,7 +147,8 @@ class Rule:
 
     def columns(self, side: Side) -> frozenset[int]:
         """Return the columns of `side` that the rule mentions."""
-        return frozenset().union(*(atom.columns(side) for atom in (*self.when, self.then)))
+        columns = self.then.columns(side)
+        return columns.union(*(atom.columns(side) for atom in self.when)) if self.when else columns
 
 
 def ground(rule: Rule, x0: Floats) -> Rule | None:
@@ -191,7 +199,8 @@ def _ground_atom(atom: Atom, x0: Floats) -> Atom:
 
 
 def _replaced(atom: Atom, change: Callable[[Expression], Expression]) -> Atom:
-    return replace(atom, left=_rebuilt(atom.left, change), right=_rebuilt(atom.right, change))
+    left, right = _rebuilt(atom.left, change), _rebuilt(atom.right, change)
+    return Atom(left, atom.sign, right, atom.members, atom.unknown_from)
 
 
 def _rebuilt(expression: Expression, change: Callable[[Expression], Expression]) -> Expression:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from itertools import compress
 from typing import Any, TypeGuard
 
 import numpy as np
@@ -14,25 +13,35 @@ from mlflow_cf.features.feature import Feature, Floats, Level
 from mlflow_cf.validation import LARGEST
 
 EXACT_INTEGER = 2.0**53  # float64 holds every whole number up to here
+Raw = pd.api.extensions.ExtensionArray | NDArray[Any]  # the array of a raw column
 _LEVELS = (str, int, float, bool, np.generic)  # a tuple: a union would be built anew for every value asked
 
 
-def encode_column(feature: Feature, column: pd.Series[Any]) -> tuple[Floats, NDArray[np.bool_]]:
-    """Code one raw column.
+def raw_array(column: pd.Series[Any]) -> Raw:
+    """Return the array of a raw column: of numpy where the dtype is."""
+    return column.to_numpy() if isinstance(column.dtype, np.dtype) else column.array
+
+
+def encode_column(feature: Feature, column: Raw) -> tuple[Floats, NDArray[np.bool_]]:
+    """Code one raw column, given as its array.
 
     Returns:
         codes (n,) with NaN for missing values, and (n,) flags of values that have no code:
         not a number, infinite, a fraction in a whole-number column, beyond the column's type, missing where the
         type has no missing value, or a level `feature` does not know.
     """
-    missing = _missing(column)
+    if feature.numeric and feature.kind != "date" and column.dtype == feature.stored and feature.stored.kind in "iu":
+        codes = np.asarray(column, dtype=np.float64)
+        return codes, np.abs(codes) > EXACT_INTEGER
+    missing = np.asarray(pd.isna(column), dtype=np.bool_)
     lost = missing & (not feature.nullable)
     if feature.levels:
         codes, bad = _encode_levels(feature, column, missing)
         return codes, bad | lost
     if feature.kind == "date":
-        codes = encode_dates(column)
-        return codes, (np.isnan(codes) & ~missing) | beyond_days(column)
+        moments = pd.Series(column, dtype=column.dtype if isinstance(column, np.ndarray) else None, copy=False)
+        codes = encode_dates(moments)
+        return codes, (np.isnan(codes) & ~missing) | beyond_days(moments)
     codes = _numbers(column)
     if feature.stored.kind == "f":
         with np.errstate(over="ignore"):
@@ -78,9 +87,8 @@ def fits(feature: Feature, column: pd.Series[Any]) -> tuple[Level, ...]:
     if not feature.levels or feature.kind == "boolean":
         return ()
     known = feature.code_of
-    present = map(plain, compress(column.tolist(), ~_missing(column)))
-    levels = dict.fromkeys(value for value in present if _is_level(value) and value not in known)
-    return tuple(level for level in levels if feature.can_hold(level))
+    levels = dict.fromkeys(v for v in map(plain, column.tolist()) if _is_level(v) and v not in known)
+    return tuple(level for level in levels if not pd.isna(level) and feature.can_hold(level))
 
 
 def plain(value: Any) -> Any:
@@ -88,18 +96,12 @@ def plain(value: Any) -> Any:
     return value.item() if isinstance(value, np.generic) else value
 
 
-def _encode_levels(
-    feature: Feature, column: pd.Series[Any], missing: NDArray[np.bool_]
-) -> tuple[Floats, NDArray[np.bool_]]:
+def _encode_levels(feature: Feature, column: Raw, missing: NDArray[np.bool_]) -> tuple[Floats, NDArray[np.bool_]]:
     code_of = feature.code_of
     values = map(plain, column.tolist())
     codes = np.array([code_of.get(value, -1) if _is_level(value) else -1 for value in values], dtype=np.float64)
     codes[missing] = np.nan
     return codes, codes == -1
-
-
-def _missing(column: pd.Series[Any]) -> NDArray[np.bool_]:
-    return np.asarray(column.array.isna(), dtype=np.bool_)
 
 
 def _decode_levels(feature: Feature, codes: Floats) -> Any:
@@ -113,13 +115,14 @@ def _decode_levels(feature: Feature, codes: Floats) -> Any:
     return feature.raw_levels.take(positions, allow_fill=bool(absent.any()))
 
 
-def _numbers(column: pd.Series[Any]) -> Floats:
-    if isinstance(column.dtype, np.dtype) and column.dtype.kind in "iufb":
-        return column.to_numpy(dtype=np.float64)
-    if pd.api.types.is_numeric_dtype(column.dtype):
+def _numbers(column: Raw) -> Floats:
+    if isinstance(column, np.ndarray) and column.dtype.kind in "iufb":
+        return column.astype(np.float64)
+    if isinstance(column, pd.api.extensions.ExtensionArray) and pd.api.types.is_numeric_dtype(column.dtype):
         return column.to_numpy(dtype=np.float64, na_value=np.nan)
     # anything else (object columns of a JSON request): what is no number becomes NaN and is reported by the caller
-    values = [float(v) if isinstance(v, int | float) and abs(v) <= LARGEST else np.nan for v in map(plain, column)]
+    numbers = map(plain, column.tolist())
+    values = [float(v) if isinstance(v, int | float) and abs(v) <= LARGEST else np.nan for v in numbers]
     return np.array(values, dtype=np.float64)
 
 

@@ -10,7 +10,7 @@ import numpy as np
 import pandas as pd
 
 from mlflow_cf.errors import InputError, did_you_mean
-from mlflow_cf.features.codec import EXACT_INTEGER, decode_column, encode_column, plain
+from mlflow_cf.features.codec import EXACT_INTEGER, decode_column, encode_column, plain, raw_array
 from mlflow_cf.features.feature import KINDS, Feature, Kind, Level
 
 _NUMERIC = ("real", "integer", "date")
@@ -142,7 +142,7 @@ def _dtype_name(path: str, dtype: Any) -> str:
 
 def _with_domain(feature: Feature, column: pd.Series[Any], override: Mapping[str, Any]) -> Feature:
     path = f"data.{feature.name}"
-    codes, bad = encode_column(feature, column)
+    codes, bad = encode_column(feature, raw_array(column))
     if bad.any():
         position = int(np.flatnonzero(bad)[0])
         fact = f"row {position} is infinite, beyond 2^53 or not of kind {feature.kind}"

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
@@ -12,7 +12,7 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from mlflow_cf.errors import InputError, did_you_mean
-from mlflow_cf.features.codec import decode_column, encode_column, fits, plain
+from mlflow_cf.features.codec import Raw, decode_column, encode_column, fits, plain, raw_array
 from mlflow_cf.features.feature import Feature, Floats
 from mlflow_cf.features.infer import infer_feature
 
@@ -87,7 +87,7 @@ class FeatureSpace:
         codes = np.empty((len(frame), len(self)))
         reasons: dict[int, str] = {}
         for column, feature in enumerate(self.features):
-            codes[:, column], bad = encode_column(feature, frame[feature.name])
+            codes[:, column], bad = encode_column(feature, raw_array(frame[feature.name]))
             for row in np.flatnonzero(bad).tolist():
                 reasons.setdefault(row, f"{feature.name}: {_shown(frame[feature.name].iloc[row])} {_wanted(feature)}")
         return codes, reasons
@@ -105,13 +105,28 @@ class FeatureSpace:
 
     def decode(self, codes: NDArray[np.float64]) -> pd.DataFrame:
         """Return the raw rows behind `codes` (n, d), each column in the background's exact dtype."""
-        columns: dict[str, Any] = {}
+        return self._table([decode_column(feature, codes[:, column]) for column, feature in enumerate(self.features)])
+
+    def decode_exactly(self, codes: NDArray[np.float64]) -> tuple[pd.DataFrame, NDArray[np.bool_]]:
+        """Return the raw rows behind `codes` (n, d), and (n,) whether coding them again gives the same codes."""
+        columns: list[Raw] = []
+        exact = np.ones(len(codes), dtype=np.bool_)
         for column, feature in enumerate(self.features):
-            values = decode_column(feature, codes[:, column])
+            columns.append(decode_column(feature, codes[:, column]))
+            again, bad = encode_column(feature, columns[-1])
+            exact &= (again == codes[:, column]) | (np.isnan(again) & np.isnan(codes[:, column]))
+            exact &= ~bad
+        return self._table(columns), exact
+
+    def _table(self, arrays: Sequence[Raw]) -> pd.DataFrame:
+        """Return raw columns as a table."""
+        columns: dict[str, Any] = {}
+        for feature, values in zip(self.features, arrays, strict=True):
             if feature.dtype == "object":  # pandas would turn objects that are all strings into another type
-                values = pd.Series(values, dtype=object, copy=False)
-            columns[feature.name] = values
-        return pd.DataFrame(columns, index=pd.RangeIndex(len(codes)), copy=False)
+                columns[feature.name] = pd.Series(values, dtype=object, copy=False)
+            else:
+                columns[feature.name] = values
+        return pd.DataFrame(columns, index=pd.RangeIndex(len(arrays[0])), copy=False)
 
     def values(self, row: Floats) -> dict[str, Any]:
         """Return one coded row (d,) as plain Python values by name; None for missing."""
