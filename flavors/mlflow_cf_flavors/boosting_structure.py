@@ -10,7 +10,7 @@ import numpy as np
 import pandas as pd
 
 from mlflow_cf.features import FeatureSpace
-from mlflow_cf.structures import Column, IntervalColumn, LevelColumn, Structure, TreeEnsemble
+from mlflow_cf.structures import Column, IntervalColumn, LevelColumn, NotOpenedError, Structure, TreeEnsemble
 from mlflow_cf_flavors.boosting import Columns
 from mlflow_cf_flavors.lightgbm_trees import TINY, lightgbm_forest
 from mlflow_cf_flavors.sklearn_sources import RawLevels, Source, finished, raw_columns
@@ -30,9 +30,9 @@ def compile_xgboost(
         space, rows: see `OpenModel.compile`.
     """
     del rows  # nothing to measure: the dump tells everything
-    columns = finished(_numbered(raw_columns(space, table.names), table, space), "XGBoost")
     if not np.isnan(missing):
-        columns = [without(column, missing, missing) for column in columns]
+        raise NotOpenedError(f"XGBoost with missing={missing:g}")
+    columns = finished(_numbered(raw_columns(space, table.names), table, space), "XGBoost")
     return TreeEnsemble.compile(xgboost_forest(booster, rounds), columns, space)
 
 

@@ -23,7 +23,7 @@ LINKS: Final[dict[str, Link]] = {
     "quantile": "identity",
     "mape": "identity",
 }
-TINY: Final = float(np.float32(1e-35))  # a zero, if it is to stand for a missing value, is anything from -TINY to TINY
+TINY: Final = float(np.float32(1e-35))  # anything from -TINY to TINY is taken as 0
 # what the bits of decision_type say
 _CATEGORIES, _DEFAULT_LEFT, _ZEROS_MISSING, _NANS_MISSING = 1, 2, 1 << 2, 2 << 2
 
@@ -62,7 +62,7 @@ def lightgbm_forest(booster: Any) -> tuple[Forest, frozenset[int]]:
         roots=nodes.starts.astype(np.int32),
         outputs=(np.arange(len(trees)) % width).astype(np.int32),
         column=column,
-        threshold=threshold,
+        threshold=_beside_zeros(threshold),
         missing_left=(default_left > 0) & ~by_category,
         left=nodes.children(_numbers(trees, "left_child")),
         right=nodes.children(_numbers(trees, "right_child")),
@@ -122,6 +122,12 @@ class _Nodes:
         child = named.astype(np.int32)
         child = np.where(child < 0, np.repeat(self.splits, self.splits) + ~child, child)
         return self.spread(child + np.repeat(self.starts, self.splits), -1).astype(np.int32)
+
+
+def _beside_zeros(threshold: Numbers) -> Numbers:
+    """Return thresholds with the same answers for numbers that are not taken as 0 before they are compared."""
+    below = np.where((threshold >= -TINY) & (threshold < 0), np.nextafter(-TINY, -np.inf), threshold)
+    return np.where((below >= 0) & (below < TINY), TINY, below)
 
 
 def _zeros_missing(column: Numbers, kind: Numbers) -> frozenset[int]:

@@ -6,12 +6,14 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from mlflow_cf.features import FeatureSpace, Floats
+from mlflow_cf.features import Feature, FeatureSpace, Floats
 from mlflow_cf.judge import Judge, Outcome
 from mlflow_cf.structures.columns import NotOpenedError
 from mlflow_cf.structures.structure import Structure, score_rows
+from mlflow_cf.structures.trees import TreeEnsemble
 
-MOST_ROWS = 5_000
+MOST_ROWS = 1_000  # of each of the three kinds that are compared
+EDGES = 0.5  # share of values in the third kind that are next to thresholds or missing
 
 
 @dataclass(frozen=True, eq=False)
@@ -32,7 +34,10 @@ class Opened:
 
 
 def open_structure(judge: Judge, space: FeatureSpace, background: Floats, outcome: Outcome) -> Opened:
-    """Compile the judge's model and compare it on background rows, as they are and with their columns shuffled.
+    """Compile the judge's model and compare it with the judge.
+
+    Compared are background rows as they are, with their columns shuffled, and with values at which the structure
+    changes its answer: the numbers next to thresholds, and missing values.
 
     Args:
         judge: the model, and whether its largest score decides.
@@ -50,13 +55,64 @@ def open_structure(judge: Judge, space: FeatureSpace, background: Floats, outcom
     try:
         structure = model.compile(space, space.decode(rows[:20]))
         shuffled = np.column_stack([rng.permutation(column) for column in rows.T])
-        compared = ((rows, said), (shuffled, judge.verdict(space.decode(shuffled))))
+        edges, answers = _on_edges(structure, judge, space, shuffled, rng)
+        compared = ((rows, said), (shuffled, judge.verdict(space.decode(shuffled))), (edges, answers))
         worst = max(_difference(structure, model.tolerance, table, expected) for table, expected in compared)
     except NotOpenedError as error:
         return Opened(None, f"scored through the model itself: not opened, {error}")
     except Exception as error:  # noqa: BLE001  an exotic model must still be explained, only slower
         return Opened(None, f"scored through the model itself: opening it failed ({type(error).__name__})")
-    return Opened(structure, f"{structure.kind}; same as the model on {2 * len(rows):,} rows", 2 * len(rows), worst)
+    count = sum(len(table) for table, _ in compared)
+    return Opened(structure, f"{structure.kind}; same as the model on {count:,} rows", count, worst)
+
+
+def _on_edges(
+    structure: Structure, judge: Judge, space: FeatureSpace, rows: Floats, rng: np.random.Generator
+) -> tuple[Floats, Outcome]:
+    """Return `rows` with many values at which the structure changes its answer, and the judge's.
+
+    A model may refuse values it was not fitted on, such as missing ones, or numbers that are categories to it. So less
+    and less is tried, down to the values of the background.
+    """
+    replaced = rng.random(rows.shape) < EDGES
+    ordered = structure.features.ordered if isinstance(structure, TreeEnsemble) else np.zeros(len(space), dtype=bool)
+    for missing, near in ((True, ordered | True), (False, ordered | True), (False, ordered), (False, ordered & False)):
+        edges = rows.copy()
+        for column, feature in enumerate(space.features):
+            values = _edges(structure, column, feature) if near[column] else feature.values
+            if feature.missing or (missing and feature.nullable):
+                values = np.append(values, np.nan)
+            edges[replaced[:, column], column] = rng.choice(values, replaced[:, column].sum())
+        try:
+            return edges, judge.verdict(space.decode(edges))
+        except Exception as error:  # noqa: BLE001  any model, any error
+            refused = error
+    raise refused
+
+
+def _edges(structure: Structure, column: int, feature: Feature) -> Floats:
+    """Return the values of a feature, and those next to where a structure changes its answer."""
+    if feature.levels or feature.kind == "date" or not isinstance(structure, TreeEnsemble):
+        return feature.values
+    cuts = structure.lookups[column].cuts
+    return np.append(feature.values, _neighbours(cuts[np.isfinite(cuts)], feature))
+
+
+def _neighbours(cuts: Floats, feature: Feature) -> Floats:
+    """Return the numbers around `cuts` that a raw column can hold: the last one up to a cut, and the first above it."""
+    dtype = feature.stored
+    if dtype.kind in "iu":
+        bounds = np.iinfo(dtype)
+        below = np.floor(cuts)
+        return np.unique(np.clip(np.append(below, below + 1), max(bounds.min, -(2.0**53)), min(bounds.max, 2.0**53)))
+    if dtype.kind != "f":
+        dtype = np.dtype(np.float64)
+    with np.errstate(over="ignore"):
+        near = cuts.astype(dtype)
+        up, down = dtype.type(np.inf), dtype.type(-np.inf)
+        below = np.where(near > cuts, np.nextafter(near, down), near)
+        both = np.append(below, np.nextafter(below, up)).astype(np.float64)
+    return both[np.isfinite(both)]
 
 
 def _difference(structure: Structure, tolerance: float, rows: Floats, expected: Outcome) -> float:
