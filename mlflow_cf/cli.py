@@ -12,6 +12,7 @@ import click
 import pandas as pd
 
 import mlflow_cf
+from mlflow_cf.description import description
 from mlflow_cf.errors import CounterfactualError
 from mlflow_cf.problem import Query
 
@@ -49,11 +50,12 @@ def explain(model_uri: str, input_path: Path, query: str, *, as_json: bool) -> N
 
 @main.command()
 @_model
-def describe(model_uri: str) -> None:
-    """Print what an explained model consists of, as JSON."""
+@click.option("--json", "as_json", is_flag=True, help="Print the facts as JSON.")
+def describe(model_uri: str, *, as_json: bool) -> None:
+    """Print what an explained model consists of, and whether it could be opened."""
     with _friendly_errors():
-        found = mlflow_cf.load_model(model_uri).describe()
-    click.echo(json.dumps(found, indent=1, default=str))
+        facts = mlflow_cf.load_model(model_uri).describe()
+    click.echo(json.dumps(facts, allow_nan=False, indent=1) if as_json else description(facts))
 
 
 @main.command()

@@ -189,18 +189,31 @@ class ExplainedModel:
         return self._answer(X, query, chosen, query.time_limit_s, query.time_limit_s)
 
     def describe(self) -> dict[str, Any]:
-        """Return what was wrapped, as plain values: model, features, policy, explainer."""
+        """Return what was wrapped, as plain values that JSON can hold; `description` makes a text of them."""
+        opened, model = self.opened, self.model
+        parity = {"rows": opened.rows, "worst_difference": opened.worst, "tolerance": model.tolerance}
         return {
-            "flavor": self.model.flavor,
-            "classes": list(self.model.classes),
-            "score": self.model.score_kind,
+            "flavor": model.flavor,
+            "classes": list(model.classes),
+            "score": model.score_kind,
             "largest_score_decides": self.judge.argmax_decides,
-            "structure": self.opened.note,
+            "opened": opened.structure is not None,
+            "structure": opened.note,
+            "parity": None if opened.structure is None else parity,
             "background_rows": len(self.background),
-            "features": {f.name: {"kind": f.kind, "values": len(f.values)} for f in self.space.features},
+            "features": {
+                f.name: {
+                    "kind": f.kind,
+                    "values": len(f.values),
+                    "step": f.step if f.numeric else None,
+                    "missing": f.missing,
+                }
+                for f in self.space.features
+            },
             "policy": self.policy.to_dict(),
             "explainer": explainer_to_dict(self.explainer),
-            "notes": list(self.model.notes),
+            "explained_at_once": self.admission.places,
+            "notes": list(model.notes),
         }
 
     def _answer(

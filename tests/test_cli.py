@@ -38,8 +38,14 @@ def test_explain_prints_the_records_of_a_reply(saved):
 
 
 def test_describe_names_model_and_policy(saved):
-    facts = json.loads(run("describe", "-m", saved / "explained").output)
-    assert facts["flavor"] == "sklearn"
+    text = run("describe", "-m", saved / "explained").output
+    assert text.startswith("model        sklearn, labels false, true")
+    assert "constraints  immutable: age\n" in text
+
+
+def test_describe_prints_the_facts(saved):
+    facts = json.loads(run("describe", "-m", saved / "explained", "--json").output)
+    assert facts == mlflow_cf.load_model(saved / "explained").describe()
     assert facts["policy"]["constraints"] == {"immutable": ["age"]}
 
 
