@@ -19,6 +19,7 @@ Encoder = Callable[[Floats], Floats]
 _MOST = 1 << 20  # numbers that a sweep holds at a time beside its result: 8 MB
 _CELLS = 1 << 16  # numbers that go through further layers at a time: 512 kB, about what stays in the cache
 _ULP = 2.0**-52
+_TINY = 1e-300  # instead of 0 in a divisor
 
 
 @dataclass(frozen=True, eq=False)
@@ -125,8 +126,9 @@ class Layers:
     def bounds(self, allowed: Sequence[Tokens]) -> tuple[Floats, Floats]:
         """Return lower and upper bounds (k,) on the sums over all combinations of allowed values.
 
-        They are exact for a linear model; through layers, intervals are propagated. Both are wider than computed by
-        what rounding can amount to.
+        They are exact for a linear model. Through layers intervals are propagated, and through rectifiers lines too,
+        whose bounds can be a little wider for fewer values: a search keeps the narrower ones. Both are wider than
+        computed by what rounding can amount to.
 
         Args:
             allowed: per column the tokens (t, width) of the values it may take, at least one.
@@ -136,13 +138,51 @@ class Layers:
         low, high, size = first_bounds(tokens, counts, self.first)
         slack = (len(self.first.start) + 4) * _ULP * size
         low, high = low - slack, high + slack
+        hidden = []
         for weights, magnitudes, bias in zip(self.weights, self._magnitudes, self.biases, strict=True):
-            ends = _ACTIVATIONS[self.activation](np.stack([low, high]))
-            middle, reach = ends.sum(axis=0) / 2, (ends[1] - ends[0]) / 2
-            slack = (len(weights) + 8) * _ULP * (np.abs(ends).max(axis=0) @ magnitudes + np.abs(bias))
-            centre, reach = middle @ weights + bias, reach @ magnitudes + slack
+            hidden.append((low, high, size))
+            ends = _ACTIVATIONS[self.activation](np.array([low, high]))
+            size = np.abs(ends).max(axis=0) @ magnitudes + np.abs(bias)
+            centre = (ends[0] + ends[1]) @ weights / 2 + bias
+            reach = (ends[1] - ends[0]) @ magnitudes / 2 + (len(weights) + 8) * _ULP * size
             low, high = centre - reach, centre + reach
+        if hidden and self.activation == "relu":
+            lower, upper = self._bounds_by_lines(tokens, counts, hidden)
+            low, high = np.maximum(low, lower), np.minimum(high, upper)
         return low, high
+
+    def _bounds_by_lines(
+        self, tokens: Floats, counts: Floats, hidden: Sequence[tuple[Floats, Floats, Floats]]
+    ) -> tuple[Floats, Floats]:
+        """Return bounds (k,) from linear models that lie above the sums and above the negated sums.
+
+        Between the bounds of what it is given, a rectifier lies below one line and above another (CROWN, Zhang et al.
+        2018, section 3); which one counts depends on the sign of its weight.
+
+        Args:
+            tokens, counts: the allowed ones, as `first_bounds` takes them.
+            hidden: per hidden layer the bounds of its sums, and how large their terms are together.
+        """
+        slopes = np.vstack([self.weights[-1].T, -self.weights[-1].T])
+        shift = np.concatenate([self.biases[-1], -self.biases[-1]])
+        size = np.abs(shift)
+        for layer in range(len(hidden) - 1, -1, -1):
+            low, high, terms = hidden[layer]
+            top, bottom = np.maximum(high, 0.0), np.minimum(low, 0.0)
+            above = top / np.maximum(top - bottom, _TINY)
+            risen = np.maximum(slopes, 0.0)
+            shift -= risen @ (above * bottom)
+            size += np.abs(slopes) @ terms
+            slopes = risen * above + (slopes - risen) * (high > -low)
+            if layer:
+                shift += slopes @ self.biases[layer - 1]
+                slopes = slopes @ self.weights[layer - 1].T
+        first = self.first
+        line = first._replace(table=first.table @ slopes.T, bias=shift + slopes @ first.bias)
+        most = first_bounds(tokens, counts, line)[1]
+        most += 4 * (len(first.start) + sum(map(len, self.weights)) + 8) * _ULP * size
+        lowest, highest = np.split(most, 2)[::-1]
+        return -lowest, highest
 
     @cached_property
     def _alone(self) -> list[First]:

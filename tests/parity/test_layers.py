@@ -41,8 +41,8 @@ class Drawn:
         features = [
             Feature(f"f{i}", "category" if n else "real", "str", tuple("abcd"[:n])) for i, n in enumerate(levels)
         ]
-        space = FeatureSpace(tuple(features))
-        self.layers = Layers.compile(self.columns, space, self.weights, self.biases, shape)
+        self.space = FeatureSpace(tuple(features))
+        self.layers = Layers.compile(self.columns, self.space, self.weights, self.biases, shape)
 
     def column(self, feature, levels):
         if levels:
@@ -165,7 +165,19 @@ def test_bounds_of_linear_models_are_reached(world, data):
     np.testing.assert_allclose(high, sums.max(axis=0), **NEAR)
 
 
-@given(drawn(), st.data())
+@given(drawn(activations=("relu",), hidden=1), st.data())
+def test_bounds_are_reached_where_no_rectifier_bends(world, data):
+    world.biases[0] += 1e4 * (len(world.biases) - 1)
+    layers = Layers.compile(world.columns, world.space, world.weights, world.biases, world.shape)
+    counts = data.draw(st.lists(st.integers(1, 4), min_size=len(world.levels), max_size=len(world.levels)))
+    allowed = world.tokens(counts)
+    sums = combinations(layers, allowed)
+    low, high = layers.bounds(allowed)
+    np.testing.assert_allclose(low, sums.min(axis=0), rtol=1e-9, atol=1e-7)
+    np.testing.assert_allclose(high, sums.max(axis=0), rtol=1e-9, atol=1e-7)
+
+
+@given(drawn(activations=("identity", "logistic", "tanh")), st.data())
 def test_fewer_allowed_values_never_widen_the_bounds(world, data):
     allowed = world.tokens([4] * len(world.levels))
     kept = [part[: data.draw(st.integers(1, 4))] for part in allowed]

@@ -96,29 +96,37 @@ def first_bounds(tokens: Array, counts: Array, first: First) -> Array:
     width = len(first.bias)
     found = np.empty((3, width))
     found[0], found[1], found[2] = first.bias, first.bias, np.abs(first.bias)
-    low, high, one = np.empty(width), np.empty(width), np.empty(width)
+    low, high, most = np.empty(width), np.empty(width), np.empty(width)
+    added, size = np.empty(width), np.empty(width)
     at = place = 0
     for column in range(len(first.stop)):
-        size = first.stop[column] - place
-        mine = tokens[at : at + counts[column] * size]
+        places = first.stop[column] - place
+        if not places:
+            continue
+        mine = tokens[at : at + counts[column] * places]
         at += len(mine)
-        if size == 1 and first.levels[place] < 0:
+        if places == 1 and first.levels[place] < 0:
             mine = np.array([mine.min(), mine.max()])  # what is between them adds something between
-        low[:] = np.inf
-        high[:] = -np.inf
-        for allowed in range(0, len(mine), max(size, 1)):
-            one[:] = 0.0
-            for part in range(size):
-                _add(one, first, place + part, mine[allowed + part])
+        low[:], high[:], most[:] = np.inf, -np.inf, 0.0
+        for allowed in range(0, len(mine), places):
+            added[:], size[:] = 0.0, 0.0
+            for part in range(places):
+                token = mine[allowed + part]
+                row = _row(first, place + part, token)
+                factor = token if first.levels[place + part] < 0 else 1.0
+                for unit in range(width):
+                    term = factor * first.table[row, unit]
+                    added[unit] += term
+                    size[unit] += abs(term)
             for unit in range(width):
-                low[unit] = min(low[unit], one[unit])
-                high[unit] = max(high[unit], one[unit])
-        if size:
-            for unit in range(width):
-                found[0, unit] += low[unit]
-                found[1, unit] += high[unit]
-                found[2, unit] += max(abs(low[unit]), abs(high[unit]))
-        place += size
+                low[unit] = min(low[unit], added[unit])
+                high[unit] = max(high[unit], added[unit])
+                most[unit] = max(most[unit], size[unit])
+        for unit in range(width):
+            found[0, unit] += low[unit]
+            found[1, unit] += high[unit]
+            found[2, unit] += most[unit]
+        place += places
     return found
 
 
