@@ -43,6 +43,10 @@ class Domain:
 
     def keys(self, values: Floats) -> tuple[NDArray[np.bool_], NDArray[np.intp]]:
         """Return (m,) whether each tuple is one of the domain's, and if so a number that no other tuple has."""
+        if len(self.columns) == 1:
+            (distinct, _), sought = self._parts[0], _sortable(values[:, 0])
+            position = np.searchsorted(distinct, sought).clip(max=len(distinct) - 1)
+            return distinct[position] == sought, position
         known = np.ones(len(values), dtype=np.bool_)
         keys = np.zeros(len(values), dtype=np.intp)
         for part, (distinct, prefixes) in enumerate(self._parts):

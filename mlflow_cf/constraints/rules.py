@@ -185,11 +185,6 @@ def recode(rule: Rule, features: Sequence[Feature]) -> Rule:
     return replace(rule, when=tuple(_replaced(a, renewed) for a in rule.when), then=_replaced(rule.then, renewed))
 
 
-def never_holds(rule: Rule) -> bool:
-    """Whether a grounded rule is false for every counterfactual."""
-    return not rule.columns("x_cf")
-
-
 def _ground_atom(atom: Atom, x0: Floats) -> Atom:
     # Arithmetic stays arithmetic even over constants: a bare missing value compares differently from a computed one.
     def value(part: Expression) -> Expression:

@@ -51,58 +51,63 @@ class Domains:
         return np.array([self.all[number].columns[0] for number in self._lone], dtype=np.intp)
 
     @cached_property
+    def _ends(self) -> Codes:
+        """Where the values of each group of one column end; the last one is the place of the row's own."""
+        return np.cumsum([len(self.all[number].tuples) + 1 for number in self._lone])
+
+    @cached_property
     def _values(self) -> Floats:
-        """The values (t,) of the groups of one column, one group after the other."""
-        return np.concatenate([self.all[number].tuples[:, 0] for number in self._lone])
+        """The values (t,) of the groups of one column, one group after the other, and NaN for the rows' own."""
+        return np.concatenate([np.append(self.all[number].tuples[:, 0], np.nan) for number in self._lone])
 
     @cached_property
     def _weights(self) -> Floats:
-        return np.concatenate([self.all[number].weights for number in self._lone])
+        return np.concatenate([np.append(self.all[number].weights, 0.0) for number in self._lone])
 
     @cached_property
     def _group(self) -> Codes:
         """Which of the groups of one column each of the values belongs to."""
-        return np.arange(len(self._lone)).repeat([len(self.all[number].tuples) for number in self._lone])
+        return np.arange(len(self._lone)).repeat(np.diff(self._ends, prepend=0))
 
     def _lone_groups(self, rules: Rules, x0: Floats) -> list[tuple[int, Group]]:
         """Return the groups of one column with their numbers."""
-        own = x0[self._columns]
-        values, group = self._values, self._group
-        kept: Bools = (values != own[group]) & ~np.isnan(values)
-        own_allowed = self._apply(rules, x0, kept)
+        own, group = x0[self._columns], self._group
+        kept: Bools = (self._values != own[group]) & ~np.isnan(self._values)
+        values = self._values.copy()
+        values[self._ends - 1] = own
+        allowed = self._apply(rules, x0, values, kept)
         part, top = self.metric.contributions(self._columns[group], values, own[group])
-        before = np.isnan(own)[group] | (values < own[group])
+        before = kept & (np.isnan(own)[group] | (values < own[group]))
         counts = np.bincount(group[kept], minlength=len(own)) + 1
-        ends = counts.cumsum()
-        places = ends - counts + np.bincount(group[kept & before], minlength=len(own))  # of the own values
-        table = np.zeros((4, int(ends[-1])))
-        table[0, places] = own
+        starts = counts.cumsum() - counts
+        places = np.bincount(group[before], minlength=len(own))  # of the own values in their groups
+        table = np.zeros((4, int(counts.sum())))
         others = np.ones(table.shape[1], dtype=np.bool_)
-        others[places] = False
+        others[starts + places] = False
         table[:, others] = np.stack((values, self._weights, part, top))[:, kept]
-        bound = []
-        for position, number in enumerate(self._lone):
-            end, domain = int(ends[position]), self.all[number]
-            start = end - int(counts[position])
-            codes, weights, parts, tops = table[:, start:end]
-            place, allowed = int(places[position]) - start, own_allowed.get(number, True)
-            grounded = tuple(rules.get(number, ()))
-            bound.append(
-                (number, Group(domain.columns, codes[:, None], weights, place, allowed, parts, tops, grounded, domain))
+        table[0, starts + places] = own
+        bounds = zip(self._lone, starts.tolist(), counts.tolist(), places.tolist(), allowed, strict=True)
+        groups = []
+        for number, start, count, place, own_allowed in bounds:
+            codes, weights, parts, tops = table[:, start : start + count]
+            domain, own_rules = self.all[number], tuple(rules.get(number, ()))
+            group_of_one = Group(
+                domain.columns, codes[:, None], weights, place, own_allowed, parts, tops, own_rules, domain
             )
-        return bound
+            groups.append((number, group_of_one))
+        return groups
 
-    def _apply(self, rules: Rules, x0: Floats, kept: Bools) -> dict[int, bool]:
-        """Unmark the values (t,) that rules of their group reject; return by group whether its own value is allowed."""
-        allowed: dict[int, bool] = {}
-        ends = np.bincount(self._group, minlength=len(self._lone)).cumsum().tolist()
-        for number, column, start, end in zip(self._lone, self._columns.tolist(), [0, *ends], ends, strict=False):
-            if number in rules:
-                values = np.append(self._values[start:end], x0[column])
-                rows = np.broadcast_to(values[:, None], (len(values), len(x0)))  # its rules read this column alone
-                held = np.logical_and.reduce([rule.holds(rows, x0) for rule in rules[number]])
-                kept[start:end] &= held[:-1]
-                allowed[number] = bool(held[-1])
+    def _apply(self, rules: Rules, x0: Floats, values: Floats, kept: Bools) -> list[bool]:
+        """Unmark the values (t,) that the rules of their group reject; return which groups' own values are allowed."""
+        allowed = [True] * len(self._lone)
+        rows = np.broadcast_to(values[:, None], (len(values), len(x0)))  # the rules of a group read its column alone
+        start = 0
+        for position, (number, end) in enumerate(zip(self._lone, self._ends.tolist(), strict=True)):
+            for rule in rules.get(number, ()):
+                held = rule.holds(rows[start:end], x0)
+                kept[start:end] &= held
+                allowed[position] &= bool(held[-1])
+            start = end
         return allowed
 
     def _joint_group(self, domain: Domain, rules: Sequence[Rule], x0: Floats) -> Group:

@@ -80,8 +80,9 @@ class BoundTarget:
         if column < 0:  # the row's own label is one the model never announced
             return shares.max(axis=1), np.zeros(len(shares))
         one = shares[:, column]
-        others = np.delete(shares, column, axis=1)
-        best = others.max(axis=1) if others.shape[1] else np.zeros(len(shares))
+        others = shares.copy()
+        others[:, column] = -np.inf
+        best = others.max(axis=1) if shares.shape[1] > 1 else np.zeros(len(shares))
         return (best, one) if self.target.differs else (one, best)
 
     def _shares(self, scores: Floats) -> Floats:

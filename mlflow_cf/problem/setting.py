@@ -18,7 +18,7 @@ from mlflow_cf.constraints import (
     compile_rules,
     repair_order,
 )
-from mlflow_cf.constraints.rules import Bools, ground, never_holds, recode
+from mlflow_cf.constraints.rules import Bools, ground, recode
 from mlflow_cf.features import FeatureSpace, Floats
 from mlflow_cf.problem.binding import Domains, same
 from mlflow_cf.problem.distance import Distance, Metric
@@ -108,15 +108,24 @@ class Setting:
     ) -> Problem:
         """Bind one row (d,), coded by `space` (this setting's space, or one that covers the row's unseen levels)."""
         setting = self.covering(space)
-        grounded = [rule for rule in (ground(r, x0) for r in setting.rules) if rule is not None]
-        own_rules, links = self._by_group(grounded)
+        own: dict[int, list[Rule]] = {}
+        links: list[Rule] = []
+        never: list[Rule] = []
+        for rule, groups in zip(setting.rules, self._spoken_of, strict=True):
+            grounded = ground(rule, x0)
+            if grounded is None:
+                continue
+            if len(groups) == 1:
+                own.setdefault(groups[0], []).append(grounded)
+            else:
+                (links if groups else never).append(grounded)
         return Problem(
             space=space,
             x0=x0,
-            groups=self._domains.bind(own_rules, x0),
+            groups=self._domains.bind(own, x0),
             order=self.order,
-            links=links,
-            never=tuple(rule for rule in grounded if never_holds(rule)),
+            links=tuple(links),
+            never=tuple(never),
             metric=self.metric,
             max_changes=self.max_changes,
             count=count,
@@ -132,22 +141,10 @@ class Setting:
         return Domains(self.domains, self.metric)
 
     @cached_property
-    def _owner(self) -> dict[int, int]:
-        """The group of every column."""
-        return {column: number for number, domain in enumerate(self.domains) for column in domain.columns}
-
-    def _by_group(self, rules: list[Rule]) -> tuple[dict[int, list[Rule]], tuple[Rule, ...]]:
-        """Sort grounded rules into those of one group, by its number, and those that link several."""
-        owner = self._owner
-        own: dict[int, list[Rule]] = {}
-        links = []
-        for rule in rules:
-            numbers = {owner[column] for column in rule.columns("x_cf")}
-            if len(numbers) == 1:
-                own.setdefault(numbers.pop(), []).append(rule)
-            elif numbers:
-                links.append(rule)
-        return own, tuple(links)
+    def _spoken_of(self) -> list[list[int]]:
+        """For every rule, the groups that it speaks of; grounding does not change them."""
+        owner = {column: number for number, domain in enumerate(self.domains) for column in domain.columns}
+        return [sorted({owner[column] for column in rule.columns("x_cf")}) for rule in self.rules]
 
     def covering(self, space: FeatureSpace) -> Setting:
         """Return the setting whose rules know the unseen levels that `space` covers."""
