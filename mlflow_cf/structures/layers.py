@@ -10,7 +10,7 @@ from typing import Literal
 import numpy as np
 
 from mlflow_cf.features import FeatureSpace, Floats
-from mlflow_cf.structures.columns import Column, LevelColumn
+from mlflow_cf.structures.columns import Column, IntervalColumn, LevelColumn, NumberColumn
 from mlflow_cf.structures.kernels.dense import First, first_bounds, first_sums, sums_without, sweep_rectified
 from mlflow_cf.structures.structure import Link, Tokens, linked
 
@@ -26,7 +26,8 @@ _TINY = 1e-300  # instead of 0 in a divisor
 class Layers:
     """A linear model (one layer) or a network of dense layers.
 
-    The tokens of a feature of levels are its codes; those of a number are the encoded columns that come from it.
+    The tokens of a feature of levels are its codes; those of a number are the encoded columns that come from it, or
+    the intervals it falls into.
 
     Attributes:
         encoders: per feature, what makes its tokens from codes (n,).
@@ -232,16 +233,25 @@ class Layers:
 
 def _source(column: Column) -> object:
     """Return what is equal for encoded columns of one feature that are told by the same token."""
+    if isinstance(column, IntervalColumn):
+        return id(column.number), id(column.cuts)
     return "levels" if isinstance(column, LevelColumn) else id(column)
 
 
 def _token(group: Sequence[tuple[Column, Floats]]) -> tuple[Encoder, Floats, int]:
     """Return what makes the token of encoded columns with the same source, its rows of the table and `First.levels`."""
     rows = np.array([row for _, row in group], dtype=np.float64)
-    tables = [column.table for column, _ in group if isinstance(column, LevelColumn)]
-    if not tables:
-        return group[0][0].encode, rows.sum(axis=0, keepdims=True), -1
-    return _codes, np.column_stack(tables) @ rows, len(tables[0]) - 2
+    one = group[0][0]
+    if isinstance(one, NumberColumn):
+        return one.encode, rows.sum(axis=0, keepdims=True), -1
+    tables = [column.table for column, _ in group if not isinstance(column, NumberColumn)]
+    encoder = _codes if isinstance(one, LevelColumn) else _intervals(one)
+    return encoder, np.column_stack(tables) @ rows, len(tables[0]) - 2
+
+
+def _intervals(column: IntervalColumn) -> Encoder:
+    """Return what numbers the intervals of a column, which are then like levels."""
+    return replace(column, table=np.append(np.arange(len(column.cuts) + 1.0), np.nan)).encode
 
 
 def _codes(codes: Floats) -> Floats:

@@ -16,7 +16,7 @@ from sklearn.preprocessing import OneHotEncoder, OrdinalEncoder, StandardScaler
 
 import mlflow_cf
 from mlflow_cf.features import Feature, FeatureSpace
-from mlflow_cf.structures import Layers, LevelColumn, NumberColumn
+from mlflow_cf.structures import IntervalColumn, Layers, LevelColumn, NumberColumn
 from mlflow_cf.structures.structure import linked
 
 NEAR = {"rtol": 1e-9, "atol": 1e-9}
@@ -34,6 +34,8 @@ class Drawn:
     def __init__(self, levels, columns, widths, shape, seed):
         self.rng = np.random.default_rng(seed)
         self.levels, self.shape = levels, shape
+        self.binned = {}
+        self.cuts = np.sort(self.rng.normal(0, 2, self.rng.integers(0, 4)))
         self.columns = [self.column(feature, count) for feature, count in columns]
         widths = [len(columns), *widths]
         self.weights = [self.rng.normal(0, 2, pair) for pair in pairwise(widths)]
@@ -48,7 +50,11 @@ class Drawn:
         if levels:
             return LevelColumn(feature, self.rng.normal(0, 1, levels + 2) * (self.rng.random(levels + 2) < 0.5))
         mean, scale = self.rng.normal(0, 3, 2)
-        return NumberColumn(feature, (lambda codes: codes - mean, lambda codes: codes / scale))
+        number = NumberColumn(feature, (lambda codes: codes - mean, lambda codes: codes / scale))
+        if self.rng.random() < 0.5:
+            return number
+        table = self.rng.normal(0, 1, len(self.cuts) + 2)
+        return IntervalColumn(self.binned.setdefault(feature, number), self.cuts, table)
 
     def codes(self, feature, count):
         """Return random codes (count,): numbers, or levels, some of them unseen or missing."""
@@ -153,6 +159,20 @@ def test_all_combinations_lie_within_the_bounds(world, data):
     if sum(counts) == len(counts):
         np.testing.assert_allclose(low, sums[0], **NEAR)
         np.testing.assert_allclose(high, sums[0], **NEAR)
+
+
+def test_bounds_allow_for_terms_that_cancel():
+    space = FeatureSpace((Feature("f", "real", "float64"), Feature("g", "real", "float64")))
+    columns = [NumberColumn(1), NumberColumn(1, (np.sqrt,)), NumberColumn(1, (np.square,)), NumberColumn(0)]
+    rng = np.random.default_rng(0)
+    for _ in range(300):
+        weights = rng.normal(0, 1e6, (4, 1))
+        x = rng.random(1)
+        weights[0] = -(weights[1] * np.sqrt(x) + weights[2] * x**2) / x
+        layers = Layers.compile(columns, space, [weights], [np.zeros(1)], ("identity", "identity"))
+        tokens = [layers.encode(0, rng.normal(0, 1e-6, 1)), layers.encode(1, x)]
+        low, high = layers.bounds(tokens)
+        assert low <= layers.sums(tokens) <= high
 
 
 @given(drawn(activations=("identity",)), st.data())
