@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from dataclasses import dataclass
 
 import numpy as np
@@ -13,7 +14,7 @@ from mlflow_cf.structures.structure import Structure, score_rows
 from mlflow_cf.structures.trees import TreeEnsemble
 
 MOST_ROWS = 1_000  # of each of the three kinds that are compared
-EDGES = 0.5  # share of values in the third kind that are next to thresholds or missing
+EDGES, MISSING = 0.5, 0.1  # shares of values of the third kind that are next to thresholds, and missing
 
 
 @dataclass(frozen=True, eq=False)
@@ -76,26 +77,27 @@ def _on_edges(
     """
     replaced = rng.random(rows.shape) < EDGES
     ordered = structure.features.ordered if isinstance(structure, TreeEnsemble) else np.zeros(len(space), dtype=bool)
-    for missing, near in ((True, ordered | True), (False, ordered | True), (False, ordered), (False, ordered & False)):
+    for missing, near in ((True, ordered | True), (False, ordered | True), (False, ordered)):
         edges = rows.copy()
         for column, feature in enumerate(space.features):
             values = _edges(structure, column, feature) if near[column] else feature.values
-            if feature.missing or (missing and feature.nullable):
-                values = np.append(values, np.nan)
             edges[replaced[:, column], column] = rng.choice(values, replaced[:, column].sum())
-        try:
-            return edges, judge.verdict(space.decode(edges))
-        except Exception as error:  # noqa: BLE001  any model, any error
-            refused = error
-    raise refused
+            if feature.missing or (missing and feature.nullable):
+                edges[rng.random(len(rows)) < MISSING, column] = np.nan
+        with suppress(Exception):  # any model, any error
+            said = judge.verdict(space.decode(edges))
+            if np.isfinite(_truth(said)).all():
+                return edges, said
+    return rows, judge.verdict(space.decode(rows))
 
 
 def _edges(structure: Structure, column: int, feature: Feature) -> Floats:
-    """Return the values of a feature, and those next to where a structure changes its answer."""
+    """Return the values next to which a structure changes its answer, or those of the background if there are none."""
     if feature.levels or feature.kind == "date" or not isinstance(structure, TreeEnsemble):
         return feature.values
     cuts = structure.lookups[column].cuts
-    return np.append(feature.values, _neighbours(cuts[np.isfinite(cuts)], feature))
+    near = _neighbours(cuts[np.isfinite(cuts)], feature)
+    return near if len(near) else feature.values
 
 
 def _neighbours(cuts: Floats, feature: Feature) -> Floats:
@@ -118,7 +120,7 @@ def _neighbours(cuts: Floats, feature: Feature) -> Floats:
 def _difference(structure: Structure, tolerance: float, rows: Floats, expected: Outcome) -> float:
     """Return the largest difference from the judge; refuse one label, or more than the tolerance."""
     scores = score_rows(structure, rows)
-    truth = expected.values[:, None] if expected.scores is None else expected.scores
+    truth = _truth(expected)
     if scores.shape != truth.shape:
         raise NotOpenedError("scores of another shape")
     worst = float(np.max(np.abs(scores - truth) / np.maximum(1.0, np.abs(truth))))
@@ -127,3 +129,7 @@ def _difference(structure: Structure, tolerance: float, rows: Floats, expected: 
     if expected.scores is not None and not np.array_equal(scores.argmax(axis=1), expected.codes):
         raise NotOpenedError("a label differs")
     return worst
+
+
+def _truth(said: Outcome) -> Floats:
+    return said.values[:, None] if said.scores is None else said.scores
