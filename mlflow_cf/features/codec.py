@@ -33,7 +33,7 @@ def encode_column(feature: Feature, column: Raw) -> tuple[Floats, NDArray[np.boo
     if feature.numeric and feature.kind != "date" and column.dtype == feature.stored and feature.stored.kind in "iu":
         codes = np.asarray(column, dtype=np.float64)
         return codes, np.abs(codes) > EXACT_INTEGER
-    missing = np.asarray(pd.isna(column), dtype=np.bool_)
+    missing = np.asarray(pd.isna(column) if isinstance(column, np.ndarray) else column.isna(), dtype=np.bool_)
     lost = missing & (not feature.nullable)
     if feature.levels:
         codes, bad = _encode_levels(feature, column, missing)

@@ -110,23 +110,24 @@ class FeatureSpace:
     def decode_exactly(self, codes: NDArray[np.float64]) -> tuple[pd.DataFrame, NDArray[np.bool_]]:
         """Return the raw rows behind `codes` (n, d), and (n,) whether coding them again gives the same codes."""
         columns: list[Raw] = []
-        exact = np.ones(len(codes), dtype=np.bool_)
+        again, bad = np.empty(codes.shape), np.zeros(codes.shape, dtype=np.bool_)
         for column, feature in enumerate(self.features):
             columns.append(decode_column(feature, codes[:, column]))
-            again, bad = encode_column(feature, columns[-1])
-            exact &= (again == codes[:, column]) | (np.isnan(again) & np.isnan(codes[:, column]))
-            exact &= ~bad
-        return self._table(columns), exact
+            again[:, column], bad[:, column] = encode_column(feature, columns[-1])
+        same = (again == codes) | (np.isnan(again) & np.isnan(codes))
+        return self._table(columns), (same & ~bad).all(axis=1)
 
     def _table(self, arrays: Sequence[Raw]) -> pd.DataFrame:
         """Return raw columns as a table."""
-        columns: dict[str, Any] = {}
-        for feature, values in zip(self.features, arrays, strict=True):
+        columns: dict[int, Any] = {}
+        for column, (feature, values) in enumerate(zip(self.features, arrays, strict=True)):
             if feature.dtype == "object":  # pandas would turn objects that are all strings into another type
-                columns[feature.name] = pd.Series(values, dtype=object, copy=False)
+                columns[column] = pd.Series(values, dtype=object, copy=False)
             else:
-                columns[feature.name] = values
-        return pd.DataFrame(columns, index=pd.RangeIndex(len(arrays[0])), copy=False)
+                columns[column] = values
+        table = pd.DataFrame(columns, index=pd.RangeIndex(len(arrays[0])), copy=False)
+        table.columns = self._columns.view()  # numbers first and names last: names would be made an index every time
+        return table
 
     def values(self, row: Floats) -> dict[str, Any]:
         """Return one coded row (d,) as plain Python values by name; None for missing."""
