@@ -8,10 +8,18 @@ from functools import cached_property
 from typing import Literal
 
 import numpy as np
+from numpy.typing import NDArray
 
 from mlflow_cf.features import FeatureSpace, Floats
 from mlflow_cf.structures.columns import Column, IntervalColumn, LevelColumn, NumberColumn
-from mlflow_cf.structures.kernels.dense import First, first_bounds, first_sums, sums_without, sweep_rectified
+from mlflow_cf.structures.kernels.dense import (
+    First,
+    first_bounds,
+    first_sums,
+    lines_above,
+    sums_without,
+    sweep_rectified,
+)
 from mlflow_cf.structures.structure import Link, Tokens, linked
 
 Activation = Literal["identity", "relu", "logistic", "tanh"]
@@ -19,7 +27,6 @@ Encoder = Callable[[Floats], Floats]
 _MOST = 1 << 20  # numbers that a sweep holds at a time beside its result: 8 MB
 _CELLS = 1 << 16  # numbers that go through further layers at a time: 512 kB, about what stays in the cache
 _ULP = 2.0**-52
-_TINY = 1e-300  # instead of 0 in a divisor
 
 
 @dataclass(frozen=True, eq=False)
@@ -153,28 +160,21 @@ class Layers:
         return low, high
 
     def _bounds_by_lines(
-        self, tokens: Floats, counts: Floats, hidden: Sequence[tuple[Floats, Floats, Floats]]
+        self, tokens: Floats, counts: NDArray[np.intp], hidden: Sequence[tuple[Floats, Floats, Floats]]
     ) -> tuple[Floats, Floats]:
         """Return bounds (k,) from linear models that lie above the sums and above the negated sums.
-
-        Between the bounds of what it is given, a rectifier lies below one line and above another (CROWN, Zhang et al.
-        2018, section 3); which one counts depends on the sign of its weight.
 
         Args:
             tokens, counts: the allowed ones, as `first_bounds` takes them.
             hidden: per hidden layer the bounds of its sums, and how large their terms are together.
         """
-        slopes = np.vstack([self.weights[-1].T, -self.weights[-1].T])
+        slopes = np.concatenate([self.weights[-1].T, -self.weights[-1].T])
         shift = np.concatenate([self.biases[-1], -self.biases[-1]])
         size = np.abs(shift)
         for layer in range(len(hidden) - 1, -1, -1):
-            low, high, terms = hidden[layer]
-            top, bottom = np.maximum(high, 0.0), np.minimum(low, 0.0)
-            above = top / np.maximum(top - bottom, _TINY)
-            risen = np.maximum(slopes, 0.0)
-            shift -= risen @ (above * bottom)
-            size += np.abs(slopes) @ terms
-            slopes = risen * above + (slopes - risen) * (high > -low)
+            slopes, risen, terms = lines_above(slopes, *hidden[layer])
+            shift += risen
+            size += terms
             if layer:
                 shift += slopes @ self.biases[layer - 1]
                 slopes = slopes @ self.weights[layer - 1].T
@@ -182,8 +182,8 @@ class Layers:
         line = first._replace(table=first.table @ slopes.T, bias=shift + slopes @ first.bias)
         most = first_bounds(tokens, counts, line)[1]
         most += 4 * (len(first.start) + sum(map(len, self.weights)) + 8) * _ULP * size
-        lowest, highest = np.split(most, 2)[::-1]
-        return -lowest, highest
+        outputs = len(self.biases[-1])
+        return -most[outputs:], most[:outputs]
 
     @cached_property
     def _alone(self) -> list[First]:

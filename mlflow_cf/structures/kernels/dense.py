@@ -131,6 +131,34 @@ def first_bounds(tokens: Array, counts: Array, first: First) -> Array:
 
 
 @numba.njit(cache=True, nogil=True)
+def lines_above(slopes: Array, low: Array, high: Array, terms: Array) -> Any:
+    """Return linear functions of the sums of a layer that lie above given ones of these sums rectified.
+
+    Between the bounds of its sum, a rectifier lies below one line and above another (CROWN, Zhang et al. 2018, section
+    3); which one counts depends on the sign of its slope.
+
+    Args:
+        slopes: (m, width) of the given functions.
+        low, high: (width,) bounds of the sums; terms: how large what they are made of is together.
+
+    Returns:
+        slopes (m, width), what is added to them (m,), and how large all that is together (m,).
+    """
+    lines = np.empty(slopes.shape)
+    shift, size = np.zeros(len(slopes)), np.zeros(len(slopes))
+    for row in range(len(slopes)):
+        for unit in range(slopes.shape[1]):
+            slope, top, bottom = slopes[row, unit], max(high[unit], 0.0), min(low[unit], 0.0)
+            size[row] += abs(slope) * terms[unit]
+            if slope > 0.0 and top > bottom:
+                lines[row, unit] = slope * (top / (top - bottom))
+                shift[row] -= lines[row, unit] * bottom
+            else:
+                lines[row, unit] = slope if high[unit] > -low[unit] else 0.0
+    return lines, shift, size
+
+
+@numba.njit(cache=True, nogil=True)
 def _added(tokens: Array, first: First, block: Array) -> None:
     """Write what tokens (t, places of one column) add to every unit into `block` (width, t or more)."""
     column = np.empty(len(tokens))
