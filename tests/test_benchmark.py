@@ -286,7 +286,7 @@ def test_no_data_is_a_clear_message(benchmark, monkeypatch, tmp_path, capsys):
     assert benchmark.bench.options().parse_args([]).data_sets == ["loans"]
     with pytest.raises(SystemExit):
         benchmark.bench.main(["--data-sets", "credits"])
-    assert "'credits' is none of adult, credit, loans" in capsys.readouterr().err
+    assert "'credits' is none of adult, credit, loans, many_levels, many_numbers" in capsys.readouterr().err
     with pytest.raises(SystemExit):
         benchmark.bench.main(["--rows", "-1"])
     assert "'-1' is no number of rows" in capsys.readouterr().err
@@ -391,9 +391,14 @@ def test_contest_runs_anywhere_and_is_logged(benchmark, monkeypatch, tmp_path, c
 
 
 def test_generated_data_is_the_same_for_a_seed(benchmark):
-    one, two = (benchmark.generated.applications(0) for _ in range(2))
-    pd.testing.assert_frame_equal(one, two)
-    assert 0.3 < one["granted"].mean() < 0.7
+    sizes = {"loans": 9, "many_levels": 29, "many_numbers": 310}
+    assert set(benchmark.generated.GENERATORS) == set(benchmark.generated.CONSTRAINTS) == set(sizes)
+    for name, generator in benchmark.generated.GENERATORS.items():
+        one, two = generator(0), generator(0)
+        pd.testing.assert_frame_equal(one, two)
+        assert one.shape == (benchmark.generated.ROWS, sizes[name] + 1)
+        assert 0.3 < one.iloc[:, -1].mean() < 0.7
+    assert sum(benchmark.generated.many_levels(0).iloc[:, :-1].nunique()) == 548
 
 
 def test_project_hands_its_parameters_to_the_command_line(benchmark):

@@ -14,7 +14,7 @@ import paper
 import runs
 import structure_speed
 import synthetic
-from data_sets import GENERATED, PAPER_VIEWS, VIEWS, constraints_for, data_folder, folder, load_case, split
+from data_sets import PAPER_VIEWS, VIEWS, constraints_for, data_folder, folder, load_case, split
 from gates import Gate
 from models import MODELS, fitted
 from rival import METHODS
@@ -26,7 +26,7 @@ def options() -> argparse.ArgumentParser:
     """Return the command line."""
     parser = argparse.ArgumentParser(description=__doc__, allow_abbrev=False)
     public = folder().is_dir()
-    there = [name for name in VIEWS if (name == GENERATED) != public]
+    there = ["adult", "credit"] if public else ["loans"]
 
     def add(option: str, known: Sequence[str], default: Sequence[str], text: str) -> None:
         read = _list_of(known, default)

@@ -10,7 +10,7 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 import yaml
-from generated import CONSTRAINTS, applications
+from generated import CONSTRAINTS, GENERATORS
 from models import as_published
 from sklearn.model_selection import train_test_split
 from sklearn.pipeline import Pipeline
@@ -99,8 +99,11 @@ def every_column(rows: pd.DataFrame) -> pd.DataFrame:
 View = Callable[[pd.DataFrame], pd.DataFrame]
 PAPER_VIEWS: Mapping[str, View] = {"credit": every_column, "adult": adult_view}
 IN_BITS = ("workclass", "marital_status", "occupation", "relationship")
-GENERATED = "loans"  # the data set that is there without any file
-VIEWS: Mapping[str, View] = {"adult": adult_columns, "credit": every_column, GENERATED: every_column}
+VIEWS: Mapping[str, View] = {
+    "adult": adult_columns,
+    "credit": every_column,
+    **dict.fromkeys(GENERATORS, every_column),
+}
 
 
 def folder() -> Path:
@@ -125,7 +128,7 @@ def data_folder() -> Path:
 
 def split(name: str, seed: int, view: View) -> Split:
     """Read a data set, or generate it, and set a quarter of its rows aside, in the order of the file."""
-    table = applications(seed) if name == GENERATED else _read(data_folder(), f"{name}.csv")
+    table = GENERATORS[name](seed) if name in GENERATORS else _read(data_folder(), f"{name}.csv")
     labels = table.iloc[:, -1]
     X, X_test, y, y_test = train_test_split(view(table.iloc[:, :-1]), labels, stratify=labels, random_state=seed)
     return Split(name, X.reset_index(drop=True), y.reset_index(drop=True), X_test.sort_index(), y_test.sort_index())
@@ -159,8 +162,8 @@ def constraints_for(name: str, columns: pd.DataFrame, *, rules: bool) -> dict[st
         columns: a table of them; every feature that a rule names must be among them.
         rules: whether the IF..THEN rules are wanted too; the paper's comparisons have none.
     """
-    if name == GENERATED:
-        return CONSTRAINTS if rules else {key: names for key, names in CONSTRAINTS.items() if key != "rules"}
+    if name in CONSTRAINTS:
+        return {key: names for key, names in CONSTRAINTS[name].items() if rules or key != "rules"}
     file = data_folder() / "constraints" / f"{name}.yaml"
     if not file.is_file():
         raise SystemExit(f"{file} is missing; it belongs to the folder of public data sets")

@@ -21,6 +21,8 @@ OVER_DICE: Mapping[tuple[str, str], float] = {
 }
 # CPU of GeCo without the structure of the model / CPU of GeCo, at least.
 OVER_PIPELINE: Mapping[str, float] = {**dict.fromkeys(("tree", "xgboost", "histgb", "forest"), 10), "mlp": 5}
+WIDE_MS = 100.0  # CPU of one row of the wide data sets with 100 trees
+WIDE, FORESTS = ("many_levels", "many_numbers"), ("xgboost", "histgb", "forest")
 LONGEST_TAIL = 4.0  # 95 % / median
 AS_NEAR = 0.99  # share of the rows
 SAME = 1e-9  # distances that differ by less are equal: two formulas add up in another order
@@ -61,6 +63,8 @@ def gates(
         Gate("lawful", own.get("lawful", 0.0), 1.0),
         Gate("CPU, 95 % / median", own["cpu_tail"], LONGEST_TAIL, most=True),
     ]
+    if data in WIDE and model in FORESTS:
+        found.append(Gate("CPU ms", own["cpu_ms"], WIDE_MS, most=True))
     for rival, least in ((RIVAL, OVER_DICE.get((data, model))), (PIPELINE, OVER_PIPELINE.get(model))):
         if rival in measured and least is not None:
             found.append(Gate(f"CPU, {rival} / {GECO}", measured[rival]["cpu_ms"] / own["cpu_ms"], least))

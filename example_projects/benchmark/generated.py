@@ -1,20 +1,20 @@
-"""Loan applications drawn at random: a data set that is there wherever the benchmark runs."""
+"""Data sets drawn at random: they are there wherever the benchmark runs, and as wide as one likes."""
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping
+
 import numpy as np
 import pandas as pd
+from numpy.typing import NDArray
 
 ROWS = 6_000
-CONSTRAINTS = {
-    "immutable": ["region"],
-    "increasing": ["age", "years_employed"],
-    "rules": ["IF x_cf.years_employed > x.years_employed THEN x_cf.age > x.age"],
-}
+LEVELS = (*[19] * 28, 16)  # of 29 features; 548 one-hot columns
+NUMBERS = 310
 
 
-def applications(seed: int) -> pd.DataFrame:
-    """Return ROWS applications: nine columns of numbers and levels, the last column `granted` (1 is favourable)."""
+def loans(seed: int) -> pd.DataFrame:
+    """Return applications: nine columns of numbers and levels, the last column `granted` (1 is favourable)."""
     rng = np.random.default_rng(seed)
     age = rng.integers(18, 75, ROWS)
     rows = pd.DataFrame(
@@ -39,4 +39,46 @@ def applications(seed: int) -> pd.DataFrame:
         + 0.5 * (rows["housing"] == "owns")
         + rows["job"].map({"craft": 0.0, "office": 0.3, "sales": -0.1, "care": 0.1, "own business": -0.4})
     )
-    return rows.assign(granted=(strength + rng.logistic(0, 0.5, ROWS) > 0).astype(int))
+    return rows.assign(granted=_decided(strength.to_numpy(), rng))
+
+
+def many_levels(seed: int) -> pd.DataFrame:
+    """Return 29 columns of levels, 548 levels in all, and the last column `label`."""
+    rng = np.random.default_rng(seed)
+    strength = np.zeros(ROWS)
+    columns = {}
+    for number, count in enumerate(LEVELS):
+        level = rng.integers(0, count, ROWS)
+        strength += rng.normal(0, 0.4, count)[level]
+        columns[f"feature {number}"] = np.array([f"level {code}" for code in range(count)])[level]
+    return pd.DataFrame(columns).assign(label=_decided(strength, rng))
+
+
+def many_numbers(seed: int) -> pd.DataFrame:
+    """Return 310 columns of numbers and the last column `label`; few columns matter much, many a little."""
+    rng = np.random.default_rng(seed)
+    X = rng.normal(0, 1, (ROWS, NUMBERS)).round(2)
+    strength = X @ (1.5 / np.arange(1, NUMBERS + 1))
+    rows = pd.DataFrame(X, columns=[f"feature {number}" for number in range(NUMBERS)])
+    return rows.assign(label=_decided(strength, rng))
+
+
+def _decided(strength: NDArray[np.float64], rng: np.random.Generator) -> NDArray[np.int64]:
+    """Return 1 where a row is strong, with some noise, else 0."""
+    return (strength + rng.logistic(0, 0.5, ROWS) > 0).astype(np.int64)
+
+
+GENERATORS: Mapping[str, Callable[[int], pd.DataFrame]] = {
+    "loans": loans,
+    "many_levels": many_levels,
+    "many_numbers": many_numbers,
+}
+CONSTRAINTS: Mapping[str, Mapping[str, list[str]]] = {
+    "loans": {
+        "immutable": ["region"],
+        "increasing": ["age", "years_employed"],
+        "rules": ["IF x_cf.years_employed > x.years_employed THEN x_cf.age > x.age"],
+    },
+    "many_levels": {"immutable": ["feature 0"]},
+    "many_numbers": {"immutable": ["feature 0"], "increasing": ["feature 1"]},
+}

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 import numpy as np
 from data_sets import Case
-from gates import Gate
+from gates import FORESTS, Gate
 from measures import aligned
 
 from mlflow_cf import ExplainedModel
@@ -23,7 +23,6 @@ COMPARED = 100_000  # rows whose decisions are compared
 FASTER: Mapping[int, float] = {50: 40.0, 1_000: 4.0}
 FASTER_MODELS = ("xgboost", "histgb", "forest", "mlp", "logistic")
 SINGLES_MS, PAIRS_MS = 0.3, 15.0  # all single changes of a row of Adult, all pairs of changes; 100 trees
-FORESTS = ("xgboost", "histgb", "forest")
 
 
 @dataclass(frozen=True, eq=False)
