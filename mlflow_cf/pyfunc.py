@@ -55,6 +55,8 @@ class ServedModel:
 
 
 def _load_pyfunc(path: str, model_config: Mapping[str, Any] | None = None) -> ServedModel:
-    """Load the explained model in the MLflow model folder `path`; MLflow calls this."""
+    """Load the explained model in the MLflow model folder `path`, ready to answer; MLflow calls this."""
     del model_config  # the policy is sealed; nothing can be overridden from outside
-    return ServedModel(load_folder(Path(path)))
+    explained = load_folder(Path(path))
+    explained.warm_up()
+    return ServedModel(explained)

@@ -1,8 +1,9 @@
 """The served model without a server: through MLflow's own functions, and what happens when something breaks."""
 
 import json
+import threading
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import mlflow
 import numpy as np
@@ -13,6 +14,9 @@ from mlflow.exceptions import MlflowException
 from sklearn.tree import DecisionTreeClassifier, DecisionTreeRegressor
 
 import mlflow_cf
+from mlflow_cf.admission import Admission
+from mlflow_cf.explained import WARM_SCORED, Options, assemble
+from mlflow_cf.judge import OpenModel
 from mlflow_cf.pyfunc import ServedModel, _load_pyfunc
 
 TABLE = small_loans.table()
@@ -123,13 +127,53 @@ def test_three_classes(tmp_path):
 
 def test_many_threads_get_the_same_answers(loaded):
     expected = loaded.predict(ASKED)
+    roomy = ServedModel(replace(loaded.get_raw_model(), admission=Admission(4)))
     with ThreadPoolExecutor(4) as pool:
-        for reply in pool.map(loaded.predict, [ASKED] * 8):
+        for reply in pool.map(roomy.predict, [ASKED] * 8):
             pd.testing.assert_frame_equal(reply, expected)
 
 
 def test_get_raw_model_is_the_explained_model(loaded):
     assert isinstance(loaded.get_raw_model(), mlflow_cf.ExplainedModel)
+
+
+def test_loading_searches_once(folder, monkeypatch):
+    asked = []
+    explain = mlflow_cf.ExplainedModel.explain
+    monkeypatch.setattr(
+        mlflow_cf.ExplainedModel, "explain", lambda *rows, **limits: asked.append(explain(*rows, **limits)) or asked[-1]
+    )
+    _load_pyfunc(folder)
+    ((answer,),) = asked
+    assert (answer.prediction, answer.status) == ("bad", "found")
+
+
+@pytest.mark.parametrize("breaks", ["always", "while searching", "never"])
+def test_warming_up_stands_any_model(breaks):
+    """One that fails, and one that is pleased with every row."""
+    ready = threading.Event()
+
+    def decide(rows):
+        if ready.is_set() and (breaks == "always" or (breaks == "while searching" and len(rows) > 1)):
+            raise ValueError
+        return np.ones(len(rows), dtype=int) if breaks == "never" else (rows["income"] > 40).to_numpy().astype(int)
+
+    explained = assemble(OpenModel("test", (0, 1), decide), TABLE, None, Options())
+    ready.set()
+    explained.warm_up()
+
+
+def test_warming_up_asks_a_slow_model_little():
+    seen = []
+
+    def decide(rows):
+        seen.append(len(rows))
+        return (rows["income"] > 60).to_numpy().astype(int)
+
+    explained = assemble(OpenModel("test", (0, 1), decide), TABLE, None, Options())
+    seen.clear()
+    explained.warm_up()
+    assert 1 < sum(seen) <= WARM_SCORED + 1
 
 
 def test_mlflows_model_config_changes_nothing(folder):

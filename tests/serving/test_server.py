@@ -1,15 +1,6 @@
 """A real ``mlflow models serve`` process: formats, wishes within the policy, and replies to everything else."""
 
-import json
-import os
-import signal
-import socket
-import subprocess
-import sys
-import time
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import suppress
-from pathlib import Path
 
 import mlflow
 import pandas as pd
@@ -17,6 +8,7 @@ import pytest
 import requests
 import small_loans
 from mlflow import MlflowClient
+from served import serving
 
 import mlflow_cf
 
@@ -26,55 +18,16 @@ ASKED = small_loans.rejected(TABLE, 3)
 OPTIONS = {"target": "good", "constraints": small_loans.CONSTRAINTS}
 EXPLAINED = mlflow_cf.wrap(MODEL, TABLE, **OPTIONS)
 RECORDS = ASKED.to_dict("records")
-READY_S = 120
 
 
 @pytest.fixture(scope="module")
 def server(tmp_path_factory):
-    """Serve a registered model by its alias; return its address and the file its output goes to."""
+    """Serve a registered model by its alias."""
     mlflow.set_experiment("served")
     info = mlflow_cf.log_model(MODEL, "explained", TABLE, **OPTIONS, registered_model_name="served")
     MlflowClient().set_registered_model_alias("served", "champion", info.registered_model_version)
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        port = free.getsockname()[1]
-    log = tmp_path_factory.mktemp("server") / "output.txt"
-    command = ["mlflow", "models", "serve", "-m", "models:/served@champion", "-h", "127.0.0.1", "-p", str(port)]
-    # MLflow starts uvicorn by its bare name.
-    path = os.pathsep.join([str(Path(sys.executable).parent), os.environ["PATH"]])
-    with log.open("wb") as output:
-        process = subprocess.Popen(
-            [sys.executable, "-m", *command, "--env-manager", "local"],
-            stdout=output,
-            stderr=subprocess.STDOUT,
-            env={**os.environ, "PATH": path},
-            start_new_session=True,
-        )
-        try:
-            _wait(f"http://127.0.0.1:{port}/ping", process, log)
-            yield f"http://127.0.0.1:{port}/invocations", log
-        finally:
-            with suppress(ProcessLookupError):
-                os.killpg(process.pid, signal.SIGTERM)
-            process.wait(timeout=30)
-
-
-def _wait(url, process, log):
-    deadline = time.monotonic() + READY_S
-    while time.monotonic() < deadline and process.poll() is None:
-        try:
-            if requests.get(url, timeout=5).ok:
-                return
-        except requests.ConnectionError:
-            time.sleep(0.2)
-    pytest.fail(f"the server did not start:\n{log.read_text()}")
-
-
-def ask(server, body, **options):
-    """Return status and reply; every reply must be strict JSON."""
-    payload = {**body, "params": {"counterfactual": options}} if options else body
-    reply = requests.post(server[0], data=json.dumps(payload), headers={"Content-Type": "application/json"}, timeout=60)
-    return reply.status_code, json.loads(reply.text, parse_constant=pytest.fail)
+    with serving("models:/served@champion", tmp_path_factory.mktemp("server") / "output.txt") as running:
+        yield running
 
 
 def records(*rows):
@@ -83,7 +36,7 @@ def records(*rows):
 
 def refused(server, body, **options):
     """Return the message of a 400 that gives nothing away."""
-    status, reply = ask(server, body, **options)
+    status, reply = server.ask(body, **options)
     assert status == 400, reply
     assert "stack_trace" not in reply
     assert "Traceback" not in reply["message"]
@@ -104,13 +57,13 @@ FORMATS = {
 
 @pytest.mark.parametrize("body", FORMATS.values(), ids=FORMATS)
 def test_every_format_gets_the_same_answer(server, body):
-    status, reply = ask(server, body)
+    status, reply = server.ask(body)
     assert status == 200
     assert reply["predictions"] == EXPLAINED.predict(ASKED).to_dict("records")
 
 
 def test_a_reply_is_what_the_signature_says(server):
-    _, reply = ask(server, records(RECORDS[0]), count=2)
+    _, reply = server.ask(records(RECORDS[0]), count=2)
     (answer,) = reply["predictions"]
     outputs = mlflow.models.get_model_info("models:/served@champion").signature.outputs
     assert list(answer) == outputs.input_names()
@@ -131,24 +84,29 @@ def test_a_reply_is_what_the_signature_says(server):
 
 
 def test_csv(server):
-    reply = requests.post(server[0], data=ASKED.to_csv(index=False), headers={"Content-Type": "text/csv"}, timeout=60)
+    reply = requests.post(server.url, data=ASKED.to_csv(index=False), headers={"Content-Type": "text/csv"}, timeout=60)
     assert reply.json()["predictions"] == EXPLAINED.predict(ASKED).to_dict("records")
 
 
 def test_parallel_requests(server):
     expected = EXPLAINED.predict(ASKED).to_dict("records")
     with ThreadPoolExecutor(4) as pool:
-        for status, reply in pool.map(lambda _: ask(server, records(*RECORDS)), range(8)):
-            assert (status, reply["predictions"]) == (200, expected)
+        for status, reply in pool.map(lambda _: server.ask(records(*RECORDS)), range(8)):
+            assert status == 200
+            rows = reply["predictions"]
+            if rows[0]["status"] == "busy":
+                assert [row["prediction"] for row in rows] == [row["prediction"] for row in expected]
+            else:
+                assert rows == expected
 
 
 class TestWithinThePolicy:
     def test_tighter_constraints(self, server):
-        _, free = ask(server, records(*RECORDS))
+        _, free = server.ask(records(*RECORDS))
         assert any(
             c["feature"] == "income" for r in free["predictions"] for cf in r["counterfactuals"] for c in cf["changes"]
         )
-        status, tight = ask(server, records(*RECORDS), constraints={"immutable": ["income", "age"]}, count=3)
+        status, tight = server.ask(records(*RECORDS), constraints={"immutable": ["income", "age"]}, count=3)
         assert status == 200
         changed = {c["feature"] for r in tight["predictions"] for cf in r["counterfactuals"] for c in cf["changes"]}
         assert changed
@@ -156,7 +114,7 @@ class TestWithinThePolicy:
 
     def test_seed_and_evaluations(self, server):
         asked = {"seed": 12, "max_evaluations": 500, "count": 3}
-        one, two = (ask(server, records(*RECORDS), **asked)[1]["predictions"] for _ in range(2))
+        one, two = (server.ask(records(*RECORDS), **asked)[1]["predictions"] for _ in range(2))
         assert one == two
         assert {row["seed"] for row in one} == {12}
         assert all(row["evaluations"] <= 500 for row in one)
@@ -164,12 +122,12 @@ class TestWithinThePolicy:
     def test_which_rows_are_explained(self, server):
         good = TABLE[MODEL.predict(TABLE) == "good"].dropna().head(1).to_dict("records")[0]
         for explain, statuses in (("none", ["skipped", "skipped"]), ("unfavourable", ["found", "already"])):
-            _, reply = ask(server, records(RECORDS[0], good), explain=explain)
+            _, reply = server.ask(records(RECORDS[0], good), explain=explain)
             assert [row["status"] for row in reply["predictions"]] == statuses
             assert [row["prediction"] for row in reply["predictions"]] == ["bad", "good"]
 
     def test_another_explainer(self, server):
-        _, reply = ask(server, records(RECORDS[0]), explainer="nearest_row")
+        _, reply = server.ask(records(RECORDS[0]), explainer="nearest_row")
         assert reply["predictions"][0]["explainer"] == "nearest_row"
 
 
@@ -240,7 +198,7 @@ def test_rows_that_cannot_be_read(server, body, word):
 
 def test_one_bad_row_does_not_stop_the_others(server):
     bad = [{**RECORDS[0], "income": float("inf")}, {**RECORDS[0], "job": {"a": 1}}]
-    status, reply = ask(server, records(RECORDS[1], *bad, RECORDS[2]))
+    status, reply = server.ask(records(RECORDS[1], *bad, RECORDS[2]))
     assert status == 200
     rows = reply["predictions"]
     assert [row["status"] for row in rows] == ["found", "invalid", "invalid", "found"]
@@ -255,7 +213,7 @@ def test_unknown_levels_and_missing_values_are_answered(server):
         {**RECORDS[0], "debts": None},
         {k: v for k, v in RECORDS[0].items() if k != "debts"},
     ]
-    status, reply = ask(server, records(*rows))
+    status, reply = server.ask(records(*rows))
     assert status == 200
     expected = MODEL.predict(pd.DataFrame(rows))
     assert [row["prediction"] for row in reply["predictions"]] == expected.tolist()
@@ -264,6 +222,6 @@ def test_unknown_levels_and_missing_values_are_answered(server):
 
 def test_the_servers_own_output_gives_nothing_away(server):
     refused(server, records(RECORDS[0]), count=0)
-    text = server[1].read_text()
+    text = server.log.read_text()
     assert "Traceback" not in text
     assert str(small_loans.CANARY) not in text
