@@ -128,6 +128,33 @@ class TestRoundTrip:
         pd.testing.assert_frame_equal(space.decode(space.encode(shuffled)), frame)
 
 
+class TestExactly:
+    @pytest.mark.parametrize(
+        ("values", "code", "back"),
+        [
+            (np.array([1, 2], dtype="int8"), 2, 2),
+            (np.array([1, 2], dtype="int8"), 1.5, 1),
+            (np.array([0.5, 1], dtype="float32"), 0.25, 0.25),
+            (np.array([0.5, 1], dtype="float32"), 0.3, np.float32(0.3)),
+            (np.array([0.5, 1], dtype="float32"), np.nan, np.nan),
+            (np.array([0.5, 1]), 0.3, 0.3),
+            (pd.array([1, 2, None], dtype="Int64"), np.nan, np.nan),
+            (["a", "b"], 1, 1),
+            (pd.to_datetime(["2024-01-01", "2024-01-02"]), 19723.5, 19723.5),
+            (pd.to_datetime(["2024-01-01", "2024-01-02"]), 19723 + 4e-12, 19723),
+        ],
+        ids=str,
+    )
+    def test_says_which_codes_come_back(self, values: Any, code: float, back: float) -> None:
+        background = pd.DataFrame({"x": values, "y": np.arange(len(values)) / 2})
+        space = FeatureSpace.infer(background)
+        codes = np.vstack([[code, 0.5], space.encode(background)])
+        frame, held = space.decode_exactly(codes)
+        assert np.array_equal(space.encode(frame)[0], [back, 0.5], equal_nan=True)
+        assert held.tolist() == [bool(code == back or np.isnan(code)), *([True] * len(values))]
+        pd.testing.assert_frame_equal(frame, space.decode(codes))
+
+
 class TestUnseen:
     @pytest.mark.parametrize("dtype", [*STRINGS, "category"], ids=repr)
     def test_levels_are_kept_but_not_part_of_the_domain(self, dtype: Any) -> None:

@@ -82,6 +82,19 @@ class TestProof:
     def test_refuses(self, claim: tuple[float, ...], constraints: dict[str, Any]) -> None:
         assert answers(claim, constraints=constraints, polish=False) == []
 
+    def test_refuses_a_row_that_decodes_to_another(self) -> None:
+        """Any number between 0 and 1 may be proposed for d, but a float32 holds 0.3 as 0.30000001."""
+        held = float(np.float32(0.3))
+        assert answers((3, 0, 0, 0.3), polish=False, values="continuous") == []
+        (found,) = answers((3, 0, 0, held), polish=False, values="continuous")
+        assert found["d"] == held
+
+    def test_refuses_values_of_a_regression_that_decode_to_others(self) -> None:
+        model = OpenModel("test", (), lambda rows: rows["a"].to_numpy(dtype=np.float64))
+        for d, status in ((0.3, "not_found"), (float(np.float32(0.3)), "found")):
+            options = Options({"low": 3}, explainer=Claims(((3, 0, 0, d),), polish=False), values="continuous")
+            assert assemble(model, FRAME, None, options).explain(QUERY)[0].status == status
+
     def test_accepts(self) -> None:
         assert answers((3, 0, 0, 0.5), (0, 40, 0, 0.5)) == [{**ROW, "a": 3}, {**ROW, "b": 40}]
 
@@ -119,6 +132,38 @@ class TestPolish:
         assert answers((3, 40, 0, 0.5)) == [{**ROW, "a": 3}]
         # two chains end in one row, which is answered once
         assert answers((3, 40, 0, 0.5), (3, 0, 1, 0.5)) == [{**ROW, "a": 3}]
+
+    @pytest.mark.parametrize(
+        ("claims", "calls"),
+        [
+            ([(3, 0, 0, 0.5)], [1]),  # nothing to undo
+            ([(3, 0, 2, 0.5)], [3]),  # the claim, and one row for each of its changes
+            ([(1, 10, 0, 0.5)], [3]),  # refused, and so are both
+            ([(3, 0, 2, 0.25)], [4, 2]),
+        ],
+    )
+    def test_candidates_and_their_undone_changes_are_asked_together(
+        self, claims: list[tuple[float, ...]], calls: list[int]
+    ) -> None:
+        asked: list[int] = []
+
+        def counted(rows: pd.DataFrame) -> np.ndarray:
+            asked.append(len(rows))
+            return decide(rows)
+
+        loan = wrapped(Claims(tuple(claims)), counted)
+        asked.clear()
+        found = loan.explain(QUERY)[0]
+        assert asked == [1, *calls]
+        assert found.evaluations == sum(calls)
+
+    def test_a_small_budget_verifies_before_it_polishes(self) -> None:
+        loan = wrapped(Claims(((3, 0, 2, 0.25),)))
+        for most in range(1, 4):  # too few rows to undo all three changes
+            (answer,) = loan.explain(QUERY, max_evaluations=most)[0].counterfactuals
+            assert answer.n_changed == 3
+        (answer,) = loan.explain(QUERY, max_evaluations=6)[0].counterfactuals
+        assert answer.n_changed == 1
 
     def test_whole_groups_are_undone(self) -> None:
         grouped = {"groups": [["b", "c"]]}
