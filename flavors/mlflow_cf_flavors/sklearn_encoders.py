@@ -33,7 +33,7 @@ def one_hot(step: Transformer, sources: Sequence[Source]) -> list[Source]:
     for number, source in enumerate(sources):
         values, column = values_of(source, _points(source, step.categories_[number]))
         position = _positions(values, step.categories_[number])
-        groups, infrequent = _groups(step, number)
+        groups, infrequent = _groups(step, number, step.categories_[number])
         unknown = infrequent if step.handle_unknown in ("infrequent_if_exist", "warn") else UNKNOWN
         group = np.where(position == UNKNOWN, unknown, groups[position])
         drop = None if step.drop_idx_ is None else step.drop_idx_[number]
@@ -50,9 +50,10 @@ def ordinal(step: Transformer, sources: Sequence[Source]) -> list[Source]:
         categories = step.categories_[number]
         values, column = values_of(source, _points(source, categories))
         position = _positions(values, categories)
-        groups = _groups(step, number)[0].astype(np.float64)
-        if isinstance(categories[-1], float) and np.isnan(categories[-1]):
-            groups[-1] = step.encoded_missing_value
+        gaps = isinstance(categories[-1], float) and np.isnan(categories[-1])
+        groups = _groups(step, number, categories[:-1] if gaps else categories)[0].astype(np.float64)
+        if gaps:
+            groups = np.append(groups, step.encoded_missing_value)
         columns.append(column(np.where(position == UNKNOWN, unknown, groups[position]).astype(step.dtype)))
     return columns
 
@@ -76,9 +77,8 @@ def _key(value: Any) -> Any:
     return ("missing", value is None) if is_missing(value) else value
 
 
-def _groups(step: Transformer, number: int) -> tuple[NDArray[np.intp], int]:
+def _groups(step: Transformer, number: int, categories: NDArray[Any]) -> tuple[NDArray[np.intp], int]:
     """Return the group of every category, and that of the infrequent ones (`UNKNOWN` if there are none)."""
-    categories = step.categories_[number]
     together = getattr(step, "infrequent_categories_", None)
     if together is None or together[number] is None:
         return np.arange(len(categories)), UNKNOWN

@@ -105,6 +105,8 @@ def _linear(estimator: Estimator, columns: list[Column], space: FeatureSpace) ->
     biases = np.broadcast_to(np.atleast_1d(estimator.intercept_), weights.shape[1:]).astype(np.float64)
     if not hasattr(estimator, "classes_"):
         return Layers.compile(columns, space, [weights], [biases], ("identity", "identity"))
+    if getattr(estimator, "loss", "") == "modified_huber":
+        raise NotOpenedError("SGDClassifier with modified_huber loss")
     if hasattr(estimator, "predict_proba"):
         several = type(estimator).__name__.startswith("LogisticRegression") and weights.shape[1] > 1
         return Layers.compile(columns, space, [weights], [biases], ("identity", "softmax" if several else "sigmoid"))

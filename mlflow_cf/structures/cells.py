@@ -174,7 +174,8 @@ def _tests(forest: Forest, columns: Sequence[Column], nodes: Nodes, cuts: Floats
     table = np.empty((len(distinct), len(cuts) + 1), dtype=np.bool_)
     for number in np.unique(distinct[:, 0]).astype(np.intp).tolist():
         mine = np.flatnonzero(distinct[:, 0] == number)
-        values = forest.seen(columns[number].encode(_one_per_cell(columns[number], cuts)))
+        with np.errstate(over="ignore", invalid="ignore"):  # of the largest number of all, in the last cell
+            values = forest.seen(columns[number].encode(_one_per_cell(columns[number], cuts)))
         compared, looked_up = mine[distinct[mine, 3] < 0], mine[distinct[mine, 3] >= 0]
         table[compared] = values <= distinct[compared, 1:2]
         if forest.subsets is not None:

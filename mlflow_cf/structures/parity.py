@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from contextlib import suppress
 from dataclasses import dataclass
 
@@ -84,7 +85,8 @@ def _on_edges(
             edges[replaced[:, column], column] = rng.choice(values, replaced[:, column].sum())
             if feature.missing or (missing and feature.nullable):
                 edges[rng.random(len(rows)) < MISSING, column] = np.nan
-        with suppress(Exception):  # any model, any error
+        with suppress(Exception), warnings.catch_warnings():  # any model, any error
+            warnings.simplefilter("ignore")  # about values that only this check asks about
             said = judge.verdict(space.decode(edges))
             if np.isfinite(_truth(said)).all():
                 return edges, said
