@@ -135,7 +135,7 @@ class TestExactly:
             (np.array([1, 2], dtype="int8"), 2, 2),
             (np.array([1, 2], dtype="int8"), 1.5, 1),
             (np.array([0.5, 1], dtype="float32"), 0.25, 0.25),
-            (np.array([0.5, 1], dtype="float32"), 0.3, np.float32(0.3)),
+            (np.array([0.5, 1], dtype="float32"), 0.3, float(np.float32(0.3))),
             (np.array([0.5, 1], dtype="float32"), np.nan, np.nan),
             (np.array([0.5, 1]), 0.3, 0.3),
             (pd.array([1, 2, None], dtype="Int64"), np.nan, np.nan),
