@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Literal
 
 import numpy as np
 
@@ -15,6 +15,7 @@ from mlflow_cf.search.cascade import Cascade
 from mlflow_cf.search.population import Population, Seen, changed_sets, fittest, score_within
 from mlflow_cf.search.sampling import draw_by_row, draw_distinct, with_draws
 from mlflow_cf.search.seeds import codes_of, nearest_favourable_rows
+from mlflow_cf.search.sweeps import Sweeps
 
 STABLE = 5  # results that must not change any more, if the request asks for no more than that
 
@@ -28,6 +29,8 @@ class GeCo:
         m_init, m_mut: tuples drawn per group for the row itself, and for every later member.
         min_generations, max_generations: passes of the loop.
         refine: afterwards try all nearer tuples of the best results' changes; False: the paper's algorithm alone.
+        sweep: whether all changes of one group of a member are scored at once instead of drawing some; "auto": if the
+            model could be opened. Sweeps use no random numbers; `m_init`, `m_mut` and `refine` mean nothing to them.
     """
 
     q: int = 100
@@ -36,6 +39,7 @@ class GeCo:
     min_generations: int = 3
     max_generations: int = 100
     refine: bool = True
+    sweep: bool | Literal["auto"] = "auto"
 
     name: ClassVar[str] = "geco"
     polish: ClassVar[bool] = True
@@ -45,6 +49,8 @@ class GeCo:
             value: object = getattr(self, key)
             if not isinstance(value, int) or value < 1:
                 raise InputError(f"explainer.{key}", f"{value!r} is no whole number from 1 on", "")
+        if self.sweep not in (True, False, "auto"):
+            raise InputError("explainer.sweep", f"{self.sweep!r} is unknown", 'use True, False or "auto"')
         if self.q <= STABLE:
             raise InputError("explainer.q", f"{self.q} survivors are too few", f"use more than {STABLE}")
 
@@ -53,6 +59,11 @@ class GeCo:
         stable = max(STABLE, problem.count)
         if stable >= self.q:
             raise InputError("count", f"{problem.count} results need more than {self.q} survivors", "raise GeCo's q")
+        if self.sweep is True and problem.rater is None:
+            raise InputError("explainer.sweep", "the model could not be opened", 'use "auto"; describe() says why')
+        if self.sweep and problem.rater is not None:
+            search = Sweeps(problem, budget, (self.q, stable), (self.min_generations, self.max_generations))
+            return Candidates(*search.run())
         problem = with_draws(problem, rng)
         run = _Run(problem, budget, rng, self.q)
         itself = problem.own[None, :]

@@ -114,7 +114,7 @@ class Problem:
         """Rate candidates by code (m, G), by the fastest scoring there is."""
         if self.rater is None:
             return self.rate(self.rows(codes))
-        tables = self._token_tables
+        tables = self.token_tables
         return self.rater.rate_tokens([tables[column][codes[:, number]] for column, number in enumerate(self.owner)])
 
     @cached_property
@@ -124,7 +124,7 @@ class Problem:
         return np.array([owner[column] for column in range(len(self.space))], dtype=np.intp)
 
     @cached_property
-    def _token_tables(self) -> list[Tokens]:
+    def token_tables(self) -> list[Tokens]:
         """For every column, the tokens of its group's tuples."""
         tables: dict[int, Tokens] = {}
         for group in self.groups:

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 
 from mlflow_cf.features import Floats
-from mlflow_cf.judge import Outcome
+from mlflow_cf.problem.goal import Goal, classes_of, goal_of, rate_sums
 from mlflow_cf.problem.rating import BoundTarget, Rating
 from mlflow_cf.structures.structure import Structure, Tokens
 
@@ -25,16 +26,24 @@ class Rater:
     structure: Structure
     target: BoundTarget
 
+    @cached_property
+    def goal(self) -> Goal:
+        """The target in numbers."""
+        return goal_of(self.target, self.structure.link)
+
     def tokens(self, columns: Sequence[int], tuples: Floats) -> list[Tokens]:
         """Return the structure's tokens of tuples (t, len(columns)), one array per column."""
         return [self.structure.encode(column, tuples[:, part]) for part, column in enumerate(columns)]
 
+    def rate_sums(self, sums: Floats) -> Rating:
+        """Rate m candidates by their sums (m, k)."""
+        favourable, grade = np.empty(len(sums), dtype=np.bool_), np.empty(len(sums))
+        rate_sums(sums, classes_of(self.goal, sums.shape[1]), self.goal, favourable, grade)
+        return Rating(favourable, grade)
+
     def rate_tokens(self, tokens: Sequence[Tokens]) -> Rating:
         """Rate m candidates given by one token array per feature."""
-        scores = self.structure.score(tokens)
-        if self.target.model.regression:
-            return self.target.rate(Outcome(np.full(len(scores), -1, dtype=np.intp), None, scores[:, 0]))
-        return self.target.rate(Outcome(scores.argmax(axis=1), scores))
+        return self.rate_sums(self.structure.sums(tokens))
 
     def rate(self, Z: Floats) -> Rating:
         """Rate coded rows (m, d)."""

@@ -57,11 +57,11 @@ class Cascade:
     """Repairs candidates of one problem.
 
     Groups are visited in topological order. A group that must change gets a tuple; a group one of whose defining rules
-    fails gets a tuple for which all of them hold: the row's own if it does, else one drawn by frequency. After the
-    pass every rule is checked again, rejection rules included, and what fails is dropped.
+    fails gets a tuple for which all of them hold: the row's own if it does, else one drawn by frequency, or without
+    `rng` the nearest. After the pass every rule is checked again, rejection rules included, and what fails is dropped.
     """
 
-    def __init__(self, problem: Problem, rng: np.random.Generator) -> None:
+    def __init__(self, problem: Problem, rng: np.random.Generator | None = None) -> None:
         self.problem, self.rng = problem, rng
         owner = {column: number for number, columns in enumerate(problem.columns) for column in columns}
         self.links = [Link.bind(problem, rule) for rule in problem.links]
@@ -69,6 +69,8 @@ class Cascade:
         for link in self.links:
             if link.rule.defines is not None:
                 self.defining.setdefault(owner[link.rule.defines], []).append(link)
+        # all other groups are left as they are
+        self.steps = [n for n in problem.order if n in self.defining or not problem.groups[n].own_allowed]
         # the groups whose values decide which tuples of a group qualify
         self.context = {
             number: sorted({other for link in links for other in link.groups} - {number})
@@ -79,7 +81,7 @@ class Cascade:
         """Return the candidates (m, G) repaired; without those that cannot be, or that equal the row."""
         codes = codes.copy()
         kept = np.ones(len(codes), dtype=np.bool_)
-        for number in self.problem.order:
+        for number in self.steps:
             self._change_if_must(codes, number, kept)
             if number in self.defining:
                 self._satisfy(codes, number, kept)
@@ -92,14 +94,16 @@ class Cascade:
 
     def _change_if_must(self, codes: Codes, number: int, kept: Bools) -> None:
         group = self.problem.groups[number]
+        if group.own_allowed:
+            return
         stuck = np.flatnonzero(codes[:, number] == group.own)
-        if group.own_allowed or not len(stuck):
+        if not len(stuck):
             return
         if not group.proposals:  # no draw of a continuous feature met its rules
             kept[stuck] = False
         else:
-            weights = np.broadcast_to(group.weights, (1, len(group.weights)))
-            codes[stuck, number] = draw_by_row(weights, np.zeros(len(stuck), dtype=np.intp), self.rng)
+            drawable = np.arange(len(group.weights))[None, :] != group.own
+            codes[stuck, number] = self._chosen(drawable, np.zeros(len(stuck), dtype=np.intp), number)
 
     def _satisfy(self, codes: Codes, number: int, kept: Bools) -> None:
         """Give a new tuple to candidates that break a rule defining this group; mark those that have none."""
@@ -116,11 +120,18 @@ class Cascade:
         qualifies = self._qualifying(problem.rows(codes[broken[first]]), number)
         back = qualifies[which, group.own] & group.own_allowed
         codes[broken[back], number] = group.own
-        weights = np.where(qualifies, group.weights, 0.0)
-        drawable: Bools = np.any(weights > 0, axis=1)
-        possible = ~back & drawable[which]
-        codes[broken[possible], number] = draw_by_row(weights, which[possible], self.rng)
+        drawable: Bools = qualifies & (group.weights > 0)
+        possible = ~back & np.any(drawable, axis=1)[which]
+        codes[broken[possible], number] = self._chosen(drawable, which[possible], number)
         kept[broken[~back & ~possible]] = False
+
+    def _chosen(self, drawable: Bools, rows: Codes, number: int) -> Codes:
+        """Return a tuple of a group for every entry of `rows`, among those that may be drawn (u, t) in that row."""
+        group = self.problem.groups[number]
+        if self.rng is not None:
+            return draw_by_row(np.where(drawable, group.weights, 0.0), rows, self.rng)
+        nearest: Codes = np.where(drawable, group.part, np.inf).argmin(axis=1)
+        return nearest[rows]
 
     def _qualifying(self, contexts: Floats, number: int) -> Bools:
         """Return (u, t) whether each tuple of a group meets its defining rules beside the rest of each row (u, d)."""

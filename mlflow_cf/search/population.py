@@ -119,22 +119,49 @@ def changed_sets(problem: Problem, codes: Codes) -> tuple[Bools, NDArray[np.intp
     return changed, np.sort(first)
 
 
-class Seen:
-    """Remembers which codes were scored already, by a 64-bit hash.
+class Keys:
+    """64-bit hashes of candidates.
 
     A collision (one in 10^10 for 100,000 candidates) loses one candidate of a search and nothing else.
     """
 
     def __init__(self, problem: Problem) -> None:
         sizes = [len(group.tuples) for group in problem.groups]
-        table = np.random.default_rng(0).integers(0, 2**64, size=sum(sizes), dtype=np.uint64)  # fixed: hashing only
-        self._table = table
-        self._offsets = np.concatenate([[0], np.cumsum(sizes)[:-1]]).astype(np.intp)
+        ends = np.cumsum(sizes, dtype=np.intp)
+        self.offsets: Codes = ends - sizes
+        mixed = _mixed(np.arange(1, ends[-1] + len(sizes) + 1, dtype=np.uint64))
+        self._table, self._salt = mixed[: ends[-1]], mixed[ends[-1] :]
+
+    def of(self, codes: Codes) -> NDArray[np.uint64]:
+        """Return a key (m,) for every candidate (m, G)."""
+        keys: NDArray[np.uint64] = self._table[codes + self.offsets].sum(axis=1, dtype=np.uint64)
+        return keys
+
+    def contexts(self, codes: Codes) -> NDArray[np.uint64]:
+        """Return a key (m, G) for what every group of every candidate stands beside: its other groups."""
+        parts = self._table[codes + self.offsets]
+        beside: NDArray[np.uint64] = parts.sum(axis=1, dtype=np.uint64)[:, None] - parts + self._salt
+        return beside
+
+
+def _mixed(numbers: NDArray[np.uint64]) -> NDArray[np.uint64]:
+    """Return well-mixed words of consecutive numbers: the finalizer of splitmix64 (Steele, Lea and Flood 2014)."""
+    words = numbers * np.uint64(0x9E3779B97F4A7C15)
+    words = (words ^ (words >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
+    words = (words ^ (words >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
+    return words ^ (words >> np.uint64(31))
+
+
+class Seen:
+    """Remembers which candidates were scored already."""
+
+    def __init__(self, problem: Problem) -> None:
+        self.keys = Keys(problem)
         self._known = np.empty(0, dtype=np.uint64)
 
     def new(self, codes: Codes) -> NDArray[np.intp]:
         """Return the positions, in order, of codes (m, G) never met before, each once, and remember them."""
-        keys = self._table[codes + self._offsets].sum(axis=1, dtype=np.uint64)
+        keys = self.keys.of(codes)
         _, first = np.unique(keys, return_index=True)
         first.sort()
         unknown = first[~np.isin(keys[first], self._known)]

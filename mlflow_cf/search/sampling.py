@@ -54,19 +54,24 @@ def draw_by_row(weights: Floats, rows: Codes, rng: np.random.Generator) -> Codes
     return drawn
 
 
-def with_draws(problem: Problem, rng: np.random.Generator) -> Problem:
-    """Return the problem with uniform draws among the tuples of its continuous features, half and half by weight."""
+def with_draws(problem: Problem, rng: np.random.Generator | None) -> Problem:
+    """Return the problem with uniform draws among the tuples of its continuous features, half and half by weight.
+
+    Without `rng` they are evenly spaced instead.
+    """
     if all(group.interval is None for group in problem.groups):
         return problem
     return replace(problem, groups=tuple(_drawn(problem, group, rng) for group in problem.groups))
 
 
-def _drawn(problem: Problem, group: Group, rng: np.random.Generator) -> Group:
+def _drawn(problem: Problem, group: Group, rng: np.random.Generator | None) -> Group:
     if group.interval is None:
         return group
     (column,) = group.columns
     rows = np.tile(problem.x0, (CONTINUOUS_DRAWS, 1))
-    rows[:, column] = rng.uniform(*_limits(problem, group, column), size=CONTINUOUS_DRAWS)
+    low, high = _limits(problem, group, column)
+    even = np.linspace(0.0, 1.0, CONTINUOUS_DRAWS) if rng is None else rng.random(CONTINUOUS_DRAWS)
+    rows[:, column] = low + even * (high - low)
     rows = problem.space.encode(problem.space.decode(rows))  # numbers the column's type can hold
     kept = np.ones(len(rows), dtype=np.bool_)
     for rule in group.rules:

@@ -20,7 +20,7 @@ from mlflow_cf.structures.kernels.dense import (
     sums_without,
     sweep_rectified,
 )
-from mlflow_cf.structures.structure import Link, Tokens, linked
+from mlflow_cf.structures.structure import Flags, Link, Tokens, linked
 
 Activation = Literal["identity", "relu", "logistic", "tanh"]
 Encoder = Callable[[Floats], Floats]
@@ -112,12 +112,15 @@ class Layers:
         encoders = tuple(self.encoders[column] for column in changed)
         return replace(self, encoders=encoders, first=self._part(changed, bias))
 
-    def sweep(self, rows: Sequence[Tokens], values: Sequence[Tokens | None]) -> list[Floats | None]:
+    def sweep(
+        self, rows: Sequence[Tokens], values: Sequence[Tokens | None], wanted: Flags | None = None
+    ) -> list[Floats | None]:
         """Return per column the sums (p, t, k) of every row with this one column's value replaced.
 
         Args:
             rows: per column the tokens (p, width) of p rows.
             values: per column the tokens (t, width) of its values, None for a column that is not swept.
+            wanted: (p, d) where False, any sums will do.
         """
         tokens, width = self._side_by_side(rows), len(self.first.bias)
         outputs = len(self.biases[-1]) if self.biases else width
@@ -127,8 +130,13 @@ class Layers:
             others = sums_without(tokens[start : start + many], self.first)
             for column, (allowed, found) in enumerate(zip(values, totals, strict=True)):
                 if allowed is not None and found is not None:
-                    values_of = np.ascontiguousarray(allowed)
-                    self._sweep_column(others[column], values_of, self._alone[column], found[start : start + many])
+                    part = found[start : start + many]
+                    mine = (
+                        np.arange(len(part)) if wanted is None else np.flatnonzero(wanted[start : start + many, column])
+                    )
+                    sums = np.empty((len(mine), *part.shape[1:]))
+                    self._sweep_column(others[column][mine], np.ascontiguousarray(allowed), self._alone[column], sums)
+                    part[mine] = sums
         return totals
 
     def bounds(self, allowed: Sequence[Tokens]) -> tuple[Floats, Floats]:

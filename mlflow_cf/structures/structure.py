@@ -13,26 +13,52 @@ from mlflow_cf.features import Floats
 
 Link = Literal["identity", "sigmoid", "softmax"]
 Tokens = NDArray[Any]
+Flags = NDArray[np.bool_]
 
 
 class Structure(Protocol):
-    """What every structure answers; immutable and thread-safe.
+    """A model over tokens; immutable and thread-safe. It answers score, restrict, sweep and bounds.
 
-    Attributes:
-        kind: what it is, for `describe()`.
+    Tokens are all it needs to know of a value: the cell of a tree, what enters the first layer of a network.
     """
 
     @property
     def kind(self) -> str:
-        """What it is, with its size."""
+        """What it is, with its size, for `describe()`."""
+        ...
+
+    @property
+    def link(self) -> Link:
+        """How sums become scores."""
         ...
 
     def encode(self, column: int, codes: Floats) -> Tokens:
-        """Return tokens (n, ...) of raw codes (n,) of one feature: all the structure needs to know of a value."""
+        """Return tokens (n, ...) of raw codes (n,) of one column."""
+        ...
+
+    def sums(self, tokens: Sequence[Tokens]) -> Floats:
+        """Return the sums (m, k) that `link` turns into scores, for one token array (m, ...) per column."""
         ...
 
     def score(self, tokens: Sequence[Tokens]) -> Floats:
-        """Return scores (m, classes) as `OpenModel.score` does (regression: (m, 1)) for one token array per feature."""
+        """Return scores (m, classes) as `OpenModel.score` does (regression: (m, 1)) for one token array per column."""
+        ...
+
+    def restrict(self, row: Sequence[Tokens], changed: Sequence[int]) -> Structure:
+        """Return the structure of the `changed` columns alone; all others keep the tokens of `row`, one per column."""
+        ...
+
+    def sweep(
+        self, rows: Sequence[Tokens], values: Sequence[Tokens | None], wanted: Flags | None = None
+    ) -> list[Floats | None]:
+        """Return, per column, the sums (p, t, k) of p rows with this one column's token replaced by each of `values`.
+
+        Columns without values are not swept and get None. Where `wanted` (p, d) is False, any sums will do.
+        """
+        ...
+
+    def bounds(self, allowed: Sequence[Tokens]) -> tuple[Floats, Floats]:
+        """Return lower and upper bounds (k,) on the sums of all rows whose tokens are allowed (t, ...), t >= 1."""
         ...
 
 

@@ -16,7 +16,7 @@ from mlflow_cf.structures.kernels.nodes import FEATURE, LEFT, Features, Nodes, b
 from mlflow_cf.structures.kernels.restrict import restrict_trees
 from mlflow_cf.structures.kernels.score import Walk, add_trees, walk_of
 from mlflow_cf.structures.kernels.sweep import sweep_trees
-from mlflow_cf.structures.structure import Link, Tokens, linked
+from mlflow_cf.structures.structure import Flags, Link, Tokens, linked
 
 
 @dataclass(frozen=True, eq=False)
@@ -84,10 +84,16 @@ class TreeEnsemble:
         parts = restrict_trees(cells, columns, self.nodes, self.features, self.walk)
         return TreeEnsemble(tuple(self.lookups[c] for c in changed), *parts, self.base, self.link, self.deepest)
 
-    def sweep(self, rows: Sequence[Tokens], values: Sequence[Tokens | None]) -> list[Floats | None]:
-        """Return, per column, the sums (m, t, k) of rows with this column's cell replaced by each of `values` (t,)."""
+    def sweep(
+        self, rows: Sequence[Tokens], values: Sequence[Tokens | None], wanted: Flags | None = None
+    ) -> list[Floats | None]:
+        """Return, per column, the sums (m, t, k) of rows with this column's cell replaced by each of `values` (t,).
+
+        Columns without values are not swept and get None. Where `wanted` (m, d) is False, any sums will do.
+        """
         cells = np.column_stack(rows)
-        wanted = np.broadcast_to([tokens is not None for tokens in values], cells.shape)
+        if wanted is None:
+            wanted = np.tile([tokens is not None for tokens in values], (len(cells), 1))
         sums = sweep_trees(cells, wanted, self.nodes, self.features, self.walk, self.base, self.deepest)
         starts = self.features.start
         return [None if tokens is None else sums[:, starts[column] + tokens] for column, tokens in enumerate(values)]

@@ -26,6 +26,7 @@ from sklearn.svm import LinearSVC, LinearSVR
 from sklearn.tree import DecisionTreeClassifier, DecisionTreeRegressor, ExtraTreeClassifier, ExtraTreeRegressor
 
 import mlflow_cf
+from mlflow_cf.explainers import GeCo
 
 FEW = {"n_estimators": 12, "random_state": 0}
 BOOSTED = {"n_estimators": 12, "n_jobs": 1}
@@ -230,7 +231,9 @@ def test_the_same_answers_with_and_without_structure():
     model = make_pipeline(table(sparse=False), RandomForestClassifier(**FEW)).fit(data, goals(data)["two"])
     explained = mlflow_cf.wrap(model, data, target="yes")
     blind = mlflow_cf.wrap(model.predict_proba, data, target=1, output="score")
-    refused = data[model.predict(data) == "no"][:10]
-    with_it = [[cf.row for cf in found.counterfactuals] for found in explained.explain(refused, count=2)]
-    without = [[cf.row for cf in found.counterfactuals] for found in blind.explain(refused, count=2)]
+    refused, drawing = data[model.predict(data) == "no"][:10], GeCo(sweep=False)
+    with_it, without = (
+        [[cf.row for cf in found.counterfactuals] for found in one.explain(refused, count=2, explainer=drawing)]
+        for one in (explained, blind)
+    )
     assert with_it == without

@@ -100,7 +100,7 @@ def _own_way(
 ) -> Any:  # fmt: skip
     """Walk a row down a tree; return its leaf, and one more than the last of the branches that leave its way."""
     node: Any = np.int64(root)
-    at = wanted.size
+    at: Any = wanted.size
     while tests[node, FEATURE] >= 0:
         feature, onwards = np.int64(tests[node, FEATURE]), _next(X, node, key, child)
         if wanted[feature]:
@@ -117,7 +117,7 @@ def _follow(
     X: Array, own: Any, at: Any, output: Any, tests: Array, value: Array, start: Array, ordered: Array, bits: Array,
     key: Array, child: Array, first: Any, span: Array, mask: Array, to: Array, out: Array,
 ) -> None:  # fmt: skip
-    """Follow the branches from `first` to before `at` to their leaves, and note how those differ from the leaf `own`."""
+    """Follow the branches from `first` to before `at` to their leaves; note how those differ from the leaf `own`."""
     while at > first:
         at -= 1
         node, feature = to[at, 0], to[at, 1]

@@ -1,0 +1,147 @@
+"""How sums of a structure stand towards a target, compiled: the answers of `BoundTarget.rate`, thousands at once."""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import numba
+import numpy as np
+from numpy.typing import NDArray
+
+from mlflow_cf.problem.rating import BoundTarget
+from mlflow_cf.structures.structure import Link
+
+LINKS: tuple[Link, ...] = ("identity", "sigmoid", "softmax")
+IDENTITY, SIGMOID, SOFTMAX = range(3)
+LABEL, OTHER, INTERVAL = range(3)
+Array = NDArray[Any]
+
+
+class Goal(NamedTuple):
+    """A target in numbers.
+
+    Attributes:
+        link: position in `LINKS`; kind: LABEL, OTHER or INTERVAL.
+        column: the wanted class, or with OTHER the row's own one.
+        least: least probability of the decided label, 0 without.
+        low, high, spread: the wanted interval and the unit of a gap to it.
+        margins: whether scores are margins, which are squashed.
+    """
+
+    link: int
+    kind: int
+    column: int
+    least: float
+    low: float
+    high: float
+    spread: float
+    margins: bool
+
+
+def goal_of(bound: BoundTarget, link: Link) -> Goal:
+    """Return a bound target in numbers."""
+    target = bound.target
+    kind = INTERVAL if target.interval else OTHER if target.differs else LABEL
+    return Goal(
+        link=LINKS.index(link),
+        kind=kind,
+        column=bound.own if kind != LABEL else target.column(bound.model),
+        least=target.min_probability or 0.0,
+        low=-np.inf if target.low is None else float(target.low),
+        high=np.inf if target.high is None else float(target.high),
+        spread=bound.spread,
+        margins=bound.model.score_kind == "margin",
+    )
+
+
+def classes_of(goal: Goal, outputs: int) -> int:
+    """Return how many scores so many sums become."""
+    return 2 if goal.link == SIGMOID and outputs == 1 else outputs
+
+
+@numba.njit(inline="always")
+def _expit(x: Any) -> Any:
+    return 1.0 / (1.0 + np.exp(-x))
+
+
+@numba.njit(cache=True, nogil=True)
+def _softmax(values: Array, scores: Array) -> None:
+    largest, total = values.max(), 0.0
+    for place in range(values.size):
+        scores[place] = np.exp(values[place] - largest)
+        total += scores[place]
+    for place in range(values.size):
+        scores[place] /= total
+
+
+@numba.njit(cache=True, nogil=True)
+def _linked(sums: Array, link: int, scores: Array) -> None:
+    """Turn sums (k,) into scores, as `structures.linked` does."""
+    if link == SIGMOID and sums.size == 1:
+        scores[1] = _expit(sums[0])
+        scores[0] = 1.0 - scores[1]
+    elif link == SIGMOID:
+        for place in range(sums.size):
+            scores[place] = _expit(sums[place])
+        total = scores.sum()
+        for place in range(sums.size):
+            scores[place] = scores[place] / total if total > 0 else 1.0 / sums.size
+    elif link == SOFTMAX:
+        _softmax(sums, scores)
+    else:
+        for place in range(sums.size):
+            scores[place] = sums[place]
+
+
+@numba.njit(cache=True, nogil=True)
+def _rate_value(value: float, goal: Goal) -> tuple[bool, float, float]:
+    doubt = min(abs(value - goal.low), abs(value - goal.high)) / max(1.0, abs(value))
+    if goal.low <= value <= goal.high:
+        return True, 1.0, doubt
+    grade = (1.0 - max(goal.low - value, value - goal.high, 0.0) / goal.spread) / 2.0
+    return False, max(grade, 0.0) if not np.isnan(grade) else 0.0, doubt
+
+
+@numba.njit(cache=True, nogil=True)
+def rate_one(sums: Array, goal: Goal, scores: Array) -> tuple[bool, float, float]:
+    """Rate sums (k,); `scores` (classes,) is room to work in.
+
+    Returns:
+        Whether the target is met, the grade in [0, 1], and how far the scores are from where that would change.
+    """
+    if goal.kind == INTERVAL:
+        return _rate_value(sums[0], goal)
+    _linked(sums, goal.link, scores)
+    label, second = 0, -np.inf
+    for place in range(1, scores.size):
+        if scores[place] > scores[label]:
+            label, second = place, scores[label]
+        else:
+            second = max(second, scores[place])
+    margin = (scores[label] - second) / max(1.0, abs(scores[label]))
+    if goal.margins and scores.size == 2:
+        scores[1] = _expit((scores[1] - scores[0]) / 2.0)
+        scores[0] = 1.0 - scores[1]
+    elif goal.margins:
+        _softmax(scores.copy(), scores)
+    favourable = (label == goal.column) == (goal.kind == LABEL)
+    if goal.least > 0:
+        favourable = favourable and scores[label] >= goal.least
+        margin = min(margin, abs(scores[label] - goal.least))
+    best = -np.inf  # of all classes but the goal's column
+    for place in range(scores.size):
+        if place != goal.column:
+            best = max(best, scores[place])
+    one = scores[goal.column] if goal.column >= 0 else 0.0
+    wanted, rival = (one, best) if goal.kind == LABEL else (best, one)
+    if scores.size == 2:
+        return favourable, wanted, margin
+    return favourable, (1.0 + wanted - (rival if scores.size > 1 else 0.0)) / 2.0, margin
+
+
+@numba.njit(cache=True, nogil=True)
+def rate_sums(sums: Array, classes: int, goal: Goal, favourable: Array, grade: Array) -> None:
+    """Rate sums (m, k) into `favourable` (m,) and `grade` (m,)."""
+    scores = np.empty(classes)
+    for row in range(len(sums)):
+        favourable[row], grade[row], _ = rate_one(sums[row], goal, scores)
