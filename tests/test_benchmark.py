@@ -358,6 +358,47 @@ def test_dice_refuses_a_level_it_never_saw(benchmark, case):
     assert "outside the dataset" in reply.reason
 
 
+class Counting:
+    """A structure that tells what it was asked to score."""
+
+    def __init__(self):
+        self.cells = []
+
+    def sweep(self, rows, values):
+        for column, tokens in enumerate(values):
+            if tokens is not None:
+                keys = [tuple(float(part[at]) for part in rows) for at in range(len(rows[0]))]
+                self.cells += [(*key[:column], float(t), *key[column + 1 :]) for key in keys for t in tokens]
+
+
+def test_sweeps_of_pairs_score_every_pair_once(benchmark):
+    known = [np.array([0.0, 1.0, 2.0]), np.array([0.0, 1.0]), np.array([0.0, 1.0, 2.0, 3.0])]
+    x0 = np.zeros(3)
+    structure = Counting()
+    benchmark.structure_speed._sweep_pairs(structure, [x0[[column]] for column in range(3)], known)
+    pairs = {cell for cell in itertools.product(*known) if sum(value != 0 for value in cell) <= 2}
+    assert set(structure.cells) == pairs
+    assert len(structure.cells) == 3 * 2 + 3 * 4 + 2 * 4
+    singles = benchmark.structure_speed._singles(x0, known)
+    assert {tuple(row) for row in singles.tolist()} == {cell for cell in pairs if sum(v != 0 for v in cell) <= 1}
+
+
+def test_a_closed_model_has_no_structure_to_time(benchmark, case):
+    explained = mlflow_cf.wrap(case.model, case.background, target=1)
+    closed = replace(explained, opened=benchmark.contest.CLOSED)
+    assert benchmark.structure_speed.measure(case, closed, 0) is None
+
+
+def test_structures_are_promised_to_be_fast(benchmark):
+    speed = benchmark.structure_speed.Speed(
+        score={50: 0.1}, rows={50: 0.2, 1_000: 1.0}, pipeline={50: 9.0, 1_000: 3.0}, differ=1, singles=9, pairs=99,
+        singles_sweep=0.2, singles_score=0.4, pairs_sweep=20.0, partial={1: 2.0},
+    )  # fmt: skip
+    assert [gate.kept for gate in speed.gates("adult", "forest")] == [False, True, False, True, False]
+    assert [gate.kept for gate in speed.gates("adult", "mlp")] == [False, True, False]
+    assert len(speed.gates("credit", "forest")) == 1
+
+
 def test_contest_runs_anywhere_and_is_logged(benchmark, monkeypatch, tmp_path, capsys):
     monkeypatch.setenv("MLFLOW_CF_DATA", str(tmp_path / "nowhere"))
     monkeypatch.setattr(benchmark.structure_speed, "COMPARED", 2_000)
