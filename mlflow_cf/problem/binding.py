@@ -15,11 +15,12 @@ from mlflow_cf.problem.distance import Metric
 from mlflow_cf.problem.problem import Codes, Group
 
 Rules = Mapping[int, Sequence[Rule]]
+SHORT = 500  # values up to which a domain is cheaper beside others than by itself
 
 
 @dataclass(frozen=True, eq=False)
 class Domains:
-    """The domains of all groups; those of one column lie end to end, so that one pass binds them all to a row.
+    """The domains of all groups; short ones of one column lie end to end, so that one pass binds them all to a row.
 
     Attributes:
         all: the domain of every group.
@@ -34,43 +35,44 @@ class Domains:
 
         A proposed tuple is not the row's own, and is missing nowhere where the row is not.
         """
-        groups = dict(self._lone_groups(rules, x0)) if self._lone else {}
-        return tuple(
-            groups[number] if number in groups else self._joint_group(domain, rules.get(number, ()), x0)
-            for number, domain in enumerate(self.all)
-        )
+        groups = dict(self._short_groups(rules, x0)) if self._short else {}
+        for number, domain in enumerate(self.all):
+            if number not in groups:
+                bind = self._long_group if len(domain.columns) == 1 else self._joint_group
+                groups[number] = bind(domain, rules.get(number, ()), x0)
+        return tuple(groups[number] for number in range(len(self.all)))
 
     @cached_property
-    def _lone(self) -> list[int]:
-        """The numbers of the groups of one column."""
-        return [number for number, domain in enumerate(self.all) if len(domain.columns) == 1]
+    def _short(self) -> list[int]:
+        """The numbers of the groups of one column and few values."""
+        return [n for n, domain in enumerate(self.all) if len(domain.columns) == 1 and len(domain.tuples) <= SHORT]
 
     @cached_property
     def _columns(self) -> Codes:
-        """The column of every group of one column."""
-        return np.array([self.all[number].columns[0] for number in self._lone], dtype=np.intp)
+        """The column of every short group."""
+        return np.array([self.all[number].columns[0] for number in self._short], dtype=np.intp)
 
     @cached_property
     def _ends(self) -> Codes:
-        """Where the values of each group of one column end; the last one is the place of the row's own."""
-        return np.cumsum([len(self.all[number].tuples) + 1 for number in self._lone])
+        """Where the values of each short group end; the last one is the place of the row's own."""
+        return np.cumsum([len(self.all[number].tuples) + 1 for number in self._short])
 
     @cached_property
     def _values(self) -> Floats:
-        """The values (t,) of the groups of one column, one group after the other, and NaN for the rows' own."""
-        return np.concatenate([np.append(self.all[number].tuples[:, 0], np.nan) for number in self._lone])
+        """The values (t,) of the short groups, one group after the other, and NaN for the rows' own."""
+        return np.concatenate([np.append(self.all[number].tuples[:, 0], np.nan) for number in self._short])
 
     @cached_property
     def _weights(self) -> Floats:
-        return np.concatenate([np.append(self.all[number].weights, 0.0) for number in self._lone])
+        return np.concatenate([np.append(self.all[number].weights, 0.0) for number in self._short])
 
     @cached_property
     def _group(self) -> Codes:
-        """Which of the groups of one column each of the values belongs to."""
-        return np.arange(len(self._lone)).repeat(np.diff(self._ends, prepend=0))
+        """Which of the short groups each of the values belongs to."""
+        return np.arange(len(self._short)).repeat(np.diff(self._ends, prepend=0))
 
-    def _lone_groups(self, rules: Rules, x0: Floats) -> list[tuple[int, Group]]:
-        """Return the groups of one column with their numbers."""
+    def _short_groups(self, rules: Rules, x0: Floats) -> list[tuple[int, Group]]:
+        """Return the short groups with their numbers."""
         own, group = x0[self._columns], self._group
         kept: Bools = (self._values != own[group]) & ~np.isnan(self._values)
         values = self._values.copy()
@@ -86,7 +88,7 @@ class Domains:
         others[starts + places] = False
         table[:, others] = np.stack((values, self._weights, part, top))[:, kept]
         table[0, starts + places] = own
-        bounds = zip(self._lone, starts.tolist(), counts.tolist(), places.tolist(), allowed, strict=True)
+        bounds = zip(self._short, starts.tolist(), counts.tolist(), places.tolist(), allowed, strict=True)
         groups = []
         for number, start, count, place, own_allowed in bounds:
             codes, weights, parts, tops = table[:, start : start + count]
@@ -99,16 +101,30 @@ class Domains:
 
     def _apply(self, rules: Rules, x0: Floats, values: Floats, kept: Bools) -> list[bool]:
         """Unmark the values (t,) that the rules of their group reject; return which groups' own values are allowed."""
-        allowed = [True] * len(self._lone)
+        allowed = [True] * len(self._short)
         rows = np.broadcast_to(values[:, None], (len(values), len(x0)))  # the rules of a group read its column alone
         start = 0
-        for position, (number, end) in enumerate(zip(self._lone, self._ends.tolist(), strict=True)):
+        for position, (number, end) in enumerate(zip(self._short, self._ends.tolist(), strict=True)):
             for rule in rules.get(number, ()):
                 held = rule.holds(rows[start:end], x0)
                 kept[start:end] &= held
                 allowed[position] &= bool(held[-1])
             start = end
         return allowed
+
+    def _long_group(self, domain: Domain, rules: Sequence[Rule], x0: Floats) -> Group:
+        own = x0[list(domain.columns)]
+        values, weights, own_allowed = domain.tuples[:, 0], domain.weights, True
+        if rules:
+            rows = np.broadcast_to(np.append(values, own)[:, None], (len(values) + 1, len(x0)))
+            held = np.logical_and.reduce([rule.holds(rows, x0) for rule in rules])
+            values, weights, own_allowed = values[held[:-1]], weights[held[:-1]], bool(held[-1])
+        start = int(np.searchsorted(values, own[0], "left"))  # a missing own value comes last
+        end = int(np.searchsorted(values, own[0], "right"))  # one further if it is among the values
+        values = np.concatenate([values[:start], own, values[end:]])
+        weights = np.concatenate([weights[:start], [0.0], weights[end:]])
+        part, top = self.metric.contributions(np.array(domain.columns), values, own)
+        return Group(domain.columns, values[:, None], weights, start, own_allowed, part, top, tuple(rules), domain)
 
     def _joint_group(self, domain: Domain, rules: Sequence[Rule], x0: Floats) -> Group:
         columns = list(domain.columns)
