@@ -24,7 +24,7 @@ from mlflow_cf.result import Change, Counterfactual, Explanation, describe_chang
 from mlflow_cf.structures import Structure
 
 ROWS_AT_ONCE = 256  # rows searched before they are proved together; what a search needs stays in memory until then
-FIRST_ROWS = 32  # fewer at first where there is a deadline: how long proofs take is not known yet
+FIRST_ROWS = 8  # fewer at first where there is a deadline: how long proofs take is not known yet
 _logger = logging.getLogger(__name__)
 
 

@@ -6,6 +6,7 @@ import time
 from typing import Literal
 
 LEAST_ROWS = 64  # scored in one go: a call to the model has its price whatever its size
+FIRST_ROWS = 256  # in the first go, before the model's pace is known
 
 
 class Budget:
@@ -54,8 +55,10 @@ class Budget:
 
         All of them, unless at the pace so far they would take more than half of the time that is left.
         """
-        if self._until is None or not self.used:
+        if self._until is None:
             return wanted
+        if not self.used:
+            return min(wanted, FIRST_ROWS)
         now = time.perf_counter()
         affordable = int((self._until - now) / 2 * self.used / max(now - self._started, 1e-9))
         return min(wanted, max(affordable, LEAST_ROWS))
