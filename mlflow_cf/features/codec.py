@@ -30,9 +30,9 @@ def encode_column(feature: Feature, column: Raw) -> tuple[Floats, NDArray[np.boo
         not a number, infinite, a fraction in a whole-number column, beyond the column's type, missing where the
         type has no missing value, or a level `feature` does not know.
     """
-    if feature.numeric and feature.kind != "date" and column.dtype == feature.stored and feature.stored.kind in "iu":
-        codes = np.asarray(column, dtype=np.float64)
-        return codes, np.abs(codes) > EXACT_INTEGER
+    if feature.numeric and feature.kind != "date" and column.dtype == feature.stored and feature.stored.kind in "iuf":
+        codes = np.array(column, dtype=np.float64)
+        return codes, np.abs(codes) > (LARGEST if feature.stored.kind == "f" else EXACT_INTEGER)
     missing = np.asarray(pd.isna(column) if isinstance(column, np.ndarray) else column.isna(), dtype=np.bool_)
     lost = missing & (not feature.nullable)
     if feature.levels:

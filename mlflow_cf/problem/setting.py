@@ -163,10 +163,11 @@ class Setting:
             accepted &= rule.holds(Z, x0)
         changes: Codes = np.zeros(len(Z), dtype=np.intp)
         differs = ~same(Z, x0)
+        touched = set(np.flatnonzero(differs.any(axis=0)).tolist())
         for domain in self.domains:
-            columns = list(domain.columns)
-            changed = differs[:, columns].any(axis=1)
-            if changed.any():
+            if touched.intersection(domain.columns):
+                columns = list(domain.columns)
+                changed = differs[:, columns].any(axis=1)
                 changes += changed
                 accepted[changed] &= _admissible(domain, Z[changed][:, columns], x0[columns])
         if self.max_changes is not None:
