@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, replace
 
 import numpy as np
 import pandas as pd
@@ -91,10 +91,11 @@ def run(case: Case, model: str, seed: int, dice: Sequence[str]) -> Pair:
 
 def ours(explained: ExplainedModel) -> dict[str, Ours]:
     """Return our methods: every explainer, and GeCo by sampling alone, and without the structure of the model."""
-    methods = {GECO: Ours(explained, GeCo())}
-    if "sweep" in {field.name for field in fields(GeCo)}:
-        methods[SAMPLING] = Ours(explained, GeCo(sweep=False))
-    methods[PIPELINE] = Ours(replace(explained, opened=CLOSED), GeCo())
+    methods = {
+        GECO: Ours(explained, GeCo()),
+        SAMPLING: Ours(explained, GeCo(sweep=False)),
+        PIPELINE: Ours(replace(explained, opened=CLOSED), GeCo()),
+    }
     return methods | {name: Ours(explained, kind()) for name, kind in EXPLAINERS.items() if name != GECO}
 
 

@@ -19,7 +19,8 @@ from mlflow_cf.explainers import Explainer, GeCo, NearestRow
 
 L1 = (0.0, 1.0)
 EXPLAINERS: Mapping[str, Explainer] = {
-    "geco": GeCo(q=PUBLISHED.q, m_init=PUBLISHED.m_init, m_mut=PUBLISHED.m_mut),
+    "geco": GeCo(),
+    "geco sampling": GeCo(sweep=False),
     "geco as published": PUBLISHED,
     "nearest_row": NearestRow(),
 }
@@ -134,7 +135,11 @@ def table(name: str, measured: Mapping[str, Mapping[str, float]]) -> str:
     }
     columns.update(PAPER.get(name, {}))
     lines = [["", *columns]]
-    lines += [[label, *(cells.get(key, "-") for cells in columns.values())] for key, (label, _) in LINES.items()]
+    lines += [
+        [label, *(cells.get(key, "-") for cells in columns.values())]
+        for key, (label, _) in LINES.items()
+        if any(key in values for values in measured.values())
+    ]
     return aligned(lines)
 
 
