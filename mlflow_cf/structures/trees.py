@@ -103,9 +103,9 @@ class TreeEnsemble:
         flags = np.zeros(self.features.start[-1], dtype=np.bool_)
         for column, tokens in enumerate(allowed):
             flags[self.features.start[column] + tokens] = True
-        low, high = bounds_trees(flags, self.nodes, self.features, self.base, self.deepest)
-        # sums are rounded otherwise, in another order and maybe in float32
-        slack = np.finfo(self.nodes.value.dtype).eps * len(self.nodes.roots) * np.maximum(np.abs(low), np.abs(high))
+        low, high, sizes = bounds_trees(flags, self.nodes, self.features, self.base, self.deepest)
+        # sums are rounded otherwise, in another order and maybe in float32: by the size of all terms, which may cancel
+        slack = np.finfo(self.nodes.value.dtype).eps * (len(self.nodes.roots) + 1) * sizes
         return low - slack, high + slack
 
 

@@ -59,8 +59,10 @@ def _reach(low: Array, high: Array, values: Array, node: Any) -> None:
 
 
 @numba.njit(cache=True, nogil=True)
-def bounds_trees(allowed: Array, nodes: Nodes, features: Features, base: Array, deepest: int) -> tuple[Array, Array]:
-    """Return the sums of every tree's least and largest leaf (k,) that some allowed row reaches.
+def bounds_trees(
+    allowed: Array, nodes: Nodes, features: Features, base: Array, deepest: int
+) -> tuple[Array, Array, Array]:
+    """Return the sums of every tree's least, largest and largest absolute leaf (k,) that some allowed row reaches.
 
     Args:
         allowed: (cells,) flags, at least one per feature.
@@ -73,7 +75,7 @@ def bounds_trees(allowed: Array, nodes: Nodes, features: Features, base: Array, 
     span, mask, _ = sets
     way, saved = np.empty((deepest + 1, 2), dtype=np.int64), np.empty((deepest + 1, 3), dtype=np.int64)
     saved_mask = np.empty((deepest + 1, mask.shape[1]), dtype=np.uint64)
-    lows, highs, width = base.copy(), base.copy(), nodes.value.shape[1]
+    lows, highs, sizes, width = base.copy(), base.copy(), np.abs(base), nodes.value.shape[1]
     low, high = np.empty(width), np.empty(width)
     for tree in range(nodes.roots.size):
         low[:], high[:] = np.inf, -np.inf
@@ -100,4 +102,5 @@ def bounds_trees(allowed: Array, nodes: Nodes, features: Features, base: Array, 
             first = max(nodes.outputs[tree], 0)
             lows[first + place] += low[place]
             highs[first + place] += high[place]
-    return lows, highs
+            sizes[first + place] += max(abs(low[place]), abs(high[place]))
+    return lows, highs, sizes
