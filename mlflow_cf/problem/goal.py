@@ -128,7 +128,7 @@ def rate_one(sums: Array, goal: Goal, scores: Array) -> tuple[bool, float, float
     if goal.least > 0:
         favourable = favourable and scores[label] >= goal.least
         margin = min(margin, abs(scores[label] - goal.least))
-    best = -np.inf  # of all classes but the goal's column
+    best = -np.inf if scores.size > 1 else 0.0  # of all classes but the goal's column
     for place in range(scores.size):
         if place != goal.column:
             best = max(best, scores[place])
@@ -136,7 +136,7 @@ def rate_one(sums: Array, goal: Goal, scores: Array) -> tuple[bool, float, float
     wanted, rival = (one, best) if goal.kind == LABEL else (best, one)
     if scores.size == 2:
         return favourable, wanted, margin
-    return favourable, (1.0 + wanted - (rival if scores.size > 1 else 0.0)) / 2.0, margin
+    return favourable, (1.0 + wanted - rival) / 2.0, margin
 
 
 @numba.njit(cache=True, nogil=True)
