@@ -131,7 +131,7 @@ def imputed(step: Transformer, sources: Sequence[Source]) -> list[Source]:
             continue
         columns.append(_filled(step, source, fill, dtype))
     if step.indicator_ is not None:
-        columns += [missing_in(sources[number]) for number in step.indicator_.features_]
+        columns += [missing_in(sources[number], dtype) for number in step.indicator_.features_]
     return columns
 
 

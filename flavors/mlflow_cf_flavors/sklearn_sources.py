@@ -136,10 +136,10 @@ def values_of(source: Source, points: Sequence[float] = ()) -> tuple[list[Any], 
     return values, partial(IntervalColumn, source, cuts)
 
 
-def missing_in(source: Source) -> Column:
-    """Return the column that is 1 where a source is missing, and 0 elsewhere."""
+def missing_in(source: Source, dtype: np.dtype[Any]) -> Column:
+    """Return the column that is 1 where a source is missing, and 0 elsewhere, in the precision of its block."""
     values, column = values_of(source)
-    return column(np.array([float(is_missing(value)) for value in values]))
+    return column(np.array([is_missing(value) for value in values], dtype=dtype))
 
 
 def is_missing(value: Any) -> bool:

@@ -48,9 +48,11 @@ def _last_narrow(limits: Floats) -> Floats:
         rounded = limits.astype(np.float32)
         below = np.where(rounded > limits, np.nextafter(rounded, np.float32(-np.inf)), rounded)
         above = np.nextafter(below, np.float32(np.inf))
-        middle = (below.astype(np.float64) + above.astype(np.float64)) / 2
+        # what is beyond the largest float32 rounds as if 2^128 were the next one
+        ends = [np.clip(end.astype(np.float64), -(2.0**128), 2.0**128) for end in (below, above)]
+        middle = (ends[0] + ends[1]) / 2
         passes = middle.astype(np.float32) <= below  # a tie is rounded to the even one
-    return np.where(np.isfinite(above), np.where(passes, middle, np.nextafter(middle, -np.inf)), limits)
+    return np.where(below == np.inf, np.inf, np.where(passes, middle, np.nextafter(middle, -np.inf)))
 
 
 def _ordered(values: Floats) -> NDArray[np.int64]:

@@ -78,6 +78,16 @@ def test_levels_in_another_order_than_when_it_was_fitted(model):
     agree(model, wrapped(model, other, wanted), rows, 1e-5)
 
 
+@pytest.mark.parametrize("model", [MODELS["lightgbm"], MODELS["hist"], MODELS["hist, by name"]], ids=str)
+def test_levels_it_was_not_fitted_on(model):
+    data, wanted = offers(), (value(offers()) > 1.5).astype(int)
+    model.fit(data, wanted)
+    rows = new_offers()
+    rows["letter"] = rows["letter"].cat.add_categories("z")
+    rows.loc[::3, "letter"] = "z"
+    agree(model, wrapped(model, data, wanted), rows)
+
+
 def test_numbers_that_are_categories_to_lightgbm():
     data = offers()[["price", "count", "member"]].assign(rate=lambda data: data["count"] * 1.0)
     wanted = (value(offers()) > 1.5).astype(int)
