@@ -31,6 +31,7 @@ def compile_model(model: Estimator, space: FeatureSpace, rows: pd.DataFrame) -> 
     Raises:
         NotOpenedError: a step or an estimator that is not known here.
     """
+    model = getattr(model, "best_estimator_", model)  # a search for parameters answers with the best
     names: Sequence[str] = [str(name) for name in getattr(model, "feature_names_in_", space.names)]
     sources = raw_columns(space, names)
     estimator = model
@@ -63,6 +64,8 @@ def _xgboost(
     model: Estimator, estimator: Estimator, columns: list[Column], space: FeatureSpace, rows: pd.DataFrame
 ) -> Structure:
     """XGBoost at the end of a pipeline; it takes the zeros of a sparse table as missing values."""
+    if not np.isnan(estimator.missing):
+        raise NotOpenedError(f"XGBoost with missing={estimator.missing:g}")
     if issparse(model[:-1].transform(rows[:1])):
         columns = [without(column, 0.0, 0.0) for column in columns]
     rounds = (0, estimator.best_iteration + 1) if hasattr(estimator, "best_iteration") else (0, 0)

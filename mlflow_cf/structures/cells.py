@@ -31,23 +31,29 @@ class Lookup:
     Attributes:
         cuts: ascending, the last one infinite; a cell holds the codes above one cut that are at most the next one.
             Levels have a cell each, then one for all unseen ones.
-        filled: the cell of a value that missing ones are replaced by; None: they have the last cell.
+        place: (cuts + 1,) the cells in this order, then that of missing values: the last one, unless they are filled.
     """
 
     cuts: Floats
-    filled: int | None = None
+    place: Ints
+
+    @classmethod
+    def of(cls, cuts: Floats, filled: int | None = None) -> Lookup:
+        """Return the lookup with `cuts`; missing values go to the cell `filled`."""
+        place = np.arange(len(cuts) + 1, dtype=np.int32)
+        if filled is not None:
+            place[-1] = filled
+        return cls(cuts, place)
 
     @property
     def size(self) -> int:
         """Number of cells, that of missing values included."""
-        return len(self.cuts) + 1
+        return len(self.place)
 
     def cells(self, codes: Floats) -> Ints:
         """Return the cells (n,) of raw codes (n,)."""
-        cells = self.cuts.searchsorted(codes).astype(np.int32)  # missing values are sorted behind the infinite cut
-        if self.filled is not None:
-            cells[cells == len(self.cuts)] = self.filled
-        return cells
+        # missing values are sorted behind the infinite cut; taking from a table costs no more than a cast to int32
+        return self.place[self.cuts.searchsorted(codes)]
 
 
 @dataclass(frozen=True, eq=False)
@@ -88,7 +94,7 @@ class Tests:
                 lookup, cut[nodes] = _cuts(forest, columns, nodes)
             else:
                 cuts = np.arange(float(len(raw.levels))) if raw.levels else _points(forest, columns, nodes)
-                lookup = Lookup(np.append(cuts, np.inf))
+                lookup = Lookup.of(np.append(cuts, np.inf))
                 try:
                     table, rows = _tests(forest, columns, nodes, lookup.cuts)
                 except NotOpenedError as error:
@@ -128,9 +134,9 @@ def _cuts(forest: Forest, columns: Sequence[Column], nodes: Nodes) -> tuple[Look
     cuts, positions = np.unique(np.append(last, np.inf), return_inverse=True)
     position = positions[:-1].astype(np.int32)
     if len(used) != 1 or np.isnan(fill := _missing(columns[used[0]])):
-        return Lookup(cuts), position
+        return Lookup.of(cuts), position
     right = forest.seen(np.array([fill])) > limits
-    return Lookup(cuts, int(position[right].max(initial=-1)) + 1), position
+    return Lookup.of(cuts, int(position[right].max(initial=-1)) + 1), position
 
 
 def _last(forest: Forest, column: Column, limits: Floats) -> Floats:

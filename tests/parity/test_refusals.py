@@ -59,6 +59,7 @@ REASONS = {
     "XGBoost's booster gblinear": xgboost.XGBClassifier(booster="gblinear", **FEW),
     "XGBoost's objective count:poisson": xgboost.XGBRegressor(objective="count:poisson", **FEW),
     "XGBoost with missing=20": xgboost.XGBClassifier(missing=20, **FEW),
+    "XGBoost with missing=30": make_pipeline(StandardScaler(), xgboost.XGBClassifier(missing=30, **FEW)),
     "LightGBM's averaged trees": lightgbm.LGBMClassifier(
         boosting_type="rf", bagging_freq=1, bagging_fraction=0.5, verbose=-1, **FEW
     ),

@@ -19,6 +19,7 @@ from sklearn.ensemble import (
     RandomForestRegressor,
 )
 from sklearn.impute import SimpleImputer
+from sklearn.model_selection import GridSearchCV
 from sklearn.neural_network import MLPClassifier, MLPRegressor
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import MinMaxScaler, OneHotEncoder, OrdinalEncoder, RobustScaler, StandardScaler
@@ -205,6 +206,13 @@ def test_early_stopping_leaves_the_later_rounds_out():
     lgbm.fit(data[first], wanted[first], eval_X=data[last], eval_y=wanted[last])
     for model in (xgb, lgbm):
         agree(model, wrapped(model, data, wanted), numbers(300, seed=1), 1e-5)
+
+
+def test_the_best_estimator_of_a_search_is_opened():
+    data, wanted = applications(), goals(applications())["two"]
+    steps = make_pipeline(table(sparse=False), DecisionTreeClassifier(random_state=0))
+    model = GridSearchCV(steps, {"decisiontreeclassifier__max_depth": [2, 5]}, cv=3).fit(data, wanted)
+    agree(model, wrapped(model, data, wanted), applications(300, seed=1))
 
 
 def test_a_structure_that_disagrees_is_never_used(monkeypatch):
