@@ -23,19 +23,15 @@ class Clock:
         self._rows = rows
         if self._deadline is not None:
             now = time.perf_counter()
-            share = max(self._deadline - now, 0.0) * rows / rows_left
-            for_proofs = min(max(rows * self._proof_s, (1 - SEARCH_SHARE) * share), SEARCH_SHARE * share)
-            self._search_end = now + share - for_proofs
+            self._search_end = now + SEARCH_SHARE * max(self._deadline - now, 0.0) * rows / rows_left
 
     def row_end(self, found: int) -> float | None:
         """Return when the search of the next row must end: at once if the `found` rows need the rest to be proved."""
         if self._deadline is None:
             return None
         now = time.perf_counter()
+        left = max(min(self._search_end, self._deadline - (found + 1) * self._proof_s) - now, 0.0)
         rows, self._rows = self._rows, self._rows - 1
-        if now + (found + 1) * self._proof_s >= self._deadline:
-            return now
-        left = max(self._search_end - now, 0.0)
         return now + min(max(left / rows, LEAST_S), left)
 
     def proved(self, rows: int, seconds: float) -> None:

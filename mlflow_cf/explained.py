@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import time
 from collections.abc import Mapping
-from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -19,14 +18,13 @@ from mlflow_cf.explainers import Explainer
 from mlflow_cf.features import FeatureSpace, check_table
 from mlflow_cf.judge import Judge, Label, OpenModel, Outcome
 from mlflow_cf.opening import open_native
-from mlflow_cf.problem import BoundTarget, Distance, Explain, Limits, Policy, Query, Setting, Target, spread_of
+from mlflow_cf.problem import Distance, Explain, Limits, Policy, Query, Setting, Target
 from mlflow_cf.registry import explainer_named, explainer_to_dict
 from mlflow_cf.request import Request, answer
 from mlflow_cf.result import Explanation
 from mlflow_cf.structures import Opened, open_structure
 
 PATIENCE_S = 0.03  # a served request waits so long for a place; most searches are over in less
-WARM_OPENED, WARM_SCORED = 20_000, 200  # evaluations: some milliseconds of a structure, some calls of a model
 
 TargetSource = Target | Mapping[str, Any] | Label | None
 DistanceSource = Distance | tuple[float, float, float] | Mapping[str, Any]
@@ -123,6 +121,8 @@ class ExplainedModel:
     def predict(self, X: pd.DataFrame, params: Mapping[str, Any] | None = None) -> pd.DataFrame:
         """Answer rows with predictions and counterfactuals: what the served model returns.
 
+        Too many requests at the same time get their predictions and the status ``busy``.
+
         Args:
             X: rows (m, d) with at least the model's columns.
             params: ``{"counterfactual": {...}}`` with the options of a `Query`; None: the policy's defaults.
@@ -158,7 +158,7 @@ class ExplainedModel:
         certify: bool = False,
         explain: Explain = "unfavourable",
     ) -> list[Explanation]:
-        """Explain rows (m, d), in order.
+        """Explain rows (m, d), in order; where too many threads do so at the same time, the others wait.
 
         Args:
             X: rows with at least the model's columns.
@@ -189,15 +189,6 @@ class ExplainedModel:
         )
         chosen = self.explainer if explainer is None else explainer_named(explainer)
         return self._answer(X, query, chosen, query.time_limit_s, query.time_limit_s)
-
-    def warm_up(self) -> None:
-        """Explain a background row, so that no request waits for what is compiled or loaded on first use."""
-        bound = BoundTarget(self.policy.target, self.model, spread=spread_of(self.outcome))
-        row = int(bound.rate(self.outcome).favourable.argmin())  # one that misses the target, if there is any
-        # no clock: compiling takes longer than any search, and everything must have run once
-        most = WARM_OPENED if self.opened.structure is not None else WARM_SCORED
-        with suppress(InputError):  # a model that cannot predict this row, or an explainer that needs more options
-            self.explain(self.background.iloc[[row]], max_evaluations=most)
 
     def describe(self) -> dict[str, Any]:
         """Return what was wrapped, as plain values that JSON can hold; `description` makes a text of them."""

@@ -113,7 +113,7 @@ def _explain_all(request: Request, space: FeatureSpace, rows: dict[int, _Row]) -
 
 def _turned_away(request: Request, rows: dict[int, _Row]) -> dict[int, Explanation]:
     places = request.admission.places
-    reason = f"no room to explain now, {places} at once is the most here; the prediction stands, ask again in a moment"
+    reason = f"all places for explanations ({places}) are taken; the prediction stands, ask again in a moment"
     return {number: replace(_bare(request, row), status="busy", reason=reason) for number, row in rows.items()}
 
 

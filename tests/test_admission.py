@@ -71,7 +71,7 @@ class TestNoRoom:
         (record,) = loan.predict(POOR).to_dict("records")
         assert (record["prediction"], record["status"], record["counterfactuals"]) == (0, "busy", [])
         assert record["reason"] == (
-            "no room to explain now, 1 at once is the most here; the prediction stands, ask again in a moment"
+            "all places for explanations (1) are taken; the prediction stands, ask again in a moment"
         )
         json.dumps(record, allow_nan=False)
 

@@ -60,8 +60,10 @@ def test_proofs_that_take_long_get_their_time(now: list[float]) -> None:
     clock.share(2, 4)
     clock.proved(2, 3.0)
     now[0] = 104.0
-    clock.share(2, 2)  # 6 s are left, 3 of them for proofs
-    assert clock.row_end(0) == pytest.approx(105.5)
+    clock.share(2, 2)
+    assert clock.row_end(0) == pytest.approx(104.0 + (6.0 - 1.5) / 2)
+    now[0] = 106.25
+    assert clock.row_end(1) == pytest.approx(110.0 - 2 * 1.5)
 
 
 def test_what_cannot_be_proved_in_time_is_not_searched(now: list[float]) -> None:

@@ -553,8 +553,8 @@ def test_several_tree_models_keep_their_predictions() -> None:
     )
     tree = DecisionTreeClassifier(random_state=0, max_depth=4).fit(data, data["a"] + 3 * data["b"] > 5)
     wrapped_tree = mlflow_cf.wrap(tree, data)
-    reply = wrapped_tree.predict(data)
-    assert reply["prediction"].tolist() == tree.predict(data).tolist()
-    assert set(reply["status"]) == {"found", "already"}
-    rows = pd.DataFrame([record[0]["row"] for record in reply["counterfactuals"] if record]).astype(data.dtypes)
+    answers = wrapped_tree.explain(data)
+    assert [answer.prediction for answer in answers] == tree.predict(data).tolist()
+    assert {answer.status for answer in answers} == {"found", "already"}
+    rows = pd.DataFrame([found.row for answer in answers for found in answer.counterfactuals]).astype(data.dtypes)
     assert tree.predict(rows).all()

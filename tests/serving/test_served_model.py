@@ -15,9 +15,9 @@ from sklearn.tree import DecisionTreeClassifier, DecisionTreeRegressor
 
 import mlflow_cf
 from mlflow_cf.admission import Admission
-from mlflow_cf.explained import WARM_SCORED, Options, assemble
+from mlflow_cf.explained import Options, assemble
 from mlflow_cf.judge import OpenModel
-from mlflow_cf.pyfunc import ServedModel, _load_pyfunc
+from mlflow_cf.pyfunc import WARM_SCORED, ServedModel, _load_pyfunc, warm_up
 
 TABLE = small_loans.table()
 MODEL = small_loans.fitted(TABLE)
@@ -160,7 +160,7 @@ def test_warming_up_stands_any_model(breaks):
 
     explained = assemble(OpenModel("test", (0, 1), decide), TABLE, None, Options())
     ready.set()
-    explained.warm_up()
+    warm_up(explained)
 
 
 def test_warming_up_asks_a_slow_model_little():
@@ -172,7 +172,7 @@ def test_warming_up_asks_a_slow_model_little():
 
     explained = assemble(OpenModel("test", (0, 1), decide), TABLE, None, Options())
     seen.clear()
-    explained.warm_up()
+    warm_up(explained)
     assert 1 < sum(seen) <= WARM_SCORED + 1
 
 
