@@ -63,10 +63,10 @@ def compile_model(model: Estimator, space: FeatureSpace, rows: pd.DataFrame) -> 
 def _xgboost(
     model: Estimator, estimator: Estimator, columns: list[Column], space: FeatureSpace, rows: pd.DataFrame
 ) -> Structure:
-    """XGBoost at the end of a pipeline; it takes the zeros of a sparse table as missing values."""
+    """XGBoost in a pipeline or a search; it takes the zeros of a sparse table as missing values."""
     if not np.isnan(estimator.missing):
         raise NotOpenedError(f"XGBoost with missing={estimator.missing:g}")
-    if issparse(model[:-1].transform(rows[:1])):
+    if model is not estimator and issparse(model[:-1].transform(rows[:1])):
         columns = [without(column, 0.0, 0.0) for column in columns]
     rounds = (0, estimator.best_iteration + 1) if hasattr(estimator, "best_iteration") else (0, 0)
     return TreeEnsemble.compile(xgboost_forest(estimator.get_booster(), rounds), columns, space)

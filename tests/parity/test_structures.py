@@ -213,6 +213,9 @@ def test_the_best_estimator_of_a_search_is_opened():
     steps = make_pipeline(table(sparse=False), DecisionTreeClassifier(random_state=0))
     model = GridSearchCV(steps, {"decisiontreeclassifier__max_depth": [2, 5]}, cv=3).fit(data, wanted)
     agree(model, wrapped(model, data, wanted), applications(300, seed=1))
+    codes = (wanted == "yes").astype(int)
+    alone = GridSearchCV(xgboost.XGBClassifier(**BOOSTED), {"max_depth": [2, 5]}, cv=3).fit(numbers(), codes)
+    agree(alone, wrapped(alone, numbers(), codes), numbers(300, seed=1), 1e-5)
 
 
 def test_a_structure_that_disagrees_is_never_used(monkeypatch):
