@@ -6,6 +6,7 @@ import argparse
 import sys
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any
 
 import contest
 import mlflow
@@ -61,24 +62,23 @@ def main(arguments: list[str] | None = None) -> int:
 
 def run_contest(chosen: Options) -> list[str]:
     """Run every method on every model and data set; return the promises that were broken."""
-    pairs: dict[str, contest.Pair] = {}
     speed: dict[str, structure_speed.Speed | None] = {}
-    promised: dict[str, list[Gate]] = {}
+    promised: list[tuple[str, Gate]] = []
+    summary: list[dict[str, Any]] = []
+    broken: list[str] = []
     for pair in _pairs(chosen):
-        name = pair.name
-        pairs[name], speed[name] = pair, structure_speed.measure(pair.case, pair.explained, chosen.seed)
-        scored = speed[name]
-        promised[name] = [*pair.gates, *(scored.gates(pair.case.name, pair.model) if scored else [])]
-        runs.log_pair(pair, promised[name], scored.figures() if scored else {})
+        speed[pair.name] = scored = structure_speed.measure(pair.case, pair.explained, chosen.seed)
+        found = [*pair.gates, *(scored.gates(pair.case.name, pair.model) if scored else [])]
+        runs.log_pair(pair, found, scored.figures() if scored else {})
+        promised += [(pair.name, gate) for gate in found]
+        summary += [{"pair": pair.name, "method": method, **values} for method, values in pair.measured.items()]
+        broken += [f"{line} ({pair.name})" for line in pair.broken]
     print(f"\n=== The opened model beside the pipeline\n\n{structure_speed.tables(speed)}")
-    missed = [f"{gate} ({name})" for name, found in promised.items() for gate in found if not gate.kept]
-    total = sum(map(len, promised.values()))
-    print("\n".join([f"\n{total - len(missed)} of {total} promises about speed and distance were kept.", *missed]))
-    summary = [
-        {"pair": name, "method": method, **values} for name, p in pairs.items() for method, values in p.measured.items()
-    ]
+    missed = [f"{gate} ({name})" for name, gate in promised if not gate.kept]
+    kept = f"{len(promised) - len(missed)} of {len(promised)} promises about speed and distance were kept."
+    print("\n".join(["", kept, *missed]))
     mlflow.log_table(pd.DataFrame(summary), "methods.json")
-    return [f"{line} ({name})" for name, pair in pairs.items() for line in pair.broken]
+    return broken
 
 
 def _pairs(chosen: Options) -> Iterator[contest.Pair]:

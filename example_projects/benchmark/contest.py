@@ -78,7 +78,7 @@ def run(case: Case, model: str, seed: int, dice: Sequence[str]) -> Pair:
     """
     name = f"{case.name} / {model}"
     explained = mlflow_cf.wrap(case.model, case.background, constraints=case.constraints, target=FAVOURABLE, seed=seed)
-    print(f"\n=== {name}: accuracy {case.accuracy:.1%}, {explained.describe()['structure']}", flush=True)
+    print(f"\n=== {name}: accuracy {case.accuracy:.1%}, {explained.opened.note}", flush=True)
     own = ours(explained)
     methods: dict[str, Method] = {**own, **{f"{DICE}{method}": Dice.build(case, method, seed) for method in dice}}
     asked = take_turns(methods, case.rejected, teller(name, len(case.rejected)))

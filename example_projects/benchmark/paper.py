@@ -93,7 +93,7 @@ def run(case: Case, seed: int) -> Report:
         f"{len(case.rejected)} rejected rows"
     )
     explained = wrapped(case, seed)
-    print(f"searches use: {explained.describe()['structure']}")
+    print(f"searches use: {explained.opened.note}")
     methods = {name: Ours(explained, explainer) for name, explainer in EXPLAINERS.items()}
     asked = take_turns(methods, case.rejected, teller(", ".join(methods), len(case.rejected)))
     optima = _optima(case)
