@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
+from numpy.typing import NDArray
 
 from mlflow_cf.features import FeatureSpace, Floats
 from mlflow_cf.structures.cells import Lookup, Tests
 from mlflow_cf.structures.columns import Column
-from mlflow_cf.structures.forest import Forest
-from mlflow_cf.structures.kernels.bounds import bounds_trees
+from mlflow_cf.structures.forest import Forest, Ints
+from mlflow_cf.structures.kernels.bounds import bounds_boxes
 from mlflow_cf.structures.kernels.nodes import FEATURE, LEFT, Features, Nodes, bits_of
 from mlflow_cf.structures.kernels.restrict import restrict_trees
 from mlflow_cf.structures.kernels.score import Walk, add_trees, walk_of
@@ -79,10 +80,16 @@ class TreeEnsemble:
 
     def restrict(self, row: Sequence[Tokens], changed: Sequence[int]) -> TreeEnsemble:
         """Return the structure of the `changed` columns alone, the others fixed to the cells of a row."""
-        columns = np.asarray(changed, dtype=np.intp)
-        cells = np.array([row], dtype=np.int32)
-        parts = restrict_trees(cells, columns, self.nodes, self.features, self.walk)
-        return TreeEnsemble(tuple(self.lookups[c] for c in changed), *parts, self.base, self.link, self.deepest)
+        flags = np.zeros(self.features.start[-1], dtype=np.bool_)
+        flags[self.features.start[:-1] + np.asarray(row)] = True
+        for column in changed:
+            flags[self.features.start[column] : self.features.start[column + 1]] = True
+        return self._pruned(flags, np.asarray(changed, dtype=np.intp))
+
+    def _pruned(self, flags: Flags, columns: NDArray[np.intp]) -> TreeEnsemble:
+        parts = restrict_trees(flags, columns, self.nodes, self.features, self.walk)
+        lookups = tuple(self.lookups[column] for column in columns.tolist())
+        return replace(self, lookups=lookups, nodes=parts[0], features=parts[1], walk=parts[2])
 
     def sweep(
         self, rows: Sequence[Tokens], values: Sequence[Tokens | None], wanted: Flags | None = None
@@ -100,12 +107,37 @@ class TreeEnsemble:
 
     def bounds(self, allowed: Sequence[Tokens]) -> tuple[Floats, Floats]:
         """Return bounds (k,) on the sums of all rows whose cells are among those allowed per column (t,), t >= 1."""
+        low, high = self.boxes(allowed).bounds(np.ones((1, sum(map(len, allowed))), dtype=np.bool_))
+        return low[0], high[0]
+
+    def boxes(self, values: Sequence[Tokens]) -> TreeBoxes:
+        """Return what bounds parts of a box whose columns have the cells `values` (t,)."""
+        cells = np.concatenate([self.features.start[column] + tokens for column, tokens in enumerate(values)])
         flags = np.zeros(self.features.start[-1], dtype=np.bool_)
-        for column, tokens in enumerate(allowed):
-            flags[self.features.start[column] + tokens] = True
-        low, high, sizes = bounds_trees(flags, self.nodes, self.features, self.base, self.deepest)
+        flags[cells] = True
+        return TreeBoxes(self._pruned(flags, np.arange(len(values))), cells)
+
+
+@dataclass(frozen=True, eq=False)
+class TreeBoxes:
+    """Bounds of parts of one box; what is outside of it is pruned from the trees.
+
+    Attributes:
+        trees: the pruned trees.
+        cells: cell of every choice, column after column.
+    """
+
+    trees: TreeEnsemble
+    cells: Ints
+
+    def bounds(self, masks: Flags) -> tuple[Floats, Floats]:
+        """Return bounds (m, k), (m, k) on the sums of all rows whose choices are allowed by each of `masks`."""
+        trees = self.trees
+        low, high, sizes = bounds_boxes(
+            masks, np.arange(len(self.cells)), self.cells, trees.nodes, trees.features, trees.base, trees.deepest
+        )
         # sums are rounded otherwise, in another order and maybe in float32: by the size of all terms, which may cancel
-        slack = np.finfo(self.nodes.value.dtype).eps * (len(self.nodes.roots) + 1) * sizes
+        slack = np.finfo(trees.nodes.value.dtype).eps * (len(trees.nodes.roots) + 1) * sizes
         return low - slack, high + slack
 
 

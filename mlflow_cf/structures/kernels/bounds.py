@@ -33,7 +33,7 @@ def _narrow(sets: tuple[Array, Array, Array], node: Any, left: Any, tests: Array
 
 
 @numba.njit(cache=True, nogil=True)
-def _allowed(allowed: Array, features: Features) -> tuple[Array, Array, Array]:
+def allowed_cells(allowed: Array, features: Features) -> tuple[Array, Array, Array]:
     """Return the allowed cells as intervals, as bits, and how many allowed cells stand before each."""
     start, ordered = features.start, features.ordered
     span = np.zeros((ordered.size, 3), dtype=np.int64)
@@ -71,7 +71,7 @@ def bounds_trees(
         deepest: number of tests on the longest way down a tree.
     """
     tests, start, bits = nodes.tests, features.start, features.bits
-    sets = _allowed(allowed, features)
+    sets = allowed_cells(allowed, features)
     span, mask, _ = sets
     way, saved = np.empty((deepest + 1, 2), dtype=np.int64), np.empty((deepest + 1, 3), dtype=np.int64)
     saved_mask = np.empty((deepest + 1, mask.shape[1]), dtype=np.uint64)
@@ -104,3 +104,26 @@ def bounds_trees(
             highs[first + place] += high[place]
             sizes[first + place] += max(abs(low[place]), abs(high[place]))
     return lows, highs, sizes
+
+
+@numba.njit(cache=True, nogil=True)
+def bounds_boxes(
+    masks: Array, choice: Array, cell: Array, nodes: Nodes, features: Features, base: Array, deepest: int
+) -> tuple[Array, Array, Array]:
+    """Return what `bounds_trees` does, (m, k) each, for many boxes.
+
+    Args:
+        masks: (m, choices) what is allowed in each box.
+        choice, cell: which choice allows which cell.
+        nodes, features, base, deepest: as in `bounds_trees`.
+    """
+    shape = len(masks), base.size
+    low, high, size = np.empty(shape), np.empty(shape), np.empty(shape)
+    flags = np.empty(features.start[-1], dtype=np.bool_)
+    for box in range(len(masks)):
+        flags[:] = False
+        for place in range(choice.size):
+            if masks[box, choice[place]]:
+                flags[cell[place]] = True
+        low[box], high[box], size[box] = bounds_trees(flags, nodes, features, base, deepest)
+    return low, high, size

@@ -1,4 +1,4 @@
-"""Partial evaluation: the trees that are left once most features are fixed (GeCo section 6)."""
+"""Partial evaluation: the trees that are left once only some cells can occur (GeCo section 6)."""
 
 from __future__ import annotations
 
@@ -7,63 +7,86 @@ from typing import Any
 import numba
 import numpy as np
 
+from mlflow_cf.structures.kernels.bounds import allowed_cells
 from mlflow_cf.structures.kernels.nodes import CUT, FEATURE, LEFT, MISSING_LEFT, TEST, Array, Features, Nodes
-from mlflow_cf.structures.kernels.score import NEVER, Walk, comparands_of
+from mlflow_cf.structures.kernels.score import NEVER, Walk
 
 
 @numba.njit(inline="always")
-def _free(X: Array, node: Any, tests: Array, walk: Walk, place: Array) -> Any:
-    """Return the first node from here on, along the row's comparands, that is a leaf or tests a free feature."""
-    while tests[node, FEATURE] >= 0 and place[tests[node, FEATURE]] < 0:
-        node = np.int64(walk.left[node]) + np.int64(X[walk.key[node] >> 32] > (walk.key[node] & 0xFFFFFFFF))
-    return node
+def _sides(node: Any, tests: Array, start: Array, bits: Array, mask: Array, missing: Array, below: Array) -> Any:
+    """Return 1 if any allowed cell goes left at a node, plus 2 if any goes right."""
+    feature, test = tests[node, FEATURE], tests[node, TEST]
+    if test >= 0:
+        left, right = np.uint64(0), np.uint64(0)
+        for word in range(mask.shape[1]):
+            left |= mask[feature, word] & bits[test, word]
+            right |= mask[feature, word] & ~bits[test, word]
+        return np.int64(left != 0) + 2 * np.int64(right != 0)
+    cut = below[start[feature] + tests[node, CUT] + 1]
+    left = cut - below[start[feature]] + missing[feature] * tests[node, MISSING_LEFT]
+    right = below[start[feature + 1] - 1] - cut + missing[feature] * (1 - tests[node, MISSING_LEFT])
+    return np.int64(left > 0) + 2 * np.int64(right > 0)
 
 
 @numba.njit(cache=True, nogil=True)
 def _pruned(
-    X: Array, place: Array, shift: Array, nodes: Nodes, walk: Walk, tests: Array, value: Array, key: Array
-) -> int:
+    flags: Array, place: Array, shift: Array, nodes: Nodes, features: Features, old_key: Array,
+    tests: Array, value: Array, key: Array,
+) -> int:  # fmt: skip
     """Write the pruned trees, in order and with siblings side by side, and return how many nodes they have."""
+    span, mask, below = allowed_cells(flags, features)
+    missing = span[:, 2].copy()
+    old, leaves, start, bits = nodes.tests, nodes.value, features.start, features.bits
     source, target, count = np.empty(len(tests), np.int32), np.empty(len(tests), np.int32), nodes.roots.size
     for tree in range(nodes.roots.size):
         source[0], target[0], at = nodes.roots[tree], tree, 1
         while at:
             at -= 1
-            node, into = _free(X, np.int64(source[at]), nodes.tests, walk, place), np.int64(target[at])
-            old = nodes.tests[node]
-            tests[into, TEST], tests[into, MISSING_LEFT] = old[TEST], old[MISSING_LEFT]
-            if old[FEATURE] < 0:
-                tests[into, FEATURE], tests[into, CUT], tests[into, LEFT] = -1, 0, into
-                value[into] = nodes.value[node]
-                key[into] = NEVER
+            node, into = np.int64(source[at]), np.int64(target[at])
+            while old[node, FEATURE] >= 0:
+                sides = _sides(node, old, start, bits, mask, missing, below)
+                if sides == 3:
+                    break
+                node = np.int64(old[node, LEFT]) + sides - 1
+            feature = old[node, FEATURE]
+            tests[into, TEST], tests[into, MISSING_LEFT] = old[node, TEST], old[node, MISSING_LEFT]
+            tests[into, CUT] = old[node, CUT]
+            if feature < 0:
+                tests[into, FEATURE], tests[into, LEFT], key[into] = -1, into, NEVER
+                for column in range(leaves.shape[1]):
+                    value[into, column] = leaves[node, column]
                 continue
-            tests[into, FEATURE], tests[into, CUT] = place[old[FEATURE]], old[CUT]
-            tests[into, LEFT] = count
-            key[into] = walk.key[node] + (shift[old[FEATURE]] << 32)
+            tests[into, FEATURE], tests[into, LEFT] = place[feature], count
+            key[into] = old_key[node] + (shift[feature] << 32)
             for side in range(2):
-                source[at + side], target[at + side] = old[LEFT] + side, count + side
+                source[at + side], target[at + side] = old[node, LEFT] + side, count + side
             at, count = at + 2, count + 2
     return count
 
 
 def restrict_trees(
-    cells: Array, changed: Array, nodes: Nodes, features: Features, walk: Walk
+    flags: Array, columns: Array, nodes: Nodes, features: Features, walk: Walk
 ) -> tuple[Nodes, Features, Walk]:
-    """Return the same trees over the `changed` features alone, all others fixed to those of a row of cells (1, d).
+    """Return the same trees for rows of allowed cells, over some of the features; all others have one allowed cell.
 
     Every tree stays, if only as a leaf, so that leaves are added up in the same order.
+
+    Args:
+        flags: (cells,) which cells may occur.
+        columns: the features that are kept.
+        nodes, features, walk: the trees.
     """
     place = np.full(len(features.ordered), -1)
-    place[changed] = np.arange(len(changed))
-    start = np.concatenate([[0], np.cumsum(np.diff(walk.start)[changed])])
+    place[columns] = np.arange(len(columns))
+    start = np.concatenate([[0], np.cumsum(np.diff(walk.start)[columns])])
     shift = np.zeros(len(place), dtype=np.int64)
-    shift[changed] = start[:-1] - walk.start[changed]
+    shift[columns] = start[:-1] - walk.start[columns]
     tests, value, key = np.empty_like(nodes.tests), np.empty_like(nodes.value), np.empty_like(walk.key)
-    count = _pruned(comparands_of(cells, walk), place, shift, nodes, walk, tests, value, key)
+    count = _pruned(flags, place, shift, nodes, features, walk.key, tests, value, key)
     tests = tests[:count].copy()
-    sizes = np.diff(features.start)[changed]
+    sizes = np.diff(features.start)[columns]
     return (
         Nodes(np.arange(len(nodes.roots), dtype=np.int32), nodes.outputs, tests, value[:count].copy()),
-        features._replace(start=np.concatenate([[0], np.cumsum(sizes)]), ordered=features.ordered[changed]),
-        Walk(key[:count].copy(), tests[:, LEFT].copy(), start, walk.offset[changed], walk.comparands),
+        features._replace(start=np.concatenate([[0], np.cumsum(sizes)]), ordered=features.ordered[columns]),
+        Walk(key[:count].copy(), tests[:, LEFT].copy(), start, walk.offset[columns], walk.comparands),
     )
