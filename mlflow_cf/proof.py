@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 from mlflow_cf.features import FeatureSpace, Floats
 from mlflow_cf.judge import Judge, Outcome
 from mlflow_cf.problem import BoundTarget, Budget, Problem
+from mlflow_cf.result import Proof as ProofKind
 
 SPARE = 8  # candidates verified beyond twice the wanted number: a call to the judge costs the same
 TOGETHER = 64  # rows of undone changes that are asked about before it is known whether they are needed
@@ -35,10 +36,21 @@ class Case:
 
 @dataclass(frozen=True, eq=False)
 class Proved:
-    """Accepted rows (k, d), nearest first among distinct changed sets, and what the judge said about them."""
+    """Accepted rows (k, d), nearest first among distinct changed sets.
+
+    Attributes:
+        rows: the answers; outcome: what the judge said about them.
+        proofs, bounds: (k,) of a certificate, else empty: how each is proved, and what no other one is nearer than.
+        exhausted: a certificate looked at everything.
+        note: why there is no certificate, if one was wanted.
+    """
 
     rows: Floats
     outcome: Outcome
+    proofs: tuple[ProofKind, ...] = ()
+    bounds: tuple[float | None, ...] = ()
+    exhausted: bool = False
+    note: str = ""
 
 
 Proof = Generator[Floats, Outcome, Proved]
@@ -140,7 +152,7 @@ def _chosen(case: Case, parts: Sequence[_Part], *, polished: bool) -> Proved:
     settled = np.concatenate([part.settled for part in parts])
     rows = np.flatnonzero(settled) if settled.any() else np.arange(len(Z))
     rows = rows[_select(case, Z[rows], polished=polished)[: case.problem.count]]
-    return Proved(Z[rows], _joined([part.outcome for part in parts]).take(rows))
+    return Proved(Z[rows], joined_outcomes([part.outcome for part in parts]).take(rows))
 
 
 _NOTHING = Outcome(np.empty(0, dtype=np.intp))
@@ -205,7 +217,7 @@ def _polish(case: Case, part: _Part, first: _Undone | None) -> Generator[Floats,
         active = active[owners]
         Z[active] = undone.rows[nearest]
         source[active] = len(outcome.codes) + nearest
-        outcome = _joined([outcome, undone.outcome])
+        outcome = joined_outcomes([outcome, undone.outcome])
     settled = np.ones(len(Z), dtype=np.bool_)
     settled[active] = False
     return _Part(Z, outcome.take(source), settled)
@@ -263,7 +275,8 @@ def _undone(problem: Problem, Z: Floats) -> tuple[NDArray[np.intp], Floats]:
     return owner, np.where(back, problem.x0, Z[owner])
 
 
-def _joined(outcomes: list[Outcome]) -> Outcome:
+def joined_outcomes(outcomes: list[Outcome]) -> Outcome:
+    """Return the outcomes of several lots of rows as one."""
     scores = [outcome.scores for outcome in outcomes if outcome.scores is not None]
     return Outcome(
         np.concatenate([outcome.codes for outcome in outcomes]),

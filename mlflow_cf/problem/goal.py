@@ -140,8 +140,62 @@ def rate_one(sums: Array, goal: Goal, scores: Array) -> tuple[bool, float, float
 
 
 @numba.njit(cache=True, nogil=True)
+def margins_of(sums: Array, classes: int, goal: Goal, favourable: Array, margin: Array) -> None:
+    """Write whether sums (m, k) meet the target (m,), and how far they are from where that would change (m,)."""
+    scores = np.empty(classes)
+    for row in range(len(sums)):
+        favourable[row], _, margin[row] = rate_one(sums[row], goal, scores)
+
+
+@numba.njit(cache=True, nogil=True)
 def rate_sums(sums: Array, classes: int, goal: Goal, favourable: Array, grade: Array) -> None:
     """Rate sums (m, k) into `favourable` (m,) and `grade` (m,)."""
     scores = np.empty(classes)
     for row in range(len(sums)):
         favourable[row], grade[row], _ = rate_one(sums[row], goal, scores)
+
+
+@numba.njit(cache=True, nogil=True)
+def _reach_label(low: Array, high: Array, column: int, goal: Goal) -> Any:
+    """Return the most by which one class can lead all others, and by which its probability can exceed the least."""
+    if goal.link == SIGMOID and low.size == 1:
+        best = _expit(high[0]) if column == 1 else 1.0 - _expit(low[0])
+        return min(2.0 * best - 1.0, best - goal.least) if goal.least > 0 else 2.0 * best - 1.0
+    lead, own, rest = np.inf, high[column], 0.0
+    for other in range(low.size):
+        if other == column:
+            continue
+        rival = low[other]
+        if goal.link == SIGMOID:
+            lead = min(lead, _expit(own) - _expit(rival))
+            rest += _expit(rival)
+        else:
+            lead = min(lead, own - rival)
+            rest += np.exp(rival - own) if goal.link == SOFTMAX else 0.0
+    if goal.least > 0:
+        likely = own
+        if goal.link == SIGMOID:
+            likely = _expit(own) / max(_expit(own) + rest, 1e-300)
+        elif goal.link == SOFTMAX:
+            likely = 1.0 / (1.0 + rest)
+        lead = min(lead, likely - goal.least)
+    return lead
+
+
+@numba.njit(cache=True, nogil=True)
+def reach(low: Array, high: Array, goal: Goal, found: Array) -> None:
+    """Write into `found` (m,) how far into the target sums between `low` and `high` (m, k) can come; < 0: not at all.
+
+    It is a bound on the lead of a label over the others, on the scale on which labels are compared, and on what its
+    probability exceeds the least one by; of a value, on its distance from the nearer end of the interval.
+    """
+    for box in range(len(low)):
+        if goal.kind == INTERVAL:
+            found[box] = min(high[box, 0] - goal.low, goal.high - low[box, 0])
+        elif goal.kind == LABEL:
+            found[box] = _reach_label(low[box], high[box], goal.column, goal)
+        else:
+            found[box] = -np.inf
+            for column in range(2 if goal.link == SIGMOID and low.shape[1] == 1 else low.shape[1]):
+                if column != goal.column:
+                    found[box] = max(found[box], _reach_label(low[box], high[box], column, goal))

@@ -114,8 +114,11 @@ class Problem:
         """Rate candidates by code (m, G), by the fastest scoring there is."""
         if self.rater is None:
             return self.rate(self.rows(codes))
-        tables = self.token_tables
-        return self.rater.rate_tokens([tables[column][codes[:, number]] for column, number in enumerate(self.owner)])
+        return self.rater.rate_tokens(self.tokens(codes))
+
+    def tokens(self, codes: Codes) -> list[Tokens]:
+        """Return the structure's tokens of candidates by code (m, G), one array per column."""
+        return [table[codes[:, number]] for table, number in zip(self.token_tables, self.owner.tolist(), strict=True)]
 
     @cached_property
     def owner(self) -> Codes:

@@ -8,8 +8,9 @@ from functools import cached_property
 
 import numpy as np
 
+from mlflow_cf.constraints.rules import Bools
 from mlflow_cf.features import Floats
-from mlflow_cf.problem.goal import Goal, classes_of, goal_of, rate_sums
+from mlflow_cf.problem.goal import Goal, classes_of, goal_of, margins_of, rate_sums
 from mlflow_cf.problem.rating import BoundTarget, Rating
 from mlflow_cf.structures.structure import Structure, Tokens
 
@@ -40,6 +41,13 @@ class Rater:
         favourable, grade = np.empty(len(sums), dtype=np.bool_), np.empty(len(sums))
         rate_sums(sums, classes_of(self.goal, sums.shape[1]), self.goal, favourable, grade)
         return Rating(favourable, grade)
+
+    def margins(self, tokens: Sequence[Tokens]) -> tuple[Bools, Floats]:
+        """Return whether m candidates meet the target, and how far their scores are from where that would change."""
+        sums = self.structure.sums(tokens)
+        favourable, margin = np.empty(len(sums), dtype=np.bool_), np.empty(len(sums))
+        margins_of(sums, classes_of(self.goal, sums.shape[1]), self.goal, favourable, margin)
+        return favourable, margin
 
     def rate_tokens(self, tokens: Sequence[Tokens]) -> Rating:
         """Rate m candidates given by one token array per feature."""

@@ -149,8 +149,10 @@ class Layers:
         Args:
             allowed: per column the tokens (t, width) of the values it may take, at least one.
         """
-        tokens = np.concatenate([part.ravel() for part in allowed])
-        counts = np.array([len(part) for part in allowed])
+        return self.bounds_of(np.concatenate([part.ravel() for part in allowed]), np.array([*map(len, allowed)]))
+
+    def bounds_of(self, tokens: Floats, counts: NDArray[np.intp]) -> tuple[Floats, Floats]:
+        """Return `bounds` for the tokens of all columns, one after the other, and how many values (d,) each has."""
         low, high, size = first_bounds(tokens, counts, self.first)
         slack = (len(self.first.start) + 4) * _ULP * size
         low, high = low - slack, high + slack
@@ -166,6 +168,13 @@ class Layers:
             lower, upper = self._bounds_by_lines(tokens, counts, hidden)
             low, high = np.maximum(low, lower), np.minimum(high, upper)
         return low, high
+
+    def boxes(self, values: Sequence[Tokens]) -> LayerBoxes:
+        """Return what bounds parts of a box whose columns have the tokens `values` (t, width)."""
+        sizes = [len(tokens) for tokens in values]
+        choices = np.arange(sum(sizes)).repeat([part.shape[1] for part in values for _ in part])
+        starts = np.cumsum([0, *sizes])[:-1]
+        return LayerBoxes(self, np.concatenate([part.ravel() for part in values]), choices, starts)
 
     def _bounds_by_lines(
         self, tokens: Floats, counts: NDArray[np.intp], hidden: Sequence[tuple[Floats, Floats, Floats]]
@@ -237,6 +246,31 @@ class Layers:
                 sums = others[row : row + step, None] + added
                 last = self._last(sums.reshape(-1, others.shape[1]))
                 totals[row : row + step, start : start + many] = last.reshape(*sums.shape[:2], -1)
+
+
+@dataclass(frozen=True, eq=False)
+class LayerBoxes:
+    """Bounds of parts of one box.
+
+    Attributes:
+        layers: what is bounded.
+        tokens: the tokens of all values, one after the other; choices: the value each belongs to.
+        starts: (d,) the first value of every column.
+    """
+
+    layers: Layers
+    tokens: Floats
+    choices: NDArray[np.intp]
+    starts: NDArray[np.intp]
+
+    def bounds(self, masks: Flags) -> tuple[Floats, Floats]:
+        """Return bounds (m, k), (m, k) on the sums of all rows whose values are allowed by each of `masks`."""
+        counts = np.add.reduceat(masks, self.starts, axis=1, dtype=np.intp)
+        found = [
+            self.layers.bounds_of(self.tokens[mask[self.choices]], some)
+            for mask, some in zip(masks, counts, strict=True)
+        ]
+        return np.array([low for low, _ in found]), np.array([high for _, high in found])
 
 
 def _source(column: Column) -> object:

@@ -61,6 +61,13 @@ class Structure(Protocol):
         """Return lower and upper bounds (k,) on the sums of all rows whose tokens are allowed (t, ...), t >= 1."""
         ...
 
+    def boxes(self, values: Sequence[Tokens]) -> Boxes:
+        """Return what bounds parts of the box of rows whose tokens are among `values` (t, ...) of their columns.
+
+        The choices of all columns stand one after the other.
+        """
+        ...
+
 
 def linked(totals: Floats, link: Link) -> Floats:
     """Turn sums of leaves or of a last layer (m, k) into scores; one sum stands for two classes where it is linked."""
@@ -79,3 +86,11 @@ def linked(totals: Floats, link: Link) -> Floats:
 def score_rows(structure: Structure, Z: Floats) -> Floats:
     """Return scores of coded rows (m, d)."""
     return structure.score([structure.encode(column, Z[:, column]) for column in range(Z.shape[1])])
+
+
+class Boxes(Protocol):
+    """What bounds parts of one box of tokens."""
+
+    def bounds(self, masks: Flags) -> tuple[Floats, Floats]:
+        """Return bounds (m, k), (m, k) on the sums of all rows whose choices are allowed by each of `masks`."""
+        ...

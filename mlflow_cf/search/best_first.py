@@ -1,0 +1,184 @@
+"""Exact search: boxes of candidates, least possible key first, until nothing nearer is left (methods of exact search).
+
+The key of a candidate is its distance, then its number of changed groups, then its codes. A box is answered for by the
+least key any candidate in it can have, and is given up where the model's bounds prove that none of its candidates
+meets the target. So the first candidate the judge accepts is the nearest there is.
+"""
+
+from __future__ import annotations
+
+import heapq
+from dataclasses import dataclass
+from itertools import count
+from math import prod
+
+import numpy as np
+
+from mlflow_cf.constraints.rules import Bools
+from mlflow_cf.features import Floats
+from mlflow_cf.problem import Budget, Codes, Problem
+from mlflow_cf.problem.goal import reach
+from mlflow_cf.search.boxes import Choices, tighten
+from mlflow_cf.search.cascade import Link
+
+MOST_LISTED = 128  # candidates of a box that are scored one by one instead of parting it further
+
+Key = tuple[float, int, tuple[int, ...]]
+
+
+@dataclass(frozen=True, eq=False)
+class Leaf:
+    """One candidate.
+
+    Attributes:
+        codes: (G,) its tuples.
+        certain: whether it meets the target by more than the tolerance; if not, the judge may refuse it.
+    """
+
+    codes: Codes
+    certain: bool
+
+
+@dataclass(frozen=True, eq=False)
+class Box:
+    """A set of candidates.
+
+    Attributes:
+        mask: (choices,) allowed tuples.
+        first: (G,) nearest choice of every group.
+        reach: how far into the target its candidates can come.
+    """
+
+    mask: Bools
+    first: Codes
+    reach: float
+
+
+class BestFirst:
+    """Yields candidates in the order of their keys; no candidate that the judge may accept is left out.
+
+    Only candidates no farther away than `limit` are looked at; it may be lowered on the way. Candidates whose changed
+    groups are among `closed` may be left out.
+    """
+
+    def __init__(self, problem: Problem, budget: Budget, limit: float, tolerance: float) -> None:
+        self.problem, self.budget, self.limit = problem, budget, limit
+        self.links = [Link.bind(problem, rule) for rule in problem.links]
+        linked = frozenset(number for link in self.links for number in link.groups)
+        self.choices = Choices.of(problem, linked, limit)
+        self.most = len(problem.groups) if problem.max_changes is None else problem.max_changes
+        self.zone = 4 * tolerance  # scores may be off by the tolerance on either side of a comparison
+        self.cut = False
+        self.closed: set[bytes] = set()
+        self._serial = count()
+        self._heap: list[tuple[Key, int, Leaf | Box]] = []
+        if all(np.diff(self.choices.start) > 0):
+            rater = problem.rater
+            self._boxes = None if rater is None else rater.structure.boxes(self.choices.tokens)
+            self._push(np.ones((1, len(self.choices.code)), dtype=np.bool_))
+
+    @property
+    def low(self) -> float:
+        """No candidate that is still to come is nearer than this."""
+        return self._heap[0][0][0] if self._heap else np.inf
+
+    def next(self) -> Leaf | None:
+        """Return the next candidate; None if there are no more within the limit, or if the budget is used up."""
+        while self._heap and self.low <= self.limit and not self.cut:
+            key, serial, least = heapq.heappop(self._heap)
+            if isinstance(least, Leaf):
+                return least
+            if self.budget.spent or not (self._list(least) if self._few(least) else self._part(least)):
+                heapq.heappush(self._heap, (key, serial, least))
+                self.cut = True
+        return None
+
+    def _few(self, box: Box) -> bool:
+        sizes = np.add.reduceat(box.mask, self.choices.start[:-1], dtype=np.intp)
+        return bool(prod(sizes.tolist()) <= MOST_LISTED)
+
+    def _push(self, masks: Bools) -> None:
+        """Add boxes (m, choices), but those that hold no candidate."""
+        lows = tighten(masks, self.choices, self.problem.metric.c, self.limit, self.most)
+        alive = np.flatnonzero(np.isfinite(lows.distance))
+        alive = alive[[self._possible(mask) for mask in masks[alive]]]
+        found = self._reach(masks[alive])
+        for box, far in zip(alive.tolist(), found.tolist(), strict=True):
+            if far >= 0:
+                key = (float(lows.distance[box]), int(lows.changes[box]), tuple(lows.code[box].tolist()))
+                heapq.heappush(self._heap, (key, next(self._serial), Box(masks[box], lows.first[box], far)))
+
+    def _reach(self, masks: Bools) -> Floats:
+        """Return how far boxes come into the target, or the zone where the judge must be asked; < 0: not at all."""
+        rater = self.problem.rater
+        if rater is None or self._boxes is None or not len(masks):
+            return np.zeros(len(masks))
+        low, high = self._boxes.bounds(masks[:, self.choices.columns])
+        found = np.empty(len(masks))
+        reach(low, high, rater.goal, found)
+        largest: Floats = np.maximum(np.abs(low), np.abs(high)).max(axis=1)
+        return found + self.zone * np.maximum(1.0, largest)
+
+    def _possible(self, mask: Bools) -> bool:
+        """Whether every rule over several groups holds for some candidate of a box, and its changes may be new."""
+        choices = self.choices
+        chosen = [choices.code[a:b][mask[a:b]] for a, b in zip(choices.start[:-1], choices.start[1:], strict=True)]
+        for link in self.links:
+            if link.table is not None and not link.table[np.ix_(*(chosen[number] for number in link.groups))].any():
+                return False
+        if not self.closed:
+            return True
+        same = np.array([codes[0] == own for codes, own in zip(chosen, self.problem.own, strict=True)])
+        told = all(len(codes) == 1 or own not in codes for codes, own in zip(chosen, self.problem.own, strict=True))
+        return not told or (~same).tobytes() not in self.closed
+
+    def _part(self, box: Box) -> bool:
+        """Part a box in two, or drop choices of it; return False if the budget does not last for that."""
+        choices = self.choices
+        sizes = np.add.reduceat(box.mask, choices.start[:-1], dtype=np.intp)
+        free = np.flatnonzero(sizes > 1)
+        if self.budget.take(len(free)) < len(free):
+            return False
+        probes = np.repeat(box.mask[None], len(free), axis=0)
+        for probe, number in zip(probes, free.tolist(), strict=True):
+            probe[choices.start[number] : choices.start[number + 1]] = False
+            probe[box.first[number]] = True
+        left = self._reach(probes)
+        if (left < 0).any():  # none of these groups can stay at its nearest choice
+            mask = box.mask.copy()
+            mask[box.first[free[left < 0]]] = False
+            self._push(mask[None])
+            return True
+        # the group that matters most; among equals the one with the most choices
+        number = free[np.lexsort((-sizes[free], left))[0]]
+        here = np.arange(choices.start[number], choices.start[number + 1])[
+            box.mask[choices.start[number] : choices.start[number + 1]]
+        ]
+        half = 1 if here[0] == choices.own[number] else (len(here) + 1) // 2
+        parts = np.repeat(box.mask[None], 2, axis=0)
+        parts[0, here[half:]], parts[1, here[:half]] = False, False
+        self._push(parts)
+        return True
+
+    def _list(self, box: Box) -> bool:
+        """Add all candidates of a box one by one; return False if the budget does not last for that."""
+        choices, problem = self.choices, self.problem
+        parts = [choices.code[a:b][box.mask[a:b]] for a, b in zip(choices.start[:-1], choices.start[1:], strict=True)]
+        codes = np.stack([part.ravel() for part in np.meshgrid(*parts, indexing="ij")], axis=1)
+        distance, changes = problem.distance(codes), (codes != problem.own).sum(axis=1)
+        kept = (distance <= self.limit) & (changes > 0) & (changes <= self.most)
+        for link in self.links:
+            kept &= link.holds(codes)
+        codes, distance, changes = codes[kept], distance[kept], changes[kept]
+        if self.budget.take(len(codes)) < len(codes):
+            return False
+        certain = np.zeros(len(codes), dtype=np.bool_)
+        if problem.rater is not None and len(codes):
+            favourable, margin = problem.rater.margins(problem.tokens(codes))
+            kept = favourable | (margin < self.zone)
+            certain = favourable & (margin >= self.zone)
+            codes, distance, changes, certain = codes[kept], distance[kept], changes[kept], certain[kept]
+        for place in range(len(codes)):
+            key = (float(distance[place]), int(changes[place]), tuple(codes[place].tolist()))
+            heapq.heappush(self._heap, (key, next(self._serial), Leaf(codes[place], bool(certain[place]))))
+        return True
