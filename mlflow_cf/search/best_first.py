@@ -133,32 +133,40 @@ class BestFirst:
         return not told or (~same).tobytes() not in self.closed
 
     def _part(self, box: Box) -> bool:
-        """Part a box in two, or drop choices of it; return False if the budget does not last for that."""
-        choices = self.choices
-        sizes = np.add.reduceat(box.mask, choices.start[:-1], dtype=np.intp)
-        free = np.flatnonzero(sizes > 1)
+        """Part a box in two, or drop choices of it; return False if the budget does not last for that.
+
+        Every group is tried with the nearer of its choices alone: the row's own tuple, or the nearer half. Where that
+        cannot meet the target, none of these choices can stay; else the group that loses most by it is parted there.
+        """
+        near = [self._nearer(box.mask, number) for number in range(len(self.choices.own))]
+        free = [number for number, here in enumerate(near) if len(here)]
         if self.budget.take(len(free)) < len(free):
             return False
         probes = np.repeat(box.mask[None], len(free), axis=0)
-        for probe, number in zip(probes, free.tolist(), strict=True):
-            probe[choices.start[number] : choices.start[number + 1]] = False
-            probe[box.first[number]] = True
+        for probe, number in zip(probes, free, strict=True):
+            probe[self.choices.start[number] : self.choices.start[number + 1]] = False
+            probe[near[number]] = True
         left = self._reach(probes)
-        if (left < 0).any():  # none of these groups can stay at its nearest choice
+        if (left < 0).any():
             mask = box.mask.copy()
-            mask[box.first[free[left < 0]]] = False
+            for number in np.flatnonzero(left < 0).tolist():
+                mask[near[free[number]]] = False
             self._push(mask[None])
             return True
-        # the group that matters most; among equals the one with the most choices
-        number = free[np.lexsort((-sizes[free], left))[0]]
-        here = np.arange(choices.start[number], choices.start[number + 1])[
-            box.mask[choices.start[number] : choices.start[number + 1]]
-        ]
-        half = 1 if here[0] == choices.own[number] else (len(here) + 1) // 2
-        parts = np.repeat(box.mask[None], 2, axis=0)
-        parts[0, here[half:]], parts[1, here[:half]] = False, False
-        self._push(parts)
+        sizes = np.array([-len(near[number]) for number in free])  # among equals the one with the most choices
+        chosen = int(np.lexsort((sizes, left))[0])
+        rest = box.mask.copy()
+        rest[near[free[chosen]]] = False
+        self._push(np.stack([probes[chosen], rest]))
         return True
+
+    def _nearer(self, mask: Bools, number: int) -> Codes:
+        """Return the nearer choices of a group, by which it would be parted; none if it has one choice only."""
+        start, stop = self.choices.start[number], self.choices.start[number + 1]
+        here = start + np.flatnonzero(mask[start:stop])
+        half = 1 if here[0] == self.choices.own[number] else (len(here) + 1) // 2
+        nearer: Codes = here[: half if len(here) > 1 else 0]
+        return nearer
 
     def _list(self, box: Box) -> bool:
         """Add all candidates of a box one by one; return False if the budget does not last for that."""
