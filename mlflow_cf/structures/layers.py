@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Literal
@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mlflow_cf.features import FeatureSpace, Floats
-from mlflow_cf.structures.columns import Column, IntervalColumn, LevelColumn, NumberColumn
+from mlflow_cf.structures.columns import Column
 from mlflow_cf.structures.kernels.dense import (
     First,
     first_bounds,
@@ -21,9 +21,9 @@ from mlflow_cf.structures.kernels.dense import (
     sweep_rectified,
 )
 from mlflow_cf.structures.structure import Flags, Link, Tokens, linked
+from mlflow_cf.structures.tokens import Encoder, source_of, token_of
 
 Activation = Literal["identity", "relu", "logistic", "tanh"]
-Encoder = Callable[[Floats], Floats]
 _MOST = 1 << 20  # numbers that a sweep holds at a time beside its result: 8 MB
 _CELLS = 1 << 16  # numbers that go through further layers at a time: 512 kB, about what stays in the cache
 _ULP = 2.0**-52
@@ -64,8 +64,8 @@ class Layers:
             weights, biases = _folded(weights, biases)
         alike: list[dict[object, list[tuple[Column, Floats]]]] = [{} for _ in range(len(space))]
         for column, row in zip(columns, weights[0], strict=True):
-            alike[column.feature].setdefault(_source(column), []).append((column, row))
-        parts = [[_token(group) for group in groups.values()] for groups in alike]
+            alike[column.feature].setdefault(source_of(column), []).append((column, row))
+        parts = [[token_of(group) for group in groups.values()] for groups in alike]
         encoders = tuple(tuple(encoder for encoder, _, _ in tokens) for tokens in parts)
         tables = [table for tokens in parts for _, table, _ in tokens]
         first = First(
@@ -271,33 +271,6 @@ class LayerBoxes:
             for mask, some in zip(masks, counts, strict=True)
         ]
         return np.array([low for low, _ in found]), np.array([high for _, high in found])
-
-
-def _source(column: Column) -> object:
-    """Return what is equal for encoded columns of one feature that are told by the same token."""
-    if isinstance(column, IntervalColumn):
-        return id(column.number), id(column.cuts)
-    return "levels" if isinstance(column, LevelColumn) else id(column)
-
-
-def _token(group: Sequence[tuple[Column, Floats]]) -> tuple[Encoder, Floats, int]:
-    """Return what makes the token of encoded columns with the same source, its rows of the table and `First.levels`."""
-    rows = np.array([row for _, row in group], dtype=np.float64)
-    one = group[0][0]
-    if isinstance(one, NumberColumn):
-        return one.encode, rows.sum(axis=0, keepdims=True), -1
-    tables = [column.table for column, _ in group if not isinstance(column, NumberColumn)]
-    encoder = _codes if isinstance(one, LevelColumn) else _intervals(one)
-    return encoder, np.column_stack(tables) @ rows, len(tables[0]) - 2
-
-
-def _intervals(column: IntervalColumn) -> Encoder:
-    """Return what numbers the intervals of a column, which are then like levels."""
-    return replace(column, table=np.append(np.arange(len(column.cuts) + 1.0), np.nan)).encode
-
-
-def _codes(codes: Floats) -> Floats:
-    return codes
 
 
 def _folded(weights: Sequence[Floats], biases: Sequence[Floats]) -> tuple[Sequence[Floats], Sequence[Floats]]:
