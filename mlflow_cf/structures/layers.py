@@ -266,10 +266,8 @@ class LayerBoxes:
     def bounds(self, masks: Flags) -> tuple[Floats, Floats]:
         """Return bounds (m, k), (m, k) on the sums of all rows whose values are allowed by each of `masks`."""
         counts = np.add.reduceat(masks, self.starts, axis=1, dtype=np.intp)
-        found = [
-            self.layers.bounds_of(self.tokens[mask[self.choices]], some)
-            for mask, some in zip(masks, counts, strict=True)
-        ]
+        pairs = zip(masks, counts, strict=True)
+        found = [self.layers.bounds_of(self.tokens[mask[self.choices]], some) for mask, some in pairs]
         return np.array([low for low, _ in found]), np.array([high for _, high in found])
 
 
