@@ -130,7 +130,7 @@ class Cascade:
         group = self.problem.groups[number]
         if self.rng is not None:
             return draw_by_row(np.where(drawable, group.weights, 0.0), rows, self.rng)
-        nearest: Codes = np.where(drawable, group.part, np.inf).argmin(axis=1)
+        nearest: Codes = np.where(drawable, alone(self.problem, number), np.inf).argmin(axis=1)
         return nearest[rows]
 
     def _qualifying(self, contexts: Floats, number: int) -> Bools:
@@ -146,3 +146,10 @@ class Cascade:
                 holds &= link.rule.holds(rows, self.problem.x0)
             parts.append(holds.reshape(-1, tuples))
         return np.concatenate(parts)
+
+
+def alone(problem: Problem, number: int) -> Floats:
+    """Return the distance (t,) from the row to each tuple of a group, where nothing else changes."""
+    group = problem.groups[number]
+    distance: Floats = group.part + problem.metric.c * group.top
+    return distance

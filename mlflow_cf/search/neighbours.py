@@ -16,7 +16,7 @@ from mlflow_cf.constraints.rules import Bools
 from mlflow_cf.features import Floats
 from mlflow_cf.problem import Budget, Codes, Problem, Rater
 from mlflow_cf.problem.goal import classes_of
-from mlflow_cf.search.cascade import Cascade
+from mlflow_cf.search.cascade import Cascade, alone
 from mlflow_cf.search.picking import pick
 from mlflow_cf.search.population import Keys, Population, score_candidates
 from mlflow_cf.structures.structure import Tokens
@@ -54,7 +54,7 @@ class Choices:
             allowed = np.arange(len(group.tuples))
             if not group.own_allowed:
                 allowed = np.delete(allowed, group.own)
-            nearest = allowed[np.argsort(group.part[allowed], kind="stable")]
+            nearest = allowed[np.argsort(alone(problem, number)[allowed], kind="stable")]
             if known.ndim == 1 and number not in linked:  # cells
                 _, first = np.unique(known[nearest], return_index=True)
                 nearest = nearest[np.sort(first)]
@@ -93,13 +93,13 @@ class Neighbours:
         wanted = self._wanted(parents, bar)
         some = wanted.any(axis=1)
         parents, wanted = parents[some], wanted[some]
-        cells = (wanted * self.sizes).sum(axis=1)
-        afforded = int((cells.cumsum() <= budget.take(int(cells.sum()))).sum())
-        parents, wanted = parents[:afforded], wanted[:afforded]
-        if not len(parents):
-            return score_candidates(self.problem, parents), parents
         lone = wanted.copy()
         lone[:, self.joint] = False
+        cells = (lone * self.sizes).sum(axis=1)
+        afforded = int((cells.cumsum() <= budget.take(int(cells.sum()))).sum())
+        parents, wanted, lone = parents[:afforded], wanted[:afforded], lone[:afforded]
+        if not len(parents):
+            return score_candidates(self.problem, parents), parents
         held = self._held(parents, lone)
         swept = self._swept(parents, lone, held, bar)
         others = [self._broken(parents, lone, held, bar), *(self._tuples(parents, wanted, n, bar) for n in self.joint)]
@@ -179,7 +179,7 @@ class Neighbours:
         group = self.problem.groups[number]
         members = parents[wanted[:, number]]
         most = max(1, MOST_JOINT // (max(len(members), 1) * len(self.joint)))
-        codes = np.argsort(group.part, kind="stable")
+        codes = np.argsort(alone(self.problem, number), kind="stable")
         codes = codes[(group.part[codes] < bar) & (group.own_allowed | (codes != group.own))][:most]
         children = np.repeat(members, len(codes), axis=0)
         children[:, number] = np.tile(codes, len(members))
