@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
@@ -10,6 +11,7 @@ from numpy.typing import NDArray
 from mlflow_cf.constraints.rules import Bools
 from mlflow_cf.features import Floats
 from mlflow_cf.problem import Budget, Codes, Problem
+from mlflow_cf.search.deltas import Places
 
 
 @dataclass(frozen=True, eq=False)
@@ -43,40 +45,51 @@ class Population:
             self.fresh[members],
         )
 
+    @classmethod
+    def together(cls, parts: Sequence[Population]) -> Population:
+        """Return one or more populations one after the other, unsorted."""
+        columns = zip(*((p.codes, p.favourable, p.score, p.grade, p.fresh) for p in parts), strict=True)
+        return cls(*(np.concatenate(column) for column in columns))
+
+    def aged(self) -> Population:
+        """Return the same members, none of them fresh."""
+        return replace(self, fresh=np.zeros(len(self), dtype=np.bool_))
+
     def joined(self, other: Population) -> Population:
         """Return both populations one after the other, unsorted; only the other's members are fresh."""
-        mine = (self.codes, self.favourable, self.score, self.grade, np.zeros(len(self), dtype=np.bool_))
-        theirs = (other.codes, other.favourable, other.score, other.grade, np.ones(len(other), dtype=np.bool_))
-        return Population(*(np.concatenate(pair) for pair in zip(mine, theirs, strict=True)))
+        return Population.together([self.aged(), other])
+
+
+def none_scored(problem: Problem) -> Population:
+    """Return a population without members."""
+    nothing, none = np.empty(0), np.empty(0, dtype=np.bool_)
+    return Population(np.empty((0, len(problem.groups)), dtype=np.intp), none, nothing, nothing, none)
 
 
 def score_candidates(problem: Problem, codes: Codes) -> Population:
     """Rate codes (m, G) by the model and score them."""
     if not len(codes):  # many models refuse an empty table
-        nothing, none = np.empty(0), np.empty(0, dtype=np.bool_)
-        return Population(codes, none, nothing, nothing, none)
+        return none_scored(problem)
     rating = problem.rate_codes(codes)
     score = problem.distance(codes) + np.where(rating.favourable, 0.0, 2.0 - rating.grade)
     return Population(codes, rating.favourable, score, rating.grade, np.ones(len(codes), dtype=np.bool_))
 
 
+def portions(total: int, budget: Budget) -> Iterator[slice]:
+    """Yield the next of `total` candidates to score in one go, as many as the budget allows in all."""
+    done = 0
+    while done < total:
+        granted = budget.take(budget.portion(total - done))
+        if not granted:
+            return
+        yield slice(done, done + granted)
+        done += granted
+
+
 def score_within(problem: Problem, codes: Codes, budget: Budget) -> Population:
     """Score the first of codes (m, G), as many as the budget allows."""
-    parts = [score_candidates(problem, codes[:0])]
-    done = 0
-    while done < len(codes):
-        granted = budget.take(budget.portion(len(codes) - done))
-        if not granted:
-            break
-        parts.append(score_candidates(problem, codes[done : done + granted]))
-        done += granted
-    return Population(
-        np.concatenate([part.codes for part in parts]),
-        np.concatenate([part.favourable for part in parts]),
-        np.concatenate([part.score for part in parts]),
-        np.concatenate([part.grade for part in parts]),
-        np.concatenate([part.fresh for part in parts]),
-    )
+    parts = [score_candidates(problem, codes[part]) for part in portions(len(codes), budget)]
+    return Population.together([none_scored(problem), *parts])
 
 
 def fittest(problem: Problem, population: Population, most: int, *, uphill: bool = False) -> Population:
@@ -86,7 +99,7 @@ def fittest(problem: Problem, population: Population, most: int, *, uphill: bool
     `uphill` puts the grade before the score among those that miss the target.
     """
     if len(population) > most:
-        population = population.take(_shortlist(population, _first_key(population, uphill=uphill), most))
+        population = population.take(shortlist(population.favourable, _first_key(population, uphill=uphill), most))
     changes = (population.codes != problem.own).sum(axis=1)
     first = _first_key(population, uphill=uphill)
     keys = (*population.codes.T[::-1], -population.grade, changes, population.score, first, ~population.favourable)
@@ -98,10 +111,16 @@ def _first_key(population: Population, *, uphill: bool) -> Floats:
     return np.where(population.favourable, population.score, missed)
 
 
-def _shortlist(population: Population, first: Floats, most: int) -> NDArray[np.intp]:
-    """Return the members up to the last place that counts, with its ties: only they need the full order."""
+def shortlist(favourable: Bools, first: Floats, most: int) -> NDArray[np.intp]:
+    """Return the members up to the last place that counts, with its ties: only they need the full order.
+
+    Args:
+        favourable: (p,) these come first.
+        first: (p,) then, the smaller the better.
+        most: how many places count.
+    """
     kept = []
-    for side in (population.favourable, ~population.favourable):
+    for side in (favourable, ~favourable):
         members = np.flatnonzero(side)
         if 0 < most < len(members):
             members = members[first[members] <= np.partition(first[members], most - 1)[most - 1]]
@@ -131,10 +150,16 @@ class Keys:
         self.offsets: Codes = ends - sizes
         mixed = _mixed(np.arange(1, ends[-1] + len(sizes) + 1, dtype=np.uint64))
         self._table, self._salt = mixed[: ends[-1]], mixed[ends[-1] :]
+        self._places = np.append(self._table, np.uint64(0))
 
     def of(self, codes: Codes) -> NDArray[np.uint64]:
         """Return a key (m,) for every candidate (m, G)."""
         keys: NDArray[np.uint64] = self._table[codes + self.offsets].sum(axis=1, dtype=np.uint64)
+        return keys
+
+    def of_places(self, places: Places) -> NDArray[np.uint64]:
+        """Return a key (m,) for every candidate (m, k) written by its changes; other keys than those of codes."""
+        keys: NDArray[np.uint64] = self._places[places].sum(axis=1, dtype=np.uint64)
         return keys
 
     def contexts(self, codes: Codes) -> NDArray[np.uint64]:
@@ -157,17 +182,25 @@ class Seen:
 
     def __init__(self, problem: Problem) -> None:
         self.keys = Keys(problem)
-        self._known = np.empty(0, dtype=np.uint64)
+        self._known: set[int] = set()
+        self._pending: list[int] = []
 
     def new(self, codes: Codes) -> NDArray[np.intp]:
-        """Return the positions, in order, of codes (m, G) never met before, each once, and remember them."""
-        keys = self.keys.of(codes)
-        _, first = np.unique(keys, return_index=True)
-        first.sort()
-        unknown = first[~np.isin(keys[first], self._known)]
-        self._pending = keys[unknown]
-        return unknown
+        """Return the positions, in order, of codes (m, G) never met before, each once; `remember` them next."""
+        return self._new(self.keys.of(codes))
+
+    def new_places(self, places: Places) -> NDArray[np.intp]:
+        """Return the same of candidates (m, k) written by their changes; a search uses one of the two."""
+        return self._new(self.keys.of_places(places))
 
     def remember(self, count: int) -> None:
-        """Keep the first `count` of the codes `new` just returned."""
-        self._known = np.concatenate([self._known, self._pending[:count]])
+        """Keep the first `count` of those just returned."""
+        self._known.update(self._pending[:count])
+
+    def _new(self, keys: NDArray[np.uint64]) -> NDArray[np.intp]:
+        first: dict[int, int] = {}
+        for position, key in enumerate(keys.tolist()):
+            if key not in self._known:
+                first.setdefault(key, position)
+        self._pending = list(first)
+        return np.fromiter(first.values(), dtype=np.intp, count=len(first))
