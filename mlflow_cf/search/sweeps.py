@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 
+from mlflow_cf.constraints.rules import Bools
 from mlflow_cf.features import Floats
 from mlflow_cf.problem import Budget, Codes, Problem
 from mlflow_cf.search.cascade import Cascade
@@ -21,7 +22,7 @@ class Sweeps:
     """One search.
 
     A candidate is looked at only if it is nearer than the bar: the distance of the last of the wanted number of
-    favourable members with distinct changed sets. What is farther away cannot become an answer by more changes.
+    favourable members with changed sets apart. What is farther away cannot become an answer by more changes.
     """
 
     def __init__(self, problem: Problem, budget: Budget, kept: tuple[int, int], generations: tuple[int, int]) -> None:
@@ -103,9 +104,10 @@ class Sweeps:
         if len(found):
             self.population = fittest(self.problem, self.population.joined(found), self.q)
             favourable = self.population.codes[self.population.favourable]
-            _, first = changed_sets(self.problem, favourable)
-            if len(first) >= self.problem.count:
-                self.bar = float(self.population.score[first[self.problem.count - 1]])
+            changed, first = changed_sets(self.problem, favourable)
+            apart = _apart(changed[first], self.problem.count)
+            if len(apart) == self.problem.count:
+                self.bar = float(self.population.score[first[apart[-1]]])
 
     def cross(self) -> Codes:
         """Join the best members of every two changed sets; where both changed a group, the better one's tuple wins."""
@@ -114,3 +116,17 @@ class Sweeps:
         best, flags = near[first], changed[first]
         one, two = np.triu_indices(len(first), k=1)
         return self.cascade.repair(np.where(flags[one], best[one], best[two]))
+
+
+def _apart(changed: Bools, most: int) -> list[int]:
+    """Return the first changed sets (s, G), at most `most`, that contain none of those before them.
+
+    What contains one may turn into it once needless changes are undone, and would then be the same answer.
+    """
+    found: list[int] = []
+    for position, flags in enumerate(changed):
+        if len(found) == most:
+            break
+        if not (changed[found] <= flags).all(axis=1).any():
+            found.append(position)
+    return found
