@@ -286,13 +286,14 @@ class TestSearch:
             found.append((population.codes.tolist(), population.score.tolist(), population.fresh.tolist()))
         assert found[0] == found[1] == found[2]
 
-    def test_statistics_are_plain_numbers(self) -> None:
+    @pytest.mark.parametrize("sweep", [False, True])
+    def test_statistics_are_plain_numbers(self, *, sweep: bool) -> None:
         model, rows = opened("xgboost")
-        told = model.explain(rows.iloc[:1], explainer=GeCo(sweep=False))[0].diagnostics
+        told = model.explain(rows.iloc[:1], explainer=GeCo(sweep=sweep))[0].diagnostics
         counts = ("generations", "candidates", "cells_naive", "cells_delta")
-        clocks = ("mutate_s", "cross_s", "select_s")
+        clocks = ("sweep_s", "cross_s", "score_s") if sweep else ("mutate_s", "cross_s", "select_s")
         assert [type(told[key]) for key in counts] == [int] * 4
         assert [type(told[key]) for key in clocks] == [float] * 3
-        assert told["cells_naive"] == told["candidates"] * rows.shape[1]
         assert 0 < told["cells_delta"] < told["cells_naive"]
+        assert told["cells_naive"] == told["candidates"] * rows.shape[1]
         assert 0 < sum(told[key] for key in clocks) < told["seconds"]

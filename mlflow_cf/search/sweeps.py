@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 
 from mlflow_cf.constraints.rules import Bools
@@ -14,6 +12,7 @@ from mlflow_cf.search.neighbours import Neighbours
 from mlflow_cf.search.population import Population, Seen, changed_sets, fittest, score_candidates, score_within
 from mlflow_cf.search.sampling import with_draws
 from mlflow_cf.search.seeds import codes_of, nearest_favourable_rows
+from mlflow_cf.search.statistics import Statistics
 
 AT_ONCE = 16  # members swept in one go; then the bar is lowered to what they brought
 
@@ -38,8 +37,9 @@ class Sweeps:
         self.population = score_candidates(self.problem, np.empty((0, len(self.problem.groups)), dtype=np.intp))
         self.swept: set[bytes] = set()
         self.bar = np.inf
+        self.statistics = Statistics(("sweep", "cross", "score"))
 
-    def run(self) -> tuple[Floats, dict[str, Any]]:
+    def run(self) -> tuple[Floats, dict[str, int | float]]:
         """Return favourable rows (m, d), nearest first, and the statistics of the search."""
         problem = self.problem
         start = self.cascade.repair(problem.own[None, :])
@@ -56,13 +56,15 @@ class Sweeps:
             self.score(codes_of(problem, nearest_favourable_rows(problem))[: self.q])
             generations += self.evolve()
         found = self.population.codes[self.population.favourable]
-        return problem.rows(found), {"generations": generations, "candidates": self.budget.used}
+        return problem.rows(found), self.statistics.told(generations, self.budget.used)
 
     def evolve(self) -> int:
         """Pass generations until the best members are favourable and old, or nothing new comes; return how many."""
         for generation in range(1, self.most + 1):
             before = self.seen.keys.of(self.population.codes)
-            self.score(self.cross())
+            with self.statistics.timed("cross"):
+                children = self.cross()
+            self.score(children)
             waiting = self.waiting()
             while len(waiting) and not self.budget.spent:
                 self.sweep(waiting[:AT_ONCE])
@@ -82,22 +84,31 @@ class Sweeps:
 
     def sweep(self, members: Codes) -> None:
         """Look at all neighbours of members (m, G)."""
-        self.swept.update(row.tobytes() for row in members)
-        swept, others = self.neighbours.of(members, self.bar, self.budget)
-        new = self.seen.new(swept.codes)
-        self.seen.remember(len(new))
-        self.keep(swept.take(new))
+        with self.statistics.timed("sweep"):
+            self.swept.update(row.tobytes() for row in members)
+            before = self.budget.used
+            swept, others = self.neighbours.of(members, self.bar, self.budget)
+            # of a neighbour one value is held, beside the row of its member
+            cells = self.budget.used - before
+            self.statistics.cells_naive += cells * len(self.problem.space)
+            self.statistics.cells_delta += cells + len(members) * len(self.problem.space)
+            new = self.seen.new(swept.codes)
+            self.seen.remember(len(new))
+            self.keep(swept.take(new))
         self.score(others)
 
     def score(self, codes: Codes) -> None:
         """Score candidates one by one and keep the fittest."""
         if not len(codes):
             return
-        codes = codes[self.problem.distance(codes) < self.bar]
-        new = self.seen.new(codes)
-        scored = score_within(self.problem, codes[new], self.budget)
-        self.seen.remember(len(scored))
-        self.keep(scored)
+        with self.statistics.timed("score"):
+            codes = codes[self.problem.distance(codes) < self.bar]
+            new = self.seen.new(codes)
+            scored = score_within(self.problem, codes[new], self.budget)
+            self.seen.remember(len(scored))
+            self.statistics.cells_naive += len(scored) * len(self.problem.space)
+            self.statistics.cells_delta += len(scored) * len(self.problem.space)
+            self.keep(scored)
 
     def keep(self, found: Population) -> None:
         """Keep the fittest of the members and of what was found."""
