@@ -3,7 +3,7 @@
 from mlflow_cf.constraints import Constraints
 from mlflow_cf.errors import ArtifactError, CounterfactualError, InputError
 from mlflow_cf.explained import ExplainedModel, wrap
-from mlflow_cf.explainers import GeCo, NearestRow, RandomSearch
+from mlflow_cf.explainers import Exact, GeCo, NearestRow, RandomSearch
 from mlflow_cf.flavor import load_model, log_model, save_model
 from mlflow_cf.problem import Distance, Limits, Target
 from mlflow_cf.pyfunc import _load_pyfunc as _load_pyfunc  # MLflow calls it: this package is the loader module
@@ -18,6 +18,7 @@ __all__ = [
     "Counterfactual",
     "CounterfactualError",
     "Distance",
+    "Exact",
     "ExplainedModel",
     "Explanation",
     "GeCo",

@@ -28,8 +28,10 @@ def certify(case: Case, proved: Proved, tolerance: float) -> Certificate:
         proved: verified answers, nearest first among distinct changed sets.
         tolerance: how far the structure's scores may be from the model's.
     """
+    if case.problem.rater is None:
+        return replace(proved, note="not certified: the model could not be opened for this row")
     if any(group.interval for group in case.problem.groups):
-        return replace(proved, note="values between those of the background are not searched exactly")
+        return replace(proved, note="not certified: values between those of the background are not searched exactly")
     search = BestFirst(case.problem, case.budget, _limit(case, proved), tolerance)
     run = _Run(case, proved)
     while len(run.rows) < case.problem.count:
@@ -38,7 +40,7 @@ def certify(case: Case, proved: Proved, tolerance: float) -> Certificate:
             break
         accepted = yield from run.judged(leaf)
         if leaf.certain and not accepted and run.refused:
-            return replace(proved, note="the opened model and the logged one disagree; nothing is proved")
+            return replace(proved, note="not certified: the opened model and the logged one disagree on this row")
         if accepted:
             search.closed.add(run.sets[-1])
     return run.result(search)

@@ -43,6 +43,7 @@ class Options:
         values: which values may be proposed: observed, grid or continuous.
         seed: seed of requests that name none.
         limits: most a request may ask for.
+        certify: always prove that answers are the nearest; the model must be one that can be opened.
     """
 
     target: TargetSource = None
@@ -53,6 +54,7 @@ class Options:
     values: Values = "observed"
     seed: int = 0
     limits: Limits | Mapping[str, Any] | None = None
+    certify: bool = False
 
     def policy(self, model: OpenModel) -> Policy:
         """Return the policy these options make for `model`."""
@@ -64,6 +66,7 @@ class Options:
                 "values": self.values,
                 "limits": Limits.read(self.limits),
                 "seed": self.seed,
+                "certify": self.certify,
             }
         )
 
@@ -116,6 +119,8 @@ class ExplainedModel:
         setting = Setting.build(space, space.encode(background), policy.constraints, policy.distance, policy.values)
         judge, outcome = Judge.learn(model, space.decode(setting.background))
         opened = open_structure(judge, space, setting.background, outcome)
+        if policy.certify and opened.structure is None:
+            raise InputError("certify", f"nothing can be proved of this model ({opened.note})", "leave it out")
         return cls(model, space, background, labels, policy, explainer, judge, outcome, setting, opened)
 
     def predict(self, X: pd.DataFrame, params: Mapping[str, Any] | None = None) -> pd.DataFrame:
@@ -169,7 +174,7 @@ class ExplainedModel:
             seed: seed; None: the policy's.
             time_limit_s: seconds for the whole call; None: no clock. Rows share what is left of it evenly.
             max_evaluations: rows scored per explained row; None: the policy's limit.
-            certify: ask for proofs that nothing is nearer; no engine makes them yet, so True is refused.
+            certify: prove that nothing is nearer, or find what is, as far as the limits allow.
             explain: which rows to explain.
 
         Raises:
@@ -231,6 +236,7 @@ class ExplainedModel:
             explainer=explainer,
             query=query,
             seed=self.policy.seed if query.seed is None else query.seed,
+            certified=query.certify or self.policy.certify,
             max_evaluations=query.max_evaluations or self.policy.limits.max_evaluations,
             deadline=deadline,
             admission=self.admission,
@@ -252,6 +258,7 @@ def wrap(
     values: Values = "observed",
     seed: int = 0,
     limits: Limits | Mapping[str, Any] | None = None,
+    certify: bool = False,
     output: str | None = None,
 ) -> ExplainedModel:
     """Wrap a fitted model so that it explains its decisions; in memory.
@@ -260,13 +267,13 @@ def wrap(
         model: a fitted estimator or pipeline, an MLflow model URI or folder, or a loaded pyfunc.
         data: sample of the training rows (n, d) in the model's own raw input columns.
         labels: (n,) training target of these rows; some explainers use it.
-        target, constraints, explainer, features, distance, values, seed, limits: see `Options`.
+        target, constraints, explainer, features, distance, values, seed, limits, certify: see `Options`.
         output: what a model without known outputs returns: ``label``, ``score`` or ``value``.
 
     Raises:
         InputError: anything that does not fit, with its path, the fact and the nearest fix.
     """
-    options = Options(target, constraints, explainer, features, distance, values, seed, limits)
+    options = Options(target, constraints, explainer, features, distance, values, seed, limits, certify)
     return assemble(open_native(model, output=output, rows=data), data, labels, options)
 
 

@@ -46,6 +46,7 @@ def save_model(
     values: Values = "observed",
     seed: int = 0,
     limits: Limits | Mapping[str, Any] | None = None,
+    certify: bool = False,
     output: str | None = None,
     signature: ModelSignature | None = None,
     input_example: Any = None,
@@ -60,7 +61,7 @@ def save_model(
         path: folder to write; it must be new or empty.
         data: sample of the training rows (n, d) in the model's own raw input columns; it becomes part of the artifact.
         labels: (n,) training target of these rows; some explainers use it.
-        target, constraints, explainer, features, distance, values, seed, limits, output: as in `wrap`.
+        target, constraints, explainer, features, distance, values, seed, limits, certify, output: as in `wrap`.
         signature: another signature than the one made from data; its param is always ours.
         input_example: rows, or (rows, params); None: the first rows of data.
         pip_requirements: requirements of the model, instead of the ones it brings; mlflow-cf is always added.
@@ -73,7 +74,7 @@ def save_model(
     folder = Path(path)
     if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
         raise InputError("path", f"{str(folder)!r} exists and is not an empty folder", "choose a new folder")
-    options = Options(target, constraints, explainer, features, distance, values, seed, limits)
+    options = Options(target, constraints, explainer, features, distance, values, seed, limits, certify)
     wishes = Wishes(output, signature, input_example, pip_requirements, metadata, allow_functions)
     with _built(model, data, labels, options, wishes) as staged, _removed_on_failure(folder):
         shutil.copytree(staged, folder, dirs_exist_ok=True)
@@ -93,6 +94,7 @@ def log_model(
     values: Values = "observed",
     seed: int = 0,
     limits: Limits | Mapping[str, Any] | None = None,
+    certify: bool = False,
     output: str | None = None,
     registered_model_name: str | None = None,
     signature: ModelSignature | None = None,
@@ -115,7 +117,7 @@ def log_model(
         InputError: anything that does not fit. Nothing is logged then.
     """
     _check_registry_name(registered_model_name)
-    options = Options(target, constraints, explainer, features, distance, values, seed, limits)
+    options = Options(target, constraints, explainer, features, distance, values, seed, limits, certify)
     wishes = Wishes(output, signature, input_example, pip_requirements, metadata, allow_functions)
     with _built(model, data, labels, options, wishes) as staged:
         return _publish(staged, name, registered_model_name, tags or {}, metadata)

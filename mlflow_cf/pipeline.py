@@ -8,11 +8,12 @@ from typing import Any
 
 import numpy as np
 
+from mlflow_cf.certify import certify
 from mlflow_cf.explainers import Candidates, Explainer
 from mlflow_cf.features import FeatureSpace
 from mlflow_cf.judge import Judge
 from mlflow_cf.problem import contradiction, impossible
-from mlflow_cf.proof import Case, Proved, prove, run_proofs
+from mlflow_cf.proof import Case, Proof, Proved, prove, run_proofs
 from mlflow_cf.result import Status
 
 
@@ -44,10 +45,16 @@ def search(case: Case, explainer: Explainer, seed: int) -> Answer | Candidates:
 
 
 def prove_all(
-    judge: Judge, space: FeatureSpace, found: Sequence[tuple[Case, Candidates]], *, polish: bool
+    judge: Judge, space: FeatureSpace, found: Sequence[tuple[Case, Candidates]], *, polish: bool, certified: bool
 ) -> list[Answer | Exception]:
-    """Prove the candidates of many rows side by side; an exception stands for the row it ended."""
-    proofs = [prove(case, candidates.rows, polish=polish) for case, candidates in found]
+    """Prove the candidates of many rows side by side; an exception stands for the row it ended.
+
+    With `certified`, answers are also proved to be the nearest, as far as the budget goes.
+    """
+    proofs = [
+        _proof(judge, case, candidates, len(found) - place, (polish, certified or candidates.certify))
+        for place, (case, candidates) in enumerate(found)
+    ]
     results = run_proofs(judge, space, proofs)
     return [
         result if isinstance(result, Exception) else _answer(case, candidates, result)
@@ -55,11 +62,22 @@ def prove_all(
     ]
 
 
+def _proof(judge: Judge, case: Case, candidates: Candidates, rows_left: int, wanted: tuple[bool, bool]) -> Proof:
+    """Verify, polish if wanted, and certify if wanted."""
+    proved = yield from prove(case, candidates.rows, polish=wanted[0])
+    if not wanted[1]:
+        return proved
+    case.budget.share(rows_left)
+    return (yield from certify(case, proved, judge.model.tolerance))
+
+
 def _answer(case: Case, candidates: Candidates, proved: Proved) -> Answer:
     budget = case.budget
     diagnostics = {**candidates.diagnostics, "cut": budget.cut}
     if len(proved.rows):
-        return Answer("found", "", proved, diagnostics)
+        return Answer("found", proved.note, proved, diagnostics)
+    if proved.exhausted:
+        return Answer("infeasible", "no admissible row is predicted as wanted (proved)", None, diagnostics)
     if budget.cut:
         limit = "time limit" if budget.cut == "clock" else "evaluation limit"
         reason = f"stopped by the {limit} after {budget.used:,} evaluations"

@@ -41,6 +41,7 @@ class Request:
         explainer: searches.
         query: the request's options.
         seed: seed of every row.
+        certified: whether answers are proved to be the nearest.
         max_evaluations: rows scored per explained row.
         deadline: `time.perf_counter` value for all explanations together, or None.
         admission: lets the request in to be explained.
@@ -55,6 +56,7 @@ class Request:
     explainer: Explainer
     query: Query
     seed: int
+    certified: bool
     max_evaluations: int
     deadline: float | None
     admission: Admission
@@ -145,11 +147,24 @@ def _explain(request: Request, space: FeatureSpace, rows: dict[int, _Row], clock
                 answers[number] = result
     pairs = [(cases[number], candidates) for number, candidates in found.items()]
     started = time.perf_counter()
-    proved = prove_all(request.judge, space, pairs, polish=request.explainer.polish)
+    proved = prove_all(request.judge, space, pairs, polish=request.explainer.polish, certified=request.certified)
     answers.update(zip(found, proved, strict=True))
     told = {number: _explanation(request, row, cases.get(number), answers[number]) for number, row in rows.items()}
     clock.proved(len(found), time.perf_counter() - started)
+    if doubted := {
+        number: rows[number] for number in found if _is_doubted(cases[number], found[number], answers[number])
+    }:
+        _logger.warning(
+            "the opened model and the logged one disagree on %d rows; searched without opening", len(doubted)
+        )
+        told.update(_explain(replace(request, structure=None), space, doubted, clock))
     return told
+
+
+def _is_doubted(case: Case, candidates: Candidates, answer: Answer | Exception) -> bool:
+    """Whether the judge refused everything that the opened model believed in."""
+    refused = isinstance(answer, Answer) and answer.proved is None and answer.status == "not_found"
+    return refused and case.problem.rater is not None and len(candidates.rows) > 0
 
 
 def _read(request: Request, space: FeatureSpace, frame: pd.DataFrame) -> list[_Row]:
@@ -190,7 +205,9 @@ def _is_wanted(request: Request, row: _Row) -> bool:
 def _case(request: Request, space: FeatureSpace, row: _Row) -> Case:
     target, judge = _bound(request, row), request.judge
     count, most = request.query.count, request.max_evaluations
-    rater = None if request.structure is None else Rater(request.structure, target)
+    # what the structure takes a level for that is not in the background, the model may know
+    opened = None if (row.codes >= request.setting.metric.unknown_from).any() else request.structure
+    rater = None if opened is None else Rater(opened, target)
 
     def rate(Z: Floats) -> Rating:
         request.admission.give_way()
@@ -257,6 +274,8 @@ def _counterfactuals(case: Case, proved: Proved) -> Iterator[Counterfactual]:
             probability=likely[position],
             distance=float(distance[position]),
             n_changed=len(changes),
+            proof=proved.proofs[position] if proved.proofs else "none",
+            bound=proved.bounds[position] if proved.bounds else None,
             text=describe_changes(changes, prediction),
         )
 

@@ -19,10 +19,12 @@ class Candidates:
     Attributes:
         rows: (m, d) codes of candidate rows the search believes favourable, nearest first.
         diagnostics: statistics of the run, such as generations.
+        certify: whether the answers shall be proved nearest, also where the request does not ask for that.
     """
 
     rows: Floats
     diagnostics: Mapping[str, Any] = field(default_factory=dict)
+    certify: bool = False
 
 
 @runtime_checkable

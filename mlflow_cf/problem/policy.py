@@ -58,6 +58,7 @@ class Policy(BaseModel):
         values: which values may be proposed: observed in the background, on a feature's grid, or continuous.
         limits: most a request may ask for.
         seed: seed of requests that name none.
+        certify: whether answers are always proved to be the nearest, as far as the limits allow.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid")
@@ -68,6 +69,7 @@ class Policy(BaseModel):
     values: Values = "observed"
     limits: Limits = Limits()
     seed: Annotated[StrictInt, Field(ge=0)] = 0
+    certify: StrictBool = False
 
     def target_for(self, asked: Target | Label | None, model: OpenModel) -> Target:
         """Return the target of a request that asks for `asked`.
@@ -106,7 +108,7 @@ class Query(BaseModel):
         seed: same artifact, rows, options and seed give the same answer.
         time_limit_s: seconds for all explanations together.
         max_evaluations: rows scored per explained row.
-        certify: ask for proofs that nothing is nearer; no engine makes them yet, so true is refused.
+        certify: prove that nothing is nearer, as far as the limits allow.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid")
@@ -133,8 +135,6 @@ class Query(BaseModel):
             query = cls.model_validate(data)
         except ValidationError as error:
             raise input_errors(error, "", cls, data) from None
-        if query.certify:
-            raise InputError("certify", "no explainer can prove its answers in this version", "leave it out")
         return query
 
     def check(self, limits: Limits) -> None:

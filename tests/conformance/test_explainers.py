@@ -5,7 +5,7 @@ import os
 import subprocess
 import sys
 
-from mlflow_cf import GeCo, NearestRow, RandomSearch
+from mlflow_cf import Exact, GeCo, NearestRow, RandomSearch
 from mlflow_cf.testing import Case, ExplainerSuite
 from mlflow_cf.testing.conduct import records
 from mlflow_cf.testing.trial import Trial
@@ -14,6 +14,11 @@ from mlflow_cf.testing.trial import Trial
 class TestGeCo(ExplainerSuite):
     def explainer(self):
         return GeCo()
+
+
+class TestExact(ExplainerSuite):
+    def explainer(self):
+        return Exact()
 
 
 class TestNearestRow(ExplainerSuite):

@@ -1,0 +1,122 @@
+"""Certificates as users see them: in Python, over the pyfunc interface, as a policy."""
+
+import numpy as np
+import pandas as pd
+import pytest
+from sklearn.compose import make_column_transformer
+from sklearn.ensemble import RandomForestClassifier
+from sklearn.linear_model import LogisticRegression
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import OneHotEncoder
+
+import mlflow_cf
+from mlflow_cf import InputError
+
+RNG = np.random.default_rng(5)
+DATA = pd.DataFrame(
+    {
+        "income": RNG.integers(20, 80, 400).astype("int64"),
+        "debt": RNG.integers(0, 40, 400).astype("int64"),
+        "housing": RNG.choice(["rent", "own", "free"], 400),
+    }
+)
+GOOD = (DATA["income"] - DATA["debt"] + 8 * (DATA["housing"] == "own") > 35).astype(int)
+TABLE = make_column_transformer((OneHotEncoder(), ["housing"]), remainder="passthrough")
+FOREST = make_pipeline(TABLE, RandomForestClassifier(20, max_depth=5, random_state=0)).fit(DATA, GOOD)
+LINEAR = make_pipeline(TABLE, LogisticRegression(max_iter=1000)).fit(DATA, GOOD)
+REFUSED = DATA[(FOREST.predict(DATA) == 0) & (LINEAR.predict(DATA) == 0)][:8]
+
+
+def every_row(x):
+    """All combinations of values of the background."""
+    grid = [np.unique(DATA[name]) for name in DATA]
+    table = pd.DataFrame([column.ravel() for column in np.meshgrid(*grid, indexing="ij")], index=DATA.columns).T
+    table = table.astype({"income": "int64", "debt": "int64"})
+    return table[(table != x).any(axis=1)]
+
+
+def distance(table, x):
+    spread = {name: np.ptp(DATA[name]) for name in ("income", "debt")}
+    changes = [(table[name] - x[name]).abs() / spread[name] for name in spread]
+    changes.append((table["housing"] != x["housing"]).astype(float))
+    return sum(0.5 * (change != 0) / 3 + 0.5 * change / 3 for change in changes)
+
+
+@pytest.mark.parametrize("model", [FOREST, LINEAR], ids=["forest", "linear"])
+def test_a_certified_answer_is_the_nearest_of_all_rows(model):
+    explained = mlflow_cf.wrap(model, DATA)
+    for position, answer in enumerate(explained.explain(REFUSED, certify=True)):
+        x = REFUSED.iloc[position]
+        table = every_row(x)
+        (found,) = answer.counterfactuals
+        assert found.proof == "optimal"
+        assert found.bound == found.distance
+        assert found.distance == pytest.approx(distance(table[model.predict(table) == 1], x).min())
+
+
+def test_what_cannot_be_is_proved_infeasible():
+    explained = mlflow_cf.wrap(FOREST, DATA, constraints={"immutable": ["income"], "decreasing": ["debt"]})
+    answers = explained.explain(REFUSED, certify=True)
+    assert {answer.status for answer in answers} <= {"found", "infeasible"}
+    for position, answer in enumerate(answers):
+        x = REFUSED.iloc[position]
+        table = every_row(x)
+        lawful = table[(table["income"] == x["income"]) & (table["debt"] <= x["debt"])]
+        assert (answer.status == "found") == bool((FOREST.predict(lawful) == 1).any())
+
+
+def test_without_certificate_nothing_is_claimed():
+    (answer,) = mlflow_cf.wrap(FOREST, DATA).explain(REFUSED[:1])
+    assert (answer.counterfactuals[0].proof, answer.counterfactuals[0].bound) == ("none", None)
+
+
+def test_a_request_may_ask_for_it():
+    (record,) = (
+        mlflow_cf.wrap(FOREST, DATA).predict(REFUSED[:1], {"counterfactual": {"certify": True}}).to_dict("records")
+    )
+    assert record["counterfactuals"][0]["proof"] == "optimal"
+
+
+def test_a_policy_may_demand_it():
+    explained = mlflow_cf.wrap(FOREST, DATA, certify=True)
+    assert explained.explain(REFUSED[:1])[0].counterfactuals[0].proof == "optimal"
+    (record,) = explained.predict(REFUSED[:1], {"counterfactual": {"certify": False}}).to_dict("records")
+    assert record["counterfactuals"][0]["proof"] == "optimal"  # a request only adds
+
+
+def test_a_policy_is_refused_where_nothing_can_be_proved():
+    with pytest.raises(InputError, match="certify"):
+        mlflow_cf.wrap(FOREST.predict, DATA, target=1, output="label", certify=True)
+
+
+def test_a_model_that_cannot_be_opened_says_so():
+    (answer,) = mlflow_cf.wrap(FOREST.predict, DATA, target=1, output="label").explain(REFUSED[:1], certify=True)
+    assert answer.status == "found"
+    assert answer.counterfactuals[0].proof == "none"
+    assert "could not be opened" in answer.reason
+
+
+def test_several_answers_are_proved_each():
+    (answer,) = mlflow_cf.wrap(FOREST, DATA).explain(REFUSED[:1], count=3, explainer="exact")
+    assert [found.proof for found in answer.counterfactuals] == ["optimal"] * 3
+    sets = [frozenset(change.feature for change in found.changes) for found in answer.counterfactuals]
+    assert len(set(sets)) == 3
+
+
+def test_a_small_budget_gives_a_bound():
+    explained = mlflow_cf.wrap(FOREST, DATA, distance=(0, 1, 0))
+    best = explained.explain(REFUSED, certify=True)
+    cut = explained.explain(REFUSED, certify=True, max_evaluations=60)
+    for exact, answer in zip(best, cut, strict=True):
+        assert answer.evaluations <= 60
+        for found in answer.counterfactuals:
+            assert found.proof in ("optimal", "bounded")
+            assert found.bound <= exact.counterfactuals[0].distance
+
+
+def test_a_level_that_only_the_model_knows():
+    explained = mlflow_cf.wrap(LINEAR, DATA[DATA["housing"] != "own"], target=1)
+    row = pd.DataFrame({"income": [30], "debt": [20], "housing": ["own"]})
+    (answer,) = explained.explain(row)
+    (found,) = answer.counterfactuals
+    assert LINEAR.predict(pd.DataFrame([found.row]))[0] == 1
