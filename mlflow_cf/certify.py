@@ -18,6 +18,7 @@ from mlflow_cf.result import Proof as ProofKind
 from mlflow_cf.search.best_first import BestFirst, Leaf
 
 Certificate = Generator[Floats, Outcome, Proved]
+NOT_CERTIFIED = "not certified: "  # begins the reason of an answer that stands without the certificate it was to have
 
 
 def certify(case: Case, proved: Proved, tolerance: float) -> Certificate:
@@ -29,9 +30,9 @@ def certify(case: Case, proved: Proved, tolerance: float) -> Certificate:
         tolerance: how far the structure's scores may be from the model's.
     """
     if case.problem.rater is None:
-        return replace(proved, note="not certified: the model could not be opened for this row")
+        return replace(proved, note=f"{NOT_CERTIFIED}the model could not be opened for this row")
     if any(group.interval for group in case.problem.groups):
-        return replace(proved, note="not certified: values between those of the background are not searched exactly")
+        return replace(proved, note=f"{NOT_CERTIFIED}values between those of the background are not searched exactly")
     search = BestFirst(case.problem, case.budget, _limit(case, proved), tolerance)
     run = _Run(case, proved)
     while len(run.rows) < case.problem.count:
@@ -40,7 +41,7 @@ def certify(case: Case, proved: Proved, tolerance: float) -> Certificate:
             break
         accepted = yield from run.judged(leaf)
         if leaf.certain and not accepted and run.refused:
-            return replace(proved, note="not certified: the opened model and the logged one disagree on this row")
+            return replace(proved, note=f"{NOT_CERTIFIED}the opened model and the logged one disagree on this row")
         if accepted:
             search.closed.add(run.sets[-1])
     return run.result(search)

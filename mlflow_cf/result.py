@@ -79,7 +79,7 @@ class Explanation:
     Attributes:
         status: found, already (the target holds), infeasible (proved, for the chosen values), not_found, budget,
             busy, skipped (not asked for) or invalid (this row cannot be explained).
-        reason: why there is no counterfactual, or "".
+        reason: why there is no counterfactual, or no certificate where one was wanted; else "".
         prediction: the model's prediction for the row; None only if the model cannot predict it.
         probability: probability of the wanted label; None if the model gives none.
         counterfactuals: nearest first among distinct sets of changed features.

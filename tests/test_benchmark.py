@@ -423,7 +423,7 @@ def test_contest_runs_anywhere_and_is_logged(benchmark, monkeypatch, tmp_path, c
     assert tree.data.metrics["geco/validity"] == tree.data.metrics["geco/lawful"] == 1
     assert tree.data.metrics["decisions_differ"] == 0
     methods = {key.split("/")[0] for key in tree.data.metrics if "/" in key}
-    assert methods == {"geco", "geco sampling", "geco pipeline", "nearest_row", "random_search", "dice random"}
+    assert methods == {"geco", "geco sampling", "geco pipeline", "exact", "nearest_row", "random_search", "dice random"}
     assert tree.data.metrics["geco/of_dice"] == pytest.approx(
         tree.data.metrics["dice random/cpu_ms"] / tree.data.metrics["geco/cpu_ms"]
     )
