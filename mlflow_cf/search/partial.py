@@ -13,8 +13,9 @@ from mlflow_cf.structures.structure import Structure, Tokens
 
 Groups = tuple[int, ...]
 
-# A restriction costs about 70 us; what it spares a candidate grows with the features that stay, and with what a model
-# makes of each: 0.1 us (network) to 0.8 us (forest) of 1 us where there are 12 features, several of 29 with 19 levels.
+# A restriction costs about 70 us; of a hundred trees on 12 features (Adult) it spares a candidate 0.3 us (xgboost) to
+# 0.8 us (forest), of a network 0.1 us, and more the wider the table. With these limits a search takes a third of the
+# time on 29 features with 548 levels, half on 310 numbers, and on Adult and Credit what it took, give or take 6 %.
 LEAST_ROWS = 32
 LEAST_ROWS_NARROW = 30_000  # divided by the square of the number of features
 
