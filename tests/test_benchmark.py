@@ -359,22 +359,29 @@ def test_dice_refuses_a_level_it_never_saw(benchmark, case):
 
 
 class Counting:
-    """A structure that tells what it was asked to score."""
+    """A structure that tells what it was asked to score; those it is restricted to tell it too."""
 
-    def __init__(self):
-        self.cells = []
+    def __init__(self, row, changed, cells):
+        self.row, self.changed, self.cells = row, changed, cells
+
+    def restrict(self, row, changed):
+        return Counting(row, changed, self.cells)
 
     def sweep(self, rows, values):
         for column, tokens in enumerate(values):
-            if tokens is not None:
-                keys = [tuple(float(part[at]) for part in rows) for at in range(len(rows[0]))]
-                self.cells += [(*key[:column], float(t), *key[column + 1 :]) for key in keys for t in tokens]
+            for t in () if tokens is None else tokens:
+                for at in range(len(rows[0])):
+                    cell = [float(own) for own in self.row]
+                    for place, part in zip(self.changed, rows, strict=True):
+                        cell[place] = float(part[at])
+                    cell[self.changed[column]] = float(t)
+                    self.cells.append(tuple(cell))
 
 
 def test_sweeps_of_pairs_score_every_pair_once(benchmark):
     known = [np.array([0.0, 1.0, 2.0]), np.array([0.0, 1.0]), np.array([0.0, 1.0, 2.0, 3.0])]
     x0 = np.zeros(3)
-    structure = Counting()
+    structure = Counting(x0, range(3), [])
     benchmark.structure_speed._sweep_pairs(structure, [x0[[column]] for column in range(3)], known)
     pairs = {cell for cell in itertools.product(*known) if sum(value != 0 for value in cell) <= 2}
     assert set(structure.cells) == pairs

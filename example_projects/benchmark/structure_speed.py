@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import combinations
 from typing import Any
 
 import numpy as np
@@ -192,11 +193,11 @@ def _singles(x0: Floats, known: Sequence[Floats]) -> Floats:
 
 
 def _sweep_pairs(structure: Structure, own: Sequence[Floats], values: Sequence[Floats]) -> None:
-    """Score every pair of changes once: rows with one feature changed, swept over the features after it."""
-    for column, tokens in enumerate(values[:-1]):
-        rows = [np.repeat(part, len(tokens), axis=0) for part in own]
-        rows[column] = tokens
-        structure.sweep(rows, [None] * (column + 1) + list(values[column + 1 :]))
+    """Score every pair of changes once: a grid for every two features, which all others are fixed for."""
+    row = [part[0] for part in own]
+    for first, second in combinations(range(len(values)), 2):
+        rows = [values[first], np.repeat(own[second], len(values[first]), axis=0)]
+        structure.restrict(row, [first, second]).sweep(rows, [None, values[second]])
 
 
 def _differ(case: Case, explained: ExplainedModel, structure: Structure, rng: np.random.Generator) -> int:

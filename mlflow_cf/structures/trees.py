@@ -13,6 +13,7 @@ from mlflow_cf.structures.cells import Lookup, Tests
 from mlflow_cf.structures.columns import Column
 from mlflow_cf.structures.forest import Forest, Ints
 from mlflow_cf.structures.kernels.bounds import bounds_boxes
+from mlflow_cf.structures.kernels.grid import grid_trees
 from mlflow_cf.structures.kernels.nodes import FEATURE, LEFT, Features, Nodes, bits_of
 from mlflow_cf.structures.kernels.restrict import restrict_trees
 from mlflow_cf.structures.kernels.score import Walk, add_trees, walk_of
@@ -98,12 +99,20 @@ class TreeEnsemble:
 
         Columns without values are not swept and get None. Where `wanted` (m, d) is False, any sums will do.
         """
+        if len(values) == 2 and (values[0] is None) != (values[1] is None):
+            return self._grid(rows, values)
         cells = np.column_stack(rows)
         if wanted is None:
             wanted = np.tile([tokens is not None for tokens in values], (len(cells), 1))
         sums = sweep_trees(cells, wanted, self.nodes, self.features, self.walk, self.base, self.deepest)
         starts = self.features.start
         return [None if tokens is None else sums[:, starts[column] + tokens] for column, tokens in enumerate(values)]
+
+    def _grid(self, rows: Sequence[Tokens], values: Sequence[Tokens | None]) -> list[Floats | None]:
+        """Sweep one of two columns: rows differ in the other one alone, so that a tree is walked once for all."""
+        first, second = (np.ascontiguousarray(rows[n] if tokens is None else tokens) for n, tokens in enumerate(values))
+        sums = grid_trees(first, second, self.nodes, self.features, self.base, self.deepest)
+        return [sums.swapaxes(0, 1), None] if values[1] is None else [None, sums]
 
     def bounds(self, allowed: Sequence[Tokens]) -> tuple[Floats, Floats]:
         """Return bounds (k,) on the sums of all rows whose cells are among those allowed per column (t,), t >= 1."""

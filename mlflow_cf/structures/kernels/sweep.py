@@ -6,8 +6,7 @@ that branch is followed too, with the row's own cells of all other features. A l
 of cells: its difference to the row's own leaf is noted at the ends of an interval (and added up once, at the end), or
 for every cell of a set.
 
-Which cells of a feature come to a branch: `span` holds its first cell, its last one, and whether the missing one comes
-(ordered features); `mask` holds one bit per cell (other features). `to` holds where it leads: a node, and the feature.
+`to` holds where a branch leads: a node, and the feature whose cells come to it.
 """
 
 from __future__ import annotations
@@ -17,48 +16,9 @@ from typing import Any
 import numba
 import numpy as np
 
-from mlflow_cf.structures.kernels.nodes import CUT, FEATURE, MISSING_LEFT, TEST, Array, Features, Nodes
+from mlflow_cf.structures.kernels.branches import all_cells, copy, part
+from mlflow_cf.structures.kernels.nodes import FEATURE, Array, Features, Nodes
 from mlflow_cf.structures.kernels.score import Walk, comparands_of
-
-ALL = np.uint64(0xFFFFFFFFFFFFFFFF)
-
-
-@numba.njit(inline="always")
-def _part(
-    span: Array, mask: Array, at: Any, stays: Any, goes: Any, node: Any, left: Any, tests: Array, bits: Array
-) -> Any:
-    """Part the cells of branch `at` by a node's test, and return whether there are any of either kind.
-
-    Those that go `left` (or right) come to branch `stays`, the others to branch `goes`; `at` may be either of them.
-    """
-    row = tests[node, TEST]
-    if row >= 0:
-        some, others = np.uint64(0), np.uint64(0)
-        flip = np.uint64(0) if left else ALL
-        for word in range(mask.shape[1]):
-            came, sides = mask[at, word], bits[row, word] ^ flip
-            mask[goes, word] = came & ~sides
-            mask[stays, word] = came & sides
-            some |= came & sides
-            others |= came & ~sides
-        return some != np.uint64(0), others != np.uint64(0)
-    cut, low, high, missing = np.int64(tests[node, CUT]), span[at, 0], span[at, 1], span[at, 2]
-    up, down = max(low, cut + 1), min(high, cut)
-    missing_stays = missing if (tests[node, MISSING_LEFT] != 0) == left else np.int64(0)
-    span[goes, 0], span[goes, 1], span[goes, 2] = up if left else low, high if left else down, missing - missing_stays
-    span[stays, 0], span[stays, 1], span[stays, 2] = low if left else up, down if left else high, missing_stays
-    return (
-        span[stays, 0] <= span[stays, 1] or missing_stays > 0,
-        span[goes, 0] <= span[goes, 1] or missing > missing_stays,
-    )
-
-
-@numba.njit(inline="always")
-def _copy(span: Array, mask: Array, at: Any, into: Any) -> None:
-    for part in range(3):
-        span[into, part] = span[at, part]
-    for word in range(mask.shape[1]):
-        mask[into, word] = mask[at, word]
 
 
 @numba.njit(inline="always")
@@ -80,14 +40,6 @@ def _note(
 
 
 @numba.njit(inline="always")
-def _all_cells(span: Array, mask: Array, feature: Any, start: Array) -> None:
-    """Let all cells of a feature come to the branch of its number: the row's own way."""
-    span[feature, 0], span[feature, 1], span[feature, 2] = 0, start[feature + 1] - start[feature] - 2, 1
-    for word in range(mask.shape[1]):
-        mask[feature, word] = ALL
-
-
-@numba.njit(inline="always")
 def _next(X: Array, node: Any, key: Array, child: Array) -> Any:
     """Return the node to the left or right of which a row goes, by its comparands."""
     return np.int64(child[node]) + np.int64(X[key[node] >> 32] > (key[node] & 0xFFFFFFFF))
@@ -105,7 +57,7 @@ def _own_way(
         feature, onwards = np.int64(tests[node, FEATURE]), _next(X, node, key, child)
         if wanted[feature]:
             left = onwards == child[node]
-            _, others = _part(span, mask, feature, feature, at, node, left, tests, bits)
+            _, others = part(span, mask, feature, feature, at, node, left, tests, bits)
             to[at, 0], to[at, 1] = 2 * child[node] + 1 - onwards, feature  # the other child
             at += np.int64(others)
         node = onwards
@@ -125,12 +77,12 @@ def _follow(
             if tests[node, FEATURE] != feature:
                 node = _next(X, node, key, child)
                 continue
-            lefts, rights = _part(span, mask, at, at + 1, at, node, True, tests, bits)
+            lefts, rights = part(span, mask, at, at + 1, at, node, True, tests, bits)
             if lefts and rights:  # the right part waits where it is
                 to[at, 0], to[at + 1, 1] = child[node] + 1, feature
                 at += 1
             elif lefts:
-                _copy(span, mask, at + 1, at)
+                copy(span, mask, at + 1, at)
             node = child[node] + np.int64(not lefts)
         for place in range(value.shape[1]):
             more = np.float64(value[node, place]) - np.float64(value[own, place])
@@ -151,14 +103,14 @@ def _sweep_row(
     start, ordered, bits, key, child = features.start, features.ordered, features.bits, walk.key, walk.left
     first = wanted.size
     for feature in range(first):
-        _all_cells(span, mask, feature, start)
+        all_cells(span, mask, feature, feature, start)
     for tree in range(roots.size):
         own, at = _own_way(X, wanted, roots[tree], tests, bits, key, child, span, mask, to)
         output = max(outputs[tree], 0)
         for place in range(value.shape[1]):
             out[len(out) - 1, output + place] += value[own, place]
         for branch in range(first, at):
-            _all_cells(span, mask, to[branch, 1], start)
+            all_cells(span, mask, to[branch, 1], to[branch, 1], start)
         _follow(X, own, at, output, tests, value, start, ordered, bits, key, child, first, span, mask, to, out)
 
 
