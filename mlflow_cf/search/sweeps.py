@@ -113,12 +113,16 @@ class Sweeps:
     def keep(self, found: Population) -> None:
         """Keep the fittest of the members and of what was found."""
         if len(found):
-            self.population = fittest(self.problem, self.population.joined(found), self.q)
+            joined = self.population.joined(found)
+            self.population = fittest(self.problem, joined, self.q)
             favourable = self.population.codes[self.population.favourable]
             changed, first = changed_sets(self.problem, favourable)
             apart = _apart(changed[first], self.problem.count)
             if len(apart) == self.problem.count:
                 self.bar = float(self.population.score[first[apart[-1]]])
+                # what cannot become an answer any more leaves its place to what can
+                near = joined.favourable | (self.problem.distance(joined.codes) < self.bar)
+                self.population = fittest(self.problem, joined.take(np.flatnonzero(near)), self.q)
 
     def cross(self) -> Codes:
         """Join the best members of every two changed sets; where both changed a group, the better one's tuple wins."""
