@@ -224,3 +224,16 @@ def test_a_spent_budget_sweeps_nothing() -> None:
     late.start(0.0, None)
     found, others = world.neighbourhoods().of(world.parents, np.inf, late)
     assert (len(found), len(others), late.cut) == (0, 0, "clock")
+
+
+def test_a_rule_over_groups_that_have_no_choice() -> None:
+    frame = background(0)
+    constraints = {"immutable": ["age", "rooms"], "rules": ["x_cf.age + x_cf.rooms <= 26"]}
+    made = explained(forest_model(0, frame, trees=8, depth=5), frame, constraints)
+    rows = frame[made.model.decide(frame) == "no"]
+    cascade = Cascade(opened_problem(made, rows.iloc[:1]))
+    assert cascade.links[0].groups == ()
+    assert cascade.links[0].holds(np.tile(cascade.problem.own, (3, 1))).tolist() == [True] * 3
+    found = made.explain(rows)
+    assert "invalid" not in {one.status for one in found}
+    assert "found" in {one.status for one in found}

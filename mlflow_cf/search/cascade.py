@@ -49,8 +49,8 @@ class Link:
         """Return (m,) truth of the rule for candidates (m, G)."""
         if self.table is None:
             return self.rule.holds(self.problem.rows(codes), self.problem.x0)
-        held: Bools = self.table[tuple(codes[:, number] for number in self.groups)]
-        return held
+        held = self.table[tuple(codes[:, number] for number in self.groups)]
+        return np.broadcast_to(held, len(codes))  # one answer for all where no group has a choice
 
 
 class Cascade:
