@@ -221,6 +221,7 @@ def _case(request: Request, space: FeatureSpace, row: _Row) -> Case:
         rate_background=lambda: target.rate(request.background),
         rater=rater,
     )
+    problem = replace(problem, opened=request.structure is not None)
     reserve = min(most // 4, 8 * count * (len(problem.groups) + 1))
     return Case(problem, target, Budget(most, reserve))
 

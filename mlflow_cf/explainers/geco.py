@@ -63,7 +63,7 @@ class GeCo:
         stable = max(STABLE, problem.count)
         if stable >= self.q:
             raise InputError("count", f"{problem.count} results need more than {self.q} survivors", "raise GeCo's q")
-        if self.sweep is True and problem.rater is None:
+        if self.sweep is True and problem.rater is None and not problem.opened:
             raise InputError("explainer.sweep", "the model could not be opened", 'use "auto"; describe() says why')
         if self.sweep and problem.rater is not None:
             search = Sweeps(problem, budget, (self.q, stable), (self.min_generations, self.max_generations))

@@ -74,7 +74,9 @@ class Problem:
         count: how many answers are wanted.
         rate: rows (m, d) -> rating, by the fastest scoring that agrees with the model.
         background: (n, d) coded background rows; `rate_background` rates them without asking the model.
-        rater: rates candidates by code without decoding them, if the model could be opened.
+        rater: rates candidates by code without decoding them, if the model could be opened and knows no more of the
+            row's levels than the background does.
+        opened: whether the model could be opened.
         check: rows (m, d) -> (m,) whether each meets every constraint and `values` as a whole row.
     """
 
@@ -92,6 +94,7 @@ class Problem:
     rate_background: Callable[[], Rating]
     check: Callable[[Floats], Bools]
     rater: Rater | None = None
+    opened: bool = False
 
     @cached_property
     def own(self) -> Codes:
