@@ -70,13 +70,15 @@ class Choices:
 class Neighbours:
     """The neighbourhoods of candidates of one problem; no change of a group beside the same others comes twice."""
 
-    def __init__(self, problem: Problem, rater: Rater, cascade: Cascade, keys: Keys) -> None:
+    def __init__(self, problem: Problem, rater: Rater, cascade: Cascade, keys: Keys, most: int | None = None) -> None:
+        """Set up the neighbourhoods; of those looked at together, only the `most` best are returned."""
+        self.most = most
         self.problem, self.rater, self.cascade, self.keys = problem, rater, cascade, keys
         linked = frozenset(number for link in cascade.links for number in link.groups)
         self.choices, self.values = Choices.of(problem, linked)
         self.linked = sorted(linked)
         self.joint = [n for n, group in enumerate(problem.groups) if len(group.columns) > 1 and group.proposals]
-        self.known = np.empty(0, dtype=np.uint64)
+        self.known: set[int] = set()
         self.parts = np.concatenate([group.part for group in problem.groups])
         self.tops = np.concatenate([group.top for group in problem.groups])
         self.sizes = np.diff(self.choices.start)
@@ -114,11 +116,10 @@ class Neighbours:
         wanted: Bools = (low < bar) & (self.sizes > 0)
         if problem.max_changes is not None:
             wanted &= changed | (changed.sum(axis=1) < problem.max_changes)[:, None]
-        contexts = self.keys.contexts(parents)[wanted]
-        found, first = np.unique(contexts, return_index=True)
-        new = np.zeros(len(contexts), dtype=np.bool_)
-        new[first[~np.isin(found, self.known)]] = True
-        self.known = np.concatenate([self.known, contexts[new]])
+        new = []
+        for context in self.keys.contexts(parents)[wanted].tolist():
+            new.append(context not in self.known)
+            self.known.add(context)
         wanted[wanted] = new
         return wanted
 
@@ -135,12 +136,14 @@ class Neighbours:
                 group = problem.owner[column]
                 sums[:, choices.start[group] : choices.start[group + 1]] = part
         places = parents + self.keys.offsets
-        parent, at, verdict, grade = pick(
+        parent, at, verdict, grade, distance = pick(
             parents, problem.own, self.parts[places], self.tops[places], problem.metric.c,
             (choices.code, choices.part, choices.top, choices.start), wanted, held, sums,
             classes_of(self.rater.goal, outputs), self.rater.goal, bar, problem.max_changes or len(problem.groups),
         )  # fmt: skip
-        codes = parents[parent]
+        best = self._best(distance, verdict, grade)
+        at, verdict, grade = at[best], verdict[best], grade[best]
+        codes = parents[parent[best]]
         codes[np.arange(len(at)), choices.group[at]] = choices.code[at]
         favourable, doubtful = verdict > 0, np.flatnonzero(verdict < 0)
         if len(doubtful):
@@ -148,6 +151,13 @@ class Neighbours:
             favourable[doubtful], grade[doubtful] = rating.favourable, rating.grade
         score = problem.distance(codes) + np.where(favourable, 0.0, 2.0 - grade)
         return Population(codes, favourable, score, grade, np.ones(len(at), dtype=np.bool_))
+
+    def _best(self, distance: Floats, verdict: Floats, grade: Floats) -> Codes:
+        """Return the positions of the best; no whole rows are made of others, which counts if groups are many."""
+        if self.most is None or len(distance) <= self.most:
+            return np.arange(len(distance))
+        order = distance + np.where(verdict == 0, 1e3 - grade, 0.0)
+        return np.flatnonzero(order <= np.partition(order, self.most)[self.most] + 1e-9)
 
     def _held(self, parents: Codes, wanted: Bools) -> Bools:
         """Return (p, choices) whether the rules over several groups hold for the neighbours."""

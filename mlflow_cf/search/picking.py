@@ -14,8 +14,10 @@ DOUBT = 1e-5  # sums of a sweep are rounded otherwise than those of a single row
 def pick(
     parents: Array, own: Array, parts: Array, tops: Array, c: float, choices: tuple[Array, ...], wanted: Array,
     held: Array, sums: Array, classes: int, goal: Goal, bar: float, most: int,
-) -> tuple[Array, Array, Array, Array]:  # fmt: skip
-    """Return parent, choice, whether it is favourable (-1: in doubt), and grade, of the neighbours worth keeping.
+) -> tuple[Array, Array, Array, Array, Array]:  # fmt: skip
+    """Return the neighbours worth keeping: parent, choice, favourable or not (-1: in doubt), grade, distance.
+
+    The distance may be off by what rounding makes of another order of adding up.
 
     Args:
         parents: (p, G) codes; parts, tops: (p, G) what they add to the distance, of which c times the largest top.
@@ -29,7 +31,7 @@ def pick(
     """
     code, part, top, start = choices
     scores = np.empty(classes)
-    found, count = np.empty((4, sums.shape[0] * sums.shape[1])), 0
+    found, count = np.empty((5, sums.shape[0] * sums.shape[1])), 0
     for parent in range(len(parents)):
         base, changes = parts[parent].sum(), (parents[parent] != own).sum()
         for group in range(own.size):
@@ -41,7 +43,8 @@ def pick(
                     highest = max(highest, tops[parent, other] if other != group else 0.0)
             others, rest, best = changes - (parents[parent, group] != own[group]), base - parts[parent, group], -1.0
             for at in range(start[group], start[group + 1]):
-                if rest + part[at] + c * max(highest, top[at]) >= bar:
+                far = rest + part[at] + c * max(highest, top[at])
+                if far >= bar:
                     break
                 changed = others + (code[at] != own[group])
                 if not held[parent, at] or code[at] == parents[parent, group] or not 0 < changed <= most:
@@ -49,9 +52,10 @@ def pick(
                 favourable, grade, margin = rate_one(sums[parent, at], goal, scores)
                 doubtful = margin < DOUBT
                 if doubtful or favourable or grade > best:
-                    found[0, count], found[1, count], found[3, count] = parent, at, grade
+                    found[0, count], found[1, count], found[3, count], found[4, count] = parent, at, grade, far
                     found[2, count] = -1 if doubtful else favourable
                     best, count = max(grade, best), count + 1
                 if favourable and not doubtful:
                     break
-    return found[0, :count].astype(np.intp), found[1, :count].astype(np.intp), found[2, :count], found[3, :count]
+    whole: Array = found[:2, :count].astype(np.intp)
+    return whole[0], whole[1], found[2, :count], found[3, :count], found[4, :count]

@@ -33,7 +33,7 @@ class Sweeps:
         self.seen = Seen(self.problem)
         if self.problem.rater is None:
             raise ValueError("sweeps need a structure")
-        self.neighbours = Neighbours(self.problem, self.problem.rater, self.cascade, self.seen.keys)
+        self.neighbours = Neighbours(self.problem, self.problem.rater, self.cascade, self.seen.keys, self.q)
         self.population = score_candidates(self.problem, np.empty((0, len(self.problem.groups)), dtype=np.intp))
         self.swept: set[bytes] = set()
         self.bar = np.inf
