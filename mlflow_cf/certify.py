@@ -6,13 +6,15 @@ Like a proof, a certificate is a generator: it yields rows and is sent what the 
 from __future__ import annotations
 
 from collections.abc import Generator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 
+from mlflow_cf.constraints.rules import Bools
 from mlflow_cf.features import Floats
 from mlflow_cf.judge import Outcome
-from mlflow_cf.problem import Codes
+from mlflow_cf.problem import Codes, Problem
+from mlflow_cf.problem.binding import same
 from mlflow_cf.proof import Case, Proved, joined_outcomes
 from mlflow_cf.result import Proof as ProofKind
 from mlflow_cf.search.best_first import BestFirst, Leaf
@@ -29,94 +31,143 @@ def certify(case: Case, proved: Proved, tolerance: float) -> Certificate:
         proved: verified answers, nearest first among distinct changed sets.
         tolerance: how far the structure's scores may be from the model's.
     """
-    if case.problem.rater is None:
+    problem = case.problem
+    if problem.rater is None:
         return replace(proved, note=f"{NOT_CERTIFIED}the model could not be opened for this row")
-    if any(group.interval for group in case.problem.groups):
+    if any(group.interval for group in problem.groups):
         return replace(proved, note=f"{NOT_CERTIFIED}values between those of the background are not searched exactly")
-    search = BestFirst(case.problem, case.budget, _limit(case, proved), tolerance)
-    run = _Run(case, proved)
-    while len(run.rows) < case.problem.count:
-        leaf = search.next()
-        if leaf is None:
-            break
-        accepted = yield from run.judged(leaf)
-        if leaf.certain and not accepted and run.refused:
-            return replace(proved, note=f"{NOT_CERTIFIED}the opened model and the logged one disagree on this row")
-        if accepted:
-            search.closed.add(run.sets[-1])
+    run = _Run(case, proved, (yield from _needed(case, proved.rows)))
+    search = BestFirst(problem, case.budget, run.limit(), tolerance)
+    agreed = not search.refuses(proved.rows) and (yield from run.extend(search))
+    if agreed and run.rows and run.missing and not search.cut:
+        # there is no further changed set: what is next has one of those that are known
+        run.filling = True
+        search = BestFirst(problem, case.budget, run.limit(), tolerance, np.array(run.codes) != problem.own)
+        agreed = yield from run.extend(search)
+    if not agreed:
+        return replace(proved, note=f"{NOT_CERTIFIED}the opened model and the logged one disagree on this row")
     return run.result(search)
 
 
-def _limit(case: Case, proved: Proved) -> float:
-    """Return the distance of the last answer needed, or no limit."""
-    sets = case.problem.changed(proved.rows)
-    count = case.problem.count
-    if len({key.tobytes() for key in sets}) < count:
-        return np.inf
-    return float(case.distance(proved.rows)[count - 1])
+def _needed(case: Case, rows: Floats) -> Generator[Floats, Outcome, Bools]:
+    """Return which of the accepted rows (k, d) are known to need all their changes; a single answer is not asked."""
+    problem = case.problem
+    if problem.count == 1 or not len(rows):
+        return np.ones(len(rows), dtype=np.bool_)
+    owner, variants = _undone(problem, rows)
+    lawful = problem.check(variants)
+    owner, variants = owner[lawful], variants[lawful]
+    needed = np.ones(len(rows), dtype=np.bool_)
+    if case.budget.take(len(variants)) < len(variants):
+        needed[owner] = False
+    elif len(variants):
+        needed[owner[case.target.rate((yield variants)).favourable]] = False
+    return needed
+
+
+def _undone(problem: Problem, Z: Floats) -> tuple[Codes, Floats]:
+    """Return rows Z (m, d) with each of their changed groups put back, and whose they are."""
+    changed = problem.changed(Z)
+    allowed = np.array([group.own_allowed for group in problem.groups])
+    owner, number = np.nonzero(changed & allowed & (changed.sum(axis=1) > 1)[:, None])
+    return owner, np.where(problem.owner == number[:, None], problem.x0, Z[owner])
 
 
 @dataclass
 class _Run:
-    """What was found so far."""
+    """What was found so far.
+
+    Attributes:
+        needed: (k,) whether every change of each of the rows proved before is known to be needed.
+        filling: whether changed sets may repeat.
+        rows, codes, outcomes: the answers.
+    """
 
     case: Case
     proved: Proved
+    needed: Bools
+    filling: bool = False
+    rows: list[Floats] = field(default_factory=list)
+    codes: list[Codes] = field(default_factory=list)
+    outcomes: list[Outcome] = field(default_factory=list)
 
-    def __post_init__(self) -> None:
-        self.rows: list[Floats] = []
-        self.outcomes: list[Outcome] = []
-        self.sets: list[bytes] = []
-        self.refused = False
+    @property
+    def missing(self) -> int:
+        """How many answers are still to be found."""
+        return self.case.problem.count - len(self.rows)
 
-    def judged(self, leaf: Leaf) -> Generator[Floats, Outcome, bool]:
-        """Ask whether a candidate is an answer: accepted, 1-minimal, with a changed set of its own."""
-        problem = self.case.problem
-        key = (leaf.codes != problem.own).tobytes()
-        self.refused = False
-        if key in self.sets:
-            return False
-        rows = problem.rows(leaf.codes[None])
-        known = np.flatnonzero(((self.proved.rows == rows) | (np.isnan(self.proved.rows) & np.isnan(rows))).all(axis=1))
-        if len(known) and not self.rows:
-            outcome = self.proved.outcome.take(known[:1])
-        else:
-            variants = self._undone(leaf.codes) if self.rows else rows[:0]
-            Z = np.concatenate([rows, variants])
+    def limit(self) -> float:
+        """Return how far away the last answer can be at most."""
+        rows = self.proved.rows[self.needed & ~self._told()]
+        distance = np.sort(self.case.distance(rows))
+        if not self.filling:
+            rows = rows[np.argsort(self.case.distance(rows), kind="stable")]
+            _, first = np.unique(self.case.problem.changed(rows), axis=0, return_index=True)
+            distance = distance[np.sort(first)]
+        return float(distance[self.missing - 1]) if len(distance) >= self.missing else np.inf
+
+    def extend(self, search: BestFirst) -> Generator[Floats, Outcome, bool]:
+        """Add answers in the order of their keys; return whether the structure and the judge agree."""
+        problem, budget = self.case.problem, self.case.budget
+        while self.missing and (leaf := search.next()) is not None:
+            if self._repeats(leaf):
+                continue
+            row = problem.rows(leaf.codes[None])
+            known = np.flatnonzero(same(self.proved.rows, row[0]).all(axis=1) & (self.needed | (not self.rows)))
+            if len(known):
+                self._add(leaf, row[0], self.proved.outcome.take(known[:1]), search)
+                continue
+            # the first answer needs all its changes, or a nearer row would have been accepted
+            Z = np.concatenate([row, _undone(problem, row)[1] if self.rows else row[:0]])
             lawful = problem.check(Z)
-            if not lawful[0] or not self.case.budget.take(int(lawful.sum()), even_late=True):
-                return False
+            if not lawful[0]:
+                continue
+            if budget.take(int(lawful.sum())) < lawful.sum():
+                search.stop(leaf)
+                break
             said = yield Z[lawful]
             favourable = self.case.target.rate(said).favourable
-            self.refused = not favourable[0]
-            if not favourable[0] or favourable[1:].any():
+            if leaf.certain and not favourable[0]:
                 return False
-            outcome = said.take(np.arange(1))
-        self.rows.append(rows[0])
-        self.outcomes.append(outcome)
-        self.sets.append(key)
+            if favourable[0] and not favourable[1:].any():
+                self._add(leaf, row[0], said.take(slice(0, 1)), search)
         return True
-
-    def _undone(self, codes: Codes) -> Floats:
-        """Return the candidate with each of its changed groups put back; the first answer needs no such test."""
-        problem = self.case.problem
-        changed = np.flatnonzero(codes != problem.own)
-        variants = np.repeat(codes[None], len(changed), axis=0)
-        variants[np.arange(len(changed)), changed] = problem.own[changed]
-        allowed = np.array([problem.groups[number].own_allowed for number in changed.tolist()], dtype=np.bool_)
-        return problem.rows(variants[allowed & (len(changed) > 1)])
 
     def result(self, search: BestFirst) -> Proved:
         """Return the answers with their proofs; what the budget left open keeps the best bound there is."""
         case, found = self.case, len(self.rows)
-        told = {row.tobytes() for row in self.rows}
-        rest = [at for at, row in enumerate(self.proved.rows) if row.tobytes() not in told][
-            : case.problem.count - found
+        known = [
+            key.tobytes() for key in case.problem.changed(np.array(self.rows).reshape(-1, len(case.problem.space)))
         ]
+        told, sets = self._told(), [key.tobytes() for key in case.problem.changed(self.proved.rows)]
+        new = [key not in known and key not in sets[:at] for at, key in enumerate(sets)]
+        rest = sorted(np.flatnonzero(~told).tolist(), key=lambda at: not new[at])[: self.missing]
         rows = np.array([*self.rows, *self.proved.rows[rest]]).reshape(-1, len(case.problem.space))
         outcome = joined_outcomes([*self.outcomes, self.proved.outcome.take(np.array(rest, dtype=np.intp))])
         distance = case.distance(rows).tolist()
-        bounds = [*distance[:found], *(min(search.low, own) if search.cut else None for own in distance[found:])]
-        proofs: list[ProofKind] = ["optimal" for _ in range(found)]
-        proofs += ["bounded" if search.cut else "none" for _ in rest]
-        return Proved(rows, outcome, tuple(proofs), tuple(bounds), exhausted=not search.cut)
+        bounded = [search.cut and (self.filling or new[at]) for at in rest]
+        proofs: list[ProofKind] = ["optimal"] * found
+        proofs += ["bounded" if known_far else "none" for known_far in bounded]
+        bounds = [min(search.low, own) if far else None for own, far in zip(distance[found:], bounded, strict=True)]
+        return Proved(rows, outcome, tuple(proofs), (*distance[:found], *bounds), exhausted=not search.cut)
+
+    def _told(self) -> Bools:
+        """Return (k,) which of the rows proved before are among the answers."""
+        told: Bools = np.zeros(len(self.proved.rows), dtype=np.bool_)
+        for row in self.rows:
+            told |= same(self.proved.rows, row).all(axis=1)
+        return told
+
+    def _repeats(self, leaf: Leaf) -> bool:
+        """Whether a candidate is an answer already, or its changed set is."""
+        if self.filling:
+            return any((leaf.codes == codes).all() for codes in self.codes)
+        own = self.case.problem.own
+        return any(((leaf.codes != own) == (codes != own)).all() for codes in self.codes)
+
+    def _add(self, leaf: Leaf, row: Floats, outcome: Outcome, search: BestFirst) -> None:
+        self.rows.append(row)
+        self.codes.append(leaf.codes)
+        self.outcomes.append(outcome)
+        if not self.filling:
+            search.closed.add((leaf.codes != self.case.problem.own).tobytes())

@@ -172,10 +172,13 @@ def _reach_label(low: Array, high: Array, column: int, goal: Goal) -> Any:
         else:
             lead = min(lead, own - rival)
             rest += np.exp(rival - own) if goal.link == SOFTMAX else 0.0
+    if lead < 0 and goal.link != IDENTITY:  # at least so far behind in probability, for the likeliest has 1 / classes
+        lead = (np.expm1(lead) if goal.link == SOFTMAX else lead) / low.size
     if goal.least > 0:
         likely = own
         if goal.link == SIGMOID:
-            likely = _expit(own) / max(_expit(own) + rest, 1e-300)
+            total = _expit(own) + rest
+            likely = _expit(own) / total if total > 0 else 1.0
         elif goal.link == SOFTMAX:
             likely = 1.0 / (1.0 + rest)
         lead = min(lead, likely - goal.least)
@@ -186,8 +189,9 @@ def _reach_label(low: Array, high: Array, column: int, goal: Goal) -> Any:
 def reach(low: Array, high: Array, goal: Goal, found: Array) -> None:
     """Write into `found` (m,) how far into the target sums between `low` and `high` (m, k) can come; < 0: not at all.
 
-    It is a bound on the lead of a label over the others, on the scale on which labels are compared, and on what its
-    probability exceeds the least one by; of a value, on its distance from the nearer end of the interval.
+    It is a bound on the lead of a label over the others, where it is negative in probability if that is what is
+    compared, and on what its probability exceeds the least one by; of a value, on its distance from the nearer end of
+    the interval.
     """
     for box in range(len(low)):
         if goal.kind == INTERVAL:

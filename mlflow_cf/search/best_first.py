@@ -31,10 +31,12 @@ class Leaf:
     """One candidate.
 
     Attributes:
+        key: its key.
         codes: (G,) its tuples.
         certain: whether it meets the target by more than the tolerance; if not, the judge may refuse it.
     """
 
+    key: Key
     codes: Codes
     certain: bool
 
@@ -45,27 +47,26 @@ class Box:
 
     Attributes:
         mask: (choices,) allowed tuples.
-        first: (G,) nearest choice of every group.
-        reach: how far into the target its candidates can come.
     """
 
     mask: Bools
-    first: Codes
-    reach: float
 
 
 class BestFirst:
     """Yields candidates in the order of their keys; no candidate that the judge may accept is left out.
 
-    Only candidates no farther away than `limit` are looked at; it may be lowered on the way. Candidates whose changed
-    groups are among `closed` may be left out.
+    Only candidates no farther away than `limit` are looked at. Candidates whose changed groups are among `closed` may
+    be left out, and so may those that neither the model nor any rule can tell from a nearer one.
+    With `sets` (s, G), candidates are those whose changed groups are one of these sets, and none of them is left out.
     """
 
-    def __init__(self, problem: Problem, budget: Budget, limit: float, tolerance: float) -> None:
+    def __init__(
+        self, problem: Problem, budget: Budget, limit: float, tolerance: float, sets: Bools | None = None
+    ) -> None:
         self.problem, self.budget, self.limit = problem, budget, limit
         self.links = [Link.bind(problem, rule) for rule in problem.links]
-        linked = frozenset(number for link in self.links for number in link.groups)
-        self.choices = Choices.of(problem, linked, limit)
+        linked = {number for link in self.links for number in link.groups}
+        self.choices = Choices.of(problem, linked if sets is None else set(range(len(problem.groups))), limit)
         self.most = len(problem.groups) if problem.max_changes is None else problem.max_changes
         self.zone = 4 * tolerance  # scores may be off by the tolerance on either side of a comparison
         self.cut = False
@@ -75,7 +76,7 @@ class BestFirst:
         if all(np.diff(self.choices.start) > 0):
             rater = problem.rater
             self._boxes = None if rater is None else rater.structure.boxes(self.choices.tokens)
-            self._push(np.ones((1, len(self.choices.code)), dtype=np.bool_))
+            self._push(self.choices.all() if sets is None else self.choices.changing(sets))
 
     @property
     def low(self) -> float:
@@ -93,6 +94,19 @@ class BestFirst:
                 self.cut = True
         return None
 
+    def stop(self, leaf: Leaf) -> None:
+        """End the search before a candidate it has returned."""
+        heapq.heappush(self._heap, (leaf.key, next(self._serial), leaf))
+        self.cut = True
+
+    def refuses(self, Z: Floats) -> bool:
+        """Whether one of the rows Z (m, d) misses the target by more than the tolerance, as the structure says."""
+        rater = self.problem.rater
+        if rater is None or not len(Z):
+            return False
+        favourable, margin = rater.margins(rater.tokens(range(Z.shape[1]), Z))
+        return bool((~favourable & (margin >= self.zone)).any())
+
     def _few(self, box: Box) -> bool:
         sizes = np.add.reduceat(box.mask, self.choices.start[:-1], dtype=np.intp)
         return bool(prod(sizes.tolist()) <= MOST_LISTED)
@@ -106,7 +120,7 @@ class BestFirst:
         for box, far in zip(alive.tolist(), found.tolist(), strict=True):
             if far >= 0:
                 key = (float(lows.distance[box]), int(lows.changes[box]), tuple(lows.code[box].tolist()))
-                heapq.heappush(self._heap, (key, next(self._serial), Box(masks[box], lows.first[box], far)))
+                heapq.heappush(self._heap, (key, next(self._serial), Box(masks[box])))
 
     def _reach(self, masks: Bools) -> Floats:
         """Return how far boxes come into the target, or the zone where the judge must be asked; < 0: not at all."""
@@ -188,5 +202,5 @@ class BestFirst:
             codes, distance, changes, certain = codes[kept], distance[kept], changes[kept], certain[kept]
         for place in range(len(codes)):
             key = (float(distance[place]), int(changes[place]), tuple(codes[place].tolist()))
-            heapq.heappush(self._heap, (key, next(self._serial), Leaf(codes[place], bool(certain[place]))))
+            heapq.heappush(self._heap, (key, next(self._serial), Leaf(key, codes[place], bool(certain[place]))))
         return True

@@ -11,11 +11,16 @@ from numpy.typing import NDArray
 
 from mlflow_cf.constraints.rules import Bools
 from mlflow_cf.features import Floats
-from mlflow_cf.problem import Codes, Problem
+from mlflow_cf.problem import Codes, Group, Problem
 from mlflow_cf.structures.structure import Tokens
 
 Array = NDArray[Any]
-SLACK = 1e-12  # so that rounding never drops a tuple that is as near as the limit
+SLACK = 1e-12  # of the limit, so that rounding never drops a tuple that is as near
+
+
+@numba.njit(cache=True, nogil=True)
+def _loose(limit: float) -> float:
+    return limit + SLACK * max(1.0, limit)
 
 
 @dataclass(frozen=True, eq=False)
@@ -43,11 +48,11 @@ class Choices:
     columns: Codes
 
     @classmethod
-    def of(cls, problem: Problem, linked: frozenset[int], limit: float) -> Choices:
+    def of(cls, problem: Problem, linked: set[int], limit: float) -> Choices:
         """Return the choices of a problem no farther away than `limit`.
 
-        Tuples of a lone feature in one cell of the model are one choice, the nearest, unless rules over several groups
-        speak of the feature: whatever accepts another one accepts the nearest too.
+        Of the tuples of a lone feature in one cell of the model the nearest stands for all, unless rules over several
+        groups speak of the feature: whatever accepts another one accepts the nearest too.
         """
         least = np.array(
             [(g.part if g.own_allowed else np.delete(g.part, g.own)).min(initial=np.inf) for g in problem.groups]
@@ -55,15 +60,15 @@ class Choices:
         codes = []
         for number, group in enumerate(problem.groups):
             rest = least.sum() - least[number] if np.isfinite(least).all() else np.inf
-            near = rest + group.part <= limit + SLACK
+            near = rest + group.part <= _loose(limit)
             near[group.own] = group.own_allowed
             allowed = np.flatnonzero(near)
-            nearest = allowed[np.argsort(group.part[allowed], kind="stable")]
+            top = group.top[allowed] if problem.metric.c else np.zeros(len(allowed))
+            nearest = allowed[np.lexsort((allowed, allowed != group.own, top, group.part[allowed]))]
             if problem.rater is not None and len(group.columns) == 1 and number not in linked:
                 cells = problem.token_tables[group.columns[0]]
                 if cells.ndim == 1:
-                    _, first = np.unique(cells[nearest], return_index=True)
-                    nearest = nearest[np.sort(first)]
+                    nearest = _unbeaten(nearest, cells[nearest], group)
             codes.append(nearest)
         sizes = [len(part) for part in codes]
         start = np.cumsum([0, *sizes])
@@ -85,6 +90,34 @@ class Choices:
             columns=np.concatenate([np.arange(start[number], start[number + 1]) for number in problem.owner]),
         )
 
+    def all(self) -> Bools:
+        """Return the box (1, choices) of all candidates."""
+        return np.ones((1, len(self.code)), dtype=np.bool_)
+
+    def changing(self, sets: Bools) -> Bools:
+        """Return the boxes (s, choices) of the candidates whose changed groups are just those of each of `sets`."""
+        own = np.zeros(len(self.code), dtype=np.bool_)
+        own[self.own[self.own >= 0]] = True
+        boxes: Bools = sets[:, self.group] != own
+        return boxes
+
+
+def _unbeaten(nearest: Codes, cells: Tokens, group: Group) -> Codes:
+    """Return the tuples (t,), nearest first, that may be in the least key of a box among those of their cell (t,).
+
+    That is the nearest one. Of those that add as much to the sum, a smaller code may also win, where another group has
+    the largest change; but never against the row's own tuple, which is no change.
+    """
+    _, first, cell = np.unique(cells, return_index=True, return_inverse=True)
+    least = np.full(len(first), np.inf)
+    kept = []
+    for at in np.flatnonzero(group.part[nearest] == group.part[nearest[first]][cell]).tolist():
+        rank = -1 if nearest[at] == group.own else nearest[at]
+        if rank < least[cell[at]]:
+            least[cell[at]] = rank
+            kept.append(nearest[at])
+    return np.array(kept, dtype=np.intp)
+
 
 @dataclass(frozen=True, eq=False)
 class Lows:
@@ -94,25 +127,23 @@ class Lows:
         distance: (m,) inf for an empty box.
         changes: (m,) groups that must differ.
         code: (m, G) smallest code of every group.
-        first: (m, G) nearest choice of every group.
     """
 
     distance: Floats
     changes: Codes
     code: Codes
-    first: Codes
 
 
 def tighten(masks: Bools, choices: Choices, c: float, limit: float, most: int) -> Lows:
     """Drop, in place, choices of boxes (m, choices) that no candidate within `limit` and `most` changes has."""
     groups = len(choices.own)
     distance, changes = np.empty(len(masks)), np.empty(len(masks), dtype=np.intp)
-    code, first = (np.empty((len(masks), groups), dtype=np.intp) for _ in range(2))
+    code = np.empty((len(masks), groups), dtype=np.intp)
     _tighten(
         masks, choices.part, choices.top, choices.code, choices.start, choices.own, c, limit, most,
-        distance, changes, code, first,
+        distance, changes, code,
     )  # fmt: skip
-    return Lows(distance, changes, code, first)
+    return Lows(distance, changes, code)
 
 
 @numba.njit(cache=True, nogil=True)
@@ -148,22 +179,26 @@ def _least(
 @numba.njit(cache=True, nogil=True)
 def _tighten(
     masks: Array, part: Array, top: Array, code: Array, start: Array, own: Array, c: float, limit: float, most: int,
-    distance: Array, changes: Array, smallest: Array, first: Array,
+    distance: Array, changes: Array, smallest: Array,
 ) -> None:  # fmt: skip
-    tops = np.empty(own.size)
+    tops, loose, first = np.empty(own.size), _loose(limit), np.empty(own.size, dtype=np.intp)
     for box in range(len(masks)):
         mask = masks[box]
-        total, changed = _least(mask, part, top, code, start, own, first[box], smallest[box], tops)
+        total, changed = _least(mask, part, top, code, start, own, first, smallest[box], tops)
         changes[box], distance[box] = changed, np.inf
         if total == np.inf or total + c * tops.max() > limit or changed > most:
             continue
         distance[box] = total + c * tops.max()
         for group in range(own.size):
-            rest, highest = total - part[first[box, group]], 0.0
+            rest, highest = total - part[first[group]], 0.0
             for other in range(own.size if c > 0 else 0):
                 highest = max(highest, tops[other] if other != group else 0.0)
             bound = own[group] >= 0 and mask[own[group]] and changed == most  # no further group may change
+            left = 0
             for at in range(start[group], start[group + 1]):
-                far = rest + part[at] + c * max(highest, top[at]) > limit + SLACK
+                far = rest + part[at] + c * max(highest, top[at]) > loose
                 if mask[at] and (far or (bound and at != own[group])):
                     mask[at] = False
+                left += mask[at]
+            if not left:
+                distance[box] = np.inf

@@ -1,0 +1,337 @@
+"""Small random problems with a model inside, and the answers that enumeration finds: what exact search must repeat."""
+
+import warnings
+from dataclasses import dataclass, replace
+from functools import cached_property
+from itertools import pairwise, product
+from typing import Any
+
+import numpy as np
+import pandas as pd
+from hypothesis import strategies as st
+from rule_worlds import comparisons, rule_texts
+from worlds import FEATURES, KEYS, background, stepped, table, wide_rows
+
+from mlflow_cf.certify import certify
+from mlflow_cf.constraints import Constraints
+from mlflow_cf.errors import InputError
+from mlflow_cf.features import FeatureSpace
+from mlflow_cf.judge import Judge, OpenModel, Outcome
+from mlflow_cf.problem import BoundTarget, Budget, Distance, Rater, Setting, Target
+from mlflow_cf.proof import Case, Proved, prove, run_proofs
+from mlflow_cf.structures import Forest, Layers, LevelColumn, NumberColumn, TreeEnsemble
+from mlflow_cf.structures.structure import linked
+
+TOLERANCE = 1e-6
+# link, outputs, classes, what the scores are
+TASKS: dict[str, tuple[Any, int, int, Any]] = {
+    "two": ("sigmoid", 1, 2, "probability"),
+    "three": ("softmax", 3, 3, "probability"),
+    "rest": ("sigmoid", 3, 3, "probability"),
+    "shares": ("identity", 2, 2, "probability"),
+    "margin": ("identity", 2, 2, "margin"),
+    "margins": ("identity", 3, 3, "margin"),
+    "value": ("identity", 1, 0, "none"),
+}
+CUTS = {"age": (20.5, 22.0, 24.0), "income": (0.25, 0.6, 1.5), "rooms": (1.5, 2.5, 5.0)}
+LINKS = [
+    "x_cf.rooms <= x_cf.age - 19",
+    "IF x_cf.job = 'b' THEN x_cf.member = true",
+    "x_cf.income + x_cf.rooms <= x.income + 3",
+    "IF x_cf.rooms > x.rooms THEN x_cf.income > x.income",
+    "IF x_cf.grade > x.grade THEN x_cf.age > x.age",
+    "x_cf.age != x_cf.income * 10 + x_cf.rooms",
+]
+atoms = comparisons(numbers=("age", "income", "rooms"), ordinals=("grade",), categories=("job",), booleans=("member",))
+constraint_dicts = st.fixed_dictionaries(
+    {}, optional={**KEYS, "rules": st.lists(st.sampled_from(LINKS) | rule_texts(atoms), min_size=1, max_size=2)}
+)
+distances = st.builds(
+    lambda parts, scale, weights: Distance(*parts, scale=scale, weights=weights),
+    st.sampled_from([(0.5, 0.5, 0), (0, 1, 0), (1, 0, 0), (0.2, 0.3, 0.5), (0, 0, 1), (0.5, 0, 0.5)]),
+    st.sampled_from(["range", "mad"]),
+    st.sampled_from([{}, {"age": 2.0, "job": 0.25}]),
+)  # fmt: skip
+
+
+def grow(rng: np.random.Generator, columns: list[Any], depth: int, lines: list[Any]) -> int:
+    """Add a subtree to the lines of a forest; return its first node."""
+    node = len(lines)
+    if not depth or rng.random() < 0.15:
+        lines.append((-1, 0.0, False, node, node))
+        return node
+    lines.append(None)
+    at = int(rng.integers(len(columns)))
+    column = columns[at][0]
+    cuts = [place + 0.5 for place in range(4)] if isinstance(column, LevelColumn) else CUTS[columns[at][1]]
+    left, right = grow(rng, columns, depth - 1, lines), grow(rng, columns, depth - 1, lines)
+    lines[node] = (at, float(rng.choice(cuts)), bool(rng.random() < 0.5), left, right)
+    return node
+
+
+def forest_of(space: FeatureSpace, rng: np.random.Generator, task: str, shift: np.ndarray) -> TreeEnsemble:
+    """Return a random forest whose leaves are few round numbers, so that scores are equal, and on thresholds."""
+    link, outputs, _, _ = TASKS[task]
+    columns: list[Any] = []
+    for at, feature in enumerate(space.features):
+        numbers = rng.permutation(len(feature.levels) + 2).astype(float)
+        columns.append((LevelColumn(at, numbers) if feature.levels else NumberColumn(at), feature.name))
+    lines: list[Any] = []
+    roots: list[int] = []
+    trees = int(rng.integers(1, 7))
+    for _ in range(trees):
+        roots.append(len(lines))
+        grow(rng, columns, int(rng.integers(1, 5)), lines)
+    value = rng.integers(-4, 5, (len(lines), outputs)) / 4
+    if task == "shares":
+        first = rng.integers(0, 9, len(lines)) / 8
+        value = np.column_stack([first, 1 - first]) / trees
+    elif task == "margin":
+        value = np.column_stack([-value[:, 0], value[:, 0]])
+    column, threshold, missing, left, right = (np.array(part) for part in zip(*lines, strict=True))
+    forest = Forest(
+        np.array(roots, dtype=np.int32), np.full(trees, -1, dtype=np.int32), column.astype(np.int32), threshold,
+        missing, left.astype(np.int32), right.astype(np.int32), value, "<= float64", shift, link,
+    )  # fmt: skip
+    return TreeEnsemble.compile(forest, [column for column, _ in columns], space)
+
+
+def layers_of(space: FeatureSpace, rng: np.random.Generator, task: str, shift: np.ndarray, hidden: int) -> Layers:
+    """Return a random linear model, or a network with one hidden layer."""
+    link, outputs, _, _ = TASKS[task]
+    columns: list[Any] = []
+    for at, feature in enumerate(space.features):
+        if feature.levels:
+            columns.append(LevelColumn(at, rng.integers(-2, 3, len(feature.levels) + 2).astype(float)))
+        else:
+            columns.append(NumberColumn(at, (lambda codes: np.nan_to_num(codes / 8.0),)))
+    widths = [len(columns), *([hidden] if hidden else []), outputs]
+    weights = [rng.integers(-4, 5, shape) / 4 for shape in pairwise(widths)]
+    biases = [rng.normal(0, 1, width) for width in widths[1:]]
+    biases[-1] = shift
+    if task == "margin":
+        weights[-1] = np.column_stack([-weights[-1][:, 0], weights[-1][:, 0]])
+    activation: Any = rng.choice(["relu", "tanh", "logistic"]) if hidden else "identity"
+    return Layers.compile(columns, space, weights, biases, (activation, link))
+
+
+@dataclass(frozen=True)
+class Drawn:
+    """One row to explain, drawn: the data, the wishes, the model and the target.
+
+    Attributes:
+        model: forest, linear, network; none: a forest that nobody opened.
+        quantile: about the share of rows that miss the target.
+    """
+
+    seed: int
+    grid: bool
+    constraints: dict[str, Any]
+    distance: Distance
+    query: dict[str, Any]
+    count: int
+    model: str
+    task: str
+    goal: str
+    quantile: float
+    least: float | None
+
+    @cached_property
+    def frame(self) -> pd.DataFrame:
+        return stepped(self.seed, 10) if self.grid else background(self.seed, 10)
+
+    @cached_property
+    def setting(self) -> Setting:
+        steps = {"age": {"step": 1}, "rooms": {"step": 1}, "income": {"step": 0.5}} if self.grid else {}
+        space = FeatureSpace.infer(self.frame, {**FEATURES, **steps})
+        values: Any = "grid" if self.grid else "observed"
+        with warnings.catch_warnings():
+            warnings.filterwarnings("ignore", ".* is not a level of ", UserWarning)
+            constraints = Constraints.read(self.constraints)
+            return Setting.build(space, space.encode(self.frame), constraints, self.distance, values)
+
+    @cached_property
+    def space(self) -> FeatureSpace:
+        return self.setting.space.covering(table([self.query], self.frame))
+
+    @cached_property
+    def x0(self) -> np.ndarray:
+        return self.space.encode(table([self.query], self.frame))[0]
+
+    def _structure(self, shift: np.ndarray) -> TreeEnsemble | Layers:
+        rng, space = np.random.default_rng(self.seed), self.setting.space
+        if self.model in ("linear", "network"):
+            return layers_of(space, rng, self.task, shift, 4 if self.model == "network" else 0)
+        return forest_of(space, rng, self.task, shift)
+
+    @cached_property
+    def structure(self) -> TreeEnsemble | Layers:
+        """The model, moved so that the target is met by about the wanted share of rows."""
+        shift = np.zeros(TASKS[self.task][1])
+        sums = _sums(self._structure(shift), self.shuffled)
+        if self.task == "margin":
+            middle = np.quantile(sums[:, 1], self.quantile, method="higher")
+            shift = np.array([middle, -middle])
+        elif self.task == "two":
+            shift[0] = -np.quantile(sums[:, 0], self.quantile, method="higher")
+        elif self.task in ("three", "rest", "margins"):
+            lead = sums[:, 1] - np.delete(sums, 1, axis=1).max(axis=1)
+            shift[1] = -np.quantile(lead, self.quantile, method="higher")
+        return self._structure(shift)
+
+    @cached_property
+    def shuffled(self) -> np.ndarray:
+        rng = np.random.default_rng(self.seed + 1)
+        return np.column_stack([rng.choice(column, 200) for column in self.setting.background.T])
+
+    @cached_property
+    def judge(self) -> Judge:
+        """The model as logged: the structure, but for half of the tolerance, one way or the other."""
+        link, _, classes, kind = TASKS[self.task]
+
+        def scores(rows: pd.DataFrame) -> np.ndarray:
+            sums = _sums(self.structure, self.space.encode(rows)).round(
+                9
+            )  # the same, however many rows are asked about
+            exact = linked(sums, link)
+            noise = (exact * 7919.0) % 1.0 - 0.5
+            return exact + TOLERANCE * noise * np.maximum(1.0, np.abs(exact))
+
+        labels = tuple("abc"[:classes])
+        if not classes:
+            return Judge(OpenModel("test", (), lambda rows: scores(rows)[:, 0]), argmax_decides=False)
+        names = np.array(list(labels))
+        model = OpenModel("test", labels, lambda rows: names[scores(rows).argmax(axis=1)], scores, kind)
+        return Judge(model, argmax_decides=True)
+
+    @cached_property
+    def target(self) -> BoundTarget:
+        model = self.judge.model
+        own = self.verdict(self.x0[None])
+        if not model.classes:
+            values = _sums(self.structure, self.shuffled)[:, 0]
+            low = float(np.quantile(values, self.quantile, method="higher"))
+            high = float(np.quantile(values, (1 + self.quantile) / 2, method="higher"))
+            wanted = {"label": Target(low=low), "other": Target(high=-low), "third": Target(low=low, high=high)}
+            return BoundTarget(wanted[self.goal], model, spread=3.0)
+        least = self.least if model.score_kind == "probability" else None
+        if self.goal == "other":
+            return BoundTarget(Target.other(least), model, int(own.codes[0]))
+        label = "a" if self.goal == "third" else "b"
+        return BoundTarget(Target(label=label, min_probability=least), model, int(own.codes[0]))
+
+    def verdict(self, Z: np.ndarray) -> Outcome:
+        return self.judge.verdict(self.space.decode(Z))
+
+    def accepts(self, Z: np.ndarray) -> np.ndarray:
+        """Return whether rows meet the target."""
+        return self.target.rate(self.verdict(Z)).favourable
+
+    @property
+    def open(self) -> bool:
+        """Whether there is something to search: rules that can be ordered, a row that misses the target."""
+        try:
+            return not self.accepts(self.x0[None])[0]
+        except InputError:
+            return False
+
+    def case(self, evaluations: int = 10**7, structure: Any = None) -> Case:
+        """Return the row as a request would bind it."""
+        rater = None if self.model == "none" else Rater(structure or self.structure, self.target)
+        problem = self.setting.bind(
+            self.x0,
+            space=self.space,
+            count=self.count,
+            rate=lambda Z: self.target.rate(self.verdict(Z)),
+            rate_background=lambda: self.target.rate(self.verdict(self.setting.background)),
+            rater=rater,
+        )
+        return Case(problem, self.target, Budget(evaluations))
+
+    def proved(self, case: Case, rows: np.ndarray, *, polish: bool) -> Proved:
+        """Return verified answers among rows, as another explainer would have them."""
+        (found,) = run_proofs(self.judge, self.space, [prove(replace(case, budget=Budget(10**7)), rows, polish=polish)])
+        assert isinstance(found, Proved), found
+        return found
+
+    def certified(self, case: Case, proved: Proved | None = None) -> Proved:
+        if proved is None:
+            proved = self.proved(case, np.empty((0, len(self.space))), polish=True)
+        (found,) = run_proofs(self.judge, self.space, [certify(case, proved, TOLERANCE)])
+        if isinstance(found, Exception):
+            raise found
+        return found
+
+
+def _sums(structure: Any, Z: np.ndarray) -> np.ndarray:
+    return structure.sums([structure.encode(column, Z[:, column]) for column in range(Z.shape[1])])
+
+
+@st.composite
+def drawn(draw: Any, models: tuple[str, ...] = ("forest", "forest", "linear", "network", "none")) -> Drawn:
+    return Drawn(
+        seed=draw(st.integers(0, 2**16)),
+        grid=draw(st.booleans()) and draw(st.booleans()),
+        constraints=draw(constraint_dicts),
+        distance=draw(distances),
+        query=draw(wide_rows),
+        count=draw(st.integers(1, 3)),
+        model=draw(st.sampled_from(models)),
+        task=draw(st.sampled_from(sorted(TASKS))),
+        goal=draw(st.sampled_from(["label", "label", "other", "third"])),
+        quantile=draw(st.sampled_from([0.5, 0.8, 0.95, 1.0])),
+        least=draw(st.sampled_from([None, 0.5, 0.6, 0.7310585786300049])),
+    )
+
+
+class Enumerated:
+    """Every row that is a counterfactual, found by trying all combinations of tuples, nearest first.
+
+    Attributes:
+        rows: (m, d) by distance, then number of changed groups, then tuples.
+        distance: (m,) of each; sets: the changed groups of each.
+    """
+
+    def __init__(self, world: Drawn) -> None:
+        groups = [domain.columns for domain in world.setting.domains]
+        x0 = world.x0
+        parts = [np.vstack([domain.tuples, x0[list(domain.columns)]]) for domain in world.setting.domains]
+        places = np.array(list(product(*(range(len(part)) for part in parts))))
+        Z = np.empty((len(places), len(x0)))
+        for columns, part, place in zip(groups, parts, places.T, strict=True):
+            Z[:, columns] = part[place]
+        Z = np.unique(np.where(np.isnan(Z), np.inf, Z), axis=0)  # two missing values are not equal to it
+        Z[np.isinf(Z)] = np.nan
+        Z = Z[world.setting.covering(world.space).accepts(Z, x0)]
+        Z = Z[world.accepts(Z)] if len(Z) else Z
+        differs = (x0 != Z) & ~(np.isnan(Z) & np.isnan(x0))
+        changed = np.column_stack([differs[:, columns].any(axis=1) for columns in groups])
+        distance = world.setting.metric.distance(tuple(groups), Z, x0)
+        tuples = np.where(np.isnan(Z), np.inf, Z)[:, [column for columns in groups for column in columns]]
+        order = np.lexsort((*tuples.T[::-1], changed.sum(axis=1), distance))
+        self.groups, self.x0 = groups, x0
+        self.rows, self.distance, self.changed = Z[order], distance[order], changed[order]
+        self.known = {row.tobytes() for row in self.rows}
+
+    def minimal(self, at: int) -> bool:
+        """Whether no changed group can be put back."""
+        for number in np.flatnonzero(self.changed[at]).tolist():
+            back = self.rows[at].copy()
+            back[list(self.groups[number])] = self.x0[list(self.groups[number])]
+            if back.tobytes() in self.known:
+                return False
+        return True
+
+    def answers(self, count: int) -> list[int]:
+        """Return positions of the answers: the nearest of every changed set, then others, all of them 1-minimal."""
+        leaders: list[int] = []
+        others: list[int] = []
+        sets: set[bytes] = set()
+        for at in range(len(self.rows)):
+            if len(leaders) == count:
+                break
+            key = self.changed[at].tobytes()
+            if (key not in sets or len(others) < count) and self.minimal(at):
+                (others if key in sets else leaders).append(at)
+                sets.add(key)
+        return (leaders + others)[:count]
