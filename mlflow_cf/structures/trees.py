@@ -104,6 +104,7 @@ class TreeEnsemble:
         cells = np.column_stack(rows)
         if wanted is None:
             wanted = np.tile([tokens is not None for tokens in values], (len(cells), 1))
+        wanted = np.ascontiguousarray(wanted)  # kernels are compiled once more for flags that stand in columns
         sums = sweep_trees(cells, wanted, self.nodes, self.features, self.walk, self.base, self.deepest)
         starts = self.features.start
         return [None if tokens is None else sums[:, starts[column] + tokens] for column, tokens in enumerate(values)]
@@ -141,7 +142,7 @@ class TreeBoxes:
 
     def bounds(self, masks: Flags) -> tuple[Floats, Floats]:
         """Return bounds (m, k), (m, k) on the sums of all rows whose choices are allowed by each of `masks`."""
-        trees = self.trees
+        trees, masks = self.trees, np.ascontiguousarray(masks)  # one kernel for flags in rows or in columns
         low, high, sizes = bounds_boxes(
             masks, np.arange(len(self.cells)), self.cells, trees.nodes, trees.features, trees.base, trees.deepest
         )

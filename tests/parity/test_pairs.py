@@ -12,6 +12,10 @@ from sklearn.ensemble import HistGradientBoostingClassifier, RandomForestClassif
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import OneHotEncoder
 
+from mlflow_cf.structures.kernels.bounds import bounds_boxes
+from mlflow_cf.structures.kernels.score import add_trees
+from mlflow_cf.structures.kernels.sweep import sweep_trees
+
 FEW = {"n_estimators": 12, "max_depth": 6}
 FORESTS = [
     HistGradientBoostingClassifier(max_iter=12),
@@ -75,3 +79,21 @@ def test_some_pairs_in_any_order_and_more_than_once(structure):
         cells[first], cells[second] = rows, values
         expected = structure.sums(paired(row, first, second, cells)).reshape(7, 3, -1)
         np.testing.assert_allclose(found, expected, rtol=1e-5, atol=1e-5)
+
+
+def test_no_kernel_is_compiled_once_more_in_a_search(structure):
+    """Neither for a structure that was restricted, nor for flags whose columns stand together in memory."""
+    cells = [np.arange(lookup.size, dtype=np.int32) for lookup in structure.lookups]
+    tokens = [known[[0, -1]] for known in cells]
+    boxes = structure.boxes(cells)
+    flags, masks = np.ones((2, len(cells)), dtype=bool), np.ones((2, sum(map(len, cells))), dtype=bool)
+    expected = structure.sweep(tokens, cells, flags), boxes.bounds(masks), structure.sums(tokens)
+    compiled = [len(kernel.signatures) for kernel in (sweep_trees, bounds_boxes, add_trees)]
+    found = structure.sweep(tokens, cells, np.asfortranarray(flags)), boxes.bounds(np.asfortranarray(masks))
+    for one, other in zip((*found[0], *found[1]), (*expected[0], *expected[1]), strict=True):
+        np.testing.assert_array_equal(one, other)
+    some = structure.restrict([part[0] for part in tokens], [3, 0, 1])
+    some.sweep([tokens[3], tokens[0], tokens[1]], [cells[3], None, cells[1]])
+    some.bounds([cells[3], cells[0], tokens[1]])
+    assert some.sums([part[:1] for part in (tokens[3], tokens[0], tokens[1])]).tolist() == expected[2][:1].tolist()
+    assert [len(kernel.signatures) for kernel in (sweep_trees, bounds_boxes, add_trees)] == compiled
