@@ -18,6 +18,7 @@ from mlflow_cf.problem.binding import same
 from mlflow_cf.proof import Case, Proved, joined_outcomes
 from mlflow_cf.result import Proof as ProofKind
 from mlflow_cf.search.best_first import BestFirst, Leaf
+from mlflow_cf.search.points import with_points
 
 Certificate = Generator[Floats, Outcome, Proved]
 NOT_CERTIFIED = "not certified: "  # begins the reason of an answer that stands without the certificate it was to have
@@ -34,9 +35,10 @@ def certify(case: Case, proved: Proved, tolerance: float) -> Certificate:
     problem = case.problem
     if problem.rater is None:
         return replace(proved, note=f"{NOT_CERTIFIED}the model could not be opened for this row")
-    if any(group.interval for group in problem.groups):
-        return replace(proved, note=f"{NOT_CERTIFIED}values between those of the background are not searched exactly")
-    run = _Run(case, proved, (yield from _needed(case, proved.rows)))
+    problem, exact = with_points(case.problem)
+    if not exact:
+        return replace(proved, note=f"{NOT_CERTIFIED}numbers between those of the background are not searched exactly")
+    case = replace(case, problem=problem)
     search = BestFirst(problem, case.budget, run.limit(), tolerance)
     agreed = not search.refuses(proved.rows) and (yield from run.extend(search))
     if agreed and run.rows and run.missing and not search.cut:

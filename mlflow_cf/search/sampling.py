@@ -78,24 +78,24 @@ def draw_by_row(weights: Floats, rows: Codes, rng: np.random.Generator) -> Codes
     return drawn
 
 
-def with_draws(problem: Problem, rng: np.random.Generator | None) -> Problem:
-    """Return the problem with uniform draws among the tuples of its continuous features, half and half by weight.
-
-    Without `rng` they are evenly spaced instead.
-    """
+def with_draws(problem: Problem, rng: np.random.Generator) -> Problem:
+    """Return the problem with uniform draws among the tuples of its continuous features, half and half by weight."""
     if all(group.interval is None for group in problem.groups):
         return problem
     return replace(problem, groups=tuple(_drawn(problem, group, rng) for group in problem.groups))
 
 
-def _drawn(problem: Problem, group: Group, rng: np.random.Generator | None) -> Group:
+def _drawn(problem: Problem, group: Group, rng: np.random.Generator) -> Group:
     if group.interval is None:
         return group
+    return with_values(problem, group, rng.uniform(*limits(problem, group), size=CONTINUOUS_DRAWS))
+
+
+def with_values(problem: Problem, group: Group, values: Floats) -> Group:
+    """Return a group of one number with more values (v,), those that its type can hold and its rules allow."""
     (column,) = group.columns
-    rows = np.tile(problem.x0, (CONTINUOUS_DRAWS, 1))
-    low, high = _limits(problem, group, column)
-    even = np.linspace(0.0, 1.0, CONTINUOUS_DRAWS) if rng is None else rng.random(CONTINUOUS_DRAWS)
-    rows[:, column] = low + even * (high - low)
+    rows = np.tile(problem.x0, (len(values), 1))
+    rows[:, column] = values
     rows = problem.space.encode(problem.space.decode(rows))  # numbers the column's type can hold
     kept = np.ones(len(rows), dtype=np.bool_)
     for rule in group.rules:
@@ -112,8 +112,9 @@ def _drawn(problem: Problem, group: Group, rng: np.random.Generator | None) -> G
     return replace(group, tuples=tuples, weights=weights[order], own=own, part=part, top=top)
 
 
-def _limits(problem: Problem, group: Group, column: int) -> tuple[float, float]:
+def limits(problem: Problem, group: Group) -> tuple[float, float]:
     """Return the interval cut to what the group's plain bounds allow; only where to draw, the rules still decide."""
+    (column,) = group.columns
     low, high = group.interval or (0.0, 0.0)
     own = problem.x0[None, :]
     for rule in group.rules:

@@ -9,8 +9,8 @@ from mlflow_cf.features import Floats
 from mlflow_cf.problem import Budget, Codes, Problem
 from mlflow_cf.search.cascade import Cascade
 from mlflow_cf.search.neighbours import Neighbours
+from mlflow_cf.search.points import with_points
 from mlflow_cf.search.population import Population, Seen, changed_sets, fittest, score_candidates, score_within
-from mlflow_cf.search.sampling import with_draws
 from mlflow_cf.search.seeds import codes_of, nearest_favourable_rows
 from mlflow_cf.search.statistics import Statistics
 
@@ -26,7 +26,7 @@ class Sweeps:
 
     def __init__(self, problem: Problem, budget: Budget, kept: tuple[int, int], generations: tuple[int, int]) -> None:
         """Set up a search that keeps `kept[0]` members until the best `kept[1]` of them are stable."""
-        self.problem, self.budget = with_draws(problem, None), budget
+        (self.problem, _), self.budget = with_points(problem), budget
         self.q, self.stable = kept
         self.least, self.most = generations
         self.cascade = Cascade(self.problem)

@@ -36,6 +36,10 @@ class Structure(Protocol):
         """Return tokens (n, ...) of raw codes (n,) of one column."""
         ...
 
+    def ends(self, column: int) -> Floats | None:
+        """Return the raw numbers, ascending, up to which values of a column are all one to it; None if it tells all."""
+        ...
+
     def sums(self, tokens: Sequence[Tokens]) -> Floats:
         """Return the sums (m, k) that `link` turns into scores, for one token array (m, ...) per column."""
         ...

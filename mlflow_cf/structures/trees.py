@@ -66,6 +66,10 @@ class TreeEnsemble:
         """Return the cells (n,) of raw codes (n,) of one feature."""
         return self.lookups[column].cells(codes)
 
+    def ends(self, column: int) -> Floats:
+        """Return the last raw number of every cell of a column."""
+        return self.lookups[column].cuts
+
     def sums(self, tokens: Sequence[Tokens]) -> Floats:
         """Return the sums of leaves (m, k) for the cells of every feature.
 
