@@ -32,13 +32,13 @@ def certify(case: Case, proved: Proved, tolerance: float) -> Certificate:
         proved: verified answers, nearest first among distinct changed sets.
         tolerance: how far the structure's scores may be from the model's.
     """
-    problem = case.problem
-    if problem.rater is None:
+    if case.problem.rater is None:
         return replace(proved, note=f"{NOT_CERTIFIED}the model could not be opened for this row")
     problem, exact = with_points(case.problem)
     if not exact:
         return replace(proved, note=f"{NOT_CERTIFIED}numbers between those of the background are not searched exactly")
     case = replace(case, problem=problem)
+    run = _Run(case, proved, (yield from _needed(case, proved.rows)))
     search = BestFirst(problem, case.budget, run.limit(), tolerance)
     agreed = not search.refuses(proved.rows) and (yield from run.extend(search))
     if agreed and run.rows and run.missing and not search.cut:

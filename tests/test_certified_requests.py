@@ -8,6 +8,7 @@ from sklearn.ensemble import RandomForestClassifier
 from sklearn.linear_model import LogisticRegression
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import OneHotEncoder
+from sklearn.tree import DecisionTreeClassifier
 
 import mlflow_cf
 from mlflow_cf import InputError
@@ -120,3 +121,41 @@ def test_a_level_that_only_the_model_knows():
     (answer,) = explained.explain(row)
     (found,) = answer.counterfactuals
     assert LINEAR.predict(pd.DataFrame([found.row]))[0] == 1
+
+
+@pytest.mark.parametrize("stored", ["float64", "float32"])
+def test_numbers_between_those_of_the_background(stored):
+    data = pd.DataFrame(RNG.normal(size=(300, 2)), columns=["income", "debt"]).astype(stored)
+    tree = DecisionTreeClassifier(max_depth=5, random_state=0).fit(
+        data, (data["income"] ** 2 > data["debt"]).astype(int)
+    )
+    rejected = data[tree.predict(data) == 0][:8]
+    explained = mlflow_cf.wrap(tree, data, values="continuous", distance=(0, 1, 0))
+    for position, answer in enumerate(explained.explain(rejected, certify=True)):
+        x = rejected.iloc[position]
+        (found,) = answer.counterfactuals
+        assert found.proof == "optimal"
+        rows = pd.DataFrame(
+            [g.ravel() for g in np.meshgrid(*(sides(tree, data, x, name) for name in data))], data.columns
+        ).T
+        good = rows[tree.predict(rows.astype(stored)) == 1]
+        best = sum((good[name] - float(x[name])).abs() / np.ptp(data[name].astype(float)) / 2 for name in data).min()
+        assert found.distance == pytest.approx(best, abs=1e-6)
+
+
+def sides(tree, data, x, name):
+    """The row's own value, and those on both sides of every threshold."""
+    column = data.columns.get_loc(name)
+    at = tree.tree_.threshold[tree.tree_.feature == column].astype(np.float32)
+    points = np.concatenate(
+        [np.nextafter(at, np.float32(-np.inf)), at, np.nextafter(at, np.float32(np.inf)), [x[name]]]
+    )
+    return np.unique(points[(points >= data[name].min()) & (points <= data[name].max())])
+
+
+def test_continuous_numbers_of_a_linear_model_are_not_certified():
+    data = DATA.assign(income=DATA["income"] + RNG.random(len(DATA)))
+    explained = mlflow_cf.wrap(LINEAR, data, values="continuous")
+    (answer,) = explained.explain(data.loc[REFUSED.index[:1]], certify=True)
+    assert answer.counterfactuals[0].proof == "none"
+    assert "numbers between" in answer.reason

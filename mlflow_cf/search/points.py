@@ -31,10 +31,8 @@ def with_points(problem: Problem) -> tuple[Problem, bool]:
             continue
         ends = None if group.columns[0] in linked else _ends(problem, group)
         exact &= ends is not None
-        points = (
-            np.linspace(*limits(problem, group), CONTINUOUS_DRAWS) if ends is None else _around(problem, group, ends)
-        )
-        groups.append(with_values(problem, group, points))
+        even = np.linspace(*limits(problem, group), CONTINUOUS_DRAWS)
+        groups.append(with_values(problem, group, even if ends is None else _around(problem, group, ends)))
     return replace(problem, groups=tuple(groups)), exact
 
 

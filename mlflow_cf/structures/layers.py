@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Literal
 
 import numpy as np
 from numpy.typing import NDArray
 
 from mlflow_cf.features import FeatureSpace, Floats
+from mlflow_cf.structures.activations import ACTIVATIONS, Activation
 from mlflow_cf.structures.columns import Column
 from mlflow_cf.structures.kernels.dense import (
     First,
@@ -23,7 +23,6 @@ from mlflow_cf.structures.kernels.dense import (
 from mlflow_cf.structures.structure import Flags, Link, Tokens, linked
 from mlflow_cf.structures.tokens import Encoder, source_of, token_of
 
-Activation = Literal["identity", "relu", "logistic", "tanh"]
 _MOST = 1 << 20  # numbers that a sweep holds at a time beside its result: 8 MB
 _CELLS = 1 << 16  # numbers that go through further layers at a time: 512 kB, about what stays in the cache
 _ULP = 2.0**-52
@@ -163,7 +162,7 @@ class Layers:
         hidden = []
         for weights, magnitudes, bias in zip(self.weights, self._magnitudes, self.biases, strict=True):
             hidden.append((low, high, size))
-            ends = _ACTIVATIONS[self.activation](np.array([low, high]))
+            ends = ACTIVATIONS[self.activation](np.array([low, high]))
             size = np.abs(ends).max(axis=0) @ magnitudes + np.abs(bias)
             centre = (ends[0] + ends[1]) @ weights / 2 + bias
             reach = (ends[1] - ends[0]) @ magnitudes / 2 + (len(weights) + 8) * _ULP * size
@@ -234,7 +233,7 @@ class Layers:
     def _last(self, sums: Floats) -> Floats:
         """Return the last layer's sums (m, k) for those of the first (m, width), which are overwritten."""
         for weights, bias in zip(self.weights, self.biases, strict=True):
-            sums = _ACTIVATIONS[self.activation](sums) @ weights + bias
+            sums = ACTIVATIONS[self.activation](sums) @ weights + bias
         return sums
 
     def _sweep_column(self, others: Floats, tokens: Tokens, first: First, totals: Floats) -> None:
@@ -281,23 +280,3 @@ def _folded(weights: Sequence[Floats], biases: Sequence[Floats]) -> tuple[Sequen
     for later, more in zip(weights[1:], biases[1:], strict=True):
         whole, bias = whole @ later, bias @ later + more
     return [whole], [bias]
-
-
-def _rectified(sums: Floats) -> Floats:
-    return np.maximum(sums, 0.0, out=sums)
-
-
-def _logistic(sums: Floats) -> Floats:
-    sums *= 0.5
-    np.tanh(sums, out=sums)  # several times as fast as expit
-    sums *= 0.5
-    sums += 0.5
-    return sums
-
-
-def _tanh(sums: Floats) -> Floats:
-    return np.tanh(sums, out=sums)
-
-
-# Each overwrites what it is given; "identity" never stands between layers, it is folded away.
-_ACTIVATIONS: dict[Activation, Encoder] = {"relu": _rectified, "logistic": _logistic, "tanh": _tanh}
