@@ -92,6 +92,24 @@ def _pruned(
     return count
 
 
+@numba.njit(cache=True, nogil=True)
+def _moved(columns: Array, cells: Array, comparands: Array) -> tuple[Array, Array, Array, Array]:
+    """Return every feature's new number (-1: none), how far its comparands move, and where the kept ones start.
+
+    Args:
+        columns: the features that are kept.
+        cells, comparands: (d + 1,) where those of every feature start; returned anew for the kept ones.
+    """
+    place, shift = np.full(cells.size - 1, -1), np.zeros(cells.size - 1, dtype=np.int64)
+    start, first = np.zeros(columns.size + 1, dtype=np.int64), np.zeros(columns.size + 1, dtype=np.int64)
+    for number in range(columns.size):
+        column = columns[number]
+        place[column], shift[column] = number, first[number] - comparands[column]
+        start[number + 1] = start[number] + cells[column + 1] - cells[column]
+        first[number + 1] = first[number] + comparands[column + 1] - comparands[column]
+    return place, shift, start, first
+
+
 def restrict_trees(
     flags: Array, columns: Array, nodes: Nodes, features: Features, walk: Walk
 ) -> tuple[Nodes, Features, Walk]:
@@ -104,17 +122,12 @@ def restrict_trees(
         columns: the features that are kept.
         nodes, features, walk: the trees.
     """
-    place = np.full(len(features.ordered), -1)
-    place[columns] = np.arange(len(columns))
-    start = np.concatenate([[0], np.cumsum(np.diff(walk.start)[columns])])
-    shift = np.zeros(len(place), dtype=np.int64)
-    shift[columns] = start[:-1] - walk.start[columns]
+    place, shift, start, first = _moved(columns, features.start, walk.start)
     tests, value, key = np.empty_like(nodes.tests), np.empty_like(nodes.value), np.empty_like(walk.key)
     count = _pruned(flags, place, shift, nodes, features, walk, tests, value, key)
     tests = tests[:count].copy()
-    sizes = np.diff(features.start)[columns]
     return (
         Nodes(np.arange(len(nodes.roots), dtype=np.int32), nodes.outputs, tests, value[:count].copy()),
-        features._replace(start=np.concatenate([[0], np.cumsum(sizes)]), ordered=features.ordered[columns]),
-        Walk(key[:count].copy(), tests[:, LEFT].copy(), start, walk.offset[columns], walk.comparands),
+        features._replace(start=start, ordered=features.ordered[columns]),
+        Walk(key[:count].copy(), tests[:, LEFT].copy(), first, walk.offset[columns], walk.comparands),
     )
