@@ -70,6 +70,7 @@ def warm_up(explained: ExplainedModel) -> None:
     bound = BoundTarget(explained.policy.target, explained.model, spread=spread_of(explained.outcome))
     row = int(bound.rate(explained.outcome).favourable.argmin())  # one that misses the target, if there is any
     # no clock: compiling takes longer than any search, and everything must have run once
-    most = WARM_OPENED if explained.opened.structure is not None else WARM_SCORED
+    opened = explained.opened.structure is not None
+    most = WARM_OPENED if opened else WARM_SCORED
     with suppress(InputError):  # a model that cannot predict this row, or an explainer that needs more options
-        explained.explain(explained.background.iloc[[row]], max_evaluations=most)
+        explained.explain(explained.background.iloc[[row]], max_evaluations=most, certify=opened)
