@@ -13,6 +13,7 @@ from itertools import count
 from math import prod
 
 import numpy as np
+from numpy.typing import NDArray
 
 from mlflow_cf.constraints.rules import Bools
 from mlflow_cf.features import Floats
@@ -46,10 +47,17 @@ class Box:
     """A set of candidates.
 
     Attributes:
-        mask: (choices,) allowed tuples.
+        bits: the mask (choices,) of allowed tuples, eight to a byte: a long search holds many boxes.
+        size: number of choices.
     """
 
-    mask: Bools
+    bits: NDArray[np.uint8]
+    size: int
+
+    @property
+    def mask(self) -> Bools:
+        """The mask (choices,) of allowed tuples."""
+        return np.unpackbits(self.bits, count=self.size).astype(np.bool_)
 
 
 class BestFirst:
@@ -89,7 +97,8 @@ class BestFirst:
             key, serial, least = heapq.heappop(self._heap)
             if isinstance(least, Leaf):
                 return least
-            if self.budget.spent or not (self._list(least) if self._few(least) else self._part(least)):
+            mask = least.mask
+            if self.budget.spent or not (self._list(mask) if self._few(mask) else self._part(mask)):
                 heapq.heappush(self._heap, (key, serial, least))
                 self.cut = True
         return None
@@ -107,8 +116,8 @@ class BestFirst:
         favourable, margin = rater.margins(rater.tokens(range(Z.shape[1]), Z))
         return bool((~favourable & (margin >= self.zone)).any())
 
-    def _few(self, box: Box) -> bool:
-        sizes = np.add.reduceat(box.mask, self.choices.start[:-1], dtype=np.intp)
+    def _few(self, mask: Bools) -> bool:
+        sizes = np.add.reduceat(mask, self.choices.start[:-1], dtype=np.intp)
         return bool(prod(sizes.tolist()) <= MOST_LISTED)
 
     def _push(self, masks: Bools) -> None:
@@ -120,7 +129,7 @@ class BestFirst:
         for box, far in zip(alive.tolist(), found.tolist(), strict=True):
             if far >= 0:
                 key = (float(lows.distance[box]), int(lows.changes[box]), tuple(lows.code[box].tolist()))
-                heapq.heappush(self._heap, (key, next(self._serial), Box(masks[box])))
+                heapq.heappush(self._heap, (key, next(self._serial), Box(np.packbits(masks[box]), masks.shape[1])))
 
     def _reach(self, masks: Bools) -> Floats:
         """Return how far boxes come into the target, or the zone where the judge must be asked; < 0: not at all."""
@@ -146,30 +155,30 @@ class BestFirst:
         told = all(len(codes) == 1 or own not in codes for codes, own in zip(chosen, self.problem.own, strict=True))
         return not told or (~same).tobytes() not in self.closed
 
-    def _part(self, box: Box) -> bool:
+    def _part(self, box: Bools) -> bool:
         """Part a box in two, or drop choices of it; return False if the budget does not last for that.
 
         Every group is tried with the nearer of its choices alone: the row's own tuple, or the nearer half. Where that
         cannot meet the target, none of these choices can stay; else the group that loses most by it is parted there.
         """
-        near = [self._nearer(box.mask, number) for number in range(len(self.choices.own))]
+        near = [self._nearer(box, number) for number in range(len(self.choices.own))]
         free = [number for number, here in enumerate(near) if len(here)]
         if self.budget.take(len(free)) < len(free):
             return False
-        probes = np.repeat(box.mask[None], len(free), axis=0)
+        probes = np.repeat(box[None], len(free), axis=0)
         for probe, number in zip(probes, free, strict=True):
             probe[self.choices.start[number] : self.choices.start[number + 1]] = False
             probe[near[number]] = True
         left = self._reach(probes)
         if (left < 0).any():
-            mask = box.mask.copy()
+            mask = box.copy()
             for number in np.flatnonzero(left < 0).tolist():
                 mask[near[free[number]]] = False
             self._push(mask[None])
             return True
         sizes = np.array([-len(near[number]) for number in free])  # among equals the one with the most choices
         chosen = int(np.lexsort((sizes, left))[0])
-        rest = box.mask.copy()
+        rest = box.copy()
         rest[near[free[chosen]]] = False
         self._push(np.stack([probes[chosen], rest]))
         return True
@@ -182,10 +191,10 @@ class BestFirst:
         nearer: Codes = here[: half if len(here) > 1 else 0]
         return nearer
 
-    def _list(self, box: Box) -> bool:
+    def _list(self, box: Bools) -> bool:
         """Add all candidates of a box one by one; return False if the budget does not last for that."""
         choices, problem = self.choices, self.problem
-        parts = [choices.code[a:b][box.mask[a:b]] for a, b in zip(choices.start[:-1], choices.start[1:], strict=True)]
+        parts = [choices.code[a:b][box[a:b]] for a, b in zip(choices.start[:-1], choices.start[1:], strict=True)]
         codes = np.stack([part.ravel() for part in np.meshgrid(*parts, indexing="ij")], axis=1)
         distance, changes = problem.distance(codes), (codes != problem.own).sum(axis=1)
         kept = (distance <= self.limit) & (changes > 0) & (changes <= self.most)
