@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from itertools import pairwise
 
 import numpy as np
 from numpy.typing import NDArray
@@ -110,8 +111,9 @@ class TreeEnsemble:
             wanted = np.tile([tokens is not None for tokens in values], (len(cells), 1))
         wanted = np.ascontiguousarray(wanted)  # kernels are compiled once more for flags that stand in columns
         sums = sweep_trees(cells, wanted, self.nodes, self.features, self.walk, self.base, self.deepest)
-        starts = self.features.start
-        return [None if tokens is None else sums[:, starts[column] + tokens] for column, tokens in enumerate(values)]
+        starts = self.features.start.tolist()
+        parts = (sums[:, start:stop] for start, stop in pairwise(starts))  # taking from a part is twice as fast
+        return [None if tokens is None else part.take(tokens, 1) for part, tokens in zip(parts, values, strict=True)]
 
     def _grid(self, rows: Sequence[Tokens], values: Sequence[Tokens | None]) -> list[Floats | None]:
         """Sweep one of two columns: rows differ in the other one alone, so that a tree is walked once for all."""
