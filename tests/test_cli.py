@@ -32,6 +32,11 @@ def test_explain_prints_a_sentence_per_counterfactual(saved):
     assert "income rises from" in result.output
 
 
+def test_explain_says_what_is_proved(saved):
+    result = run("explain", "-m", saved / "explained", "-i", saved / "rows.csv", "-q", '{"certify": true}')
+    assert "the prediction becomes True (proved: nothing is nearer)" in result.output
+
+
 def test_explain_prints_the_records_of_a_reply(saved):
     result = run("explain", "-m", saved / "explained", "-i", saved / "rows.csv", "--json", "-q", '{"explain": "none"}')
     assert [record["status"] for record in json.loads(result.output)] == ["skipped", "skipped"]
