@@ -12,8 +12,8 @@ from mlflow_cf.errors import InputError
 from mlflow_cf.problem import Budget, Codes, Problem
 from mlflow_cf.search.cascade import Cascade
 from mlflow_cf.search.neighbours import Neighbours
+from mlflow_cf.search.points import with_points
 from mlflow_cf.search.population import Keys, Population
-from mlflow_cf.search.sampling import with_draws
 
 PLENTY = 10**7
 seeds = st.integers(0, 2**20)
@@ -79,7 +79,7 @@ def worlds(draw: Any, values: str = "observed") -> World:
         wrapped = explained(forest_model(seed, frame), frame, constraints, distance=distance, values=values)
     except InputError:
         reject()  # groups whose rules depend on each other in a circle
-    problem = with_draws(opened_problem(wrapped, query), None)
+    problem, _ = with_points(opened_problem(wrapped, query))
     world = World(problem, seed)
     assume(len(world.parents) and not problem.rate_codes(problem.own[None, :]).favourable[0])
     return world
