@@ -34,7 +34,7 @@ def test_explain_prints_a_sentence_per_counterfactual(saved):
 
 def test_explain_says_what_is_proved(saved):
     result = run("explain", "-m", saved / "explained", "-i", saved / "rows.csv", "-q", '{"certify": true}')
-    assert "the prediction becomes True (proved: nothing is nearer)" in result.output
+    assert "the prediction becomes yes (proved: nothing is nearer)" in result.output
 
 
 def test_explain_prints_the_records_of_a_reply(saved):
