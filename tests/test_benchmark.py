@@ -18,6 +18,7 @@ import mlflow_cf
 BENCHMARK = Path(__file__).resolve().parent.parent / "example_projects" / "benchmark"
 NAMES = (
     "generated", "models", "data_sets", "independent", "tree_boxes", "turns", "rival", "measures", "published", "gates",
+    "certificates", "summary",
     "contest", "structure_speed", "regimes", "paper", "synthetic", "runs", "bench",
 )  # fmt: skip
 
@@ -302,17 +303,18 @@ def test_promises_are_ratios_of_one_run(benchmark):
     gates = benchmark.gates
     told = {gates.GECO: lines(), gates.SAMPLING: lines(distance=[0.2, 0.5]), gates.RIVAL: lines(distance=[0.1, 0.4])}
     measured = {
-        gates.GECO: {"validity": 1.0, "lawful": 0.5, "cpu_ms": 2.0, "cpu_tail": 5.0},
-        gates.PIPELINE: {"cpu_ms": 20.0},
+        gates.GECO: {"validity": 1.0, "lawful": 0.5, "search_ms": 2.0, "search_tail": 5.0, "of_dice_search": 45.0},
+        gates.PIPELINE: {"search_ms": 20.0},
         gates.RIVAL: {"cpu_ms": 90.0},
     }
     found = {gate.what: gate for gate in gates.gates("adult", "xgboost", told, measured)}
     assert {what: (gate.found, gate.kept) for what, gate in found.items()} == {
         "valid": (1.0, True),
         "lawful": (0.5, False),
-        "CPU, 95 % / median": (5.0, False),
-        "CPU, dice random / geco": (45.0, False),
-        "CPU, geco pipeline / geco": (10.0, True),
+        "search CPU, 95 % / median": (5.0, False),
+        "search CPU ms": (2.0, True),
+        "CPU, dice-ml / search of geco": (45.0, False),
+        "search CPU, geco pipeline / geco": (10.0, True),
         "mean distance, geco / geco sampling": (pytest.approx(0.3 / 0.35), True),
         "at least as near as dice random": (0.5, False),
     }
@@ -320,7 +322,70 @@ def test_promises_are_ratios_of_one_run(benchmark):
     # on Credit fewer times are promised, on generated data none
     ratios = {data: gates.gates(data, "xgboost", told, measured) for data in ("credit", "loans")}
     assert [gate.kept for gate in ratios["credit"] if gate.what.startswith("CPU, dice")] == [True]
-    assert [gate for gate in ratios["loans"] if gate.what.startswith("CPU, dice")] == []
+    assert [gate for gate in ratios["loans"] if gate.what.startswith("CPU, dice") or "ms" in gate.what] == []
+
+
+def test_ratios_to_dice_are_told_for_the_search_a_batch_and_a_single_row(benchmark):
+    gates = benchmark.gates
+    own = {"search_ms": 2.0, "search_tail": 1.5, "batch_ms": 3.0, "cpu_ms": 12.0}
+    own |= {"of_dice_search": 50.0, "of_dice_batch": 33.0, "of_dice": 8.0}
+    sampling, pipeline = {"search_ms": 20.0}, {"search_ms": 80.0}
+    everything = {gates.GECO: own, gates.SAMPLING: sampling, gates.PIPELINE: pipeline, gates.RIVAL: {"cpu_ms": 100.0}}
+    table = benchmark.summary.table(
+        {("adult", "tree"): everything, ("loans", "tree"): {gates.GECO: {"batch_ms": 3.0, "cpu_ms": 12.0}}},
+        {("adult", "tree"): 3.5},
+    )
+    head, adult, loans = (line.split("   ") for line in table.splitlines())
+    assert [cell.strip() for cell in head if cell.strip()] == list(benchmark.summary.HEADS[1:])
+    told = "adult / tree 2 3 1.5 3 12 7 100 50 50 33 8 40 10 4"
+    assert " ".join(cell.strip() for cell in adult if cell.strip()) == told
+    told = "loans / tree - 3 - 3 12 - - - - - - - 10 -"
+    assert " ".join(cell.strip() for cell in loans if cell.strip()) == told
+
+
+def seconds(proved, distance, cpu, search):
+    return lines(distance=distance, proved=proved, cpu=cpu, search=search)
+
+
+def test_certificates_are_the_time_beyond_the_search_and_the_gap_to_the_optimum(benchmark):
+    found = benchmark.certificates.Certificates.measure(
+        seconds([False, False], [0.2, 0.5], [0.010, 0.012], [0.001, 0.002]),
+        seconds([True, True], [0.2, 0.4], [0.013, 0.018], [0.001, 0.002]),
+    )
+    assert (found.proved, found.optimal, found.near) == (1.0, 0.5, 0.5)
+    assert found.gap == pytest.approx(0.125)
+    assert (found.search_ms, found.certificate_ms, found.proof_ms) == pytest.approx((1.5, 4.5, 6.0))
+    assert (found.share, found.longest_ms, found.whole_ms) == pytest.approx((9 / 12, 8.0, 15.5))
+    assert [gate.kept for gate in found.gates("adult", "xgboost")] == [True, False, True]
+    assert [gate.kept for gate in found.gates("adult", "tree")] == [True, False, False]
+    assert [gate.kept for gate in found.gates("adult", "forest_500")] == [True, False, True]
+    assert [gate.kept for gate in found.gates("loans", "tree")] == [True, False]
+
+
+def test_optima_are_compared_only_where_they_are_proved(benchmark):
+    measure = benchmark.certificates.Certificates.measure
+    own = seconds([False, False], [0.2, np.nan], [0.010, 0.010], [0.001, np.nan])
+    # a row without an answer that has a proved optimum counts against GeCo; a row proved hopeless counts for nobody
+    assert measure(own, seconds([True, True], [0.2, 0.4], 0.02, 0.001)).near == 0.5
+    hopeless = measure(own, seconds([True, True], [0.2, np.nan], 0.02, 0.001))
+    assert (hopeless.proved, hopeless.near, hopeless.gap) == (1.0, 1.0, 0.0)
+    nothing = measure(own, seconds([False, False], [0.2, 0.4], 0.02, 0.001))
+    assert [gate.kept for gate in nothing.gates("adult", "tree")] == [False, False]
+    assert "near" not in nothing.figures()
+    (_, line) = benchmark.certificates.table({"adult / tree": nothing}).splitlines()
+    assert line.split()[:7] == ["adult", "/", "tree", "0.0%", "-", "-", "-"]
+
+
+def test_proofs_that_an_answer_contradicts_are_named(benchmark):
+    contradicted = benchmark.certificates.contradicted
+    exact = lines(distance=[0.2, np.nan], proved=[True, True])
+    assert contradicted({"exact": exact, "geco": lines(distance=[0.2, np.nan])}) == []
+    assert contradicted({"exact": exact, "geco": lines(distance=[0.1, 0.3])}) == [
+        "BROKEN: exact proved row 0 wrongly: geco is nearer",
+        "BROKEN: exact proved row 1 wrongly: geco is nearer",
+    ]
+    assert contradicted({"exact": exact, "dice": lines(distance=[0.1, 0.3], known=[True, False], valid=False)}) == []
+    assert contradicted({"exact": exact.assign(proved=False), "geco": lines(distance=[0.1, 0.3])}) == []
 
 
 def test_a_wrong_answer_is_not_nearer(benchmark):
@@ -429,13 +494,30 @@ def test_contest_runs_anywhere_and_is_logged(benchmark, monkeypatch, tmp_path, c
     assert tree.data.tags["mlflow.parentRunId"] == runs["benchmark"].info.run_id
     assert tree.data.metrics["geco/validity"] == tree.data.metrics["geco/lawful"] == 1
     assert tree.data.metrics["decisions_differ"] == 0
+    assert tree.data.metrics["proofs/proved"] == 1
+    assert "=== GeCo beside dice-ml and the pipeline: CPU" in text
     methods = {key.split("/")[0] for key in tree.data.metrics if "/" in key}
-    assert methods == {"geco", "geco sampling", "geco pipeline", "exact", "nearest_row", "random_search", "dice random"}
+    own = {"geco", "geco sampling", "geco pipeline", "exact", "nearest_row", "random_search"}
+    assert methods == {*own, "dice random", "proofs"}
     assert tree.data.metrics["geco/of_dice"] == pytest.approx(
         tree.data.metrics["dice random/cpu_ms"] / tree.data.metrics["geco/cpu_ms"]
     )
     assert tables["loans / tree"] == ["answers.json", "gates.json", "methods.json"]
     assert tables["benchmark"] == ["methods.json"]
+
+
+def test_the_exact_part_runs_anywhere_and_is_logged(benchmark, monkeypatch, tmp_path, capsys):
+    monkeypatch.setenv("MLFLOW_CF_DATA", str(tmp_path / "nowhere"))
+    chosen = benchmark.bench.options().parse_args(["--parts", "exact", "--models", "tree", "--rows", "3"])
+    with mlflow.start_run() as run:
+        assert benchmark.bench.PARTS["exact"](chosen) == []
+    (nested,) = mlflow.search_runs(filter_string=f"tags.mlflow.parentRunId = '{run.info.run_id}'", output_format="list")
+    assert nested.info.run_name == "loans / tree, exact"
+    assert nested.data.metrics["proofs/proved"] == 1
+    text = capsys.readouterr().out
+    assert "kept   " not in text
+    assert "loans / tree   100.0%" in text
+    assert "2 of 2 promises about speed and distance were kept." in text
 
 
 def test_generated_data_is_the_same_for_a_seed(benchmark):

@@ -1,4 +1,4 @@
-"""Every explainer and dice-ml side by side, the speed of opened models, and GeCo beside the figures of its paper."""
+"""Every explainer and dice-ml side by side, opened models, proofs, and GeCo beside the figures of its paper."""
 
 from __future__ import annotations
 
@@ -8,16 +8,18 @@ import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
+import certificates
 import contest
 import mlflow
 import pandas as pd
 import paper
 import runs
 import structure_speed
+import summary
 import synthetic
-from data_sets import PAPER_VIEWS, VIEWS, constraints_for, data_folder, folder, load_case, split
+from data_sets import PAPER_VIEWS, VIEWS, Case, constraints_for, data_folder, folder, load_case, split
 from gates import Gate
-from models import MODELS, fitted
+from models import LARGE, MODELS, fitted
 from rival import METHODS
 
 Options = argparse.Namespace
@@ -31,14 +33,14 @@ def options() -> argparse.ArgumentParser:
 
     def add(option: str, known: Sequence[str], default: Sequence[str], text: str) -> None:
         read = _list_of(known, default)
-        text = f"{text}: some of {', '.join(known)} (default: {','.join(default)})"
+        text = f"{text}: some of {', '.join(known)} (default: {','.join(default) or 'see README'})"
         parser.add_argument(option, type=read, default=list(default), metavar="A,B", help=text)
 
     add("--parts", list(PARTS), ["contest", "paper"] if public else ["contest"], "what to run")
     add("--data-sets", list(VIEWS), there, "data sets of the contest, and of the paper where it has them")
-    add("--models", list(MODELS), list(MODELS), "models of the contest")
+    add("--models", [*MODELS, *LARGE], [], "models of the contest and of the exact part")
     add("--dice", METHODS, METHODS[:1], "methods of dice-ml")
-    text = "rows to explain (default: 15 per model of the contest, 100 per data set of the paper, 30 per synthetic one)"
+    text = "rows to explain (default: 15 per model of the contest, 100 per data set of the paper, else 30)"
     parser.add_argument("--rows", type=_count, default=0, metavar="N", help=text)
     parser.add_argument("--seed", type=int, default=0, help="for splits, models and explainers (default: 0)")
     text = "keep the MLflow runs there (default: where MLflow is set to)"
@@ -63,32 +65,62 @@ def main(arguments: list[str] | None = None) -> int:
 def run_contest(chosen: Options) -> list[str]:
     """Run every method on every model and data set; return the promises that were broken."""
     speed: dict[str, structure_speed.Speed | None] = {}
+    pairs: list[contest.Pair] = []
     promised: list[tuple[str, Gate]] = []
-    summary: list[dict[str, Any]] = []
     broken: list[str] = []
-    for pair in _pairs(chosen):
+    for model, case in _cases(chosen, list(MODELS), 15):
+        pair = contest.run(case, model, chosen.seed, chosen.dice)
+        pairs.append(pair)
         speed[pair.name] = scored = structure_speed.measure(pair.case, pair.explained, chosen.seed)
-        found = [*pair.gates, *(scored.gates(pair.case.name, pair.model) if scored else [])]
+        found = [*pair.gates, *(scored.gates(case.name, model) if scored else [])]
         runs.log_pair(pair, found, scored.figures() if scored else {})
         promised += [(pair.name, gate) for gate in found]
-        summary += [{"pair": pair.name, "method": method, **values} for method, values in pair.measured.items()]
         broken += [f"{line} ({pair.name})" for line in pair.broken]
     print(f"\n=== The opened model beside the pipeline\n\n{structure_speed.tables(speed)}")
-    missed = [f"{gate} ({name})" for name, gate in promised if not gate.kept]
-    kept = f"{len(promised) - len(missed)} of {len(promised)} promises about speed and distance were kept."
-    print("\n".join(["", kept, *missed]))
-    mlflow.log_table(pd.DataFrame(summary), "methods.json")
+    once = {(p.case.name, p.model): told.pipeline[1] for p in pairs if (told := speed[p.name]) is not None}
+    compared = summary.table({(pair.case.name, pair.model): pair.measured for pair in pairs}, once)
+    print(f"\n=== GeCo beside dice-ml and the pipeline: CPU\n\n{compared}")
+    print(f"\n=== Proofs\n\n{certificates.table({pair.name: pair.certificates for pair in pairs})}")
+    print(_told(promised))
+    mlflow.log_table(pd.DataFrame([line for pair in pairs for line in _methods(pair)]), "methods.json")
     return broken
 
 
-def _pairs(chosen: Options) -> Iterator[contest.Pair]:
-    """Fit every model to every data set and run the contest on its rejected rows."""
+def _methods(pair: contest.Pair) -> list[dict[str, Any]]:
+    return [{"pair": pair.name, "method": method, **values} for method, values in pair.measured.items()]
+
+
+def _told(promised: Sequence[tuple[str, Gate]]) -> str:
+    """Return how many promises were kept, and those that were not."""
+    missed = [f"{gate} ({name})" for name, gate in promised if not gate.kept]
+    kept = f"{len(promised) - len(missed)} of {len(promised)} promises about speed and distance were kept."
+    return "\n".join(["", kept, *missed])
+
+
+def _cases(chosen: Options, models: Sequence[str], rows: int) -> Iterator[tuple[str, Case]]:
+    """Fit every model to every data set; yield its name, and `rows` rows that it rejects, unless told otherwise."""
     for name in chosen.data_sets:
         parts = split(name, chosen.seed, VIEWS[name])
         constraints = constraints_for(name, parts.X, rules=True)
-        for model in chosen.models:
-            case = parts.case(fitted(model, parts.X, parts.y, chosen.seed), chosen.rows or 15, constraints)
-            yield contest.run(case, model, chosen.seed, chosen.dice)
+        for model in chosen.models or models:
+            pipeline = fitted(model, parts.X, parts.y, chosen.seed)
+            yield model, parts.case(pipeline, chosen.rows or rows, constraints)
+
+
+def run_exact(chosen: Options) -> list[str]:
+    """Let GeCo answer with and without certificates, on large models too; return the promises that were broken."""
+    measured: dict[str, certificates.Certificates] = {}
+    promised: list[tuple[str, Gate]] = []
+    broken: list[str] = []
+    for model, case in _cases(chosen, [*MODELS, *LARGE], 30):
+        name = f"{case.name} / {model}"
+        measured[name], wrong = certificates.run(case, model, chosen.seed)
+        with mlflow.start_run(run_name=f"{name}, exact", nested=True):
+            runs.log_figures({"proofs": measured[name].figures()})
+        promised += [(name, gate) for gate in measured[name].gates(case.name, model)]
+        broken += [f"{line} ({name})" for line in wrong]
+    print(f"\n=== Proofs\n\n{certificates.table(measured)}\n{_told(promised)}")
+    return broken
 
 
 def run_paper(chosen: Options) -> list[str]:
@@ -110,6 +142,7 @@ def run_synthetic(chosen: Options) -> list[str]:
 
 PARTS: Mapping[str, Callable[[Options], list[str]]] = {
     "contest": run_contest,
+    "exact": run_exact,
     "paper": run_paper,
     "synthetic": run_synthetic,
 }

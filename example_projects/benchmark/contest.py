@@ -8,20 +8,19 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 import pandas as pd
-from data_sets import FAVOURABLE, Case
+from certificates import EXACT, Certificates, contradicted
+from data_sets import Case
 from gates import DICE, GECO, PIPELINE, SAMPLING, Gate, gates
-from measures import aligned, answers, broken_promises, figures
+from measures import DEFAULT, aligned, answers, broken_promises, figures
 from rival import Dice, untold
 from turns import Asked, Method, Ours, take_turns, teller
 
-import mlflow_cf
 from mlflow_cf import ExplainedModel
 from mlflow_cf.explainers import EXPLAINERS, GeCo
 from mlflow_cf.structures import Opened
 
 Figures = Mapping[str, float]
 
-DEFAULT = (0.5, 0.5)  # mlflow_cf's own distance: half the share of changed features, half the mean change
 CLOSED = Opened(None, "left closed, to compare")
 COLUMNS: Mapping[str, tuple[str, str]] = {
     "coverage": ("answered", "{:.0%}"),
@@ -33,9 +32,11 @@ COLUMNS: Mapping[str, tuple[str, str]] = {
     "cpu_tail": ("95 % / median", "{:.1f}"),
     "wall_ms": ("wall ms", "{:,.1f}"),
     "search_ms": ("search CPU ms", "{:,.1f}"),
+    "search_tail": ("95 % / median", "{:.1f}"),
     "batch_ms": ("in one call", "{:,.1f}"),
-    "of_dice": ("dice / own", "{:,.1f}"),
+    "of_dice_search": ("dice / search", "{:,.1f}"),
     "of_dice_batch": ("dice / in one call", "{:,.1f}"),
+    "of_dice": ("dice / CPU", "{:,.1f}"),
 }
 
 
@@ -49,6 +50,7 @@ class Pair:
         explained: the model, wrapped.
         lines: method -> a line per row, see `answers`.
         measured: method -> its figures.
+        certificates: what proofs cost, and how near GeCo is to the optimum.
         gates: what was promised about the figures.
         broken: promises about every single answer that were not kept, in words.
     """
@@ -58,6 +60,7 @@ class Pair:
     explained: ExplainedModel
     lines: Mapping[str, pd.DataFrame]
     measured: Mapping[str, Figures]
+    certificates: Certificates
     gates: Sequence[Gate]
     broken: Sequence[str]
 
@@ -77,7 +80,7 @@ def run(case: Case, model: str, seed: int, dice: Sequence[str]) -> Pair:
         dice: dice-ml's methods to ask.
     """
     name = f"{case.name} / {model}"
-    explained = mlflow_cf.wrap(case.model, case.background, constraints=case.constraints, target=FAVOURABLE, seed=seed)
+    explained = case.wrapped(seed)
     print(f"\n=== {name}: accuracy {case.accuracy:.1%}, {explained.opened.note}", flush=True)
     own = ours(explained)
     methods: dict[str, Method] = {**own, **{f"{DICE}{method}": Dice.build(case, method, seed) for method in dice}}
@@ -121,12 +124,14 @@ def judged(
     rival = next((measured[method]["cpu_ms"] for method in measured if method.startswith(DICE)), np.nan)
     for values in measured.values():
         if np.isfinite(rival):
-            values["of_dice"] = rival / values["cpu_ms"]
-            if "batch_ms" in values:
-                values["of_dice_batch"] = rival / values["batch_ms"]
+            spent = {"of_dice": "cpu_ms", "of_dice_search": "search_ms", "of_dice_batch": "batch_ms"}
+            values |= {ratio: rival / values[own] for ratio, own in spent.items() if own in values}
     own = [method for method in lines if not method.startswith(DICE)]
-    wrong = [line for method in own for line in broken_promises(method, lines[method])] + missed(lines)
-    return Pair(model, case, explained, lines, measured, gates(case.name, model, lines, measured), wrong)
+    wrong = [line for method in own for line in broken_promises(method, lines[method])]
+    wrong += missed(lines) + contradicted(lines)
+    certificates = Certificates.measure(lines[GECO], lines[EXACT])
+    promised = [*gates(case.name, model, lines, measured), *certificates.gates(case.name, model)]
+    return Pair(model, case, explained, lines, measured, certificates, promised, wrong)
 
 
 def missed(lines: Mapping[str, pd.DataFrame]) -> list[str]:
@@ -150,8 +155,10 @@ def table(measured: Mapping[str, Figures]) -> str:
 
 
 def _in_ms(values: Mapping[str, float]) -> dict[str, float]:
-    """Return the figures with times in milliseconds and the tail of the CPU time as a multiple of its median."""
+    """Return the figures with times in milliseconds, and the tails of CPU times as multiples of their medians."""
     named = {key: value for key, value in values.items() if not key.startswith(("cpu", "wall", "search"))}
     named |= {"cpu_ms": 1_000 * values["cpu_p50"], "wall_ms": 1_000 * values["wall_p50"]}
     named["cpu_tail"] = values["cpu_p95"] / values["cpu_p50"]
-    return named | ({"search_ms": 1_000 * values["search_cpu"]} if "search_cpu" in values else {})
+    if "search_p50" in values:
+        named |= {"search_ms": 1_000 * values["search_p50"], "search_tail": values["search_p95"] / values["search_p50"]}
+    return named

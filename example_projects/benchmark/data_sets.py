@@ -15,6 +15,9 @@ from models import as_published
 from sklearn.model_selection import train_test_split
 from sklearn.pipeline import Pipeline
 
+import mlflow_cf
+from mlflow_cf import ExplainedModel
+
 VARIABLE = "MLFLOW_CF_DATA"
 BESIDE = Path(__file__).resolve().parents[3] / "shared" / "data"
 FAVOURABLE = 1
@@ -41,6 +44,10 @@ class Case:
     constraints: dict[str, list[str]]
     model: Pipeline
     accuracy: float
+
+    def wrapped(self, seed: int) -> ExplainedModel:
+        """Return the model with its constraints, as the contest asks it: mlflow_cf's own distance."""
+        return mlflow_cf.wrap(self.model, self.background, constraints=self.constraints, target=FAVOURABLE, seed=seed)
 
 
 @dataclass(frozen=True, eq=False)

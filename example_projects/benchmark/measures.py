@@ -13,7 +13,8 @@ from numpy.typing import NDArray
 from turns import Asked, Row
 
 Weights = tuple[float, float]  # of the share of changed features, and of the mean change
-TOLD = ("generations", "candidates", "search_cpu", "cells_naive", "cells_delta")
+DEFAULT: Weights = (0.5, 0.5)  # mlflow_cf's own distance
+TOLD = ("generations", "candidates", "cells_naive", "cells_delta")
 
 
 def accepted(case: Case, rows: Sequence[Row]) -> NDArray[np.bool_]:
@@ -28,7 +29,8 @@ def answers(case: Case, asked: Sequence[Asked], weights: Weights) -> pd.DataFram
     """Return a line per row to explain: is there an answer, is it valid, does it meet the constraints, how far is it.
 
     Columns: answered; valid, lawful and known (it proposes only values of the background), all False without an
-    answer; distance and changed (features), NaN without one; cpu and wall (seconds); faults and reason (words).
+    answer; distance and changed (features), NaN without one; proved: nothing is nearer, or there is none; cpu, wall and
+    search (CPU of the search alone, NaN where it is not told), seconds; faults and reason (words).
     """
     spread, known = spreads(case.background), known_values(case.background)
     valid = iter(accepted(case, [a.row for a in asked if a.row is not None]).tolist())
@@ -42,6 +44,7 @@ def answers(case: Case, asked: Sequence[Asked], weights: Weights) -> pd.DataFram
             line["distance"] = distance(weights, spread, a.x0, a.row)
             line["changed"] = float(sum(a.x0[name] != a.row[name] for name in a.x0))
             line["faults"] = ", ".join([*against, *strange])
+        line |= {"proved": a.reply.proved, "search": a.reply.diagnostics.get("search_cpu", np.nan)}
         lines.append({**line, "reason": a.reply.reason})
     return pd.DataFrame(lines)
 
@@ -50,19 +53,17 @@ def figures(lines: pd.DataFrame, asked: Sequence[Asked]) -> dict[str, float]:
     """Return the figures of one method; what does not apply is left out.
 
     Shares: coverage, and among the answers validity, lawful, known. Means over the answers: distance, changed. Seconds
-    per row: median and 95 % of cpu and wall. Means of what the search tells: TOLD; of its CPU time the median.
+    per row: median and 95 % of cpu, wall and search. Means of what the search tells: TOLD.
     """
     found = lines[lines["answered"]]
     told = pd.DataFrame([dict(a.reply.diagnostics) for a in asked])
-    means = {key: told[key].dropna().mean() for key in TOLD if key in told and key != "search_cpu"}
-    if "search_cpu" in told:
-        means["search_cpu"] = told["search_cpu"].median()
+    means = {key: told[key].dropna().mean() for key in TOLD if key in told}
     every = {
         "coverage": lines["answered"].mean(),
         "validity": found["valid"].mean(),
         **{key: found[key].mean() for key in ("lawful", "known", "distance", "changed")},
         **means,
-        **{f"{clock}_p{p}": np.percentile(lines[clock], p) for clock in ("wall", "cpu") for p in (50, 95)},
+        **{f"{clock}_p{p}": lines[clock].quantile(p / 100) for clock in ("wall", "cpu", "search") for p in (50, 95)},
     }
     return {key: float(value) for key, value in every.items() if not np.isnan(value)}
 

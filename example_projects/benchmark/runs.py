@@ -45,7 +45,7 @@ def log_pair(pair: Pair, found: Sequence[Gate], extra: Mapping[str, float]) -> N
         )
         mlflow.log_metrics({"accuracy": pair.case.accuracy, "broken": len(pair.broken), **extra})
         mlflow.log_metric("gates_missed", sum(not gate.kept for gate in found))
-        log_figures(pair.measured)
+        log_figures({**pair.measured, "proofs": pair.certificates.figures()})
         mlflow.log_table(_with_names(pair.measured), "methods.json")
         rows = [told.assign(method=method, row=range(len(told))) for method, told in pair.lines.items()]
         mlflow.log_table(pd.concat(rows, ignore_index=True), "answers.json")

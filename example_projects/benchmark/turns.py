@@ -27,11 +27,13 @@ class Reply:
         row: the counterfactual, or None.
         reason: why there is none, or "".
         diagnostics: figures of the search.
+        proved: whether it is certified that no counterfactual is nearer, or that there is none.
     """
 
     row: Row | None
     reason: str = ""
     diagnostics: Mapping[str, Any] = field(default_factory=dict)
+    proved: bool = False
 
 
 class Method(Protocol):
@@ -90,7 +92,8 @@ class Ours:
         """Explain one row as a server would."""
         (explanation,) = self.explained.explain(row, explainer=Clocked(self.explainer))
         found = explanation.counterfactuals
-        return Reply(dict(found[0].row) if found else None, explanation.reason, explanation.diagnostics)
+        proved = found[0].proof == "optimal" if found else explanation.status == "infeasible"
+        return Reply(dict(found[0].row) if found else None, explanation.reason, explanation.diagnostics, proved)
 
 
 def take_turns(methods: Mapping[str, Method], rows: pd.DataFrame, say: Say) -> dict[str, list[Asked]]:
