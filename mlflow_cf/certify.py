@@ -46,7 +46,7 @@ def certify(case: Case, proved: Proved, tolerance: float) -> Certificate:
         run.filling = True
         search = BestFirst(problem, case.budget, run.limit(), tolerance, np.array(run.codes) != problem.own)
         agreed = yield from run.extend(search)
-    if not agreed:
+    if not agreed or (run.missing and not search.cut and run.overlooked):
         return replace(proved, note=f"{NOT_CERTIFIED}the opened model and the logged one disagree on this row")
     return run.result(search)
 
@@ -98,6 +98,12 @@ class _Run:
         """How many answers are still to be found."""
         return self.case.problem.count - len(self.rows)
 
+    @property
+    def overlooked(self) -> bool:
+        """Whether a row proved before should have been found by now."""
+        left = ~self._told()
+        return bool((self.needed & left).any() or (not self.rows and left.any()))
+
     def limit(self) -> float:
         """Return how far away the last answer can be at most."""
         rows = self.proved.rows[self.needed & ~self._told()]
@@ -136,18 +142,18 @@ class _Run:
         return True
 
     def result(self, search: BestFirst) -> Proved:
-        """Return the answers with their proofs; what the budget left open keeps the best bound there is."""
+        """Return the answers with their proofs; if the budget ended the search, others with the best bound there is."""
         case, found = self.case, len(self.rows)
         known = [
             key.tobytes() for key in case.problem.changed(np.array(self.rows).reshape(-1, len(case.problem.space)))
         ]
         told, sets = self._told(), [key.tobytes() for key in case.problem.changed(self.proved.rows)]
         new = [key not in known and key not in sets[:at] for at, key in enumerate(sets)]
-        rest = sorted(np.flatnonzero(~told).tolist(), key=lambda at: not new[at])[: self.missing]
+        rest = sorted(np.flatnonzero(~told).tolist(), key=lambda at: not new[at])[: self.missing * search.cut]
         rows = np.array([*self.rows, *self.proved.rows[rest]]).reshape(-1, len(case.problem.space))
         outcome = joined_outcomes([*self.outcomes, self.proved.outcome.take(np.array(rest, dtype=np.intp))])
         distance = case.distance(rows).tolist()
-        bounded = [search.cut and (self.filling or new[at]) for at in rest]
+        bounded = [self.filling or new[at] for at in rest]
         proofs: list[ProofKind] = ["optimal"] * found
         proofs += ["bounded" if known_far else "none" for known_far in bounded]
         bounds = [min(search.low, own) if far else None for own, far in zip(distance[found:], bounded, strict=True)]

@@ -17,7 +17,7 @@ from mlflow_cf.constraints import Constraints
 from mlflow_cf.errors import InputError
 from mlflow_cf.features import FeatureSpace
 from mlflow_cf.judge import Judge, OpenModel, Outcome
-from mlflow_cf.problem import BoundTarget, Budget, Distance, Rater, Setting, Target
+from mlflow_cf.problem import BoundTarget, Budget, Distance, Problem, Rater, Setting, Target
 from mlflow_cf.proof import Case, Proved, prove, run_proofs
 from mlflow_cf.structures import Forest, Layers, LevelColumn, NumberColumn, TreeEnsemble
 from mlflow_cf.structures.structure import linked
@@ -166,7 +166,16 @@ class Drawn:
 
     @cached_property
     def structure(self) -> TreeEnsemble | Layers:
-        """The model, moved so that the target is met by about the wanted share of rows."""
+        return self._structure(self.shift)
+
+    @cached_property
+    def shifted(self) -> TreeEnsemble | Layers:
+        """The structure, but for half of the tolerance."""
+        return self._structure(self.shift + TOLERANCE / 2 * np.where(np.arange(len(self.shift)) % 2, -1, 1))
+
+    @cached_property
+    def shift(self) -> np.ndarray:
+        """What moves the model so that the target is met by about the wanted share of rows."""
         shift = np.zeros(TASKS[self.task][1])
         sums = _sums(self._structure(shift), self.shuffled)
         if self.task == "margin":
@@ -177,7 +186,7 @@ class Drawn:
         elif self.task in ("three", "rest", "margins"):
             lead = sums[:, 1] - np.delete(sums, 1, axis=1).max(axis=1)
             shift[1] = -np.quantile(lead, self.quantile, method="higher")
-        return self._structure(shift)
+        return shift
 
     @cached_property
     def shuffled(self) -> np.ndarray:
@@ -255,12 +264,22 @@ class Drawn:
         return found
 
     def certified(self, case: Case, proved: Proved | None = None) -> Proved:
+        return self.asked(case, proved)[0]
+
+    def asked(self, case: Case, proved: Proved | None = None, ask: Any = None) -> tuple[Proved, int]:
+        """Return answers with certificates, and how many rows the judge was asked about; `ask` is called before."""
         if proved is None:
             proved = self.proved(case, np.empty((0, len(self.space))), polish=True)
-        (found,) = run_proofs(self.judge, self.space, [certify(case, proved, TOLERANCE)])
-        if isinstance(found, Exception):
-            raise found
-        return found
+        run, rows = certify(case, proved, TOLERANCE), 0
+        try:
+            Z = next(run)
+            while True:
+                rows += len(Z)
+                if ask is not None:
+                    ask()
+                Z = run.send(self.verdict(Z))
+        except StopIteration as end:
+            return end.value, rows
 
 
 def _sums(structure: Any, Z: np.ndarray) -> np.ndarray:
@@ -321,6 +340,14 @@ class Enumerated:
             if back.tobytes() in self.known:
                 return False
         return True
+
+    def codes(self, problem: Problem) -> np.ndarray:
+        """Return the tuples of the rows by code."""
+        codes = np.empty((len(self.rows), len(problem.groups)), dtype=int)
+        for number, group in enumerate(problem.groups):
+            place = {tuple(map(str, line)): code for code, line in enumerate((group.tuples + 0.0).tolist())}
+            codes[:, number] = [place[tuple(map(str, line))] for line in self.rows[:, group.columns].tolist()]
+        return codes
 
     def answers(self, count: int) -> list[int]:
         """Return positions of the answers: the nearest of every changed set, then others, all of them 1-minimal."""

@@ -68,7 +68,7 @@ class Choices:
             if problem.rater is not None and len(group.columns) == 1 and number not in linked:
                 cells = problem.token_tables[group.columns[0]]
                 if cells.ndim == 1:
-                    nearest = _unbeaten(nearest, cells[nearest], group)
+                    nearest = _unbeaten(nearest, cells[nearest], group, problem.metric.c)
             codes.append(nearest)
         sizes = [len(part) for part in codes]
         start = np.cumsum([0, *sizes])
@@ -102,21 +102,24 @@ class Choices:
         return boxes
 
 
-def _unbeaten(nearest: Codes, cells: Tokens, group: Group) -> Codes:
+def _unbeaten(nearest: Codes, cells: Tokens, group: Group, c: float) -> Codes:
     """Return the tuples (t,), nearest first, that may be in the least key of a box among those of their cell (t,).
 
     That is the nearest one. Of those that add as much to the sum, a smaller code may also win, where another group has
     the largest change; but never against the row's own tuple, which is no change.
     """
     _, first, cell = np.unique(cells, return_index=True, return_inverse=True)
-    least = np.full(len(first), np.inf)
-    kept = []
-    for at in np.flatnonzero(group.part[nearest] == group.part[nearest[first]][cell]).tolist():
-        rank = -1 if nearest[at] == group.own else nearest[at]
-        if rank < least[cell[at]]:
-            least[cell[at]] = rank
-            kept.append(nearest[at])
-    return np.array(kept, dtype=np.intp)
+    kept = np.zeros(len(nearest), dtype=np.bool_)
+    kept[first] = True
+    if c > 0:
+        rank = np.where(nearest == group.own, -1, nearest)
+        least = rank[first]
+        equal = group.part[nearest] == group.part[nearest[first]][cell]
+        for at in np.flatnonzero(equal & (rank < least[cell])).tolist():
+            kept[at] |= rank[at] < least[cell[at]]
+            least[cell[at]] = min(least[cell[at]], rank[at])
+    unbeaten: Codes = nearest[kept]
+    return unbeaten
 
 
 @dataclass(frozen=True, eq=False)

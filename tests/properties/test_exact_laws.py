@@ -1,13 +1,19 @@
 """Exact search against enumeration: nearest answers, honest proofs, whatever it is started with."""
 
+from dataclasses import replace
+from itertools import count, pairwise
+from types import SimpleNamespace
+
 import numpy as np
 import pytest
-from exact_worlds import Enumerated, drawn
+from exact_worlds import TOLERANCE, Enumerated, drawn
 from hypothesis import given
+from hypothesis import strategies as st
 
+from mlflow_cf import certify
+from mlflow_cf.search.best_first import BestFirst, Leaf
 
-def same_rows(found, expected):
-    np.testing.assert_array_equal(found, expected)
+OPENED = ("forest", "forest", "linear", "network")
 
 
 @pytest.fixture(scope="module", autouse=True)
@@ -19,8 +25,22 @@ def small_limits():
         yield
 
 
-def opened(models=("forest", "forest", "linear", "network")):
+def opened(models=OPENED):
     return drawn(models).filter(lambda world: world.open)
+
+
+def is_exact(found, expected, answers):
+    np.testing.assert_array_equal(found.rows, expected.rows[answers])
+    assert found.proofs == ("optimal",) * len(answers)
+    assert list(found.bounds) == expected.distance[answers].tolist()
+    assert found.exhausted
+    assert not found.note
+
+
+def some_rows(world, expected, share):
+    """Return counterfactuals that another explainer might have found."""
+    chosen = np.random.default_rng(world.seed).random(len(expected.rows)) < share
+    return expected.rows[chosen]
 
 
 @given(opened())
@@ -28,8 +48,168 @@ def test_answers_are_those_of_enumeration(world):
     expected = Enumerated(world)
     answers = expected.answers(world.count)
     found = world.certified(world.case())
-    same_rows(found.rows, expected.rows[answers])
-    assert found.proofs == ("optimal",) * len(answers)
-    assert list(found.bounds) == expected.distance[answers].tolist()
-    assert found.exhausted
-    assert not found.note
+    is_exact(found, expected, answers)
+    if len(answers):
+        np.testing.assert_array_equal(world.proved(world.case(), found.rows, polish=True).rows, found.rows)
+
+
+shares = st.sampled_from([0.02, 0.2, 1.0])
+
+
+@given(opened(), shares, st.booleans(), st.booleans())
+def test_answers_do_not_depend_on_what_was_known(world, share, polish, shifted):
+    """Nor on half of the tolerance between the structure and the judge."""
+    expected = Enumerated(world)
+    case = world.case(structure=world.shifted if shifted else None)
+    known = world.proved(case, some_rows(world, expected, share), polish=polish)
+    is_exact(world.certified(case, known), expected, expected.answers(world.count))
+
+
+@given(opened(), st.integers(1, 5), st.sampled_from([0.0, 0.2, 1.0]))
+def test_a_structure_that_lies_proves_nothing_wrong(world, other, share):
+    """What it wrongly believes in is refused by the judge; what it wrongly refuses is noticed where it is known."""
+    expected = Enumerated(world)
+    liar = replace(world, seed=world.seed + other)._structure(world.shift)
+    case = world.case(structure=liar)
+    answers = expected.answers(world.count)
+    best = world.certified(case, world.proved(case, expected.rows[answers], polish=True))
+    if best.note:
+        np.testing.assert_array_equal(best.rows, expected.rows[answers])
+        assert best.proofs == ()
+    else:
+        is_exact(best, expected, answers)
+    known = world.proved(case, some_rows(world, expected, share), polish=True)
+    found = world.certified(case, known)
+    assert all(row.tobytes() in expected.known for row in found.rows)
+    if BestFirst(case.problem, case.budget, np.inf, TOLERANCE).refuses(known.rows):
+        assert "disagree" in found.note
+        assert found.proofs == ()
+
+
+def is_honest(world, found, expected):
+    """Check every claim about answers that a budget cut short."""
+    sets = [changed.tobytes() for changed in world.case().problem.changed(found.rows)]
+    firsts = [key not in sets[:at] for at, key in enumerate(sets)]
+    assert firsts == sorted(firsts, reverse=True)  # repetitions come last
+    known = [row.tobytes() for row in found.rows]
+    minimal = [at for at in range(len(expected.rows)) if expected.minimal(at)]
+    for at, (proof, bound) in enumerate(zip(found.proofs, found.bounds, strict=True)):
+        if proof == "none":
+            assert bound is None
+            continue
+        if firsts[at]:
+            others = [other for other in minimal if expected.changed[other].tobytes() not in sets[:at]]
+        else:
+            others = [other for other in minimal if expected.rows[other].tobytes() not in known[:at]]
+        assert bound <= world.case().distance(found.rows)[at]
+        assert all(bound <= expected.distance[other] for other in others[:1])
+        if proof == "optimal":
+            assert (bound, known[at]) == (expected.distance[others[0]], expected.rows[others[0]].tobytes())
+        else:
+            assert not found.exhausted
+    if not len(found.rows) and found.exhausted:
+        assert not len(expected.rows)
+
+
+@given(opened(), st.sampled_from([0.0, 0.02, 0.2, 1.0]), st.booleans(), st.integers(0, 99))
+def test_a_small_budget_is_kept_and_proves_less(world, share, polish, percent):
+    expected, enough = Enumerated(world), world.case()
+    known = world.proved(enough, some_rows(world, expected, share), polish=polish)
+    world.certified(enough, known)
+    case = world.case(evaluations=enough.budget.used * percent // 100)
+    found, asked = world.asked(case, known)
+    assert asked <= case.budget.used <= enough.budget.used * percent // 100
+    assert not found.exhausted or not enough.budget.used
+    is_honest(world, found, expected)
+
+
+@given(opened(), shares, st.integers(0, 100))
+def test_nothing_is_asked_when_time_is_up(world, share, ticks):
+    expected = Enumerated(world)
+    case = world.case()
+    known = world.proved(case, some_rows(world, expected, share), polish=True)
+    clock = count()
+    now = [0]
+
+    def tick():
+        now[0] = next(clock)
+        return now[0]
+
+    def ask():
+        assert now[0] < ticks
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("mlflow_cf.problem.budget.time", SimpleNamespace(perf_counter=tick))
+        case.budget.start(ticks, ticks)
+        found, _ = world.asked(case, known, ask)
+    is_honest(world, found, expected)
+
+
+class Watched(BestFirst):
+    """A search that checks after every step that no counterfactual is lost, and that none is nearer than its box."""
+
+    expected: Enumerated
+
+    def __init__(self, problem, budget, limit, tolerance, sets=None):
+        super().__init__(problem, budget, limit, tolerance, sets)
+        codes = self.expected.codes(problem)
+        listed = [set(self.choices.code[a:b].tolist()) for a, b in pairwise(self.choices.start)]
+        wanted = [all(code in some for code, some in zip(line, listed, strict=True)) for line in codes.tolist()]
+        if sets is not None:
+            known = [any((changed == some).all() for some in sets) for changed in self.expected.changed]
+            wanted = [one and other for one, other in zip(wanted, known, strict=True)]
+        keys = zip(self.expected.distance.tolist(), self.expected.changed.sum(axis=1).tolist(), codes, strict=True)
+        self.wanted = [
+            ((distance, changes, tuple(line.tolist())), line)
+            for (distance, changes, line), here in zip(keys, wanted, strict=True)
+            if here and distance <= limit
+        ]
+        self._check(self.wanted, self._heap)
+
+    def _part(self, box):
+        return self._watched(box, super()._part)
+
+    def _list(self, box):
+        return self._watched(box, super()._list)
+
+    def _watched(self, box, step):
+        before = {entry[1] for entry in self._heap}
+        done = step(box)
+        if done:
+            inside = [(key, line) for key, line in self.wanted if self._holds(box, line)]
+            self._check(inside, [entry for entry in self._heap if entry[1] not in before])
+        return done
+
+    def _holds(self, entry, line):
+        if isinstance(entry, Leaf):
+            return (entry.codes == line).all()
+        parts = enumerate(pairwise(self.choices.start))
+        return all(entry.mask[a:b][self.choices.code[a:b] == line[number]].any() for number, (a, b) in parts)
+
+    def _check(self, wanted, entries):
+        for key, line in wanted:
+            if (line != self.problem.own).tobytes() not in self.closed:
+                assert any(low <= key and self._holds(entry, line) for low, _, entry in entries)
+
+
+@given(opened())
+def test_no_counterfactual_is_lost(world):
+    watched = type("WatchedHere", (Watched,), {"expected": Enumerated(world)})
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(certify, "BestFirst", watched)
+        world.certified(world.case())
+
+
+@given(opened((*OPENED, "none", "none")), st.floats(0, 1))
+def test_candidates_come_in_the_order_of_their_keys(world, part):
+    expected = Enumerated(world)
+    limit = np.inf if part > 0.7 or not len(expected.rows) else expected.distance[int(part * len(expected.rows))]
+    case = world.case()
+    search = type("WatchedHere", (Watched,), {"expected": expected})(case.problem, case.budget, limit, TOLERANCE)
+    leaves = list(iter(search.next, None))
+    assert all(one.key < two.key for one, two in pairwise(leaves))
+    met = {row.tobytes() for row in expected.rows}
+    rows = [case.problem.rows(leaf.codes[None])[0] for leaf in leaves]
+    accepted = [leaf.key for leaf, row in zip(leaves, rows, strict=True) if row.tobytes() in met]
+    assert accepted == [key for key, _ in search.wanted]
+    assert not search.cut
