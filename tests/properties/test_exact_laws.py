@@ -184,7 +184,7 @@ class Watched(BestFirst):
         if isinstance(entry, Leaf):
             return (entry.codes == line).all()
         parts = enumerate(pairwise(self.choices.start))
-        return all(entry.mask[a:b][self.choices.code[a:b] == line[number]].any() for number, (a, b) in parts)
+        return all(entry[a:b][self.choices.code[a:b] == line[number]].any() for number, (a, b) in parts)
 
     def _check(self, wanted, entries):
         for key, line in wanted:
