@@ -176,15 +176,18 @@ class Watched(BestFirst):
         before = {entry[1] for entry in self._heap}
         done = step(box)
         if done:
-            inside = [(key, line) for key, line in self.wanted if self._holds(box, line)]
+            inside = [(key, line) for key, line in self.wanted if self._inside(box, line)]
             self._check(inside, [entry for entry in self._heap if entry[1] not in before])
         return done
 
     def _holds(self, entry, line):
         if isinstance(entry, Leaf):
             return (entry.codes == line).all()
+        return self._inside(entry.mask, line)
+
+    def _inside(self, mask, line):
         parts = enumerate(pairwise(self.choices.start))
-        return all(entry[a:b][self.choices.code[a:b] == line[number]].any() for number, (a, b) in parts)
+        return all(mask[a:b][self.choices.code[a:b] == line[number]].any() for number, (a, b) in parts)
 
     def _check(self, wanted, entries):
         for key, line in wanted:
