@@ -145,7 +145,7 @@ class ExplainedModel:
         query.check(self.policy.limits)
         explainer = self.explainer if query.explainer is None else explainer_named(query.explainer)
         seconds = query.time_limit_s or self.policy.limits.time_limit_s
-        records = [found.to_dict() for found in self._answer(X, query, explainer, seconds, PATIENCE_S)]
+        records = [found.to_dict() for found in self._answer(X, query, explainer, seconds, served=True)]
         columns = list(Explanation("skipped", "", None, None).to_dict())
         return pd.DataFrame({key: pd.Series([r[key] for r in records], dtype=object) for key in columns})
 
@@ -193,7 +193,7 @@ class ExplainedModel:
             }
         )
         chosen = self.explainer if explainer is None else explainer_named(explainer)
-        return self._answer(X, query, chosen, query.time_limit_s, query.time_limit_s)
+        return self._answer(X, query, chosen, query.time_limit_s, served=False)
 
     def describe(self) -> dict[str, Any]:
         """Return what was wrapped, as plain values that JSON can hold; `description` makes a text of them."""
@@ -224,7 +224,7 @@ class ExplainedModel:
         }
 
     def _answer(
-        self, X: pd.DataFrame, query: Query, explainer: Explainer, seconds: float | None, patience_s: float | None
+        self, X: pd.DataFrame, query: Query, explainer: Explainer, seconds: float | None, *, served: bool
     ) -> list[Explanation]:
         deadline = None if seconds is None else time.perf_counter() + seconds
         request = Request(
@@ -240,7 +240,8 @@ class ExplainedModel:
             max_evaluations=query.max_evaluations or self.policy.limits.max_evaluations,
             deadline=deadline,
             admission=self.admission,
-            patience_s=patience_s,
+            patience_s=PATIENCE_S if served else seconds,
+            owner=not served,
         )
         return answer(request, X)
 

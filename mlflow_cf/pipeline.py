@@ -16,6 +16,8 @@ from mlflow_cf.problem import contradiction, impossible
 from mlflow_cf.proof import Case, Proof, Proved, prove, run_proofs
 from mlflow_cf.result import Status
 
+NOTHING = "no admissible row is predicted as wanted (proved)"
+
 
 @dataclass(frozen=True, eq=False)
 class Answer:
@@ -77,7 +79,7 @@ def _answer(case: Case, candidates: Candidates, proved: Proved) -> Answer:
     if len(proved.rows):
         return Answer("found", proved.note, proved, diagnostics)
     if proved.exhausted:
-        return Answer("infeasible", "no admissible row is predicted as wanted (proved)", None, diagnostics)
+        return Answer("infeasible", NOTHING, None, diagnostics)
     if budget.cut:
         limit = "time limit" if budget.cut == "clock" else "evaluation limit"
         reason = f"stopped by the {limit} after {budget.used:,} evaluations"

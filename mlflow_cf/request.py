@@ -4,24 +4,25 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Iterator
 from dataclasses import dataclass, replace
-from typing import Any
 
 import numpy as np
 import pandas as pd
 
 from mlflow_cf.admission import Admission
 from mlflow_cf.clock import Clock
+from mlflow_cf.deciding import Decider
 from mlflow_cf.errors import InputError
 from mlflow_cf.explainers import Candidates, Explainer
 from mlflow_cf.features import FeatureSpace, Floats
 from mlflow_cf.judge import Judge, Label, Outcome
-from mlflow_cf.pipeline import Answer, prove_all, search
+from mlflow_cf.pipeline import NOTHING, Answer, prove_all, search
 from mlflow_cf.problem import BoundTarget, Budget, Query, Rater, Rating, Setting, Target, spread_of
-from mlflow_cf.proof import Case, Proved
-from mlflow_cf.result import Change, Counterfactual, Explanation, describe_changes
+from mlflow_cf.proof import Case
+from mlflow_cf.replies import counterfactuals
+from mlflow_cf.result import Explanation
 from mlflow_cf.structures import Structure
+from mlflow_cf.why_not import CONSTRAINTS, MAX_CHANGES, Question, why_not
 
 ROWS_AT_ONCE = 256  # rows searched before they are proved together; what a search needs stays in memory until then
 FIRST_ROWS = 8  # fewer at first where there is a deadline: how long proofs take is not known yet
@@ -46,6 +47,7 @@ class Request:
         deadline: `time.perf_counter` value for all explanations together, or None.
         admission: lets the request in to be explained.
         patience_s: seconds to wait for a place before its rows are answered as busy; None: as long as it takes.
+        owner: whether advice may be to relax what the policy seals.
     """
 
     judge: Judge
@@ -61,6 +63,7 @@ class Request:
     deadline: float | None
     admission: Admission
     patience_s: float | None
+    owner: bool
 
 
 @dataclass(frozen=True, eq=False)
@@ -151,14 +154,47 @@ def _explain(request: Request, space: FeatureSpace, rows: dict[int, _Row], clock
     answers.update(zip(found, proved, strict=True))
     told = {number: _explanation(request, row, cases.get(number), answers[number]) for number, row in rows.items()}
     clock.proved(len(found), time.perf_counter() - started)
-    if doubted := {
-        number: rows[number] for number in found if _is_doubted(cases[number], found[number], answers[number])
-    }:
-        _logger.warning(
-            "the opened model and the logged one disagree on %d rows; searched without opening", len(doubted)
-        )
-        told.update(_explain(replace(request, structure=None), space, doubted, clock))
+    doubted = {n: rows[n] for n in found if _is_doubted(cases[n], found[n], answers[n])}
+    told.update(_without_structure(request, space, doubted, clock))
+    blocked = [n for n in cases if told[n].status in ("infeasible", "not_found") and cases[n].problem.rater is not None]
+    for place, number in enumerate(blocked):
+        told[number] = _reasoned(request, space, rows[number], told[number], len(blocked) - place)
     return told
+
+
+def _reasoned(request: Request, space: FeatureSpace, row: _Row, told: Explanation, rows_left: int) -> Explanation:
+    """Add to an explanation without counterfactual what rules them out, and what would help most."""
+    now = time.perf_counter()
+    until = None if request.deadline is None else now + max(request.deadline - now, 0.0) / rows_left
+
+    def case(setting: Setting, target: Target) -> Case:
+        single = request.query.model_copy(update={"count": 1})
+        return _case(replace(request, setting=setting, target=target, query=single), space, row)
+
+    def may_relax(path: str) -> bool:
+        if request.owner or path == MAX_CHANGES:
+            return request.owner or request.setting.constraints.max_changes is None
+        return bool(request.query.constraints.model_fields_set) and path.startswith(CONSTRAINTS)
+
+    decide = Decider(request.judge, space, case, request.max_evaluations - told.evaluations, until)
+    asked = Question(request.setting, request.target, nearest=False)
+    why = why_not(asked, row.codes, decide, may_relax)
+    used = request.max_evaluations - decide.left
+    if told.reason != NOTHING and told.status == "infeasible" and told.reason:  # plain to see without a search
+        reason = f"{told.reason}; {why.advice}" if why.advice else told.reason
+    else:
+        reason = why.reason if why.blocking or why.minimal else told.reason
+    return replace(told, reason=reason, evaluations=used, diagnostics={**told.diagnostics, "why_not": why.told()})
+
+
+def _without_structure(
+    request: Request, space: FeatureSpace, rows: dict[int, _Row], clock: Clock
+) -> dict[int, Explanation]:
+    """Explain rows anew for which the opened model and the logged one disagree."""
+    if not rows:
+        return {}
+    _logger.warning("the opened model and the logged one disagree on %d rows; searched without opening", len(rows))
+    return _explain(replace(request, structure=None), space, rows, clock)
 
 
 def _is_doubted(case: Case, candidates: Candidates, answer: Answer | Exception) -> bool:
@@ -253,33 +289,7 @@ def _explanation(request: Request, row: _Row, case: Case | None, answer: Answer 
         bare,
         status=answer.status,
         reason=answer.reason,
-        counterfactuals=() if case is None or answer.proved is None else tuple(_counterfactuals(case, answer.proved)),
+        counterfactuals=() if case is None or answer.proved is None else tuple(counterfactuals(case, answer.proved)),
         evaluations=0 if case is None else case.budget.used,
         diagnostics=answer.diagnostics,
     )
-
-
-def _counterfactuals(case: Case, proved: Proved) -> Iterator[Counterfactual]:
-    target, space = case.target, case.problem.space
-    likely = target.probability(proved.outcome)
-    distance = case.distance(proved.rows)
-    old = space.values(case.problem.x0)
-    for position, codes in enumerate(proved.rows):
-        new = space.values(codes)
-        changes = tuple(Change(name, old[name], new[name]) for name in new if _differs(old[name], new[name]))
-        prediction = target.prediction(proved.outcome, position)
-        yield Counterfactual(
-            row=new,
-            changes=changes,
-            prediction=prediction,
-            probability=likely[position],
-            distance=float(distance[position]),
-            n_changed=len(changes),
-            proof=proved.proofs[position] if proved.proofs else "none",
-            bound=proved.bounds[position] if proved.bounds else None,
-            text=describe_changes(changes, prediction),
-        )
-
-
-def _differs(old: Any, new: Any) -> bool:
-    return bool(old is not new and old != new)

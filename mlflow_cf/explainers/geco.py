@@ -67,7 +67,8 @@ class GeCo:
             raise InputError("explainer.sweep", "the model could not be opened", 'use "auto"; describe() says why')
         if self.sweep and problem.rater is not None:
             search = Sweeps(problem, budget, (self.q, stable), (self.min_generations, self.max_generations))
-            return Candidates(*search.run())
+            rows, told = search.run()
+            return Candidates(rows, told, certify=not len(rows))  # nothing found: there may be a proof of that
         problem = with_draws(problem, rng)
         run = Draws(problem, budget, rng, self.q, partial=self.partial)
         population = run.select(None, chain(run.itself(), run.mutate(problem.own[None, :], self.m_init)))

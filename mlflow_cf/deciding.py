@@ -1,0 +1,56 @@
+"""Whether a problem has an answer at all: searched, verified by the judge, and proved where nothing is found."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+
+import numpy as np
+
+from mlflow_cf.explainers import Candidates, GeCo
+from mlflow_cf.features import FeatureSpace
+from mlflow_cf.judge import Judge
+from mlflow_cf.pipeline import Answer, prove_all, search
+from mlflow_cf.problem import Budget, Setting, Target
+from mlflow_cf.proof import Case
+from mlflow_cf.why_not import Decision, Question
+
+
+class Decider:
+    """Answers questions about one row, as long as there are evaluations and time."""
+
+    def __init__(
+        self, judge: Judge, space: FeatureSpace, case: Callable[[Setting, Target], Case], left: int, until: float | None
+    ) -> None:
+        """Set up for a row; `case` makes its case; `left` evaluations may be used, up to a time of `perf_counter`."""
+        self.judge, self.space, self.case, self.left, self.until = judge, space, case, left, until
+
+    def __call__(self, question: Question) -> Decision:
+        """Return whether a question has an answer, and if wanted the nearest one."""
+        if self.left <= 0 or (self.until is not None and time.perf_counter() >= self.until):
+            return Decision(None)
+        case = self.case(question.setting, question.target)
+        case = Case(case.problem, case.target, Budget(self.left))
+        case.budget.start(self.until, self.until)
+        answer = self._answer(case, nearest=question.nearest)
+        self.left -= case.budget.used
+        if not isinstance(answer, Answer) or answer.status not in ("found", "infeasible"):
+            return Decision(None)
+        if answer.proved is None or answer.status == "infeasible":
+            return Decision(False)
+        row = answer.proved.rows[0]
+        probability = case.target.probability(answer.proved.outcome)[0]
+        changes = int(case.problem.changed(row[None, :]).sum())
+        return Decision(True, row, float(case.distance(row[None, :])[0]), probability, changes)
+
+    def _answer(self, case: Case, *, nearest: bool) -> Answer | Exception:
+        found = search(case, GeCo(), 0)
+        if not isinstance(found, Candidates):
+            return found
+        found = Candidates(found.rows)  # whether it is certified is decided here
+        (answer,) = prove_all(self.judge, self.space, [(case, found)], polish=True, certified=nearest)
+        if nearest or (isinstance(answer, Answer) and answer.status == "found"):
+            return answer
+        nothing = Candidates(np.empty((0, len(self.space))))
+        (answer,) = prove_all(self.judge, self.space, [(case, nothing)], polish=True, certified=True)
+        return answer

@@ -1,0 +1,145 @@
+"""Why a row has no counterfactual: what blocks it, what would help, and who is told."""
+
+from itertools import chain, combinations
+
+import numpy as np
+import pandas as pd
+import pytest
+from sklearn.ensemble import RandomForestClassifier
+from sklearn.linear_model import LogisticRegression
+
+import mlflow_cf
+
+RNG = np.random.default_rng(11)
+DATA = pd.DataFrame(
+    {
+        "income": RNG.integers(0, 12, 300).astype("int64"),
+        "debt": RNG.integers(0, 9, 300).astype("int64"),
+        "years": RNG.integers(0, 7, 300).astype("int64"),
+    }
+)
+GOOD = (DATA["income"] - DATA["debt"] + DATA["years"] > 6).astype(int)
+FOREST = RandomForestClassifier(8, max_depth=4, random_state=0).fit(DATA, GOOD)
+LINEAR = LogisticRegression(max_iter=500).fit(DATA, GOOD)
+GRID = pd.DataFrame([g.ravel() for g in np.meshgrid(*(np.unique(DATA[n]) for n in DATA))], index=DATA.columns).T
+
+
+def lawful(x, constraints):
+    """Rows of the grid that meet constraints given by path."""
+    held = np.ones(len(GRID), dtype=bool)
+    for path, value in constraints.items():
+        key, name = path.split(".")[1:3]
+        held &= {
+            "immutable": lambda n, _: GRID[n] == x[n],
+            "increasing": lambda n, _: GRID[n] >= x[n],
+            "decreasing": lambda n, _: GRID[n] <= x[n],
+            "ranges": lambda n, v: GRID[n].between(*v),
+        }[key](name, value).to_numpy()
+    return GRID[held & (x != GRID).any(axis=1)]
+
+
+def constraints_of(paths):
+    told = {}
+    for path, value in paths.items():
+        _, key, name = path.split(".")
+        told.setdefault(key, {} if key == "ranges" else [])
+        if key == "ranges":
+            told[key][name] = value
+        else:
+            told[key].append(name)
+    return told
+
+
+def distances(table, x):
+    change = (table - x).abs() / np.ptp(DATA, axis=0)
+    return (0.5 * (change > 0) / 3 + 0.5 * change / 3).sum(axis=1)
+
+
+def drawn(rng):
+    """Constraints by path that often leave nothing."""
+    paths = {}
+    for name in DATA:
+        choice = rng.integers(0, 4)
+        if choice == 0:
+            paths[f"constraints.immutable.{name}"] = None
+        elif choice == 1:
+            paths[f"constraints.{'decreasing' if name != 'debt' else 'increasing'}.{name}"] = None
+        elif choice == 2:
+            paths[f"constraints.ranges.{name}"] = (0, int(rng.integers(2, 6)))
+    return paths
+
+
+@pytest.mark.parametrize("seed", range(8))
+@pytest.mark.parametrize("model", [FOREST, LINEAR], ids=["forest", "linear"])
+def test_the_blocking_set_is_minimal_and_the_advice_the_cheapest(model, seed):
+    rng = np.random.default_rng(seed)
+    rejected = DATA[model.predict(DATA) == 0].reset_index(drop=True)
+    seen = 0
+    for _ in range(12):
+        paths = drawn(rng)
+        x = rejected.iloc[int(rng.integers(len(rejected)))]
+
+        def exists(kept, x=x, paths=paths):
+            rows = lawful(x, {path: paths[path] for path in kept})
+            return len(rows) > 0 and bool((model.predict(rows) == 1).any())
+
+        if exists(paths):
+            continue
+        seen += 1
+        explained = mlflow_cf.wrap(model, DATA, constraints=constraints_of(paths))
+        (answer,) = explained.explain(x.to_frame().T.astype("int64"), certify=True)
+        assert answer.status == "infeasible"
+        told = answer.diagnostics["why_not"]
+        blocking = told["blocking"]
+        assert told["minimal"]
+        assert not exists(blocking)
+        subsets = chain.from_iterable(combinations(blocking, size) for size in range(len(blocking)))
+        assert all(exists(kept) for kept in subsets)
+        for path, far in told["relaxations"].items():
+            rest = {p: v for p, v in paths.items() if p != path}
+            rows = lawful(x, rest)
+            good = rows[model.predict(rows) == 1] if len(rows) else rows
+            assert (far is None) == (not len(good))
+            if far is not None:
+                assert far == pytest.approx(distances(good, x).min())
+    assert seen
+
+
+REFUSED = DATA[FOREST.predict(DATA) == 0].sort_values("income")[:1]
+
+
+def reason_of(constraints, **query):
+    (answer,) = mlflow_cf.wrap(FOREST, DATA, constraints=constraints).explain(REFUSED, certify=True, **query)
+    assert answer.status == "infeasible"
+    return answer.reason
+
+
+def test_a_limit_is_named_with_the_value_that_helps():
+    reason = reason_of({"ranges": {"income": [0, 1]}, "immutable": ["debt", "years"]})
+    assert "constraints.ranges.income" in reason
+    assert "raise the limit of income from 1 to " in reason or "let " in reason
+
+
+def test_a_served_model_never_advises_to_relax_the_policy():
+    explained = mlflow_cf.wrap(FOREST, DATA, constraints={"immutable": ["debt", "years"], "ranges": {"income": [0, 1]}})
+    asked = {"counterfactual": {"certify": True}}
+    (record,) = explained.predict(REFUSED, asked).to_dict("records")
+    assert record["status"] == "infeasible"
+    assert "raise" not in record["reason"]
+    assert "let " not in record["reason"]
+
+
+def test_a_request_may_be_advised_about_its_own_constraints():
+    explained = mlflow_cf.wrap(FOREST, DATA, constraints={"immutable": ["years"]})
+    asked = {"counterfactual": {"certify": True, "constraints": {"ranges": {"income": [0, 1]}, "immutable": ["debt"]}}}
+    (record,) = explained.predict(REFUSED, asked).to_dict("records")
+    assert record["status"] == "infeasible"
+    assert "income" in record["reason"]
+    assert "let years" not in record["reason"]
+
+
+def test_the_budget_covers_the_advice():
+    explained = mlflow_cf.wrap(FOREST, DATA, constraints={"immutable": ["debt", "years"], "ranges": {"income": [0, 1]}})
+    for most in (5, 40, 200):
+        (answer,) = explained.explain(REFUSED, certify=True, max_evaluations=most)
+        assert answer.evaluations <= most
