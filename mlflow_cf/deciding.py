@@ -17,21 +17,29 @@ from mlflow_cf.why_not import Decision, Question
 
 
 class Decider:
-    """Answers questions about one row, as long as there are evaluations and time."""
+    """Answers questions about one row, as long as there are evaluations and time.
+
+    Half of both is kept for questions about the nearest answer: advice helps more than a shorter list of what blocks.
+    """
 
     def __init__(
         self, judge: Judge, space: FeatureSpace, case: Callable[[Setting, Target], Case], left: int, until: float | None
     ) -> None:
         """Set up for a row; `case` makes its case; `left` evaluations may be used, up to a time of `perf_counter`."""
         self.judge, self.space, self.case, self.left, self.until = judge, space, case, left, until
+        self._kept = left // 2
+        now = time.perf_counter()
+        self._half_time = None if until is None else now + (until - now) / 2
 
     def __call__(self, question: Question) -> Decision:
         """Return whether a question has an answer, and if wanted the nearest one."""
-        if self.left <= 0 or (self.until is not None and time.perf_counter() >= self.until):
+        left = self.left if question.nearest else self.left - self._kept
+        until = self.until if question.nearest else self._half_time
+        if left <= 0 or (until is not None and time.perf_counter() >= until):
             return Decision(None)
         case = self.case(question.setting, question.target)
-        case = Case(case.problem, case.target, Budget(self.left))
-        case.budget.start(self.until, self.until)
+        case = Case(case.problem, case.target, Budget(left))
+        case.budget.start(until, until)
         answer = self._answer(case, nearest=question.nearest)
         self.left -= case.budget.used
         if not isinstance(answer, Answer) or answer.status not in ("found", "infeasible"):

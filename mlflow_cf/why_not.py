@@ -64,12 +64,14 @@ class WhyNot:
         minimal: whether each of them is needed for that.
         advice: the relaxation of one constraint whose answer is nearest, in words, or "".
         tried: for `diagnostics`, every relaxation with the distance of its answer, None without.
+        decided: whether there is surely no answer where none is told.
     """
 
     blocking: tuple[str, ...]
     minimal: bool
     advice: str
     tried: dict[str, float | None]
+    decided: bool
 
     @property
     def reason(self) -> str:
@@ -79,7 +81,10 @@ class WhyNot:
         verb = "rule out" if len(self.blocking) > 1 else "rules out"
         doubt = "" if self.minimal else ", or part of this,"
         told = f"{' and '.join(self.blocking)}{doubt} {verb} every counterfactual"
-        return f"{told}; {self.advice}" if self.advice else told
+        if self.advice:
+            return f"{told}; {self.advice}"
+        alone = len(self.tried) > 1 and self.decided
+        return f"{told}; to relax one of them alone is not enough" if alone else told
 
     def told(self) -> dict[str, Any]:
         """Return the details for `diagnostics`."""
@@ -112,10 +117,11 @@ def why_not(
     decisions = {path: decide(_without(asked, {path}, nearest=True)) for path in kept if may_relax(path)}
     helped = {path: decision for path, decision in decisions.items() if decision.found}
     tried = {path: decision.distance if decision.found else None for path, decision in decisions.items()}
+    decided = all(decision.found is not None for decision in decisions.values())
     if not helped:
-        return WhyNot(tuple(kept), minimal, "", tried)
+        return WhyNot(tuple(kept), minimal, "", tried, decided)
     best = min(helped, key=lambda path: helped[path].distance)
-    return WhyNot(tuple(kept), minimal, _advice(setting, target, x0, best, helped[best]), tried)
+    return WhyNot(tuple(kept), minimal, _advice(setting, target, x0, best, helped[best]), tried, decided)
 
 
 def _paths(setting: Setting, target: Target) -> list[str]:

@@ -75,7 +75,7 @@ def test_the_blocking_set_is_minimal_and_the_advice_the_cheapest(model, seed):
     rng = np.random.default_rng(seed)
     rejected = DATA[model.predict(DATA) == 0].reset_index(drop=True)
     seen = 0
-    for _ in range(12):
+    for _ in range(32):
         paths = drawn(rng)
         x = rejected.iloc[int(rng.integers(len(rejected)))]
 
