@@ -376,6 +376,12 @@ def test_optima_are_compared_only_where_they_are_proved(benchmark):
     assert line.split()[:7] == ["adult", "/", "tree", "0.0%", "-", "-", "-"]
 
 
+def test_large_models_are_proved_only_where_that_is_promised(benchmark):
+    assert [benchmark.certificates.promised("adult", model) for model in benchmark.models.LARGE] == [True, True]
+    assert [benchmark.certificates.promised("credit", model) for model in benchmark.models.LARGE] == [True, False]
+    assert [benchmark.certificates.promised("loans", model) for model in benchmark.models.LARGE] == [False, False]
+
+
 def test_proofs_that_an_answer_contradicts_are_named(benchmark):
     contradicted = benchmark.certificates.contradicted
     exact = lines(distance=[0.2, np.nan], proved=[True, True])

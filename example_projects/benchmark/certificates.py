@@ -118,6 +118,11 @@ def run(case: Case, model: str, seed: int) -> tuple[Certificates, list[str]]:
     return Certificates.measure(lines[GECO], lines[EXACT]), broken
 
 
+def promised(data: str, model: str) -> bool:
+    """Return whether the time of proofs is promised for this pair."""
+    return (data, model) in MEDIAN_MS or (data, model) in LONGEST_MS
+
+
 def contradicted(lines: Mapping[str, pd.DataFrame]) -> list[str]:
     """Return every proof that a method's answer contradicts, in words: it is nearer, or there should be none."""
     certified, texts = lines[EXACT], []
