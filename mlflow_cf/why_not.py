@@ -8,13 +8,14 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from decimal import ROUND_FLOOR, Context
 from typing import Any
 
 import numpy as np
 
 from mlflow_cf.constraints import Rule
 from mlflow_cf.constraints.rules import Ref
-from mlflow_cf.features import FeatureSpace, Floats
+from mlflow_cf.features import FeatureSpace, Floats, Level
 from mlflow_cf.problem import Setting, Target
 from mlflow_cf.text import spoken
 
@@ -61,13 +62,14 @@ class WhyNot:
 
     Attributes:
         blocking: paths of the constraints that together leave nothing; empty: without any there is nothing either.
-        minimal: whether each of them is needed for that.
+        proved: whether it is known that they leave nothing; minimal: whether each of them is needed for that.
         advice: the relaxation of one constraint whose answer is nearest, in words, or "".
         tried: for `diagnostics`, every relaxation with the distance of its answer, None without.
         decided: whether there is surely no answer where none is told.
     """
 
     blocking: tuple[str, ...]
+    proved: bool
     minimal: bool
     advice: str
     tried: dict[str, float | None]
@@ -78,21 +80,28 @@ class WhyNot:
         """The sentence of a reply."""
         if not self.blocking:
             return "no row with values of the background is predicted as wanted, even without constraints (proved)"
-        verb = "rule out" if len(self.blocking) > 1 else "rules out"
+        verb = "rules out" if self.proved and len(self.blocking) == 1 else "rule out"
+        verb = verb if self.proved else f"may {verb}"
         doubt = "" if self.minimal else ", or part of this,"
         told = f"{' and '.join(self.blocking)}{doubt} {verb} every counterfactual"
         if self.advice:
             return f"{told}; {self.advice}"
-        alone = len(self.tried) > 1 and self.decided
-        return f"{told}; to relax one of them alone is not enough" if alone else told
+        which = "one of them" if len(self.tried) > 1 else "it"
+        return f"{told}; to relax {which} alone is not enough" if self.tried and self.decided else told
 
     def told(self) -> dict[str, Any]:
         """Return the details for `diagnostics`."""
-        return {"blocking": list(self.blocking), "minimal": self.minimal, "relaxations": dict(self.tried)}
+        known = {"blocking": list(self.blocking), "proved": self.proved, "minimal": self.minimal}
+        return {**known, "relaxations": dict(self.tried)}
 
 
 def why_not(
-    asked: Question, x0: Floats, decide: Callable[[Question], Decision], may_relax: Callable[[str], bool]
+    asked: Question,
+    x0: Floats,
+    decide: Callable[[Question], Decision],
+    may_relax: Callable[[str], bool],
+    *,
+    proved: bool = False,
 ) -> WhyNot:
     """Find what blocks a row, and the cheapest single relaxation that helps.
 
@@ -101,27 +110,39 @@ def why_not(
         x0: (d,) codes of the row.
         decide: answers questions; it returns undecided once the budget is used up.
         may_relax: whether the asker may leave out the constraint of a path.
+        proved: whether it is known that there is no answer; if not, that is asked first.
     """
-    setting, target = asked.setting, asked.target
-    everything = _paths(setting, target)
+    everything = _paths(asked.setting, asked.target)
+    answerable = False if proved else decide(replace(asked, nearest=False)).found
+    if answerable:
+        return WhyNot((), False, False, "", {}, False)  # nothing blocks: the search missed it
+    proved = answerable is False
+    kept, minimal = _fewest(asked, everything, decide) if proved else (everything, False)
+    decisions = {path: decide(_without(asked, {path}, nearest=True)) for path in kept if may_relax(path)}
+    helped = {path: decision for path, decision in decisions.items() if decision.found}
+    tried = {path: decision.distance if decision.found else None for path, decision in decisions.items()}
+    decided = all(decision.found is not None for decision in decisions.values())
+    advice = ""
+    if helped:
+        best = min(helped, key=lambda path: helped[path].distance)
+        advice = _advice(asked.setting, asked.target, x0, best, helped[best])
+    return WhyNot(tuple(kept), proved, minimal, advice, tried, decided)
+
+
+def _fewest(asked: Question, everything: list[str], decide: Callable[[Question], Decision]) -> tuple[list[str], bool]:
+    """Return what cannot be left out, and whether that is known of each; together they have no answer."""
     kept, minimal = everything, True
-    kinds = list(dict.fromkeys(_kind(path) for path in kept))
-    for trial in [*([p for p in kept if _kind(p) == kind] for kind in kinds), *([path] for path in kept)]:
+    kinds = [[path for path in kept if _kind(path) == kind] for kind in dict.fromkeys(map(_kind, kept))]
+    for trial in [*(kind for kind in kinds if len(kind) > 1), *([path] for path in kept)]:
         rest = [path for path in kept if path not in trial]
         if len(rest) == len(kept):
             continue  # left out already, with its kind
         found = decide(_without(asked, set(everything) - set(rest), nearest=False)).found
         if found is False:
             kept = rest
-        minimal = minimal and found is not None
-    decisions = {path: decide(_without(asked, {path}, nearest=True)) for path in kept if may_relax(path)}
-    helped = {path: decision for path, decision in decisions.items() if decision.found}
-    tried = {path: decision.distance if decision.found else None for path, decision in decisions.items()}
-    decided = all(decision.found is not None for decision in decisions.values())
-    if not helped:
-        return WhyNot(tuple(kept), minimal, "", tried, decided)
-    best = min(helped, key=lambda path: helped[path].distance)
-    return WhyNot(tuple(kept), minimal, _advice(setting, target, x0, best, helped[best]), tried, decided)
+        # a kind that is undecided is tried again one by one; what has an answer keeps it when more is left out
+        minimal = minimal and (found is not None or len(trial) > 1)
+    return kept, minimal
 
 
 def _paths(setting: Setting, target: Target) -> list[str]:
@@ -160,7 +181,8 @@ def _advice(setting: Setting, target: Target, x0: Floats, path: str, decision: D
     if path == MAX_CHANGES:
         return f"allow {decision.changes} changes instead of {setting.max_changes}"
     if path == MIN_PROBABILITY:
-        return f"ask for a probability of {decision.probability:.3g} instead of {target.min_probability}"
+        reached = Context(prec=3, rounding=ROUND_FLOOR).create_decimal(decision.probability or 0.0)
+        return f"ask for a probability of {float(reached)} instead of {target.min_probability}"
     broken = [rule for rule in setting.rules if rule.path == path]
     if decision.row is not None:
         row = decision.row
@@ -177,10 +199,16 @@ def _relax(rule: Rule, space: FeatureSpace, x0: Floats, row: Floats) -> str:
     if key == "rules" or not isinstance(left, Ref):
         return f"leave out {rule.path} ({rule.text})"
     feature = space.features[left.column]
-    old, new = (spoken(feature.value(float(codes[left.column]))) for codes in (x0, row))
+    old, new = (_in_full(feature.value(float(codes[left.column]))) for codes in (x0, row))
     if key == "ranges":
-        bound = spoken(feature.value(float(rule.then.bound(row[None, :], x0)[0])))
+        bound = _in_full(feature.value(float(rule.then.bound(row[None, :], x0)[0])))
         return f"{'raise' if rule.then.sign == '<=' else 'lower'} the limit of {feature.name} from {bound} to {new}"
     if key == "levels":
         return f"allow {feature.name} to be {new}"
     return f"let {feature.name} go from {old} to {new}"
+
+
+def _in_full(value: Level | None) -> str:
+    """Return a value for a sentence; a number that a rounded one would not admit, with all its digits."""
+    text = spoken(value)
+    return repr(value) if isinstance(value, float) and float(text.replace(",", "")) != value else text
