@@ -195,7 +195,9 @@ class BestFirst:
         """Add all candidates of a box one by one; return False if the budget does not last for that."""
         choices, problem = self.choices, self.problem
         parts = [choices.code[a:b][box[a:b]] for a, b in zip(choices.start[:-1], choices.start[1:], strict=True)]
-        codes = np.stack([part.ravel() for part in np.meshgrid(*parts, indexing="ij")], axis=1)
+        sizes = [len(part) for part in parts]
+        places = np.unravel_index(np.arange(prod(sizes)), sizes)
+        codes = np.stack([part[place] for part, place in zip(parts, places, strict=True)], axis=1)
         distance, changes = problem.distance(codes), (codes != problem.own).sum(axis=1)
         kept = (distance <= self.limit) & (changes > 0) & (changes <= self.most)
         for link in self.links:

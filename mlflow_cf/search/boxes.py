@@ -63,6 +63,9 @@ class Choices:
             near = rest + group.part <= _loose(limit)
             near[group.own] = group.own_allowed
             allowed = np.flatnonzero(near)
+            if len(allowed) < 2:  # most groups, once something near is known
+                codes.append(allowed)
+                continue
             top = group.top[allowed] if problem.metric.c else np.zeros(len(allowed))
             nearest = allowed[np.lexsort((allowed, allowed != group.own, top, group.part[allowed]))]
             if problem.rater is not None and len(group.columns) == 1 and number not in linked:
