@@ -178,7 +178,7 @@ def _reasoned(request: Request, space: FeatureSpace, row: _Row, told: Explanatio
 
     decide = Decider(request.judge, space, case, request.max_evaluations - told.evaluations, until)
     asked = Question(request.setting, request.target, nearest=False)
-    why = why_not(asked, row.codes, decide, may_relax)
+    why = why_not(asked, row.codes, decide, may_relax, proved=told.status == "infeasible")
     used = request.max_evaluations - decide.left
     if told.reason != NOTHING and told.status == "infeasible" and told.reason:  # plain to see without a search
         reason = f"{told.reason}; {why.advice}" if why.advice else told.reason
