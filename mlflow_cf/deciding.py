@@ -5,8 +5,6 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 
-import numpy as np
-
 from mlflow_cf.explainers import Candidates, GeCo
 from mlflow_cf.features import FeatureSpace
 from mlflow_cf.judge import Judge
@@ -40,7 +38,11 @@ class Decider:
         case = self.case(question.setting, question.target)
         case = Case(case.problem, case.target, Budget(left))
         case.budget.start(until, until)
-        answer = self._answer(case, nearest=question.nearest)
+        found = search(case, GeCo(), 0)
+        if not question.nearest and isinstance(found, Candidates) and len(found.rows):
+            self.left -= case.budget.used
+            return Decision(True)  # what keeps a constraint in the list need not be asked of the judge
+        answer = self._proved(case, Candidates(found.rows)) if isinstance(found, Candidates) else found
         self.left -= case.budget.used
         if not isinstance(answer, Answer) or answer.status not in ("found", "infeasible"):
             return Decision(None)
@@ -51,14 +53,6 @@ class Decider:
         changes = int(case.problem.changed(row[None, :]).sum())
         return Decision(True, row, float(case.distance(row[None, :])[0]), probability, changes)
 
-    def _answer(self, case: Case, *, nearest: bool) -> Answer | Exception:
-        found = search(case, GeCo(), 0)
-        if not isinstance(found, Candidates):
-            return found
-        found = Candidates(found.rows)  # whether it is certified is decided here
-        (answer,) = prove_all(self.judge, self.space, [(case, found)], polish=True, certified=nearest)
-        if nearest or (isinstance(answer, Answer) and answer.status == "found"):
-            return answer
-        nothing = Candidates(np.empty((0, len(self.space))))
-        (answer,) = prove_all(self.judge, self.space, [(case, nothing)], polish=True, certified=True)
+    def _proved(self, case: Case, found: Candidates) -> Answer | Exception:
+        (answer,) = prove_all(self.judge, self.space, [(case, found)], polish=True, certified=True)
         return answer

@@ -26,6 +26,7 @@ from mlflow_cf.why_not import CONSTRAINTS, MAX_CHANGES, Question, why_not
 
 ROWS_AT_ONCE = 256  # rows searched before they are proved together; what a search needs stays in memory until then
 FIRST_ROWS = 8  # fewer at first where there is a deadline: how long proofs take is not known yet
+MOST_ASKED = 50_000  # evaluations to say why a row has no counterfactual; a second or two
 _logger = logging.getLogger(__name__)
 
 
@@ -176,10 +177,11 @@ def _reasoned(request: Request, space: FeatureSpace, row: _Row, told: Explanatio
             return request.owner or request.setting.constraints.max_changes is None
         return bool(request.query.constraints.model_fields_set) and path.startswith(CONSTRAINTS)
 
-    decide = Decider(request.judge, space, case, request.max_evaluations - told.evaluations, until)
+    left = min(request.max_evaluations - told.evaluations, MOST_ASKED)
+    decide = Decider(request.judge, space, case, left, until)
     asked = Question(request.setting, request.target, nearest=False)
     why = why_not(asked, row.codes, decide, may_relax, proved=told.status == "infeasible")
-    used = request.max_evaluations - decide.left
+    used = told.evaluations + left - decide.left
     if told.reason != NOTHING and told.status == "infeasible" and told.reason:  # plain to see without a search
         reason = f"{told.reason}; {why.advice}" if why.advice else told.reason
     else:
