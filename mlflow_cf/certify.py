@@ -21,6 +21,7 @@ from mlflow_cf.search.best_first import BestFirst, Leaf
 from mlflow_cf.search.points import with_points
 
 Certificate = Generator[Floats, Outcome, Proved]
+AHEAD = 64  # candidates in doubt that the judge is asked about together
 NOT_CERTIFIED = "not certified: "  # begins the reason of an answer that stands without the certificate it was to have
 
 
@@ -92,6 +93,7 @@ class _Run:
     rows: list[Floats] = field(default_factory=list)
     codes: list[Codes] = field(default_factory=list)
     outcomes: list[Outcome] = field(default_factory=list)
+    refused: set[bytes] = field(default_factory=set)
 
     @property
     def missing(self) -> int:
@@ -118,7 +120,7 @@ class _Run:
         """Add answers in the order of their keys; return whether the structure and the judge agree."""
         problem, budget = self.case.problem, self.case.budget
         while self.missing and (leaf := search.next()) is not None:
-            if self._repeats(leaf):
+            if self._repeats(leaf) or leaf.codes.tobytes() in self.refused:
                 continue
             row = problem.rows(leaf.codes[None])
             known = np.flatnonzero(same(self.proved.rows, row[0]).all(axis=1) & (self.needed | (not self.rows)))
@@ -133,13 +135,26 @@ class _Run:
             if budget.take(int(lawful.sum())) < lawful.sum():
                 search.stop(leaf)
                 break
-            said = yield Z[lawful]
+            ahead = [] if leaf.certain else self._ahead(search)
+            said = yield np.concatenate(
+                [Z[lawful], problem.rows(np.array(ahead, dtype=np.intp).reshape(-1, len(problem.groups)))]
+            )
             favourable = self.case.target.rate(said).favourable
+            favourable, later = favourable[: lawful.sum()], favourable[lawful.sum() :]
+            self.refused.update(codes.tobytes() for codes, good in zip(ahead, later, strict=True) if not good)
             if leaf.certain and not favourable[0]:
                 return False
             if favourable[0] and not favourable[1:].any():
                 self._add(leaf, row[0], said.take(slice(0, 1)), search)
         return True
+
+    def _ahead(self, search: BestFirst) -> list[Codes]:
+        """Return candidates whose turn may come: a call to the judge costs the same for one row and for many."""
+        codes = [each for each in search.doubtful(AHEAD) if each.tobytes() not in self.refused]
+        if codes:
+            held = self.case.problem.check(self.case.problem.rows(np.array(codes)))
+            codes = [each for each, lawful in zip(codes, held, strict=True) if lawful]
+        return codes[: self.case.budget.take(min(len(codes), self.case.budget.left))]
 
     def result(self, search: BestFirst) -> Proved:
         """Return the answers with their proofs; if the budget ended the search, others with the best bound there is."""

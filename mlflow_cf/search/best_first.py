@@ -108,6 +108,11 @@ class BestFirst:
         heapq.heappush(self._heap, (leaf.key, next(self._serial), leaf))
         self.cut = True
 
+    def doubtful(self, most: int) -> list[Codes]:
+        """Return the codes of some candidates that wait and may be refused, at most so many."""
+        waiting = (entry[2] for entry in self._heap[: 4 * most])  # the nearest stand near the front
+        return [least.codes for least in waiting if isinstance(least, Leaf) and not least.certain][:most]
+
     def refuses(self, Z: Floats) -> bool:
         """Whether one of the rows Z (m, d) misses the target by more than the tolerance, as the structure says."""
         rater = self.problem.rater
