@@ -1,15 +1,16 @@
 """Counterfactual explanations for MLflow models: predictions, and what would have to change, in one reply."""
 
+from mlflow_cf.artifact.log import load_model, log_model, save_model
+from mlflow_cf.artifact.served import _load_pyfunc as _load_pyfunc  # MLflow calls it: this package is the loader module
 from mlflow_cf.constraints import Constraints
 from mlflow_cf.errors import ArtifactError, CounterfactualError, InputError
 from mlflow_cf.explained import ExplainedModel, wrap
 from mlflow_cf.explainers import Exact, GeCo, NearestRow, RandomSearch
-from mlflow_cf.flavor import load_model, log_model, save_model
 from mlflow_cf.problem import Distance, Limits, Target
-from mlflow_cf.pyfunc import _load_pyfunc as _load_pyfunc  # MLflow calls it: this package is the loader module
-from mlflow_cf.result import Change, Counterfactual, Explanation
+from mlflow_cf.version import VERSION
+from mlflow_cf.words.result import Change, Counterfactual, Explanation
 
-__version__ = "0.1.0"
+__version__ = VERSION
 
 __all__ = [
     "ArtifactError",

@@ -11,17 +11,18 @@ from typing import Any
 import click
 import pandas as pd
 
-import mlflow_cf
-from mlflow_cf.description import description
+from mlflow_cf.artifact.log import load_model
+from mlflow_cf.artifact.served import warm_up
 from mlflow_cf.errors import CounterfactualError
 from mlflow_cf.problem import Query
-from mlflow_cf.pyfunc import warm_up
+from mlflow_cf.version import VERSION
+from mlflow_cf.words.description import description
 
 _model = click.option("-m", "--model-uri", required=True, help="URI or folder, e.g. models:/credit@champion.")
 
 
 @click.group()
-@click.version_option(mlflow_cf.__version__, prog_name="mlflow-cf")
+@click.version_option(VERSION, prog_name="mlflow-cf")
 def main() -> None:
     """Counterfactual explanations for MLflow models."""
 
@@ -38,7 +39,7 @@ def explain(model_uri: str, input_path: Path, query: str, *, as_json: bool) -> N
     with _friendly_errors():
         rows = _read_rows(input_path)
         asked = _read_query(query)
-        explained = mlflow_cf.load_model(model_uri)
+        explained = load_model(model_uri)
         warm_up(explained)  # the clock of the request shall not pay for what is compiled on first use
         records = explained.predict(rows, {"counterfactual": asked}).to_dict("records")
     if as_json:
@@ -57,7 +58,7 @@ def explain(model_uri: str, input_path: Path, query: str, *, as_json: bool) -> N
 def describe(model_uri: str, *, as_json: bool) -> None:
     """Print what an explained model consists of, and whether it could be opened."""
     with _friendly_errors():
-        facts = mlflow_cf.load_model(model_uri).describe()
+        facts = load_model(model_uri).describe()
     click.echo(json.dumps(facts, allow_nan=False, indent=1) if as_json else description(facts))
 
 

@@ -11,18 +11,18 @@ import numpy as np
 import pandas as pd
 from numpy.typing import ArrayLike, NDArray
 
-from mlflow_cf.admission import Admission
 from mlflow_cf.constraints import Constraints, ConstraintSource, Values
 from mlflow_cf.errors import InputError
 from mlflow_cf.explainers import Explainer
+from mlflow_cf.explainers.registry import explainer_named, explainer_to_dict
 from mlflow_cf.features import FeatureSpace, check_table
-from mlflow_cf.judge import Judge, Label, OpenModel, Outcome
-from mlflow_cf.opening import open_native
+from mlflow_cf.model.flavors import open_native
+from mlflow_cf.model.judge import Judge, Label, OpenModel, Outcome
+from mlflow_cf.model.parity import Opened, open_structure
 from mlflow_cf.problem import Distance, Explain, Limits, Policy, Query, Setting, Target
-from mlflow_cf.registry import explainer_named, explainer_to_dict
-from mlflow_cf.request import Request, answer
-from mlflow_cf.result import Explanation
-from mlflow_cf.structures import Opened, open_structure
+from mlflow_cf.request.admission import Admission
+from mlflow_cf.request.request import Request, answer
+from mlflow_cf.words.result import Explanation
 
 PATIENCE_S = 0.03  # a served request waits so long for a place; most searches are over in less
 
@@ -31,7 +31,7 @@ DistanceSource = Distance | tuple[float, float, float] | Mapping[str, Any]
 
 
 @dataclass(frozen=True)
-class Options:
+class WrapOptions:
     """How to explain a model: the keyword arguments that `wrap`, `save_model` and `log_model` share.
 
     Attributes:
@@ -268,17 +268,17 @@ def wrap(
         model: a fitted estimator or pipeline, an MLflow model URI or folder, or a loaded pyfunc.
         data: sample of the training rows (n, d) in the model's own raw input columns.
         labels: (n,) training target of these rows; some explainers use it.
-        target, constraints, explainer, features, distance, values, seed, limits, certify: see `Options`.
+        target, constraints, explainer, features, distance, values, seed, limits, certify: see `WrapOptions`.
         output: what a model without known outputs returns: ``label``, ``score`` or ``value``.
 
     Raises:
         InputError: anything that does not fit, with its path, the fact and the nearest fix.
     """
-    options = Options(target, constraints, explainer, features, distance, values, seed, limits, certify)
+    options = WrapOptions(target, constraints, explainer, features, distance, values, seed, limits, certify)
     return assemble(open_native(model, output=output, rows=data), data, labels, options)
 
 
-def assemble(model: OpenModel, data: pd.DataFrame, labels: ArrayLike | None, options: Options) -> ExplainedModel:
+def assemble(model: OpenModel, data: pd.DataFrame, labels: ArrayLike | None, options: WrapOptions) -> ExplainedModel:
     """Join an opened model with its background and options."""
     check_table(data)
     if model.columns:

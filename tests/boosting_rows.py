@@ -10,7 +10,7 @@ import pytest
 from checker import one_row
 
 import mlflow_cf
-from mlflow_cf.judge import OpenModel
+from mlflow_cf.model.judge import OpenModel
 
 ROWS = 2500
 RNG = np.random.default_rng(7)

@@ -12,13 +12,13 @@ from hypothesis import strategies as st
 from rule_worlds import comparisons, rule_texts
 from worlds import FEATURES, KEYS, background, stepped, table, wide_rows
 
-from mlflow_cf.certify import certify
 from mlflow_cf.constraints import Constraints
 from mlflow_cf.errors import InputError
 from mlflow_cf.features import FeatureSpace
-from mlflow_cf.judge import Judge, OpenModel, Outcome
+from mlflow_cf.model.judge import Judge, OpenModel, Outcome
 from mlflow_cf.problem import BoundTarget, Budget, Distance, Problem, Rater, Setting, Target
-from mlflow_cf.proof import Case, Proved, prove, run_proofs
+from mlflow_cf.proof.certify import certify
+from mlflow_cf.proof.verify import Case, Proved, prove, run_proofs
 from mlflow_cf.structures import Forest, Layers, LevelColumn, NumberColumn, TreeEnsemble
 from mlflow_cf.structures.structure import linked
 
@@ -325,7 +325,7 @@ class Enumerated:
         Z = Z[world.accepts(Z)] if len(Z) else Z
         differs = (x0 != Z) & ~(np.isnan(Z) & np.isnan(x0))
         changed = np.column_stack([differs[:, columns].any(axis=1) for columns in groups])
-        distance = world.setting.metric.distance(tuple(groups), Z, x0)
+        distance = world.setting.bound_distance.distance(tuple(groups), Z, x0)
         tuples = np.where(np.isnan(Z), np.inf, Z)[:, [column for columns in groups for column in columns]]
         order = np.lexsort((*tuples.T[::-1], changed.sum(axis=1), distance))
         self.groups, self.x0 = groups, x0

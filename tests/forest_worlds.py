@@ -9,7 +9,7 @@ from worlds import problem_of, space_of
 
 from mlflow_cf.explained import ExplainedModel
 from mlflow_cf.features import FeatureSpace
-from mlflow_cf.judge import OpenModel
+from mlflow_cf.model.judge import OpenModel
 from mlflow_cf.problem import BoundTarget, Problem
 from mlflow_cf.problem.rater import Rater
 from mlflow_cf.structures import Forest, LevelColumn, Link, NumberColumn, TreeEnsemble, score_rows

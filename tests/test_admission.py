@@ -15,11 +15,11 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from mlflow_cf.admission import GIVE_WAY_S, Admission
 from mlflow_cf.errors import InputError
 from mlflow_cf.explained import ExplainedModel, Options, assemble
 from mlflow_cf.explainers import GeCo
-from mlflow_cf.judge import OpenModel
+from mlflow_cf.model.judge import OpenModel
+from mlflow_cf.request.admission import GIVE_WAY_S, Admission
 
 FRAME = pd.DataFrame({"income": np.arange(10.0, 90.0), "age": np.arange(80) % 40 + 20})
 POOR, RICH = FRAME.iloc[[3]], FRAME.iloc[[70]]
@@ -124,7 +124,7 @@ def test_one_place_per_core_and_some_threads_left_for_predictions(
     cores: int, places: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(os, "sched_getaffinity", lambda _: set(range(cores)))
-    monkeypatch.setattr("mlflow_cf.admission.CPU_QUOTA", Path("nowhere"))
+    monkeypatch.setattr("mlflow_cf.request.admission.CPU_QUOTA", Path("nowhere"))
     assert Admission().places == places
 
 
@@ -134,13 +134,13 @@ def test_one_place_per_core_and_some_threads_left_for_predictions(
 def test_a_containers_quota_counts(quota: str, places: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(os, "sched_getaffinity", lambda _: set(range(8)))
     (tmp_path / "cpu.max").write_text(f"{quota}\n")
-    monkeypatch.setattr("mlflow_cf.admission.CPU_QUOTA", tmp_path / "cpu.max")
+    monkeypatch.setattr("mlflow_cf.request.admission.CPU_QUOTA", tmp_path / "cpu.max")
     assert Admission().places == places
 
 
 def test_systems_that_know_no_affinity(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delattr(os, "sched_getaffinity")
-    monkeypatch.setattr("mlflow_cf.admission.CPU_QUOTA", Path("nowhere"))
+    monkeypatch.setattr("mlflow_cf.request.admission.CPU_QUOTA", Path("nowhere"))
     for known, places in ((4, 4), (None, 1)):
         monkeypatch.setattr(os, "cpu_count", lambda known=known: known)
         assert Admission().places == places
@@ -168,7 +168,7 @@ class TestGivingWay:
         assert time.perf_counter() - started > GIVE_WAY_S / 2
 
     def test_a_search_goes_on_when_the_last_prediction_is_there(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        monkeypatch.setattr("mlflow_cf.admission.GIVE_WAY_S", 20.0)
+        monkeypatch.setattr("mlflow_cf.request.admission.GIVE_WAY_S", 20.0)
         admission = Admission(1)
         with ThreadPoolExecutor(1) as pool:
             with admission.predicting():

@@ -56,7 +56,7 @@ def test_what_the_rules_leave(row: int, grouped: list[list[str]], short: int, mo
         np.testing.assert_array_equal(group.tuples, expected)
         np.testing.assert_array_equal(group.tuples[group.own], x0[columns])
         assert group.own_allowed == all(rule.holds(x0[None], x0)[0] for rule in group.rules)
-        part, top = setting.metric.parts(group.columns, group.tuples, x0[columns])
+        part, top = setting.bound_distance.parts(group.columns, group.tuples, x0[columns])
         np.testing.assert_array_equal(group.part, part)
         np.testing.assert_array_equal(group.top, top)
         assert (group.part[group.own], group.top[group.own], group.weights[group.own]) == (0, 0, 0)

@@ -8,8 +8,8 @@ import pandas as pd
 import pytest
 
 from mlflow_cf.explained import ExplainedModel, Options, assemble
-from mlflow_cf.judge import OpenModel
-from mlflow_cf.result import Explanation
+from mlflow_cf.model.judge import OpenModel
+from mlflow_cf.words.result import Explanation
 
 FRAME = pd.DataFrame(
     {

@@ -12,7 +12,7 @@ from mlflow_cf.constraints import Constraints
 from mlflow_cf.explained import ExplainedModel, Options, assemble
 from mlflow_cf.explainers import GeCo
 from mlflow_cf.features import FeatureSpace
-from mlflow_cf.judge import OpenModel
+from mlflow_cf.model.judge import OpenModel
 from mlflow_cf.problem import Codes, Distance, Group, Problem, Setting
 from mlflow_cf.search.cascade import Cascade
 from mlflow_cf.search.sampling import with_draws
@@ -175,7 +175,7 @@ class TestRepair:
         constraints = {"groups": [["a", "b"]], "rules": ["x_cf.a < x_cf.b"]}
         frame = pd.DataFrame({"a": [0, 1, 2, 3], "b": [1, 1, 3, 0], "c": [0, 1, 0, 1]})
         problem = bound(frame, constraints, {"a": 0, "b": 1, "c": 0})
-        assert problem.links == ()
+        assert problem.joint_rules == ()
         assert group_of(problem, "a").tuples.tolist() == [[0, 1], [2, 3]]
 
     def test_max_changes_counts_what_repairs_change(self) -> None:

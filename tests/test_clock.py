@@ -4,8 +4,8 @@ import time
 
 import pytest
 
-from mlflow_cf.clock import LEAST_S, Clock
 from mlflow_cf.problem import Budget
+from mlflow_cf.request.clock import LEAST_S, Clock
 
 
 @pytest.fixture

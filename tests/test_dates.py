@@ -20,7 +20,7 @@ from mlflow_cf.errors import InputError
 from mlflow_cf.explained import ExplainedModel, Options, assemble
 from mlflow_cf.features import FeatureSpace, days
 from mlflow_cf.features.dates import MICROSECONDS, decode_dates, encode_dates, iso_date
-from mlflow_cf.judge import OpenModel
+from mlflow_cf.model.judge import OpenModel
 
 DAY = np.datetime64("2024-03-01")
 STARTS = pd.Series(DAY + np.arange(0, 120, 10)).astype("datetime64[us]")

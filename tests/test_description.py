@@ -9,7 +9,7 @@ from sklearn.linear_model import LinearRegression
 from sklearn.tree import DecisionTreeClassifier
 
 import mlflow_cf
-from mlflow_cf.description import description
+from mlflow_cf.words.description import description
 
 RNG = np.random.default_rng(0)
 FRAME = pd.DataFrame(

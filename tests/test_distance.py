@@ -11,7 +11,7 @@ from worlds import bind
 from mlflow_cf.constraints import Constraints
 from mlflow_cf.errors import InputError
 from mlflow_cf.features import FeatureSpace
-from mlflow_cf.problem import Distance, Metric, Setting
+from mlflow_cf.problem import BoundDistance, Distance, Setting
 
 DEGREES = ["none", "bachelor", "master", "doctor"]
 FRAME = pd.DataFrame(
@@ -36,7 +36,7 @@ def measure(weights: Any, query: dict[str, Any] | None = None, /, **moves: Any) 
     raw = pd.DataFrame([query, {**query, **moves}]).astype({"age": "float64", "income": "float64"})
     space = SPACE.covering(raw)
     codes = space.encode(raw)
-    found = float(Metric.bind(distance, SPACE).distance(LONE, codes[1:], codes[0])[0])
+    found = float(BoundDistance.bind(distance, SPACE).distance(LONE, codes[1:], codes[0])[0])
     ruler = Ruler(FRAME, distance.l0, distance.l1, distance.linf, distance.scale, distance.weights, {"degree": DEGREES})
     assert found == pytest.approx(ruler.distance(query, {**query, **moves}), abs=1e-12)
     return found
@@ -101,7 +101,7 @@ class TestFormulas:
     def test_no_spread_only_differs(self) -> None:
         frame = pd.DataFrame({"a": [1, 1, 1], "b": [1, 2, 3]})
         space = FeatureSpace.infer(frame, {"a": {"low": 1, "high": 1}})
-        metric = Metric.bind(Distance(0, 1, 0), space)
+        metric = BoundDistance.bind(Distance(0, 1, 0), space)
         assert metric.distance(((0,), (1,)), np.array([[7.0, 1.0]]), np.array([1.0, 1.0])).tolist() == [0.5]
 
 
@@ -132,7 +132,7 @@ class TestReading:
 
     def test_weight_of_no_feature(self) -> None:
         with pytest.raises(InputError, match=r"distance\.weights\.agee: not a feature; did you mean 'age'\?"):
-            Metric.bind(Distance(weights={"agee": 2}), SPACE)
+            BoundDistance.bind(Distance(weights={"agee": 2}), SPACE)
 
 
 @pytest.mark.parametrize("weights", [(0.5, 0.5, 0.0), (0.2, 0.5, 0.3), (0, 0, 1)], ids=str)
@@ -149,6 +149,6 @@ def test_codes_rows_and_single_rows_agree_bit_for_bit(weights: Any, groups: Any,
         codes = np.column_stack([rng.integers(len(group.tuples), size=400) for group in problem.groups])
         Z = problem.rows(codes)
         table = problem.distance(codes)
-        assert (table == problem.metric.distance(problem.columns, Z, problem.x0)).all()
-        one_by_one = [problem.metric.distance(problem.columns, row[None, :], problem.x0)[0] for row in Z]
+        assert (table == problem.bound_distance.distance(problem.columns, Z, problem.x0)).all()
+        one_by_one = [problem.bound_distance.distance(problem.columns, row[None, :], problem.x0)[0] for row in Z]
         assert table.tolist() == one_by_one

@@ -21,7 +21,7 @@ import mlflow_cf
 from mlflow_cf.errors import InputError, InputErrors
 from mlflow_cf.explained import ExplainedModel, Options, assemble
 from mlflow_cf.explainers import GeCo, NearestRow
-from mlflow_cf.judge import OpenModel
+from mlflow_cf.model.judge import OpenModel
 
 FRAME = pd.DataFrame(
     {

@@ -13,7 +13,7 @@ from sklearn.linear_model import LogisticRegression
 
 import mlflow_cf
 from mlflow_cf.errors import InputError
-from mlflow_cf.opening import flavor_of, open_folder, open_native
+from mlflow_cf.model.flavors import flavor_of, open_folder, open_native
 from mlflow_cf_flavors import callables as flavor
 
 ROWS = 2000

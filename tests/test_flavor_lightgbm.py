@@ -25,7 +25,7 @@ from sklearn.preprocessing import StandardScaler
 
 import mlflow_cf
 from mlflow_cf.errors import InputError
-from mlflow_cf.opening import flavor_of, open_folder, open_native
+from mlflow_cf.model.flavors import flavor_of, open_folder, open_native
 
 lgb = pytest.importorskip("lightgbm")
 flavor = pytest.importorskip("mlflow_cf_flavors.lightgbm")

@@ -16,7 +16,7 @@ from sklearn.linear_model import LinearRegression, LogisticRegression
 from sklearn.tree import DecisionTreeClassifier
 
 from mlflow_cf.errors import InputError
-from mlflow_cf.opening import flavor_of, open_folder, open_native
+from mlflow_cf.model.flavors import flavor_of, open_folder, open_native
 
 ROWS = pd.DataFrame({"age": [20, 30, 40, 50], "income": [1.0, 2.0, 3.0, 4.0]})
 
@@ -191,8 +191,8 @@ def test_a_linear_regression_pyfunc_needs_to_be_told_apart():
 def test_frameworks_are_not_imported_for_questions():
     code = (
         "import json, sys\n"
-        "from mlflow_cf import opening\n"
-        "answers = [opening.flavor(name).accepts({}) for name in opening.flavor_names()]\n"
+        "from mlflow_cf.model import flavors\n"
+        "answers = [flavors.flavor(name).accepts({}) for name in flavors.flavor_names()]\n"
         "frameworks = {'sklearn', 'skops', 'xgboost', 'lightgbm'} & set(sys.modules)\n"
         "print(json.dumps([answers, sorted(frameworks)]))\n"
     )

@@ -58,7 +58,7 @@ from sklearn.svm import SVC, SVR, LinearSVC
 from sklearn.tree import DecisionTreeClassifier, DecisionTreeRegressor
 
 from mlflow_cf.errors import InputError
-from mlflow_cf.opening import open_folder, open_native
+from mlflow_cf.model.flavors import open_folder, open_native
 from mlflow_cf_flavors import sklearn as flavor
 from mlflow_cf_flavors.skops_types import ALL_TRUSTED, TRUSTED_TYPES
 
@@ -105,7 +105,7 @@ CLASSIFIERS = {
     "linear svc": LinearSVC(),
     "svc": SVC(),
     "neighbours": KNeighborsClassifier(),
-    "neighbours, ball tree": KNeighborsClassifier(algorithm="ball_tree", metric="manhattan"),
+    "neighbours, ball tree": KNeighborsClassifier(algorithm="ball_tree", bound_distance="manhattan"),
     "naive bayes": GaussianNB(),
     "calibrated": CalibratedClassifierCV(LinearSVC(), cv=2),
     "calibrated, isotonic": CalibratedClassifierCV(GaussianNB(), method="isotonic", cv=2),

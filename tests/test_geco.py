@@ -14,10 +14,10 @@ from worlds import problem_of
 from mlflow_cf.errors import InputError
 from mlflow_cf.explained import ExplainedModel, Options, assemble
 from mlflow_cf.explainers import GeCo
-from mlflow_cf.judge import OpenModel
+from mlflow_cf.explainers.geco.deltas import Places
+from mlflow_cf.explainers.geco.draws import Draws
+from mlflow_cf.model.judge import OpenModel
 from mlflow_cf.problem import Budget, Codes, Problem
-from mlflow_cf.search.deltas import Places
-from mlflow_cf.search.draws import Draws
 from mlflow_cf.search.population import Population, changed_sets, fittest, score_candidates
 from mlflow_cf.search.sampling import draw_by_row, draw_distinct
 

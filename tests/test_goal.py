@@ -8,9 +8,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mlflow_cf.judge import OpenModel, Outcome
+from mlflow_cf.model.judge import OpenModel, Outcome
 from mlflow_cf.problem import BoundTarget, Target
-from mlflow_cf.problem.goal import classes_of, goal_of, rate_one, rate_sums
+from mlflow_cf.problem.goal import classes_of, compiled_target, rate_one, rate_sums
 from mlflow_cf.structures import Link
 from mlflow_cf.structures.structure import linked
 
@@ -38,7 +38,7 @@ def drawn_sums(rng: np.random.Generator, width: int, *, shares: bool) -> np.ndar
 
 
 def rated(bound: BoundTarget, link: Link, sums: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    goal = goal_of(bound, link)
+    goal = compiled_target(bound, link)
     favourable, grade = np.empty(len(sums), dtype=bool), np.empty(len(sums))
     rate_sums(sums, classes_of(goal, sums.shape[1]), goal, favourable, grade)
     return favourable, grade
@@ -134,7 +134,7 @@ def test_what_is_farther_from_a_change_than_its_doubt_stays_as_it_is(
     classes, rng = max(width, 2), np.random.default_rng(seed)
     least = least if kind == "probability" else None
     target = Target.other(least) if wanted == "other" else Target(label=LABELS[seed % classes], min_probability=least)
-    goal = goal_of(BoundTarget(target, model_of(classes, kind), seed % classes), "identity")
+    goal = compiled_target(BoundTarget(target, model_of(classes, kind), seed % classes), "identity")
     for scores in linked(drawn_sums(rng, width, shares=link == "identity" and kind == "probability"), link):
         favourable, _, doubt = rate_one(scores, goal, np.empty(classes))
         moved = scores + rng.uniform(-0.49, 0.49, classes) * doubt * np.maximum(1, np.abs(scores.max()))
@@ -144,6 +144,6 @@ def test_what_is_farther_from_a_change_than_its_doubt_stays_as_it_is(
 
 def test_the_doubt_of_a_value_is_how_far_it_is_from_the_ends() -> None:
     model = OpenModel("test", (), lambda rows: np.zeros(len(rows)))
-    goal = goal_of(BoundTarget(Target(low=1, high=3), model), "identity")
+    goal = compiled_target(BoundTarget(Target(low=1, high=3), model), "identity")
     doubts = [rate_one(np.array([value]), goal, np.empty(1))[2] for value in (0.5, 1.0, 1.5, 3.0, 100.0)]
     assert doubts == pytest.approx([0.5, 0, 0.5 / 1.5, 0, 0.97])

@@ -8,7 +8,7 @@ import pytest
 from checker import Checker, Ruler
 
 from mlflow_cf.explained import ExplainedModel, Options, assemble
-from mlflow_cf.judge import OpenModel
+from mlflow_cf.model.judge import OpenModel
 
 RNG = np.random.default_rng(5)
 FRAME = pd.DataFrame(

@@ -9,9 +9,9 @@ from hypothesis import strategies as st
 from worlds import background, constraint_dicts, explained, stepped, table, wide_rows
 
 from mlflow_cf.errors import InputError
+from mlflow_cf.explainers.geco.neighbours import Neighbours
 from mlflow_cf.problem import Budget, Codes, Problem
 from mlflow_cf.search.cascade import Cascade
-from mlflow_cf.search.neighbours import Neighbours
 from mlflow_cf.search.points import with_points
 from mlflow_cf.search.population import Keys, Population
 
@@ -39,7 +39,7 @@ class World:
         problem, changes = self.problem, (codes != self.problem.own).sum(axis=1)
         Z = problem.rows(codes)
         met = (changes >= least) & (changes <= (problem.max_changes or len(problem.groups)))
-        for rule in (*problem.links, *(rule for group in problem.groups for rule in group.rules)):
+        for rule in (*problem.joint_rules, *(rule for group in problem.groups for rule in group.rules)):
             met &= rule.holds(Z, problem.x0)
         return met
 
@@ -66,7 +66,7 @@ class World:
 
 def distances(problem: Problem, codes: Codes) -> Any:
     """Return distances by the metric, from whole rows."""
-    return problem.metric.distance(problem.columns, problem.rows(codes), problem.x0)
+    return problem.bound_distance.distance(problem.columns, problem.rows(codes), problem.x0)
 
 
 @st.composite
@@ -166,8 +166,8 @@ def test_what_breaks_a_rule_over_groups_is_repaired(world: World, share: float) 
         for number in range(len(problem.groups)):
             children = world.children(parent, number)
             held = np.ones(len(children), dtype=bool)
-            for link in world.cascade.links:
-                held &= link.holds(children)
+            for joint in world.cascade.joint_rules:
+                held &= joint.holds(children)
             if world.lone(number):
                 children = children[~held]
             changes = (children != problem.own).sum(axis=1)
@@ -232,8 +232,8 @@ def test_a_rule_over_groups_that_have_no_choice() -> None:
     made = explained(forest_model(0, frame, trees=8, depth=5), frame, constraints)
     rows = frame[made.model.decide(frame) == "no"]
     cascade = Cascade(opened_problem(made, rows.iloc[:1]))
-    assert cascade.links[0].groups == ()
-    assert cascade.links[0].holds(np.tile(cascade.problem.own, (3, 1))).tolist() == [True] * 3
+    assert cascade.joint_rules[0].groups == ()
+    assert cascade.joint_rules[0].holds(np.tile(cascade.problem.own, (3, 1))).tolist() == [True] * 3
     found = made.explain(rows)
     assert "invalid" not in {one.status for one in found}
     assert "found" in {one.status for one in found}

@@ -22,11 +22,11 @@ from xgboost import XGBClassifier
 import mlflow_cf
 from mlflow_cf.explained import ExplainedModel, Options, assemble
 from mlflow_cf.explainers import Candidates, GeCo
-from mlflow_cf.judge import OpenModel
+from mlflow_cf.explainers.geco.deltas import Deltas
+from mlflow_cf.explainers.geco.draws import Draws
+from mlflow_cf.explainers.geco.partial import Partial
+from mlflow_cf.model.judge import OpenModel
 from mlflow_cf.problem import Budget, Codes, Problem
-from mlflow_cf.search.deltas import Deltas
-from mlflow_cf.search.draws import Draws
-from mlflow_cf.search.partial import Partial
 
 ESTIMATORS: dict[str, Callable[[], Any]] = {
     "xgboost": lambda: XGBClassifier(n_estimators=20, max_depth=4, n_jobs=1),

@@ -13,7 +13,7 @@ from checker import Checker
 from mlflow_cf.errors import InputError
 from mlflow_cf.explained import ExplainedModel, Options, assemble
 from mlflow_cf.explainers import Candidates, Explainer, GeCo
-from mlflow_cf.judge import OpenModel
+from mlflow_cf.model.judge import OpenModel
 from mlflow_cf.problem import Budget, Problem
 
 FRAME = pd.DataFrame(

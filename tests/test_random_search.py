@@ -10,10 +10,10 @@ from worlds import background, explained, lottery
 
 from mlflow_cf import GeCo, InputError, RandomSearch
 from mlflow_cf.constraints import Constraints
+from mlflow_cf.explainers.registry import explainer_from_dict, explainer_named, explainer_to_dict
 from mlflow_cf.features import FeatureSpace
-from mlflow_cf.judge import OpenModel
+from mlflow_cf.model.judge import OpenModel
 from mlflow_cf.problem import Budget, Distance, Problem, Rating, Setting
-from mlflow_cf.registry import explainer_from_dict, explainer_named, explainer_to_dict
 
 # a: 9 of 10 rows hold 0, so that drawing by frequency would show
 DATA = pd.DataFrame(
@@ -86,7 +86,7 @@ def test_it_stops_after_two_rounds_when_enough_are_favourable():
     found = search(problem)
     assert found.diagnostics["rounds"] == 2
     assert set(changes(problem, found.rows)) == {1, 2}
-    distance = problem.metric.distance(problem.columns, found.rows, problem.x0)
+    distance = problem.bound_distance.distance(problem.columns, found.rows, problem.x0)
     assert (np.diff(distance) >= 0).all()
 
 

@@ -21,7 +21,7 @@ from sklearn.tree import DecisionTreeClassifier
 
 import mlflow_cf
 from mlflow_cf.explained import ExplainedModel
-from mlflow_cf.result import Explanation
+from mlflow_cf.words.result import Explanation
 
 ROWS = 20
 BACKGROUND = 5000

@@ -21,7 +21,7 @@ from sklearn.preprocessing import OneHotEncoder, StandardScaler
 from sklearn.tree import DecisionTreeClassifier
 
 import mlflow_cf
-from mlflow_cf.result import Explanation
+from mlflow_cf.words.result import Explanation
 
 TRAINING = 2_500  # rows, also of the background
 REJECTED = 5

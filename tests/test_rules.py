@@ -14,7 +14,7 @@ from mlflow_cf.constraints.rules import Atom, Const, Ref, Sum, ground
 from mlflow_cf.errors import InputError, InputErrors
 from mlflow_cf.explained import Options, assemble
 from mlflow_cf.features import FeatureSpace
-from mlflow_cf.judge import OpenModel
+from mlflow_cf.model.judge import OpenModel
 from mlflow_cf.problem import Distance, Setting
 
 FRAME = background()

@@ -31,10 +31,10 @@ import mlflow_cf
 from mlflow_cf.errors import InputError
 from mlflow_cf.explained import ExplainedModel, Options, assemble
 from mlflow_cf.explainers import GeCo
-from mlflow_cf.judge import OpenModel
+from mlflow_cf.explainers.geco.sweeps import _apart
+from mlflow_cf.model.judge import OpenModel
 from mlflow_cf.problem import Budget, Target
-from mlflow_cf.result import Explanation
-from mlflow_cf.search.sweeps import _apart
+from mlflow_cf.words.result import Explanation
 
 SWEEPS, DRAWS = GeCo(sweep=True), GeCo(sweep=False)
 LARGE = {"trees": 8, "depth": 5}

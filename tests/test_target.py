@@ -8,7 +8,7 @@ import pytest
 
 from mlflow_cf.errors import InputError
 from mlflow_cf.explained import Options, assemble
-from mlflow_cf.judge import Judge, OpenModel, Outcome
+from mlflow_cf.model.judge import Judge, OpenModel, Outcome
 from mlflow_cf.problem import BoundTarget, Target
 
 

@@ -8,9 +8,9 @@ import pandas as pd
 import pytest
 
 from mlflow_cf.explained import ExplainedModel, Options, assemble
-from mlflow_cf.judge import OpenModel
-from mlflow_cf.result import Change, Counterfactual, Explanation, describe_changes
-from mlflow_cf.text import sentence, spoken, written
+from mlflow_cf.model.judge import OpenModel
+from mlflow_cf.words.result import Change, Counterfactual, Explanation, describe_changes
+from mlflow_cf.words.sentences import sentence, spoken, written
 
 
 @pytest.mark.parametrize(

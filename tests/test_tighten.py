@@ -11,7 +11,7 @@ from mlflow_cf.constraints import Constraints
 from mlflow_cf.errors import InputError, InputErrors
 from mlflow_cf.explained import ExplainedModel, Options, assemble
 from mlflow_cf.features import FeatureSpace
-from mlflow_cf.judge import OpenModel
+from mlflow_cf.model.judge import OpenModel
 from mlflow_cf.problem import Distance, Setting
 
 DEGREES = ["none", "bachelor", "master", "doctor"]

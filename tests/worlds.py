@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from mlflow_cf.constraints import Constraints
 from mlflow_cf.explained import ExplainedModel, Options, assemble
 from mlflow_cf.features import FeatureSpace
-from mlflow_cf.judge import Judge, OpenModel, Outcome
+from mlflow_cf.model.judge import Judge, OpenModel, Outcome
 from mlflow_cf.problem import BoundTarget, Distance, Problem, Setting, Target
 
 GRADES = ("low", "mid", "high", "top")

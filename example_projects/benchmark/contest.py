@@ -17,7 +17,7 @@ from turns import Asked, Method, Ours, take_turns, teller
 
 from mlflow_cf import ExplainedModel
 from mlflow_cf.explainers import EXPLAINERS, GeCo
-from mlflow_cf.structures import Opened
+from mlflow_cf.model.parity import Opened
 
 Figures = Mapping[str, float]
 

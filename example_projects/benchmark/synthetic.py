@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 
 from mlflow_cf import ExplainedModel, GeCo
 from mlflow_cf.explained import Options, assemble
-from mlflow_cf.judge import OpenModel
+from mlflow_cf.model.judge import OpenModel
 
 Floats = NDArray[np.float64]
 

@@ -11,7 +11,7 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from mlflow_cf.errors import InputError
-from mlflow_cf.judge import Label, OpenModel, ScoreRows
+from mlflow_cf.model.judge import Label, OpenModel, ScoreRows
 
 Floats = NDArray[np.float64]
 

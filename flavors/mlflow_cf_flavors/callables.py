@@ -21,9 +21,9 @@ from mlflow.pyfunc import PyFuncModel
 from mlflow.pyfunc.model import PythonModel
 from numpy.typing import NDArray
 
-import mlflow_cf
 from mlflow_cf.errors import InputError
-from mlflow_cf.judge import Label, OpenModel, ScoreKind
+from mlflow_cf.model.judge import Label, OpenModel, ScoreKind
+from mlflow_cf.version import VERSION
 
 MLFLOW_FLAVOR: Final = "mlflow_cf_function"  # beside python_function in the MLmodel of a saved function
 
@@ -62,7 +62,7 @@ def requirements(model: object) -> list[str]:
     """Return pinned requirements that restore a function; what it imports itself only its author knows."""
     del model
     pins = [f"{package}=={version(package)}" for package in ("cloudpickle", "numpy", "pandas")]
-    return [f"mlflow-cf=={mlflow_cf.__version__}", *pins]
+    return [f"mlflow-cf=={VERSION}", *pins]
 
 
 def save(model: object, path: Path, *, signature: object, pip_requirements: list[str]) -> None:

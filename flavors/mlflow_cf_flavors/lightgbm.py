@@ -19,7 +19,7 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from mlflow_cf.errors import InputError
-from mlflow_cf.judge import OpenModel, ScoreKind
+from mlflow_cf.model.judge import OpenModel, ScoreKind
 from mlflow_cf_flavors.boosting import (
     Columns,
     Floats,

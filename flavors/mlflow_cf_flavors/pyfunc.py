@@ -13,7 +13,7 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from mlflow_cf.errors import InputError
-from mlflow_cf.judge import Label, OpenModel, ScoreKind
+from mlflow_cf.model.judge import Label, OpenModel, ScoreKind
 
 if TYPE_CHECKING:
     from mlflow.pyfunc import PyFuncModel

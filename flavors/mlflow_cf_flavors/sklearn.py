@@ -14,7 +14,7 @@ import pandas as pd
 from threadpoolctl import ThreadpoolController
 
 from mlflow_cf.errors import InputError
-from mlflow_cf.judge import Label, OpenModel, ScoreKind, ScoreRows
+from mlflow_cf.model.judge import Label, OpenModel, ScoreKind, ScoreRows
 from mlflow_cf_flavors.sklearn_calls import Both, Labels, OneThread, Rows, Scores, Values, label_and_score
 from mlflow_cf_flavors.sklearn_structure import compile_model
 

@@ -23,7 +23,7 @@ from numpy.typing import NDArray
 from scipy.special import softmax
 
 from mlflow_cf.errors import InputError
-from mlflow_cf.judge import OpenModel, ScoreKind
+from mlflow_cf.model.judge import OpenModel, ScoreKind
 from mlflow_cf_flavors.boosting import (
     Columns,
     Floats,

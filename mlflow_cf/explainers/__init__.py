@@ -2,7 +2,7 @@
 
 from mlflow_cf.explainers.exact import Exact
 from mlflow_cf.explainers.explainer import Candidates, Explainer
-from mlflow_cf.explainers.geco import GeCo
+from mlflow_cf.explainers.geco.geco import GeCo
 from mlflow_cf.explainers.nearest_row import NearestRow
 from mlflow_cf.explainers.random_search import RandomSearch
 

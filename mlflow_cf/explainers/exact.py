@@ -8,7 +8,7 @@ from typing import ClassVar
 import numpy as np
 
 from mlflow_cf.explainers.explainer import Candidates
-from mlflow_cf.explainers.geco import GeCo
+from mlflow_cf.explainers.geco.geco import GeCo
 from mlflow_cf.problem import Budget, Problem
 
 

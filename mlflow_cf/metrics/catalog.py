@@ -16,7 +16,7 @@ from mlflow_cf.features import FeatureSpace, Floats
 from mlflow_cf.metrics import costs, feedback, pairs, proximity
 from mlflow_cf.metrics.changes import DEFAULTS, Options, mean
 from mlflow_cf.metrics.outliers import Inliers, plausibility
-from mlflow_cf.result import Status
+from mlflow_cf.words.result import Status
 
 Better = Literal["up", "down", "relative"]
 NOT_ASKED = ("already", "skipped")  # there was nothing to explain

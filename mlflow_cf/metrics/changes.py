@@ -1,7 +1,7 @@
 """What differs between coded rows, and by how much: the two questions every metric is built on.
 
-How far apart two values are is asked of `Metric`, the one distance of all explainers: a missing value that is filled
-in and an unseen level that is left behind count 1, missing on both sides 0, and a feature without spread [changed].
+How far apart two values are is asked of `BoundDistance`, the one distance of all explainers: a missing value that is
+filled in and an unseen level that is left behind count 1, missing on both sides 0, a feature without spread [changed].
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from mlflow_cf.constraints.rules import Bools
 from mlflow_cf.features import Feature, FeatureSpace, Floats
-from mlflow_cf.problem import Distance, Metric
+from mlflow_cf.problem import BoundDistance, Distance
 
 Scale = Literal["range", "mad", "none"]
 Columns = NDArray[np.intp]
@@ -104,7 +104,7 @@ def _differ(space: FeatureSpace, a: Floats, b: Floats, slack: Floats) -> Bools:
     return differ
 
 
-def _moves(ruler: Metric, own: Floats, rows: Floats, differ: Bools) -> Floats:
+def _moves(ruler: BoundDistance, own: Floats, rows: Floats, differ: Bools) -> Floats:
     moves = differ.astype(np.float64)
     spread = np.flatnonzero(ruler.scale != 0)
     touched = spread[((rows != own) & ~(np.isnan(rows) & np.isnan(own)))[:, spread].any(axis=0)]
@@ -113,9 +113,9 @@ def _moves(ruler: Metric, own: Floats, rows: Floats, differ: Bools) -> Floats:
     return moves
 
 
-def _ruler(space: FeatureSpace, scale: Scale, options: Options) -> Metric:
+def _ruler(space: FeatureSpace, scale: Scale, options: Options) -> BoundDistance:
     """Return the plain l1 part of the distance; its scale is 0 where only [changed] counts."""
-    metric = Metric.bind(Distance(0, 1, 0, scale="mad" if scale == "mad" else "range"), space)
+    metric = BoundDistance.bind(Distance(0, 1, 0, scale="mad" if scale == "mad" else "range"), space)
     ordered = np.array([feature.has_order for feature in space.features])
     if scale == "none":
         return replace(metric, scale=ordered.astype(np.float64))

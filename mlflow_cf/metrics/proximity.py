@@ -12,13 +12,13 @@ from numpy.typing import NDArray
 from mlflow_cf.constraints.rules import Bools
 from mlflow_cf.features import FeatureSpace, Floats
 from mlflow_cf.metrics.changes import DEFAULTS, Columns, Options, changed, changes, level_columns, mean, numeric_columns
-from mlflow_cf.problem import Distance, Metric
+from mlflow_cf.problem import BoundDistance, Distance
 
 
 def distances(space: FeatureSpace, x: Floats, Z: Floats, distance: Distance) -> Floats:
     """Return the problem's distance (k,) of each row, as explainers report it."""
     groups = tuple((column,) for column in range(len(space)))
-    return Metric.bind(distance, space).distance(groups, Z, x)
+    return BoundDistance.bind(distance, space).distance(groups, Z, x)
 
 
 def l0(space: FeatureSpace, x: Floats, Z: Floats, options: Options = DEFAULTS) -> float | None:

@@ -1,8 +1,7 @@
 """The problem of one row: target, distance, policy and query, budget."""
 
-from mlflow_cf.problem.blame import contradiction, impossible
 from mlflow_cf.problem.budget import Budget
-from mlflow_cf.problem.distance import Distance, Metric
+from mlflow_cf.problem.distance import BoundDistance, Distance
 from mlflow_cf.problem.policy import Explain, Limits, Policy, Query
 from mlflow_cf.problem.problem import Codes, Group, Problem
 from mlflow_cf.problem.rater import Rater
@@ -11,6 +10,7 @@ from mlflow_cf.problem.setting import Setting
 from mlflow_cf.problem.target import Target
 
 __all__ = [
+    "BoundDistance",
     "BoundTarget",
     "Budget",
     "Codes",
@@ -18,7 +18,6 @@ __all__ = [
     "Explain",
     "Group",
     "Limits",
-    "Metric",
     "Policy",
     "Problem",
     "Query",
@@ -26,7 +25,5 @@ __all__ = [
     "Rating",
     "Setting",
     "Target",
-    "contradiction",
-    "impossible",
     "spread_of",
 ]

@@ -11,7 +11,7 @@ import numpy as np
 from mlflow_cf.constraints import Domain, Rule
 from mlflow_cf.constraints.rules import Bools
 from mlflow_cf.features import Floats
-from mlflow_cf.problem.distance import Metric
+from mlflow_cf.problem.distance import BoundDistance
 from mlflow_cf.problem.problem import Codes, Group
 
 Rules = Mapping[int, Sequence[Rule]]
@@ -24,11 +24,11 @@ class Domains:
 
     Attributes:
         all: the domain of every group.
-        metric: the distance.
+        bound_distance: the distance.
     """
 
     all: tuple[Domain, ...]
-    metric: Metric
+    bound_distance: BoundDistance
 
     def bind(self, rules: Rules, x0: Floats) -> tuple[Group, ...]:
         """Return the groups of a row (d,); `rules` are the grounded ones that speak of one group alone, by its number.
@@ -78,7 +78,7 @@ class Domains:
         values = self._values.copy()
         values[self._ends - 1] = own
         allowed = self._apply(rules, x0, values, kept)
-        part, top = self.metric.contributions(self._columns[group], values, own[group])
+        part, top = self.bound_distance.contributions(self._columns[group], values, own[group])
         before = kept & (np.isnan(own)[group] | (values < own[group]))
         counts = np.bincount(group[kept], minlength=len(own)) + 1
         starts = counts.cumsum() - counts
@@ -123,7 +123,7 @@ class Domains:
         end = int(np.searchsorted(values, own[0], "right"))  # one further if it is among the values
         values = np.concatenate([values[:start], own, values[end:]])
         weights = np.concatenate([weights[:start], [0.0], weights[end:]])
-        part, top = self.metric.contributions(np.array(domain.columns), values, own)
+        part, top = self.bound_distance.contributions(np.array(domain.columns), values, own)
         return Group(domain.columns, values[:, None], weights, start, own_allowed, part, top, tuple(rules), domain)
 
     def _joint_group(self, domain: Domain, rules: Sequence[Rule], x0: Floats) -> Group:
@@ -141,7 +141,7 @@ class Domains:
         place = _place(tuples, own)
         tuples = np.insert(tuples, place, own, axis=0)
         weights = np.insert(weights, place, 0.0)
-        part, top = self.metric.parts(domain.columns, tuples, own)
+        part, top = self.bound_distance.parts(domain.columns, tuples, own)
         return Group(domain.columns, tuples, weights, place, own_allowed, part, top, tuple(rules), domain)
 
 

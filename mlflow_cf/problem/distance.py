@@ -67,7 +67,7 @@ class Distance(BaseModel):
 
 
 @dataclass(frozen=True, eq=False)
-class Metric:
+class BoundDistance:
     """A distance bound to the features.
 
     Attributes:
@@ -85,7 +85,7 @@ class Metric:
     weights: Floats
 
     @classmethod
-    def bind(cls, distance: Distance, space: FeatureSpace) -> Metric:
+    def bind(cls, distance: Distance, space: FeatureSpace) -> BoundDistance:
         """Bind `distance` to `space`.
 
         Raises:

@@ -17,7 +17,7 @@ LABEL, OTHER, INTERVAL = range(3)
 Array = NDArray[Any]
 
 
-class Goal(NamedTuple):
+class CompiledTarget(NamedTuple):
     """A target in numbers.
 
     Attributes:
@@ -38,11 +38,11 @@ class Goal(NamedTuple):
     margins: bool
 
 
-def goal_of(bound: BoundTarget, link: Link) -> Goal:
+def compiled_target(bound: BoundTarget, link: Link) -> CompiledTarget:
     """Return a bound target in numbers."""
     target = bound.target
     kind = INTERVAL if target.interval else OTHER if target.differs else LABEL
-    return Goal(
+    return CompiledTarget(
         link=LINKS.index(link),
         kind=kind,
         column=bound.own if kind != LABEL else target.column(bound.model),
@@ -54,7 +54,7 @@ def goal_of(bound: BoundTarget, link: Link) -> Goal:
     )
 
 
-def classes_of(goal: Goal, outputs: int) -> int:
+def classes_of(goal: CompiledTarget, outputs: int) -> int:
     """Return how many scores so many sums become."""
     return 2 if goal.link == SIGMOID and outputs == 1 else outputs
 
@@ -94,7 +94,7 @@ def _linked(sums: Array, link: int, scores: Array) -> None:
 
 
 @numba.njit(cache=True, nogil=True)
-def _rate_value(value: float, goal: Goal) -> tuple[bool, float, float]:
+def _rate_value(value: float, goal: CompiledTarget) -> tuple[bool, float, float]:
     doubt = min(abs(value - goal.low), abs(value - goal.high)) / max(1.0, abs(value))
     if goal.low <= value <= goal.high:
         return True, 1.0, doubt
@@ -103,7 +103,7 @@ def _rate_value(value: float, goal: Goal) -> tuple[bool, float, float]:
 
 
 @numba.njit(cache=True, nogil=True)
-def rate_one(sums: Array, goal: Goal, scores: Array) -> tuple[bool, float, float]:
+def rate_one(sums: Array, goal: CompiledTarget, scores: Array) -> tuple[bool, float, float]:
     """Rate sums (k,); `scores` (classes,) is room to work in.
 
     Returns:
@@ -140,7 +140,7 @@ def rate_one(sums: Array, goal: Goal, scores: Array) -> tuple[bool, float, float
 
 
 @numba.njit(cache=True, nogil=True)
-def margins_of(sums: Array, classes: int, goal: Goal, favourable: Array, margin: Array) -> None:
+def margins_of(sums: Array, classes: int, goal: CompiledTarget, favourable: Array, margin: Array) -> None:
     """Write whether sums (m, k) meet the target (m,), and how far they are from where that would change (m,)."""
     scores = np.empty(classes)
     for row in range(len(sums)):
@@ -148,7 +148,7 @@ def margins_of(sums: Array, classes: int, goal: Goal, favourable: Array, margin:
 
 
 @numba.njit(cache=True, nogil=True)
-def rate_sums(sums: Array, classes: int, goal: Goal, favourable: Array, grade: Array) -> None:
+def rate_sums(sums: Array, classes: int, goal: CompiledTarget, favourable: Array, grade: Array) -> None:
     """Rate sums (m, k) into `favourable` (m,) and `grade` (m,)."""
     scores = np.empty(classes)
     for row in range(len(sums)):
@@ -156,7 +156,7 @@ def rate_sums(sums: Array, classes: int, goal: Goal, favourable: Array, grade: A
 
 
 @numba.njit(cache=True, nogil=True)
-def _reach_label(low: Array, high: Array, column: int, goal: Goal) -> Any:
+def _reach_label(low: Array, high: Array, column: int, goal: CompiledTarget) -> Any:
     """Return the most by which one class can lead all others, and by which its probability can exceed the least."""
     if goal.link == SIGMOID and low.size == 1:
         best = _expit(high[0]) if column == 1 else 1.0 - _expit(low[0])
@@ -186,7 +186,7 @@ def _reach_label(low: Array, high: Array, column: int, goal: Goal) -> Any:
 
 
 @numba.njit(cache=True, nogil=True)
-def reach(low: Array, high: Array, goal: Goal, found: Array) -> None:
+def reach(low: Array, high: Array, goal: CompiledTarget, found: Array) -> None:
     """Write into `found` (m,) how far into the target sums between `low` and `high` (m, k) can come; < 0: not at all.
 
     It is a bound on the lead of a label over the others, where it is negative in probability if that is what is

@@ -9,7 +9,7 @@ from pydantic import BaseModel, ConfigDict, Field, StrictBool, StrictFloat, Stri
 
 from mlflow_cf.constraints import Constraints, Values
 from mlflow_cf.errors import InputError, InputErrors
-from mlflow_cf.judge import Label, OpenModel
+from mlflow_cf.model.judge import Label, OpenModel
 from mlflow_cf.problem.distance import Distance
 from mlflow_cf.problem.target import Target
 from mlflow_cf.validation import Number, input_errors

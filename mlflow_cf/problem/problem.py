@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from mlflow_cf.constraints.domains import Domain
 from mlflow_cf.constraints.rules import Bools, Rule
 from mlflow_cf.features import FeatureSpace, Floats
-from mlflow_cf.problem.distance import Metric
+from mlflow_cf.problem.distance import BoundDistance
 from mlflow_cf.problem.rater import Rater
 from mlflow_cf.problem.rating import Rating
 from mlflow_cf.structures.structure import Tokens
@@ -32,7 +32,7 @@ class Group:
         weights: (t,) frequency in the background; 0 for the own tuple, which is never drawn.
         own: code of the query row's own tuple.
         own_allowed: whether the rules accept it; if not, this group must change.
-        part, top: (t,) what each tuple adds to the distance, see `Metric.parts`.
+        part, top: (t,) what each tuple adds to the distance, see `BoundDistance.parts`.
         rules: the grounded rules that speak of this group alone.
         domain: the tuples before the rules.
     """
@@ -67,9 +67,9 @@ class Problem:
         x0: (d,) codes of the row to explain.
         groups: the units of change in order.
         order: the groups in the order in which they are repaired.
-        links: rules over several groups, grounded.
+        joint_rules: rules over several groups, grounded.
         never: rules that no counterfactual of this row can meet.
-        metric: the distance.
+        bound_distance: the distance.
         max_changes: most groups that may differ, or None.
         count: how many answers are wanted.
         rate: rows (m, d) -> rating, by the fastest scoring that agrees with the model.
@@ -84,9 +84,9 @@ class Problem:
     x0: Floats
     groups: tuple[Group, ...]
     order: tuple[int, ...]
-    links: tuple[Rule, ...]
+    joint_rules: tuple[Rule, ...]
     never: tuple[Rule, ...]
-    metric: Metric
+    bound_distance: BoundDistance
     max_changes: int | None
     count: int
     rate: Callable[[Floats], Rating]
@@ -143,9 +143,9 @@ class Problem:
         total, top = np.zeros(len(codes)), np.zeros(len(codes))
         for number, group in enumerate(self.groups):
             total += group.part[codes[:, number]]
-            if self.metric.c:
+            if self.bound_distance.c:
                 top = np.maximum(top, group.top[codes[:, number]])
-        return total + self.metric.c * top
+        return total + self.bound_distance.c * top
 
     def changed(self, Z: Floats) -> Bools:
         """Return (m, G) flags of the groups in which rows Z (m, d) differ from the query row."""

@@ -10,7 +10,7 @@ import numpy as np
 
 from mlflow_cf.constraints.rules import Bools
 from mlflow_cf.features import Floats
-from mlflow_cf.problem.goal import Goal, classes_of, goal_of, margins_of, rate_sums
+from mlflow_cf.problem.goal import CompiledTarget, classes_of, compiled_target, margins_of, rate_sums
 from mlflow_cf.problem.rating import BoundTarget, Rating
 from mlflow_cf.structures.structure import Structure, Tokens
 
@@ -28,9 +28,9 @@ class Rater:
     target: BoundTarget
 
     @cached_property
-    def goal(self) -> Goal:
+    def goal(self) -> CompiledTarget:
         """The target in numbers."""
-        return goal_of(self.target, self.structure.link)
+        return compiled_target(self.target, self.structure.link)
 
     def tokens(self, columns: Sequence[int], tuples: Floats) -> list[Tokens]:
         """Return the structure's tokens of tuples (t, len(columns)), one array per column."""

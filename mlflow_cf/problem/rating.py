@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 from scipy.special import expit, softmax
 
 from mlflow_cf.features import Floats
-from mlflow_cf.judge import Label, OpenModel, Outcome
+from mlflow_cf.model.judge import Label, OpenModel, Outcome
 from mlflow_cf.problem.target import Target
 
 

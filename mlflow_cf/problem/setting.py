@@ -21,7 +21,7 @@ from mlflow_cf.constraints import (
 from mlflow_cf.constraints.rules import Bools, ground, recode
 from mlflow_cf.features import FeatureSpace, Floats
 from mlflow_cf.problem.binding import Domains, same
-from mlflow_cf.problem.distance import Distance, Metric
+from mlflow_cf.problem.distance import BoundDistance, Distance
 from mlflow_cf.problem.problem import Codes, Problem
 from mlflow_cf.problem.rater import Rater
 from mlflow_cf.problem.rating import Rating
@@ -39,7 +39,7 @@ class Setting:
         rules: all rules, of the policy and of the request.
         domains: admissible tuples of every group.
         order: the groups in the order in which rules are repaired.
-        metric: the distance.
+        bound_distance: the distance.
         max_changes: most groups that may differ, or None.
         sealed: the policy's own setting where a request joins groups; joined groups count as one change here only.
     """
@@ -51,7 +51,7 @@ class Setting:
     rules: tuple[Rule, ...]
     domains: tuple[Domain, ...]
     order: tuple[int, ...]
-    metric: Metric
+    bound_distance: BoundDistance
     max_changes: int | None
     sealed: Setting | None = None
 
@@ -67,7 +67,7 @@ class Setting:
         rules = compile_rules(constraints, space)
         domains = build_domains(space, background, constraints, values)
         order = repair_order(rules, [domain.columns for domain in domains], space.names)
-        metric = Metric.bind(distance, space)
+        metric = BoundDistance.bind(distance, space)
         return cls(space, constraints, values, background, rules, domains, order, metric, constraints.max_changes)
 
     def tightened(self, request: Constraints) -> Setting:
@@ -109,7 +109,7 @@ class Setting:
         """Bind one row (d,), coded by `space` (this setting's space, or one that covers the row's unseen levels)."""
         setting = self.covering(space)
         own: dict[int, list[Rule]] = {}
-        links: list[Rule] = []
+        joint_rules: list[Rule] = []
         never: list[Rule] = []
         for rule, groups in zip(setting.rules, self._spoken_of, strict=True):
             grounded = ground(rule, x0)
@@ -118,15 +118,15 @@ class Setting:
             if len(groups) == 1:
                 own.setdefault(groups[0], []).append(grounded)
             else:
-                (links if groups else never).append(grounded)
+                (joint_rules if groups else never).append(grounded)
         return Problem(
             space=space,
             x0=x0,
             groups=self._domains.bind(own, x0),
             order=self.order,
-            links=tuple(links),
+            joint_rules=tuple(joint_rules),
             never=tuple(never),
-            metric=self.metric,
+            bound_distance=self.bound_distance,
             max_changes=self.max_changes,
             count=count,
             rate=rate,
@@ -138,7 +138,7 @@ class Setting:
 
     @cached_property
     def _domains(self) -> Domains:
-        return Domains(self.domains, self.metric)
+        return Domains(self.domains, self.bound_distance)
 
     @cached_property
     def _spoken_of(self) -> list[list[int]]:

@@ -9,7 +9,7 @@ import numpy as np
 from pydantic import BaseModel, ConfigDict, Field, StrictBool, StrictStr, ValidationError
 
 from mlflow_cf.errors import InputError, did_you_mean
-from mlflow_cf.judge import Label, OpenModel
+from mlflow_cf.model.judge import Label, OpenModel
 from mlflow_cf.validation import Number, input_errors
 
 Share = Annotated[Number, Field(ge=0, le=1)]

@@ -18,7 +18,7 @@ MOST_ROWS = 200_000  # rows built at once when all tuples of a group are tried
 
 
 @dataclass(frozen=True, eq=False)
-class Link:
+class JointRule:
     """A rule over several groups, answered by code.
 
     Attributes:
@@ -33,7 +33,7 @@ class Link:
     table: Bools | None
 
     @classmethod
-    def bind(cls, problem: Problem, rule: Rule) -> Link:
+    def bind(cls, problem: Problem, rule: Rule) -> JointRule:
         """Tabulate `rule` where its groups have few enough combinations."""
         columns = rule.columns("x_cf")
         groups = tuple(n for n, group in enumerate(problem.groups) if columns & set(group.columns) and group.proposals)
@@ -64,17 +64,17 @@ class Cascade:
     def __init__(self, problem: Problem, rng: np.random.Generator | None = None) -> None:
         self.problem, self.rng = problem, rng
         owner = {column: number for number, columns in enumerate(problem.columns) for column in columns}
-        self.links = [Link.bind(problem, rule) for rule in problem.links]
-        self.defining: dict[int, list[Link]] = {}
-        for link in self.links:
-            if link.rule.defines is not None:
-                self.defining.setdefault(owner[link.rule.defines], []).append(link)
+        self.joint_rules = [JointRule.bind(problem, rule) for rule in problem.joint_rules]
+        self.defining: dict[int, list[JointRule]] = {}
+        for joint in self.joint_rules:
+            if joint.rule.defines is not None:
+                self.defining.setdefault(owner[joint.rule.defines], []).append(joint)
         # all other groups are left as they are
         self.steps = [n for n in problem.order if n in self.defining or not problem.groups[n].own_allowed]
         # the groups whose values decide which tuples of a group qualify
         self.context = {
-            number: sorted({other for link in links for other in link.groups} - {number})
-            for number, links in self.defining.items()
+            number: sorted({other for joint in joint_rules for other in joint.groups} - {number})
+            for number, joint_rules in self.defining.items()
         }
 
     def repair(self, codes: Codes) -> Codes:
@@ -85,8 +85,8 @@ class Cascade:
             self._change_if_must(codes, number, kept)
             if number in self.defining:
                 self._satisfy(codes, number, kept)
-        for link in self.links:
-            kept &= link.holds(codes)
+        for joint in self.joint_rules:
+            kept &= joint.holds(codes)
         changes = (codes != self.problem.own).sum(axis=1)
         most = self.problem.max_changes or len(self.problem.groups)
         kept &= (changes > 0) & (changes <= most)
@@ -109,8 +109,8 @@ class Cascade:
         """Give a new tuple to candidates that break a rule defining this group; mark those that have none."""
         problem, group = self.problem, self.problem.groups[number]
         holds = np.ones(len(codes), dtype=np.bool_)
-        for link in self.defining[number]:
-            holds &= link.holds(codes)
+        for joint in self.defining[number]:
+            holds &= joint.holds(codes)
         broken = np.flatnonzero(~holds & kept)
         if not len(broken):
             return
@@ -142,8 +142,8 @@ class Cascade:
             rows = np.repeat(contexts[start : start + step], tuples, axis=0)
             rows[:, group.columns] = np.tile(group.tuples, (len(rows) // tuples, 1))
             holds = np.ones(len(rows), dtype=np.bool_)
-            for link in self.defining[number]:
-                holds &= link.rule.holds(rows, self.problem.x0)
+            for joint in self.defining[number]:
+                holds &= joint.rule.holds(rows, self.problem.x0)
             parts.append(holds.reshape(-1, tuples))
         return np.concatenate(parts)
 
@@ -151,5 +151,5 @@ class Cascade:
 def alone(problem: Problem, number: int) -> Floats:
     """Return the distance (t,) from the row to each tuple of a group, where nothing else changes."""
     group = problem.groups[number]
-    distance: Floats = group.part + problem.metric.c * group.top
+    distance: Floats = group.part + problem.bound_distance.c * group.top
     return distance

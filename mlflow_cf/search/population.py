@@ -11,7 +11,6 @@ from numpy.typing import NDArray
 from mlflow_cf.constraints.rules import Bools
 from mlflow_cf.features import Floats
 from mlflow_cf.problem import Budget, Codes, Problem
-from mlflow_cf.search.deltas import Places
 
 
 @dataclass(frozen=True, eq=False)
@@ -157,7 +156,7 @@ class Keys:
         keys: NDArray[np.uint64] = self._table[codes + self.offsets].sum(axis=1, dtype=np.uint64)
         return keys
 
-    def of_places(self, places: Places) -> NDArray[np.uint64]:
+    def of_places(self, places: Codes) -> NDArray[np.uint64]:
         """Return a key (m,) for every candidate (m, k) written by its changes; other keys than those of codes."""
         keys: NDArray[np.uint64] = self._places[places].sum(axis=1, dtype=np.uint64)
         return keys
@@ -189,7 +188,7 @@ class Seen:
         """Return the positions, in order, of codes (m, G) never met before, each once; `remember` them next."""
         return self._new(self.keys.of(codes))
 
-    def new_places(self, places: Places) -> NDArray[np.intp]:
+    def new_places(self, places: Codes) -> NDArray[np.intp]:
         """Return the same of candidates (m, k) written by their changes; a search uses one of the two."""
         return self._new(self.keys.of_places(places))
 

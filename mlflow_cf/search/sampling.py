@@ -107,7 +107,7 @@ def with_values(problem: Problem, group: Group, values: Floats) -> Group:
     weights = np.concatenate([group.weights, np.full(len(draws), (group.weights.sum() or 1.0) / len(draws))])
     order = np.argsort(values, kind="stable")  # NaN, a missing own value, stays last
     tuples = values[order][:, None]
-    part, top = problem.metric.parts(group.columns, tuples, problem.x0[[column]])
+    part, top = problem.bound_distance.parts(group.columns, tuples, problem.x0[[column]])
     own = int(np.flatnonzero(order == group.own)[0])
     return replace(group, tuples=tuples, weights=weights[order], own=own, part=part, top=top)
 

@@ -13,7 +13,7 @@ def nearest_favourable_rows(problem: Problem) -> Floats:
     """Return distinct background rows (m, d) that are predicted favourable and meet every constraint, nearest first."""
     rows = problem.background[problem.rate_background().favourable]
     rows = rows[problem.check(rows)]
-    distance = problem.metric.distance(problem.columns, rows, problem.x0)
+    distance = problem.bound_distance.distance(problem.columns, rows, problem.x0)
     nearest = rows[np.argsort(distance, kind="stable")]
     _, first = np.unique(np.where(np.isnan(nearest), np.inf, nearest), axis=0, return_index=True)
     return np.asarray(nearest[np.sort(first)])

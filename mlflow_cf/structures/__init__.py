@@ -3,7 +3,6 @@
 from mlflow_cf.structures.columns import Column, IntervalColumn, LevelColumn, NotOpenedError, NumberColumn
 from mlflow_cf.structures.forest import Forest, Subsets
 from mlflow_cf.structures.layers import Layers
-from mlflow_cf.structures.parity import Opened, open_structure
 from mlflow_cf.structures.structure import Link, Structure, score_rows
 from mlflow_cf.structures.trees import TreeEnsemble
 
@@ -16,10 +15,8 @@ __all__ = [
     "Link",
     "NotOpenedError",
     "NumberColumn",
-    "Opened",
     "Structure",
     "Subsets",
     "TreeEnsemble",
-    "open_structure",
     "score_rows",
 ]

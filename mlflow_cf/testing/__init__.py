@@ -18,18 +18,17 @@ except ModuleNotFoundError as error:
 # so that a failing assert shows its values; it must come before these modules are imported
 pytest.register_assert_rewrite("mlflow_cf.testing.answers", "mlflow_cf.testing.conduct", "mlflow_cf.testing.opened")
 
-from mlflow_cf.testing.cases import CASES, Case  # noqa: E402
 from mlflow_cf.testing.checker import Checker, Ruler  # noqa: E402
 from mlflow_cf.testing.explainer_suite import ExplainerSuite  # noqa: E402
 from mlflow_cf.testing.goals import GOALS, Goal  # noqa: E402
 from mlflow_cf.testing.model_suite import ModelSuite  # noqa: E402
 from mlflow_cf.testing.models import KINDS, Fitted, Kind  # noqa: E402
+from mlflow_cf.testing.scenarios import SCENARIOS, Scenario  # noqa: E402
 
 __all__ = [
-    "CASES",
     "GOALS",
     "KINDS",
-    "Case",
+    "SCENARIOS",
     "Checker",
     "ExplainerSuite",
     "Fitted",
@@ -37,4 +36,5 @@ __all__ = [
     "Kind",
     "ModelSuite",
     "Ruler",
+    "Scenario",
 ]

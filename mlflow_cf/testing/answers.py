@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from mlflow_cf.certify import NOT_CERTIFIED
+from mlflow_cf.proof.certify import NOT_CERTIFIED
 from mlflow_cf.testing.checker import Row, plain_rows
 from mlflow_cf.testing.trial import COUNT, EVALUATIONS, Trial
 

@@ -16,12 +16,12 @@ from pandas.testing import assert_frame_equal
 
 import mlflow_cf
 from mlflow_cf.explainers import Explainer
-from mlflow_cf.registry import explainer_from_dict, explainer_named, explainer_to_dict
-from mlflow_cf.result import Counterfactual, Explanation
+from mlflow_cf.explainers.registry import explainer_from_dict, explainer_named, explainer_to_dict
 from mlflow_cf.testing.models import KINDS
 from mlflow_cf.testing.trial import BACKGROUND_SEED, Trial, rows_of
 from mlflow_cf.testing.watched import HOPELESS, NEVER, RARE, Clock, Watched, watched_row
 from mlflow_cf.testing.worlds import DEMANDS, table
+from mlflow_cf.words.result import Counterfactual, Explanation
 
 THREADS: Final = 8
 TIME_LIMIT_S: Final = 0.4
@@ -69,10 +69,10 @@ def check_no_trace(trial: Trial) -> None:
     assert len(trial.explain(trial.rows.iloc[:1])) == len(trial.answers[:1])
     assert _global_numbers() == globally
     assert repr(trial.explainer) == explainer
-    assert_frame_equal(trial.background, table(BACKGROUND_SEED, plain=KINDS[trial.case.kind].plain))
-    assert_frame_equal(trial.rows, rows_of(trial.case))
-    assert trial.options["constraints"] == DEMANDS[trial.case.demands].policy_for(trial.background)
-    assert repr(trial.demands) == TOLD[trial.case.demands]
+    assert_frame_equal(trial.background, table(BACKGROUND_SEED, plain=KINDS[trial.scenario.kind].plain))
+    assert_frame_equal(trial.rows, rows_of(trial.scenario))
+    assert trial.options["constraints"] == DEMANDS[trial.scenario.demands].policy_for(trial.background)
+    assert repr(trial.demands) == TOLD[trial.scenario.demands]
 
 
 def _global_numbers() -> tuple[str, object]:
@@ -99,7 +99,7 @@ def check_threads(trial: Trial) -> None:
 def check_stored(trial: Trial, folder: Path) -> None:
     """The model saved and loaded again gives identical answers."""
     source = trial.model.model if trial.model.store is None else trial.model.store(folder)
-    functions = KINDS[trial.case.kind].function
+    functions = KINDS[trial.scenario.kind].function
     mlflow_cf.save_model(source, folder / "saved", trial.background, allow_functions=functions, **trial.options)
     loaded = mlflow_cf.load_model(folder / "saved")
     assert type(loaded.explainer) is type(trial.explainer)
@@ -126,7 +126,7 @@ def check_evaluations(explainer: Explainer, most: int, *, scored: bool) -> None:
     model = Watched(RARE, scored=scored)
     explained = model.explained(explainer)
     (answer,) = explained.explain(watched_row(), count=2, max_evaluations=most)
-    seen = model.rows_seen() - 1  # the row itself is predicted in any case
+    seen = model.rows_seen() - 1  # the row itself is predicted in any scenario
     assert seen <= answer.evaluations <= most
     assert answer.status in ("found", "not_found", "budget")
 

@@ -11,7 +11,7 @@ import pytest
 
 from mlflow_cf.explainers import Explainer
 from mlflow_cf.testing import answers, conduct
-from mlflow_cf.testing.cases import CASES, Case, first_of_each_kind
+from mlflow_cf.testing.scenarios import SCENARIOS, Scenario, first_of_each_kind
 from mlflow_cf.testing.trial import Trial
 from mlflow_cf.testing.watched import HOPELESS, NEVER, RARE
 
@@ -20,70 +20,73 @@ class ExplainerSuite:
     """Subclass it under a name that starts with ``Test``, and say which explainer is meant.
 
     Attributes:
-        cases: the problems: few, but every two kinds of model, target, constraints and values meet in one of them.
+        scenarios: the problems: few, but every two kinds of model, target, constraints and values meet in one of them.
     """
 
-    cases: ClassVar[tuple[Case, ...]] = CASES
+    scenarios: ClassVar[tuple[Scenario, ...]] = SCENARIOS
 
     def explainer(self) -> Explainer:
         """Return the explainer under test, always with the same options."""
         raise NotImplementedError
 
     def pytest_generate_tests(self, metafunc: pytest.Metafunc) -> None:
-        """Run a test that takes a `case` for all of them; one that takes `case_of_kind` for one per kind of model."""
-        for argument, cases in {"case": self.cases, "case_of_kind": first_of_each_kind(self.cases)}.items():
+        """Run a test that takes a `scenario` for all; one that takes `scenario_of_kind` for one per kind of model."""
+        for argument, scenarios in {
+            "scenario": self.scenarios,
+            "scenario_of_kind": first_of_each_kind(self.scenarios),
+        }.items():
             if argument in metafunc.fixturenames:
-                metafunc.parametrize(argument, cases, ids=str)
+                metafunc.parametrize(argument, scenarios, ids=str)
 
-    def trial(self, case: Case) -> Trial:
-        """Return the case with the explainer's answers, which all tests share."""
-        return _trial(cast("Hashable", type(self)), case)
+    def trial(self, scenario: Scenario) -> Trial:
+        """Return the scenario with the explainer's answers, which all tests share."""
+        return _trial(cast("Hashable", type(self)), scenario)
 
-    def test_the_model_itself_agrees(self, case: Case) -> None:
-        answers.check_agreement(self.trial(case))
+    def test_the_model_itself_agrees(self, scenario: Scenario) -> None:
+        answers.check_agreement(self.trial(scenario))
 
-    def test_all_constraints_hold(self, case: Case) -> None:
-        answers.check_constraints(self.trial(case))
+    def test_all_constraints_hold(self, scenario: Scenario) -> None:
+        answers.check_constraints(self.trial(scenario))
 
-    def test_the_account_is_true(self, case: Case) -> None:
-        answers.check_account(self.trial(case))
+    def test_the_account_is_true(self, scenario: Scenario) -> None:
+        answers.check_account(self.trial(scenario))
 
-    def test_answers_are_distinct_and_in_order(self, case: Case) -> None:
-        answers.check_order(self.trial(case))
+    def test_answers_are_distinct_and_in_order(self, scenario: Scenario) -> None:
+        answers.check_order(self.trial(scenario))
 
-    def test_no_change_is_needless(self, case: Case) -> None:
-        trial = self.trial(case)
+    def test_no_change_is_needless(self, scenario: Scenario) -> None:
+        trial = self.trial(scenario)
         if not trial.explainer.polish:
             pytest.skip("this explainer's answers stay as they were found")
         answers.check_needless(trial)
 
-    def test_statuses_are_right(self, case: Case) -> None:
-        answers.check_statuses(self.trial(case))
+    def test_statuses_are_right(self, scenario: Scenario) -> None:
+        answers.check_statuses(self.trial(scenario))
 
-    def test_rows_do_not_depend_on_each_other(self, case: Case) -> None:
-        conduct.check_rows_apart(self.trial(case))
+    def test_rows_do_not_depend_on_each_other(self, scenario: Scenario) -> None:
+        conduct.check_rows_apart(self.trial(scenario))
 
-    def test_answers_repeat(self, case_of_kind: Case) -> None:
-        conduct.check_repeats(self.trial(case_of_kind))
+    def test_answers_repeat(self, scenario_of_kind: Scenario) -> None:
+        conduct.check_repeats(self.trial(scenario_of_kind))
 
-    def test_no_trace_is_left(self, case_of_kind: Case) -> None:
-        conduct.check_no_trace(self.trial(case_of_kind))
+    def test_no_trace_is_left(self, scenario_of_kind: Scenario) -> None:
+        conduct.check_no_trace(self.trial(scenario_of_kind))
 
-    def test_threads_get_the_same_answers(self, case_of_kind: Case) -> None:
-        conduct.check_threads(self.trial(case_of_kind))
+    def test_threads_get_the_same_answers(self, scenario_of_kind: Scenario) -> None:
+        conduct.check_threads(self.trial(scenario_of_kind))
 
-    def test_stored_models_give_the_same_answers(self, case_of_kind: Case, tmp_path: Path) -> None:
-        conduct.check_stored(self.trial(case_of_kind), tmp_path)
+    def test_stored_models_give_the_same_answers(self, scenario_of_kind: Scenario, tmp_path: Path) -> None:
+        conduct.check_stored(self.trial(scenario_of_kind), tmp_path)
 
-    def test_a_faulty_row_spoils_no_other(self, case_of_kind: Case) -> None:
-        conduct.check_faulty_row(self.trial(case_of_kind))
+    def test_a_faulty_row_spoils_no_other(self, scenario_of_kind: Scenario) -> None:
+        conduct.check_faulty_row(self.trial(scenario_of_kind))
 
-    def test_nothing_is_explained_unasked(self, case_of_kind: Case) -> None:
-        conduct.check_skipped(self.trial(case_of_kind))
+    def test_nothing_is_explained_unasked(self, scenario_of_kind: Scenario) -> None:
+        conduct.check_skipped(self.trial(scenario_of_kind))
 
     def test_something_is_found(self) -> None:
         """Without constraints, an explainer finds a counterfactual for one row at least."""
-        free = [self.trial(case) for case in self.cases if case.demands == "none"]
+        free = [self.trial(scenario) for scenario in self.scenarios if scenario.demands == "none"]
         assert any(answer.status == "found" for trial in free for answer in trial.answers)
 
     @pytest.mark.parametrize("scored", [False, True], ids=["labels", "scores"])
@@ -107,5 +110,5 @@ class ExplainerSuite:
 
 
 @cache
-def _trial(suite: Any, case: Case) -> Trial:
-    return Trial.of(case, suite().explainer())
+def _trial(suite: Any, scenario: Scenario) -> Trial:
+    return Trial.of(scenario, suite().explainer())

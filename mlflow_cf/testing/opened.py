@@ -15,8 +15,8 @@ from pandas.testing import assert_frame_equal
 
 import mlflow_cf
 from mlflow_cf.features import FeatureSpace
-from mlflow_cf.judge import OpenModel
-from mlflow_cf.opening import open_native
+from mlflow_cf.model.flavors import open_native
+from mlflow_cf.model.judge import OpenModel
 from mlflow_cf.testing.goals import GOALS
 from mlflow_cf.testing.models import TRAINING_SEED, Fitted, Kind, values_of
 from mlflow_cf.testing.worlds import overrides, table

@@ -1,4 +1,4 @@
-"""One case put before one explainer, and everything that is asked of its answers."""
+"""One scenario put before one explainer, and everything that is asked of its answers."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ import pandas as pd
 import mlflow_cf
 from mlflow_cf.explained import ExplainedModel
 from mlflow_cf.explainers import Explainer
-from mlflow_cf.result import Counterfactual, Explanation
-from mlflow_cf.testing.cases import Case
 from mlflow_cf.testing.checker import Checker, Row, Ruler, plain_rows, table_of
 from mlflow_cf.testing.goals import GOALS, Goal, Reply
 from mlflow_cf.testing.models import KINDS, Fitted, fitted
+from mlflow_cf.testing.scenarios import Scenario
 from mlflow_cf.testing.worlds import DEMANDS, ORDERS, Demands, odd_row, overrides, table
+from mlflow_cf.words.result import Counterfactual, Explanation
 
 BACKGROUND_SEED: Final = 1
 QUERY_SEED: Final = 2
@@ -28,16 +28,16 @@ SEED: Final = 5
 
 @dataclass(frozen=True, eq=False)
 class Trial:
-    """A case with its model, rows to explain and the explainer under test.
+    """A scenario with its model, rows to explain and the explainer under test.
 
     Attributes:
-        case, explainer: what is tried.
-        model: fitted for the case.
+        scenario, explainer: what is tried.
+        model: fitted for the scenario.
         background: raw rows; `rows` are those to explain, one of which meets the target already and one is odd.
         options: what `wrap` and `save_model` are told.
     """
 
-    case: Case
+    scenario: Scenario
     explainer: Explainer
     model: Fitted
     background: pd.DataFrame
@@ -45,29 +45,29 @@ class Trial:
     options: dict[str, Any]
 
     @classmethod
-    def of(cls, case: Case, explainer: Explainer) -> Trial:
-        """Set a case up."""
-        plain, model = KINDS[case.kind].plain, fitted(case.kind, case.goal)
+    def of(cls, scenario: Scenario, explainer: Explainer) -> Trial:
+        """Set a scenario up."""
+        plain, model = KINDS[scenario.kind].plain, fitted(scenario.kind, scenario.goal)
         background = table(BACKGROUND_SEED, plain=plain)
         options = {
-            "target": GOALS[case.goal].target(model.labels),
-            "constraints": DEMANDS[case.demands].policy_for(background),
+            "target": GOALS[scenario.goal].target(model.labels),
+            "constraints": DEMANDS[scenario.demands].policy_for(background),
             "explainer": explainer,
-            "features": overrides(case.values),
-            "values": case.values,
+            "features": overrides(scenario.values),
+            "values": scenario.values,
             "output": model.output,
         }
-        return cls(case, explainer, model, background, rows_of(case), options)
+        return cls(scenario, explainer, model, background, rows_of(scenario), options)
 
     @property
     def goal(self) -> Goal:
         """The kind of target."""
-        return GOALS[self.case.goal]
+        return GOALS[self.scenario.goal]
 
     @property
     def demands(self) -> Demands:
         """The kind of constraints."""
-        return DEMANDS[self.case.demands]
+        return DEMANDS[self.scenario.demands]
 
     @cached_property
     def explained(self) -> ExplainedModel:
@@ -97,8 +97,8 @@ class Trial:
 
     @cached_property
     def checker(self) -> Checker:
-        """The independent checker of the case's constraints."""
-        return self.demands.checker(self.background, self.case.values)
+        """The independent checker of the scenario's constraints."""
+        return self.demands.checker(self.background, self.scenario.values)
 
     @cached_property
     def ruler(self) -> Ruler:
@@ -125,10 +125,10 @@ class Trial:
         return [row for row in rows if self.checker.accepts(query, row)]
 
 
-def rows_of(case: Case) -> pd.DataFrame:
+def rows_of(scenario: Scenario) -> pd.DataFrame:
     """Return rows to explain: unwanted, wanted already (if there can be such), odd, unwanted."""
-    model, goal = fitted(case.kind, case.goal), GOALS[case.goal]
-    rows = table(QUERY_SEED, 40, plain=KINDS[case.kind].plain)
+    model, goal = fitted(scenario.kind, scenario.goal), GOALS[scenario.goal]
+    rows = table(QUERY_SEED, 40, plain=KINDS[scenario.kind].plain)
     met = pd.Series([goal.met(model.labels, reply, reply) for reply in model.replies(rows)])
     unwanted = rows[~met]
     return pd.concat(

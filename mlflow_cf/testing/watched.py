@@ -10,12 +10,12 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from mlflow_cf.explained import ExplainedModel, Options, assemble
+from mlflow_cf.explained import ExplainedModel, WrapOptions, assemble
 from mlflow_cf.explainers import Explainer
-from mlflow_cf.judge import OpenModel
-from mlflow_cf.result import Status
+from mlflow_cf.model.judge import OpenModel
 from mlflow_cf.testing.goals import Floats, truth
 from mlflow_cf.testing.worlds import overrides, table
+from mlflow_cf.words.result import Status
 
 LABELS: Final = ("no", "yes")
 RARE: Final = 1.9  # few rows are worth more
@@ -35,7 +35,7 @@ class Clock:
 
 
 @dataclass(frozen=True)
-class Question:
+class Call:
     """One call of a model: when it began, and how many rows it asked about."""
 
     began: float
@@ -56,8 +56,8 @@ class Watched:
     least: float
     scored: bool = False
     clock: Clock = field(default_factory=Clock)
-    decided: list[Question] = field(default_factory=list)
-    rated: list[Question] = field(default_factory=list)
+    decided: list[Call] = field(default_factory=list)
+    rated: list[Call] = field(default_factory=list)
 
     def explained(self, explainer: Explainer, constraints: Mapping[str, Any] | None = None) -> ExplainedModel:
         """Return this model wrapped; what was asked on the way is forgotten."""
@@ -68,14 +68,14 @@ class Watched:
             score=self._score if self.scored else None,
             score_kind="probability" if self.scored else "none",
         )
-        options = Options("yes", constraints, explainer, overrides("observed"))
+        options = WrapOptions("yes", constraints, explainer, overrides("observed"))
         explained = assemble(opened, table(3), None, options)
         self.decided.clear()
         self.rated.clear()
         return explained
 
     @property
-    def questions(self) -> list[Question]:
+    def questions(self) -> list[Call]:
         """All questions."""
         return [*self.decided, *self.rated]
 
@@ -90,8 +90,8 @@ class Watched:
         chance = 1 / (1 + np.exp(np.minimum(self.least - self._work(rows, self.rated), 100.0)))
         return np.column_stack((1 - chance, chance))
 
-    def _work(self, rows: pd.DataFrame, noted: list[Question]) -> Floats:
-        noted.append(Question(self.clock.now, len(rows)))
+    def _work(self, rows: pd.DataFrame, noted: list[Call]) -> Floats:
+        noted.append(Call(self.clock.now, len(rows)))
         self.clock.now += 0.01 + 2e-5 * len(rows)
         return truth(rows)
 

@@ -11,10 +11,10 @@ import pyarrow.parquet as pq
 import pytest
 import yaml
 
-from mlflow_cf import artifact
+from mlflow_cf.artifact import files
 from mlflow_cf.errors import ArtifactError, InputError
 from mlflow_cf.explained import Options, assemble
-from mlflow_cf.judge import OpenModel
+from mlflow_cf.model.judge import OpenModel
 
 ALL_TYPES = pd.DataFrame(
     {
@@ -69,7 +69,7 @@ def written(tmp_path_factory):
         "explainer": "nearest_row",
         "seed": 7,
     }
-    return root, artifact.write(root, explained(frame, ["no", "yes", "no", "yes"], **options), None)
+    return root, files.write(root, explained(frame, ["no", "yes", "no", "yes"], **options), None)
 
 
 @pytest.fixture
@@ -81,7 +81,7 @@ def copy(written, tmp_path):
 
 def refused(root, digest, word=""):
     with pytest.raises(ArtifactError) as caught:
-        artifact.read(root, digest)
+        files.read(root, digest)
     assert word in caught.value.message
     return caught.value.message
 
@@ -105,7 +105,7 @@ def test_every_column_type_survives_exactly(tmp_path):
     (tmp_path / "model").mkdir()
     frame = ALL_TYPES.drop(columns="mixed")
     before = explained(frame)
-    parts = artifact.read(tmp_path, artifact.write(tmp_path, before, None))
+    parts = files.read(tmp_path, files.write(tmp_path, before, None))
     pd.testing.assert_frame_equal(parts.background, frame, check_exact=True)
     assert parts.labels is None
     assert parts.space.to_dict() == before.space.to_dict()
@@ -114,13 +114,13 @@ def test_every_column_type_survives_exactly(tmp_path):
 def test_levels_of_several_types_survive(tmp_path):
     (tmp_path / "model").mkdir()
     frame = ALL_TYPES[["int64", "mixed"]]
-    parts = artifact.read(tmp_path, artifact.write(tmp_path, explained(frame), None))
+    parts = files.read(tmp_path, files.write(tmp_path, explained(frame), None))
     pd.testing.assert_frame_equal(parts.background, frame)
     assert [type(level) for level in parts.background["mixed"]] == [str, int, int, str]
 
 
 def test_policy_explainer_and_labels_survive(written):
-    parts = artifact.read(*written)
+    parts = files.read(*written)
     assert parts.policy.constraints.immutable == ("str",)
     assert (parts.policy.target.label, parts.policy.seed, parts.explainer.name) == (1, 7, "nearest_row")
     assert parts.labels.tolist() == ["no", "yes", "no", "yes"]
@@ -129,7 +129,7 @@ def test_policy_explainer_and_labels_survive(written):
 @pytest.mark.parametrize("labels", [[0, 1, 1, 0], [True, False, True, True], [0.5, 1.5, 2.0, 3.0], list("abca")])
 def test_labels_keep_their_type(labels, tmp_path):
     (tmp_path / "model").mkdir()
-    parts = artifact.read(tmp_path, artifact.write(tmp_path, explained(ALL_TYPES[["int64"]], labels), None))
+    parts = files.read(tmp_path, files.write(tmp_path, explained(ALL_TYPES[["int64"]], labels), None))
     assert parts.labels.tolist() == labels
     assert parts.labels.dtype == np.asarray(labels).dtype
 
@@ -143,7 +143,7 @@ def test_one_flipped_byte_in_any_file_is_found(copy, where):
         path.write_bytes(raw[:place] + bytes([raw[place] ^ 1]) + raw[place + 1 :])
         refused(root, digest)
         path.write_bytes(raw)
-    artifact.read(root, digest)
+    files.read(root, digest)
 
 
 @pytest.mark.parametrize("damage", ["truncate", "empty", "append", "remove", "folder", "link"])
@@ -166,7 +166,7 @@ def test_other_damage_to_any_file_is_found(copy, damage, tmp_path):
             path.rmdir()
         path.unlink(missing_ok=True)
         path.write_bytes(raw)
-    artifact.read(root, digest)
+    files.read(root, digest)
 
 
 @pytest.mark.parametrize("name", ["extra.json", "__init__.py", "sub"])
@@ -185,7 +185,7 @@ def test_missing_folders(tmp_path):
 def test_what_mlflow_leaves_in_a_downloaded_model_does_not_matter(copy):
     root, digest = copy
     (root / "model" / "registered_model_meta").write_text("model_name: x\n")
-    artifact.read(root, digest)
+    files.read(root, digest)
 
 
 class TestForgedManifests:
@@ -263,7 +263,7 @@ class TestForgedManifests:
             root / "counterfactual" / "background.parquet",
         )
         assert (root / "counterfactual" / "background.parquet").stat().st_size < 10_000
-        monkeypatch.setattr(artifact, "MOST_CELLS", 200_000)
+        monkeypatch.setattr(files, "MOST_CELLS", 200_000)
         refused(root, resealed(root), "background.parquet: cannot be read")
 
     def test_a_file_that_is_too_large_is_not_even_read(self, copy):
@@ -292,21 +292,21 @@ class TestWriting:
 
     def test_two_writings_are_the_same(self, tmp_path):
         (tmp_path / "model").mkdir()
-        one = artifact.write(tmp_path, explained(ALL_TYPES[["int64"]]), None)
+        one = files.write(tmp_path, explained(ALL_TYPES[["int64"]]), None)
         shutil.rmtree(tmp_path / "counterfactual")
-        assert artifact.write(tmp_path, explained(ALL_TYPES[["int64"]]), None) == one
+        assert files.write(tmp_path, explained(ALL_TYPES[["int64"]]), None) == one
 
     def test_labels_of_mixed_types(self, tmp_path):
         (tmp_path / "model").mkdir()
         with pytest.raises(InputError, match="labels: are of several types"):
-            artifact.write(tmp_path, explained(ALL_TYPES[["int64"]], np.array([1, "a", 2, 3], dtype=object)), None)
+            files.write(tmp_path, explained(ALL_TYPES[["int64"]], np.array([1, "a", 2, 3], dtype=object)), None)
 
     def test_too_large_for_an_artifact(self, tmp_path, monkeypatch):
         (tmp_path / "model").mkdir()
-        monkeypatch.setitem(artifact.MOST_BYTES, "features.json", 10)
+        monkeypatch.setitem(files.MOST_BYTES, "features.json", 10)
         with pytest.raises(InputError, match=r"features.json would have .* bytes"):
-            artifact.write(tmp_path, explained(ALL_TYPES[["int64"]]), None)
+            files.write(tmp_path, explained(ALL_TYPES[["int64"]]), None)
         shutil.rmtree(tmp_path / "counterfactual")
-        monkeypatch.setattr(artifact, "MOST_CELLS", 3)
+        monkeypatch.setattr(files, "MOST_CELLS", 3)
         with pytest.raises(InputError, match="sample 3 of them at most"):
-            artifact.write(tmp_path, explained(ALL_TYPES[["int64"]]), None)
+            files.write(tmp_path, explained(ALL_TYPES[["int64"]]), None)

@@ -8,7 +8,7 @@ from mlflow import MlflowClient
 from mlflow.models import Model
 
 import mlflow_cf
-from mlflow_cf import inner
+from mlflow_cf.artifact import inner
 from mlflow_cf.errors import InputError
 
 TABLE = small_loans.table()

@@ -15,7 +15,7 @@ from sklearn.linear_model import LogisticRegression
 from sklearn.tree import DecisionTreeClassifier
 
 import mlflow_cf
-from mlflow_cf import flavor
+from mlflow_cf.artifact import inner, log
 
 TABLE = small_loans.table()
 LABELS = small_loans.labels(TABLE)
@@ -195,13 +195,13 @@ def test_nothing_is_logged_when_something_does_not_fit(name, tmp_path):
 
 @pytest.mark.parametrize("fault", [OSError("disk full"), KeyboardInterrupt()], ids=["error", "interrupt"])
 def test_no_failed_model_stays_when_the_store_fails(fault, monkeypatch):
-    whole = flavor._Staged.save_model
+    whole = log._Staged.save_model
 
     def half(*args, **kwargs):
         whole(*args, **kwargs)
         raise fault
 
-    monkeypatch.setattr(flavor._Staged, "save_model", half)
+    monkeypatch.setattr(log._Staged, "save_model", half)
     with pytest.raises(type(fault)), mlflow.start_run():
         mlflow_cf.log_model(MODEL, "broken", TABLE, **OPTIONS)
     assert logged_models() == []
@@ -209,8 +209,10 @@ def test_no_failed_model_stays_when_the_store_fails(fault, monkeypatch):
 
 def test_a_model_that_decides_otherwise_from_disk_is_not_saved(monkeypatch, tmp_path):
     other = DecisionTreeClassifier(max_depth=1).fit(TABLE[["age", "income"]], LABELS)
-    inner_write = mlflow_cf.inner.write
-    monkeypatch.setattr(mlflow_cf.inner, "write", lambda _, *rest, **options: inner_write(other, *rest, **options))
+    inner_write = inner.write
+    monkeypatch.setattr(
+        mlflow_cf.artifact.inner, "write", lambda _, *rest, **options: inner_write(other, *rest, **options)
+    )
     fitted = DecisionTreeClassifier(max_depth=5, random_state=0).fit(TABLE[["age", "income"]], LABELS)
     with pytest.raises(mlflow_cf.InputError, match="decides other rows once it is loaded"):
         mlflow_cf.save_model(fitted, tmp_path / "m", TABLE[["age", "income"]], target="good")

@@ -6,7 +6,7 @@ import subprocess
 import sys
 
 from mlflow_cf import Exact, GeCo, NearestRow, RandomSearch
-from mlflow_cf.testing import Case, ExplainerSuite
+from mlflow_cf.testing import ExplainerSuite, Scenario
 from mlflow_cf.testing.conduct import records
 from mlflow_cf.testing.trial import Trial
 
@@ -31,7 +31,7 @@ class TestRandomSearch(ExplainerSuite):
         return RandomSearch()
 
 
-CASE = Case("function", "multiclass", "rules", "continuous")
+CASE = Scenario("function", "multiclass", "rules", "continuous")
 
 
 def answers_of_all():

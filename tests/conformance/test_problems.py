@@ -10,10 +10,10 @@ import pytest
 from pandas.testing import assert_frame_equal
 
 from mlflow_cf import Constraints
-from mlflow_cf.testing import CASES, GOALS, KINDS
-from mlflow_cf.testing.cases import covering, first_of_each_kind
+from mlflow_cf.testing import GOALS, KINDS, SCENARIOS
 from mlflow_cf.testing.checker import plain_rows, table_of
 from mlflow_cf.testing.models import fitted, values_of
+from mlflow_cf.testing.scenarios import covering, first_of_each_kind
 from mlflow_cf.testing.trial import rows_of
 from mlflow_cf.testing.worlds import DEMANDS, odd_row, overrides, table
 
@@ -22,16 +22,16 @@ VALUES = ("observed", "grid", "continuous")
 
 def test_every_two_choices_meet_where_they_can():
     parts = (KINDS, GOALS, DEMANDS, VALUES)
-    met = set().union(*(case.pairs() for case in CASES))
+    met = set().union(*(case.pairs() for case in SCENARIOS))
     wanted = {(i, a, j, b) for i, j in combinations(range(4), 2) for a in parts[i] for b in parts[j]}
     assert wanted - met == {(0, "pyfunc", 1, "sure")}  # labels have no probability
     assert met <= wanted
-    assert len(CASES) == len(set(CASES)) < 80 < len(KINDS) * len(GOALS) * len(DEMANDS) * len(VALUES)
+    assert len(SCENARIOS) == len(set(SCENARIOS)) < 80 < len(KINDS) * len(GOALS) * len(DEMANDS) * len(VALUES)
 
 
 def test_cases_are_the_same_every_time():
-    assert covering() == CASES
-    assert {case.kind for case in first_of_each_kind(CASES)} == set(KINDS)
+    assert covering() == SCENARIOS
+    assert {case.kind for case in first_of_each_kind(SCENARIOS)} == set(KINDS)
 
 
 @pytest.mark.parametrize("plain", [False, True])
@@ -87,7 +87,7 @@ def test_models_leave_something_to_explain(kind, goal):
 
 
 def test_rows_to_explain_hold_all_sorts():
-    for case in CASES:
+    for case in SCENARIOS:
         rows = rows_of(case)
         assert len(rows) == (3 if case.goal == "other" else 4)
         assert rows["grade"].isna().any()

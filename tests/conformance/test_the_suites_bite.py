@@ -9,13 +9,13 @@ import pytest
 
 from mlflow_cf import InputError, RandomSearch
 from mlflow_cf.explainers import EXPLAINERS
-from mlflow_cf.testing import KINDS, Case, answers, conduct, opened
+from mlflow_cf.testing import KINDS, Scenario, answers, conduct, opened
 from mlflow_cf.testing.opened import Opening
 from mlflow_cf.testing.trial import Trial
 from mlflow_cf.testing.watched import NEVER, RARE, watched_row
 
-FREE = Case("function", "binary", "none", "observed")
-BOUND = Case("function", "binary", "all", "observed")
+FREE = Scenario("function", "binary", "none", "observed")
+BOUND = Scenario("function", "binary", "all", "observed")
 
 
 @dataclass(frozen=True)
@@ -299,7 +299,7 @@ def test_answers_that_are_wrong(check, change, case):
 
 
 def test_hopeless_problems_that_are_only_not_found(monkeypatch):
-    monkeypatch.setattr("mlflow_cf.pipeline.impossible", lambda _: "")
+    monkeypatch.setattr("mlflow_cf.proof.pipeline.impossible", lambda _: "")
     with refused():
         conduct.check_hopeless(Blind(), "no value left")
 

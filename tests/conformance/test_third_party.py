@@ -10,7 +10,7 @@ import pytest
 
 import mlflow_cf
 from mlflow_cf import InputError
-from mlflow_cf.registry import explainer_named
+from mlflow_cf.explainers.registry import explainer_named
 from mlflow_cf.testing import ExplainerSuite
 
 FOLDER = Path(__file__).parent / "third_party"  # as pip would leave it: a module, and its dist-info
@@ -53,7 +53,7 @@ def test_where_it_is_not_installed_it_is_not_known(monkeypatch):
 
 
 def test_another_process_finds_it_without_being_told():
-    code = "from mlflow_cf.registry import explainer_named; print(repr(explainer_named('single_changes')))"
+    code = "from mlflow_cf.explainers.registry import explainer_named; print(repr(explainer_named('single_changes')))"
     paths = [str(FOLDER), *sys.path]
     run = subprocess.run(
         [sys.executable, "-c", f"import sys; sys.path = {paths!r}; {code}"], capture_output=True, text=True, check=True

@@ -10,8 +10,8 @@ from exact_worlds import TOLERANCE, Enumerated, drawn
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mlflow_cf import certify
-from mlflow_cf.search.best_first import BestFirst, Leaf
+from mlflow_cf.exact.best_first import BestFirst, Leaf
+from mlflow_cf.proof import certify
 
 OPENED = ("forest", "forest", "linear", "network")
 
@@ -20,7 +20,7 @@ OPENED = ("forest", "forest", "linear", "network")
 def small_limits():
     """Boxes are parted and rules left untabulated in small problems, too."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("mlflow_cf.search.best_first.MOST_LISTED", 6)
+        patch.setattr("mlflow_cf.exact.best_first.MOST_LISTED", 6)
         patch.setattr("mlflow_cf.search.cascade.MOST_COMBINATIONS", 15)
         yield
 

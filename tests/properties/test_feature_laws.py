@@ -12,7 +12,7 @@ from worlds import ORDERS, WIDE, background, row_dicts, space_of, table, wide_ro
 
 from mlflow_cf.errors import InputError
 from mlflow_cf.features import FeatureSpace
-from mlflow_cf.problem import Distance, Metric
+from mlflow_cf.problem import BoundDistance, Distance
 
 INTEGERS = [f"{sign}int{bits}" for sign in ("", "u") for bits in (8, 16, 32, 64)]
 NULLABLE = [f"{sign}Int{bits}" for sign in ("", "U") for bits in (8, 16, 32, 64)]
@@ -106,6 +106,6 @@ def test_distance_is_the_rulers(
     raw = table([query, other], frame)
     space = space_of(frame)
     codes = space.covering(raw).encode(raw)
-    metric = Metric.bind(Distance(*parts, scale=scale, weights=weights), space)
+    metric = BoundDistance.bind(Distance(*parts, scale=scale, weights=weights), space)
     found = metric.distance(tuple((column,) for column in range(6)), codes[1:], codes[0])[0]
     assert np.isclose(found, Ruler(frame, *parts, scale, weights, ORDERS).distance(query, other), rtol=1e-12, atol=0)

@@ -12,8 +12,8 @@ from worlds import constraint_dicts
 from mlflow_cf.constraints import Constraints
 from mlflow_cf.errors import InputError
 from mlflow_cf.explainers import EXPLAINERS, GeCo
+from mlflow_cf.explainers.registry import explainer_from_dict, explainer_named, explainer_to_dict
 from mlflow_cf.problem import Distance, Limits, Policy, Target
-from mlflow_cf.registry import explainer_from_dict, explainer_named, explainer_to_dict
 
 shares = st.integers(0, 10).flatmap(
     lambda first: st.integers(0, 10 - first).map(lambda second: (first / 10, second / 10, (10 - first - second) / 10))

@@ -24,7 +24,7 @@ from worlds import (
 
 from mlflow_cf.explained import Options, assemble
 from mlflow_cf.explainers import Explainer, GeCo, NearestRow
-from mlflow_cf.result import Explanation
+from mlflow_cf.words.result import Explanation
 
 Row = dict[str, Any]
 seeds = st.integers(0, 40)

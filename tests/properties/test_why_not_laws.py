@@ -15,7 +15,7 @@ from worlds import KEYS, background, explained, setting_of, table, wide_rows
 import mlflow_cf
 from mlflow_cf.explained import ExplainedModel
 from mlflow_cf.problem import Target
-from mlflow_cf.why_not import Decision, Question, WhyNot, why_not
+from mlflow_cf.why_not.relax import Decision, Question, WhyNot, why_not
 
 LONE = {key: drawn for key, drawn in KEYS.items() if key != "groups"}
 RULED = {**LONE, "rules": st.lists(st.sampled_from(RULES), unique=True, max_size=2)}
@@ -46,7 +46,7 @@ class World:
         return self.rows[setting.accepts(self.rows, self.x0)]
 
     def nearest(self, constraints: dict[str, Any]) -> float:
-        metric = self.wrapped.setting.metric
+        metric = self.wrapped.setting.bound_distance
         columns = [domain.columns for domain in self.wrapped.setting.domains]
         return float(metric.distance(columns, self.answers(constraints), self.x0).min(initial=np.inf))
 

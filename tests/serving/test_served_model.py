@@ -14,10 +14,10 @@ from mlflow.exceptions import MlflowException
 from sklearn.tree import DecisionTreeClassifier, DecisionTreeRegressor
 
 import mlflow_cf
-from mlflow_cf.admission import Admission
+from mlflow_cf.artifact.served import WARM_SCORED, ServedModel, _load_pyfunc, warm_up
 from mlflow_cf.explained import Options, assemble
-from mlflow_cf.judge import OpenModel
-from mlflow_cf.pyfunc import WARM_SCORED, ServedModel, _load_pyfunc, warm_up
+from mlflow_cf.model.judge import OpenModel
+from mlflow_cf.request.admission import Admission
 
 TABLE = small_loans.table()
 MODEL = small_loans.fitted(TABLE)

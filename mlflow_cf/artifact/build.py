@@ -1,0 +1,149 @@
+"""Build the folder of an explained model and prove that it answers as the model it was made from."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final
+
+import mlflow.pyfunc
+import numpy as np
+import pandas as pd
+import yaml
+from mlflow.models import Model, ModelSignature
+from numpy.typing import ArrayLike
+
+from mlflow_cf.artifact import files, inner
+from mlflow_cf.artifact.inner import Lineage
+from mlflow_cf.artifact.signature import PARAM, completed, example_rows, inner_signature, signature_of
+from mlflow_cf.errors import InputError
+from mlflow_cf.explained import ExplainedModel, WrapOptions, assemble
+from mlflow_cf.model.flavors import OWN_FLAVOR, open_folder, open_native
+from mlflow_cf.version import VERSION
+
+EXAMPLE_ROWS: Final = 3
+EXAMPLE_PARAMS: Final = {PARAM: {"count": 1}}
+LOADER: Final = "mlflow_cf"  # the module whose _load_pyfunc MLflow calls
+
+
+@dataclass(frozen=True)
+class Packaging:
+    """What MLflow's side of an artifact shall look like; see `save_model`."""
+
+    output: str | None = None
+    signature: ModelSignature | None = None
+    input_example: Any = None
+    pip_requirements: str | Sequence[str] | None = None
+    metadata: Mapping[str, Any] | None = None
+    allow_functions: bool = False
+
+
+def build(
+    model: object,
+    data: pd.DataFrame,
+    labels: ArrayLike | None,
+    options: WrapOptions,
+    packaging: Packaging,
+    scratch: Path,
+) -> Path:
+    """Build the MLflow model folder in the empty folder `scratch`; return it once it is proved.
+
+    Raises:
+        InputError: anything that does not fit.
+    """
+    _check_metadata(packaging.metadata)
+    staged, model_folder, downloads = scratch / "staged", scratch / "inner", scratch / "downloads"
+    downloads.mkdir()
+    source = inner.address(model)
+    lineage = Lineage() if source is None else inner.copy(source, model_folder, downloads)
+    opened = (
+        open_native(model, output=packaging.output, rows=data)
+        if source is None
+        else open_folder(model_folder, output=packaging.output, rows=data)
+    )
+    explained = assemble(opened, data, labels, options)
+    if source is None:
+        signature = inner_signature(explained.space, opened)
+        lineage = inner.write(model, model_folder, signature, allow_functions=packaging.allow_functions)
+    meta = _write_pyfunc(
+        staged, explained, packaging, inner.requirements(model_folder, _own(), packaging.pip_requirements)
+    )
+    model_folder.rename(staged / files.MODEL)
+    _add_flavor(meta, staged, explained, lineage, packaging.output)
+    _prove(staged, explained)
+    return staged
+
+
+def _write_pyfunc(folder: Path, explained: ExplainedModel, packaging: Packaging, requirements: list[str]) -> Model:
+    """Let MLflow write its own part: MLmodel, the environment files and the input example."""
+    space, model = explained.space, explained.model
+    given = packaging.signature
+    meta = Model(signature=signature_of(space, model) if given is None else completed(given, space, model))
+    mlflow.pyfunc.save_model(
+        str(folder),
+        loader_module=LOADER,
+        mlflow_model=meta,
+        input_example=_example(explained, packaging.input_example),
+        pip_requirements=requirements,
+        metadata=None if packaging.metadata is None else dict(packaging.metadata),
+    )
+    return meta
+
+
+def _add_flavor(meta: Model, folder: Path, explained: ExplainedModel, lineage: Lineage, output: str | None) -> None:
+    meta.add_flavor(
+        OWN_FLAVOR,
+        schema_version=files.SCHEMA_VERSION,
+        mlflow_cf_version=VERSION,
+        explainer=explained.explainer.name,
+        manifest_sha256=files.write(folder, explained, output),
+        **lineage.to_dict(),
+    )
+    meta.model_size_bytes = sum(path.stat().st_size for path in folder.rglob("*") if path.is_file())
+    meta.save(str(folder / "MLmodel"))
+
+
+def _example(explained: ExplainedModel, given: Any) -> tuple[pd.DataFrame, dict[str, Any]]:
+    rows, params = given if isinstance(given, tuple) and len(given) == 2 else (given, EXAMPLE_PARAMS)
+    rows = explained.background.head(EXAMPLE_ROWS) if rows is None else rows
+    if not isinstance(rows, pd.DataFrame) or not isinstance(params, Mapping) or not len(rows):
+        raise InputError("input_example", "is neither rows nor (rows, params)", "pass a table, such as data.head(3)")
+    rows = explained.space.select(rows).reset_index(drop=True)
+    return example_rows(explained.space, rows), dict(params)
+
+
+def _prove(folder: Path, explained: ExplainedModel) -> None:
+    """Load the folder as a server would; it must decide every background row and answer the example as before.
+
+    Raises:
+        InputError: the model answers differently once it comes from disk.
+    """
+    served = mlflow.pyfunc.load_model(str(folder), suppress_warnings=True)
+    again: ExplainedModel = served.get_raw_model()
+    if not np.array_equal(again.outcome.codes, explained.outcome.codes):
+        raise InputError(
+            "model", "decides other rows once it is loaded from disk", "log it with MLflow and pass its URI"
+        )
+    meta: Any = Model.load(str(folder))
+    rows, params = meta.load_input_example(str(folder)), meta.load_input_example_params(str(folder))
+    reply = served.predict(rows, params)
+    expected = explained.predict(rows, {PARAM: {"explain": "none"}})
+    if list(reply["prediction"]) != list(expected["prediction"]):
+        raise InputError(
+            "model", "predicts the input example otherwise from disk", "log it with MLflow and pass its URI"
+        )
+    json.dumps(reply.to_dict("records"), allow_nan=False)
+
+
+def _own() -> list[str]:
+    return [f"mlflow-cf=={VERSION}"]
+
+
+def _check_metadata(metadata: Mapping[str, Any] | None) -> None:
+    try:
+        yaml.safe_dump(None if metadata is None else dict(metadata))
+    except (yaml.YAMLError, TypeError, ValueError) as error:
+        fact = f"cannot be written to MLmodel ({type(error).__name__})"
+        raise InputError("metadata", fact, "use plain dicts, lists, strings and numbers") from error

@@ -1,0 +1,102 @@
+"""The model inside an artifact: where it comes from, how it gets into ``model/``, what it needs."""
+
+from __future__ import annotations
+
+import re
+import shutil
+from collections.abc import Iterable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final
+
+from mlflow.models import Model, ModelSignature
+from mlflow.pyfunc import PyFuncModel
+
+from mlflow_cf.errors import InputError
+from mlflow_cf.model.flavors import check_is_model, fetch, flavor_of
+
+# What MLflow leaves in a model it downloads from a registry; it would claim our model to be that registered version.
+_LEAVINGS: Final = ("registered_model_meta", "__pycache__")
+_URI: Final = re.compile(r"[A-Za-z][A-Za-z0-9+.-]+:/")  # a folder's path says more about a machine than about a model
+_DISTRIBUTION: Final = re.compile(r"\s*([A-Za-z0-9][A-Za-z0-9._-]*)")
+
+
+@dataclass(frozen=True)
+class Lineage:
+    """What is known of the model inside: MLflow's id of it, the URI it was given by, its flavors."""
+
+    model_id: str | None = None
+    uri: str | None = None
+    flavors: tuple[str, ...] = ()
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the known facts as entries of MLmodel."""
+        known = {"inner_model_id": self.model_id, "inner_model_uri": self.uri, "inner_flavors": list(self.flavors)}
+        return {key: value for key, value in known.items() if value}
+
+
+def address(model: object) -> str | Path | None:
+    """Return where the files of `model` are: a URI or folder; None for a native object, which has none yet.
+
+    Raises:
+        InputError: a loaded pyfunc that does not know where it came from.
+    """
+    if isinstance(model, str | Path):
+        return model
+    if not isinstance(model, PyFuncModel):
+        return None
+    meta = model.metadata
+    if meta.model_id:
+        return f"models:/{meta.model_id}"
+    if meta.run_id and meta.artifact_path:
+        return f"runs:/{meta.run_id}/{meta.artifact_path}"
+    raise InputError("model", "this pyfunc does not know where it was loaded from", "pass the folder or URI itself")
+
+
+def copy(source: str | Path, target: Path, scratch: Path) -> Lineage:
+    """Copy the MLflow model at `source` to the new folder `target`; `scratch` is an empty folder for downloads."""
+    found = fetch(source, scratch)
+    check_is_model(found)  # before copying: a mistyped path may lead to anything
+    if found.is_relative_to(scratch):
+        shutil.move(found, target)
+        for name in _LEAVINGS:
+            (target / name).unlink(missing_ok=True)
+    else:
+        shutil.copytree(found, target, ignore=shutil.ignore_patterns(*_LEAVINGS))
+    meta = Model.load(str(target))
+    uri = str(source) if _URI.match(str(source)) and not str(source).startswith("file:") else None
+    return Lineage(meta.model_id, uri, tuple(sorted(meta.flavors)))
+
+
+def write(model: object, target: Path, signature: ModelSignature, *, allow_functions: bool = False) -> Lineage:
+    """Write a native model as an MLflow model into the new folder `target`; functions, pickled, only if allowed."""
+    module = flavor_of(model)
+    save = getattr(module, "save_pickled", module.save) if allow_functions else module.save
+    save(model, target, signature=signature, pip_requirements=module.requirements(model))
+    return Lineage(flavors=tuple(sorted(Model.load(str(target)).flavors)))
+
+
+def requirements(folder: Path, own: Iterable[str], given: str | Iterable[str] | None) -> list[str]:
+    """Return one list of pip requirements: `own`, then those `given` by the user or else the model's in `folder`.
+
+    `given` is a list, or the path of a requirements file. Where two name the same distribution, the first stays.
+    """
+    if isinstance(given, str):
+        return [*own, f"-r {given}"]
+    if given is not None:
+        return _first_of_each([*own, *given])
+    file = folder / "requirements.txt"
+    lines = file.read_text(encoding="utf-8").splitlines() if file.is_file() else []
+    constraints = f"-c {folder / 'constraints.txt'}"  # relative to the working directory otherwise
+    return _first_of_each([*own, *(constraints if line.strip() == "-c constraints.txt" else line for line in lines)])
+
+
+def _first_of_each(lines: Iterable[str]) -> list[str]:
+    kept: dict[str, str] = {}
+    for line in map(str.strip, lines):
+        if not line or line.startswith("#"):
+            continue
+        found = _DISTRIBUTION.match(line)
+        key = re.sub(r"[-_.]+", "-", found[1]).lower() if found else line
+        kept.setdefault(key, line)
+    return list(kept.values())

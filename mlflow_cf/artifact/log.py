@@ -1,0 +1,239 @@
+"""Save, log and load an explained model as an MLflow model.
+
+Everything is built and proved in a temporary folder; MLflow sees it only when it is ready.
+"""
+
+from __future__ import annotations
+
+import shutil
+import tempfile
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import Any, Final
+
+import pandas as pd
+from mlflow import MlflowClient
+from mlflow.exceptions import MlflowException
+from mlflow.models import Model, ModelSignature
+from mlflow.models.model import ModelInfo
+from mlflow.protos.databricks_pb2 import RESOURCE_DOES_NOT_EXIST, ErrorCode
+from numpy.typing import ArrayLike
+
+from mlflow_cf.artifact import files
+from mlflow_cf.artifact.build import Packaging, build
+from mlflow_cf.constraints import ConstraintSource, Values
+from mlflow_cf.errors import ArtifactError, InputError
+from mlflow_cf.explained import DistanceSource, ExplainedModel, TargetSource, WrapOptions
+from mlflow_cf.explainers import Explainer
+from mlflow_cf.model.flavors import OWN_FLAVOR, fetch, open_folder
+from mlflow_cf.problem import Limits
+
+FLAVOR_NAME: Final = OWN_FLAVOR
+
+
+def save_model(
+    model: object,
+    path: str | Path,
+    data: pd.DataFrame,
+    labels: ArrayLike | None = None,
+    *,
+    target: TargetSource = None,
+    constraints: ConstraintSource = None,
+    explainer: str | Explainer = "geco",
+    features: Mapping[str, Mapping[str, Any]] | None = None,
+    distance: DistanceSource = (0.5, 0.5, 0.0),
+    values: Values = "observed",
+    seed: int = 0,
+    limits: Limits | Mapping[str, Any] | None = None,
+    certify: bool = False,
+    output: str | None = None,
+    signature: ModelSignature | None = None,
+    input_example: Any = None,
+    pip_requirements: str | Sequence[str] | None = None,
+    metadata: Mapping[str, Any] | None = None,
+    allow_functions: bool = False,
+) -> None:
+    """Save an explained model as an MLflow model folder.
+
+    Args:
+        model: a fitted estimator or pipeline, an MLflow model URI or folder, or a loaded pyfunc.
+        path: folder to write; it must be new or empty.
+        data: sample of the training rows (n, d) in the model's own raw input columns; it becomes part of the artifact.
+        labels: (n,) training target of these rows; some explainers use it.
+        target, constraints, explainer, features, distance, values, seed, limits, certify, output: as in `wrap`.
+        signature: another signature than the one made from data; its param is always ours.
+        input_example: rows, or (rows, params); None: the first rows of data.
+        pip_requirements: requirements of the model, instead of the ones it brings; mlflow-cf is always added.
+        metadata: entries for MLmodel.
+        allow_functions: whether a plain function may be saved: as a pickle, which runs code when it is loaded.
+
+    Raises:
+        InputError: anything that does not fit. Nothing is left behind at `path` then.
+    """
+    folder = Path(path)
+    if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
+        raise InputError("path", f"{str(folder)!r} exists and is not an empty folder", "choose a new folder")
+    options = WrapOptions(target, constraints, explainer, features, distance, values, seed, limits, certify)
+    packaging = Packaging(output, signature, input_example, pip_requirements, metadata, allow_functions)
+    with _built(model, data, labels, options, packaging) as staged, _removed_on_failure(folder):
+        shutil.copytree(staged, folder, dirs_exist_ok=True)
+
+
+def log_model(
+    model: object,
+    name: str,
+    data: pd.DataFrame,
+    labels: ArrayLike | None = None,
+    *,
+    target: TargetSource = None,
+    constraints: ConstraintSource = None,
+    explainer: str | Explainer = "geco",
+    features: Mapping[str, Mapping[str, Any]] | None = None,
+    distance: DistanceSource = (0.5, 0.5, 0.0),
+    values: Values = "observed",
+    seed: int = 0,
+    limits: Limits | Mapping[str, Any] | None = None,
+    certify: bool = False,
+    output: str | None = None,
+    registered_model_name: str | None = None,
+    signature: ModelSignature | None = None,
+    input_example: Any = None,
+    pip_requirements: str | Sequence[str] | None = None,
+    tags: Mapping[str, Any] | None = None,
+    metadata: Mapping[str, Any] | None = None,
+    allow_functions: bool = False,
+) -> ModelInfo:
+    """Log an explained model to MLflow, in the active run if there is one, and register it if asked to.
+
+    Args:
+        model, data, labels: as in `save_model`, and all options up to output as in `wrap`.
+        name: name of the logged model.
+        registered_model_name: registers a version under this name.
+        tags: tags of the logged model and of the registered version.
+        signature, input_example, pip_requirements, metadata, allow_functions: as in `save_model`.
+
+    Raises:
+        InputError: anything that does not fit. Nothing is logged then.
+    """
+    _check_registry_name(registered_model_name)
+    options = WrapOptions(target, constraints, explainer, features, distance, values, seed, limits, certify)
+    packaging = Packaging(output, signature, input_example, pip_requirements, metadata, allow_functions)
+    with _built(model, data, labels, options, packaging) as staged:
+        return _publish(staged, name, registered_model_name, tags or {}, metadata)
+
+
+def load_model(model_uri: str | Path) -> ExplainedModel:
+    """Load an explained model from an MLflow URI or a folder.
+
+    Raises:
+        InputError: there is nothing at that address.
+        ArtifactError: it is not an explained model, incomplete, altered or of an unknown version.
+    """
+    return load_folder(fetch(model_uri))
+
+
+def load_folder(folder: Path) -> ExplainedModel:
+    """Load the explained model in a local MLflow model folder."""
+    try:
+        conf = Model.load(str(folder / "MLmodel")).flavors.get(FLAVOR_NAME)
+    except Exception as error:
+        raise ArtifactError(
+            "MLmodel", f"cannot be read ({type(error).__name__})", "fetch the artifact again"
+        ) from error
+    if not isinstance(conf, dict) or not isinstance(conf.get("manifest_sha256"), str):
+        raise ArtifactError("MLmodel", "names no explained model", "pass one that mlflow_cf.log_model has logged")
+    parts = files.read(folder, conf["manifest_sha256"])
+    model = open_folder(folder / files.MODEL, output=parts.output, rows=parts.background)
+    return ExplainedModel.build(model, parts.space, parts.background, parts.labels, parts.policy, parts.explainer)
+
+
+def _publish(
+    staged: Path, name: str, registered_model_name: str | None, tags: Mapping[str, Any], metadata: Any
+) -> ModelInfo:
+    """Hand the finished folder to MLflow."""
+    facts = _facts(Model.load(str(staged)).flavors[FLAVOR_NAME])
+    flavor = _Staged(staged)
+    with flavor.withdrawn_on_failure():
+        info: ModelInfo = Model.log(
+            artifact_path=None,
+            name=name,
+            flavor=flavor,
+            flavor_name=FLAVOR_NAME,
+            registered_model_name=registered_model_name,
+            params=facts,
+            tags={**facts, **tags},
+            metadata=None if metadata is None else dict(metadata),
+            validate_serving_input=False,  # done before, without MLflow's watch over the environment variables
+        )
+        return info
+
+
+class _Staged:
+    """A finished model folder in the role of a flavor: for `Model.log`, saving is copying."""
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+        self._model_id: str | None = None
+
+    def save_model(self, path: str, mlflow_model: Model, *, validate_serving_input: bool) -> None:
+        """Copy the folder to `path` and give its MLmodel the identity that MLflow has assigned."""
+        del validate_serving_input  # for MLflow itself, which passes its options on
+        self._model_id = mlflow_model.model_id
+        shutil.copytree(self._folder, path)
+        ready = Model.load(str(self._folder))
+        for name in ("flavors", "signature", "saved_input_example_info", "model_size_bytes", "metadata"):
+            setattr(mlflow_model, name, getattr(ready, name))
+        mlflow_model.save(str(Path(path) / "MLmodel"))
+
+    @contextmanager
+    def withdrawn_on_failure(self) -> Iterator[None]:
+        """Delete the logged model if publishing it fails half-way."""
+        done = False
+        try:
+            yield
+            done = True
+        finally:
+            if not done and self._model_id is not None:
+                with suppress(MlflowException):
+                    MlflowClient().delete_logged_model(self._model_id)
+
+
+@contextmanager
+def _built(
+    model: object, data: pd.DataFrame, labels: ArrayLike | None, options: WrapOptions, packaging: Packaging
+) -> Iterator[Path]:
+    with tempfile.TemporaryDirectory(prefix="mlflow-cf-") as scratch:
+        yield build(model, data, labels, options, packaging, Path(scratch))
+
+
+@contextmanager
+def _removed_on_failure(folder: Path) -> Iterator[None]:
+    done = False
+    try:
+        yield
+        done = True
+    finally:
+        if not done:
+            shutil.rmtree(folder, ignore_errors=True)
+
+
+def _check_registry_name(name: str | None) -> None:
+    """Ask the registry about the name before anything is built, so that a bad one cannot fail after logging."""
+    if name is None:
+        return
+    try:
+        MlflowClient().get_registered_model(name)
+    except MlflowException as error:
+        if error.error_code != ErrorCode.Name(RESOURCE_DOES_NOT_EXIST):
+            raise InputError("registered_model_name", error.message.rstrip("."), "choose another name") from error
+
+
+def _facts(conf: Mapping[str, Any]) -> dict[str, str]:
+    """Return what tags and params of the logged model say, so that it can be searched for and joined."""
+    names = {
+        "explainer": "cf.explainer",
+        "inner_model_id": "cf.inner_model_id",
+        "inner_model_uri": "cf.inner_model_uri",
+    }
+    return {tag: str(conf[key]) for key, tag in names.items() if key in conf}

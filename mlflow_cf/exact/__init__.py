@@ -1,0 +1,1 @@
+"""Exact search: best first over boxes of candidates."""

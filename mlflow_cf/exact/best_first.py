@@ -1,0 +1,222 @@
+"""Exact search: boxes of candidates, least possible key first, until nothing nearer is left (methods of exact search).
+
+The key of a candidate is its distance, then its number of changed groups, then its codes. A box is answered for by the
+least key any candidate in it can have, and is given up where the model's bounds prove that none of its candidates
+meets the target. So the first candidate the judge accepts is the nearest there is.
+"""
+
+from __future__ import annotations
+
+import heapq
+from dataclasses import dataclass
+from itertools import count
+from math import prod
+
+import numpy as np
+from numpy.typing import NDArray
+
+from mlflow_cf.constraints.rules import Bools
+from mlflow_cf.exact.boxes import Choices, tighten
+from mlflow_cf.features import Floats
+from mlflow_cf.problem import Budget, Codes, Problem
+from mlflow_cf.problem.goal import reach
+from mlflow_cf.search.cascade import JointRule
+
+MOST_LISTED = 128  # candidates of a box that are scored one by one instead of parting it further
+
+Key = tuple[float, int, tuple[int, ...]]
+
+
+@dataclass(frozen=True, eq=False)
+class Leaf:
+    """One candidate.
+
+    Attributes:
+        key: its key.
+        codes: (G,) its tuples.
+        certain: whether it meets the target by more than the tolerance; if not, the judge may refuse it.
+    """
+
+    key: Key
+    codes: Codes
+    certain: bool
+
+
+@dataclass(frozen=True, eq=False)
+class Box:
+    """A set of candidates.
+
+    Attributes:
+        bits: the mask (choices,) of allowed tuples, eight to a byte: a long search holds many boxes.
+        size: number of choices.
+    """
+
+    bits: NDArray[np.uint8]
+    size: int
+
+    @property
+    def mask(self) -> Bools:
+        """The mask (choices,) of allowed tuples."""
+        return np.unpackbits(self.bits, count=self.size).astype(np.bool_)
+
+
+class BestFirst:
+    """Yields candidates in the order of their keys; no candidate that the judge may accept is left out.
+
+    Only candidates no farther away than `limit` are looked at. Candidates whose changed groups are among `closed` may
+    be left out, and so may those that neither the model nor any rule can tell from a nearer one.
+    With `sets` (s, G), candidates are those whose changed groups are one of these sets, and none of them is left out.
+    """
+
+    def __init__(
+        self, problem: Problem, budget: Budget, limit: float, tolerance: float, sets: Bools | None = None
+    ) -> None:
+        self.problem, self.budget, self.limit = problem, budget, limit
+        self.joint_rules = [JointRule.bind(problem, rule) for rule in problem.joint_rules]
+        linked = {number for joint in self.joint_rules for number in joint.groups}
+        self.choices = Choices.of(problem, linked if sets is None else set(range(len(problem.groups))), limit)
+        self.most = len(problem.groups) if problem.max_changes is None else problem.max_changes
+        self.zone = 4 * tolerance  # scores may be off by the tolerance on either side of a comparison
+        self.cut = False
+        self.closed: set[bytes] = set()
+        self._serial = count()
+        self._heap: list[tuple[Key, int, Leaf | Box]] = []
+        if all(np.diff(self.choices.start) > 0):
+            rater = problem.rater
+            self._boxes = None if rater is None else rater.structure.boxes(self.choices.tokens)
+            self._push(self.choices.all() if sets is None else self.choices.changing(sets))
+
+    @property
+    def low(self) -> float:
+        """No candidate that is still to come is nearer than this."""
+        return self._heap[0][0][0] if self._heap else np.inf
+
+    def next(self) -> Leaf | None:
+        """Return the next candidate; None if there are no more within the limit, or if the budget is used up."""
+        while self._heap and self.low <= self.limit and not self.cut:
+            key, serial, least = heapq.heappop(self._heap)
+            if isinstance(least, Leaf):
+                return least
+            mask = least.mask
+            if self.budget.spent or not (self._list(mask) if self._few(mask) else self._part(mask)):
+                heapq.heappush(self._heap, (key, serial, least))
+                self.cut = True
+        return None
+
+    def stop(self, leaf: Leaf) -> None:
+        """End the search before a candidate it has returned."""
+        heapq.heappush(self._heap, (leaf.key, next(self._serial), leaf))
+        self.cut = True
+
+    def doubtful(self, most: int) -> list[Codes]:
+        """Return the codes of some candidates that wait and may be refused, at most so many."""
+        waiting = (entry[2] for entry in self._heap[: 4 * most])  # the nearest stand near the front
+        return [least.codes for least in waiting if isinstance(least, Leaf) and not least.certain][:most]
+
+    def refuses(self, Z: Floats) -> bool:
+        """Whether one of the rows Z (m, d) misses the target by more than the tolerance, as the structure says."""
+        rater = self.problem.rater
+        if rater is None or not len(Z):
+            return False
+        favourable, margin = rater.margins(rater.tokens(range(Z.shape[1]), Z))
+        return bool((~favourable & (margin >= self.zone)).any())
+
+    def _few(self, mask: Bools) -> bool:
+        sizes = np.add.reduceat(mask, self.choices.start[:-1], dtype=np.intp)
+        return bool(prod(sizes.tolist()) <= MOST_LISTED)
+
+    def _push(self, masks: Bools) -> None:
+        """Add boxes (m, choices), but those that hold no candidate."""
+        lows = tighten(masks, self.choices, self.problem.bound_distance.c, self.limit, self.most)
+        alive = np.flatnonzero(np.isfinite(lows.distance))
+        alive = alive[[self._possible(mask) for mask in masks[alive]]]
+        found = self._reach(masks[alive])
+        for box, far in zip(alive.tolist(), found.tolist(), strict=True):
+            if far >= 0:
+                key = (float(lows.distance[box]), int(lows.changes[box]), tuple(lows.code[box].tolist()))
+                heapq.heappush(self._heap, (key, next(self._serial), Box(np.packbits(masks[box]), masks.shape[1])))
+
+    def _reach(self, masks: Bools) -> Floats:
+        """Return how far boxes come into the target, or the zone where the judge must be asked; < 0: not at all."""
+        rater = self.problem.rater
+        if rater is None or self._boxes is None or not len(masks):
+            return np.zeros(len(masks))
+        low, high = self._boxes.bounds(masks[:, self.choices.columns])
+        found = np.empty(len(masks))
+        reach(low, high, rater.goal, found)
+        largest: Floats = np.maximum(np.abs(low), np.abs(high)).max(axis=1)
+        return found + self.zone * np.maximum(1.0, largest)
+
+    def _possible(self, mask: Bools) -> bool:
+        """Whether every rule over several groups holds for some candidate of a box, and its changes may be new."""
+        choices = self.choices
+        chosen = [choices.code[a:b][mask[a:b]] for a, b in zip(choices.start[:-1], choices.start[1:], strict=True)]
+        for joint in self.joint_rules:
+            if joint.table is not None and not joint.table[np.ix_(*(chosen[number] for number in joint.groups))].any():
+                return False
+        if not self.closed:
+            return True
+        same = np.array([codes[0] == own for codes, own in zip(chosen, self.problem.own, strict=True)])
+        told = all(len(codes) == 1 or own not in codes for codes, own in zip(chosen, self.problem.own, strict=True))
+        return not told or (~same).tobytes() not in self.closed
+
+    def _part(self, box: Bools) -> bool:
+        """Part a box in two, or drop choices of it; return False if the budget does not last for that.
+
+        Every group is tried with the nearer of its choices alone: the row's own tuple, or the nearer half. Where that
+        cannot meet the target, none of these choices can stay; else the group that loses most by it is parted there.
+        """
+        near = [self._nearer(box, number) for number in range(len(self.choices.own))]
+        free = [number for number, here in enumerate(near) if len(here)]
+        if self.budget.take(len(free)) < len(free):
+            return False
+        probes = np.repeat(box[None], len(free), axis=0)
+        for probe, number in zip(probes, free, strict=True):
+            probe[self.choices.start[number] : self.choices.start[number + 1]] = False
+            probe[near[number]] = True
+        left = self._reach(probes)
+        if (left < 0).any():
+            mask = box.copy()
+            for number in np.flatnonzero(left < 0).tolist():
+                mask[near[free[number]]] = False
+            self._push(mask[None])
+            return True
+        sizes = np.array([-len(near[number]) for number in free])  # among equals the one with the most choices
+        chosen = int(np.lexsort((sizes, left))[0])
+        rest = box.copy()
+        rest[near[free[chosen]]] = False
+        self._push(np.stack([probes[chosen], rest]))
+        return True
+
+    def _nearer(self, mask: Bools, number: int) -> Codes:
+        """Return the nearer choices of a group, by which it would be parted; none if it has one choice only."""
+        start, stop = self.choices.start[number], self.choices.start[number + 1]
+        here = start + np.flatnonzero(mask[start:stop])
+        half = 1 if here[0] == self.choices.own[number] else (len(here) + 1) // 2
+        nearer: Codes = here[: half if len(here) > 1 else 0]
+        return nearer
+
+    def _list(self, box: Bools) -> bool:
+        """Add all candidates of a box one by one; return False if the budget does not last for that."""
+        choices, problem = self.choices, self.problem
+        parts = [choices.code[a:b][box[a:b]] for a, b in zip(choices.start[:-1], choices.start[1:], strict=True)]
+        sizes = [len(part) for part in parts]
+        places = np.unravel_index(np.arange(prod(sizes)), sizes)
+        codes = np.stack([part[place] for part, place in zip(parts, places, strict=True)], axis=1)
+        distance, changes = problem.distance(codes), (codes != problem.own).sum(axis=1)
+        kept = (distance <= self.limit) & (changes > 0) & (changes <= self.most)
+        for joint in self.joint_rules:
+            kept &= joint.holds(codes)
+        codes, distance, changes = codes[kept], distance[kept], changes[kept]
+        if self.budget.take(len(codes)) < len(codes):
+            return False
+        certain = np.zeros(len(codes), dtype=np.bool_)
+        if problem.rater is not None and len(codes):
+            favourable, margin = problem.rater.margins(problem.tokens(codes))
+            kept = favourable | (margin < self.zone)
+            certain = favourable & (margin >= self.zone)
+            codes, distance, changes, certain = codes[kept], distance[kept], changes[kept], certain[kept]
+        for place in range(len(codes)):
+            key = (float(distance[place]), int(changes[place]), tuple(codes[place].tolist()))
+            heapq.heappush(self._heap, (key, next(self._serial), Leaf(key, codes[place], bool(certain[place]))))
+        return True

@@ -1,0 +1,210 @@
+"""Boxes of candidates: which tuples each group may take, and the least key any of them can have."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numba
+import numpy as np
+from numpy.typing import NDArray
+
+from mlflow_cf.constraints.rules import Bools
+from mlflow_cf.features import Floats
+from mlflow_cf.problem import Codes, Group, Problem
+from mlflow_cf.structures.structure import Tokens
+
+Array = NDArray[Any]
+SLACK = 1e-12  # of the limit, so that rounding never drops a tuple that is as near
+
+
+@numba.njit(cache=True, nogil=True)
+def _loose(limit: float) -> float:
+    return limit + SLACK * max(1.0, limit)
+
+
+@dataclass(frozen=True, eq=False)
+class Choices:
+    """The tuples of all groups, nearest first within each group.
+
+    A box is a mask (choices,) with at least one choice per group.
+
+    Attributes:
+        group, code: (choices,) group and tuple of each.
+        part, top: (choices,) what each adds to the distance.
+        start: (G + 1,) where each group's choices start.
+        own: (G,) the choice of the row's own tuple, -1 where that is not allowed.
+        tokens: per column, the structure's tokens of its group's choices; empty without structure.
+        columns: for the choices of every column, column after column, their place among all choices.
+    """
+
+    group: Codes
+    code: Codes
+    part: Floats
+    top: Floats
+    start: Codes
+    own: Codes
+    tokens: list[Tokens]
+    columns: Codes
+
+    @classmethod
+    def of(cls, problem: Problem, linked: set[int], limit: float) -> Choices:
+        """Return the choices of a problem no farther away than `limit`.
+
+        Of the tuples of a lone feature in one cell of the model the nearest stands for all, unless rules over several
+        groups speak of the feature: whatever accepts another one accepts the nearest too.
+        """
+        least = np.array(
+            [(g.part if g.own_allowed else np.delete(g.part, g.own)).min(initial=np.inf) for g in problem.groups]
+        )
+        codes = []
+        for number, group in enumerate(problem.groups):
+            rest = least.sum() - least[number] if np.isfinite(least).all() else np.inf
+            near = rest + group.part <= _loose(limit)
+            near[group.own] = group.own_allowed
+            allowed = np.flatnonzero(near)
+            if len(allowed) < 2:  # most groups, once something near is known
+                codes.append(allowed)
+                continue
+            top = group.top[allowed] if problem.bound_distance.c else np.zeros(len(allowed))
+            nearest = allowed[np.lexsort((allowed, allowed != group.own, top, group.part[allowed]))]
+            if problem.rater is not None and len(group.columns) == 1 and number not in linked:
+                cells = problem.token_tables[group.columns[0]]
+                if cells.ndim == 1:
+                    nearest = _unbeaten(nearest, cells[nearest], group, problem.bound_distance.c)
+            codes.append(nearest)
+        sizes = [len(part) for part in codes]
+        start = np.cumsum([0, *sizes])
+        own = [
+            int(start[number] + np.flatnonzero(part == group.own)[0]) if (part == group.own).any() else -1
+            for number, (group, part) in enumerate(zip(problem.groups, codes, strict=True))
+        ]
+        tables = [] if problem.rater is None else problem.token_tables
+        return cls(
+            group=np.repeat(np.arange(len(codes)), sizes),
+            code=np.concatenate(codes),
+            part=np.concatenate([group.part[part] for group, part in zip(problem.groups, codes, strict=True)]),
+            top=np.concatenate([group.top[part] for group, part in zip(problem.groups, codes, strict=True)]),
+            start=start,
+            own=np.array(own, dtype=np.intp),
+            tokens=[table[codes[number]] for table, number in zip(tables, problem.owner.tolist(), strict=True)]
+            if tables
+            else [],
+            columns=np.concatenate([np.arange(start[number], start[number + 1]) for number in problem.owner]),
+        )
+
+    def all(self) -> Bools:
+        """Return the box (1, choices) of all candidates."""
+        return np.ones((1, len(self.code)), dtype=np.bool_)
+
+    def changing(self, sets: Bools) -> Bools:
+        """Return the boxes (s, choices) of the candidates whose changed groups are just those of each of `sets`."""
+        own = np.zeros(len(self.code), dtype=np.bool_)
+        own[self.own[self.own >= 0]] = True
+        boxes: Bools = sets[:, self.group] != own
+        return boxes
+
+
+def _unbeaten(nearest: Codes, cells: Tokens, group: Group, c: float) -> Codes:
+    """Return the tuples (t,), nearest first, that may be in the least key of a box among those of their cell (t,).
+
+    That is the nearest one. Of those that add as much to the sum, a smaller code may also win, where another group has
+    the largest change; but never against the row's own tuple, which is no change.
+    """
+    _, first, cell = np.unique(cells, return_index=True, return_inverse=True)
+    kept = np.zeros(len(nearest), dtype=np.bool_)
+    kept[first] = True
+    if c > 0:
+        rank = np.where(nearest == group.own, -1, nearest)
+        least = rank[first]
+        equal = group.part[nearest] == group.part[nearest[first]][cell]
+        for at in np.flatnonzero(equal & (rank < least[cell])).tolist():
+            kept[at] |= rank[at] < least[cell[at]]
+            least[cell[at]] = min(least[cell[at]], rank[at])
+    unbeaten: Codes = nearest[kept]
+    return unbeaten
+
+
+@dataclass(frozen=True, eq=False)
+class Lows:
+    """The least keys of boxes.
+
+    Attributes:
+        distance: (m,) inf for an empty box.
+        changes: (m,) groups that must differ.
+        code: (m, G) smallest code of every group.
+    """
+
+    distance: Floats
+    changes: Codes
+    code: Codes
+
+
+def tighten(masks: Bools, choices: Choices, c: float, limit: float, most: int) -> Lows:
+    """Drop, in place, choices of boxes (m, choices) that no candidate within `limit` and `most` changes has."""
+    groups = len(choices.own)
+    distance, changes = np.empty(len(masks)), np.empty(len(masks), dtype=np.intp)
+    code = np.empty((len(masks), groups), dtype=np.intp)
+    _tighten(
+        masks, choices.part, choices.top, choices.code, choices.start, choices.own, c, limit, most,
+        distance, changes, code,
+    )  # fmt: skip
+    return Lows(distance, changes, code)
+
+
+@numba.njit(cache=True, nogil=True)
+def _least(
+    mask: Array,
+    part: Array,
+    top: Array,
+    code: Array,
+    start: Array,
+    own: Array,
+    first: Array,
+    smallest: Array,
+    tops: Array,
+) -> tuple[float, int]:
+    """Write each group's nearest choice, smallest code and smallest top; return the sum of least parts and changes."""
+    total, changes = 0.0, 0
+    for group in range(own.size):
+        first[group] = -1
+        for at in range(start[group], start[group + 1]):
+            if not mask[at]:
+                continue
+            if first[group] < 0:
+                first[group], smallest[group], tops[group] = at, code[at], top[at]
+            smallest[group] = min(smallest[group], code[at])
+            tops[group] = min(tops[group], top[at])
+        if first[group] < 0:
+            return np.inf, 0
+        total += part[first[group]]
+        changes += own[group] < 0 or not mask[own[group]]
+    return total, changes
+
+
+@numba.njit(cache=True, nogil=True)
+def _tighten(
+    masks: Array, part: Array, top: Array, code: Array, start: Array, own: Array, c: float, limit: float, most: int,
+    distance: Array, changes: Array, smallest: Array,
+) -> None:  # fmt: skip
+    tops, loose, first = np.empty(own.size), _loose(limit), np.empty(own.size, dtype=np.intp)
+    for box in range(len(masks)):
+        mask = masks[box]
+        total, changed = _least(mask, part, top, code, start, own, first, smallest[box], tops)
+        changes[box], distance[box] = changed, np.inf
+        if total == np.inf or total + c * tops.max() > limit or changed > most:
+            continue
+        distance[box] = total + c * tops.max()
+        for group in range(own.size):
+            rest, highest = total - part[first[group]], 0.0
+            for other in range(own.size if c > 0 else 0):
+                highest = max(highest, tops[other] if other != group else 0.0)
+            bound = own[group] >= 0 and mask[own[group]] and changed == most  # no further group may change
+            left = 0
+            for at in range(start[group], start[group + 1]):
+                far = rest + part[at] + c * max(highest, top[at]) > loose
+                if mask[at] and (far or (bound and at != own[group])):
+                    mask[at] = False
+                left += mask[at]
+            if not left:
+                distance[box] = np.inf

@@ -1,0 +1,177 @@
+"""Genetic search by draws: the operators of GeCo's paper over candidates written by their changes."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+
+import numpy as np
+
+from mlflow_cf.explainers.geco.deltas import Deltas, Places
+from mlflow_cf.explainers.geco.partial import Partial
+from mlflow_cf.explainers.geco.statistics import Statistics
+from mlflow_cf.features import Floats
+from mlflow_cf.problem import Budget, Codes, Problem, Rating
+from mlflow_cf.search.cascade import Cascade
+from mlflow_cf.search.population import Population, Seen, changed_sets, fittest, none_scored, portions, shortlist
+from mlflow_cf.search.sampling import draw_by_row, draw_distinct
+
+MOST_CODES = 2**20  # of the candidates that are held at a time as whole rows: 8 MB
+
+
+class Draws:
+    """One search; children come in blocks, so that never all of a generation are held at a time.
+
+    Attributes:
+        uphill: whether selection looks at the grade alone while nothing is favourable.
+        ended: whether the last selection had nothing new, or no budget for all of it.
+    """
+
+    def __init__(
+        self, problem: Problem, budget: Budget, rng: np.random.Generator, q: int, *, partial: bool = True
+    ) -> None:
+        self.problem, self.budget, self.rng, self.q = problem, budget, rng, q
+        self.seen = Seen(problem)
+        self.deltas = Deltas(problem)
+        rater = problem.rater if partial else None
+        self.rate = self._by_rows if rater is None else Partial(problem, rater, self.deltas).rate
+        self.cascade = Cascade(problem, rng)
+        self.statistics = Statistics(("mutate", "cross", "select"))
+        self.block = max(1, MOST_CODES // len(problem.groups))
+        self.uphill = False
+        self.ended = False
+
+    def select(self, population: Population | None, children: Iterable[Places]) -> Population:
+        """Score the children never seen before, as far as the budget goes, and keep the fittest (selectFittest)."""
+        kept = none_scored(self.problem) if population is None else population.aged()
+        parts, any_new, all_scored = [kept], False, True
+        for block in children:
+            with self.statistics.timed("select"):
+                new = block[self.seen.new_places(block)]
+                done = 0
+                for part in portions(len(new), self.budget):
+                    parts.append(self._scored(new[part]))
+                    done = part.stop
+                self.seen.remember(done)
+            any_new |= done > 0
+            all_scored &= done == len(new)
+            if not all_scored:
+                break
+        # no new row in a whole pass, or no budget for all of them: nothing more to come
+        self.ended = not (any_new and all_scored)
+        with self.statistics.timed("select"):
+            return fittest(self.problem, Population.together(parts), self.q, uphill=self.uphill)
+
+    def _scored(self, places: Places) -> Population:
+        """Return those of scored candidates (m, k) that may be among the fittest."""
+        deltas, statistics = self.deltas, self.statistics
+        statistics.cells_naive += len(places) * len(self.problem.space)
+        statistics.cells_delta += deltas.stored(places)
+        rating = self.rate(places)
+        score = deltas.distance(places) + np.where(rating.favourable, 0.0, 2.0 - rating.grade)
+        first = np.where(rating.favourable | (not self.uphill), score, 1 - rating.grade)
+        best = shortlist(rating.favourable, first, self.q)
+        new = np.ones(len(best), dtype=np.bool_)
+        return Population(deltas.codes(places[best]), rating.favourable[best], score[best], rating.grade[best], new)
+
+    def _by_rows(self, places: Places) -> Rating:
+        return self.problem.rate_codes(self.deltas.codes(places))
+
+    def itself(self) -> Iterator[Places]:
+        """Return the query row repaired, if it has to be."""
+        yield self._repaired(np.full((1, 1), self.deltas.none))
+
+    def mutate(self, codes: Codes, size: int) -> Iterator[Places]:
+        """Give every member a new tuple in each group it has not changed yet (section 4, mutate).
+
+        A group that must change was never unchanged, so it gets new tuples all the way: the repair gave it only one.
+        """
+        return self.statistics.made("mutate", self._blocks(self._mutated(codes, size)))
+
+    def _mutated(self, codes: Codes, size: int) -> Iterator[Places]:
+        places = self.deltas.of(codes)
+        for number, group in enumerate(self.problem.groups):
+            members = places[codes[:, number] == group.own] if group.own_allowed else places
+            if not len(members) or not group.proposals:
+                continue
+            drawn = self.deltas.start[number] + draw_distinct(group.weights, len(members), size, self.rng)
+            yield self.deltas.with_place(np.repeat(members, drawn.shape[1], axis=0), drawn.ravel())
+
+    def cross(self, population: Population) -> Iterator[Places]:
+        """Join the best members of every two changed sets, and pull changes nearer (crossover, selectiveMutate)."""
+        return self.statistics.made("cross", self._blocks(self._crossed(population)))
+
+    def _crossed(self, population: Population) -> Iterator[Places]:
+        _, first = changed_sets(self.problem, population.codes)
+        best = population.codes[first]
+        places = self.deltas.of(best)
+        one, two = np.triu_indices(len(first), k=1)
+        coin = self.rng.random((len(one), 2 * places.shape[1] - 1)) < 0.5
+        yield self.deltas.joined(places[one], places[two], coin)
+        yield from self._nearer(best)
+
+    def _nearer(self, best: Codes) -> Iterator[Places]:
+        """Replace each changed tuple by one that brings its member nearer; one group at a time, then all at once."""
+        current = self.problem.distance(best)
+        places = self.deltas.of(best)
+        together = places
+        for number in self._ordered(best):
+            members = np.flatnonzero(best[:, number] != self.problem.groups[number].own)
+            weights = self._nearer_weights(best[members], number, current[members])
+            some = weights.any(axis=1)
+            members = members[some]
+            if not len(members):
+                continue
+            drawn = self.deltas.start[number] + draw_by_row(weights[some], np.arange(len(members)), self.rng)
+            yield self.deltas.with_place(places[members], drawn)
+            together = together.copy()
+            grown = self.deltas.with_place(together[members], drawn)
+            together[members] = grown[:, : together.shape[1]]
+        yield together
+
+    def all_nearer(self, best: Codes) -> Iterator[Places]:
+        """Return every child that brings a member nearer by another tuple in one of its changed groups."""
+        return self.statistics.made("mutate", self._blocks(self._all_nearer(best)))
+
+    def _all_nearer(self, best: Codes) -> Iterator[Places]:
+        current = self.problem.distance(best)
+        places = self.deltas.of(best)
+        for number in self._ordered(best):
+            members = np.flatnonzero(best[:, number] != self.problem.groups[number].own)
+            member, code = np.nonzero(self._nearer_weights(best[members], number, current[members]))
+            yield self.deltas.with_place(places[members[member]], self.deltas.start[number] + code)
+
+    def _nearer_weights(self, members: Codes, number: int, current: Floats) -> Floats:
+        """Return (r, t) weights of the tuples of one group that make each member's distance strictly smaller."""
+        group = self.problem.groups[number]
+        own_part = group.part[members[:, number]]
+        if not self.problem.bound_distance.c:
+            nearer = group.part[None, :] < own_part[:, None]
+        else:
+            tried = np.repeat(members, len(group.tuples), axis=0)
+            tried[:, number] = np.tile(np.arange(len(group.tuples)), len(members))
+            nearer = self.problem.distance(tried).reshape(len(members), len(group.tuples)) < current[:, None]
+        return np.where(nearer, group.weights[None, :], 0.0)
+
+    def _ordered(self, codes: Codes) -> list[int]:
+        """Return the groups that some candidate changes and that hold an ordered feature."""
+        changed = np.flatnonzero((codes != self.problem.own).any(axis=0)).tolist()
+        features = self.problem.space.features
+        return [n for n in changed if any(features[column].has_order for column in self.problem.columns[n])]
+
+    def _blocks(self, parts: Iterable[Places]) -> Iterator[Places]:
+        """Join candidates to blocks and repair them."""
+        waiting: list[Places] = []
+        for part in parts:
+            waiting.append(part)
+            if sum(map(len, waiting)) >= self.block:
+                yield self._repaired(self.deltas.stacked(waiting))
+                waiting = []
+        if waiting:
+            yield self._repaired(self.deltas.stacked(waiting))
+
+    def _repaired(self, places: Places) -> Places:
+        """Return candidates (m, k) repaired; without those that cannot be, or that equal the row."""
+        if self.cascade.steps or self.cascade.joint_rules:
+            return self.deltas.of(self.cascade.repair(self.deltas.codes(places)))
+        changes = self.deltas.changes(places)
+        return places[(changes > 0) & (changes <= (self.problem.max_changes or len(self.problem.groups)))]

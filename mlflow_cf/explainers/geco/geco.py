@@ -1,0 +1,124 @@
+"""GeCo: genetic search over changed groups (Schleich, Geng, Zhang and Suciu, VLDB 2021)."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from itertools import chain
+from typing import ClassVar, Literal
+
+import numpy as np
+
+from mlflow_cf.errors import InputError
+from mlflow_cf.explainers.explainer import Candidates
+from mlflow_cf.explainers.geco.draws import Draws
+from mlflow_cf.explainers.geco.sweeps import Sweeps
+from mlflow_cf.problem import Budget, Problem
+from mlflow_cf.search.population import Population, changed_sets
+from mlflow_cf.search.sampling import with_draws
+from mlflow_cf.search.seeds import codes_of, nearest_favourable_rows
+
+STABLE = 5  # results that must not change any more, if the request asks for no more than that
+
+
+@dataclass(frozen=True)
+class GeCo:
+    """Genetic search that starts from the row itself and changes one group of features more per generation.
+
+    Attributes:
+        q: survivors of a generation.
+        m_init, m_mut: tuples drawn per group for the row itself, and for every later member.
+        min_generations, max_generations: passes of the loop.
+        refine: afterwards try all nearer tuples of the best results' changes; False: the paper's algorithm alone.
+        sweep: whether all changes of one group of a member are scored at once instead of drawing some; "auto": if the
+            model could be opened. Sweeps use no random numbers; `m_init`, `m_mut`, `refine` and `partial` mean nothing
+            to them.
+        partial: whether an opened model rates candidates by their changes alone, all else fixed to the row (section 6);
+            False: by whole rows, with the same answers.
+    """
+
+    q: int = 100
+    m_init: int = 20
+    m_mut: int = 5
+    min_generations: int = 3
+    max_generations: int = 100
+    refine: bool = True
+    sweep: bool | Literal["auto"] = "auto"
+    partial: bool = True
+
+    name: ClassVar[str] = "geco"
+    polish: ClassVar[bool] = True
+
+    def __post_init__(self) -> None:
+        for key in ("q", "m_init", "m_mut", "min_generations", "max_generations"):
+            value: object = getattr(self, key)
+            if not isinstance(value, int) or value < 1:
+                raise InputError(f"explainer.{key}", f"{value!r} is no whole number from 1 on", "")
+        if self.sweep not in (True, False, "auto"):
+            raise InputError("explainer.sweep", f"{self.sweep!r} is unknown", 'use True, False or "auto"')
+        if self.q <= STABLE:
+            raise InputError("explainer.q", f"{self.q} survivors are too few", f"use more than {STABLE}")
+
+    def search(self, problem: Problem, budget: Budget, rng: np.random.Generator) -> Candidates:
+        """Run Algorithm 1 of the paper until the best results are stable (sections 4 and 9 of our notes)."""
+        stable = max(STABLE, problem.count)
+        if stable >= self.q:
+            raise InputError("count", f"{problem.count} results need more than {self.q} survivors", "raise GeCo's q")
+        if self.sweep is True and problem.rater is None and not problem.opened:
+            raise InputError("explainer.sweep", "the model could not be opened", 'use "auto"; describe() says why')
+        if self.sweep and problem.rater is not None:
+            search = Sweeps(problem, budget, (self.q, stable), (self.min_generations, self.max_generations))
+            rows, told = search.run()
+            return Candidates(rows, told, certify=not len(rows))  # nothing found: there may be a proof of that
+        problem = with_draws(problem, rng)
+        run = Draws(problem, budget, rng, self.q, partial=self.partial)
+        population = run.select(None, chain(run.itself(), run.mutate(problem.own[None, :], self.m_init)))
+        population, generations = self._evolve(run, population, stable)
+        for restart in (self._from_background, self._uphill):
+            if population.favourable.any() or budget.cut:
+                break
+            population, more = self._evolve(run, restart(run, population), stable)
+            generations += more
+        if self.refine:
+            population = self._refine(run, population)
+        found = population.codes[population.favourable]
+        return Candidates(problem.rows(found), run.statistics.told(generations, budget.used))
+
+    def _from_background(self, run: Draws, population: Population) -> Population:
+        """Start again from the far side: near the row the score may be flat, and small changes crowd out all others."""
+        nearest = codes_of(run.problem, nearest_favourable_rows(run.problem))[: self.q]
+        return run.select(population, [run.deltas.of(nearest)])
+
+    def _uphill(self, run: Draws, population: Population) -> Population:
+        """Climb the grade wherever it leads, until something is favourable."""
+        run.uphill = True
+        for _ in range(self.max_generations):
+            population = run.select(population, run.mutate(population.codes, self.m_mut))
+            if population.favourable.any() or run.ended:
+                break
+        run.uphill = False
+        return population
+
+    def _refine(self, run: Draws, population: Population) -> Population:
+        """Try every nearer tuple of the best members' changes until none helps: draws may miss the nearest one."""
+        best = run.problem.count + 1
+        for _ in range(self.max_generations):
+            favourable = population.codes[population.favourable]
+            if not len(favourable) or run.budget.cut:
+                break
+            _, first = changed_sets(run.problem, favourable)
+            population = run.select(population, run.all_nearer(favourable[first[:best]]))
+            if not population.fresh[:best].any():
+                break
+        return population
+
+    def _evolve(self, run: Draws, population: Population, stable: int) -> tuple[Population, int]:
+        """Pass generations until the best `stable` members are favourable and old; return how many passed too."""
+        for generation in range(1, self.max_generations + 1):
+            if run.ended or not len(population):
+                return population, generation - 1
+            children = chain(run.cross(population), run.mutate(population.codes, self.m_mut))
+            population = run.select(population, children)
+            settled = population.favourable[:stable].all() and not population.fresh[:stable].any()
+            if settled and generation >= self.min_generations:
+                return population, generation
+        return population, self.max_generations

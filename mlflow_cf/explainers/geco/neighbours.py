@@ -1,0 +1,197 @@
+"""Exact neighbourhoods: every candidate that differs from a given one in a single group, rated by sweeps.
+
+Tuples of a lone feature that the model cannot tell apart (one cell of a tree) and that no rule over several groups
+speaks of differ in distance alone, so only the nearest of them is a neighbour worth looking at. For the same reason no
+tuple farther away than the nearest favourable one of its group is, nor one that is both farther away and no better
+graded than another.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from mlflow_cf.constraints.rules import Bools
+from mlflow_cf.explainers.geco.picking import pick
+from mlflow_cf.features import Floats
+from mlflow_cf.problem import Budget, Codes, Problem, Rater
+from mlflow_cf.problem.goal import classes_of
+from mlflow_cf.search.cascade import Cascade, alone
+from mlflow_cf.search.population import Keys, Population, score_candidates
+from mlflow_cf.structures.structure import Tokens
+
+MOST_JOINT = 20_000  # tuples of groups of several features that are tried beside the candidates of one call
+
+
+@dataclass(frozen=True, eq=False)
+class Choices:
+    """The tuples worth looking at of all groups that are swept, nearest first within each group.
+
+    Attributes:
+        group: (c,) group of each; ascending.
+        code: (c,) tuple of each.
+        part, top: (c,) what each adds to the distance.
+        start: (groups + 1,) where each group's choices start; groups that are not swept have none.
+    """
+
+    group: Codes
+    code: Codes
+    part: Floats
+    top: Floats
+    start: Codes
+
+    @classmethod
+    def of(cls, problem: Problem, linked: frozenset[int]) -> tuple[Choices, list[Tokens | None]]:
+        """Return the choices and, per column, their tokens; `linked` groups keep all their tuples."""
+        codes: list[Codes] = []
+        tokens: list[Tokens | None] = [None] * len(problem.space)
+        for number, group in enumerate(problem.groups):
+            codes.append(np.empty(0, dtype=np.intp))
+            if len(group.columns) > 1 or not group.proposals:
+                continue
+            known = problem.token_tables[group.columns[0]]
+            allowed = np.arange(len(group.tuples))
+            if not group.own_allowed:
+                allowed = np.delete(allowed, group.own)
+            nearest = allowed[np.argsort(alone(problem, number)[allowed], kind="stable")]
+            if known.ndim == 1 and number not in linked:  # cells
+                _, first = np.unique(known[nearest], return_index=True)
+                nearest = nearest[np.sort(first)]
+            codes[-1], tokens[group.columns[0]] = nearest, known[nearest]
+        sizes = [len(part) for part in codes]
+        parts = [group.part[code] for group, code in zip(problem.groups, codes, strict=True)]
+        tops = [group.top[code] for group, code in zip(problem.groups, codes, strict=True)]
+        group_of = np.repeat(np.arange(len(codes)), sizes)
+        start = np.cumsum([0, *sizes])
+        return cls(group_of, np.concatenate(codes), np.concatenate(parts), np.concatenate(tops), start), tokens
+
+
+class Neighbours:
+    """The neighbourhoods of candidates of one problem; no change of a group beside the same others comes twice."""
+
+    def __init__(self, problem: Problem, rater: Rater, cascade: Cascade, keys: Keys, most: int | None = None) -> None:
+        """Set up the neighbourhoods; of those looked at together, only the `most` best are returned."""
+        self.most = most
+        self.problem, self.rater, self.cascade, self.keys = problem, rater, cascade, keys
+        linked = frozenset(number for joint in cascade.joint_rules for number in joint.groups)
+        self.choices, self.values = Choices.of(problem, linked)
+        self.linked = sorted(linked)
+        self.joint = [n for n, group in enumerate(problem.groups) if len(group.columns) > 1 and group.proposals]
+        self.known: set[int] = set()
+        self.parts = np.concatenate([group.part for group in problem.groups])
+        self.tops = np.concatenate([group.top for group in problem.groups])
+        self.sizes = np.diff(self.choices.start)
+        self.sizes[self.joint] = [problem.groups[number].proposals for number in self.joint]
+        # what a group adds at least if it changes, and what it adds at least at all
+        self.least = np.array([np.delete(group.part, group.own).min(initial=np.inf) for group in problem.groups])
+        self.back = np.where([group.own_allowed for group in problem.groups], 0.0, self.least)
+
+    def of(self, parents: Codes, bar: float, budget: Budget) -> tuple[Population, Codes]:
+        """Return the rated neighbours of candidates (p, G) that are nearer than `bar`, and others that are not rated.
+
+        These are the neighbours that had to be repaired, and the tuples of groups of several features.
+        """
+        wanted = self._wanted(parents, bar)
+        some = wanted.any(axis=1)
+        parents, wanted = parents[some], wanted[some]
+        lone = wanted.copy()
+        lone[:, self.joint] = False
+        cells = (lone * self.sizes).sum(axis=1)
+        afforded = int((cells.cumsum() <= budget.take(int(cells.sum()))).sum())
+        parents, wanted, lone = parents[:afforded], wanted[:afforded], lone[:afforded]
+        if not len(parents):
+            return score_candidates(self.problem, parents), parents
+        held = self._held(parents, lone)
+        swept = self._swept(parents, lone, held, bar)
+        others = [self._broken(parents, lone, held, bar), *(self._tuples(parents, wanted, n, bar) for n in self.joint)]
+        return swept, self.cascade.repair(np.concatenate(others))
+
+    def _wanted(self, parents: Codes, bar: float) -> Bools:
+        """Return (p, G) which groups of which candidates to change: where it may be nearer than `bar`, and is new."""
+        problem = self.problem
+        changed = parents != problem.own
+        parts = self.parts[parents + self.keys.offsets]
+        low = parts.sum(axis=1)[:, None] - parts + np.where(changed, self.back, self.least)
+        wanted: Bools = (low < bar) & (self.sizes > 0)
+        if problem.max_changes is not None:
+            wanted &= changed | (changed.sum(axis=1) < problem.max_changes)[:, None]
+        new = []
+        for context in self.keys.contexts(parents)[wanted].tolist():
+            new.append(context not in self.known)
+            self.known.add(context)
+        wanted[wanted] = new
+        return wanted
+
+    def _swept(self, parents: Codes, wanted: Bools, held: Bools, bar: float) -> Population:
+        problem, choices = self.problem, self.choices
+        columns: Bools = wanted[:, problem.owner]
+        values = [v if some else None for v, some in zip(self.values, np.any(columns, axis=0).tolist(), strict=True)]
+        rows = [table[parents[:, n]] for table, n in zip(problem.token_tables, problem.owner, strict=True)]
+        found = self.rater.structure.sweep(rows, values, columns)
+        outputs = next((part.shape[2] for part in found if part is not None), 1)
+        sums = np.empty((len(parents), len(choices.code), outputs))
+        for column, part in enumerate(found):
+            if part is not None:
+                group = problem.owner[column]
+                sums[:, choices.start[group] : choices.start[group + 1]] = part
+        places = parents + self.keys.offsets
+        parent, at, verdict, grade, distance = pick(
+            parents, problem.own, self.parts[places], self.tops[places], problem.bound_distance.c,
+            (choices.code, choices.part, choices.top, choices.start), wanted, held, sums,
+            classes_of(self.rater.goal, outputs), self.rater.goal, bar, problem.max_changes or len(problem.groups),
+        )  # fmt: skip
+        best = self._best(distance, verdict, grade)
+        at, verdict, grade = at[best], verdict[best], grade[best]
+        codes = parents[parent[best]]
+        codes[np.arange(len(at)), choices.group[at]] = choices.code[at]
+        favourable, doubtful = verdict > 0, np.flatnonzero(verdict < 0)
+        if len(doubtful):
+            rating = problem.rate_codes(codes[doubtful])
+            favourable[doubtful], grade[doubtful] = rating.favourable, rating.grade
+        score = problem.distance(codes) + np.where(favourable, 0.0, 2.0 - grade)
+        return Population(codes, favourable, score, grade, np.ones(len(at), dtype=np.bool_))
+
+    def _best(self, distance: Floats, verdict: Floats, grade: Floats) -> Codes:
+        """Return the positions of the best; no whole rows are made of others, which counts if groups are many."""
+        if self.most is None or len(distance) <= self.most:
+            return np.arange(len(distance))
+        order = distance + np.where(verdict == 0, 1e3 - grade, 0.0)
+        return np.flatnonzero(order <= np.partition(order, self.most)[self.most] + 1e-9)
+
+    def _held(self, parents: Codes, wanted: Bools) -> Bools:
+        """Return (p, choices) whether the rules over several groups hold for the neighbours."""
+        choices = self.choices
+        held: Bools = np.ones((len(parents), len(choices.code)), dtype=np.bool_)
+        for number in self.linked:
+            members = np.flatnonzero(wanted[:, number])
+            own = slice(choices.start[number], choices.start[number + 1])
+            children = np.repeat(parents[members], own.stop - own.start, axis=0)
+            children[:, number] = np.tile(choices.code[own], len(members))
+            good = np.ones(len(children), dtype=np.bool_)
+            for joint in self.cascade.joint_rules:
+                if number in joint.groups:
+                    good &= joint.holds(children)
+            held[members, own] = good.reshape(len(members), own.stop - own.start)
+        return held
+
+    def _broken(self, parents: Codes, wanted: Bools, held: Bools, bar: float) -> Codes:
+        """Return the neighbours (m, G) that break a rule over several groups."""
+        choices = self.choices
+        broken = ~held & wanted[:, choices.group] & (choices.code != parents[:, choices.group]) & (choices.part < bar)
+        parent, at = np.nonzero(broken)
+        children = parents[parent]
+        children[np.arange(len(at)), choices.group[at]] = choices.code[at]
+        return children
+
+    def _tuples(self, parents: Codes, wanted: Bools, number: int, bar: float) -> Codes:
+        """Return the nearest neighbours (m, G) in a group of several features."""
+        group = self.problem.groups[number]
+        members = parents[wanted[:, number]]
+        most = max(1, MOST_JOINT // (max(len(members), 1) * len(self.joint)))
+        codes = np.argsort(alone(self.problem, number), kind="stable")
+        codes = codes[(group.part[codes] < bar) & (group.own_allowed | (codes != group.own))][:most]
+        children = np.repeat(members, len(codes), axis=0)
+        children[:, number] = np.tile(codes, len(members))
+        others: Codes = children[children[:, number] != np.repeat(members[:, number], len(codes))]
+        return others

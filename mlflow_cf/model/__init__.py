@@ -1,0 +1,1 @@
+"""The logged model as the rest of the package sees it."""

@@ -1,0 +1,160 @@
+"""Which flavor module opens which model; a module is imported only when a model needs it."""
+
+from __future__ import annotations
+
+from importlib import import_module
+from importlib.metadata import entry_points
+from pathlib import Path
+from types import MappingProxyType
+from typing import Any, Final, Protocol, cast
+
+import mlflow
+import pandas as pd
+from mlflow.exceptions import MlflowException
+from mlflow.models import Model
+from mlflow.pyfunc import PyFuncModel
+
+from mlflow_cf.errors import InputError
+from mlflow_cf.features import FeatureSpace, check_table
+from mlflow_cf.model.judge import OpenModel
+
+GENERIC: Final = "python_function"
+FUNCTION: Final = "mlflow_cf_function"
+OWN_FLAVOR: Final = "mlflow_cf"
+# MLflow's name of a flavor -> our module, in the order of preference for a model with several flavors.
+MODULES: Final = MappingProxyType(
+    {
+        "xgboost": "mlflow_cf_flavors.xgboost",
+        "lightgbm": "mlflow_cf_flavors.lightgbm",
+        "sklearn": "mlflow_cf_flavors.sklearn",
+        FUNCTION: "mlflow_cf_flavors.callables",
+        GENERIC: "mlflow_cf_flavors.pyfunc",
+    }
+)
+ENTRY_POINTS: Final = "mlflow_cf.flavors"
+
+
+class Flavor(Protocol):
+    """What a flavor module offers as plain functions."""
+
+    MLFLOW_FLAVOR: str
+
+    def accepts(self, model: object) -> bool:
+        """Return whether `model` is a native model of this flavor."""
+
+    def requirements(self, model: object) -> list[str]:
+        """Return the pinned requirements that restore a native model."""
+
+    def save(self, model: object, path: Path, *, signature: object, pip_requirements: list[str]) -> None:
+        """Write `model` as an MLflow model folder."""
+
+    def load(self, path: Path) -> object:
+        """Load the native model of an MLflow model folder."""
+
+    def open(self, model: object, *, output: str | None = None, rows: pd.DataFrame | None = None) -> OpenModel:
+        """Open a native model."""
+
+
+def flavor_names() -> tuple[str, ...]:
+    """Return the names of all known flavors, most native first; those that take almost anything last."""
+    others = sorted({point.name for point in entry_points(group=ENTRY_POINTS)} - set(MODULES))
+    native = [name for name in MODULES if name not in (FUNCTION, GENERIC)]
+    return (*native, *others, FUNCTION, GENERIC)
+
+
+def flavor(name: str) -> Flavor:
+    """Import the module of the flavor called `name`."""
+    if name in MODULES:
+        return cast("Flavor", import_module(MODULES[name]))
+    point = next(point for point in entry_points(group=ENTRY_POINTS) if point.name == name)
+    return cast("Flavor", point.load())
+
+
+def flavor_of(model: object) -> Flavor:
+    """Return the flavor that takes a native `model`; InputError if none does."""
+    for name in flavor_names():
+        if (module := flavor(name)).accepts(model):
+            return module
+    fix = "pass a fitted model, an MLflow model URI or folder, a loaded pyfunc, or a function with output="
+    raise InputError("model", f"{type(model).__name__} is not a kind of model known here", fix)
+
+
+def open_native(model: object, *, output: str | None = None, rows: pd.DataFrame | None = None) -> OpenModel:
+    """Open a model object, or the model at an MLflow URI or in a folder.
+
+    A loaded pyfunc is opened through the native model inside it where that is possible.
+    """
+    if isinstance(model, str | Path):
+        return open_folder(fetch(model), output=output, rows=rows)
+    module = flavor_of(model)
+    if module.MLFLOW_FLAVOR == GENERIC and (inner := _raw_model(model)) is not None:
+        module, model = flavor_of(inner), inner
+    return _open(module, model, output, rows)
+
+
+def open_folder(path: Path, *, output: str | None = None, rows: pd.DataFrame | None = None) -> OpenModel:
+    """Open the MLflow model in the folder `path` with the most native flavor it names."""
+    module = flavor_of_folder(path)
+    return _open(module, module.load(path), output, rows)
+
+
+def _open(module: Flavor, model: object, output: str | None, rows: pd.DataFrame | None) -> OpenModel:
+    """Open a model; what is wrong with the rows themselves is said before what the model says about them."""
+    if rows is not None:
+        check_table(rows)
+    try:
+        return module.open(model, output=output, rows=rows)
+    except InputError as error:
+        if rows is not None and error.path == "data":
+            FeatureSpace.infer(rows)
+        raise
+
+
+def fetch(source: str | Path, into: Path | None = None) -> Path:
+    """Return the local folder of the MLflow model at a URI or path, downloaded into the folder `into` if given.
+
+    Raises:
+        InputError: there is nothing at that address.
+    """
+    if Path(source).is_dir():
+        return Path(source)
+    try:
+        return Path(
+            mlflow.artifacts.download_artifacts(artifact_uri=str(source), dst_path=None if into is None else str(into))
+        )
+    except (MlflowException, ValueError, OSError) as error:
+        fact = f"{str(source)!r} cannot be fetched ({getattr(error, 'message', error)})"
+        raise InputError("model", fact, "pass a URI such as 'models:/name/1', or a folder") from error
+
+
+def check_is_model(folder: Path) -> None:
+    """Refuse a folder that is no MLflow model."""
+    if not (folder / "MLmodel").is_file():
+        fix = "pass the folder or URI of an MLflow model"
+        raise InputError("model", f"there is no MLmodel file in {str(folder)!r}", fix)
+
+
+def flavor_of_folder(path: Path) -> Flavor:
+    """Return the most native known flavor of the MLflow model in the folder `path`."""
+    check_is_model(path)
+    named = Model.load(str(path)).flavors
+    if OWN_FLAVOR in named:
+        raise InputError("model", "is an explained model already", "pass the model it was made from")
+    for name in flavor_names():
+        if name in named:
+            return flavor(name)
+    raise InputError("model", f"has only the flavors {sorted(named)}", "log it with a python_function flavor")
+
+
+def _raw_model(model: object) -> object | None:
+    """Return the native model inside a loaded pyfunc, or None if only the generic flavor knows it."""
+    pyfunc: Any = model
+    named = pyfunc.metadata.flavors if isinstance(model, PyFuncModel) else {}
+    if OWN_FLAVOR in named:
+        raise InputError("model", "is an explained model already", "pass the model it was made from")
+    natives = [flavor(name) for name in flavor_names() if name != GENERIC and name in named]
+    try:
+        inner: object = pyfunc.get_raw_model() if natives else None
+    except NotImplementedError:
+        return None
+    return inner if any(native.accepts(inner) for native in natives) else None

@@ -1,0 +1,137 @@
+"""A structure is used only if it agrees with the model it was read from."""
+
+from __future__ import annotations
+
+import warnings
+from contextlib import suppress
+from dataclasses import dataclass
+
+import numpy as np
+
+from mlflow_cf.features import Feature, FeatureSpace, Floats
+from mlflow_cf.model.judge import Judge, Outcome
+from mlflow_cf.structures.columns import NotOpenedError
+from mlflow_cf.structures.structure import Structure, score_rows
+from mlflow_cf.structures.trees import TreeEnsemble
+
+MOST_ROWS = 1_000  # of each of the three kinds that are compared
+EDGES, MISSING = 0.5, 0.1  # shares of values of the third kind that are next to thresholds, and missing
+
+
+@dataclass(frozen=True, eq=False)
+class Opened:
+    """The structure of a model, or why there is none.
+
+    Attributes:
+        structure: None if the model could not be opened, or if what was opened disagreed with it.
+        note: what was found, for `describe()`.
+        rows: how many rows were compared with the model; all labels agreed.
+        worst: largest difference of a score on them, relative to max(1, |score|).
+    """
+
+    structure: Structure | None
+    note: str
+    rows: int = 0
+    worst: float = 0.0
+
+
+def open_structure(judge: Judge, space: FeatureSpace, background: Floats, outcome: Outcome) -> Opened:
+    """Compile the judge's model and compare it with the judge.
+
+    Compared are background rows as they are, with their columns shuffled, and with values at which the structure
+    changes its answer: the numbers next to thresholds, and missing values.
+
+    Args:
+        judge: the model, and whether its largest score decides.
+        space: its features.
+        background: (n, d) coded rows, and `outcome`, what the judge says about them.
+    """
+    model = judge.model
+    if model.compile is None:
+        return Opened(None, "scored through the model itself")
+    if not model.regression and not judge.argmax_decides:
+        return Opened(None, "scored through the model itself: its label is not that of the largest score")
+    rng = np.random.default_rng(0)  # fixed: which rows are compared is part of the check, not of a search
+    chosen = np.sort(rng.permutation(len(background))[:MOST_ROWS])
+    rows, said = background[chosen], outcome.take(chosen)
+    try:
+        structure = model.compile(space, space.decode(rows[:20]))
+        shuffled = np.column_stack([rng.permutation(column) for column in rows.T])
+        edges, answers = _on_edges(structure, judge, space, shuffled, rng)
+        compared = ((rows, said), (shuffled, judge.verdict(space.decode(shuffled))), (edges, answers))
+        worst = max(_difference(structure, model.tolerance, table, expected) for table, expected in compared)
+    except NotOpenedError as error:
+        return Opened(None, f"scored through the model itself: not opened, {error}")
+    except Exception as error:  # noqa: BLE001  an exotic model must still be explained, only slower
+        return Opened(None, f"scored through the model itself: opening it failed ({type(error).__name__})")
+    count = sum(len(table) for table, _ in compared)
+    return Opened(structure, f"{structure.kind}; same as the model on {count:,} rows", count, worst)
+
+
+def _on_edges(
+    structure: Structure, judge: Judge, space: FeatureSpace, rows: Floats, rng: np.random.Generator
+) -> tuple[Floats, Outcome]:
+    """Return `rows` with many values at which the structure changes its answer, and the judge's.
+
+    A model may refuse values it was not fitted on, such as missing ones, or numbers that are categories to it. So less
+    and less is tried, down to the values of the background.
+    """
+    replaced = rng.random(rows.shape) < EDGES
+    ordered = structure.features.ordered if isinstance(structure, TreeEnsemble) else np.zeros(len(space), dtype=bool)
+    for missing, near in ((True, ordered | True), (False, ordered | True), (False, ordered)):
+        edges = rows.copy()
+        for column, feature in enumerate(space.features):
+            values = _edges(structure, column, feature) if near[column] else feature.values
+            edges[replaced[:, column], column] = rng.choice(values, replaced[:, column].sum())
+            if feature.missing or (missing and feature.nullable):
+                edges[rng.random(len(rows)) < MISSING, column] = np.nan
+        with suppress(Exception), warnings.catch_warnings():  # any model, any error
+            warnings.simplefilter("ignore")  # about values that only this check asks about
+            said = judge.verdict(space.decode(edges))
+            if np.isfinite(_truth(said)).all():
+                return edges, said
+    return rows, judge.verdict(space.decode(rows))
+
+
+def _edges(structure: Structure, column: int, feature: Feature) -> Floats:
+    """Return the values next to which a structure changes its answer, or those of the background if there are none."""
+    if feature.levels or feature.kind == "date" or not isinstance(structure, TreeEnsemble):
+        return feature.values
+    cuts = structure.lookups[column].cuts
+    near = _neighbours(cuts[np.isfinite(cuts)], feature)
+    return near if len(near) else feature.values
+
+
+def _neighbours(cuts: Floats, feature: Feature) -> Floats:
+    """Return the numbers around `cuts` that a raw column can hold: the last one up to a cut, and the first above it."""
+    dtype = feature.stored
+    if dtype.kind in "iu":
+        bounds = np.iinfo(dtype)
+        below = np.floor(cuts)
+        return np.unique(np.clip(np.append(below, below + 1), max(bounds.min, -(2.0**53)), min(bounds.max, 2.0**53)))
+    if dtype.kind != "f":
+        dtype = np.dtype(np.float64)
+    with np.errstate(over="ignore"):
+        near = cuts.astype(dtype)
+        up, down = dtype.type(np.inf), dtype.type(-np.inf)
+        below = np.where(near > cuts, np.nextafter(near, down), near)
+        both = np.append(below, np.nextafter(below, up)).astype(np.float64)
+    return both[np.isfinite(both)]
+
+
+def _difference(structure: Structure, tolerance: float, rows: Floats, expected: Outcome) -> float:
+    """Return the largest difference from the judge; refuse one label, or more than the tolerance."""
+    scores = score_rows(structure, rows)
+    truth = _truth(expected)
+    if scores.shape != truth.shape:
+        raise NotOpenedError("scores of another shape")
+    worst = float(np.max(np.abs(scores - truth) / np.maximum(1.0, np.abs(truth))))
+    if not worst <= tolerance:
+        raise NotOpenedError(f"scores differ by {worst:.1e}")
+    if expected.scores is not None and not np.array_equal(scores.argmax(axis=1), expected.codes):
+        raise NotOpenedError("a label differs")
+    return worst
+
+
+def _truth(said: Outcome) -> Floats:
+    return said.values[:, None] if said.scores is None else said.scores

@@ -1,0 +1,1 @@
+"""Nothing leaves that the logged model and every constraint have not accepted; certificates."""

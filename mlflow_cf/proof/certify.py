@@ -1,0 +1,195 @@
+"""Certificates: answers proved nearest, replaced by nearer ones, or proved not to exist.
+
+Like a proof, a certificate is a generator: it yields rows and is sent what the judge says about them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Generator
+from dataclasses import dataclass, field, replace
+
+import numpy as np
+
+from mlflow_cf.constraints.rules import Bools
+from mlflow_cf.exact.best_first import BestFirst, Leaf
+from mlflow_cf.features import Floats
+from mlflow_cf.model.judge import Outcome
+from mlflow_cf.problem import Codes, Problem
+from mlflow_cf.problem.binding import same
+from mlflow_cf.proof.verify import Case, Inquiry, Proved, joined_outcomes
+from mlflow_cf.search.points import with_points
+from mlflow_cf.words.result import Proof
+
+AHEAD = 64  # candidates in doubt that the judge is asked about together
+NOT_CERTIFIED = "not certified: "  # begins the reason of an answer that stands without the certificate it was to have
+
+
+def certify(case: Case, proved: Proved, tolerance: float) -> Inquiry:
+    """Prove that verified answers are the nearest, or find those that are.
+
+    Args:
+        case: the row, with the budget that is left.
+        proved: verified answers, nearest first among distinct changed sets.
+        tolerance: how far the structure's scores may be from the model's.
+    """
+    if case.problem.rater is None:
+        return replace(proved, note=f"{NOT_CERTIFIED}the model could not be opened for this row")
+    problem, exact = with_points(case.problem)
+    if not exact:
+        return replace(proved, note=f"{NOT_CERTIFIED}numbers between those of the background are not searched exactly")
+    case = replace(case, problem=problem)
+    run = _Run(case, proved, (yield from _needed(case, proved.rows)))
+    search = BestFirst(problem, case.budget, run.limit(), tolerance)
+    agreed = not search.refuses(proved.rows) and (yield from run.extend(search))
+    if agreed and run.rows and run.missing and not search.cut:
+        # there is no further changed set: what is next has one of those that are known
+        run.filling = True
+        search = BestFirst(problem, case.budget, run.limit(), tolerance, np.array(run.codes) != problem.own)
+        agreed = yield from run.extend(search)
+    if not agreed or (run.missing and not search.cut and run.overlooked):
+        return replace(proved, note=f"{NOT_CERTIFIED}the opened model and the logged one disagree on this row")
+    return run.result(search)
+
+
+def _needed(case: Case, rows: Floats) -> Generator[Floats, Outcome, Bools]:
+    """Return which of the accepted rows (k, d) are known to need all their changes; a single answer is not asked."""
+    problem = case.problem
+    if problem.count == 1 or not len(rows):
+        return np.ones(len(rows), dtype=np.bool_)
+    owner, variants = _undone(problem, rows)
+    lawful = problem.check(variants)
+    owner, variants = owner[lawful], variants[lawful]
+    needed = np.ones(len(rows), dtype=np.bool_)
+    if case.budget.take(len(variants)) < len(variants):
+        needed[owner] = False
+    elif len(variants):
+        needed[owner[case.target.rate((yield variants)).favourable]] = False
+    return needed
+
+
+def _undone(problem: Problem, Z: Floats) -> tuple[Codes, Floats]:
+    """Return rows Z (m, d) with each of their changed groups put back, and whose they are."""
+    changed = problem.changed(Z)
+    allowed = np.array([group.own_allowed for group in problem.groups])
+    owner, number = np.nonzero(changed & allowed & (changed.sum(axis=1) > 1)[:, None])
+    return owner, np.where(problem.owner == number[:, None], problem.x0, Z[owner])
+
+
+@dataclass
+class _Run:
+    """What was found so far.
+
+    Attributes:
+        needed: (k,) whether every change of each of the rows proved before is known to be needed.
+        filling: whether changed sets may repeat.
+        rows, codes, outcomes: the answers.
+    """
+
+    case: Case
+    proved: Proved
+    needed: Bools
+    filling: bool = False
+    rows: list[Floats] = field(default_factory=list)
+    codes: list[Codes] = field(default_factory=list)
+    outcomes: list[Outcome] = field(default_factory=list)
+    refused: set[bytes] = field(default_factory=set)
+
+    @property
+    def missing(self) -> int:
+        """How many answers are still to be found."""
+        return self.case.problem.count - len(self.rows)
+
+    @property
+    def overlooked(self) -> bool:
+        """Whether a row proved before should have been found by now."""
+        left = ~self._told()
+        return bool((self.needed & left).any() or (not self.rows and left.any()))
+
+    def limit(self) -> float:
+        """Return how far away the last answer can be at most."""
+        rows = self.proved.rows[self.needed & ~self._told()]
+        distance = np.sort(self.case.distance(rows))
+        if not self.filling:
+            rows = rows[np.argsort(self.case.distance(rows), kind="stable")]
+            _, first = np.unique(self.case.problem.changed(rows), axis=0, return_index=True)
+            distance = distance[np.sort(first)]
+        return float(distance[self.missing - 1]) if len(distance) >= self.missing else np.inf
+
+    def extend(self, search: BestFirst) -> Generator[Floats, Outcome, bool]:
+        """Add answers in the order of their keys; return whether the structure and the judge agree."""
+        problem, budget = self.case.problem, self.case.budget
+        while self.missing and (leaf := search.next()) is not None:
+            if self._repeats(leaf) or leaf.codes.tobytes() in self.refused:
+                continue
+            row = problem.rows(leaf.codes[None])
+            known = np.flatnonzero(same(self.proved.rows, row[0]).all(axis=1) & (self.needed | (not self.rows)))
+            if len(known):
+                self._add(leaf, row[0], self.proved.outcome.take(known[:1]), search)
+                continue
+            # the first answer needs all its changes, or a nearer row would have been accepted
+            Z = np.concatenate([row, _undone(problem, row)[1] if self.rows else row[:0]])
+            lawful = problem.check(Z)
+            if not lawful[0]:
+                continue
+            if budget.take(int(lawful.sum())) < lawful.sum():
+                search.stop(leaf)
+                break
+            ahead = [] if leaf.certain else self._ahead(search)
+            said = yield np.concatenate(
+                [Z[lawful], problem.rows(np.array(ahead, dtype=np.intp).reshape(-1, len(problem.groups)))]
+            )
+            favourable = self.case.target.rate(said).favourable
+            favourable, later = favourable[: lawful.sum()], favourable[lawful.sum() :]
+            self.refused.update(codes.tobytes() for codes, good in zip(ahead, later, strict=True) if not good)
+            if leaf.certain and not favourable[0]:
+                return False
+            if favourable[0] and not favourable[1:].any():
+                self._add(leaf, row[0], said.take(slice(0, 1)), search)
+        return True
+
+    def _ahead(self, search: BestFirst) -> list[Codes]:
+        """Return candidates whose turn may come: a call to the judge costs the same for one row and for many."""
+        codes = [each for each in search.doubtful(AHEAD) if each.tobytes() not in self.refused]
+        if codes:
+            held = self.case.problem.check(self.case.problem.rows(np.array(codes)))
+            codes = [each for each, lawful in zip(codes, held, strict=True) if lawful]
+        return codes[: self.case.budget.take(min(len(codes), self.case.budget.left))]
+
+    def result(self, search: BestFirst) -> Proved:
+        """Return the answers with their proofs; if the budget ended the search, others with the best bound there is."""
+        case, found = self.case, len(self.rows)
+        known = [
+            key.tobytes() for key in case.problem.changed(np.array(self.rows).reshape(-1, len(case.problem.space)))
+        ]
+        told, sets = self._told(), [key.tobytes() for key in case.problem.changed(self.proved.rows)]
+        new = [key not in known and key not in sets[:at] for at, key in enumerate(sets)]
+        rest = sorted(np.flatnonzero(~told).tolist(), key=lambda at: not new[at])[: self.missing * search.cut]
+        rows = np.array([*self.rows, *self.proved.rows[rest]]).reshape(-1, len(case.problem.space))
+        outcome = joined_outcomes([*self.outcomes, self.proved.outcome.take(np.array(rest, dtype=np.intp))])
+        distance = case.distance(rows).tolist()
+        bounded = [self.filling or new[at] for at in rest]
+        proofs: list[Proof] = ["optimal"] * found
+        proofs += ["bounded" if known_far else "none" for known_far in bounded]
+        bounds = [min(search.low, own) if far else None for own, far in zip(distance[found:], bounded, strict=True)]
+        return Proved(rows, outcome, tuple(proofs), (*distance[:found], *bounds), exhausted=not search.cut)
+
+    def _told(self) -> Bools:
+        """Return (k,) which of the rows proved before are among the answers."""
+        told: Bools = np.zeros(len(self.proved.rows), dtype=np.bool_)
+        for row in self.rows:
+            told |= same(self.proved.rows, row).all(axis=1)
+        return told
+
+    def _repeats(self, leaf: Leaf) -> bool:
+        """Whether a candidate is an answer already, or its changed set is."""
+        if self.filling:
+            return any((leaf.codes == codes).all() for codes in self.codes)
+        own = self.case.problem.own
+        return any(((leaf.codes != own) == (codes != own)).all() for codes in self.codes)
+
+    def _add(self, leaf: Leaf, row: Floats, outcome: Outcome, search: BestFirst) -> None:
+        self.rows.append(row)
+        self.codes.append(leaf.codes)
+        self.outcomes.append(outcome)
+        if not self.filling:
+            search.closed.add((leaf.codes != self.case.problem.own).tobytes())

@@ -1,0 +1,285 @@
+"""Verify, polish, select: nothing leaves that the logged model and every constraint have not accepted.
+
+A proof is a generator: it yields candidate rows and is sent what the judge says about them. So the proofs of all rows
+of a request run side by side, and one call to the judge, whose price hardly depends on its size, serves them all.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Generator, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from mlflow_cf.features import FeatureSpace, Floats
+from mlflow_cf.model.judge import Judge, Outcome
+from mlflow_cf.problem import BoundTarget, Budget, Problem
+from mlflow_cf.words.result import Proof
+
+SPARE = 8  # candidates verified beyond twice the wanted number: a call to the judge costs the same
+TOGETHER = 64  # rows of undone changes that are asked about before it is known whether they are needed
+
+
+@dataclass(frozen=True, eq=False)
+class Case:
+    """One row to explain: its problem, what the judge must say, and its budget."""
+
+    problem: Problem
+    target: BoundTarget
+    budget: Budget
+
+    def distance(self, Z: Floats) -> Floats:
+        """Return the distance (m,) of rows Z (m, d) from the row to explain."""
+        return self.problem.bound_distance.distance(self.problem.columns, Z, self.problem.x0)
+
+
+@dataclass(frozen=True, eq=False)
+class Proved:
+    """Accepted rows (k, d), nearest first among distinct changed sets.
+
+    Attributes:
+        rows: the answers; outcome: what the judge said about them.
+        proofs, bounds: (k,) of a certificate, else empty: how each is proved, and what no other one is nearer than.
+        exhausted: a certificate looked at everything.
+        note: why there is no certificate, if one was wanted.
+    """
+
+    rows: Floats
+    outcome: Outcome
+    proofs: tuple[Proof, ...] = ()
+    bounds: tuple[float | None, ...] = ()
+    exhausted: bool = False
+    note: str = ""
+
+
+Inquiry = Generator[Floats, Outcome, Proved]
+
+
+def run_proofs(judge: Judge, space: FeatureSpace, proofs: Sequence[Inquiry]) -> list[Proved | Exception]:
+    """Run proofs side by side, one call to the judge per round for all of them.
+
+    Returns:
+        The result of each proof, or the exception that ended it; one proof's failure does not touch the others.
+    """
+    results: dict[int, Proved | Exception] = {}
+    asked: dict[int, Floats] = {}
+    for number, proof in enumerate(proofs):
+        _advance(number, proof, None, asked, results)
+    while asked:
+        numbers = list(asked)
+        outcomes = _judged(judge, space, [asked.pop(number) for number in numbers])
+        for number, outcome in zip(numbers, outcomes, strict=True):
+            _advance(number, proofs[number], outcome, asked, results)
+    return [results[number] for number in range(len(proofs))]
+
+
+def _advance(
+    number: int,
+    proof: Inquiry,
+    answer: Outcome | Exception | None,
+    asked: dict[int, Floats],
+    results: dict[int, Proved | Exception],
+) -> None:
+    """Let one proof go on until it asks again or ends."""
+    if isinstance(answer, Exception):
+        results[number] = answer
+        return
+    try:
+        asked[number] = next(proof) if answer is None else proof.send(answer)
+    except StopIteration as end:
+        results[number] = end.value
+    except Exception as error:  # noqa: BLE001  kept for the row it belongs to
+        results[number] = error
+
+
+def _judged(judge: Judge, space: FeatureSpace, batches: list[Floats]) -> list[Outcome | Exception]:
+    """Ask the judge about all batches at once; one by one if it fails, so that only the culprit suffers."""
+    try:
+        outcome = _verdict(judge, space, np.concatenate(batches))
+    except Exception as error:  # noqa: BLE001  any model, any error
+        return [error] if len(batches) == 1 else [_judged(judge, space, [batch])[0] for batch in batches]
+    ends = np.cumsum([len(batch) for batch in batches])
+    return [outcome.take(slice(end - len(batch), end)) for batch, end in zip(batches, ends.tolist(), strict=True)]
+
+
+def _verdict(judge: Judge, space: FeatureSpace, Z: Floats) -> Outcome:
+    """Return what the judge says about rows as decoded; nothing of those that decode to another row than meant."""
+    table, exact = space.decode_exactly(Z)
+    outcome = judge.verdict(table)
+    return outcome if exact.all() else outcome.withheld(~exact)
+
+
+def prove(case: Case, rows: Floats, *, polish: bool) -> Inquiry:
+    """Verify and polish candidates (m, d), nearest first, until enough distinct changed sets are proved."""
+    count = case.problem.count
+    queue = _distinct_first(case.problem, rows)
+    parts: list[_Part] = []
+    while len(queue):
+        # a candidate costs a row, and one per change to prove that it is needed; a small budget proves few, but wholly
+        size = max(1, min(2 * count + SPARE, case.budget.left // (1 + len(case.problem.groups))))
+        batch, queue = queue[:size], queue[size:]
+        parts.append((yield from _part(case, batch, polish=polish, even_late=not parts)))
+        sets = case.problem.changed(np.concatenate([part.rows for part in parts]))
+        if len({key.tobytes() for key in sets}) >= count or case.budget.spent:
+            break
+    return _chosen(case, [part for part in parts if len(part.rows)], polished=polish)
+
+
+@dataclass(frozen=True, eq=False)
+class _Part:
+    """Accepted rows (k, d), what the judge said about them, and (k,) whether they are known to be 1-minimal."""
+
+    rows: Floats
+    outcome: Outcome
+    settled: NDArray[np.bool_]
+
+
+@dataclass(frozen=True, eq=False)
+class _Undone:
+    """Accepted rows (v, d) that put back one change of another row, whose each is, and what the judge said of them."""
+
+    rows: Floats
+    owner: NDArray[np.intp]
+    outcome: Outcome
+
+
+def _chosen(case: Case, parts: Sequence[_Part], *, polished: bool) -> Proved:
+    """Select the answers; those the budget left half-polished count only if there are no others."""
+    if not parts:
+        return Proved(np.empty((0, len(case.problem.space))), _NOTHING)
+    Z = np.concatenate([part.rows for part in parts])
+    settled = np.concatenate([part.settled for part in parts])
+    rows = np.flatnonzero(settled) if settled.any() else np.arange(len(Z))
+    rows = rows[_select(case, Z[rows], polished=polished)[: case.problem.count]]
+    return Proved(Z[rows], joined_outcomes([part.outcome for part in parts]).take(rows))
+
+
+_NOTHING = Outcome(np.empty(0, dtype=np.intp))
+
+
+def _part(case: Case, Z: Floats, *, polish: bool, even_late: bool) -> Generator[Floats, Outcome, _Part]:
+    """Verify candidates, and polish those that are accepted.
+
+    Every change is put back once to see whether it was needed; while the rows are few, the judge is asked about these
+    rows together with the candidates, because a call to it costs more than the rows of candidates it then rejects.
+    """
+    owner, variants = _undone(case.problem, Z) if polish else (_NOBODY, Z[:0])
+    together = 0 < len(variants) <= min(TOGETHER, case.budget.left - len(Z)) and not case.budget.spent
+    if not together:
+        owner, variants = _NOBODY, Z[:0]
+    kept, outcome = yield from _accepted(case, np.concatenate([Z, variants]), even_late=even_late)
+    own = int(np.searchsorted(kept, len(Z)))
+    part = _Part(Z[kept[:own]], outcome.take(slice(0, own)), np.ones(own, dtype=np.bool_))
+    if not polish or not own:
+        return part
+    if not together:
+        return (yield from _polish(case, part, None))
+    position = np.full(len(Z), -1)
+    position[kept[:own]] = np.arange(own)
+    mine = position[owner[kept[own:] - len(Z)]]
+    useful = np.flatnonzero(mine >= 0)
+    first = _Undone(variants[kept[own:] - len(Z)][useful], mine[useful], outcome.take(own + useful))
+    return (yield from _polish(case, part, first))
+
+
+_NOBODY = np.empty(0, dtype=np.intp)
+
+
+def _accepted(
+    case: Case, Z: Floats, *, even_late: bool = False
+) -> Generator[Floats, Outcome, tuple[NDArray[np.intp], Outcome]]:
+    """Return the positions of the rows that hold as decoded, whole rows, and what the judge said about them."""
+    lawful = np.flatnonzero(case.problem.check(Z))
+    lawful = lawful[: case.budget.take(len(lawful), even_late=even_late)]
+    if not len(lawful):
+        return lawful, _NOTHING
+    outcome = yield Z[lawful]
+    favourable = np.flatnonzero(case.target.rate(outcome).favourable)
+    return lawful[favourable], outcome.take(favourable)
+
+
+def _polish(case: Case, part: _Part, first: _Undone | None) -> Generator[Floats, Outcome, _Part]:
+    """Undo whole groups while the judge still accepts, so that every answer is 1-minimal; `first` is known already."""
+    Z, outcome = part.rows.copy(), part.outcome
+    active = np.arange(len(Z))
+    source = np.arange(len(Z))  # where in `outcome` each row's verdict stands
+    while len(active):
+        undone, first = first, None
+        if undone is None:
+            owner, variants = _undone(case.problem, Z[active])
+            if not len(variants) or case.budget.spent or len(variants) > case.budget.left:
+                active = active[np.unique(owner)]
+                break
+            kept, verdict = yield from _accepted(case, variants)
+            undone = _Undone(variants[kept], owner[kept], verdict)
+        owners, nearest = _nearest(case, undone)
+        active = active[owners]
+        Z[active] = undone.rows[nearest]
+        source[active] = len(outcome.codes) + nearest
+        outcome = joined_outcomes([outcome, undone.outcome])
+    settled = np.ones(len(Z), dtype=np.bool_)
+    settled[active] = False
+    return _Part(Z, outcome.take(source), settled)
+
+
+def _nearest(case: Case, undone: _Undone) -> tuple[NDArray[np.intp], NDArray[np.intp]]:
+    """Return every owner once, and the position of its nearest row."""
+    order = np.lexsort((case.distance(undone.rows), undone.owner))
+    owners, first = np.unique(undone.owner[order], return_index=True)
+    return owners, order[first]
+
+
+def _distinct_first(problem: Problem, rows: Floats) -> Floats:
+    """Order candidates so that the first of every changed set comes before all repetitions."""
+    if not len(rows):
+        return rows
+    first: dict[bytes, int] = {}
+    for position, key in enumerate(problem.changed(rows)):
+        first.setdefault(key.tobytes(), position)
+    leaders = list(first.values())
+    return np.concatenate([rows[leaders], np.delete(rows, leaders, axis=0)])
+
+
+def _select(case: Case, Z: Floats, *, polished: bool) -> NDArray[np.intp]:
+    """Return positions of distinct rows: the nearest of every changed set first, then the others by distance.
+
+    Ties go to fewer changes and smaller codes; answers that are not polished keep their explainer's order instead.
+    """
+    changed = case.problem.changed(Z)
+    if polished:
+        ties = (*np.where(np.isnan(Z), np.inf, Z).T[::-1], changed.sum(axis=1))
+        order = np.lexsort((*ties, case.distance(Z)))
+    else:
+        order = np.argsort(case.distance(Z), kind="stable")
+    leaders: list[int] = []
+    others: list[int] = []
+    sets: set[bytes] = set()
+    rows: set[bytes] = set()
+    for position in order.tolist():
+        row, key = Z[position].tobytes(), changed[position].tobytes()
+        if row in rows:
+            continue
+        rows.add(row)
+        (others if key in sets else leaders).append(position)
+        sets.add(key)
+    return np.array(leaders + others, dtype=np.intp)
+
+
+def _undone(problem: Problem, Z: Floats) -> tuple[NDArray[np.intp], Floats]:
+    """Return every row with one changed group put back (and something still changed), and whose it is."""
+    changed = problem.changed(Z)
+    allowed = np.array([group.own_allowed for group in problem.groups])
+    owner, number = np.nonzero(changed & allowed & (changed.sum(axis=1) > 1)[:, None])
+    back = problem.owner == number[:, None]
+    return owner, np.where(back, problem.x0, Z[owner])
+
+
+def joined_outcomes(outcomes: list[Outcome]) -> Outcome:
+    """Return the outcomes of several lots of rows as one."""
+    scores = [outcome.scores for outcome in outcomes if outcome.scores is not None]
+    return Outcome(
+        np.concatenate([outcome.codes for outcome in outcomes]),
+        np.concatenate(scores) if scores else None,
+        np.concatenate([outcome.values for outcome in outcomes]),
+    )

@@ -1,0 +1,58 @@
+"""Whether a problem has an answer at all: searched, verified by the judge, and proved where nothing is found."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+
+from mlflow_cf.explainers import Candidates, GeCo
+from mlflow_cf.features import FeatureSpace
+from mlflow_cf.model.judge import Judge
+from mlflow_cf.problem import Budget, Setting, Target
+from mlflow_cf.proof.pipeline import Answer, prove_all, search
+from mlflow_cf.proof.verify import Case
+from mlflow_cf.why_not.relax import Decision, Question
+
+
+class Decider:
+    """Answers questions about one row, as long as there are evaluations and time.
+
+    Half of both is kept for questions about the nearest answer: advice helps more than a shorter list of what blocks.
+    """
+
+    def __init__(
+        self, judge: Judge, space: FeatureSpace, case: Callable[[Setting, Target], Case], left: int, until: float | None
+    ) -> None:
+        """Set up for a row; `case` makes its case; `left` evaluations may be used, up to a time of `perf_counter`."""
+        self.judge, self.space, self.case, self.left, self.until = judge, space, case, left, until
+        self._kept = left // 2
+        now = time.perf_counter()
+        self._half_time = None if until is None else now + (until - now) / 2
+
+    def __call__(self, question: Question) -> Decision:
+        """Return whether a question has an answer, and if wanted the nearest one."""
+        left = self.left if question.nearest else self.left - self._kept
+        until = self.until if question.nearest else self._half_time
+        if left <= 0 or (until is not None and time.perf_counter() >= until):
+            return Decision(None)
+        case = self.case(question.setting, question.target)
+        case = Case(case.problem, case.target, Budget(left))
+        case.budget.start(until, until)
+        found = search(case, GeCo(), 0)
+        if not question.nearest and isinstance(found, Candidates) and len(found.rows):
+            self.left -= case.budget.used
+            return Decision(True)  # what keeps a constraint in the list need not be asked of the judge
+        answer = self._proved(case, Candidates(found.rows)) if isinstance(found, Candidates) else found
+        self.left -= case.budget.used
+        if not isinstance(answer, Answer) or answer.status not in ("found", "infeasible"):
+            return Decision(None)
+        if answer.proved is None or answer.status == "infeasible":
+            return Decision(False)
+        row = answer.proved.rows[0]
+        probability = case.target.probability(answer.proved.outcome)[0]
+        changes = int(case.problem.changed(row[None, :]).sum())
+        return Decision(True, row, float(case.distance(row[None, :])[0]), probability, changes)
+
+    def _proved(self, case: Case, found: Candidates) -> Answer | Exception:
+        (answer,) = prove_all(self.judge, self.space, [(case, found)], polish=True, certified=True)
+        return answer

@@ -1,0 +1,67 @@
+"""Which kinds of models, targets, constraints and values are tried together."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import astuple, dataclass
+from itertools import combinations, product
+from typing import Final, get_args
+
+from mlflow_cf.constraints import Values
+from mlflow_cf.testing.goals import GOALS
+from mlflow_cf.testing.models import KINDS
+from mlflow_cf.testing.worlds import DEMANDS
+
+Pair = tuple[int, str, int, str]
+
+
+@dataclass(frozen=True)
+class Scenario:
+    """One problem of the suite, by the names of its parts.
+
+    Attributes:
+        kind: of model, among `KINDS`.
+        goal: of target, among `GOALS`.
+        demands: of constraints, among `DEMANDS`.
+        values: which values may be proposed.
+    """
+
+    kind: str
+    goal: str
+    demands: str
+    values: Values
+
+    def __str__(self) -> str:
+        return "-".join(astuple(self))
+
+    def pairs(self) -> set[Pair]:
+        """Return every two choices that this scenario brings together."""
+        return {(i, a, j, b) for (i, a), (j, b) in combinations(enumerate(astuple(self)), 2)}
+
+
+def covering() -> tuple[Scenario, ...]:
+    """Return few scenarios in which every two choices that can occur together do so at least once.
+
+    The full product is ten times larger and finds hardly more: most faults need one choice or two to show.
+    """
+    scenarios = [Scenario(*choice) for choice in product(KINDS, GOALS, DEMANDS, get_args(Values))]
+    scenarios = [scenario for scenario in scenarios if KINDS[scenario.kind].takes(GOALS[scenario.goal])]
+    pairs = {scenario: scenario.pairs() for scenario in scenarios}
+    left = set().union(*pairs.values())
+    chosen = []
+    while left:
+        best = max(scenarios, key=lambda scenario: len(pairs[scenario] & left))
+        chosen.append(best)
+        left -= pairs[best]
+    return tuple(chosen)
+
+
+SCENARIOS: Final = covering()
+
+
+def first_of_each_kind(scenarios: Iterable[Scenario]) -> tuple[Scenario, ...]:
+    """Return the first scenario for every kind of model."""
+    first: dict[str, Scenario] = {}
+    for scenario in scenarios:
+        first.setdefault(scenario.kind, scenario)
+    return tuple(first.values())

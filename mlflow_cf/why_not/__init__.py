@@ -1,0 +1,1 @@
+"""Why a row has no counterfactual, and what would help."""

@@ -1,0 +1,131 @@
+"""Why no counterfactual can exist: the rules that leave nothing, named as few as possible."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from itertools import combinations
+from math import prod
+
+import numpy as np
+
+from mlflow_cf.constraints.rules import Rule
+from mlflow_cf.features import Floats
+from mlflow_cf.problem.problem import Group, Problem
+
+MOST_ROWS = 200_000  # combinations tried to prove that linked rules contradict each other
+MOST_WORK = 4_000_000  # combinations tried for all of them together; a fraction of a second
+
+
+def impossible(problem: Problem) -> str:
+    """Return why no admissible row exists if one look at every group shows it, else ""."""
+    for rule in problem.never:
+        return f"{rule.path} cannot hold for this row ({rule.text})"
+    for group in problem.groups:
+        if not group.own_allowed and not group.proposals and group.interval is None:
+            names = " and ".join(problem.space.names[column] for column in group.columns)
+            rules = _blocking(problem, group)
+            return (
+                f"{names} must change, but {_named(rules)} {'leaves' if len(rules) == 1 else 'leave'} no value for it"
+            )
+    must = [group for group in problem.groups if not group.own_allowed]
+    if problem.max_changes is not None and len(must) > problem.max_changes:
+        named = _named(rule for group in must for rule in group.rules)
+        return f"{len(must)} groups must change, more than max_changes allows: {named}"
+    if not any(group.proposals or group.interval for group in problem.groups):
+        return f"no feature may change: {_named(rule for group in problem.groups for rule in group.rules)}"
+    return ""
+
+
+def contradiction(problem: Problem) -> str:
+    """Return which rules over several groups contradict each other for this row, else "".
+
+    Tries single rules, then pairs, over all combinations of the groups they speak of, where these are few enough.
+    """
+    if any(group.interval for group in problem.groups):
+        return ""  # the tuples are samples then, and prove nothing
+    work = 0
+    for size in (1, 2):
+        for rules in combinations(problem.joint_rules, size):
+            groups = _involved(problem, rules)
+            if size > 1 and len(groups) == sum(len(_involved(problem, [rule])) for rule in rules):
+                continue  # no group in common: what holds alone holds together
+            rows = prod(len(group.tuples) for group in groups)
+            if rows > MOST_ROWS:
+                continue
+            work += rows
+            if work > MOST_WORK:
+                return ""
+            if _never_together(problem, rules, groups):
+                return _disagreement(problem, rules, groups)
+    return ""
+
+
+def _disagreement(problem: Problem, rules: Sequence[Rule], groups: Sequence[Group]) -> str:
+    fewest = _fewest_together(problem, rules, groups)
+    if len(fewest) == 1:
+        return f"{fewest[0].path} cannot hold for this row ({fewest[0].text})"
+    return f"{_named(fewest)} contradict each other"
+
+
+def _involved(problem: Problem, rules: Sequence[Rule]) -> list[Group]:
+    columns = frozenset().union(*(rule.columns("x_cf") for rule in rules))
+    return [group for group in problem.groups if columns & set(group.columns)]
+
+
+def _never_together(problem: Problem, rules: Sequence[Rule], groups: Sequence[Group]) -> bool:
+    """Whether no combination of the groups' tuples meets all the rules; False if there are too many to tell."""
+    rows = _rows(problem, groups, [g.tuples[(np.arange(len(g.tuples)) != g.own) | g.own_allowed] for g in groups])
+    if rows is None:
+        return False
+    return not np.logical_and.reduce([rule.holds(rows, problem.x0) for rule in rules]).any()
+
+
+def _fewest_together(problem: Problem, rules: Sequence[Rule], groups: Sequence[Group]) -> Sequence[Rule]:
+    """Return the fewest of rules that hold together nowhere, and of those that speak of their groups alone."""
+    all_rules = (*rules, *(rule for group in groups for rule in group.rules))
+    return _fewest(problem, all_rules, _rows(problem, groups, [_domain_tuples(problem, group) for group in groups]))
+
+
+def _blocking(problem: Problem, group: Group) -> Sequence[Rule]:
+    """Return the fewest rules of a group that together reject its whole domain."""
+    return _fewest(problem, group.rules, _rows(problem, [group], [_domain_tuples(problem, group)]))
+
+
+def _fewest(problem: Problem, rules: Sequence[Rule], rows: Floats | None) -> Sequence[Rule]:
+    """Return one or two of the rules that hold together in none of the rows; all of them if there are no such."""
+    if rows is None:
+        return rules
+    held = {rule: rule.holds(rows, problem.x0) for rule in rules}
+    for size in (1, 2):
+        for some in combinations(rules, size):
+            if not np.logical_and.reduce([held[rule] for rule in some]).any():
+                return some
+    return rules
+
+
+def _rows(problem: Problem, groups: Sequence[Group], tuples: Sequence[Floats]) -> Floats | None:
+    """Return the row with every combination of the groups' tuples; None if there are too many."""
+    count = prod(map(len, tuples))
+    if count > MOST_ROWS:
+        return None
+    rows = np.tile(problem.x0, (count, 1))
+    repeated = count
+    for group, values in zip(groups, tuples, strict=True):
+        repeated //= max(len(values), 1)
+        rows[:, group.columns] = np.resize(values.repeat(repeated, axis=0), (count, len(group.columns)))
+    return rows
+
+
+def _domain_tuples(problem: Problem, group: Group) -> Floats:
+    """Return every tuple of the group's domain, the row's own first; none that proposes a missing part."""
+    own = problem.x0[list(group.columns)]
+    proposed = ~(np.isnan(group.domain.tuples) & ~np.isnan(own)).any(axis=1)
+    return np.vstack([own, group.domain.tuples[proposed]])
+
+
+def _named(rules: Iterable[Rule]) -> str:
+    paths = list(dict.fromkeys(rule.path for rule in rules))
+    if not paths:
+        return "the background's values"
+    shown = paths[:8] + ([f"{len(paths) - 8} more"] if len(paths) > 8 else [])
+    return " and ".join(shown)

@@ -1,0 +1,1 @@
+"""What an answer says, as objects, records and sentences."""

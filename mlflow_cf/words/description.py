@@ -1,0 +1,111 @@
+"""The facts of an explained model as text for a terminal."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from textwrap import wrap
+from typing import Any, Final
+
+from mlflow_cf.words.sentences import spoken
+
+INDENT: Final = 13
+WIDTH: Final = 100
+SCORES: Final = {"probability": "probabilities", "score": "scores", "margin": "margins", "none": "no scores"}
+
+Facts = Mapping[str, Any]
+
+
+def description(facts: Facts) -> str:
+    """Return what `ExplainedModel.describe` says as lines of text, one block per fact."""
+    policy = facts["policy"]
+    blocks: dict[str, Sequence[str]] = {
+        "model": [_model(facts)],
+        "structure": [facts["structure"]],
+        "parity": [] if facts["parity"] is None else [_parity(facts["parity"])],
+        "target": [_listed(policy["target"])],
+        "constraints": list(_constraints(policy["constraints"])) or ["none"],
+        "values": [policy["values"]],
+        "distance": [_listed(policy["distance"])],
+        "explainer": [_explainer(facts["explainer"])],
+        "limits": _limits(policy["limits"], facts["explained_at_once"]),
+        "background": [f"{facts['background_rows']:,} rows", *_table(facts["features"])],
+        "notes": facts["notes"],
+    }
+    return "\n".join(line for name, block in blocks.items() for line in _block(name, block))
+
+
+def _block(name: str, lines: Sequence[str]) -> Iterator[str]:
+    for number, line in enumerate(lines):
+        head = (name if number == 0 else "").ljust(INDENT)
+        if "  " in line:  # part of a table, or indented
+            yield head + line
+        else:
+            yield from wrap(line, WIDTH, initial_indent=head, subsequent_indent=" " * INDENT, break_on_hyphens=False)
+
+
+def _model(facts: Facts) -> str:
+    if not facts["classes"]:
+        return f"{facts['flavor']}, predicts a number"
+    decides = ", the largest decides" if facts["largest_score_decides"] else ""
+    return f"{facts['flavor']}, labels {_value(facts['classes'])}, {SCORES[facts['score']]}{decides}"
+
+
+def _parity(parity: Facts) -> str:
+    most = f"{parity['worst_difference']:.1e} ({parity['tolerance']:.0e} is allowed)"
+    return f"on {parity['rows']:,} rows no label differs, and no score by more than {most}"
+
+
+def _constraints(constraints: Facts) -> Iterator[str]:
+    for key, value in constraints.items():
+        if key == "rules":
+            yield "rules:"
+            yield from (f"  {rule}" for rule in value)
+        else:
+            yield f"{key}: {_value(value)}"
+
+
+def _explainer(explainer: Facts) -> str:
+    options = _listed(explainer["options"])
+    return f"{explainer['name']} ({options})" if options else str(explainer["name"])
+
+
+def _limits(limits: Facts, at_once: int) -> list[str]:
+    return [
+        f"a row: {_counted(limits['count'], 'counterfactual')}, {limits['max_evaluations']:,} evaluations",
+        f"a request: {limits['time_limit_s']:g} s",
+        f"at once: {_counted(at_once, 'request')}",
+    ]
+
+
+def _table(features: Mapping[str, Facts]) -> Iterator[str]:
+    """Yield the features as the lines of a table; numbers are aligned to the right."""
+    rows = [("feature", "kind", "values", "step", "missing")]
+    for name, fact in features.items():
+        step = "" if fact["step"] is None else spoken(fact["step"])
+        rows.append((name, fact["kind"], spoken(fact["values"]), step, "yes" if fact["missing"] else ""))
+    name_width, kind_width, values_width, step_width, _ = (max(map(len, column)) for column in zip(*rows, strict=True))
+    for name, kind, values, step, missing in rows:
+        cells = (name.ljust(name_width), kind.ljust(kind_width), values.rjust(values_width), step.rjust(step_width))
+        yield "  ".join([*cells, missing]).rstrip()
+
+
+def _counted(count: int, noun: str) -> str:
+    return f"{count:,} {noun}" + ("" if count == 1 else "s")
+
+
+def _listed(facts: Facts) -> str:
+    return ", ".join(f"{key} {_value(value)}" for key, value in facts.items() if value is not None and value != {})
+
+
+def _value(value: Any) -> str:
+    """Return a value of a policy on one line, much as in a YAML file."""
+    if isinstance(value, Mapping):
+        return ", ".join(f"{key} {_inner(inner)}" for key, inner in value.items())
+    if isinstance(value, list):
+        return ", ".join(map(_inner, value))
+    return json.dumps(value) if value is None or isinstance(value, bool) else spoken(value)
+
+
+def _inner(value: Any) -> str:
+    return f"[{_value(value)}]" if isinstance(value, list) else _value(value)

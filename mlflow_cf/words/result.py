@@ -1,0 +1,138 @@
+"""What an explanation answers, as objects and as the records of a reply."""
+
+from __future__ import annotations
+
+import html
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+import pandas as pd
+
+from mlflow_cf.features import Level
+from mlflow_cf.words.sentences import sentence, written
+
+Status = Literal["found", "already", "infeasible", "not_found", "budget", "busy", "skipped", "invalid"]
+Proof = Literal["optimal", "bounded", "none"]
+
+
+@dataclass(frozen=True)
+class Change:
+    """One feature that differs: its value in the query row and in the counterfactual; None is missing."""
+
+    feature: str
+    old: Level | None
+    new: Level | None
+
+    def to_dict(self) -> dict[str, str | None]:
+        """Return the record of a reply."""
+        return {"feature": self.feature, "from": written(self.old), "to": written(self.new)}
+
+
+@dataclass(frozen=True)
+class Counterfactual:
+    """A row that the logged model predicts as wanted and that meets every constraint.
+
+    Attributes:
+        row: every feature's value.
+        changes: what differs from the query row, in column order.
+        prediction: the model's own prediction for it.
+        probability: probability of the wanted label; None if the model gives none.
+        distance: distance from the query row.
+        n_changed: number of changed features.
+        proof: ``optimal``, ``bounded`` or ``none``; `bound`: no counterfactual is nearer than this, if known.
+        plan: ordered steps, for explainers that make plans.
+        text: the changes in a sentence.
+    """
+
+    row: Mapping[str, Level | None]
+    changes: tuple[Change, ...]
+    prediction: Level
+    probability: float | None
+    distance: float
+    n_changed: int
+    proof: Proof = "none"
+    bound: float | None = None
+    plan: tuple[Mapping[str, Any], ...] = ()
+    text: str = ""
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the record of a reply."""
+        return {
+            "row": dict(self.row),
+            "changes": [change.to_dict() for change in self.changes],
+            "prediction": self.prediction,
+            "probability": self.probability,
+            "distance": self.distance,
+            "n_changed": self.n_changed,
+            "proof": self.proof,
+            "bound": self.bound,
+            "text": self.text,
+            "plan": [dict(step) for step in self.plan],
+        }
+
+
+@dataclass(frozen=True)
+class Explanation:
+    """The answer for one row.
+
+    Attributes:
+        status: found, already (the target holds), infeasible (proved, for the chosen values), not_found, budget,
+            busy, skipped (not asked for) or invalid (this row cannot be explained).
+        reason: why there is no counterfactual, or no certificate where one was wanted; else "".
+        prediction: the model's prediction for the row; None only if the model cannot predict it.
+        probability: probability of the wanted label; None if the model gives none.
+        counterfactuals: nearest first among distinct sets of changed features.
+        evaluations: rows scored for this explanation.
+        explainer, seed: how to repeat it.
+        diagnostics: facts about the run (seconds, generations, ...); not part of a reply.
+    """
+
+    status: Status
+    reason: str
+    prediction: Level | None
+    probability: float | None
+    counterfactuals: tuple[Counterfactual, ...] = ()
+    evaluations: int = 0
+    explainer: str = ""
+    seed: int = 0
+    diagnostics: Mapping[str, Any] = field(default_factory=dict)
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the record of a reply (one object per row)."""
+        return {
+            "prediction": self.prediction,
+            "probability": self.probability,
+            "status": self.status,
+            "reason": self.reason,
+            "counterfactuals": [found.to_dict() for found in self.counterfactuals],
+            "explainer": self.explainer,
+            "seed": self.seed,
+            "evaluations": self.evaluations,
+        }
+
+    def to_frame(self) -> pd.DataFrame:
+        """Return one row per counterfactual: its features, then prediction, probability, distance, n_changed."""
+        extra = ("prediction", "probability", "distance", "n_changed")
+        return pd.DataFrame([{**cf.row, **{key: getattr(cf, key) for key in extra}} for cf in self.counterfactuals])
+
+    def __str__(self) -> str:
+        lines = [f"{self.status}: {self.reason}" if self.reason else self.status]
+        return "\n  ".join([*lines, *(cf.text for cf in self.counterfactuals)])
+
+    def _repr_html_(self) -> str:
+        """Return a small table for notebooks: one row per change, one block per counterfactual."""
+        rows = [
+            (number, *change.to_dict().values())
+            for number, found in enumerate(self.counterfactuals, start=1)
+            for change in found.changes
+        ]
+        head = f"<p><b>{self.status}</b> {html.escape(f'{self.reason} (prediction {self.prediction})')}</p>"
+        if not rows:
+            return head
+        return head + pd.DataFrame(rows, columns=["#", "feature", "from", "to"]).to_html(index=False)
+
+
+def describe_changes(changes: tuple[Change, ...], prediction: Level) -> str:
+    """Return a counterfactual's changes as one sentence."""
+    return sentence([(change.feature, change.old, change.new) for change in changes], prediction)
