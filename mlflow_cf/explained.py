@@ -21,7 +21,8 @@ from mlflow_cf.model.judge import Judge, Label, OpenModel, Outcome
 from mlflow_cf.model.parity import Opened, open_structure
 from mlflow_cf.problem import Distance, Explain, Limits, Policy, Query, Setting, Target
 from mlflow_cf.request.admission import Admission
-from mlflow_cf.request.request import Request, answer
+from mlflow_cf.request.answer import answer
+from mlflow_cf.request.request import Request
 from mlflow_cf.words.result import Explanation
 
 PATIENCE_S = 0.03  # a served request waits so long for a place; most searches are over in less

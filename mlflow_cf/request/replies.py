@@ -1,15 +1,51 @@
-"""Proved rows as the counterfactuals of an answer."""
+"""What is known of a row, as its explanation."""
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Iterator
+from dataclasses import replace
 from typing import Any
 
+from mlflow_cf.proof.pipeline import Answer
 from mlflow_cf.proof.verify import Case, Proved
-from mlflow_cf.words.result import Change, Counterfactual, describe_changes
+from mlflow_cf.request.case import bound_target
+from mlflow_cf.request.request import Request
+from mlflow_cf.request.rows import Row
+from mlflow_cf.words.result import Change, Counterfactual, Explanation, describe_changes
+
+_logger = logging.getLogger(__name__)
 
 
-def counterfactuals(case: Case, proved: Proved) -> Iterator[Counterfactual]:
+def bare(request: Request, row: Row) -> Explanation:
+    """Return what a row gets that is not searched for: invalid, not asked for, or already as wanted."""
+    prediction = None if row.prediction != row.prediction else row.prediction  # NaN is null in a reply
+    plain = Explanation("skipped", "", prediction, None, explainer=request.explainer.name, seed=request.seed)
+    if row.outcome is not None:
+        plain = replace(plain, probability=bound_target(request, row).probability(row.outcome)[0])
+    if row.fault:
+        return replace(plain, status="invalid", reason=row.fault)
+    return plain if request.query.explain == "none" else replace(plain, status="already")
+
+
+def explanation(request: Request, row: Row, case: Case | None, answer: Answer | Exception) -> Explanation:
+    """Return the explanation of a row that was searched for."""
+    plain = bare(request, row)
+    if isinstance(answer, Exception):
+        kind = type(answer).__name__
+        _logger.warning("an explanation failed with %s", kind, exc_info=answer if _logger.isEnabledFor(10) else None)
+        return replace(plain, status="invalid", reason=f"the explanation failed ({kind})")
+    return replace(
+        plain,
+        status=answer.status,
+        reason=answer.reason,
+        counterfactuals=() if case is None or answer.proved is None else tuple(_counterfactuals(case, answer.proved)),
+        evaluations=0 if case is None else case.budget.used,
+        diagnostics=answer.diagnostics,
+    )
+
+
+def _counterfactuals(case: Case, proved: Proved) -> Iterator[Counterfactual]:
     """Yield the counterfactuals of a row, with what is proved of each."""
     target, space = case.target, case.problem.space
     likely = target.probability(proved.outcome)

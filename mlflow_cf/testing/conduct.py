@@ -14,7 +14,7 @@ import pandas as pd
 import pytest
 from pandas.testing import assert_frame_equal
 
-import mlflow_cf
+from mlflow_cf.artifact.log import load_model, save_model
 from mlflow_cf.explainers import Explainer
 from mlflow_cf.explainers.registry import explainer_from_dict, explainer_named, explainer_to_dict
 from mlflow_cf.testing.models import KINDS
@@ -100,8 +100,8 @@ def check_stored(trial: Trial, folder: Path) -> None:
     """The model saved and loaded again gives identical answers."""
     source = trial.model.model if trial.model.store is None else trial.model.store(folder)
     functions = KINDS[trial.scenario.kind].function
-    mlflow_cf.save_model(source, folder / "saved", trial.background, allow_functions=functions, **trial.options)
-    loaded = mlflow_cf.load_model(folder / "saved")
+    save_model(source, folder / "saved", trial.background, allow_functions=functions, **trial.options)
+    loaded = load_model(folder / "saved")
     assert type(loaded.explainer) is type(trial.explainer)
     assert records(trial.explain(trial.rows, loaded)) == records(trial.answers)
 

@@ -13,7 +13,7 @@ from numpy.testing import assert_allclose, assert_array_equal
 from numpy.typing import NDArray
 from pandas.testing import assert_frame_equal
 
-import mlflow_cf
+from mlflow_cf.artifact.log import load_model, save_model
 from mlflow_cf.features import FeatureSpace
 from mlflow_cf.model.flavors import open_native
 from mlflow_cf.model.judge import OpenModel
@@ -161,7 +161,7 @@ def check_stored(opening: Opening, folder: Path) -> None:
     """Saved with its explanations and loaded again, the model answers the same."""
     fitted = opening.fitted
     source = fitted.model if fitted.store is None else fitted.store(folder)
-    mlflow_cf.save_model(
+    save_model(
         source,
         folder / "saved",
         opening.rows,
@@ -171,6 +171,6 @@ def check_stored(opening: Opening, folder: Path) -> None:
         output=fitted.output,
         allow_functions=opening.kind.function,
     )
-    loaded = mlflow_cf.load_model(folder / "saved").model
+    loaded = load_model(folder / "saved").model
     expected = opening.ask(opening.rows)
     Opening(opening.kind, opening.goal, fitted, loaded, opening.rows).check_same(opening.rows, expected)

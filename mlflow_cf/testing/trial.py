@@ -9,8 +9,7 @@ from typing import Any, Final
 
 import pandas as pd
 
-import mlflow_cf
-from mlflow_cf.explained import ExplainedModel
+from mlflow_cf.explained import ExplainedModel, wrap
 from mlflow_cf.explainers import Explainer
 from mlflow_cf.testing.checker import Checker, Row, Ruler, plain_rows, table_of
 from mlflow_cf.testing.goals import GOALS, Goal, Reply
@@ -72,7 +71,7 @@ class Trial:
     @cached_property
     def explained(self) -> ExplainedModel:
         """The wrapped model."""
-        return mlflow_cf.wrap(self.model.model, self.background, **self.options)
+        return wrap(self.model.model, self.background, **self.options)
 
     def explain(self, rows: pd.DataFrame, explained: ExplainedModel | None = None) -> list[Explanation]:
         """Explain rows as every test of this trial does."""

@@ -1,0 +1,128 @@
+"""One request answered: predictions for all rows first, then explanations under one clock."""
+
+from __future__ import annotations
+
+import logging
+import time
+from dataclasses import replace
+
+import pandas as pd
+
+from mlflow_cf.errors import InputError
+from mlflow_cf.explainers import Candidates
+from mlflow_cf.features import FeatureSpace
+from mlflow_cf.proof.pipeline import Answer, prove_all, search
+from mlflow_cf.proof.verify import Case
+from mlflow_cf.request.case import case_of, is_wanted
+from mlflow_cf.request.clock import Clock
+from mlflow_cf.request.decide import reasoned
+from mlflow_cf.request.replies import bare, explanation
+from mlflow_cf.request.request import Request
+from mlflow_cf.request.rows import Row, read_rows
+from mlflow_cf.words.result import Explanation
+
+ROWS_AT_ONCE = 256  # rows searched before they are proved together; what a search needs stays in memory until then
+FIRST_ROWS = 8  # fewer at first where there is a deadline: how long proofs take is not known yet
+_logger = logging.getLogger(__name__)
+
+
+def answer(request: Request, frame: pd.DataFrame) -> list[Explanation]:
+    """Answer the rows of `frame` (m, d) in order: predict all, search one by one, prove all together.
+
+    Raises:
+        InputError: missing columns, or no rows.
+    """
+    if not isinstance(frame, pd.DataFrame):
+        raise InputError("rows", f"a {type(frame).__name__} is not a table", "pass a pandas DataFrame")
+    if not len(frame):
+        raise InputError("rows", "there are none", "send at least one row")
+    frame = request.setting.space.select(frame).reset_index(drop=True)
+    space = request.setting.space.covering(frame)
+    with request.admission.predicting():
+        rows = read_rows(request.judge, space, frame)
+    wanted = {number: row for number, row in enumerate(rows) if is_wanted(request, row)}
+    found: dict[int, Explanation] = {}
+    if wanted:  # every row has its prediction by now: explanations wait for their place, predictions never do
+        with request.admission.entered(request.patience_s) as admitted:
+            found = _explain_all(request, space, wanted) if admitted else _turned_away(request, wanted)
+    return [found[number] if number in found else bare(request, row) for number, row in enumerate(rows)]
+
+
+def _explain_all(request: Request, space: FeatureSpace, rows: dict[int, Row]) -> dict[int, Explanation]:
+    """Explain rows by their number, a chunk at a time."""
+    started = time.perf_counter()
+    numbers = list(rows)
+    found: dict[int, Explanation] = {}
+    clock = Clock(request.deadline)
+    while len(found) < len(rows):
+        size = ROWS_AT_ONCE if request.deadline is None else min(max(FIRST_ROWS, len(found)), ROWS_AT_ONCE)
+        chunk = {number: rows[number] for number in numbers[len(found) : len(found) + size]}
+        clock.share(len(chunk), len(rows) - len(found))
+        found.update(_explain(request, space, chunk, clock))
+    seconds = (time.perf_counter() - started) / len(rows)
+    return {
+        number: replace(explanation, diagnostics={**explanation.diagnostics, "seconds": seconds})
+        for number, explanation in found.items()
+    }
+
+
+def _turned_away(request: Request, rows: dict[int, Row]) -> dict[int, Explanation]:
+    places = request.admission.places
+    reason = f"all places for explanations ({places}) are taken; the prediction stands, ask again in a moment"
+    return {number: replace(bare(request, row), status="busy", reason=reason) for number, row in rows.items()}
+
+
+def _explain(request: Request, space: FeatureSpace, rows: dict[int, Row], clock: Clock) -> dict[int, Explanation]:
+    """Explain some rows by their number: search one by one, prove all together."""
+    answers: dict[int, Answer | Exception] = {}
+    cases: dict[int, Case] = {}
+    found: dict[int, Candidates] = {}
+    for number, row in rows.items():
+        request.admission.give_way()
+        until = clock.row_end(len(found))
+        if until is not None and until <= time.perf_counter():
+            answers[number] = Answer("budget", "stopped by the time limit after 0 evaluations")
+            continue
+        try:
+            cases[number] = case = case_of(request, space, row)
+            case.budget.start(until, request.deadline)
+            result = search(case, request.explainer, request.seed)
+        except InputError as error:
+            if error.path.split(".")[0] in ("count", "explainer"):
+                raise  # the request is wrong for every row alike
+            answers[number] = error
+        except Exception as error:  # noqa: BLE001  whatever goes wrong, the prediction must still leave
+            answers[number] = error
+        else:
+            if isinstance(result, Candidates):
+                found[number] = result
+            else:
+                answers[number] = result
+    pairs = [(cases[number], candidates) for number, candidates in found.items()]
+    started = time.perf_counter()
+    proved = prove_all(request.judge, space, pairs, polish=request.explainer.polish, certified=request.certified)
+    answers.update(zip(found, proved, strict=True))
+    told = {number: explanation(request, row, cases.get(number), answers[number]) for number, row in rows.items()}
+    clock.proved(len(found), time.perf_counter() - started)
+    doubted = {n: rows[n] for n in found if _is_doubted(cases[n], found[n], answers[n])}
+    told.update(_without_structure(request, space, doubted, clock))
+    blocked = [n for n in cases if told[n].status in ("infeasible", "not_found") and cases[n].problem.rater is not None]
+    for place, number in enumerate(blocked):
+        told[number] = reasoned(request, space, rows[number], told[number], len(blocked) - place)
+    return told
+
+
+def _without_structure(
+    request: Request, space: FeatureSpace, rows: dict[int, Row], clock: Clock
+) -> dict[int, Explanation]:
+    """Explain rows anew for which the opened model and the logged one disagree."""
+    if not rows:
+        return {}
+    _logger.warning("the opened model and the logged one disagree on %d rows; searched without opening", len(rows))
+    return _explain(replace(request, structure=None), space, rows, clock)
+
+
+def _is_doubted(case: Case, candidates: Candidates, answer: Answer | Exception) -> bool:
+    """Whether the judge refused everything that the opened model believed in."""
+    refused = isinstance(answer, Answer) and answer.proved is None and answer.status == "not_found"
+    return refused and case.problem.rater is not None and len(candidates.rows) > 0

@@ -1,0 +1,50 @@
+"""One row of a request bound to everything that decides about it."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from mlflow_cf.features import FeatureSpace, Floats
+from mlflow_cf.problem import BoundTarget, Budget, Rater, Rating, spread_of
+from mlflow_cf.proof.verify import Case
+from mlflow_cf.request.request import Request
+from mlflow_cf.request.rows import Row
+
+
+def bound_target(request: Request, row: Row) -> BoundTarget:
+    """Return the target with what a row needs to be held against it."""
+    spread = spread_of(request.background) if request.target.interval else 1.0
+    own = -1 if row.outcome is None else int(row.outcome.codes[0])
+    return BoundTarget(request.target, request.judge.model, own, spread)
+
+
+def is_wanted(request: Request, row: Row) -> bool:
+    """Whether there is something to search for."""
+    if row.fault or row.outcome is None or request.query.explain == "none":
+        return False
+    return request.target.differs or not bool(bound_target(request, row).rate(row.outcome).favourable[0])
+
+
+def case_of(request: Request, space: FeatureSpace, row: Row) -> Case:
+    """Return a row's problem, with a budget of its own."""
+    target, judge = bound_target(request, row), request.judge
+    count, most = request.query.count, request.max_evaluations
+    # what the structure takes a level for that is not in the background, the model may know
+    opened = None if (row.codes >= request.setting.bound_distance.unknown_from).any() else request.structure
+    rater = None if opened is None else Rater(opened, target)
+
+    def rate(Z: Floats) -> Rating:
+        request.admission.give_way()
+        return target.rate(judge.outcome(space.decode(Z)))
+
+    problem = request.setting.bind(
+        row.codes,
+        space=space,
+        count=count,
+        rate=rater.rate if rater else rate,
+        rate_background=lambda: target.rate(request.background),
+        rater=rater,
+    )
+    problem = replace(problem, opened=request.structure is not None)
+    reserve = min(most // 4, 8 * count * (len(problem.groups) + 1))
+    return Case(problem, target, Budget(most, reserve))

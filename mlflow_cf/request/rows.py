@@ -1,0 +1,50 @@
+"""The rows of a request: coded, and predicted by the model before anything else."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+import pandas as pd
+
+from mlflow_cf.errors import InputError
+from mlflow_cf.features import FeatureSpace, Floats
+from mlflow_cf.model.judge import Judge, Label, Outcome
+
+
+@dataclass(frozen=True, eq=False)
+class Row:
+    """A row with its codes and the model's prediction; `fault` says why it cannot be explained, if so."""
+
+    codes: Floats
+    fault: str
+    prediction: Label | None
+    outcome: Outcome | None
+
+
+def read_rows(judge: Judge, space: FeatureSpace, frame: pd.DataFrame) -> list[Row]:
+    """Predict all rows at once; rows that make the model fail are predicted one by one and marked."""
+    codes, faults = space.encode_rows(frame)
+    good = np.array([row for row in range(len(frame)) if row not in faults], dtype=np.intp)
+    rows: dict[int, Row] = {}
+    try:
+        labels, outcome = judge.predict(space.decode(codes[good]))
+        for position, row in enumerate(good.tolist()):
+            rows[row] = Row(codes[row], "", labels[position], outcome.take(np.array([position])))
+    except Exception:  # noqa: BLE001  any model, any error: the rows it can predict must still be answered
+        for row in good.tolist():
+            rows[row] = _single(judge, space.decode(codes[[row]]), codes[row], "")
+    for row, fault in faults.items():
+        rows[row] = _single(judge, frame.iloc[[row]], codes[row], fault)
+    if not any(row.outcome for row in rows.values()):
+        fault = rows[0].fault
+        raise InputError("rows", f"the model can predict none of them ({fault})", "check the values of the rows")
+    return [rows[row] for row in range(len(frame))]
+
+
+def _single(judge: Judge, frame: pd.DataFrame, codes: Floats, fault: str) -> Row:
+    try:
+        labels, outcome = judge.predict(frame)
+    except Exception as error:  # noqa: BLE001  see above; the message may quote the row, so only the type is kept
+        return Row(codes, fault or f"the model cannot predict this row ({type(error).__name__})", None, None)
+    return Row(codes, fault, labels[0], outcome)

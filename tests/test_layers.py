@@ -1,0 +1,75 @@
+"""The architecture as data: which floor may know which, and what no floor may know."""
+
+import ast
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+import mlflow_cf
+
+PACKAGE = Path(mlflow_cf.__file__).parent
+
+# From the roof to the ground. A floor knows the floors below it; modules of one floor may know each other.
+FLOORS = (
+    ("cli",),
+    ("testing",),
+    ("artifact",),
+    ("explained",),
+    ("request",),
+    ("proof",),
+    ("why_not",),
+    ("explainers",),
+    ("exact",),
+    ("search",),
+    ("metrics",),
+    ("problem",),
+    ("model",),
+    ("structures",),
+    ("constraints",),
+    ("words",),
+    ("features",),
+    ("validation",),
+    ("errors", "version"),
+)
+LEVEL = {name: -height for height, floor in enumerate(FLOORS) for name in floor}
+
+FRAMEWORKS = {"xgboost", "lightgbm", "catboost", "torch", "tensorflow", "onnx", "onnxruntime", "pyspark"}
+# scikit-learn and MLflow are general tools; flavors are imported by name when an MLmodel names them
+FORBIDDEN = FRAMEWORKS | {"mlflow_cf_flavors"}
+MODULES = [path for path in sorted(PACKAGE.rglob("*.py")) if path != PACKAGE / "__init__.py"]
+
+
+def imported(path: Path) -> Iterator[str]:
+    """Yield the full names of all modules that a file imports, at the top or anywhere inside."""
+    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+        if isinstance(node, ast.Import):
+            yield from (alias.name for alias in node.names)
+        elif isinstance(node, ast.ImportFrom):
+            assert node.level == 0, f"{path}: a relative import"
+            if node.module == "mlflow_cf":
+                yield from (f"mlflow_cf.{alias.name}" for alias in node.names)
+            else:
+                yield node.module or ""
+
+
+def floor(path: Path) -> str:
+    return path.relative_to(PACKAGE).parts[0].removesuffix(".py")
+
+
+def test_every_module_has_a_floor() -> None:
+    assert {floor(path) for path in MODULES} == set(LEVEL)
+
+
+@pytest.mark.parametrize("path", MODULES, ids=lambda path: str(path.relative_to(PACKAGE)))
+def test_arrows_point_down(path: Path) -> None:
+    names = set(imported(path))
+    assert "mlflow_cf" not in names, "nothing below imports the package's own __init__"
+    known = {name.split(".")[1] for name in names if name.startswith("mlflow_cf.")}
+    assert known <= set(LEVEL), "a name of the package's own __init__"
+    assert {name for name in known if LEVEL[name] > LEVEL[floor(path)]} == set()
+
+
+@pytest.mark.parametrize("path", MODULES, ids=lambda path: str(path.relative_to(PACKAGE)))
+def test_the_core_knows_no_framework(path: Path) -> None:
+    assert {name.split(".")[0] for name in imported(path)} & FORBIDDEN == set()
