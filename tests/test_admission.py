@@ -16,7 +16,7 @@ import pandas as pd
 import pytest
 
 from mlflow_cf.errors import InputError
-from mlflow_cf.explained import ExplainedModel, Options, assemble
+from mlflow_cf.explained import ExplainedModel, WrapOptions, assemble
 from mlflow_cf.explainers import GeCo
 from mlflow_cf.model.judge import OpenModel
 from mlflow_cf.request.admission import GIVE_WAY_S, Admission
@@ -46,7 +46,7 @@ def gate() -> Gate:
 
 @pytest.fixture
 def loan(gate: Gate) -> ExplainedModel:
-    explained = assemble(OpenModel("test", (0, 1), gate), FRAME, None, Options())
+    explained = assemble(OpenModel("test", (0, 1), gate), FRAME, None, WrapOptions())
     return replace(explained, admission=Admission(1))
 
 
@@ -114,7 +114,7 @@ def test_a_request_that_fails_leaves_its_place(loan: ExplainedModel) -> None:
 
 
 def test_every_model_has_places_of_its_own(loan: ExplainedModel) -> None:
-    other = assemble(loan.model, FRAME, None, Options())
+    other = assemble(loan.model, FRAME, None, WrapOptions())
     with other.admission.entered(0) as one, loan.admission.entered(0) as two:
         assert (one, two) == (True, True)
 

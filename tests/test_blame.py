@@ -7,7 +7,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from mlflow_cf.explained import ExplainedModel, Options, assemble
+from mlflow_cf.explained import ExplainedModel, WrapOptions, assemble
 from mlflow_cf.model.judge import OpenModel
 from mlflow_cf.words.result import Explanation
 
@@ -27,7 +27,7 @@ def wrapped(constraints: Any, good: Any = None, **options: Any) -> ExplainedMode
         return np.zeros(len(rows), dtype=int) if good is None else np.asarray(good(rows)).astype(int)
 
     return assemble(
-        OpenModel("test", (0, 1), decide), FRAME, None, Options(target=1, constraints=constraints, **options)
+        OpenModel("test", (0, 1), decide), FRAME, None, WrapOptions(target=1, constraints=constraints, **options)
     )
 
 
@@ -103,7 +103,7 @@ class TestOneGroup:
         frame = pd.DataFrame({"a": [1, 1], "b": ["u", "u"]})
         declared = {"a": {"low": 0, "high": 5}, "b": {"levels": ["u", "v"], "kind": "category"}}
         model = OpenModel("test", (0, 1), lambda rows: np.zeros(len(rows), dtype=int))
-        explained = assemble(model, frame, None, Options(target=1, features=declared))
+        explained = assemble(model, frame, None, WrapOptions(target=1, features=declared))
         (found,) = explained.explain(frame.head(1))
         assert (found.status, found.reason) == ("infeasible", "no feature may change: the background's values")
 
@@ -190,7 +190,7 @@ class TestSeveralGroups:
         model = OpenModel("test", (0, 1), lambda rows: np.zeros(len(rows), dtype=int))
         rules = {"rules": ["x_cf.income + x_cf.rooms < 1.2"]}
         for values, status in (("observed", "infeasible"), ("continuous", "not_found")):
-            explained = assemble(model, frame, None, Options(target=1, constraints=rules, values=values))
+            explained = assemble(model, frame, None, WrapOptions(target=1, constraints=rules, values=values))
             assert explained.explain(pd.DataFrame([X]))[0].status == status
 
     def test_only_the_fewest_evaluations_are_spent(self) -> None:
@@ -199,7 +199,7 @@ class TestSeveralGroups:
         model = OpenModel("test", (0, 1), lambda rows: np.zeros(len(rows), dtype=int))
         rules = [f"x_cf.{one} + x_cf.{two} != {n}" for n in range(60) for one, two in ("ab", "bc", "ca")]
         explained = assemble(
-            model, frame, None, Options(target=1, constraints={"rules": rules}, explainer="nearest_row")
+            model, frame, None, WrapOptions(target=1, constraints={"rules": rules}, explainer="nearest_row")
         )
         started = time.process_time()
         (found,) = explained.explain(frame.head(1))
@@ -214,7 +214,7 @@ class TestSeveralGroups:
         model = OpenModel("test", (0, 1), lambda rows: np.zeros(len(rows), dtype=int))
         rules = ["x_cf.a < x_cf.b + 1", "x_cf.c != x_cf.d", "x_cf.e != x_cf.f", "x_cf.g + x_cf.h > 2"]
         explained = assemble(
-            model, frame, None, Options(target=1, constraints={"rules": rules}, explainer="nearest_row")
+            model, frame, None, WrapOptions(target=1, constraints={"rules": rules}, explainer="nearest_row")
         )
         (found,) = explained.explain(frame.head(1))
         assert found.reason == "constraints.rules[3] cannot hold for this row ((x_cf.g + x_cf.h) > 2)"

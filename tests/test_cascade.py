@@ -9,7 +9,7 @@ import pytest
 from worlds import bind
 
 from mlflow_cf.constraints import Constraints
-from mlflow_cf.explained import ExplainedModel, Options, assemble
+from mlflow_cf.explained import ExplainedModel, WrapOptions, assemble
 from mlflow_cf.explainers import GeCo
 from mlflow_cf.features import FeatureSpace
 from mlflow_cf.model.judge import OpenModel
@@ -234,7 +234,7 @@ class TestMustChange:
 
         model = OpenModel("test", (0, 1), decide, score if graded else None, "probability" if graded else "none")
         limits = {"rules": [f"x_cf.{name} <= 8" for name in "abc"]}
-        explained = assemble(model, frame, None, Options(target=1, constraints=limits))
+        explained = assemble(model, frame, None, WrapOptions(target=1, constraints=limits))
         (found,) = explained.explain(pd.DataFrame({"a": [11], "b": [10], "c": [9], "d": [5], "e": [5]}))
         assert found.status == "found"
         assert decide(pd.DataFrame([found.counterfactuals[0].row]))[0] == 1
@@ -297,7 +297,7 @@ class TestDraws:
 
 def geco(frame: pd.DataFrame, good: Any, constraints: Any, **options: Any) -> ExplainedModel:
     model = OpenModel("test", (0, 1), lambda rows: np.asarray(good(rows)).astype(int))
-    return assemble(model, frame, None, Options(target=1, constraints=constraints, **options))
+    return assemble(model, frame, None, WrapOptions(target=1, constraints=constraints, **options))
 
 
 class TestGeCo:

@@ -17,7 +17,7 @@ from sklearn.tree import DecisionTreeClassifier
 
 import mlflow_cf
 from mlflow_cf.errors import InputError
-from mlflow_cf.explained import ExplainedModel, Options, assemble
+from mlflow_cf.explained import ExplainedModel, WrapOptions, assemble
 from mlflow_cf.features import FeatureSpace, days
 from mlflow_cf.features.dates import MICROSECONDS, decode_dates, encode_dates, iso_date
 from mlflow_cf.model.judge import OpenModel
@@ -197,7 +197,7 @@ def late(rows: pd.DataFrame) -> pd.Series:
 
 
 def wrapped(decide: Any = late, constraints: Any = None, **options: Any) -> ExplainedModel:
-    return assemble(model(decide), BACKGROUND, None, Options(target=1, constraints=constraints, **options))
+    return assemble(model(decide), BACKGROUND, None, WrapOptions(target=1, constraints=constraints, **options))
 
 
 def first(explained: ExplainedModel, x: pd.DataFrame = EARLY, **options: Any) -> Any:
@@ -235,7 +235,7 @@ class TestExplained:
         frame = pd.DataFrame(
             {"at": pd.to_datetime(["2024-01-01T00:00", "2024-01-01T10:30", "2024-01-02T00:00"]), "n": [1, 2, 3]}
         )
-        explained = assemble(model(lambda rows: rows["at"].dt.hour > 5), frame, None, Options(target=1))
+        explained = assemble(model(lambda rows: rows["at"].dt.hour > 5), frame, None, WrapOptions(target=1))
         assert first(explained, frame.head(1)).row["at"] == "2024-01-01T10:30:00"
 
     @pytest.mark.parametrize(
@@ -308,7 +308,7 @@ class TestExplained:
             seen.add(str(rows["start"].dtype))
             return encode_dates(rows["start"]) >= days("2024-04-15")
 
-        explained = assemble(model(decide), frame, None, Options(target=1, constraints={"increasing": ["start"]}))
+        explained = assemble(model(decide), frame, None, WrapOptions(target=1, constraints={"increasing": ["start"]}))
         assert days(first(explained, frame.head(1)).row["start"]) == days("2024-04-20")
         assert seen == {str(frame["start"].dtype)}
 

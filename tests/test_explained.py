@@ -19,7 +19,7 @@ from sklearn.tree import DecisionTreeClassifier
 
 import mlflow_cf
 from mlflow_cf.errors import InputError, InputErrors
-from mlflow_cf.explained import ExplainedModel, Options, assemble
+from mlflow_cf.explained import ExplainedModel, WrapOptions, assemble
 from mlflow_cf.explainers import GeCo, NearestRow
 from mlflow_cf.model.judge import OpenModel
 
@@ -50,7 +50,7 @@ MODEL = OpenModel("test", (0, 1), decide, score, score_kind="probability")
 
 
 def wrapped(model: OpenModel = MODEL, **options: Any) -> ExplainedModel:
-    return assemble(model, FRAME, None, Options(**options))
+    return assemble(model, FRAME, None, WrapOptions(**options))
 
 
 @pytest.fixture(scope="module")
@@ -133,7 +133,7 @@ class TestWrapping:
     @pytest.mark.parametrize("size", [7, 9])
     def test_labels_must_fit(self, size: int) -> None:
         with pytest.raises(InputError, match=rf"labels: \({size},\) labels for 8 rows; pass one label per row"):
-            assemble(MODEL, FRAME, np.zeros(size), Options())
+            assemble(MODEL, FRAME, np.zeros(size), WrapOptions())
 
     @pytest.mark.parametrize(
         ("options", "path"),
@@ -153,7 +153,7 @@ class TestWrapping:
 
     def test_what_is_wrapped_is_copied(self) -> None:
         data = FRAME.copy()
-        loan = assemble(MODEL, data, None, Options())
+        loan = assemble(MODEL, data, None, WrapOptions())
         before = loan.predict(POOR)
         data["income"] = 0.0
         pd.testing.assert_frame_equal(loan.predict(POOR), before)
@@ -316,7 +316,7 @@ class TestBadRows:
             return decide(rows)
 
         background = FRAME[FRAME["income"] != 30]
-        loan = assemble(OpenModel("test", (0, 1), fussy), background, None, Options())
+        loan = assemble(OpenModel("test", (0, 1), fussy), background, None, WrapOptions())
         reply = loan.predict(FRAME)
         assert reply["status"].tolist() == ["found", "found", "invalid", "found", *["already"] * 4]
         assert reply["reason"][2] == "the model cannot predict this row (ZeroDivisionError)"
@@ -332,7 +332,7 @@ class TestBadRows:
             return decide(rows)
 
         healthy.set()
-        loan = assemble(OpenModel("test", (0, 1), moody), FRAME, None, Options())
+        loan = assemble(OpenModel("test", (0, 1), moody), FRAME, None, WrapOptions())
         healthy.clear()
         reply = loan.predict(POOR)
         assert reply["prediction"].tolist() == [0, 0, 0]
@@ -348,7 +348,7 @@ class TestBadRows:
                 raise RuntimeError("private details")
             return decide(rows)
 
-        loan = assemble(OpenModel("test", (0, 1), model), FRAME, None, Options())
+        loan = assemble(OpenModel("test", (0, 1), model), FRAME, None, WrapOptions())
         broken.set()
         with pytest.raises(InputError, match="rows: the model can predict none of them") as error:
             loan.predict(POOR)
@@ -363,7 +363,7 @@ class TestBadRows:
 
     def test_missing_values_the_model_takes(self) -> None:
         data = FRAME.assign(age=FRAME["age"].astype("float64").mask(FRAME["age"] > 50))
-        loan = assemble(MODEL, data, None, Options())
+        loan = assemble(MODEL, data, None, WrapOptions())
         rows = data.iloc[[0, 1]].assign(age=np.nan, home=None)
         for found in loan.explain(rows, constraints={"immutable": ["age", "home"]}):
             assert found.status == "found"
@@ -374,13 +374,13 @@ class TestBadRows:
         def odd(rows: pd.DataFrame) -> np.ndarray:
             return np.where(rows[["income"]] == 20, np.nan, score(rows))
 
-        loan = assemble(OpenModel("test", (0, 1), decide, odd, score_kind="probability"), FRAME, None, Options())
+        loan = assemble(OpenModel("test", (0, 1), decide, odd, score_kind="probability"), FRAME, None, WrapOptions())
         reply = loan.predict(FRAME)
         assert reply["probability"][1] is None
         assert reply["status"].tolist() == ["found"] * 4 + ["already"] * 4
         json.dumps(reply.to_dict("records"), allow_nan=False)
         values = OpenModel("test", (), lambda rows: np.where(rows["income"] == 20, np.nan, rows["income"]))
-        reply = assemble(values, FRAME, None, Options(target={"low": 55})).predict(FRAME)
+        reply = assemble(values, FRAME, None, WrapOptions(target={"low": 55})).predict(FRAME)
         assert reply["prediction"][1] is None
         assert reply["status"].tolist() == ["found"] * 5 + ["already"] * 3
         json.dumps(reply.to_dict("records"), allow_nan=False)
@@ -460,7 +460,7 @@ class TestBudget:
     @pytest.mark.parametrize("explainer", ["geco", "nearest_row"])
     def test_evaluations_are_the_rows_the_model_saw(self, most: int, explainer: str) -> None:
         count = Counting()
-        loan = assemble(OpenModel("test", (0, 1), count), FRAME, None, Options())
+        loan = assemble(OpenModel("test", (0, 1), count), FRAME, None, WrapOptions())
         count.rows = 0
         found = loan.explain(POOR.iloc[[0]], max_evaluations=most, explainer=explainer)[0]
         assert found.evaluations == count.rows - 1  # its own prediction is not part of the search
@@ -473,21 +473,21 @@ class TestBudget:
             count(rows)
             return score(rows)
 
-        loan = assemble(OpenModel("test", (0, 1), decide, scores, score_kind="probability"), FRAME, None, Options())
+        loan = assemble(OpenModel("test", (0, 1), decide, scores, score_kind="probability"), FRAME, None, WrapOptions())
         count.rows = 0
         found = loan.explain(POOR.iloc[[0]])[0]
         assert found.evaluations == count.rows - 1
 
     def test_cut_by_evaluations(self) -> None:
         never = OpenModel("test", (0, 1), lambda rows: np.zeros(len(rows), dtype=int))
-        loan = assemble(never, FRAME, None, Options())
+        loan = assemble(never, FRAME, None, WrapOptions())
         found = loan.explain(POOR.iloc[[0]], max_evaluations=5)[0]
         assert found.status == "budget"
         assert found.reason == "stopped by the evaluation limit after 4 evaluations"  # one is kept for a proof
 
     def test_enough_evaluations_and_nothing_there(self) -> None:
         never = OpenModel("test", (0, 1), lambda rows: np.zeros(len(rows), dtype=int))
-        found = assemble(never, FRAME, None, Options()).explain(POOR.iloc[[0]])[0]
+        found = assemble(never, FRAME, None, WrapOptions()).explain(POOR.iloc[[0]])[0]
         assert found.status == "not_found"
         assert found.reason.startswith("no counterfactual among ")
 
@@ -503,7 +503,7 @@ class TestBudget:
 
     def test_time_limit(self) -> None:
         slow = OpenModel("test", (0, 1), Counting(pause_s=0.0002))
-        loan = assemble(slow, FRAME, None, Options(explainer=GeCo(min_generations=100)))
+        loan = assemble(slow, FRAME, None, WrapOptions(explainer=GeCo(min_generations=100)))
         started = time.perf_counter()
         found = loan.explain(POOR, time_limit_s=0.3, max_evaluations=10**6)
         assert time.perf_counter() - started < 1.5
@@ -519,7 +519,7 @@ class TestBudget:
             count(rows.assign(income=0.0, member=False))
             return np.zeros(len(rows), dtype=int)
 
-        loan = assemble(OpenModel("test", (0, 1), never), wide, None, Options())
+        loan = assemble(OpenModel("test", (0, 1), never), wide, None, WrapOptions())
         started = time.perf_counter()
         found = loan.explain(wide.iloc[[0]], time_limit_s=0.5)[0]
         assert time.perf_counter() - started < 1
@@ -528,7 +528,7 @@ class TestBudget:
 
     def test_a_clock_that_has_run_out_leaves_predictions(self) -> None:
         slow = OpenModel("test", (0, 1), Counting(pause_s=0.001))
-        loan = assemble(slow, FRAME, None, Options())
+        loan = assemble(slow, FRAME, None, WrapOptions())
         found = loan.explain(FRAME, time_limit_s=1e-9)
         assert [f.prediction for f in found] == decide(FRAME).tolist()
         assert [f.status for f in found] == ["budget"] * 4 + ["already"] * 4

@@ -12,7 +12,7 @@ from checker import Checker
 from worlds import problem_of
 
 from mlflow_cf.errors import InputError
-from mlflow_cf.explained import ExplainedModel, Options, assemble
+from mlflow_cf.explained import ExplainedModel, WrapOptions, assemble
 from mlflow_cf.explainers import GeCo
 from mlflow_cf.explainers.geco.deltas import Places
 from mlflow_cf.explainers.geco.draws import Draws
@@ -45,7 +45,7 @@ def score(rows: pd.DataFrame) -> np.ndarray:
 
 def wrapped(model: OpenModel | None = None, frame: pd.DataFrame = FRAME, **options: Any) -> ExplainedModel:
     model = model or OpenModel("test", (0, 1), decide, score, score_kind="probability")
-    return assemble(model, frame, None, Options(**options))
+    return assemble(model, frame, None, WrapOptions(**options))
 
 
 @pytest.fixture

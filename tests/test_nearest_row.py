@@ -7,7 +7,7 @@ import pandas as pd
 import pytest
 from checker import Checker, Ruler
 
-from mlflow_cf.explained import ExplainedModel, Options, assemble
+from mlflow_cf.explained import ExplainedModel, WrapOptions, assemble
 from mlflow_cf.model.judge import OpenModel
 
 RNG = np.random.default_rng(5)
@@ -28,7 +28,7 @@ def decide(rows: pd.DataFrame) -> np.ndarray:
 
 
 def wrapped(model: Any = decide, frame: pd.DataFrame = FRAME, **options: Any) -> ExplainedModel:
-    return assemble(OpenModel("test", (0, 1), model), frame, None, Options(explainer="nearest_row", **options))
+    return assemble(OpenModel("test", (0, 1), model), frame, None, WrapOptions(explainer="nearest_row", **options))
 
 
 @pytest.mark.parametrize("distance", [(0.5, 0.5, 0), (0, 1, 0), (0.1, 0.2, 0.7)], ids=str)

@@ -20,7 +20,7 @@ from worlds import background, constraint_dicts, explained, lottery, problem_of,
 from xgboost import XGBClassifier
 
 import mlflow_cf
-from mlflow_cf.explained import ExplainedModel, Options, assemble
+from mlflow_cf.explained import ExplainedModel, WrapOptions, assemble
 from mlflow_cf.explainers import Candidates, GeCo
 from mlflow_cf.explainers.geco.deltas import Deltas
 from mlflow_cf.explainers.geco.draws import Draws
@@ -122,7 +122,7 @@ class TestDeltas:
         ]  # fmt: skip
         frame = pd.DataFrame([(22, "HS", "Service", 10000), *rows], columns=["age", "edu", "occup", "income"])
         model = OpenModel("test", (0, 1), lambda table: (table["age"] > 60).to_numpy().astype(int))
-        problem = problem_of(assemble(model, frame, None, Options()), frame.iloc[[0]])
+        problem = problem_of(assemble(model, frame, None, WrapOptions()), frame.iloc[[0]])
         deltas, encoded = Deltas(problem), problem.space.encode(frame)[1:]
         codes = np.column_stack(
             [group.tuples[:, 0].searchsorted(encoded[:, n]) for n, group in enumerate(problem.groups)]

@@ -11,7 +11,7 @@ import pytest
 from checker import Checker
 
 from mlflow_cf.errors import InputError
-from mlflow_cf.explained import ExplainedModel, Options, assemble
+from mlflow_cf.explained import ExplainedModel, WrapOptions, assemble
 from mlflow_cf.explainers import Candidates, Explainer, GeCo
 from mlflow_cf.model.judge import OpenModel
 from mlflow_cf.problem import Budget, Problem
@@ -50,7 +50,7 @@ class Claims:
 
 
 def wrapped(explainer: Explainer | str = "geco", model: Callable[..., Any] = decide, **options: Any) -> ExplainedModel:
-    return assemble(OpenModel("test", (0, 1), model), FRAME, None, Options(explainer=explainer, **options))
+    return assemble(OpenModel("test", (0, 1), model), FRAME, None, WrapOptions(explainer=explainer, **options))
 
 
 def answers(*rows: tuple[float, ...], polish: bool = True, count: int = 10, **options: Any) -> list[dict[str, Any]]:
@@ -92,7 +92,7 @@ class TestProof:
     def test_refuses_values_of_a_regression_that_decode_to_others(self) -> None:
         model = OpenModel("test", (), lambda rows: rows["a"].to_numpy(dtype=np.float64))
         for d, status in ((0.3, "not_found"), (float(np.float32(0.3)), "found")):
-            options = Options({"low": 3}, explainer=Claims(((3, 0, 0, d),), polish=False), values="continuous")
+            options = WrapOptions({"low": 3}, explainer=Claims(((3, 0, 0, d),), polish=False), values="continuous")
             assert assemble(model, FRAME, None, options).explain(QUERY)[0].status == status
 
     def test_accepts(self) -> None:
@@ -114,7 +114,7 @@ class TestProof:
         def moody(rows: pd.DataFrame) -> np.ndarray:
             return score(rows).argmax(axis=1) if not shifted[0] else decide(rows)
 
-        loan = assemble(OpenModel("test", (0, 1), moody, score, score_kind="probability"), FRAME, None, Options())
+        loan = assemble(OpenModel("test", (0, 1), moody, score, score_kind="probability"), FRAME, None, WrapOptions())
         assert loan.judge.argmax_decides  # as it was when wrapping
         shifted[0] = True
         found = loan.explain(QUERY, count=3)[0]
@@ -184,7 +184,7 @@ class TestPolish:
         def linear(rows: pd.DataFrame) -> np.ndarray:
             return (rows.to_numpy() @ weights > 16).astype(int)
 
-        loan = assemble(OpenModel("test", (0, 1), linear), frame, None, Options())
+        loan = assemble(OpenModel("test", (0, 1), linear), frame, None, WrapOptions())
         checker = Checker(linear, frame, [{}], 1)
         rejected = frame[linear(frame) == 0].head(12)
         for query, found in zip(rejected.to_dict("records"), loan.explain(rejected, count=4), strict=True):

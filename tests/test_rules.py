@@ -12,7 +12,7 @@ from rule_worlds import FEATURES, TABLE, background, coded, draw_rows
 from mlflow_cf.constraints import Constraints, Rule, compile_rules
 from mlflow_cf.constraints.rules import Atom, Const, Ref, Sum, ground
 from mlflow_cf.errors import InputError, InputErrors
-from mlflow_cf.explained import Options, assemble
+from mlflow_cf.explained import WrapOptions, assemble
 from mlflow_cf.features import FeatureSpace
 from mlflow_cf.model.judge import OpenModel
 from mlflow_cf.problem import Distance, Setting
@@ -460,7 +460,7 @@ def nobody(rows: pd.DataFrame) -> np.ndarray:
 
 def wrapped(decide: Any = nobody, **options: Any) -> Any:
     model = OpenModel("test", ("no", "yes"), decide)
-    return assemble(model, FRAME, None, Options(target="yes", features=FEATURES, **options))
+    return assemble(model, FRAME, None, WrapOptions(target="yes", features=FEATURES, **options))
 
 
 def test_levels_unseen_in_the_background_are_equal_end_to_end() -> None:
@@ -539,7 +539,7 @@ class TestRequests:
 
         model = OpenModel("test", ("no", "yes"), decide)
         policy = {"groups": [["a", "b"]], "rules": ["IF x_cf.a > x.a THEN x_cf.c > x.c"], "max_changes": 2}
-        explained = assemble(model, frame, None, Options(target="yes", constraints=policy))
+        explained = assemble(model, frame, None, WrapOptions(target="yes", constraints=policy))
         x = pd.DataFrame({"a": [1], "b": [1], "c": [1], "d": [1]})
         (found,) = explained.explain(x, count=5)
         assert found.status == "found"
@@ -552,7 +552,7 @@ class TestRequests:
         joined = {"groups": [["c", "d"]], "rules": ["x_cf.d = 2"]}
         (three,) = explained.explain(x, constraints=joined)
         assert three.status != "found"  # the policy counts by its own groups: the pair, c and d
-        wider = assemble(model, frame, None, Options(target="yes", constraints={**policy, "max_changes": 3}))
+        wider = assemble(model, frame, None, WrapOptions(target="yes", constraints={**policy, "max_changes": 3}))
         row = wider.explain(x, constraints=joined)[0].counterfactuals[0].row
         assert (row["c"], row["d"]) in set(zip(frame["c"], frame["d"], strict=True))
         assert row["d"] == 2

@@ -29,7 +29,7 @@ from worlds import (
 
 import mlflow_cf
 from mlflow_cf.errors import InputError
-from mlflow_cf.explained import ExplainedModel, Options, assemble
+from mlflow_cf.explained import ExplainedModel, WrapOptions, assemble
 from mlflow_cf.explainers import GeCo
 from mlflow_cf.explainers.geco.sweeps import _apart
 from mlflow_cf.model.judge import OpenModel
@@ -60,7 +60,7 @@ meant = st.lists(st.sampled_from(sorted(MEANT)), unique=True, max_size=2)
 
 
 def wrapped(model: OpenModel, frame: pd.DataFrame, **options: Any) -> ExplainedModel:
-    made = assemble(model, frame, None, Options(features=FEATURES, explainer=SWEEPS, **options))
+    made = assemble(model, frame, None, WrapOptions(features=FEATURES, explainer=SWEEPS, **options))
     assert made.opened.structure is not None, made.opened.note
     return made
 
@@ -115,7 +115,7 @@ def test_answers_hold_beyond_observed_values(
     model = forest_model(seed, frame)
     features = {**FEATURES, "age": {"step": 1}, "rooms": {"step": 1}}
     features |= {"income": {"step": 0.5}} if values == "grid" else {}
-    options = Options("yes", constraints, SWEEPS, features, values=values)
+    options = WrapOptions("yes", constraints, SWEEPS, features, values=values)
     found = assemble(model, frame, None, options).explain(table([query], frame), count=3)[0]
     grids = {"age": (20, 26, 1), "rooms": (1, 4, 1)} | ({"income": (0.0, 2.5, 0.5)} if values == "grid" else {})
     checker = Checker(model.decide, frame, [constraints], "yes", ORDERS, values, grids)

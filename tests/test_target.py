@@ -7,7 +7,7 @@ import pandas as pd
 import pytest
 
 from mlflow_cf.errors import InputError
-from mlflow_cf.explained import Options, assemble
+from mlflow_cf.explained import WrapOptions, assemble
 from mlflow_cf.model.judge import Judge, OpenModel, Outcome
 from mlflow_cf.problem import BoundTarget, Target
 
@@ -176,26 +176,28 @@ class TestJudge:
 
     @pytest.mark.parametrize("threshold", [0.2, 0.5, 0.8])
     def test_counterfactuals_reach_the_models_own_threshold(self, threshold: float) -> None:
-        wrapped = assemble(self.tuned(threshold), self.FRAME, None, Options(target="yes"))
+        wrapped = assemble(self.tuned(threshold), self.FRAME, None, WrapOptions(target="yes"))
         found = wrapped.explain(pd.DataFrame({"x": [0.0], "y": [0]}))[0]
         assert found.status == "found"
         assert found.counterfactuals[0].row["x"] == threshold
         assert found.counterfactuals[0].prediction == "yes"
 
     def test_a_row_that_meets_the_target_is_answered_already(self) -> None:
-        wrapped = assemble(self.tuned(0.3), self.FRAME, None, Options(target="yes"))
+        wrapped = assemble(self.tuned(0.3), self.FRAME, None, WrapOptions(target="yes"))
         at_threshold = wrapped.explain(pd.DataFrame({"x": [0.3], "y": [0]}))[0]
         assert (at_threshold.status, at_threshold.prediction, at_threshold.evaluations) == ("already", "yes", 0)
 
     def test_min_probability_makes_a_favourable_row_worth_explaining(self) -> None:
-        wrapped = assemble(self.tuned(0.3), self.FRAME, None, Options(target={"label": "yes", "min_probability": 0.9}))
+        wrapped = assemble(
+            self.tuned(0.3), self.FRAME, None, WrapOptions(target={"label": "yes", "min_probability": 0.9})
+        )
         found = wrapped.explain(pd.DataFrame({"x": [0.4], "y": [0]}))[0]
         assert (found.prediction, found.probability, found.status) == ("yes", 0.4, "found")
         assert found.counterfactuals[0].row["x"] == 0.9
 
     def test_unannounced_labels_never_meet_a_label(self) -> None:
         maybe = OpenModel("test", ("no", "yes"), lambda rows: np.where(rows["x"] > 0.5, "maybe", "no"))
-        wrapped = assemble(maybe, self.FRAME, None, Options(target="yes"))
+        wrapped = assemble(maybe, self.FRAME, None, WrapOptions(target="yes"))
         found = wrapped.explain(pd.DataFrame({"x": [0.9, 0.1], "y": [0, 0]}))
         assert [f.prediction for f in found] == ["maybe", "no"]
         assert {f.status for f in found} == {"not_found"}

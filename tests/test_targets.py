@@ -18,7 +18,7 @@ from sklearn.tree import DecisionTreeClassifier
 
 import mlflow_cf
 from mlflow_cf.errors import InputError
-from mlflow_cf.explained import ExplainedModel, Options, assemble
+from mlflow_cf.explained import ExplainedModel, WrapOptions, assemble
 from mlflow_cf.model.judge import OpenModel, Outcome
 from mlflow_cf.problem import BoundTarget, Target
 from mlflow_cf.words.result import Explanation
@@ -56,7 +56,7 @@ def answers(found: Explanation, frame: pd.DataFrame = FRAME) -> pd.DataFrame:
 
 
 def wrapped(model: OpenModel, target: Any, **options: Any) -> ExplainedModel:
-    return assemble(model, FRAME, None, Options(target=target, **options))
+    return assemble(model, FRAME, None, WrapOptions(target=target, **options))
 
 
 class TestSeveralClasses:
@@ -202,7 +202,7 @@ class TestLeastProbability:
 
     def best(self, policy: Any, **options: Any) -> Explanation:
         wide = mlflow_cf.GeCo(m_init=200, m_mut=100)
-        policy = Options(target=policy, distance=(0.0, 1.0, 0.0), explainer=wide)
+        policy = WrapOptions(target=policy, distance=(0.0, 1.0, 0.0), explainer=wide)
         return explain(assemble(self.model(), self.FRAME, None, policy), self.FRAME.iloc[[10]], **options)
 
     @pytest.mark.parametrize("least", [0.51, 0.6, 0.7, 0.75, 0.99, 1, 1.0])
@@ -229,21 +229,23 @@ class TestLeastProbability:
         assert found.counterfactuals[0].row["p"] == 0.6
 
     def test_of_the_other_label_too(self) -> None:
-        policy = Options(target={"label": "yes", "min_probability": 0.9}, distance=(0.0, 1.0, 0.0))
+        policy = WrapOptions(target={"label": "yes", "min_probability": 0.9}, distance=(0.0, 1.0, 0.0))
         explained = assemble(self.model(), self.FRAME, None, policy)
         found = explain(explained, pd.DataFrame({"p": [0.7], "z": [0]}), target="no")
         assert found.counterfactuals[0].row["p"] <= 0.1
 
     def test_the_models_own_threshold_holds_as_well(self) -> None:
         explained = assemble(
-            self.model(0.8), self.FRAME, None, Options(target={"label": "yes", "min_probability": 0.6})
+            self.model(0.8), self.FRAME, None, WrapOptions(target={"label": "yes", "min_probability": 0.6})
         )
         found = explain(explained, pd.DataFrame({"p": [0.7], "z": [0]}))
         assert found.prediction == "no"
         assert found.counterfactuals[0].row["p"] > 0.8
 
     def test_a_row_above_the_threshold_is_not_there_already(self) -> None:
-        explained = assemble(self.model(), self.FRAME, None, Options(target={"label": "yes", "min_probability": 0.9}))
+        explained = assemble(
+            self.model(), self.FRAME, None, WrapOptions(target={"label": "yes", "min_probability": 0.9})
+        )
         assert explain(explained, pd.DataFrame({"p": [0.89], "z": [0]})).status == "found"
         assert explain(explained, pd.DataFrame({"p": [0.9], "z": [0]})).status == "already"
 
@@ -254,7 +256,7 @@ class TestRegression:
     def explained(self, target: Any, **options: Any) -> ExplainedModel:
         model = OpenModel("test", (), lambda rows: np.asarray(rows["a"] + 1000 * (rows["b"] >= 40)))
         options = {"distance": (0.0, 1.0, 0.0), "explainer": mlflow_cf.GeCo(m_init=100, m_mut=50), **options}
-        return assemble(model, self.FRAME, None, Options(target=target, **options))
+        return assemble(model, self.FRAME, None, WrapOptions(target=target, **options))
 
     def value(self, target: Any, a: float, b: float = 0.0) -> Any:
         found = explain(self.explained(target), pd.DataFrame({"a": [a], "b": [b]}))
@@ -330,7 +332,7 @@ class TestRegression:
 
     def test_a_constant_regression_says_not_found(self) -> None:
         model = OpenModel("test", (), lambda rows: np.zeros(len(rows)))
-        found = explain(assemble(model, self.FRAME, None, Options(target={"low": 1})), self.FRAME.head(1))
+        found = explain(assemble(model, self.FRAME, None, WrapOptions(target={"low": 1})), self.FRAME.head(1))
         assert found.status == "not_found"
 
     @pytest.mark.parametrize(
@@ -408,7 +410,7 @@ class TestWhoDecides:
             return np.where((score(rows)[:, 1] > 0.5) & ~vetoed, "yes", "no")
 
         model = OpenModel("test", ("no", "yes"), decide, score, score_kind="probability")
-        explained = assemble(model, frame, None, Options(target="yes"))
+        explained = assemble(model, frame, None, WrapOptions(target="yes"))
         assert explained.describe()["largest_score_decides"]
         (found,) = explained.explain(pd.DataFrame({"a": [1], "b": [0]}), count=5)
         assert found.status == "found"

@@ -7,7 +7,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from mlflow_cf.explained import ExplainedModel, Options, assemble
+from mlflow_cf.explained import ExplainedModel, WrapOptions, assemble
 from mlflow_cf.model.judge import OpenModel
 from mlflow_cf.words.result import Change, Counterfactual, Explanation, describe_changes
 from mlflow_cf.words.sentences import sentence, spoken, written
@@ -90,7 +90,7 @@ def wrapped() -> ExplainedModel:
     model = OpenModel(
         "test", ("no", "yes"), lambda r: np.where(score(r)[:, 1] > 0.5, "yes", "no"), score, score_kind="probability"
     )
-    return assemble(model, FRAME, None, Options(target="yes"))
+    return assemble(model, FRAME, None, WrapOptions(target="yes"))
 
 
 class TestRecord:
@@ -174,7 +174,7 @@ def test_types_of_the_prediction_are_plain() -> None:
         labels = np.array(classes)
         model = OpenModel("test", classes, lambda r, labels=labels: labels[(r["x"].to_numpy() > 2).astype(int)])
         frame = pd.DataFrame({"x": [1, 2, 3, 4], "y": ["p", "q", "p", "q"]})
-        reply = assemble(model, frame, None, Options(target=classes[1])).predict(frame)
+        reply = assemble(model, frame, None, WrapOptions(target=classes[1])).predict(frame)
         assert {type(p) for p in reply["prediction"]} == {typed}
         assert type(reply["counterfactuals"][0][0]["prediction"]) is typed
         assert reply["probability"].tolist() == [None] * 4

@@ -9,7 +9,7 @@ import pytest
 import mlflow_cf
 from mlflow_cf.constraints import Constraints
 from mlflow_cf.errors import InputError, InputErrors
-from mlflow_cf.explained import ExplainedModel, Options, assemble
+from mlflow_cf.explained import ExplainedModel, WrapOptions, assemble
 from mlflow_cf.features import FeatureSpace
 from mlflow_cf.model.judge import OpenModel
 from mlflow_cf.problem import Distance, Setting
@@ -190,7 +190,7 @@ def loan() -> ExplainedModel:
     model = OpenModel(
         "test", (0, 1), lambda rows: (score(rows)[:, 1] > 0.5).astype(int), score, score_kind="probability"
     )
-    options = Options(
+    options = WrapOptions(
         target={"label": 1, "min_probability": 0.6},
         constraints={"immutable": ["job"], "max_changes": 2},
         features={"degree": {"kind": "ordinal", "levels": DEGREES}},

@@ -11,7 +11,7 @@ from checker import Checker
 from hypothesis import strategies as st
 
 from mlflow_cf.constraints import Constraints
-from mlflow_cf.explained import ExplainedModel, Options, assemble
+from mlflow_cf.explained import ExplainedModel, WrapOptions, assemble
 from mlflow_cf.features import FeatureSpace
 from mlflow_cf.model.judge import Judge, OpenModel, Outcome
 from mlflow_cf.problem import BoundTarget, Distance, Problem, Setting, Target
@@ -177,7 +177,9 @@ def lottery(seed: int, share: float = 0.2) -> OpenModel:
 def explained(
     model: OpenModel, frame: pd.DataFrame, constraints: Mapping[str, Any] | None = None, **options: Any
 ) -> ExplainedModel:
-    return assemble(model, frame, None, Options(target="yes", constraints=constraints, features=FEATURES, **options))
+    return assemble(
+        model, frame, None, WrapOptions(target="yes", constraints=constraints, features=FEATURES, **options)
+    )
 
 
 def bind(setting: Setting, query: pd.DataFrame, wrapped: ExplainedModel | None = None, count: int = 1) -> Problem:

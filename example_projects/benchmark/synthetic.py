@@ -17,7 +17,7 @@ from data_sets import FAVOURABLE
 from numpy.typing import NDArray
 
 from mlflow_cf import ExplainedModel, GeCo
-from mlflow_cf.explained import Options, assemble
+from mlflow_cf.explained import WrapOptions, assemble
 from mlflow_cf.model.judge import OpenModel
 
 Floats = NDArray[np.float64]
@@ -98,7 +98,7 @@ class Classifier:
     def explained(self) -> ExplainedModel:
         """Return the classifier wrapped as a black box with a score."""
         model = OpenModel("synthetic", (0, FAVOURABLE), self.decide, self.scores, score_kind="probability")
-        options = Options(target=FAVOURABLE, constraints=CONSTRAINTS, distance=L1_ALONE)
+        options = WrapOptions(target=FAVOURABLE, constraints=CONSTRAINTS, distance=L1_ALONE)
         return assemble(model, self.rows, None, options)
 
 

@@ -13,7 +13,7 @@ import yaml
 
 from mlflow_cf.artifact import files
 from mlflow_cf.errors import ArtifactError, InputError
-from mlflow_cf.explained import Options, assemble
+from mlflow_cf.explained import WrapOptions, assemble
 from mlflow_cf.model.judge import OpenModel
 
 ALL_TYPES = pd.DataFrame(
@@ -53,7 +53,7 @@ def model_of(column):
 
 
 def explained(frame, labels=None, **options):
-    return assemble(model_of(frame.columns[0]), frame, labels, Options(**options))
+    return assemble(model_of(frame.columns[0]), frame, labels, WrapOptions(**options))
 
 
 @pytest.fixture(scope="module")

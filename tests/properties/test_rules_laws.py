@@ -17,9 +17,10 @@ from rule_worlds import TABLE, all_rules, background, coded, comparisons, draw_r
 from mlflow_cf.constraints.plaf import parse_program, parse_rule
 from mlflow_cf.constraints.rules import ground
 from mlflow_cf.errors import InputError
-from mlflow_cf.explained import Options, assemble
-from mlflow_cf.problem import Setting, impossible
+from mlflow_cf.explained import WrapOptions, assemble
+from mlflow_cf.problem import Setting
 from mlflow_cf.search.cascade import Cascade
+from mlflow_cf.why_not.blame import impossible
 
 seeds = st.integers(0, 2**32 - 1)
 ROWS = 200  # per example; 50 examples of the dev profile make 10,000 rows
@@ -206,7 +207,7 @@ def test_answers_beyond_observed_values_obey_too(
     frame, model = worlds.stepped(seed % 40), worlds.lottery(seed, 0.3)
     _, texts = fitting(frame, constraints, texts)
     steps = {"income": {"step": 0.5}} if values == "grid" else {}
-    policy = Options(
+    policy = WrapOptions(
         target="yes", constraints={**constraints, "rules": texts}, features={**worlds.FEATURES, **steps}, values=values
     )
     with warnings.catch_warnings():

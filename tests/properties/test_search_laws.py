@@ -22,7 +22,7 @@ from worlds import (
     wide_rows,
 )
 
-from mlflow_cf.explained import Options, assemble
+from mlflow_cf.explained import WrapOptions, assemble
 from mlflow_cf.explainers import Explainer, GeCo, NearestRow
 from mlflow_cf.words.result import Explanation
 
@@ -131,7 +131,7 @@ def test_answers_hold_beyond_observed_values(seed: int, values: str, constraints
     frame, model = stepped(seed), lottery(seed, 0.1)
     steps = {"income": {"step": 0.5}} if values == "grid" else {}
     features = {**FEATURES, **steps, "age": {"step": 1}, "rooms": {"step": 1}}
-    options = Options(target="yes", constraints=constraints, features=features, values=values)
+    options = WrapOptions(target="yes", constraints=constraints, features=features, values=values)
     found = assemble(model, frame, None, options).explain(table([query], frame), count=3)[0]
     grids = {"age": (20, 26, 1), "rooms": (1, 4, 1)} | ({"income": (0.0, 2.5, 0.5)} if steps else {})
     checker = Checker(model.decide, frame, [constraints], "yes", ORDERS, values, grids)

@@ -15,7 +15,7 @@ from sklearn.tree import DecisionTreeClassifier, DecisionTreeRegressor
 
 import mlflow_cf
 from mlflow_cf.artifact.served import WARM_SCORED, ServedModel, _load_pyfunc, warm_up
-from mlflow_cf.explained import Options, assemble
+from mlflow_cf.explained import WrapOptions, assemble
 from mlflow_cf.model.judge import OpenModel
 from mlflow_cf.request.admission import Admission
 
@@ -158,7 +158,7 @@ def test_warming_up_stands_any_model(breaks):
             raise ValueError
         return np.ones(len(rows), dtype=int) if breaks == "never" else (rows["income"] > 40).to_numpy().astype(int)
 
-    explained = assemble(OpenModel("test", (0, 1), decide), TABLE, None, Options())
+    explained = assemble(OpenModel("test", (0, 1), decide), TABLE, None, WrapOptions())
     ready.set()
     warm_up(explained)
 
@@ -170,7 +170,7 @@ def test_warming_up_asks_a_slow_model_little():
         seen.append(len(rows))
         return (rows["income"] > 60).to_numpy().astype(int)
 
-    explained = assemble(OpenModel("test", (0, 1), decide), TABLE, None, Options())
+    explained = assemble(OpenModel("test", (0, 1), decide), TABLE, None, WrapOptions())
     seen.clear()
     warm_up(explained)
     assert 1 < sum(seen) <= WARM_SCORED + 1
