@@ -246,7 +246,9 @@ class Drawn:
 
     def case(self, evaluations: int = 10**7, structure: Any = None) -> Case:
         """Return the row as a request would bind it."""
-        rater = None if self.model == "none" else Rater(structure or self.structure, self.target)
+        rater = (
+            None if self.model == "none" else Rater.of([(structure or self.structure, self.target)], len(self.space))
+        )
         problem = self.setting.bind(
             self.x0,
             space=self.space,

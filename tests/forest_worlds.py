@@ -85,5 +85,6 @@ def opened_problem(wrapped: ExplainedModel, query: pd.DataFrame, count: int = 1)
     """Return the search problem of a one-row table with the structure at hand, as a request would bind it."""
     assert wrapped.opened.structure is not None, wrapped.opened.note
     own = int(wrapped.judge.verdict(query).codes[0])
-    rater = Rater(wrapped.opened.structure, BoundTarget(wrapped.policy.target, wrapped.model, own))
+    target = BoundTarget(wrapped.policy.target, wrapped.model, own)
+    rater = Rater.of([(wrapped.opened.structure, target)], len(wrapped.space))
     return replace(problem_of(wrapped, query, count), rate=rater.rate, rater=rater)

@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 from mlflow_cf.model.judge import OpenModel
 from mlflow_cf.problem import BoundTarget, Target
-from mlflow_cf.problem.goal import compiled_target, reach
+from mlflow_cf.problem.compiled import reach
 from mlflow_cf.structures.structure import Link, linked
 
 TOLERANCE = 1e-3  # coarse, so that it shows
@@ -17,7 +17,7 @@ LABELS = tuple("abcdefghijkl")
 def reached(bound: BoundTarget, link: Link, sums: np.ndarray) -> np.ndarray:
     """Return how far single rows of sums (m, k) reach, in tolerances."""
     found = np.empty(len(sums))
-    reach(sums, sums, compiled_target(bound, link), found)
+    reach(sums, sums, bound.compiled(link, 0, sums.shape[1]), 0.0, found)
     return found / TOLERANCE
 
 

@@ -19,7 +19,6 @@ from mlflow_cf.constraints.rules import Bools
 from mlflow_cf.exact.boxes import Choices, tighten
 from mlflow_cf.features import Floats
 from mlflow_cf.problem import Budget, Codes, Problem
-from mlflow_cf.problem.goal import reach
 from mlflow_cf.search.cascade import JointRule
 
 MOST_LISTED = 128  # candidates of a box that are scored one by one instead of parting it further
@@ -141,11 +140,7 @@ class BestFirst:
         rater = self.problem.rater
         if rater is None or self._boxes is None or not len(masks):
             return np.zeros(len(masks))
-        low, high = self._boxes.bounds(masks[:, self.choices.columns])
-        found = np.empty(len(masks))
-        reach(low, high, rater.goal, found)
-        largest: Floats = np.maximum(np.abs(low), np.abs(high)).max(axis=1)
-        return found + self.zone * np.maximum(1.0, largest)
+        return rater.reach(*self._boxes.bounds(masks[:, self.choices.columns]), self.zone)
 
     def _possible(self, mask: Bools) -> bool:
         """Whether every rule over several groups holds for some candidate of a box, and its changes may be new."""

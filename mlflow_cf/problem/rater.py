@@ -1,36 +1,41 @@
-"""Ratings straight from a structure, for the candidates of a search; what leaves the package is the judge's alone."""
+"""Ratings straight from structures, for the candidates of a search; what leaves the package is the judge's alone."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import cached_property
 
 import numpy as np
 
 from mlflow_cf.constraints.rules import Bools
 from mlflow_cf.features import Floats
-from mlflow_cf.problem.goal import CompiledTarget, classes_of, compiled_target, margins_of, rate_sums
+from mlflow_cf.problem.compiled import Array, margins_of, rate_sums, reach
 from mlflow_cf.problem.rating import BoundTarget, Rating
+from mlflow_cf.structures.joined import Joined
 from mlflow_cf.structures.structure import Structure, Tokens
 
 
 @dataclass(frozen=True, eq=False)
 class Rater:
-    """A structure and the target its scores are rated against.
+    """One structure or several as one, and the targets that all its sums are rated against.
 
     Attributes:
-        structure: the opened model, known to agree with the judge.
-        target: what candidates must be predicted as.
+        structure: the opened model, known to agree with the judge; several are joined.
+        targets: table of compiled targets, one for every structure.
     """
 
     structure: Structure
-    target: BoundTarget
+    targets: Array
 
-    @cached_property
-    def goal(self) -> CompiledTarget:
-        """The target in numbers."""
-        return compiled_target(self.target, self.structure.link)
+    @classmethod
+    def of(cls, requirements: Sequence[tuple[Structure, BoundTarget]], columns: int) -> Rater:
+        """Return the rater of candidates over so many columns that must meet each target by the structure beside it."""
+        structures, tables, start = [], [], 0
+        for structure, target in requirements:
+            structures.append(structure)
+            tables.append(target.compiled(structure.link, start, structure.outputs))
+            start += structure.outputs
+        return cls(structures[0] if len(structures) == 1 else Joined.of(structures, columns), np.concatenate(tables))
 
     def tokens(self, columns: Sequence[int], tuples: Floats) -> list[Tokens]:
         """Return the structure's tokens of tuples (t, len(columns)), one array per column."""
@@ -39,15 +44,24 @@ class Rater:
     def rate_sums(self, sums: Floats) -> Rating:
         """Rate m candidates by their sums (m, k)."""
         favourable, grade = np.empty(len(sums), dtype=np.bool_), np.empty(len(sums))
-        rate_sums(sums, classes_of(self.goal, sums.shape[1]), self.goal, favourable, grade)
+        rate_sums(sums, self.targets, favourable, grade)
         return Rating(favourable, grade)
 
     def margins(self, tokens: Sequence[Tokens]) -> tuple[Bools, Floats]:
-        """Return whether m candidates meet the target, and how far their scores are from where that would change."""
+        """Return whether m candidates meet the targets, and how far their scores are from where that would change."""
         sums = self.structure.sums(tokens)
         favourable, margin = np.empty(len(sums), dtype=np.bool_), np.empty(len(sums))
-        margins_of(sums, classes_of(self.goal, sums.shape[1]), self.goal, favourable, margin)
+        margins_of(sums, self.targets, favourable, margin)
         return favourable, margin
+
+    def reach(self, low: Floats, high: Floats, doubt: float) -> Floats:
+        """Return (m,) how far into the targets sums between bounds (m, k) can come; below 0 they cannot.
+
+        Sums may be off by `doubt`, in units of max(1, |sum|).
+        """
+        found = np.empty(len(low))
+        reach(low, high, self.targets, doubt, found)
+        return found
 
     def rate_tokens(self, tokens: Sequence[Tokens]) -> Rating:
         """Rate m candidates given by one token array per feature."""

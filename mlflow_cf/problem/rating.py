@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.special import expit, softmax
 
 from mlflow_cf.features import Floats
 from mlflow_cf.model.judge import Label, OpenModel, Outcome
+from mlflow_cf.problem.compiled import INTERVAL, LABEL, LINKS, OTHER, SIGMOID, TARGETS, Array, rate_labels, rate_values
 from mlflow_cf.problem.target import Target
+from mlflow_cf.structures.structure import Link
 
 
 @dataclass(frozen=True, eq=False)
@@ -44,24 +46,24 @@ class BoundTarget:
 
     def rate(self, outcome: Outcome) -> Rating:
         """Rate m rows by their outcome."""
+        favourable, grade = np.empty(len(outcome.codes), dtype=np.bool_), np.empty(len(outcome.codes))
         if self.target.interval:
-            return self._rate_values(outcome.values)
-        favourable = outcome.codes == self._column if self.target.label is not None else outcome.codes != self.own
-        favourable &= outcome.codes >= 0  # a label the model never announced is no answer
-        if outcome.scores is None:
-            return Rating(favourable, favourable.astype(np.float64))
-        shares = self._shares(outcome.scores)
-        wanted, rival = self._wanted_and_rival(shares)
-        if self.target.min_probability is not None:
-            # the probability of the label the model decided for, which need not be the likeliest one
-            favourable &= shares[np.arange(len(shares)), outcome.codes] >= self.target.min_probability
-        return Rating(favourable, wanted if shares.shape[1] == 2 else (1 + wanted - rival) / 2)
+            rate_values(outcome.values, self._table, favourable, grade)
+        elif outcome.scores is None:
+            decided = outcome.codes != self.own if self.target.differs else outcome.codes == self._column
+            favourable[:] = grade[:] = decided & (outcome.codes >= 0)
+        else:
+            rate_labels(outcome.codes, outcome.scores.copy(), self._table, favourable, grade, np.empty(len(grade)))
+        return Rating(favourable, grade)
 
     def probability(self, outcome: Outcome) -> list[float | None]:
         """Return the probability of the wanted label (of the likeliest other one) per row; None without."""
+        count = len(outcome.codes)
         if outcome.scores is None or self.model.score_kind != "probability":
-            return [None] * len(outcome.codes)
-        return [None if np.isnan(share) else float(share) for share in self._wanted_and_rival(outcome.scores)[0]]
+            return [None] * count
+        wanted, scores = np.empty(count), outcome.scores.copy()
+        rate_labels(outcome.codes, scores, self._table, np.empty(count, dtype=np.bool_), np.empty(count), wanted)
+        return [None if np.isnan(share) else float(share) for share in wanted]
 
     def prediction(self, outcome: Outcome, row: int) -> Label:
         """Return the prediction of one row as a plain Python value."""
@@ -70,37 +72,33 @@ class BoundTarget:
         label: Label = self.model.classes[outcome.codes[row]]
         return label
 
+    def compiled(self, link: Link, start: int, sums: int) -> Array:
+        """Return the table (1,) of this target for a structure whose `sums` stand at `start` among all sums."""
+        target, number = self.target, LINKS.index(link)
+        kind = INTERVAL if target.interval else OTHER if target.differs else LABEL
+        line = {
+            "link": number,
+            "start": start,
+            "stop": start + sums,
+            "classes": 2 if number == SIGMOID and sums == 1 else sums,
+            "kind": kind,
+            "column": self.own if kind != LABEL else self._column,
+            "least": target.min_probability or 0.0,
+            "low": -np.inf if target.low is None else float(target.low),
+            "high": np.inf if target.high is None else float(target.high),
+            "spread": self.spread,
+            "margins": self.model.score_kind == "margin",
+        }
+        return np.array([tuple(line[str(name)] for name in TARGETS.names or ())], dtype=TARGETS)
+
+    @cached_property
+    def _table(self) -> Array:
+        """The target for the model's own scores."""
+        return self.compiled("identity", 0, max(len(self.model.classes), 1))
+
     @property
     def _column(self) -> int:
         return self.target.column(self.model)
-
-    def _wanted_and_rival(self, shares: Floats) -> tuple[Floats, Floats]:
-        """Return what speaks for the target and the best of what speaks against it."""
-        column = self.own if self.target.differs else self._column
-        if column < 0:  # the row's own label is one the model never announced
-            return shares.max(axis=1), np.zeros(len(shares))
-        one = shares[:, column]
-        others = shares.copy()
-        others[:, column] = -np.inf
-        best = others.max(axis=1) if shares.shape[1] > 1 else np.zeros(len(shares))
-        return (best, one) if self.target.differs else (one, best)
-
-    def _shares(self, scores: Floats) -> Floats:
-        """Return scores in [0, 1]; margins are squashed, keeping their order."""
-        if self.model.score_kind in ("probability", "score"):
-            return scores
-        if scores.shape[1] == 2:
-            likelier = expit((scores[:, 1] - scores[:, 0]) / 2)  # of one margin m there are two columns: -m and m
-            return np.column_stack([1 - likelier, likelier])
-        return np.asarray(softmax(scores, axis=1))
-
-    def _rate_values(self, values: Floats) -> Rating:
-        low = -np.inf if self.target.low is None else float(self.target.low)
-        high = np.inf if self.target.high is None else float(self.target.high)
-        gap = np.maximum(np.maximum(low - values, values - high), 0.0)
-        favourable = (values >= low) & (values <= high)
-        grade = np.where(favourable, 1.0, np.maximum(0.0, (1 - gap / self.spread) / 2))
-        return Rating(favourable, np.nan_to_num(grade, nan=0.0))
 
 
 def spread_of(outcome: Outcome) -> float:

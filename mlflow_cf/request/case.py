@@ -31,7 +31,7 @@ def case_of(request: Request, space: FeatureSpace, row: Row) -> Case:
     count, most = request.query.count, request.max_evaluations
     # what the structure takes a level for that is not in the background, the model may know
     opened = None if (row.codes >= request.setting.bound_distance.unknown_from).any() else request.structure
-    rater = None if opened is None else Rater(opened, target)
+    rater = None if opened is None else Rater.of([(opened, target)], len(space))
 
     def rate(Z: Floats) -> Rating:
         request.admission.give_way()

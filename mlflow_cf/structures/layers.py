@@ -85,6 +85,11 @@ class Layers:
             return "linear"
         return "network " + "-".join(str(width) for width in (len(self.first.bias), *map(len, self.biases)))
 
+    @property
+    def outputs(self) -> int:
+        """How many sums there are."""
+        return len(self.biases[-1] if self.biases else self.first.bias)
+
     def encode(self, column: int, codes: Floats) -> Tokens:
         """Return the tokens (n, width) of raw codes (n,) of one feature."""
         tokens = np.empty((len(codes), len(self.encoders[column])))
@@ -126,8 +131,7 @@ class Layers:
             wanted: (p, d) where False, any sums will do.
         """
         tokens, width = self._side_by_side(rows), len(self.first.bias)
-        outputs = len(self.biases[-1]) if self.biases else width
-        totals = [None if v is None else np.empty((len(tokens), len(v), outputs)) for v in values]
+        totals = [None if v is None else np.empty((len(tokens), len(v), self.outputs)) for v in values]
         many = max(1, _MOST // (len(rows) * width))
         for start in range(0, len(tokens), many):
             others = sums_without(tokens[start : start + many], self.first)

@@ -32,6 +32,11 @@ class Structure(Protocol):
         """How sums become scores."""
         ...
 
+    @property
+    def outputs(self) -> int:
+        """How many sums there are."""
+        ...
+
     def encode(self, column: int, codes: Floats) -> Tokens:
         """Return tokens (n, ...) of raw codes (n,) of one column."""
         ...

@@ -63,6 +63,11 @@ class TreeEnsemble:
         """Number of trees and leaves."""
         return f"{len(self.nodes.roots)} trees, {int((self.nodes.tests[:, FEATURE] < 0).sum())} leaves"
 
+    @property
+    def outputs(self) -> int:
+        """How many sums there are."""
+        return len(self.base)
+
     def encode(self, column: int, codes: Floats) -> Tokens:
         """Return the cells (n,) of raw codes (n,) of one feature."""
         return self.lookups[column].cells(codes)

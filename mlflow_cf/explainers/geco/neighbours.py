@@ -16,7 +16,6 @@ from mlflow_cf.constraints.rules import Bools
 from mlflow_cf.explainers.geco.picking import pick
 from mlflow_cf.features import Floats
 from mlflow_cf.problem import Budget, Codes, Problem, Rater
-from mlflow_cf.problem.goal import classes_of
 from mlflow_cf.search.cascade import Cascade, alone
 from mlflow_cf.search.population import Keys, Population, score_candidates
 from mlflow_cf.structures.structure import Tokens
@@ -129,8 +128,7 @@ class Neighbours:
         values = [v if some else None for v, some in zip(self.values, np.any(columns, axis=0).tolist(), strict=True)]
         rows = [table[parents[:, n]] for table, n in zip(problem.token_tables, problem.owner, strict=True)]
         found = self.rater.structure.sweep(rows, values, columns)
-        outputs = next((part.shape[2] for part in found if part is not None), 1)
-        sums = np.empty((len(parents), len(choices.code), outputs))
+        sums = np.empty((len(parents), len(choices.code), self.rater.structure.outputs))
         for column, part in enumerate(found):
             if part is not None:
                 group = problem.owner[column]
@@ -139,7 +137,7 @@ class Neighbours:
         parent, at, verdict, grade, distance = pick(
             parents, problem.own, self.parts[places], self.tops[places], problem.bound_distance.c,
             (choices.code, choices.part, choices.top, choices.start), wanted, held, sums,
-            classes_of(self.rater.goal, outputs), self.rater.goal, bar, problem.max_changes or len(problem.groups),
+            self.rater.targets, bar, problem.max_changes or len(problem.groups),
         )  # fmt: skip
         best = self._best(distance, verdict, grade)
         at, verdict, grade = at[best], verdict[best], grade[best]

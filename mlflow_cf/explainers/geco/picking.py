@@ -5,7 +5,7 @@ from __future__ import annotations
 import numba
 import numpy as np
 
-from mlflow_cf.problem.goal import Array, CompiledTarget, rate_one
+from mlflow_cf.problem.compiled import Array, rate_one
 
 DOUBT = 1e-5  # sums of a sweep are rounded otherwise than those of a single row, which may be sums in float32
 
@@ -13,7 +13,7 @@ DOUBT = 1e-5  # sums of a sweep are rounded otherwise than those of a single row
 @numba.njit(cache=True, nogil=True)
 def pick(
     parents: Array, own: Array, parts: Array, tops: Array, c: float, choices: tuple[Array, ...], wanted: Array,
-    held: Array, sums: Array, classes: int, goal: CompiledTarget, bar: float, most: int,
+    held: Array, sums: Array, targets: Array, bar: float, most: int,
 ) -> tuple[Array, Array, Array, Array, Array]:  # fmt: skip
     """Return the neighbours worth keeping: parent, choice, favourable or not (-1: in doubt), grade, distance.
 
@@ -25,12 +25,12 @@ def pick(
         choices: code, part, top and start of `Choices`.
         wanted: (p, G) which groups of which parents are changed.
         held: (p, choices) whether the rules over several groups hold.
-        sums: (p, choices, k) of the neighbours, rated against `goal`, for which they become `classes` scores.
+        sums: (p, choices, k) of the neighbours, rated against `targets`.
         bar: only what is nearer counts.
         most: groups that may change.
     """
     code, part, top, start = choices
-    scores = np.empty(classes)
+    scores = np.empty(targets["classes"].max())
     found, count = np.empty((5, sums.shape[0] * sums.shape[1])), 0
     for parent in range(len(parents)):
         base, changes = parts[parent].sum(), (parents[parent] != own).sum()
@@ -49,7 +49,7 @@ def pick(
                 changed = others + (code[at] != own[group])
                 if not held[parent, at] or code[at] == parents[parent, group] or not 0 < changed <= most:
                     continue
-                favourable, grade, margin = rate_one(sums[parent, at], goal, scores)
+                favourable, grade, margin = rate_one(sums[parent, at], targets, scores)
                 doubtful = margin < DOUBT
                 if doubtful or favourable or grade > best:
                     found[0, count], found[1, count], found[3, count], found[4, count] = parent, at, grade, far

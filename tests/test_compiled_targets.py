@@ -1,5 +1,6 @@
-"""Ratings of sums, compiled, are those that the target gives to the scores the sums become."""
+"""Ratings of sums and of scores, compiled, are what the words of a target say, written out a second time."""
 
+import math
 from itertools import product
 from typing import Any
 
@@ -7,10 +8,11 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from scipy.special import expit
 
 from mlflow_cf.model.judge import OpenModel, Outcome
 from mlflow_cf.problem import BoundTarget, Target
-from mlflow_cf.problem.goal import classes_of, compiled_target, rate_one, rate_sums
+from mlflow_cf.problem.compiled import rate_one, rate_sums
 from mlflow_cf.structures import Link
 from mlflow_cf.structures.structure import linked
 
@@ -38,10 +40,44 @@ def drawn_sums(rng: np.random.Generator, width: int, *, shares: bool) -> np.ndar
 
 
 def rated(bound: BoundTarget, link: Link, sums: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    goal = compiled_target(bound, link)
     favourable, grade = np.empty(len(sums), dtype=bool), np.empty(len(sums))
-    rate_sums(sums, classes_of(goal, sums.shape[1]), goal, favourable, grade)
+    rate_sums(sums, bound.compiled(link, 0, sums.shape[1]), favourable, grade)
     return favourable, grade
+
+
+def shares_of(scores: np.ndarray, kind: str) -> np.ndarray:
+    """Return margins as shares that keep their order; what is a share stays."""
+    if kind != "margin":
+        return scores
+    if len(scores) == 2:
+        likelier = float(expit((scores[1] - scores[0]) / 2))
+        return np.array([1 - likelier, likelier])
+    powers = np.exp(scores - scores.max())
+    return powers / powers.sum()
+
+
+def by_words(bound: BoundTarget, label: int, scores: np.ndarray) -> tuple[bool, float]:
+    """Return whether a decided label meets the target, and its grade: the definition, one row at a time."""
+    target, shares = bound.target, shares_of(scores, bound.model.score_kind)
+    column = bound.own if target.differs else LABELS.index(target.label)
+    met = label >= 0 and (label != column if target.differs else label == column)
+    if target.min_probability is not None:
+        met = met and bool(shares[label] >= target.min_probability)
+    others = [share for place, share in enumerate(shares.tolist()) if place != column]
+    rest = max(others, default=0.0)
+    one = float(shares[column]) if column >= 0 else 0.0
+    wanted, rival = (rest, one) if target.differs else (one, rest)
+    return met, wanted if len(shares) == 2 else (1 + wanted - rival) / 2
+
+
+def value_by_words(target: Target, spread: float, value: float) -> tuple[bool, float]:
+    """Return whether a value lies in the wanted interval, and its grade."""
+    low = -math.inf if target.low is None else target.low
+    high = math.inf if target.high is None else target.high
+    if low <= value <= high:
+        return True, 1.0
+    gap = max(low - value, value - high, 0.0)
+    return False, 0.0 if math.isnan(value) else max(0.0, (1 - gap / spread) / 2)
 
 
 def check_labels(target: Target, own: int, way: tuple[Link, int, Any], seed: int) -> None:
@@ -50,10 +86,12 @@ def check_labels(target: Target, own: int, way: tuple[Link, int, Any], seed: int
     sums = drawn_sums(np.random.default_rng(seed), width, shares=link == "identity" and kind == "probability")
     scores = linked(sums, link)
     bound = BoundTarget(target, model_of(classes, kind), own)
-    expected = bound.rate(Outcome(scores.argmax(axis=1), scores))
-    favourable, grade = rated(bound, link, sums)
-    np.testing.assert_array_equal(favourable, expected.favourable)
-    np.testing.assert_allclose(grade, expected.grade, rtol=0, atol=1e-12)
+    labels = scores.argmax(axis=1)
+    expected = [by_words(bound, label, row) for label, row in zip(labels.tolist(), scores, strict=True)]
+    rating = bound.rate(Outcome(labels, scores))
+    for favourable, grade in (rated(bound, link, sums), (rating.favourable, rating.grade)):
+        assert favourable.tolist() == [met for met, _ in expected]
+        np.testing.assert_allclose(grade, [share for _, share in expected], rtol=0, atol=1e-12)
 
 
 @pytest.mark.parametrize("way", WAYS, ids=str)
@@ -83,10 +121,9 @@ def test_labels_of_random_sums(way: tuple[Link, int, Any], data: Any) -> None:
 def test_a_model_of_one_label(target: Target, own: int) -> None:
     bound, sums = BoundTarget(target, model_of(1, "probability"), own), np.array([[0.0], [1.0], [-3.0]])
     scores = linked(sums, "softmax")
-    expected = bound.rate(Outcome(scores.argmax(axis=1), scores))
+    expected = [by_words(bound, 0, row) for row in scores]
     favourable, grade = rated(bound, "softmax", sums)
-    assert favourable.tolist() == expected.favourable.tolist()
-    assert grade.tolist() == expected.grade.tolist()
+    assert list(zip(favourable.tolist(), grade.tolist(), strict=True)) == expected
 
 
 ENDS = (None, -1e150, -1.0, 0.0, 0.5, 2.0, 1e150)
@@ -103,11 +140,11 @@ def test_intervals(spread: float) -> None:
     model = OpenModel("test", (), lambda rows: np.zeros(len(rows)))
     for low, high in INTERVALS:
         bound = BoundTarget(Target(low=low, high=high), model, spread=spread)
-        with np.errstate(invalid="ignore", over="ignore"):
-            expected = bound.rate(Outcome(np.full(len(values), -1), None, values))
-        favourable, grade = rated(bound, "identity", values[:, None])
-        assert favourable.tolist() == expected.favourable.tolist()
-        np.testing.assert_allclose(grade, expected.grade, rtol=0, atol=1e-15)
+        expected = [value_by_words(bound.target, spread, value) for value in values.tolist()]
+        rating = bound.rate(Outcome(np.full(len(values), -1), None, values))
+        for favourable, grade in (rated(bound, "identity", values[:, None]), (rating.favourable, rating.grade)):
+            assert favourable.tolist() == [met for met, _ in expected]
+            np.testing.assert_allclose(grade, [share for _, share in expected], rtol=0, atol=1e-15)
 
 
 def test_a_missing_prediction_misses_every_interval() -> None:
@@ -134,16 +171,37 @@ def test_what_is_farther_from_a_change_than_its_doubt_stays_as_it_is(
     classes, rng = max(width, 2), np.random.default_rng(seed)
     least = least if kind == "probability" else None
     target = Target.other(least) if wanted == "other" else Target(label=LABELS[seed % classes], min_probability=least)
-    goal = compiled_target(BoundTarget(target, model_of(classes, kind), seed % classes), "identity")
+    targets = BoundTarget(target, model_of(classes, kind), seed % classes).compiled("identity", 0, classes)
     for scores in linked(drawn_sums(rng, width, shares=link == "identity" and kind == "probability"), link):
-        favourable, _, doubt = rate_one(scores, goal, np.empty(classes))
+        favourable, _, doubt = rate_one(scores, targets, np.empty(classes))
         moved = scores + rng.uniform(-0.49, 0.49, classes) * doubt * np.maximum(1, np.abs(scores.max()))
         if doubt > 0:
-            assert rate_one(moved, goal, np.empty(classes))[0] == favourable
+            assert rate_one(moved, targets, np.empty(classes))[0] == favourable
 
 
 def test_the_doubt_of_a_value_is_how_far_it_is_from_the_ends() -> None:
     model = OpenModel("test", (), lambda rows: np.zeros(len(rows)))
-    goal = compiled_target(BoundTarget(Target(low=1, high=3), model), "identity")
-    doubts = [rate_one(np.array([value]), goal, np.empty(1))[2] for value in (0.5, 1.0, 1.5, 3.0, 100.0)]
+    targets = BoundTarget(Target(low=1, high=3), model).compiled("identity", 0, 1)
+    doubts = [rate_one(np.array([value]), targets, np.empty(1))[2] for value in (0.5, 1.0, 1.5, 3.0, 100.0)]
     assert doubts == pytest.approx([0.5, 0, 0.5 / 1.5, 0, 0.97])
+
+
+@given(st.lists(st.sampled_from(WAYS), min_size=2, max_size=3), st.integers(0, 2**32 - 1))
+def test_several_targets_must_all_be_met(ways: list[tuple[Link, int, Any]], seed: int) -> None:
+    """The worst grade counts; the doubt is that of the first rating that would change the whole one."""
+    rng, tables, parts, start = np.random.default_rng(seed), [], [], 0
+    for number, (link, width, kind) in enumerate(ways):
+        classes = max(width, 2)
+        bound = BoundTarget(Target(label=LABELS[(seed + number) % classes]), model_of(classes, kind))
+        tables.append((bound.compiled(link, start, width), bound.compiled(link, 0, width)))
+        parts.append(drawn_sums(rng, width, shares=link == "identity" and kind == "probability")[:30])
+        start += width
+    room = np.empty(4)
+    for row in range(30):
+        single = [rate_one(part[row], own, room) for part, (_, own) in zip(parts, tables, strict=True)]
+        sums = np.concatenate([part[row] for part in parts])
+        favourable, grade, doubt = rate_one(sums, np.concatenate([table for table, _ in tables]), room)
+        assert favourable == all(met for met, _, _ in single)
+        assert grade == min(share for _, share, _ in single)
+        wrong = [far for met, _, far in single if not met]
+        assert doubt == (max(wrong) if wrong else min(near for _, _, near in single))
