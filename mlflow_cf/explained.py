@@ -122,6 +122,7 @@ class ExplainedModel:
         opened = open_structure(judge, space, setting.background, outcome)
         if policy.certify and opened.structure is None:
             raise InputError("certify", f"nothing can be proved of this model ({opened.note})", "leave it out")
+        setting = setting.opened_by(opened.structure)
         return cls(model, space, background, labels, policy, explainer, judge, outcome, setting, opened)
 
     def predict(self, X: pd.DataFrame, params: Mapping[str, Any] | None = None) -> pd.DataFrame:

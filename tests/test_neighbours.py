@@ -39,7 +39,7 @@ class World:
         problem, changes = self.problem, (codes != self.problem.own).sum(axis=1)
         Z = problem.rows(codes)
         met = (changes >= least) & (changes <= (problem.max_changes or len(problem.groups)))
-        for rule in (*problem.joint_rules, *(rule for group in problem.groups for rule in group.rules)):
+        for rule in (*problem.linking, *(rule for group in problem.groups for rule in group.rules)):
             met &= rule.holds(Z, problem.x0)
         return met
 

@@ -19,7 +19,6 @@ from mlflow_cf.constraints.rules import Bools
 from mlflow_cf.exact.boxes import Choices, tighten
 from mlflow_cf.features import Floats
 from mlflow_cf.problem import Budget, Codes, Problem
-from mlflow_cf.search.cascade import JointRule
 
 MOST_LISTED = 128  # candidates of a box that are scored one by one instead of parting it further
 
@@ -71,7 +70,7 @@ class BestFirst:
         self, problem: Problem, budget: Budget, limit: float, tolerance: float, sets: Bools | None = None
     ) -> None:
         self.problem, self.budget, self.limit = problem, budget, limit
-        self.joint_rules = [JointRule.bind(problem, rule) for rule in problem.joint_rules]
+        self.joint_rules = problem.joint_rules
         linked = {number for joint in self.joint_rules for number in joint.groups}
         self.choices = Choices.of(problem, linked if sets is None else set(range(len(problem.groups))), limit)
         self.most = len(problem.groups) if problem.max_changes is None else problem.max_changes

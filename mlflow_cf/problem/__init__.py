@@ -3,7 +3,7 @@
 from mlflow_cf.problem.budget import Budget
 from mlflow_cf.problem.distance import BoundDistance, Distance
 from mlflow_cf.problem.policy import Explain, Limits, Policy, Query
-from mlflow_cf.problem.problem import Codes, Group, Problem
+from mlflow_cf.problem.problem import Codes, Group, JointRule, Problem
 from mlflow_cf.problem.rater import Rater
 from mlflow_cf.problem.rating import BoundTarget, Rating, spread_of
 from mlflow_cf.problem.setting import Setting
@@ -17,6 +17,7 @@ __all__ = [
     "Distance",
     "Explain",
     "Group",
+    "JointRule",
     "Limits",
     "Policy",
     "Problem",

@@ -13,6 +13,7 @@ from mlflow_cf.constraints.rules import Bools
 from mlflow_cf.features import Floats
 from mlflow_cf.problem.distance import BoundDistance
 from mlflow_cf.problem.problem import Codes, Group
+from mlflow_cf.structures.structure import Structure, Tokens
 
 Rules = Mapping[int, Sequence[Rule]]
 SHORT = 500  # values up to which a domain is cheaper beside others than by itself
@@ -25,10 +26,23 @@ class Domains:
     Attributes:
         all: the domain of every group.
         bound_distance: the distance.
+        structure: whose tokens of all tuples are kept, or None.
     """
 
     all: tuple[Domain, ...]
     bound_distance: BoundDistance
+    structure: Structure | None = None
+
+    @cached_property
+    def tokens(self) -> dict[int, Tokens]:
+        """For every column, the structure's tokens of its domain's tuples."""
+        if self.structure is None:
+            return {}
+        return {
+            column: self.structure.encode(column, domain.tuples[:, part])
+            for domain in self.all
+            for part, column in enumerate(domain.columns)
+        }
 
     def bind(self, rules: Rules, x0: Floats) -> tuple[Group, ...]:
         """Return the groups of a row (d,); `rules` are the grounded ones that speak of one group alone, by its number.
@@ -63,6 +77,11 @@ class Domains:
         return np.concatenate([np.append(self.all[number].tuples[:, 0], np.nan) for number in self._short])
 
     @cached_property
+    def _places(self) -> Codes:
+        """Where each of the values stands in its domain; the row's own nowhere yet."""
+        return np.concatenate([np.append(np.arange(len(self.all[number].tuples)), -1) for number in self._short])
+
+    @cached_property
     def _weights(self) -> Floats:
         return np.concatenate([np.append(self.all[number].weights, 0.0) for number in self._short])
 
@@ -74,7 +93,8 @@ class Domains:
     def _short_groups(self, rules: Rules, x0: Floats) -> list[tuple[int, Group]]:
         """Return the short groups with their numbers."""
         own, group = x0[self._columns], self._group
-        kept: Bools = (self._values != own[group]) & ~np.isnan(self._values)
+        equal = self._values == own[group]
+        kept: Bools = ~equal & ~np.isnan(self._values)
         values = self._values.copy()
         values[self._ends - 1] = own
         allowed = self._apply(rules, x0, values, kept)
@@ -88,14 +108,18 @@ class Domains:
         others[starts + places] = False
         table[:, others] = np.stack((values, self._weights, part, top))[:, kept]
         table[0, starts + places] = own
+        domain_places = np.full(table.shape[1], -1)
+        domain_places[others] = self._places[kept]
+        domain_places[(starts + places)[group[equal]]] = self._places[equal]
         bounds = zip(self._short, starts.tolist(), counts.tolist(), places.tolist(), allowed, strict=True)
         groups = []
         for number, start, count, place, own_allowed in bounds:
             codes, weights, parts, tops = table[:, start : start + count]
             domain, own_rules = self.all[number], tuple(rules.get(number, ()))
             group_of_one = Group(
-                domain.columns, codes[:, None], weights, place, own_allowed, parts, tops, own_rules, domain
-            )
+                domain.columns, codes[:, None], weights, place, own_allowed, parts, tops, own_rules, domain,
+                domain_places[start : start + count],
+            )  # fmt: skip
             groups.append((number, group_of_one))
         return groups
 
@@ -113,23 +137,28 @@ class Domains:
         return allowed
 
     def _long_group(self, domain: Domain, rules: Sequence[Rule], x0: Floats) -> Group:
-        own = x0[list(domain.columns)]
-        values, weights, own_allowed = domain.tuples[:, 0], domain.weights, True
+        values, own, kept = domain.tuples[:, 0], x0[domain.columns[0]], np.ones(len(domain.tuples), dtype=np.bool_)
+        own_allowed = True
         if rules:
             rows = np.broadcast_to(np.append(values, own)[:, None], (len(values) + 1, len(x0)))
             held = np.logical_and.reduce([rule.holds(rows, x0) for rule in rules])
-            values, weights, own_allowed = values[held[:-1]], weights[held[:-1]], bool(held[-1])
-        start = int(np.searchsorted(values, own[0], "left"))  # a missing own value comes last
-        end = int(np.searchsorted(values, own[0], "right"))  # one further if it is among the values
-        values = np.concatenate([values[:start], own, values[end:]])
-        weights = np.concatenate([weights[:start], [0.0], weights[end:]])
-        part, top = self.bound_distance.contributions(np.array(domain.columns), values, own)
-        return Group(domain.columns, values[:, None], weights, start, own_allowed, part, top, tuple(rules), domain)
+            kept, own_allowed = held[:-1], bool(held[-1])
+        start = int(np.searchsorted(values, own))  # a missing own value comes last
+        known = start < len(values) and values[start] == own
+        before, after = np.flatnonzero(kept[:start]), np.flatnonzero(kept[start + known :]) + start + known
+        places = np.concatenate([before, [start if known else -1], after])
+        codes, weights = values[places], domain.weights[places]
+        codes[len(before)], weights[len(before)] = own, 0.0
+        part, top = self.bound_distance.contributions(np.array(domain.columns), codes, np.array([own]))
+        return Group(
+            domain.columns, codes[:, None], weights, len(before), own_allowed, part, top, tuple(rules), domain, places
+        )
 
     def _joint_group(self, domain: Domain, rules: Sequence[Rule], x0: Floats) -> Group:
         columns = list(domain.columns)
         own = x0[columns]
-        kept = ~(np.isnan(domain.tuples) & ~np.isnan(own)).any(axis=1) & ~same(domain.tuples, own).all(axis=1)
+        equal = same(domain.tuples, own).all(axis=1)
+        kept = ~(np.isnan(domain.tuples) & ~np.isnan(own)).any(axis=1) & ~equal
         own_allowed = True
         if rules:
             rows = np.tile(x0, (len(domain.tuples) + 1, 1))
@@ -137,12 +166,12 @@ class Domains:
             held = np.logical_and.reduce([rule.holds(rows, x0) for rule in rules])
             kept &= held[:-1]
             own_allowed = bool(held[-1])
-        tuples, weights = domain.tuples[kept], domain.weights[kept]
-        place = _place(tuples, own)
-        tuples = np.insert(tuples, place, own, axis=0)
-        weights = np.insert(weights, place, 0.0)
+        code = _place(domain.tuples[kept], own)
+        places = np.insert(np.flatnonzero(kept), code, np.flatnonzero(equal)[0] if equal.any() else -1)
+        tuples, weights = domain.tuples[places], domain.weights[places]
+        tuples[code], weights[code] = own, 0.0
         part, top = self.bound_distance.parts(domain.columns, tuples, own)
-        return Group(domain.columns, tuples, weights, place, own_allowed, part, top, tuple(rules), domain)
+        return Group(domain.columns, tuples, weights, code, own_allowed, part, top, tuple(rules), domain, places)
 
 
 def same(values: Floats, own: Floats) -> Bools:

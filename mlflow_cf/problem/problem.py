@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
 from functools import cached_property
+from math import prod
 
 import numpy as np
 from numpy.typing import NDArray
@@ -18,6 +19,7 @@ from mlflow_cf.problem.rating import Rating
 from mlflow_cf.structures.structure import Tokens
 
 Codes = NDArray[np.intp]
+MOST_COMBINATIONS = 20_000  # of codes for which a rule is tabulated once per row to explain
 
 
 @dataclass(frozen=True, eq=False)
@@ -35,6 +37,7 @@ class Group:
         part, top: (t,) what each tuple adds to the distance, see `BoundDistance.parts`.
         rules: the grounded rules that speak of this group alone.
         domain: the tuples before the rules.
+        places: (t,) where each tuple stands in the domain, -1 for an own tuple that is not there; None: not told.
     """
 
     columns: tuple[int, ...]
@@ -46,6 +49,7 @@ class Group:
     top: Floats
     rules: tuple[Rule, ...]
     domain: Domain
+    places: Codes | None = None
 
     @property
     def proposals(self) -> int:
@@ -67,7 +71,7 @@ class Problem:
         x0: (d,) codes of the row to explain.
         groups: the units of change in order.
         order: the groups in the order in which they are repaired.
-        joint_rules: rules over several groups, grounded.
+        linking: rules over several groups, grounded.
         never: rules that no counterfactual of this row can meet.
         bound_distance: the distance.
         max_changes: most groups that may differ, or None.
@@ -78,13 +82,15 @@ class Problem:
             row's levels than the background does.
         opened: whether the model could be opened.
         check: rows (m, d) -> (m,) whether each meets every constraint and `values` as a whole row.
+        domain_tokens: for every column, the tokens that the rater's structure has for the tuples of its domain; empty:
+            they are made when they are needed.
     """
 
     space: FeatureSpace
     x0: Floats
     groups: tuple[Group, ...]
     order: tuple[int, ...]
-    joint_rules: tuple[Rule, ...]
+    linking: tuple[Rule, ...]
     never: tuple[Rule, ...]
     bound_distance: BoundDistance
     max_changes: int | None
@@ -95,6 +101,7 @@ class Problem:
     check: Callable[[Floats], Bools]
     rater: Rater | None = None
     opened: bool = False
+    domain_tokens: Mapping[int, Tokens] = field(default_factory=dict)
 
     @cached_property
     def own(self) -> Codes:
@@ -105,6 +112,11 @@ class Problem:
     def columns(self) -> tuple[tuple[int, ...], ...]:
         """Columns of every group."""
         return tuple(group.columns for group in self.groups)
+
+    @cached_property
+    def joint_rules(self) -> tuple[JointRule, ...]:
+        """The rules over several groups, answered by code."""
+        return tuple(JointRule.bind(self, rule) for rule in self.linking)
 
     def rows(self, codes: Codes) -> Floats:
         """Return candidate rows (m, d) for codes (m, G)."""
@@ -135,8 +147,19 @@ class Problem:
         tables: dict[int, Tokens] = {}
         for group in self.groups:
             if self.rater is not None:
-                tables.update(zip(group.columns, self.rater.tokens(group.columns, group.tuples), strict=True))
+                tables.update(zip(group.columns, self._tokens_of(self.rater, group), strict=True))
         return [tables[column] for column in range(len(self.space))]
+
+    def _tokens_of(self, rater: Rater, group: Group) -> list[Tokens]:
+        """Return the tokens (t, ...) of a group's tuples, one array per column."""
+        if group.places is None or not self.domain_tokens:
+            return rater.tokens(group.columns, group.tuples)
+        tables = [self.domain_tokens[column].take(group.places, axis=0) for column in group.columns]
+        if group.places[group.own] < 0:
+            own = rater.tokens(group.columns, group.tuples[[group.own]])
+            for table, tokens in zip(tables, own, strict=True):
+                table[group.own] = tokens[0]
+        return tables
 
     def distance(self, codes: Codes) -> Floats:
         """Return the distance (m,) of codes (m, G), bit for bit that of their rows."""
@@ -153,3 +176,39 @@ class Problem:
         if len(self.groups) == len(self.space):  # every feature by itself, in order
             return differs
         return np.column_stack([differs[:, columns].any(axis=1) for columns in self.columns])
+
+
+@dataclass(frozen=True, eq=False)
+class JointRule:
+    """A rule over several groups, answered by code.
+
+    Attributes:
+        problem, rule: the rule, grounded at the problem's row.
+        groups: the groups it speaks of that have a choice.
+        table: its truth for every combination of their codes; None if there are too many.
+    """
+
+    problem: Problem
+    rule: Rule
+    groups: tuple[int, ...]
+    table: Bools | None
+
+    @classmethod
+    def bind(cls, problem: Problem, rule: Rule) -> JointRule:
+        """Tabulate `rule` where its groups have few enough combinations."""
+        columns = rule.columns("x_cf")
+        groups = tuple(n for n, group in enumerate(problem.groups) if columns & set(group.columns) and group.proposals)
+        sizes = [len(problem.groups[number].tuples) for number in groups]
+        if prod(sizes) > MOST_COMBINATIONS:
+            return cls(problem, rule, groups, None)
+        rows = np.tile(problem.x0, (prod(sizes), 1))
+        for number, codes in zip(groups, np.indices(sizes), strict=True):
+            rows[:, problem.columns[number]] = problem.groups[number].tuples[codes.ravel()]
+        return cls(problem, rule, groups, rule.holds(rows, problem.x0).reshape(sizes))
+
+    def holds(self, codes: Codes) -> Bools:
+        """Return (m,) truth of the rule for candidates (m, G)."""
+        if self.table is None:
+            return self.rule.holds(self.problem.rows(codes), self.problem.x0)
+        held = self.table[tuple(codes[:, number] for number in self.groups)]
+        return np.broadcast_to(held, len(codes))  # one answer for all where no group has a choice

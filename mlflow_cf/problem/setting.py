@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
 
@@ -25,6 +25,7 @@ from mlflow_cf.problem.distance import BoundDistance, Distance
 from mlflow_cf.problem.problem import Codes, Problem
 from mlflow_cf.problem.rater import Rater
 from mlflow_cf.problem.rating import Rating
+from mlflow_cf.structures.structure import Structure, Tokens
 
 
 @dataclass(frozen=True, eq=False)
@@ -37,7 +38,7 @@ class Setting:
         values: which values may be proposed.
         background: (n, d) coded background rows.
         rules: all rules, of the policy and of the request.
-        domains: admissible tuples of every group.
+        tables: the admissible tuples of every group, and what depends on them alone.
         order: the groups in the order in which rules are repaired.
         bound_distance: the distance.
         max_changes: most groups that may differ, or None.
@@ -49,7 +50,7 @@ class Setting:
     values: Values
     background: Floats
     rules: tuple[Rule, ...]
-    domains: tuple[Domain, ...]
+    tables: Domains
     order: tuple[int, ...]
     bound_distance: BoundDistance
     max_changes: int | None
@@ -67,8 +68,19 @@ class Setting:
         rules = compile_rules(constraints, space)
         domains = build_domains(space, background, constraints, values)
         order = repair_order(rules, [domain.columns for domain in domains], space.names)
-        metric = BoundDistance.bind(distance, space)
-        return cls(space, constraints, values, background, rules, domains, order, metric, constraints.max_changes)
+        bound_distance = BoundDistance.bind(distance, space)
+        tables = Domains(domains, bound_distance)
+        most = constraints.max_changes
+        return cls(space, constraints, values, background, rules, tables, order, bound_distance, most)
+
+    @property
+    def domains(self) -> tuple[Domain, ...]:
+        """The admissible tuples of every group."""
+        return self.tables.all
+
+    def opened_by(self, structure: Structure | None) -> Setting:
+        """Return the setting with a structure's tokens of all domains."""
+        return replace(self, tables=replace(self.tables, structure=structure))
 
     def tightened(self, request: Constraints) -> Setting:
         """Return the setting with a request's constraints on top.
@@ -80,20 +92,20 @@ class Setting:
             return self
         rules = compile_rules(request, self.space)
         check_tightens(self.constraints, request, self.space)
-        domains, sealed = self.domains, None
+        tables, sealed = self.tables, None
         if request.groups:
             sealed = self
             joined = self.constraints.model_copy(
                 update={"groups": tuple(dict.fromkeys([*self.constraints.groups, *request.groups]))}
             )
             compile_rules(joined.model_copy(update={"max_changes": None}), self.space)  # overlapping groups
-            domains = build_domains(self.space, self.background, joined, self.values)
+            tables = replace(tables, all=build_domains(self.space, self.background, joined, self.values))
         limits = [n for n in (self.max_changes, request.max_changes) if n is not None]
         # a reason that names constraints of both must tell which is whose
         rules = (*(replace(rule, path=f"policy.{rule.path}") for rule in self.rules), *rules)
-        order = repair_order(rules, [domain.columns for domain in domains], self.space.names)
+        order = repair_order(rules, [domain.columns for domain in tables.all], self.space.names)
         return replace(
-            self, rules=rules, domains=domains, order=order, max_changes=min(limits, default=None), sealed=sealed
+            self, rules=rules, tables=tables, order=order, max_changes=min(limits, default=None), sealed=sealed
         )
 
     def bind(
@@ -109,7 +121,7 @@ class Setting:
         """Bind one row (d,), coded by `space` (this setting's space, or one that covers the row's unseen levels)."""
         setting = self.covering(space)
         own: dict[int, list[Rule]] = {}
-        joint_rules: list[Rule] = []
+        linking: list[Rule] = []
         never: list[Rule] = []
         for rule, groups in zip(setting.rules, self._spoken_of, strict=True):
             grounded = ground(rule, x0)
@@ -118,13 +130,13 @@ class Setting:
             if len(groups) == 1:
                 own.setdefault(groups[0], []).append(grounded)
             else:
-                (joint_rules if groups else never).append(grounded)
+                (linking if groups else never).append(grounded)
         return Problem(
             space=space,
             x0=x0,
-            groups=self._domains.bind(own, x0),
+            groups=self.tables.bind(own, x0),
             order=self.order,
-            joint_rules=tuple(joint_rules),
+            linking=tuple(linking),
             never=tuple(never),
             bound_distance=self.bound_distance,
             max_changes=self.max_changes,
@@ -134,17 +146,18 @@ class Setting:
             rate_background=rate_background,
             check=lambda Z: setting.accepts(Z, x0),
             rater=rater,
+            domain_tokens=self._tokens_for(rater),
         )
-
-    @cached_property
-    def _domains(self) -> Domains:
-        return Domains(self.domains, self.bound_distance)
 
     @cached_property
     def _spoken_of(self) -> list[list[int]]:
         """For every rule, the groups that it speaks of; grounding does not change them."""
         owner = {column: number for number, domain in enumerate(self.domains) for column in domain.columns}
         return [sorted({owner[column] for column in rule.columns("x_cf")}) for rule in self.rules]
+
+    def _tokens_for(self, rater: Rater | None) -> Mapping[int, Tokens]:
+        known = rater is not None and rater.structure is self.tables.structure
+        return self.tables.tokens if known else {}
 
     def covering(self, space: FeatureSpace) -> Setting:
         """Return the setting whose rules know the unseen levels that `space` covers."""

@@ -23,7 +23,7 @@ def with_points(problem: Problem) -> tuple[Problem, bool]:
     """
     if all(group.interval is None for group in problem.groups):
         return problem, True
-    linked = {column for rule in problem.joint_rules for column in rule.columns("x_cf")}
+    linked = {column for rule in problem.linking for column in rule.columns("x_cf")}
     groups, exact = [], True
     for group in problem.groups:
         if group.interval is None:

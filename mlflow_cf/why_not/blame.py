@@ -45,7 +45,7 @@ def contradiction(problem: Problem) -> str:
         return ""  # the tuples are samples then, and prove nothing
     work = 0
     for size in (1, 2):
-        for rules in combinations(problem.joint_rules, size):
+        for rules in combinations(problem.linking, size):
             groups = _involved(problem, rules)
             if size > 1 and len(groups) == sum(len(_involved(problem, [rule])) for rule in rules):
                 continue  # no group in common: what holds alone holds together
