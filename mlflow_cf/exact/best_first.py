@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mlflow_cf.constraints.rules import Bools
-from mlflow_cf.exact.boxes import Choices, tighten
+from mlflow_cf.exact.boxes import boxes_of_sets, choices_within, tighten, whole_box
 from mlflow_cf.features import Floats
 from mlflow_cf.problem import Budget, Codes, Problem
 
@@ -72,7 +72,7 @@ class BestFirst:
         self.problem, self.budget, self.limit = problem, budget, limit
         self.joint_rules = problem.joint_rules
         linked = {number for joint in self.joint_rules for number in joint.groups}
-        self.choices = Choices.of(problem, linked if sets is None else set(range(len(problem.groups))), limit)
+        self.choices = choices_within(problem, linked if sets is None else set(range(len(problem.groups))), limit)
         self.most = len(problem.groups) if problem.max_changes is None else problem.max_changes
         self.zone = 4 * tolerance  # scores may be off by the tolerance on either side of a comparison
         self.cut = False
@@ -82,7 +82,7 @@ class BestFirst:
         if all(np.diff(self.choices.start) > 0):
             rater = problem.rater
             self._boxes = None if rater is None else rater.structure.boxes(self.choices.tokens)
-            self._push(self.choices.all() if sets is None else self.choices.changing(sets))
+            self._push(whole_box(self.choices) if sets is None else boxes_of_sets(self.choices, sets))
 
     @property
     def low(self) -> float:

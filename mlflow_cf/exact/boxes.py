@@ -1,4 +1,7 @@
-"""Boxes of candidates: which tuples each group may take, and the least key any of them can have."""
+"""Boxes of candidates: which tuples each group may take, and the least key any of them can have.
+
+A box is a mask (choices,) with at least one choice per group.
+"""
 
 from __future__ import annotations
 
@@ -12,6 +15,7 @@ from numpy.typing import NDArray
 from mlflow_cf.constraints.rules import Bools
 from mlflow_cf.features import Floats
 from mlflow_cf.problem import Codes, Group, Problem
+from mlflow_cf.search.choices import Choices
 from mlflow_cf.structures.structure import Tokens
 
 Array = NDArray[Any]
@@ -23,86 +27,45 @@ def _loose(limit: float) -> float:
     return limit + SLACK * max(1.0, limit)
 
 
-@dataclass(frozen=True, eq=False)
-class Choices:
-    """The tuples of all groups, nearest first within each group.
+def choices_within(problem: Problem, linked: set[int], limit: float) -> Choices:
+    """Return the choices of a problem no farther away than `limit`, nearest first within each group.
 
-    A box is a mask (choices,) with at least one choice per group.
-
-    Attributes:
-        group, code: (choices,) group and tuple of each.
-        part, top: (choices,) what each adds to the distance.
-        start: (G + 1,) where each group's choices start.
-        own: (G,) the choice of the row's own tuple, -1 where that is not allowed.
-        tokens: per column, the structure's tokens of its group's choices; empty without structure.
-        columns: for the choices of every column, column after column, their place among all choices.
+    Of the tuples of a lone feature in one cell of the model the nearest stands for all, unless rules over several
+    groups speak of the feature: whatever accepts another one accepts the nearest too.
     """
+    least = np.array(
+        [(g.part if g.own_allowed else np.delete(g.part, g.own)).min(initial=np.inf) for g in problem.groups]
+    )
+    codes = []
+    for number, group in enumerate(problem.groups):
+        rest = least.sum() - least[number] if np.isfinite(least).all() else np.inf
+        near = rest + group.part <= _loose(limit)
+        near[group.own] = group.own_allowed
+        allowed = np.flatnonzero(near)
+        if len(allowed) < 2:  # most groups, once something near is known
+            codes.append(allowed)
+            continue
+        top = group.top[allowed] if problem.bound_distance.c else np.zeros(len(allowed))
+        nearest = allowed[np.lexsort((allowed, allowed != group.own, top, group.part[allowed]))]
+        if problem.rater is not None and len(group.columns) == 1 and number not in linked:
+            cells = problem.token_tables[group.columns[0]]
+            if cells.ndim == 1:
+                nearest = _unbeaten(nearest, cells[nearest], group, problem.bound_distance.c)
+        codes.append(nearest)
+    return Choices.of(problem, codes)
 
-    group: Codes
-    code: Codes
-    part: Floats
-    top: Floats
-    start: Codes
-    own: Codes
-    tokens: list[Tokens]
-    columns: Codes
 
-    @classmethod
-    def of(cls, problem: Problem, linked: set[int], limit: float) -> Choices:
-        """Return the choices of a problem no farther away than `limit`.
+def whole_box(choices: Choices) -> Bools:
+    """Return the box (1, choices) of all candidates."""
+    return np.ones((1, len(choices.code)), dtype=np.bool_)
 
-        Of the tuples of a lone feature in one cell of the model the nearest stands for all, unless rules over several
-        groups speak of the feature: whatever accepts another one accepts the nearest too.
-        """
-        least = np.array(
-            [(g.part if g.own_allowed else np.delete(g.part, g.own)).min(initial=np.inf) for g in problem.groups]
-        )
-        codes = []
-        for number, group in enumerate(problem.groups):
-            rest = least.sum() - least[number] if np.isfinite(least).all() else np.inf
-            near = rest + group.part <= _loose(limit)
-            near[group.own] = group.own_allowed
-            allowed = np.flatnonzero(near)
-            if len(allowed) < 2:  # most groups, once something near is known
-                codes.append(allowed)
-                continue
-            top = group.top[allowed] if problem.bound_distance.c else np.zeros(len(allowed))
-            nearest = allowed[np.lexsort((allowed, allowed != group.own, top, group.part[allowed]))]
-            if problem.rater is not None and len(group.columns) == 1 and number not in linked:
-                cells = problem.token_tables[group.columns[0]]
-                if cells.ndim == 1:
-                    nearest = _unbeaten(nearest, cells[nearest], group, problem.bound_distance.c)
-            codes.append(nearest)
-        sizes = [len(part) for part in codes]
-        start = np.cumsum([0, *sizes])
-        own = [
-            int(start[number] + np.flatnonzero(part == group.own)[0]) if (part == group.own).any() else -1
-            for number, (group, part) in enumerate(zip(problem.groups, codes, strict=True))
-        ]
-        tables = [] if problem.rater is None else problem.token_tables
-        return cls(
-            group=np.repeat(np.arange(len(codes)), sizes),
-            code=np.concatenate(codes),
-            part=np.concatenate([group.part[part] for group, part in zip(problem.groups, codes, strict=True)]),
-            top=np.concatenate([group.top[part] for group, part in zip(problem.groups, codes, strict=True)]),
-            start=start,
-            own=np.array(own, dtype=np.intp),
-            tokens=[table[codes[number]] for table, number in zip(tables, problem.owner.tolist(), strict=True)]
-            if tables
-            else [],
-            columns=np.concatenate([np.arange(start[number], start[number + 1]) for number in problem.owner]),
-        )
 
-    def all(self) -> Bools:
-        """Return the box (1, choices) of all candidates."""
-        return np.ones((1, len(self.code)), dtype=np.bool_)
-
-    def changing(self, sets: Bools) -> Bools:
-        """Return the boxes (s, choices) of the candidates whose changed groups are just those of each of `sets`."""
-        own = np.zeros(len(self.code), dtype=np.bool_)
-        own[self.own[self.own >= 0]] = True
-        boxes: Bools = sets[:, self.group] != own
-        return boxes
+def boxes_of_sets(choices: Choices, sets: Bools) -> Bools:
+    """Return the boxes (s, choices) of the candidates whose changed groups are just those of each of `sets` (s, G)."""
+    own = np.zeros(len(choices.code), dtype=np.bool_)
+    own[choices.own[choices.own >= 0]] = True
+    boxes: Bools = sets[:, choices.group] != own
+    return boxes
 
 
 def _unbeaten(nearest: Codes, cells: Tokens, group: Group, c: float) -> Codes:

@@ -170,6 +170,13 @@ class Problem:
                 top = np.maximum(top, group.top[codes[:, number]])
         return total + self.bound_distance.c * top
 
+    def undone(self, Z: Floats) -> tuple[Codes, Floats]:
+        """Return rows Z (m, d) with one changed group put back (and something still changed), and whose they are."""
+        changed = self.changed(Z)
+        allowed = np.array([group.own_allowed for group in self.groups])
+        owner, number = np.nonzero(changed & allowed & (changed.sum(axis=1) > 1)[:, None])
+        return owner, np.where(self.owner == number[:, None], self.x0, Z[owner])
+
     def changed(self, Z: Floats) -> Bools:
         """Return (m, G) flags of the groups in which rows Z (m, d) differ from the query row."""
         differs: Bools = (self.x0 != Z) & ~(np.isnan(self.x0) & np.isnan(Z))

@@ -14,7 +14,7 @@ from mlflow_cf.constraints.rules import Bools
 from mlflow_cf.exact.best_first import BestFirst, Leaf
 from mlflow_cf.features import Floats
 from mlflow_cf.model.judge import Outcome
-from mlflow_cf.problem import Codes, Problem
+from mlflow_cf.problem import Codes
 from mlflow_cf.problem.binding import same
 from mlflow_cf.proof.verify import Case, Inquiry, Proved, joined_outcomes
 from mlflow_cf.search.points import with_points
@@ -56,7 +56,7 @@ def _needed(case: Case, rows: Floats) -> Generator[Floats, Outcome, Bools]:
     problem = case.problem
     if problem.count == 1 or not len(rows):
         return np.ones(len(rows), dtype=np.bool_)
-    owner, variants = _undone(problem, rows)
+    owner, variants = problem.undone(rows)
     lawful = problem.check(variants)
     owner, variants = owner[lawful], variants[lawful]
     needed = np.ones(len(rows), dtype=np.bool_)
@@ -65,14 +65,6 @@ def _needed(case: Case, rows: Floats) -> Generator[Floats, Outcome, Bools]:
     elif len(variants):
         needed[owner[case.target.rate((yield variants)).favourable]] = False
     return needed
-
-
-def _undone(problem: Problem, Z: Floats) -> tuple[Codes, Floats]:
-    """Return rows Z (m, d) with each of their changed groups put back, and whose they are."""
-    changed = problem.changed(Z)
-    allowed = np.array([group.own_allowed for group in problem.groups])
-    owner, number = np.nonzero(changed & allowed & (changed.sum(axis=1) > 1)[:, None])
-    return owner, np.where(problem.owner == number[:, None], problem.x0, Z[owner])
 
 
 @dataclass
@@ -127,7 +119,7 @@ class _Run:
                 self._add(leaf, row[0], self.proved.outcome.take(known[:1]), search)
                 continue
             # the first answer needs all its changes, or a nearer row would have been accepted
-            Z = np.concatenate([row, _undone(problem, row)[1] if self.rows else row[:0]])
+            Z = np.concatenate([row, problem.undone(row)[1] if self.rows else row[:0]])
             lawful = problem.check(Z)
             if not lawful[0]:
                 continue

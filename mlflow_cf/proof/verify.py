@@ -164,7 +164,7 @@ def _part(case: Case, Z: Floats, *, polish: bool, even_late: bool) -> Generator[
     Every change is put back once to see whether it was needed; while the rows are few, the judge is asked about these
     rows together with the candidates, because a call to it costs more than the rows of candidates it then rejects.
     """
-    owner, variants = _undone(case.problem, Z) if polish else (_NOBODY, Z[:0])
+    owner, variants = case.problem.undone(Z) if polish else (_NOBODY, Z[:0])
     together = 0 < len(variants) <= min(TOGETHER, case.budget.left - len(Z)) and not case.budget.spent
     if not together:
         owner, variants = _NOBODY, Z[:0]
@@ -207,7 +207,7 @@ def _polish(case: Case, part: _Part, first: _Undone | None) -> Generator[Floats,
     while len(active):
         undone, first = first, None
         if undone is None:
-            owner, variants = _undone(case.problem, Z[active])
+            owner, variants = case.problem.undone(Z[active])
             if not len(variants) or case.budget.spent or len(variants) > case.budget.left:
                 active = active[np.unique(owner)]
                 break
@@ -264,15 +264,6 @@ def _select(case: Case, Z: Floats, *, polished: bool) -> NDArray[np.intp]:
         (others if key in sets else leaders).append(position)
         sets.add(key)
     return np.array(leaders + others, dtype=np.intp)
-
-
-def _undone(problem: Problem, Z: Floats) -> tuple[NDArray[np.intp], Floats]:
-    """Return every row with one changed group put back (and something still changed), and whose it is."""
-    changed = problem.changed(Z)
-    allowed = np.array([group.own_allowed for group in problem.groups])
-    owner, number = np.nonzero(changed & allowed & (changed.sum(axis=1) > 1)[:, None])
-    back = problem.owner == number[:, None]
-    return owner, np.where(back, problem.x0, Z[owner])
 
 
 def joined_outcomes(outcomes: list[Outcome]) -> Outcome:

@@ -8,8 +8,6 @@ graded than another.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 import numpy as np
 
 from mlflow_cf.constraints.rules import Bools
@@ -17,53 +15,29 @@ from mlflow_cf.explainers.geco.picking import pick
 from mlflow_cf.features import Floats
 from mlflow_cf.problem import Budget, Codes, Problem, Rater
 from mlflow_cf.search.cascade import Cascade, alone
+from mlflow_cf.search.choices import Choices
 from mlflow_cf.search.population import Keys, Population, score_candidates
-from mlflow_cf.structures.structure import Tokens
 
 MOST_JOINT = 20_000  # tuples of groups of several features that are tried beside the candidates of one call
 
 
-@dataclass(frozen=True, eq=False)
-class Choices:
-    """The tuples worth looking at of all groups that are swept, nearest first within each group.
-
-    Attributes:
-        group: (c,) group of each; ascending.
-        code: (c,) tuple of each.
-        part, top: (c,) what each adds to the distance.
-        start: (groups + 1,) where each group's choices start; groups that are not swept have none.
-    """
-
-    group: Codes
-    code: Codes
-    part: Floats
-    top: Floats
-    start: Codes
-
-    @classmethod
-    def of(cls, problem: Problem, linked: frozenset[int]) -> tuple[Choices, list[Tokens | None]]:
-        """Return the choices and, per column, their tokens; `linked` groups keep all their tuples."""
-        codes: list[Codes] = []
-        tokens: list[Tokens | None] = [None] * len(problem.space)
-        for number, group in enumerate(problem.groups):
+def _nearest_choices(problem: Problem, linked: frozenset[int]) -> Choices:
+    """Return the tuples worth looking at of all swept groups, nearest first; `linked` groups keep all of theirs."""
+    codes: list[Codes] = []
+    for number, group in enumerate(problem.groups):
+        if len(group.columns) > 1 or not group.proposals:
             codes.append(np.empty(0, dtype=np.intp))
-            if len(group.columns) > 1 or not group.proposals:
-                continue
-            known = problem.token_tables[group.columns[0]]
-            allowed = np.arange(len(group.tuples))
-            if not group.own_allowed:
-                allowed = np.delete(allowed, group.own)
-            nearest = allowed[np.argsort(alone(problem, number)[allowed], kind="stable")]
-            if known.ndim == 1 and number not in linked:  # cells
-                _, first = np.unique(known[nearest], return_index=True)
-                nearest = nearest[np.sort(first)]
-            codes[-1], tokens[group.columns[0]] = nearest, known[nearest]
-        sizes = [len(part) for part in codes]
-        parts = [group.part[code] for group, code in zip(problem.groups, codes, strict=True)]
-        tops = [group.top[code] for group, code in zip(problem.groups, codes, strict=True)]
-        group_of = np.repeat(np.arange(len(codes)), sizes)
-        start = np.cumsum([0, *sizes])
-        return cls(group_of, np.concatenate(codes), np.concatenate(parts), np.concatenate(tops), start), tokens
+            continue
+        known = problem.token_tables[group.columns[0]]
+        allowed = np.arange(len(group.tuples))
+        if not group.own_allowed:
+            allowed = np.delete(allowed, group.own)
+        nearest = allowed[np.argsort(alone(problem, number)[allowed], kind="stable")]
+        if known.ndim == 1 and number not in linked:  # cells
+            _, first = np.unique(known[nearest], return_index=True)
+            nearest = nearest[np.sort(first)]
+        codes.append(nearest)
+    return Choices.of(problem, codes)
 
 
 class Neighbours:
@@ -74,7 +48,7 @@ class Neighbours:
         self.most = most
         self.problem, self.rater, self.cascade, self.keys = problem, rater, cascade, keys
         linked = frozenset(number for joint in cascade.joint_rules for number in joint.groups)
-        self.choices, self.values = Choices.of(problem, linked)
+        self.choices = _nearest_choices(problem, linked)
         self.linked = sorted(linked)
         self.joint = [n for n, group in enumerate(problem.groups) if len(group.columns) > 1 and group.proposals]
         self.known: set[int] = set()
@@ -125,7 +99,8 @@ class Neighbours:
     def _swept(self, parents: Codes, wanted: Bools, held: Bools, bar: float) -> Population:
         problem, choices = self.problem, self.choices
         columns: Bools = wanted[:, problem.owner]
-        values = [v if some else None for v, some in zip(self.values, np.any(columns, axis=0).tolist(), strict=True)]
+        some = np.any(columns, axis=0).tolist()
+        values = [tokens if any_ else None for tokens, any_ in zip(choices.tokens, some, strict=True)]
         rows = [table[parents[:, n]] for table, n in zip(problem.token_tables, problem.owner, strict=True)]
         found = self.rater.structure.sweep(rows, values, columns)
         sums = np.empty((len(parents), len(choices.code), self.rater.structure.outputs))

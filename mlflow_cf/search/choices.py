@@ -1,0 +1,67 @@
+"""The tuples of all groups that a search looks at, laid out end to end for kernels."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+
+from mlflow_cf.features import Floats
+from mlflow_cf.problem import Codes, Problem
+from mlflow_cf.structures.structure import Tokens
+
+
+@dataclass(frozen=True, eq=False)
+class Choices:
+    """Some tuples of every group, group after group, in the order in which a search tries them.
+
+    Attributes:
+        problem: whose tuples they are.
+        group, code: (choices,) group and tuple of each.
+        part, top: (choices,) what each adds to the distance.
+        start: (G + 1,) where each group's choices start.
+    """
+
+    problem: Problem
+    group: Codes
+    code: Codes
+    part: Floats
+    top: Floats
+    start: Codes
+
+    @classmethod
+    def of(cls, problem: Problem, codes: Sequence[Codes]) -> Choices:
+        """Return the tuples `codes` (c,) of every group."""
+        sizes = [len(some) for some in codes]
+        pairs = list(zip(problem.groups, codes, strict=True))
+        return cls(
+            problem,
+            np.repeat(np.arange(len(codes)), sizes),
+            np.concatenate(codes),
+            np.concatenate([group.part[some] for group, some in pairs]),
+            np.concatenate([group.top[some] for group, some in pairs]),
+            np.cumsum([0, *sizes]),
+        )
+
+    @cached_property
+    def own(self) -> Codes:
+        """(G,) the choice of the row's own tuple, -1 where there is none."""
+        own = np.full(len(self.problem.groups), -1)
+        mine = np.flatnonzero(self.code == self.problem.own[self.group])
+        own[self.group[mine]] = mine
+        return own
+
+    @cached_property
+    def tokens(self) -> list[Tokens]:
+        """Per column, the structure's tokens of its group's choices; empty without structure."""
+        if self.problem.rater is None:
+            return []
+        tables = zip(self.problem.token_tables, self.problem.owner.tolist(), strict=True)
+        return [table[self.code[self.start[number] : self.start[number + 1]]] for table, number in tables]
+
+    @cached_property
+    def columns(self) -> Codes:
+        """For the choices of every column, column after column, their place among all choices."""
+        return np.concatenate([np.arange(self.start[n], self.start[n + 1]) for n in self.problem.owner])
