@@ -17,7 +17,7 @@ from mlflow_cf.metrics.catalog import (
 from mlflow_cf.metrics.changes import Options, changed
 from mlflow_cf.metrics.costs import Steps, discounted_cost, relative_difference, sequence_cost, sequence_length
 from mlflow_cf.metrics.feedback import Wishes, actionability, actionable, feasibility
-from mlflow_cf.metrics.outliers import Inliers, Standard, plausibility
+from mlflow_cf.metrics.outliers import Inliers, plausibility
 from mlflow_cf.metrics.pairs import (
     cat_diversity,
     cont_diversity,
@@ -55,7 +55,6 @@ __all__ = [
     "Inliers",
     "Measure",
     "Options",
-    "Standard",
     "Steps",
     "Summary",
     "Wishes",

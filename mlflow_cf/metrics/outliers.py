@@ -2,86 +2,52 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from sklearn.neighbors import LocalOutlierFactor
+from numpy.typing import NDArray
+from scipy.spatial.distance import cdist
 
 from mlflow_cf.constraints.rules import Bools
 from mlflow_cf.errors import InputError
-from mlflow_cf.features import FeatureSpace, Floats
+from mlflow_cf.features import UNIT_MISMATCH, Embedding, FeatureSpace, Floats
 from mlflow_cf.metrics.changes import mean
 
 MOST_ROWS = 5_000
 NEIGHBOURS = 100
 LIMIT = 1.5  # scikit-learn's contamination="auto"
-
-
-@dataclass(frozen=True, eq=False)
-class Standard:
-    """Coded rows as points: numbers and ordinals by their standard deviation, one mismatch of levels a distance of 1.
-
-    Attributes:
-        space: the features.
-        fill: (d,) what stands for a missing value: median, or most frequent level.
-        centre, spread: (d,) mean and standard deviation (ddof 1) of numbers and ordinals; spread 0: only [differs].
-    """
-
-    space: FeatureSpace
-    fill: Floats
-    centre: Floats
-    spread: Floats
-
-    @classmethod
-    def fit(cls, space: FeatureSpace, background: Floats) -> Standard:
-        """Take medians, means and deviations from coded background rows (m, d), m > 1."""
-        fill, centre, spread = (np.zeros(len(space)) for _ in range(3))
-        for column, feature in enumerate(space.features):
-            known = background[:, column]
-            known = known[~np.isnan(known)]
-            if not feature.has_order:
-                values, counts = np.unique(known, return_counts=True)
-                fill[column] = values[np.argmax(counts)] if len(values) else 0.0
-            elif len(known):
-                fill[column], centre[column] = np.median(known), np.mean(known)
-                spread[column] = np.std(known, ddof=1) if len(known) > 1 else 0.0
-        return cls(space, fill, centre, spread)
-
-    def points(self, rows: Floats) -> Floats:
-        """Return coded rows (k, d) as points (k, p)."""
-        parts = [self._column(column, rows[:, column]) for column in range(len(self.space))]
-        return np.hstack(parts) if parts else np.empty((len(rows), 0))
-
-    def _column(self, column: int, codes: Floats) -> Floats:
-        feature = self.space.features[column]
-        unknown = np.isnan(codes) | (feature.has_order & (codes >= feature.unknown_from))
-        codes = np.where(unknown, self.fill[column], codes)
-        if feature.has_order:
-            away, spread = codes - self.centre[column], self.spread[column]
-            place: Floats = away / spread if spread > 0 else (away != 0).astype(np.float64)
-            return place[:, np.newaxis]
-        # levels that the background never had share a column: as far from every level as those are from each other
-        places = np.minimum(codes, len(feature.levels)).astype(np.intp)
-        corners: Floats = np.eye(len(feature.levels) + 1) / np.sqrt(2)
-        return corners[places]
+CELLS = 2**21  # of a table of distances
+_NO_DISTANCE = 1e-10  # scikit-learn's: a row may equal all of its neighbours
 
 
 @dataclass(frozen=True, eq=False)
 class Inliers:
-    """The background's local outlier factor, fitted once.
+    """The background's local outlier factor, learned once (Breunig, Kriegel, Ng and Sander 2000).
+
+    Numbers are standardised, a mismatch of levels is a distance of 1. The figures are those of scikit-learn's
+    ``LocalOutlierFactor(novelty=True)``, whose fast distances for many columns are rounded to about 1e-8, and of which
+    rows asked about together may change each other's last digits. Here a row's answer is its own, and of neighbours
+    equally far away the first ones count.
 
     Attributes:
-        standard: how rows become points.
-        factor: scikit-learn's fitted LocalOutlierFactor for new rows.
+        embedding: how rows become points.
+        points: (n, p) the background rows compared with.
+        reach: (n,) distance of each to the last of its neighbours.
+        density: (n,) local reachability density of each.
+        neighbours: how many neighbours are asked.
     """
 
-    standard: Standard
-    factor: Any
+    embedding: Embedding
+    points: Floats
+    reach: Floats
+    density: Floats
+    neighbours: int
 
     @classmethod
     def fit(cls, space: FeatureSpace, background: Floats) -> Inliers:
-        """Fit on coded background rows (m, d), evenly picked if there are more than 5,000.
+        """Learn from coded background rows (m, d), evenly picked if there are more than 5,000.
 
         Raises:
             InputError: fewer than two rows.
@@ -90,20 +56,73 @@ class Inliers:
             raise InputError("background", f"{len(background)} rows", "plausibility needs at least two")
         picked = np.linspace(0, len(background) - 1, min(len(background), MOST_ROWS)).round().astype(np.intp)
         rows = background[picked]
-        standard = Standard.fit(space, rows)
-        factor = LocalOutlierFactor(n_neighbors=min(NEIGHBOURS, len(rows) - 1), novelty=True)
-        return cls(standard, factor.fit(standard.points(rows)))
+        embedding = Embedding.fit(space, rows, scale="deviation", level_weight=UNIT_MISMATCH)
+        points, neighbours = _points(embedding, rows), min(NEIGHBOURS, len(rows) - 1)
+        distance, nearest = _neighbours(points, points, neighbours, itself=True)
+        reach = distance.max(axis=1)
+        return cls(embedding, points, reach, _density(distance, reach[nearest]), neighbours)
+
+    def to_arrays(self) -> dict[str, NDArray[Any]]:
+        """Return what was learned as arrays by name."""
+        own = {"points": self.points, "reach": self.reach, "density": self.density}
+        facts = {f"embedding.{name}": array for name, array in self.embedding.to_arrays().items()}
+        return {**own, "neighbours": np.array(self.neighbours), **facts}
+
+    @classmethod
+    def from_arrays(cls, space: FeatureSpace, arrays: Mapping[str, NDArray[Any]]) -> Inliers:
+        """Rebuild from `to_arrays`; the answers are the same, bit for bit."""
+        prefix = "embedding."
+        facts = {name.removeprefix(prefix): array for name, array in arrays.items() if name.startswith(prefix)}
+        embedding = Embedding.from_arrays(space, facts)
+        return cls(embedding, arrays["points"], arrays["reach"], arrays["density"], int(arrays["neighbours"]))
 
     def scores(self, Z: Floats) -> Floats:
         """Return the local outlier factor (k,) of rows Z (k, d): about 1 inside the background, larger outside."""
         if not len(Z):
             return np.empty(0)
-        scores: Floats = -self.factor.score_samples(self.standard.points(Z))
+        distance, nearest = _neighbours(self.points, _points(self.embedding, Z), self.neighbours)
+        around = self.density[nearest] / _density(distance, self.reach[nearest])[:, None]
+        scores: Floats = around.mean(axis=1)
         return scores
 
     def accept(self, Z: Floats) -> Bools:
         """Return (k,) whether each row is an inlier: its factor is at most 1.5."""
         return self.scores(Z) <= LIMIT
+
+
+def _points(embedding: Embedding, Z: Floats) -> Floats:
+    """Return rows (k, d) as points, with one more coordinate.
+
+    It takes a level that the background never had as far from all others as those are from each other.
+    """
+    return np.column_stack([embedding.vectors(Z), np.sqrt(embedding.unseen(Z).sum(axis=1)) * embedding.level_weight])
+
+
+def _neighbours(points: Floats, asked: Floats, count: int, *, itself: bool = False) -> tuple[Floats, NDArray[np.intp]]:
+    """Return the distances (k, count) of the nearest of points (n, p) to each of those asked about (k, p), and which.
+
+    In the order of the points; of those equally far away the first. With `itself` both are the same points, and none
+    is its own neighbour.
+    """
+    distances, positions = [], []
+    size = max(1, CELLS // len(points))
+    for start in range(0, len(asked), size):
+        distance = cdist(asked[start : start + size], points)
+        if itself:
+            rows = np.arange(len(distance))
+            distance[rows, start + rows] = np.inf
+        last = np.partition(distance, count - 1, axis=1)[:, count - 1 : count]
+        nearest, tied = distance < last, distance == last
+        nearest |= tied & (tied.cumsum(axis=1) <= count - nearest.sum(axis=1, keepdims=True))
+        distances.append(distance[nearest].reshape(-1, count))
+        positions.append(nearest.nonzero()[1].reshape(-1, count))
+    return np.concatenate(distances), np.concatenate(positions)
+
+
+def _density(distance: Floats, reach: Floats) -> Floats:
+    """Return the local reachability density (k,) from the distances (k, n) and reaches (k, n) of neighbours."""
+    density: Floats = 1.0 / (np.maximum(distance, reach).mean(axis=1) + _NO_DISTANCE)
+    return density
 
 
 def plausibility(inliers: Bools) -> float | None:

@@ -1,0 +1,248 @@
+"""Rows moved to the nearest rows that a problem may propose."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Protocol
+
+import numpy as np
+
+from mlflow_cf.constraints.rules import Bools
+from mlflow_cf.features import Embedding, Feature, Floats
+from mlflow_cf.features.codec import decode_column, encode_column
+from mlflow_cf.features.embedding import borders
+from mlflow_cf.problem import Codes, Group, Problem
+from mlflow_cf.search.sampling import limits
+
+CELLS = 2**16  # of a table of rows against tuples: it stays in the processor's cache
+
+
+@dataclass(frozen=True, eq=False)
+class Snapping:
+    """Moves every group of a row by itself to the nearest of its tuples; rules over several groups are not asked.
+
+    * A lone number: the nearest admissible one inside the box; of two equally near the one nearer to the row to
+      explain, then the lower one. A continuous one: any number in its interval that its type can hold.
+    * A lone level: itself if admissible, else the own one, else the first.
+    * A declared group: the tuple with the least sum of changes, numbers in ranges, a mismatch 1; ties: the first.
+
+    The own tuple is inside any box, and is not admissible for a group that must change. If nothing is left in the box,
+    the box does not count; if nothing is left at all, the group stays as it is. Missing stands for the own value, and
+    is never proposed where that is known.
+
+    Attributes:
+        problem: the row to explain and what it may become.
+        box: (2, d) lowest and highest codes of lone numbers, NaN for no bound.
+    """
+
+    problem: Problem
+    box: Floats | None = None
+
+    def read(self, embedding: Embedding, V: Floats) -> Floats:
+        """Return vectors (m, width) as rows (m, d) to snap: of every category the best admissible level.
+
+        A feature that has exactly the coordinates of the row to explain is read as its own value, even if missing.
+        """
+        return embedding.rows(V, self.problem.x0, self._choice(embedding))
+
+    def codes(self, Z: Floats) -> Codes:
+        """Return the codes (m, G) of the tuples nearest to rows (m, d); of continuous numbers too."""
+        wanted = np.where(np.isnan(Z), self.problem.x0, Z).T.copy()  # one column after the other: faster
+        codes = np.empty((len(self.problem.groups), len(Z)), dtype=np.intp)
+        for number, (group, nearest) in enumerate(zip(self.problem.groups, self._nearest, strict=True)):
+            codes[number] = nearest.codes(wanted[list(group.columns)])
+        return codes.T.copy()
+
+    def rows(self, Z: Floats) -> Floats:
+        """Return the nearest rows (m, d) to rows (m, d); continuous numbers may lie between their tuples."""
+        snapped = self.problem.rows(self.codes(Z))
+        for group in self.problem.groups:
+            if group.interval is not None:
+                (column,) = group.columns
+                snapped[:, column] = self._continuous(group, Z[:, column], snapped[:, column])
+        return snapped
+
+    def _choice(self, embedding: Embedding) -> Bools:
+        """Return (width,) which coordinates belong to a level of some admissible tuple, or to none."""
+        choice = np.ones(embedding.width, dtype=np.bool_)
+        for group in self.problem.groups:
+            admissible = group.tuples[_admissible(group)]
+            for column, codes in zip(group.columns, admissible.T, strict=True):
+                feature, block = embedding.space.features[column], embedding.blocks[column]
+                if feature.kind == "category":
+                    choice[block] = np.isin(np.arange(len(feature.levels)), codes)
+        return choice
+
+    @cached_property
+    def _nearest(self) -> list[_Nearest]:
+        return [self._of(group) for group in self.problem.groups]
+
+    def _of(self, group: Group) -> _Nearest:
+        features = [self.problem.space.features[column] for column in group.columns]
+        codes = np.flatnonzero(_admissible(group))
+        if not len(codes):
+            return _Own(group.own)
+        if len(features) > 1:
+            return _Tuples(group.tuples[codes], codes, features)
+        if features[0].has_order:
+            return self._number(group, codes, features[0])
+        default = group.own if group.own_allowed else int(codes[0])
+        table = np.full(len(features[0].known) + 1, default)
+        levels = group.tuples[codes, 0]
+        table[levels[~np.isnan(levels)].astype(np.intp)] = codes[~np.isnan(levels)]
+        return _Level(table)
+
+    def _number(self, group: Group, codes: Codes, feature: Feature) -> _Number:
+        values = group.tuples[codes, 0]
+        ranked = values < feature.unknown_from  # neither missing nor a level without a rank
+        low, high = self._ends(group)
+        inside = ranked & (((values >= low) & (values <= high)) | (codes == group.own))
+        kept = inside if inside.any() or group.own_allowed else ranked
+        default = group.own if group.own_allowed else int(codes[kept][0])
+        own = group.tuples[group.own, 0]
+        return _Number.between(values[kept], codes[kept], default, own, feature.unknown_from)
+
+    def _ends(self, group: Group) -> tuple[float, float]:
+        low, high = (np.nan, np.nan) if self.box is None else self.box[:, group.columns[0]].tolist()
+        return -np.inf if np.isnan(low) else low, np.inf if np.isnan(high) else high
+
+    def _continuous(self, group: Group, wanted: Floats, nearest: Floats) -> Floats:
+        """Return the nearest tuples (m,), or what of the interval is nearer still to the numbers wanted (m,)."""
+        (column,) = group.columns
+        feature, own = self.problem.space.features[column], self.problem.x0[column]
+        bounds = limits(self.problem, group), self._ends(group), group.interval or (0.0, 0.0)
+        low, high = _inward(feature, max(low for low, _ in bounds), min(high for _, high in bounds))
+        if low > high:
+            return nearest
+        wanted = np.where(np.isnan(wanted), own, wanted)
+        values, bad = _held(feature, np.where(np.isnan(wanted), low, wanted).clip(low, high))
+        kept = ~bad & (values >= low) & (values <= high)
+        rows = np.broadcast_to(values[:, None], (len(values), len(self.problem.x0)))  # a group's rules read it alone
+        for rule in group.rules:
+            kept &= rule.holds(rows, self.problem.x0)
+        gain = np.abs(nearest - wanted) - np.abs(values - wanted)
+        kept &= (gain > 0) | ((gain == 0) & (np.abs(values - own) < np.abs(nearest - own)))
+        return np.where(kept, values, nearest)
+
+
+class _Nearest(Protocol):
+    """What finds the codes (m,) of one group's tuples nearest to what is wanted (len(columns), m)."""
+
+    def codes(self, wanted: Floats) -> Codes: ...
+
+
+@dataclass(frozen=True)
+class _Own:
+    own: int
+
+    def codes(self, wanted: Floats) -> Codes:
+        return np.full(wanted.shape[1], self.own)
+
+
+@dataclass(frozen=True, eq=False)
+class _Level:
+    """The code of the tuple for every level; the last place is that of a missing own level."""
+
+    table: Codes
+
+    def codes(self, wanted: Floats) -> Codes:
+        last = len(self.table) - 1
+        place = np.where(np.isnan(wanted[0]), last, wanted[0]).astype(np.intp).clip(max=last)
+        codes: Codes = self.table[place]
+        return codes
+
+
+@dataclass(frozen=True, eq=False)
+class _Number:
+    """The codes (t,) of admissible numbers in ascending order.
+
+    Attributes:
+        cuts: (t - 1,) the first of the codes is that of numbers up to the first cut, and so on.
+        found: the codes.
+        default: the code for what has no rank.
+        unknown_from: numbers from here on have none.
+    """
+
+    cuts: Floats
+    found: Codes
+    default: int
+    unknown_from: float
+
+    @classmethod
+    def between(cls, values: Floats, found: Codes, default: int, own: float, unknown_from: float) -> _Number:
+        cuts = borders(values)
+        upwards = np.abs(values[1:] - own) < np.abs(values[:-1] - own)  # the upper one is nearer to the own value
+        below = np.maximum(np.nextafter(cuts, -np.inf), values[:-1])
+        return cls(np.where(upwards, below, cuts), found, default, unknown_from)
+
+    def codes(self, wanted: Floats) -> Codes:
+        if not len(self.found):
+            return np.full(wanted.shape[1], self.default)
+        codes: Codes = self.found[self.cuts.searchsorted(wanted[0])]
+        return np.where(wanted[0] < self.unknown_from, codes, self.default)
+
+
+@dataclass(frozen=True, eq=False)
+class _Tuples:
+    """Admissible tuples (t, k) of a declared group, their codes (t,), and its features."""
+
+    tuples: Floats
+    found: Codes
+    features: list[Feature]
+
+    def codes(self, wanted: Floats) -> Codes:
+        count = wanted.shape[1]
+        size = max(1, CELLS // len(self.tuples))
+        parts = [self._distance(wanted[:, start : start + size]).argmin(axis=1) for start in range(0, count, size)]
+        return self.found[np.concatenate(parts)] if parts else np.empty(0, dtype=np.intp)
+
+    def _distance(self, wanted: Floats) -> Floats:
+        """Return the distances (m, t) of what is wanted (k, m) from all tuples."""
+        total = np.zeros((wanted.shape[1], len(self.tuples)))
+        for feature, sought, offered in zip(self.features, wanted, self.tuples.T, strict=True):
+            total += _changes(feature, sought[:, None], offered)
+        return total
+
+
+def _changes(feature: Feature, sought: Floats, offered: Floats) -> Floats | Bools:
+    """Return changes (m, t) between codes (m, 1) and (t,): in ranges, and 1 where one of them has no rank."""
+    span = feature.high - feature.low
+    if feature.has_order and span:
+        change = np.abs(sought - offered)
+        change /= span
+        limit = feature.unknown_from
+        if sought.max() < limit and offered.max() < limit:  # and nothing is missing
+            return change
+        ranked: Bools = (sought < limit) & (offered < limit)
+        return np.where(ranked, change, _differ(sought, offered))
+    return _differ(sought, offered)
+
+
+def _differ(sought: Floats, offered: Floats) -> Bools:
+    differ: Bools = (sought != offered) & ~(np.isnan(sought) & np.isnan(offered))
+    return differ
+
+
+def _admissible(group: Group) -> Bools:
+    """Return (t,) which tuples the group may take: all of them, but not the own one if the rules reject it."""
+    admissible = np.ones(len(group.tuples), dtype=np.bool_)
+    admissible[group.own] = group.own_allowed
+    return admissible
+
+
+def _inward(feature: Feature, low: float, high: float) -> tuple[float, float]:
+    """Return the ends of an interval moved to the first numbers inside that the feature's column can hold."""
+    if feature.stored.kind in "iu":
+        return float(np.ceil(low)), float(np.floor(high))
+    if feature.stored.kind != "f":
+        return low, high
+    first, last = np.array([low, high]).astype(feature.stored)
+    first = first if float(first) >= low else np.nextafter(first, first.dtype.type(np.inf))
+    last = last if float(last) <= high else np.nextafter(last, last.dtype.type(-np.inf))
+    return float(first), float(last)
+
+
+def _held(feature: Feature, values: Floats) -> tuple[Floats, Bools]:
+    """Return numbers (m,) as the feature's column holds them, and (m,) which it cannot."""
+    return encode_column(feature, decode_column(feature, values.round() if feature.stored.kind in "iu" else values))
