@@ -7,11 +7,13 @@ import pandas as pd
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from sklearn.neighbors import LocalOutlierFactor
 
 from mlflow_cf import InputError
 from mlflow_cf import metrics as m
 from mlflow_cf.features import Feature, FeatureSpace
 from mlflow_cf.metrics.changes import pair_changes
+from mlflow_cf.metrics.outliers import _neighbours, _points
 
 NAN = math.nan
 WORDS = ("a", "b", "c", "d")
@@ -153,28 +155,82 @@ class TestInliers:
             }
         )
         space = FeatureSpace.infer(frame)
-        standard = m.Standard.fit(space, space.encode(frame))
-        rows = np.array([[0.0, 0, 0], [2, 0, 0], [NAN, NAN, 0], [2, 3, 0], [2, 1, 3]])
-        start, two, missing, unseen, other = standard.points(rows)
+        embedding = m.Inliers.fit(space, space.encode(frame)).embedding
+        rows = np.array([[0.0, 0, 0], [2, 0, 0], [NAN, NAN, 0], [2, 3, 0], [2, 1, 0], [2, 1, 3]])
+        start, two, missing, unseen, other, unranked = _points(embedding, rows)
         assert np.linalg.norm(two - start) == pytest.approx(1)  # standard deviation of v is 2
         assert np.linalg.norm(missing - two) == 0  # median, most frequent level
-        assert np.linalg.norm(unseen - two) == np.linalg.norm(unseen[1:-1] - other[1:-1]) == pytest.approx(1)
-        assert other[-1] == pytest.approx((0.5 - space.encode(frame)[:, 2].mean()) / standard.spread[2])
+        apart = [np.linalg.norm(a - b) for a, b in [(unseen, two), (unseen, other), (two, other)]]
+        assert apart == pytest.approx([1, 1, 1])
+        rank = (0.5 - space.encode(frame)[:, 2].mean()) / space.encode(frame)[:, 2].std(ddof=1)
+        assert unranked[embedding.blocks[2]] == pytest.approx(rank)
 
     def test_a_constant_column_counts_only_as_different(self):
-        space = FeatureSpace.infer(pd.DataFrame({"v": [3.0, 3.0]}), {"v": {"low": 0, "high": 9}})
-        points = m.Standard.fit(space, np.array([[3.0], [3.0]])).points(np.array([[3.0], [9.0], [NAN]]))
-        assert points.tolist() == [[0], [1], [0]]
+        space = FeatureSpace.infer(pd.DataFrame({"v": [0.1, 0.1, 0.1]}), {"v": {"low": 0, "high": 9}})
+        embedding = m.Inliers.fit(space, np.full((3, 1), 0.1)).embedding
+        assert embedding.vectors(np.array([[0.1], [9.0], [NAN]])).tolist() == [[0], [1], [0]]
 
     def test_many_rows_and_too_few(self):
         space = FeatureSpace((Feature("v", "real", "float64", high=1),))
         rows = np.linspace(0, 1, 6_000)[:, np.newaxis]
         inliers = m.Inliers.fit(space, rows)
-        assert inliers.factor.n_samples_fit_ == 5_000
+        assert (len(inliers.points), inliers.neighbours) == (5_000, 100)
         assert inliers.accept(np.array([[0.5], [9.0]])).tolist() == [True, False]
-        assert m.Inliers.fit(space, rows[:3]).factor.n_neighbors_ == 2
+        assert m.Inliers.fit(space, rows[:3]).neighbours == 2
         with pytest.raises(InputError, match="at least two"):
             m.Inliers.fit(space, rows[:1])
+
+    @pytest.mark.parametrize(("rows", "columns"), [(30, 2), (300, 3), (300, 20)])
+    def test_the_factor_of_scikit_learn(self, rows, columns):
+        space, background, Z = self.cloud(rows, columns)
+        inliers = m.Inliers.fit(space, background)
+        # what it takes by itself for wide rows and few rows rounds distances
+        wide = {"algorithm": "kd_tree"} if columns == 20 or rows == 30 else {}
+        factor = LocalOutlierFactor(n_neighbors=min(100, rows - 1), novelty=True, **wide)
+        factor.fit(_points(inliers.embedding, background))
+        expected = -factor.score_samples(_points(inliers.embedding, Z))
+        assert inliers.scores(Z) == pytest.approx(expected, rel=1e-12)
+        assert inliers.accept(Z).tolist() == (factor.predict(_points(inliers.embedding, Z)) == 1).tolist()
+        assert 0 < inliers.accept(Z).sum() < len(Z)
+
+    def test_of_neighbours_equally_far_away_the_first_count(self):
+        points = np.array([[1.0], [-1.0], [0.0], [1.0], [-1.0], [5.0]])
+        distance, nearest = _neighbours(points, np.array([[0.0]]), 3)
+        assert (distance.tolist(), nearest.tolist()) == ([[1, 1, 0]], [[0, 1, 2]])
+        distance, nearest = _neighbours(points, points, 2, itself=True)
+        assert nearest.tolist() == [[2, 3], [2, 4], [0, 1], [0, 2], [1, 2], [0, 3]]
+        assert distance.tolist() == [[1, 0], [1, 0], [1, 1], [0, 1], [0, 1], [4, 4]]
+
+    def test_rows_equal_to_all_their_neighbours(self):
+        background = np.vstack([np.zeros((150, 1)), np.arange(1.0, 51)[:, None]])
+        inliers = m.Inliers.fit(FeatureSpace.infer(pd.DataFrame({"v": background[:, 0]})), background)
+        assert inliers.accept(np.array([[0.0], [0.5]])).tolist() == [True, False]
+
+    def test_from_arrays_the_same_answers(self, tmp_path):
+        space, background, Z = self.cloud(300, 20)
+        inliers = m.Inliers.fit(space, background)
+        np.savez(tmp_path / "inliers.npz", **inliers.to_arrays())
+        with np.load(tmp_path / "inliers.npz", allow_pickle=False) as arrays:
+            again = m.Inliers.from_arrays(space, arrays)
+        assert again.scores(Z).tobytes() == inliers.scores(Z).tobytes()
+        assert again.neighbours == inliers.neighbours == 100
+
+    def test_a_row_is_answered_alone_as_among_others(self):
+        space, background, Z = self.cloud(300, 20)
+        inliers = m.Inliers.fit(space, background)
+        assert inliers.scores(Z).tolist() == [inliers.scores(row[None])[0] for row in Z]
+
+    @staticmethod
+    def cloud(rows, columns):
+        """Return a space, its background, and rows in and around it: numbers without ties, and levels, one unseen."""
+        rng = np.random.default_rng(columns)
+        numbers = rng.normal(size=(rows + 40, columns))
+        numbers[rows:] *= np.linspace(0, 8, 40)[:, None]
+        frame = pd.DataFrame(numbers, columns=[f"v{column}" for column in range(columns)])
+        frame["job"] = rng.choice(list("abc"), len(frame))
+        space = FeatureSpace.infer(frame[:rows])
+        asked = frame[rows:].assign(job=["z", *frame["job"][rows + 1 :]])
+        return space, space.encode(frame[:rows]), space.covering(asked).encode(asked)
 
 
 class TestOverQueries:
