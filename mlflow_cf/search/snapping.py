@@ -116,7 +116,8 @@ class Snapping:
         if low > high:
             return nearest
         wanted = np.where(np.isnan(wanted), own, wanted)
-        values, bad = _held(feature, np.where(np.isnan(wanted), low, wanted).clip(low, high))
+        values = np.where(np.isnan(wanted), low, wanted).clip(low, high)
+        values, bad = encode_column(feature, decode_column(feature, values))  # as the column holds them
         kept = ~bad & (values >= low) & (values <= high)
         rows = np.broadcast_to(values[:, None], (len(values), len(self.problem.x0)))  # a group's rules read it alone
         for rule in group.rules:
@@ -233,16 +234,9 @@ def _admissible(group: Group) -> Bools:
 
 def _inward(feature: Feature, low: float, high: float) -> tuple[float, float]:
     """Return the ends of an interval moved to the first numbers inside that the feature's column can hold."""
-    if feature.stored.kind in "iu":
-        return float(np.ceil(low)), float(np.floor(high))
     if feature.stored.kind != "f":
         return low, high
     first, last = np.array([low, high]).astype(feature.stored)
     first = first if float(first) >= low else np.nextafter(first, first.dtype.type(np.inf))
     last = last if float(last) <= high else np.nextafter(last, last.dtype.type(-np.inf))
     return float(first), float(last)
-
-
-def _held(feature: Feature, values: Floats) -> tuple[Floats, Bools]:
-    """Return numbers (m,) as the feature's column holds them, and (m,) which it cannot."""
-    return encode_column(feature, decode_column(feature, values.round() if feature.stored.kind in "iu" else values))
