@@ -30,7 +30,7 @@ FLOORS = (
     ("words",),
     ("features",),
     ("validation",),
-    ("errors", "version"),
+    ("errors", "kernel", "version"),
 )
 LEVEL = {name: -height for height, floor in enumerate(FLOORS) for name in floor}
 

@@ -8,12 +8,12 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-import numba
 import numpy as np
 from numpy.typing import NDArray
 
 from mlflow_cf.constraints.rules import Bools
 from mlflow_cf.features import Floats
+from mlflow_cf.kernel import kernel
 from mlflow_cf.problem import Codes, Group, Problem
 from mlflow_cf.search.choices import Choices
 from mlflow_cf.structures.structure import Tokens
@@ -22,7 +22,7 @@ Array = NDArray[Any]
 SLACK = 1e-12  # of the limit, so that rounding never drops a tuple that is as near
 
 
-@numba.njit(cache=True, nogil=True)
+@kernel
 def _loose(limit: float) -> float:
     return limit + SLACK * max(1.0, limit)
 
@@ -115,7 +115,7 @@ def tighten(masks: Bools, choices: Choices, c: float, limit: float, most: int) -
     return Lows(distance, changes, code)
 
 
-@numba.njit(cache=True, nogil=True)
+@kernel
 def _least(
     mask: Array,
     part: Array,
@@ -145,7 +145,7 @@ def _least(
     return total, changes
 
 
-@numba.njit(cache=True, nogil=True)
+@kernel
 def _tighten(
     masks: Array, part: Array, top: Array, code: Array, start: Array, own: Array, c: float, limit: float, most: int,
     distance: Array, changes: Array, smallest: Array,

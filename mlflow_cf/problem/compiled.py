@@ -11,6 +11,7 @@ import numba
 import numpy as np
 from numpy.typing import NDArray
 
+from mlflow_cf.kernel import kernel
 from mlflow_cf.structures.structure import Link
 
 LINKS: Final[tuple[Link, ...]] = ("identity", "sigmoid", "softmax")
@@ -39,7 +40,7 @@ def _expit(x: Any) -> Any:
     return 1.0 / (1.0 + np.exp(-x))
 
 
-@numba.njit(cache=True, nogil=True)
+@kernel
 def _softmax(values: Array, scores: Array) -> None:
     largest, total = values.max(), 0.0
     for place in range(values.size):
@@ -49,7 +50,7 @@ def _softmax(values: Array, scores: Array) -> None:
         scores[place] /= total
 
 
-@numba.njit(cache=True, nogil=True)
+@kernel
 def _linked(sums: Array, link: int, scores: Array) -> None:
     """Turn sums (k,) into scores, as `structures.linked` does."""
     if link == SIGMOID and sums.size == 1:
@@ -68,7 +69,7 @@ def _linked(sums: Array, link: int, scores: Array) -> None:
             scores[place] = sums[place]
 
 
-@numba.njit(cache=True, nogil=True)
+@kernel
 def _rate_value(value: float, target: Any) -> tuple[bool, float]:
     if target.low <= value <= target.high:
         return True, 1.0
@@ -76,7 +77,7 @@ def _rate_value(value: float, target: Any) -> tuple[bool, float]:
     return False, max(grade, 0.0) if not np.isnan(grade) else 0.0
 
 
-@numba.njit(cache=True, nogil=True)
+@kernel
 def _rate_label(label: int, scores: Array, target: Any) -> tuple[bool, float, float]:
     """Rate the label that was decided; margins among the scores become shares.
 
@@ -103,7 +104,7 @@ def _rate_label(label: int, scores: Array, target: Any) -> tuple[bool, float, fl
     return favourable, wanted if scores.size == 2 else (1.0 + wanted - rival) / 2.0, wanted
 
 
-@numba.njit(cache=True, nogil=True)
+@kernel
 def _rate(sums: Array, target: Any, scores: Array) -> tuple[bool, float, float]:
     """Rate the sums (k,) of one target; see `rate_one`."""
     if target.kind == INTERVAL:
@@ -124,7 +125,7 @@ def _rate(sums: Array, target: Any, scores: Array) -> tuple[bool, float, float]:
     return favourable, grade, margin
 
 
-@numba.njit(cache=True, nogil=True)
+@kernel
 def rate_one(sums: Array, targets: Array, scores: Array) -> tuple[bool, float, float]:
     """Rate sums (k,) of one candidate; `scores` (at least the most classes of a target,) is room to work in.
 
@@ -144,7 +145,7 @@ def rate_one(sums: Array, targets: Array, scores: Array) -> tuple[bool, float, f
     return every, least, near if every else far
 
 
-@numba.njit(cache=True, nogil=True)
+@kernel
 def margins_of(sums: Array, targets: Array, favourable: Array, margin: Array) -> None:
     """Write whether sums (m, k) meet the targets (m,), and how far they are from where that would change (m,)."""
     scores = np.empty(targets["classes"].max())
@@ -152,7 +153,7 @@ def margins_of(sums: Array, targets: Array, favourable: Array, margin: Array) ->
         favourable[row], _, margin[row] = rate_one(sums[row], targets, scores)
 
 
-@numba.njit(cache=True, nogil=True)
+@kernel
 def rate_sums(sums: Array, targets: Array, favourable: Array, grade: Array) -> None:
     """Rate sums (m, k) into `favourable` (m,) and `grade` (m,)."""
     scores = np.empty(targets["classes"].max())
@@ -160,7 +161,7 @@ def rate_sums(sums: Array, targets: Array, favourable: Array, grade: Array) -> N
         favourable[row], grade[row], _ = rate_one(sums[row], targets, scores)
 
 
-@numba.njit(cache=True, nogil=True)
+@kernel
 def rate_labels(labels: Array, scores: Array, targets: Array, favourable: Array, grade: Array, wanted: Array) -> None:
     """Rate decided labels (m,), by position among the classes, with their scores (m, classes) against one target.
 
@@ -170,14 +171,14 @@ def rate_labels(labels: Array, scores: Array, targets: Array, favourable: Array,
         favourable[row], grade[row], wanted[row] = _rate_label(labels[row], scores[row], targets[0])
 
 
-@numba.njit(cache=True, nogil=True)
+@kernel
 def rate_values(values: Array, targets: Array, favourable: Array, grade: Array) -> None:
     """Rate values (m,) of a regression against one target into `favourable` (m,) and `grade` (m,)."""
     for row in range(len(values)):
         favourable[row], grade[row] = _rate_value(values[row], targets[0])
 
 
-@numba.njit(cache=True, nogil=True)
+@kernel
 def _reach_label(low: Array, high: Array, column: int, target: Any) -> Any:
     """Return the most by which one class can lead all others, and by which its probability can exceed the least."""
     if target.link == SIGMOID and low.size == 1:
@@ -207,7 +208,7 @@ def _reach_label(low: Array, high: Array, column: int, target: Any) -> Any:
     return lead
 
 
-@numba.njit(cache=True, nogil=True)
+@kernel
 def _reach(low: Array, high: Array, target: Any) -> Any:
     if target.kind == INTERVAL:
         return min(high[0] - target.low, target.high - low[0])
@@ -220,7 +221,7 @@ def _reach(low: Array, high: Array, target: Any) -> Any:
     return found
 
 
-@numba.njit(cache=True, nogil=True)
+@kernel
 def reach(low: Array, high: Array, targets: Array, doubt: float, found: Array) -> None:
     """Write into `found` (m,) how far into all targets sums between `low` and `high` (m, k) can come; < 0: not at all.
 

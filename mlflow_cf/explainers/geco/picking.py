@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-import numba
 import numpy as np
 
+from mlflow_cf.kernel import kernel
 from mlflow_cf.problem.compiled import Array, rate_one
 
 DOUBT = 1e-5  # sums of a sweep are rounded otherwise than those of a single row, which may be sums in float32
 
 
-@numba.njit(cache=True, nogil=True)
+@kernel
 def pick(
     parents: Array, own: Array, parts: Array, tops: Array, c: float, choices: tuple[Array, ...], wanted: Array,
     held: Array, sums: Array, targets: Array, bar: float, most: int,

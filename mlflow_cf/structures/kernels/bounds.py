@@ -7,6 +7,7 @@ from typing import Any
 import numba
 import numpy as np
 
+from mlflow_cf.kernel import kernel
 from mlflow_cf.structures.kernels.nodes import CUT, FEATURE, LEFT, MISSING_LEFT, TEST, Array, Features, Nodes
 
 
@@ -32,7 +33,7 @@ def _narrow(sets: tuple[Array, Array, Array], node: Any, left: Any, tests: Array
     return span[feature, 2] != 0 or (low <= high and below[first + high + 1] > below[first + low])
 
 
-@numba.njit(cache=True, nogil=True)
+@kernel
 def allowed_cells(allowed: Array, features: Features) -> tuple[Array, Array, Array]:
     """Return the allowed cells as intervals, as bits, and how many allowed cells stand before each."""
     start, ordered = features.start, features.ordered
@@ -58,7 +59,7 @@ def _reach(low: Array, high: Array, values: Array, node: Any) -> None:
         high[place] = max(high[place], np.float64(values[node, place]))
 
 
-@numba.njit(cache=True, nogil=True)
+@kernel
 def bounds_trees(
     allowed: Array, nodes: Nodes, features: Features, base: Array, deepest: int
 ) -> tuple[Array, Array, Array]:
@@ -106,7 +107,7 @@ def bounds_trees(
     return lows, highs, sizes
 
 
-@numba.njit(cache=True, nogil=True)
+@kernel
 def bounds_boxes(
     masks: Array, choice: Array, cell: Array, nodes: Nodes, features: Features, base: Array, deepest: int
 ) -> tuple[Array, Array, Array]:

@@ -7,6 +7,7 @@ from typing import Any, NamedTuple
 import numba
 import numpy as np
 
+from mlflow_cf.kernel import kernel
 from mlflow_cf.structures.kernels.nodes import Array
 
 BLOCK = 64  # values swept at a time: what they add to every hidden unit stays in the cache
@@ -47,7 +48,7 @@ def _add(sums: Array, first: First, place: Any, token: Any) -> None:
         sums[unit] += factor * first.table[row, unit]
 
 
-@numba.njit(cache=True, nogil=True)
+@kernel
 def first_sums(tokens: Array, first: First) -> Array:
     """Return the sums (m, width) of the first layer for tokens (m, all columns')."""
     sums = np.empty((len(tokens), len(first.bias)))
@@ -58,7 +59,7 @@ def first_sums(tokens: Array, first: First) -> Array:
     return sums
 
 
-@numba.njit(cache=True, nogil=True)
+@kernel
 def sums_without(tokens: Array, first: First) -> Array:
     """Return (d, m, width): the sums for tokens (m, all columns'), less those of one column each.
 
@@ -85,7 +86,7 @@ def sums_without(tokens: Array, first: First) -> Array:
     return sums
 
 
-@numba.njit(cache=True, nogil=True)
+@kernel
 def first_bounds(tokens: Array, counts: Array, first: First) -> Array:
     """Return (3, width): least and greatest sums of the first layer, and how large their terms are together.
 
@@ -130,7 +131,7 @@ def first_bounds(tokens: Array, counts: Array, first: First) -> Array:
     return found
 
 
-@numba.njit(cache=True, nogil=True)
+@kernel
 def lines_above(slopes: Array, low: Array, high: Array, terms: Array) -> Any:
     """Return linear functions of the sums of a layer that lie above given ones of these sums rectified.
 
@@ -158,7 +159,7 @@ def lines_above(slopes: Array, low: Array, high: Array, terms: Array) -> Any:
     return lines, shift, size
 
 
-@numba.njit(cache=True, nogil=True)
+@kernel
 def _added(tokens: Array, first: First, block: Array) -> None:
     """Write what tokens (t, places of one column) add to every unit into `block` (width, t or more)."""
     column = np.empty(len(tokens))
@@ -177,7 +178,7 @@ def _added(tokens: Array, first: First, block: Array) -> None:
                     block[unit, value] += weights[_row(first, place, column[value])]
 
 
-@numba.njit(cache=True, nogil=True)
+@kernel
 def sweep_rectified(others: Array, tokens: Array, first: First, weights: Array, bias: Array, totals: Array) -> None:
     """Write the last sums (m, t, k) of a network with one hidden layer of rectifiers.
 

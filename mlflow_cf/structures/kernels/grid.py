@@ -11,11 +11,12 @@ from typing import Any
 import numba
 import numpy as np
 
+from mlflow_cf.kernel import kernel
 from mlflow_cf.structures.kernels.branches import all_cells, copy, part
 from mlflow_cf.structures.kernels.nodes import FEATURE, LEFT, Array, Features, Nodes
 
 
-@numba.njit(cache=True, nogil=True)
+@kernel
 def _places(cells: Array, place: Array) -> int:
     """Write how many different ones of `cells` (n,) stand before each cell, and return how many there are."""
     place[:] = 0
@@ -61,7 +62,7 @@ def _corners(grid: Array, ends: Array, counts: Array, value: Array, node: Any, o
                 grid[ends[0, a], ends[1, b], output + place] += sign * value[node, place]
 
 
-@numba.njit(cache=True, nogil=True)
+@kernel
 def _note_leaves(nodes: Nodes, features: Features, place: Array, deepest: int, grid: Array, rest: Array) -> None:
     """Note the leaves of all trees at their corners; those of trees without tests are added to `rest` (k,).
 
@@ -99,7 +100,7 @@ def _note_leaves(nodes: Nodes, features: Features, place: Array, deepest: int, g
                 at -= 1
 
 
-@numba.njit(cache=True, nogil=True)
+@kernel
 def grid_trees(first: Array, second: Array, nodes: Nodes, features: Features, base: Array, deepest: int) -> Array:
     """Return the sums (m, t, k) of all pairs of cells (m,) and (t,) of the two features.
 

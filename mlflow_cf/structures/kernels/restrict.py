@@ -7,6 +7,7 @@ from typing import Any
 import numba
 import numpy as np
 
+from mlflow_cf.kernel import kernel
 from mlflow_cf.structures.kernels.bounds import allowed_cells
 from mlflow_cf.structures.kernels.nodes import CUT, FEATURE, LEFT, MISSING_LEFT, TEST, Array, Features, Nodes
 from mlflow_cf.structures.kernels.score import NEVER, Walk, comparands_of
@@ -30,7 +31,7 @@ def _sides(node: Any, tests: Array, start: Array, bits: Array, mask: Array, miss
     return np.int64(left > 0) + 2 * np.int64(right > 0)
 
 
-@numba.njit(cache=True, nogil=True)
+@kernel
 def _counted(flags: Array, start: Array, below: Array) -> tuple[Array, Array]:
     """Return how many cells of every feature may occur, and a row (1, d) of cells that may."""
     many = np.empty(len(start) - 1, dtype=np.int64)
@@ -45,7 +46,7 @@ def _counted(flags: Array, start: Array, below: Array) -> tuple[Array, Array]:
     return many, cells
 
 
-@numba.njit(cache=True, nogil=True)
+@kernel
 def _pruned(
     flags: Array, place: Array, shift: Array, nodes: Nodes, features: Features, walk: Walk,
     tests: Array, value: Array, key: Array,
@@ -92,7 +93,7 @@ def _pruned(
     return count
 
 
-@numba.njit(cache=True, nogil=True)
+@kernel
 def _moved(columns: Array, cells: Array, comparands: Array) -> tuple[Array, Array, Array, Array]:
     """Return every feature's new number (-1: none), how far its comparands move, and where the kept ones start.
 

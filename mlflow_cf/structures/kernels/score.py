@@ -7,6 +7,7 @@ from typing import Any, NamedTuple
 import numba
 import numpy as np
 
+from mlflow_cf.kernel import kernel
 from mlflow_cf.structures.kernels.nodes import CUT, FEATURE, LEFT, MISSING_LEFT, TEST, Array, Features, Nodes
 
 NEVER = np.int64(2**31 - 1)  # no comparand is greater: missing values that go right, and the test of a leaf
@@ -57,7 +58,7 @@ def walk_of(nodes: Nodes, features: Features) -> Walk:
     return Walk((column << 32) | cut, np.ascontiguousarray(nodes.tests[:, LEFT]), np.array(start), offset, comparands)
 
 
-@numba.njit(cache=True, nogil=True)
+@kernel
 def comparands_of(cells: Array, walk: Walk) -> Array:
     """Return the comparands of rows of cells (m, d), row after row; more rows follow so that there are whole eights."""
     rows, features = cells.shape
@@ -89,7 +90,7 @@ def _add(totals: Array, row: Any, output: Any, values: Array, node: Any) -> None
                 totals[row, column] += values[node, column]
 
 
-@numba.njit(cache=True, nogil=True)
+@kernel
 def add_trees(cells: Array, nodes: Nodes, walk: Walk, totals: Array) -> None:
     """Add every tree's leaf values to `totals` (m, k), tree by tree, for rows of cells (m, d)."""
     X = comparands_of(cells, walk)

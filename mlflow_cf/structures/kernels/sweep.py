@@ -19,6 +19,7 @@ from typing import Any
 import numba
 import numpy as np
 
+from mlflow_cf.kernel import kernel
 from mlflow_cf.structures.kernels.branches import all_cells, copy, part
 from mlflow_cf.structures.kernels.nodes import FEATURE, Array, Features, Nodes
 from mlflow_cf.structures.kernels.score import Walk, comparands_of
@@ -59,7 +60,7 @@ def _next(X: Array, node: Any, key: Array, child: Array) -> Any:
     return np.uint64(child[node] + (X[np.uint64(key[node] >> 32)] > (key[node] & 0xFFFFFFFF)))
 
 
-@numba.njit(cache=True, nogil=True)
+@kernel
 def _own_ways(
     X: Array, wanted: Array, nodes: Nodes, features: Features, walk: Walk,
     span: Array, mask: Array, to: Array, sums: Array,
@@ -91,7 +92,7 @@ def _own_ways(
     return at
 
 
-@numba.njit(cache=True, nogil=True)
+@kernel
 def _follow(
     X: Array, first: Any, at: Any, nodes: Nodes, features: Features, walk: Walk,
     span: Array, mask: Array, to: Array, out: Array,
@@ -121,7 +122,7 @@ def _follow(
             _note(out, span, mask, at, ordered[feature], start[feature], start[feature + 1] - 1, output + place, more)
 
 
-@numba.njit(cache=True, nogil=True)
+@kernel
 def sweep_trees(
     cells: Array, wanted: Array, nodes: Nodes, features: Features, walk: Walk, base: Array, deepest: int
 ) -> Array:

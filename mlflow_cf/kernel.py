@@ -1,0 +1,36 @@
+"""How loops are compiled: one decorator for all kernels, which keeps them for the next process where it can."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+from functools import cache
+from typing import ParamSpec, TypeVar
+
+import numba
+
+P = ParamSpec("P")
+R = TypeVar("R")
+_logger = logging.getLogger(__name__)
+
+
+def kernel(function: Callable[P, R]) -> Callable[P, R]:
+    """Compile `function` at its first call, without the interpreter's lock, and keep it beside its file.
+
+    Where numba can write neither there, nor to a home, nor to NUMBA_CACHE_DIR, it is compiled anew in every process.
+    """
+    try:
+        compiled: Callable[P, R] = numba.njit(cache=True, nogil=True)(function)
+    except RuntimeError:  # numba's "no locator available": decorating compiles nothing yet, so nothing else can fail
+        _say_that_nothing_is_kept()
+        compiled = numba.njit(nogil=True)(function)
+    return compiled
+
+
+@cache
+def _say_that_nothing_is_kept() -> None:
+    """Log it once, not once per kernel."""
+    _logger.warning(
+        "kernels are compiled anew in every process, which takes some ten seconds: neither the package's folder "
+        "nor a home can be written to; name a folder that can in NUMBA_CACHE_DIR"
+    )

@@ -1,0 +1,51 @@
+"""Where compiled kernels go: beside their files, or nowhere, as in a container that can write neither there nor home."""
+
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import mlflow_cf
+import mlflow_cf_flavors
+from mlflow_cf.problem import goal
+
+ASK = """
+import logging
+logging.basicConfig(format="%(name)s %(levelname)s %(message)s")
+import mlflow_cf
+from mlflow_cf.exact.boxes import _loose
+print(mlflow_cf.__file__, _loose(1.0))
+"""
+
+
+def without_a_place_to_write(folder: Path) -> dict[str, str]:
+    """Copy our packages to `folder`, and return the environment of a process that has them and can cache nowhere.
+
+    A file where a folder should be made stops root, too, whom modes do not.
+    """
+    for package in (mlflow_cf, mlflow_cf_flavors):
+        copied = folder / package.__name__
+        shutil.copytree(Path(package.__file__).parent, copied, ignore=shutil.ignore_patterns("__pycache__"))
+        for place in [copied, *(path for path in copied.rglob("*") if path.is_dir())]:
+            (place / "__pycache__").touch()
+    caches = ("NUMBA_CACHE_DIR", "XDG_CACHE_HOME", "IPYTHONDIR")
+    kept = {name: value for name, value in os.environ.items() if name not in caches}
+    return {**kept, "HOME": os.devnull, "USERPROFILE": os.devnull, "PYTHONPATH": str(folder)}
+
+
+def test_kernels_are_kept_where_they_can_be() -> None:
+    assert goal.rate_sums.stats.cache_path == str(Path(goal.__file__).parent / "__pycache__")
+
+
+def test_what_cannot_be_kept_is_compiled_anew(tmp_path: Path) -> None:
+    environment = without_a_place_to_write(tmp_path / "site")
+    asked = subprocess.run(
+        [sys.executable, "-c", ASK], env=environment, cwd=tmp_path, capture_output=True, text=True, check=False
+    )
+    assert asked.returncode == 0, asked.stderr
+    assert asked.stdout.split() == [str(tmp_path / "site" / "mlflow_cf" / "__init__.py"), "1.000000000001"]
+    warned = [line for line in asked.stderr.splitlines() if "compiled anew" in line]
+    assert len(warned) == 1
+    assert warned[0].startswith("mlflow_cf.kernel WARNING")
+    assert "NUMBA_CACHE_DIR" in warned[0]
