@@ -1,11 +1,14 @@
-"""What all tests share: data files, a throw-away MLflow store, the hypothesis profiles."""
+"""What all tests share: data files, a throw-away MLflow store, a clock to be moved, the hypothesis profiles."""
 
 import os
+import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
 from hypothesis import settings
+
+from mlflow_cf.testing.watched import Clock
 
 # Derandomized, so that one commit gives one answer; `nightly` looks for rows nobody has seen yet.
 settings.register_profile("dev", max_examples=50, deadline=None, derandomize=True)
@@ -31,6 +34,14 @@ def data_file() -> Callable[[str], Path]:
         return pytest.skip(f"{name} is not in {looked}; name the folder of public data sets in MLFLOW_CF_DATA")
 
     return find
+
+
+@pytest.fixture
+def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
+    """Return the clock that everything reads now: it stands still, nearly, unless a test or its model moves it."""
+    stopped = Clock()
+    monkeypatch.setattr(time, "perf_counter", stopped)
+    return stopped
 
 
 @pytest.fixture(scope="session", autouse=True)

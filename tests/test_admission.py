@@ -5,8 +5,7 @@ import json
 import os
 import pickle
 import threading
-import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
@@ -154,34 +153,50 @@ def test_a_copy_has_as_many_places_all_of_them_free() -> None:
                 assert (twin.places, admitted) == (1, True)
 
 
+class Noted(threading.Condition):
+    """A condition that notes how long anybody would wait for it."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.longest: list[float | None] = []
+        self.waiting = threading.Event()
+
+    def wait_for(self, predicate: Callable[[], bool], timeout: float | None = None) -> bool:
+        self.longest.append(timeout)
+        self.waiting.set()
+        return super().wait_for(predicate, timeout)
+
+
 class TestGivingWay:
-    def test_nobody_predicts(self) -> None:
-        started = time.perf_counter()
-        Admission(1).give_way()
-        assert time.perf_counter() - started < GIVE_WAY_S / 2
-
-    def test_a_search_goes_on_after_a_while_even_if_predictions_never_cease(self) -> None:
+    @pytest.fixture
+    def admission(self) -> Admission:
         admission = Admission(1)
+        admission._changed = Noted()
+        return admission
+
+    def test_nobody_predicts(self, admission: Admission) -> None:
+        admission.give_way()
+        assert admission._changed.longest == []
+
+    def test_a_search_goes_on_after_a_while_even_if_predictions_never_cease(self, admission: Admission) -> None:
         with admission.predicting():
-            started = time.perf_counter()
             admission.give_way()
-        assert time.perf_counter() - started > GIVE_WAY_S / 2
+        assert admission._changed.longest == [GIVE_WAY_S]
 
-    def test_a_search_goes_on_when_the_last_prediction_is_there(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        monkeypatch.setattr("mlflow_cf.request.admission.GIVE_WAY_S", 20.0)
-        admission = Admission(1)
+    def test_a_search_goes_on_when_the_last_prediction_is_there(
+        self, admission: Admission, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.setattr("mlflow_cf.request.admission.GIVE_WAY_S", None)  # as long as it takes
         with ThreadPoolExecutor(1) as pool:
             with admission.predicting():
                 with admission.predicting():
                     paused = pool.submit(admission.give_way)
-                time.sleep(0.02)
+                    assert admission._changed.waiting.wait(20)
                 assert not paused.done()
-            paused.result(timeout=10)
+            paused.result(timeout=20)
 
-    def test_a_prediction_that_fails_is_over(self) -> None:
-        admission = Admission(1)
+    def test_a_prediction_that_fails_is_over(self, admission: Admission) -> None:
         with pytest.raises(ZeroDivisionError), admission.predicting():
             raise ZeroDivisionError
-        started = time.perf_counter()
         admission.give_way()
-        assert time.perf_counter() - started < GIVE_WAY_S / 2
+        assert admission._changed.longest == []

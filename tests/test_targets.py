@@ -349,8 +349,8 @@ class TestRegression:
             assert found.status in ("found", "already", "not_found")
             for answer in found.counterfactuals:
                 (value,) = model.predict(one_row(FRAME, answer.row))
-                assert low <= value <= low + 4
-                assert answer.prediction == value
+                assert answer.prediction == pytest.approx(value)  # libraries add up a single row in another order
+                assert low <= answer.prediction <= low + 4
                 assert answer.row["b"] >= x["b"]
 
 
