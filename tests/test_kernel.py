@@ -1,4 +1,4 @@
-"""Where compiled kernels go: beside their files, or nowhere, as in a container that can write neither there nor home."""
+"""Where compiled kernels go: beside their files, or nowhere, where neither these nor a home can be written."""
 
 import os
 import shutil

@@ -1,7 +1,6 @@
 """The synthetic classifiers of GeCo's paper, a short version: valid, near the optimum, in time."""
 
 import sys
-import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -89,12 +88,11 @@ def test_as_a_function_with_a_column_for_each_label(synthetic: Any, credit: pd.D
         classifier.scores, credit, target=1, constraints=synthetic.CONSTRAINTS, distance=(0.0, 1.0, 0.0), output="score"
     )
     assert explained.model.score_kind == "margin"
-    started = time.process_time()
     rows = classifier.refused(2, seed=0)
     for at in range(2):
         (found,) = explained.explain(rows.iloc[[at]])
         assert found.status == "found"
+        assert found.evaluations < 50_000  # however many of the conditions must still be met
         row = found.counterfactuals[0].row
         assert classifier.score(pd.DataFrame([row]))[0] > 0.5
         assert found.counterfactuals[0].distance <= 1.30 * classifier.optimum(rows.iloc[at])
-    assert time.process_time() - started < 10

@@ -98,9 +98,6 @@ class ExplainerSuite:
     def test_the_deadline_is_kept(self, least: float) -> None:
         conduct.check_deadline(self.explainer(), least)
 
-    def test_time_is_limited(self) -> None:
-        conduct.check_time_limit(self.explainer())
-
     @pytest.mark.parametrize("name", HOPELESS)
     def test_nothing_exists(self, name: str) -> None:
         conduct.check_hopeless(self.explainer(), name)

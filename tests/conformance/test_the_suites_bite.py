@@ -1,6 +1,6 @@
 """Explainers, answers and models with one fault each, and the check that must notice it."""
 
-import time
+import threading
 from dataclasses import dataclass, replace
 from typing import ClassVar
 
@@ -46,26 +46,33 @@ class Learning(Sound):
         return super().search(problem, budget, np.random.default_rng(len(self.past)))
 
 
+class Meeting:
+    """Threads of a pool wait for each other, once each."""
+
+    def __init__(self):
+        self.barrier, self.known = threading.Barrier(8), threading.local()
+
+    def __call__(self):
+        if threading.current_thread() is not threading.main_thread() and not hasattr(self.known, "met"):
+            self.known.met = True
+            self.barrier.wait(60)
+
+
 class Careless(Sound):
     """Keeps what belongs to one row where other threads see it."""
 
     current: ClassVar[list[object]] = []
+    meeting: ClassVar[Meeting] = Meeting()
 
     def search(self, problem, budget, rng):
         self.current[:] = [problem]
-        time.sleep(0.005)
+        self.meeting()
         return super().search(self.current[0], budget, rng)
 
 
 class Loud(Sound):
     def search(self, problem, budget, rng):
         np.random.random()  # noqa: NPY002
-        return super().search(problem, budget, rng)
-
-
-class Slow(Sound):
-    def search(self, problem, budget, rng):
-        time.sleep(1.0)
         return super().search(problem, budget, rng)
 
 
@@ -138,12 +145,6 @@ def test_rows_scored_beside_the_budget(scored):
 def test_a_clock_that_is_not_heard(least):
     with refused():
         conduct.check_deadline(Deaf(), least)
-
-
-def test_time_beside_the_model(monkeypatch):
-    monkeypatch.setattr(conduct, "REST_S", 0.3)
-    with refused():
-        conduct.check_time_limit(Slow())
 
 
 def test_an_exception_in_a_search():
@@ -346,9 +347,12 @@ OPENED.rows.attrs["mine"] = True
 class Shared:
     """Keeps the rows of the last call where other threads see them."""
 
+    def __init__(self):
+        self.meeting = Meeting()
+
     def __call__(self, rows):
         self.rows = rows
-        time.sleep(0.001)
+        self.meeting()
         return OPENED.model.decide(self.rows)
 
 
