@@ -27,9 +27,9 @@ class Server:
     log: Path
     group: int
 
-    def ask(self, body: dict[str, Any], **options: Any) -> tuple[int, Any]:
+    def ask(self, body: dict[str, Any], timeout_s: float = 60, **options: Any) -> tuple[int, Any]:
         """Return status and reply; every reply must be strict JSON."""
-        reply = self.post(body, **options)
+        reply = self.post(body, timeout_s, **options)
         return reply.status_code, json.loads(reply.text, parse_constant=pytest.fail)
 
     def post(self, body: dict[str, Any], timeout_s: float = 60, **options: Any) -> requests.Response:
@@ -37,15 +37,6 @@ class Server:
         payload = {**body, "params": {"counterfactual": options}} if options else body
         headers = {"Content-Type": "application/json"}
         return requests.post(self.url, data=json.dumps(payload), headers=headers, timeout=timeout_s)
-
-    def cpu_s(self) -> float:
-        """Return the seconds of CPU its processes have used so far (Linux)."""
-        ticks = 0
-        for stat in Path("/proc").glob("[0-9]*/stat"):
-            with suppress(OSError):  # a process that just ended
-                facts = stat.read_text().rpartition(")")[2].split()
-                ticks += (int(facts[11]) + int(facts[12])) * (int(facts[2]) == self.group)
-        return ticks / os.sysconf("SC_CLK_TCK")
 
 
 @contextmanager

@@ -10,6 +10,7 @@ from typing import Any
 
 import certificates
 import contest
+import load
 import mlflow
 import pandas as pd
 import paper
@@ -19,7 +20,7 @@ import summary
 import synthetic
 from data_sets import PAPER_VIEWS, VIEWS, Case, constraints_for, data_folder, folder, load_case, split
 from gates import Gate
-from models import LARGE, MODELS, fitted
+from models import LARGE, MODELS, fitted, unopened
 from rival import METHODS
 
 Options = argparse.Namespace
@@ -144,9 +145,30 @@ def run_synthetic(chosen: Options) -> list[str]:
     return synthetic.run(rows, chosen.rows or 30, chosen.seed)
 
 
+def run_load(chosen: Options) -> list[str]:
+    """Serve a model that cannot be opened and ask too much of it; return the promises that were broken."""
+    lines: dict[str, dict[str, float]] = {}
+    promised: list[tuple[str, Gate]] = []
+    broken: list[str] = []
+    for name in chosen.data_sets:
+        parts = split(name, chosen.seed, VIEWS[name])
+        case = parts.case(
+            unopened(parts.X, parts.y), chosen.rows or load.ROWS, constraints_for(name, parts.X, rules=True)
+        )
+        found = load.run(case)
+        lines[name] = found.figures()
+        promised += [(name, gate) for gate in found.gates()]
+        broken += [f"BROKEN {found.refused} requests were refused ({name} under load)"] * bool(found.refused)
+    runs.log_figures({f"load {name}": figures for name, figures in lines.items()})
+    print(f"\n=== Predictions while explanations are saturated\n\n{pd.DataFrame(lines).T.round(3).to_string()}")
+    print(_told(promised))
+    return broken
+
+
 PARTS: Mapping[str, Callable[[Options], list[str]]] = {
     "contest": run_contest,
     "exact": run_exact,
+    "load": run_load,
     "paper": run_paper,
     "synthetic": run_synthetic,
 }
