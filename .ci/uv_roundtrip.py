@@ -1,6 +1,6 @@
-"""Save a small explained model, then ask it in a fresh environment that uv makes from the model's own requirements.
+"""Save a small explained model with our wheel, then ask it in a fresh environment that uv makes for it.
 
-The wheel of this very version must be found by uv: name its folder in UV_FIND_LINKS.
+No index has this very version: uv finds it because the model brings the wheel along.
 """
 
 import json
@@ -15,12 +15,12 @@ from sklearn.linear_model import LogisticRegression
 import mlflow_cf
 
 
-def main(folder: Path) -> str | None:
+def main(folder: Path, wheel: str) -> str | None:
     """Return what is wrong, or None."""
     rng = np.random.default_rng(0)
     rows = pd.DataFrame({"income": rng.integers(20, 90, 400) * 1000.0, "debt": rng.integers(0, 40, 400) * 1000.0})
     model = LogisticRegression().fit(rows / 1000, rows["income"] > rows["debt"] + 30_000)
-    mlflow_cf.save_model(model, folder, rows / 1000, target=True)
+    mlflow_cf.save_model(model, folder, rows / 1000, target=True, pip_requirements=[wheel])
     refused = (rows / 1000)[~model.predict(rows / 1000)].head(2)
 
     answers = folder.parent / "answers.json"
@@ -33,4 +33,4 @@ def main(folder: Path) -> str | None:
 
 
 if __name__ == "__main__":
-    sys.exit(main(Path(sys.argv[1])))
+    sys.exit(main(Path(sys.argv[1]), sys.argv[2]))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -17,6 +18,7 @@ from numpy.typing import ArrayLike
 
 from mlflow_cf.artifact import files, inner
 from mlflow_cf.artifact.inner import Lineage
+from mlflow_cf.artifact.requirements import WHEELS, Requirements, requirements
 from mlflow_cf.artifact.signature import PARAM, completed, example_rows, inner_signature, signature_of
 from mlflow_cf.errors import InputError
 from mlflow_cf.explained import ExplainedModel, WrapOptions, assemble
@@ -67,16 +69,14 @@ def build(
     if source is None:
         signature = inner_signature(explained.space, opened)
         lineage = inner.write(model, model_folder, signature, allow_functions=packaging.allow_functions)
-    meta = _write_pyfunc(
-        staged, explained, packaging, inner.requirements(model_folder, _own(), packaging.pip_requirements)
-    )
+    meta = _write_pyfunc(staged, explained, packaging, requirements(model_folder, packaging.pip_requirements))
     model_folder.rename(staged / files.MODEL)
     _add_flavor(meta, staged, explained, lineage, packaging.output)
     _prove(staged, explained)
     return staged
 
 
-def _write_pyfunc(folder: Path, explained: ExplainedModel, packaging: Packaging, requirements: list[str]) -> Model:
+def _write_pyfunc(folder: Path, explained: ExplainedModel, packaging: Packaging, needed: Requirements) -> Model:
     """Let MLflow write its own part: MLmodel, the environment files and the input example."""
     space, model = explained.space, explained.model
     given = packaging.signature
@@ -86,9 +86,12 @@ def _write_pyfunc(folder: Path, explained: ExplainedModel, packaging: Packaging,
         loader_module=LOADER,
         mlflow_model=meta,
         input_example=_example(explained, packaging.input_example),
-        pip_requirements=requirements,
+        pip_requirements=needed.lines,
         metadata=None if packaging.metadata is None else dict(packaging.metadata),
     )
+    for wheel in needed.wheels:
+        (folder / WHEELS).mkdir(exist_ok=True)
+        shutil.copy(wheel, folder / WHEELS)
     return meta
 
 
@@ -135,10 +138,6 @@ def _prove(folder: Path, explained: ExplainedModel) -> None:
             "model", "predicts the input example otherwise from disk", "log it with MLflow and pass its URI"
         )
     json.dumps(reply.to_dict("records"), allow_nan=False)
-
-
-def _own() -> list[str]:
-    return [f"mlflow-cf=={VERSION}"]
 
 
 def _check_metadata(metadata: Mapping[str, Any] | None) -> None:

@@ -1,10 +1,9 @@
-"""The model inside an artifact: where it comes from, how it gets into ``model/``, what it needs."""
+"""The model inside an artifact: where it comes from, and how it gets into ``model/``."""
 
 from __future__ import annotations
 
 import re
 import shutil
-from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
@@ -18,7 +17,6 @@ from mlflow_cf.model.flavors import check_is_model, fetch, flavor_of
 # What MLflow leaves in a model it downloads from a registry; it would claim our model to be that registered version.
 _LEAVINGS: Final = ("registered_model_meta", "__pycache__")
 _URI: Final = re.compile(r"[A-Za-z][A-Za-z0-9+.-]+:/")  # a folder's path says more about a machine than about a model
-_DISTRIBUTION: Final = re.compile(r"\s*([A-Za-z0-9][A-Za-z0-9._-]*)")
 
 
 @dataclass(frozen=True)
@@ -74,29 +72,3 @@ def write(model: object, target: Path, signature: ModelSignature, *, allow_funct
     save = getattr(module, "save_pickled", module.save) if allow_functions else module.save
     save(model, target, signature=signature, pip_requirements=module.requirements(model))
     return Lineage(flavors=tuple(sorted(Model.load(str(target)).flavors)))
-
-
-def requirements(folder: Path, own: Iterable[str], given: str | Iterable[str] | None) -> list[str]:
-    """Return one list of pip requirements: `own`, then those `given` by the user or else the model's in `folder`.
-
-    `given` is a list, or the path of a requirements file. Where two name the same distribution, the first stays.
-    """
-    if isinstance(given, str):
-        return [*own, f"-r {given}"]
-    if given is not None:
-        return _first_of_each([*own, *given])
-    file = folder / "requirements.txt"
-    lines = file.read_text(encoding="utf-8").splitlines() if file.is_file() else []
-    constraints = f"-c {folder / 'constraints.txt'}"  # relative to the working directory otherwise
-    return _first_of_each([*own, *(constraints if line.strip() == "-c constraints.txt" else line for line in lines)])
-
-
-def _first_of_each(lines: Iterable[str]) -> list[str]:
-    kept: dict[str, str] = {}
-    for line in map(str.strip, lines):
-        if not line or line.startswith("#"):
-            continue
-        found = _DISTRIBUTION.match(line)
-        key = re.sub(r"[-_.]+", "-", found[1]).lower() if found else line
-        kept.setdefault(key, line)
-    return list(kept.values())

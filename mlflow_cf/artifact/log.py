@@ -22,6 +22,7 @@ from numpy.typing import ArrayLike
 
 from mlflow_cf.artifact import files
 from mlflow_cf.artifact.build import Packaging, build
+from mlflow_cf.artifact.requirements import warn_of_pin
 from mlflow_cf.constraints import ConstraintSource, Values
 from mlflow_cf.errors import ArtifactError, InputError
 from mlflow_cf.explained import DistanceSource, ExplainedModel, TargetSource, WrapOptions
@@ -64,7 +65,9 @@ def save_model(
         target, constraints, explainer, features, distance, values, seed, limits, certify, output: as in `wrap`.
         signature: another signature than the one made from data; its param is always ours.
         input_example: rows, or (rows, params); None: the first rows of data.
-        pip_requirements: requirements of the model, instead of the ones it brings; mlflow-cf is always added.
+        pip_requirements: requirements of the model, instead of the ones it brings; mlflow-cf is always added. The paths
+            of wheels, such as that of mlflow-cf itself where no index has it, stand beside them: the artifact brings
+            these along.
         metadata: entries for MLmodel.
         allow_functions: whether a plain function may be saved: as a pickle, which runs code when it is loaded.
 
@@ -120,7 +123,9 @@ def log_model(
     options = WrapOptions(target, constraints, explainer, features, distance, values, seed, limits, certify)
     packaging = Packaging(output, signature, input_example, pip_requirements, metadata, allow_functions)
     with _built(model, data, labels, options, packaging) as staged:
-        return _publish(staged, name, registered_model_name, tags or {}, metadata)
+        info = _publish(staged, name, registered_model_name, tags or {}, metadata)
+    warn_of_pin(pip_requirements)
+    return info
 
 
 def load_model(model_uri: str | Path) -> ExplainedModel:

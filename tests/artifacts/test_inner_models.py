@@ -8,7 +8,6 @@ from mlflow import MlflowClient
 from mlflow.models import Model
 
 import mlflow_cf
-from mlflow_cf.artifact import inner
 from mlflow_cf.errors import InputError
 
 TABLE = small_loans.table()
@@ -94,27 +93,6 @@ def test_constraints_of_the_model_come_along(tmp_path):
     mlflow_cf.save_model(tmp_path / "plain", tmp_path / "m", TABLE, **OPTIONS)
     assert (tmp_path / "m" / "requirements.txt").read_text().split("\n")[-1] == "-c constraints.txt"
     assert (tmp_path / "m" / "constraints.txt").read_text() == "numpy<100"
-
-
-@pytest.mark.parametrize(
-    ("own", "given", "lines", "merged"),
-    [
-        (
-            ["a==1"],
-            None,
-            ["A==2", "b", "# note", "", "-c constraints.txt"],
-            ["a==1", "b", "-c {folder}/constraints.txt"],
-        ),
-        (["x-y==1"], None, ["X_y>=3 ; python_version>'3'", "x.Y[z]==1"], ["x-y==1"]),
-        (["a==1"], ["b==2", "b==3", "a"], ["c"], ["a==1", "b==2"]),
-        (["a==1"], "other.txt", ["c"], ["a==1", "-r other.txt"]),
-        (["a==1"], None, ["git+https://host/b.git", "--pre"], ["a==1", "git+https://host/b.git", "--pre"]),
-    ],
-)
-def test_requirements_are_merged_without_repetition(own, given, lines, merged, tmp_path):
-    (tmp_path / "requirements.txt").write_text("\n".join(lines))
-    expected = [line.format(folder=tmp_path) for line in merged]
-    assert inner.requirements(tmp_path, own, given) == expected
 
 
 def test_a_pyfunc_without_an_address(tmp_path):
