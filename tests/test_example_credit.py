@@ -218,17 +218,14 @@ def test_an_independent_checker_finds_no_fault(credit, data_file, data, drop, ru
 
 
 @pytest.fixture(scope="module")
-def store(tmp_path_factory):
-    """A folder for the demos; the second one finds the first one's database, as a second `make demo` does."""
-    return tmp_path_factory.mktemp("demo")
+def demo(tmp_path_factory):
+    """The demo's store, and what it printed."""
+    store = tmp_path_factory.mktemp("demo")
+    return store, run("demo.py", "--store", store, "--rows-to-explain", "10")
 
 
-@pytest.mark.parametrize("data", ["", "german"], ids=["applications", "german"])
-def test_demo_from_training_to_the_real_server(data_file, store, data):
-    options = ["--store", store, "--rows-to-explain", "10"]
-    if data:
-        options += ["--data", data_file("german.csv"), "--constraints", data_file("constraints/german.yaml")]
-    done = run("demo.py", *options)
+def test_demo_from_training_to_the_real_server(demo):
+    store, done = demo
     assert done.returncode == 0, done.stdout + done.stderr
     assert done.stdout.count("decision: ") == 4
     assert done.stdout.count(" would be ") >= 4
@@ -236,6 +233,14 @@ def test_demo_from_training_to_the_real_server(data_file, store, data):
     assert f"mlflow ui --backend-store-uri sqlite:///{store / 'mlflow.db'}" in done.stdout
     shown = done.stdout + done.stderr
     assert not re.search("warning|error|traceback|failed", shown, re.IGNORECASE), shown
+    assert "pip_requirements" not in shown  # its own server needs no other environment
+
+
+def test_other_data_trains_into_the_same_store(demo, data_file):
+    options = ["--data", data_file("german.csv"), "--constraints", data_file("constraints/german.yaml")]
+    done = run("train.py", "--store", demo[0], "--rows-to-explain", "2", *options)
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert not re.search("warning|error|traceback|failed", done.stdout + done.stderr, re.IGNORECASE)
 
 
 def test_demo_fails_with_a_message(tmp_path):

@@ -4,8 +4,9 @@ from typing import Any
 
 import numpy as np
 from forest_worlds import DISTANCES, RULES, forest_model, opened_problem
-from hypothesis import assume, given, reject, settings
+from hypothesis import assume, given, reject
 from hypothesis import strategies as st
+from laws import dear
 from worlds import background, constraint_dicts, explained, stepped, table, wide_rows
 
 from mlflow_cf.errors import InputError
@@ -120,7 +121,7 @@ def test_the_nearest_favourable_neighbour_of_every_group_is_found(world: World, 
     check_nearest(world, share)
 
 
-@settings(max_examples=max(1, settings.default.max_examples // 8))
+@dear(8)
 @given(worlds("continuous"), shares)
 def test_the_nearest_favourable_number_of_an_interval_is_found(world: World, share: float) -> None:
     check_nearest(world, share)

@@ -9,7 +9,7 @@ import numpy as np
 import pandas as pd
 import pytest
 import yaml
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from sklearn.compose import make_column_selector, make_column_transformer
 from sklearn.ensemble import HistGradientBoostingClassifier, RandomForestClassifier
@@ -145,7 +145,6 @@ class TestDeltas:
         deltas = Deltas(problem)
         assert deltas.stored(deltas.of(codes)) == 2
 
-    @settings(max_examples=40)
     @given(seed=st.integers(0, 30), limits=constraint_dicts, row=wide_rows, gamma=st.sampled_from([0.0, 0.4]))
     def test_nothing_is_lost(self, seed: int, limits: dict[str, Any], row: dict[str, Any], gamma: float) -> None:
         frame = background(seed)
@@ -162,7 +161,6 @@ class TestDeltas:
         assert deltas.stored(wider) == deltas.stored(places)
         assert deltas.codes(deltas.stacked([wider, places])).tolist() == [*codes.tolist(), *codes.tolist()]
 
-    @settings(max_examples=30)
     @given(seed=st.integers(0, 1000))
     def test_changes_are_put_in_and_joined(self, seed: int) -> None:
         problem = problem_with("xgboost")
@@ -185,7 +183,6 @@ class TestDeltas:
 
 
 class TestRatings:
-    @settings(max_examples=40, deadline=None)
     @given(
         name=st.sampled_from(sorted(ESTIMATORS)),
         row=st.integers(0, 3),

@@ -10,8 +10,9 @@ import pandas as pd
 import pytest
 from checker import Checker, Condition, Ruler
 from forest_worlds import DISTANCES, RULES, forest_model, opened_problem
-from hypothesis import assume, given, settings
+from hypothesis import assume, given
 from hypothesis import strategies as st
+from laws import dear
 from sklearn.tree import DecisionTreeClassifier
 from worlds import (
     FEATURES,
@@ -306,7 +307,7 @@ def test_every_kind_of_target_is_met_as_the_model_says(kind: str) -> None:
     assert answered > 100
 
 
-@settings(max_examples=max(1, settings.default.max_examples // 2))
+@dear(2)
 @given(seeds, known_rows, meant)
 def test_a_row_that_breaks_its_own_limits_is_mended(seed: int, query: dict[str, Any], rules: list[str]) -> None:
     """Ranges that exclude the row's values: every answer has left them behind."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import logging
 import os
 import time
 from collections import Counter
@@ -163,5 +164,7 @@ def _explain(model_uri: str, refused: pd.DataFrame, split: Split, table: Table, 
 
 
 if __name__ == "__main__":
+    # How the model could do without a package index; the demo's server runs in this very environment.
+    logging.getLogger("mlflow_cf.artifact.requirements").setLevel(logging.ERROR)
     end_on_signals()
     main()

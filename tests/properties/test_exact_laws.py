@@ -9,6 +9,7 @@ import pytest
 from exact_worlds import TOLERANCE, Enumerated, drawn
 from hypothesis import given
 from hypothesis import strategies as st
+from laws import dear
 
 from mlflow_cf.exact.best_first import BestFirst, Leaf
 from mlflow_cf.proof import certify
@@ -195,6 +196,7 @@ class Watched(BestFirst):
                 assert any(low <= key and self._holds(entry, line) for low, _, entry in entries)
 
 
+@dear(3)
 @given(opened())
 def test_no_counterfactual_is_lost(world):
     watched = type("WatchedHere", (Watched,), {"expected": Enumerated(world)})

@@ -11,6 +11,7 @@ import worlds
 from checker import Checker
 from hypothesis import assume, given
 from hypothesis import strategies as st
+from laws import dear
 from properties.interpreter import NotPlafError, Reference, Sum, Table, program_of, rule_of
 from rule_worlds import TABLE, all_rules, background, coded, comparisons, draw_rows, rule_texts
 
@@ -234,6 +235,7 @@ def everything(checker: Checker, query: dict[str, Any]) -> Iterator[dict[str, An
         yield {name: row[name] for name in query}
 
 
+@dear(2)
 @given(seeds, small_sets, small_sets, worlds.wide_rows)
 def test_rules_of_a_request_hold_on_top(
     seed: int, policy: list[str], request: list[str], query: dict[str, Any]

@@ -6,8 +6,9 @@ from typing import Any
 
 import pytest
 from checker import Checker, Ruler
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
+from laws import dear
 from worlds import (
     FEATURES,
     ORDERS,
@@ -158,7 +159,7 @@ def test_nearest_row_is_brute_force(seed: int, lots: int, constraints: dict[str,
     assert all(tuple(answer.row.values()) in valid for answer in found.counterfactuals)
 
 
-@settings(max_examples=max(1, settings.default.max_examples // 4))
+@dear(4)
 @given(seeds, constraint_dicts, st.lists(wide_rows, min_size=2, max_size=3))
 def test_rows_do_not_see_each_other(seed: int, constraints: dict[str, Any], queries: list[Row]) -> None:
     frame, model = background(seed), lottery(seed, 0.1)
