@@ -1,0 +1,80 @@
+"""An explained model saved by the first version of the format is loaded and answers as it did then."""
+
+import json
+import shutil
+import time
+from pathlib import Path
+
+import mlflow
+import pandas as pd
+import pytest
+
+import mlflow_cf
+
+FOLDER = Path(__file__).parent / "schema_1"
+ROWS = pd.DataFrame(**json.loads((FOLDER / "rows.json").read_text(encoding="utf-8")))
+REPLIES = json.loads((FOLDER / "replies.json").read_text(encoding="utf-8"))
+COMPUTED = {"probability", "distance", "bound"}  # fractions, whose last digits a library may change
+
+
+@pytest.fixture(scope="module")
+def saved(tmp_path_factory):
+    """Return a copy of the artifact: nothing may need, or leave, a file beside it."""
+    return shutil.copytree(FOLDER / "credit", tmp_path_factory.mktemp("schema 1") / "credit")
+
+
+@pytest.fixture
+def no_hurry(monkeypatch):
+    """Stop the clock: a slow machine, or one that compiles first, shall find what a fast one does."""
+    monkeypatch.setattr(time, "perf_counter", lambda: 0.0)
+
+
+def shown(table):
+    """Return replies as JSON values, without what a search cost: that may change."""
+    return [{key: value for key, value in reply.items() if key != "evaluations"} for reply in table.to_dict("records")]
+
+
+def expected(value, key=""):
+    """Return recorded replies as something to compare with what is shown."""
+    if isinstance(value, dict):
+        return {name: expected(one, name) for name, one in value.items() if name != "evaluations"}
+    if isinstance(value, list):
+        return [expected(one) for one in value]
+    return pytest.approx(value, rel=1e-9) if key in COMPUTED and value is not None else value
+
+
+def asked(reply):
+    return json.dumps(reply["params"])
+
+
+def test_the_requests_differ_and_ask_for_every_kind_of_answer():
+    assert len(set(map(asked, REPLIES))) == len(REPLIES) > 1
+    assert all(len(reply["predictions"]) == len(ROWS) for reply in REPLIES)
+    statuses = {one["status"] for reply in REPLIES for one in reply["predictions"]}
+    assert statuses == {"found", "not_found", "infeasible"}
+
+
+@pytest.mark.usefixtures("no_hurry")
+@pytest.mark.parametrize("reply", REPLIES, ids=asked)
+def test_rows_as_the_model_was_trained_on(saved, reply):
+    explained = mlflow_cf.load_model(saved)
+    rows = ROWS.astype({feature.name: feature.raw_dtype for feature in explained.space.features})
+    assert isinstance(rows["job"].dtype, pd.CategoricalDtype)
+    assert rows[list(ROWS)].astype(object).equals(ROWS.astype(object))
+    found = explained.predict(rows, {"counterfactual": reply["params"]})
+    assert shown(found) == expected(reply["predictions"])
+
+
+@pytest.mark.usefixtures("no_hurry")
+@pytest.mark.parametrize("reply", REPLIES, ids=asked)
+def test_rows_as_they_come_over_http(saved, reply):
+    found = mlflow.pyfunc.load_model(str(saved)).predict(ROWS, {"counterfactual": reply["params"]})
+    assert shown(found) == expected(reply["predictions"])
+
+
+def test_loading_changes_nothing(saved):
+    files = {path.relative_to(FOLDER / "credit") for path in (FOLDER / "credit").rglob("*") if path.is_file()}
+    mlflow_cf.load_model(saved)
+    left = {path.relative_to(saved) for path in saved.rglob("*") if path.is_file()}
+    assert left == files
+    assert all((saved / name).read_bytes() == (FOLDER / "credit" / name).read_bytes() for name in files)
