@@ -13,63 +13,22 @@ from numpy.typing import ArrayLike, NDArray
 
 from mlflow_cf.constraints import Constraints, ConstraintSource, Values
 from mlflow_cf.errors import InputError
-from mlflow_cf.explainers import Explainer
-from mlflow_cf.explainers.registry import explainer_named, explainer_to_dict
+from mlflow_cf.explainers import AnyExplainer, Facts, Learned
+from mlflow_cf.explainers.explainer import check_explainer
+from mlflow_cf.explainers.registry import ExplainerSource, asked_explainer, explainer_of, explainer_to_dict
+from mlflow_cf.explainers.searches import Searches
 from mlflow_cf.features import FeatureSpace, check_table
 from mlflow_cf.model.flavors import open_native
-from mlflow_cf.model.judge import Judge, Label, OpenModel, Outcome
+from mlflow_cf.model.judge import Judge, OpenModel, Outcome
 from mlflow_cf.model.parity import Opened, open_structure
-from mlflow_cf.problem import Distance, Explain, Limits, Policy, Query, Setting, Target
+from mlflow_cf.options import DistanceSource, TargetSource, WrapOptions
+from mlflow_cf.problem import BoundTarget, Explain, Limits, Policy, Query, Setting, Target, spread_of
 from mlflow_cf.request.admission import Admission
 from mlflow_cf.request.answer import answer
 from mlflow_cf.request.request import Request
 from mlflow_cf.words.result import Explanation
 
 PATIENCE_S = 0.03  # a served request waits so long for a place; most searches are over in less
-
-TargetSource = Target | Mapping[str, Any] | Label | None
-DistanceSource = Distance | tuple[float, float, float] | Mapping[str, Any]
-
-
-@dataclass(frozen=True)
-class WrapOptions:
-    """How to explain a model: the keyword arguments that `wrap`, `save_model` and `log_model` share.
-
-    Attributes:
-        target: the wanted outcome; None infers it where two labels are 0 and 1.
-        constraints: what every counterfactual must respect.
-        explainer: a name or an object.
-        features: feature -> facts that win over what the data suggest: kind, levels, step, low, high.
-        distance: weights of l0, l1 and l-infinity, or a `Distance`.
-        values: which values may be proposed: observed, grid or continuous.
-        seed: seed of requests that name none.
-        limits: most a request may ask for.
-        certify: always prove that answers are the nearest; the model must be one that can be opened.
-    """
-
-    target: TargetSource = None
-    constraints: ConstraintSource = None
-    explainer: str | Explainer = "geco"
-    features: Mapping[str, Mapping[str, Any]] | None = None
-    distance: DistanceSource = (0.5, 0.5, 0.0)
-    values: Values = "observed"
-    seed: int = 0
-    limits: Limits | Mapping[str, Any] | None = None
-    certify: bool = False
-
-    def policy(self, model: OpenModel) -> Policy:
-        """Return the policy these options make for `model`."""
-        return Policy.from_dict(
-            {
-                "target": Target.read(self.target, model),
-                "constraints": Constraints.read(self.constraints),
-                "distance": Distance.read(self.distance),
-                "values": self.values,
-                "limits": Limits.read(self.limits),
-                "seed": self.seed,
-                "certify": self.certify,
-            }
-        )
 
 
 @dataclass(frozen=True, eq=False)
@@ -83,6 +42,7 @@ class ExplainedModel:
         labels: (n,) training target of these rows, or None.
         policy: target, constraints and limits.
         explainer: searches unless a request names another.
+        searches: this explainer and others of requests, ready to search; what they have learned stays in memory.
         judge, outcome: the model's decision rule, and what it says about the background.
         setting: the policy bound to features and background.
         opened: the structure inside the model, if it has one.
@@ -94,7 +54,8 @@ class ExplainedModel:
     background: pd.DataFrame = field(repr=False)
     labels: NDArray[np.generic] | None = field(repr=False)
     policy: Policy
-    explainer: Explainer
+    explainer: AnyExplainer
+    searches: Searches = field(repr=False)
     judge: Judge = field(repr=False)
     outcome: Outcome = field(repr=False)
     setting: Setting = field(repr=False)
@@ -109,12 +70,16 @@ class ExplainedModel:
         background: pd.DataFrame,
         labels: NDArray[np.generic] | None,
         policy: Policy,
-        explainer: Explainer,
+        explainer: AnyExplainer,
+        *,
+        learned: Learned | None = None,
     ) -> ExplainedModel:
         """Prepare everything that depends on model and background alone, once.
 
+        The explainer learns here, unless it is given what it has `learned` before.
+
         Raises:
-            InputError: a policy that does not fit the features or the model.
+            InputError: a policy that does not fit the features or the model, or an explainer that does not fit either.
         """
         policy.target.check(model)
         setting = Setting.build(space, space.encode(background), policy.constraints, policy.distance, policy.values)
@@ -123,7 +88,16 @@ class ExplainedModel:
         if policy.certify and opened.structure is None:
             raise InputError("certify", f"nothing can be proved of this model ({opened.note})", "leave it out")
         setting = setting.opened_by(opened.structure)
-        return cls(model, space, background, labels, policy, explainer, judge, outcome, setting, opened)
+        target = BoundTarget(policy.target, model, spread=spread_of(outcome))
+        facts = Facts(setting, labels, outcome, target, opened.structure, policy.seed)
+        check_explainer(explainer, facts, 1)
+        searches = Searches(facts, explainer, learned)
+        return cls(model, space, background, labels, policy, explainer, searches, judge, outcome, setting, opened)
+
+    @property
+    def learned(self) -> Learned | None:
+        """What the explainer has learned, if it learns."""
+        return self.searches.own.learned
 
     def predict(self, X: pd.DataFrame, params: Mapping[str, Any] | None = None) -> pd.DataFrame:
         """Answer rows with predictions and counterfactuals: what the served model returns.
@@ -145,7 +119,7 @@ class ExplainedModel:
             raise InputError("counterfactual", f"a {type(asked).__name__} is not an object", "send {...}")
         query = Query.read(asked)
         query.check(self.policy.limits)
-        explainer = self.explainer if query.explainer is None else explainer_named(query.explainer)
+        explainer = self._asked(query)
         seconds = query.time_limit_s or self.policy.limits.time_limit_s
         records = [found.to_dict() for found in self._answer(X, query, explainer, seconds, served=True)]
         columns = list(Explanation("skipped", "", None, None).to_dict())
@@ -158,7 +132,7 @@ class ExplainedModel:
         count: int = 1,
         target: TargetSource = None,
         constraints: ConstraintSource = None,
-        explainer: str | Explainer | None = None,
+        explainer: ExplainerSource | None = None,
         seed: int | None = None,
         time_limit_s: float | None = None,
         max_evaluations: int | None = None,
@@ -172,7 +146,7 @@ class ExplainedModel:
             count: counterfactuals per row.
             target: another wanted outcome than the policy's.
             constraints: more constraints, on top of the policy's.
-            explainer: another explainer, by name or as an object.
+            explainer: another explainer: a name, a dict of name and options that requests may set, or an object.
             seed: seed; None: the policy's.
             time_limit_s: seconds for the whole call; None: no clock. Rows share what is left of it evenly.
             max_evaluations: rows scored per explained row; None: the policy's limit.
@@ -182,19 +156,21 @@ class ExplainedModel:
         Raises:
             InputError: arguments that are malformed, loosen the policy, or do not fit the model.
         """
+        named = explainer if isinstance(explainer, str | Mapping) else None
         query = Query.read(
             {
                 "explain": explain,
                 "count": count,
                 "target": target.to_dict() if isinstance(target, Target) else target,
                 "constraints": Constraints.read(constraints),
+                "explainer": named,
                 "seed": seed,
                 "time_limit_s": time_limit_s,
                 "max_evaluations": max_evaluations,
                 "certify": certify,
             }
         )
-        chosen = self.explainer if explainer is None else explainer_named(explainer)
+        chosen = self._asked(query) if explainer is None or named is not None else explainer_of(explainer)
         return self._answer(X, query, chosen, query.time_limit_s, served=False)
 
     def describe(self) -> dict[str, Any]:
@@ -225,8 +201,11 @@ class ExplainedModel:
             "notes": list(model.notes),
         }
 
+    def _asked(self, query: Query) -> AnyExplainer:
+        return self.explainer if query.explainer is None else asked_explainer(query.explainer, self.explainer)
+
     def _answer(
-        self, X: pd.DataFrame, query: Query, explainer: Explainer, seconds: float | None, *, served: bool
+        self, X: pd.DataFrame, query: Query, explainer: AnyExplainer, seconds: float | None, *, served: bool
     ) -> list[Explanation]:
         deadline = None if seconds is None else time.perf_counter() + seconds
         request = Request(
@@ -236,6 +215,7 @@ class ExplainedModel:
             target=self.policy.target_for(query.target, self.model),
             background=self.outcome,
             explainer=explainer,
+            searches=self.searches,
             query=query,
             seed=self.policy.seed if query.seed is None else query.seed,
             certified=query.certify or self.policy.certify,
@@ -255,7 +235,7 @@ def wrap(
     *,
     target: TargetSource = None,
     constraints: ConstraintSource = None,
-    explainer: str | Explainer = "geco",
+    explainer: ExplainerSource = "geco",
     features: Mapping[str, Mapping[str, Any]] | None = None,
     distance: DistanceSource = (0.5, 0.5, 0.0),
     values: Values = "observed",
@@ -288,7 +268,7 @@ def assemble(model: OpenModel, data: pd.DataFrame, labels: ArrayLike | None, opt
         if missing:
             raise InputError(f"data.{missing[0]}", "the model needs this column", "pass its raw input columns")
         data = data.loc[:, list(model.columns)]
-    explainer = explainer_named(options.explainer)
+    explainer = explainer_of(options.explainer)
     policy = options.policy(model)
     known = None if labels is None else np.asarray(labels)
     if known is not None and known.shape != (len(data),):

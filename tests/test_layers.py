@@ -16,6 +16,7 @@ FLOORS = (
     ("testing",),
     ("artifact",),
     ("explained",),
+    ("options",),
     ("request",),
     ("proof",),
     ("why_not",),

@@ -10,7 +10,7 @@ from worlds import background, explained, lottery
 
 from mlflow_cf import GeCo, InputError, RandomSearch
 from mlflow_cf.constraints import Constraints
-from mlflow_cf.explainers.registry import explainer_from_dict, explainer_named, explainer_to_dict
+from mlflow_cf.explainers.registry import explainer_of, explainer_to_dict
 from mlflow_cf.features import FeatureSpace
 from mlflow_cf.model.judge import OpenModel
 from mlflow_cf.problem import Budget, Distance, Problem, Rating, Setting
@@ -194,10 +194,10 @@ def test_without_polish_needless_changes_stay():
 
 
 def test_options():
-    assert explainer_named("random_search") == RandomSearch()
+    assert explainer_of("random_search") == RandomSearch()
     floor = RandomSearch(copies=50, polish=False)
-    assert explainer_from_dict(explainer_to_dict(floor)) == floor
-    with pytest.raises(InputError, match=r"explainer\.copies: 0 is less than 1"):
+    assert explainer_of(explainer_to_dict(floor)) == floor
+    with pytest.raises(InputError, match=r"explainer\.copies: 0 is no whole number from 1 on"):
         RandomSearch(copies=0)
 
 

@@ -22,10 +22,11 @@ import pyarrow.parquet as pq
 import yaml
 from numpy.typing import NDArray
 
+from mlflow_cf.artifact.learned import arrays_to_bytes, learned_from_bytes, plain_to_bytes
 from mlflow_cf.errors import ArtifactError, InputError
 from mlflow_cf.explained import ExplainedModel
-from mlflow_cf.explainers import Explainer
-from mlflow_cf.explainers.registry import explainer_from_dict, explainer_to_dict
+from mlflow_cf.explainers import AnyExplainer, Learned, Learner
+from mlflow_cf.explainers.registry import explainer_of, explainer_to_dict
 from mlflow_cf.features import FeatureSpace
 from mlflow_cf.problem import Policy
 from mlflow_cf.version import VERSION
@@ -39,6 +40,10 @@ POLICY: Final = "policy.yaml"
 EXPLAINER: Final = "explainer.json"
 BACKGROUND: Final = "background.parquet"
 LABELS: Final = "labels.parquet"
+# Of explainers that learn, and of no others; all else is as it was before there were any. So a version of mlflow-cf
+# that knows of none reads every other artifact, and refuses these because of files it does not know.
+ARRAYS: Final = "learned.npz"
+PLAIN: Final = "learned.json"
 
 Parsed = TypeVar("Parsed")
 
@@ -50,6 +55,8 @@ MOST_BYTES: Final = {
     EXPLAINER: 64 * KIB,
     BACKGROUND: 512 * KIB**2,
     LABELS: 64 * KIB**2,
+    ARRAYS: 256 * KIB**2,
+    PLAIN: 16 * KIB**2,
 }
 REQUIRED: Final = (FEATURES, POLICY, EXPLAINER, BACKGROUND)
 MOST_CELLS: Final = 32_000_000  # of a table once it is unpacked: 256 MB
@@ -67,7 +74,8 @@ class Parts:
     background: pd.DataFrame
     labels: NDArray[np.generic] | None
     policy: Policy
-    explainer: Explainer
+    explainer: AnyExplainer
+    learned: Learned | None
     output: str | None
 
 
@@ -83,6 +91,9 @@ def write(root: Path, explained: ExplainedModel, output: str | None) -> str:
     (folder / FEATURES).write_bytes(_json_bytes(space.to_dict()))
     (folder / POLICY).write_bytes(yaml.safe_dump(policy.to_dict(), sort_keys=False, allow_unicode=True).encode())
     (folder / EXPLAINER).write_bytes(_json_bytes(explainer_to_dict(explained.explainer)))
+    if explained.learned is not None:
+        (folder / ARRAYS).write_bytes(arrays_to_bytes(explained.learned))
+        (folder / PLAIN).write_bytes(plain_to_bytes(explained.learned))
     codes = explained.setting.background
     if codes.size > MOST_CELLS:
         raise InputError("data", f"has {len(codes):,} rows", f"sample {MOST_CELLS // len(space):,} of them at most")
@@ -127,8 +138,8 @@ def read(root: Path, manifest_sha256: str) -> Parts:
     background = _parsed(content, BACKGROUND, lambda raw: _rows(raw, space))
     labels = _parsed(content, LABELS, lambda raw: _labels(raw, len(background))) if LABELS in content else None
     policy = _parsed(content, POLICY, lambda raw: Policy.from_dict(_plain_yaml(raw)))
-    explainer = _parsed(content, EXPLAINER, lambda raw: explainer_from_dict(json.loads(raw)))
-    return Parts(space, background, labels, policy, explainer, manifest["output"])
+    explainer = _parsed(content, EXPLAINER, lambda raw: explainer_of(json.loads(raw)))
+    return Parts(space, background, labels, policy, explainer, _learned(content, explainer), manifest["output"])
 
 
 def digest_of_model(folder: Path) -> str:
@@ -230,6 +241,18 @@ def _labels(raw: bytes, rows: int) -> NDArray[np.generic]:
     if table.num_rows != rows or table.column(0).type not in (pa.bool_(), pa.int64(), pa.float64(), pa.string()):
         raise ValueError
     return np.asarray(table.column(0).to_pylist())
+
+
+def _learned(content: dict[str, bytes], explainer: AnyExplainer) -> Learned | None:
+    """Return what the explainer has learned; what is not there is not learned anew."""
+    expected = {ARRAYS, PLAIN} if isinstance(explainer, Learner) else set()
+    odd = {ARRAYS, PLAIN} & set(content) ^ expected
+    if odd:
+        fact = f"{'is missing for' if expected else 'is not for'} the explainer {explainer.name!r}"
+        raise ArtifactError(_path(min(odd)), fact, "log the explained model again")
+    if not expected:
+        return None
+    return _parsed(content, ARRAYS, lambda raw: learned_from_bytes(raw, content[PLAIN], MOST_CELLS))
 
 
 def _label_array(labels: NDArray[np.generic]) -> pa.Array:

@@ -25,9 +25,10 @@ from mlflow_cf.artifact.build import Packaging, build
 from mlflow_cf.artifact.requirements import warn_of_pin
 from mlflow_cf.constraints import ConstraintSource, Values
 from mlflow_cf.errors import ArtifactError, InputError
-from mlflow_cf.explained import DistanceSource, ExplainedModel, TargetSource, WrapOptions
-from mlflow_cf.explainers import Explainer
+from mlflow_cf.explained import ExplainedModel
+from mlflow_cf.explainers.registry import ExplainerSource
 from mlflow_cf.model.flavors import OWN_FLAVOR, fetch, open_folder
+from mlflow_cf.options import DistanceSource, TargetSource, WrapOptions
 from mlflow_cf.problem import Limits
 
 FLAVOR_NAME: Final = OWN_FLAVOR
@@ -41,7 +42,7 @@ def save_model(
     *,
     target: TargetSource = None,
     constraints: ConstraintSource = None,
-    explainer: str | Explainer = "geco",
+    explainer: ExplainerSource = "geco",
     features: Mapping[str, Mapping[str, Any]] | None = None,
     distance: DistanceSource = (0.5, 0.5, 0.0),
     values: Values = "observed",
@@ -91,7 +92,7 @@ def log_model(
     *,
     target: TargetSource = None,
     constraints: ConstraintSource = None,
-    explainer: str | Explainer = "geco",
+    explainer: ExplainerSource = "geco",
     features: Mapping[str, Mapping[str, Any]] | None = None,
     distance: DistanceSource = (0.5, 0.5, 0.0),
     values: Values = "observed",
@@ -150,7 +151,8 @@ def load_folder(folder: Path) -> ExplainedModel:
         raise ArtifactError("MLmodel", "names no explained model", "pass one that mlflow_cf.log_model has logged")
     parts = files.read(folder, conf["manifest_sha256"])
     model = open_folder(folder / files.MODEL, output=parts.output, rows=parts.background)
-    return ExplainedModel.build(model, parts.space, parts.background, parts.labels, parts.policy, parts.explainer)
+    known = (parts.space, parts.background, parts.labels, parts.policy, parts.explainer)
+    return ExplainedModel.build(model, *known, learned=parts.learned)
 
 
 def _publish(

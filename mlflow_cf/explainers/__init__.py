@@ -1,16 +1,31 @@
 """The explainers: one file and one class per method, and the table of their names."""
 
 from mlflow_cf.explainers.exact import Exact
-from mlflow_cf.explainers.explainer import Candidates, Explainer
+from mlflow_cf.explainers.explainer import AnyExplainer, Candidates, Explainer, Learner, PlannedStep, Search
 from mlflow_cf.explainers.geco.geco import GeCo
+from mlflow_cf.explainers.learned import Facts, Learned
 from mlflow_cf.explainers.nearest_row import NearestRow
 from mlflow_cf.explainers.random_search import RandomSearch
 
-EXPLAINERS: dict[str, type[Explainer]] = {
+EXPLAINERS: dict[str, type[AnyExplainer]] = {
     GeCo.name: GeCo,
     Exact.name: Exact,
     NearestRow.name: NearestRow,
     RandomSearch.name: RandomSearch,
 }
 
-__all__ = ["EXPLAINERS", "Candidates", "Exact", "Explainer", "GeCo", "NearestRow", "RandomSearch"]
+__all__ = [
+    "EXPLAINERS",
+    "AnyExplainer",
+    "Candidates",
+    "Exact",
+    "Explainer",
+    "Facts",
+    "GeCo",
+    "Learned",
+    "Learner",
+    "NearestRow",
+    "PlannedStep",
+    "RandomSearch",
+    "Search",
+]

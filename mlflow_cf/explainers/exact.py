@@ -9,6 +9,7 @@ import numpy as np
 
 from mlflow_cf.explainers.explainer import Candidates
 from mlflow_cf.explainers.geco.geco import GeCo
+from mlflow_cf.explainers.learned import Facts
 from mlflow_cf.problem import Budget, Problem
 
 
@@ -22,6 +23,10 @@ class Exact:
 
     name: ClassVar[str] = "exact"
     polish: ClassVar[bool] = True
+
+    def check(self, facts: Facts, count: int) -> None:
+        """Refuse what GeCo refuses."""
+        GeCo().check(facts, count)
 
     def search(self, problem: Problem, budget: Budget, rng: np.random.Generator) -> Candidates:
         """Search as GeCo does; the pipeline certifies what was found."""

@@ -2,14 +2,41 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import Any, ClassVar, Protocol, runtime_checkable
 
 import numpy as np
 
+from mlflow_cf.explainers.learned import Facts, Learned
 from mlflow_cf.features import Floats
 from mlflow_cf.problem import Budget, Problem
+from mlflow_cf.problem.binding import same
+
+
+@dataclass(frozen=True, eq=False)
+class PlannedStep:
+    """One step of a plan: an action, what it costs, and the row it leads to.
+
+    Attributes:
+        action: its name.
+        effort: what it costs before any discount, 0 or more.
+        discount: in [0, 1], the share of the effort that is left after what earlier steps have made easier.
+        row: (d,) codes of the row after the step.
+    """
+
+    action: str
+    effort: float
+    discount: float
+    row: Floats
+
+    def __post_init__(self) -> None:
+        if not (0 <= self.effort < np.inf and 0 <= self.discount <= 1):
+            raise ValueError(f"effort {self.effort} and discount {self.discount} of a step")
+
+
+Plan = tuple[PlannedStep, ...]
 
 
 @dataclass(frozen=True, eq=False)
@@ -17,19 +44,51 @@ class Candidates:
     """What a search found.
 
     Attributes:
-        rows: (m, d) codes of candidate rows the search believes favourable, nearest first.
+        rows: (m, d) codes of candidate rows the search believes favourable, best first.
         diagnostics: statistics of the run, such as generations.
         certify: whether the answers shall be proved nearest, also where the request does not ask for that.
+        plans: for each row the steps that lead to it, the last of which ends there; rows with plans are never
+            polished, so that they stay what their plans lead to. Only the last row of a plan is proved.
+        costs: (m,) what each row costs its explainer; where that keeps its own order, it is that of the costs.
     """
 
     rows: Floats
     diagnostics: Mapping[str, Any] = field(default_factory=dict)
     certify: bool = False
+    plans: tuple[Plan, ...] | None = None
+    costs: Floats | None = None
+
+    def __post_init__(self) -> None:
+        if self.costs is not None and (np.shape(self.costs) != (len(self.rows),) or not np.isfinite(self.costs).all()):
+            raise ValueError("costs are not one finite number per row")
+        if self.plans is None:
+            return
+        if len(self.plans) != len(self.rows) or not all(self.plans):
+            raise ValueError("plans are not one or more steps per row")
+        ends = np.array([plan[-1].row for plan in self.plans]).reshape(self.rows.shape)
+        if not same(ends, self.rows).all():
+            raise ValueError("a plan does not end at its row")
+
+    @cached_property
+    def order(self) -> np.ndarray[Any, np.dtype[np.intp]]:
+        """(m,) positions of the rows in the explainer's own order: by cost, ties and rows without as handed over."""
+        return np.arange(len(self.rows)) if self.costs is None else np.argsort(self.costs, kind="stable")
+
+
+Search = Callable[[Problem, Budget, np.random.Generator], Candidates]
 
 
 @runtime_checkable
 class Explainer(Protocol):
     """A method that searches candidates; immutable and thread-safe, its options are dataclass fields.
+
+    Beside what is listed here it may have:
+
+    * ``keeps_order: bool``: whether its answers stay in its own order instead of that of the distance;
+    * ``by_request: ClassVar[Mapping[str, Any]]``: options that a request may set, each with the type that pydantic
+      checks; every number needs bounds, so that no caller can ask for absurd work;
+    * ``check(facts: Facts, count: int) -> None``: raises an `InputError` if it cannot search for so many answers, or
+      not with this model; called when wrapping and before a request searches any row.
 
     Attributes:
         name: name in requests and artifacts.
@@ -45,3 +104,53 @@ class Explainer(Protocol):
     def search(self, problem: Problem, budget: Budget, rng: np.random.Generator) -> Candidates:
         """Search candidates for `problem`; ask `budget` before every batch of scored rows, draw only from `rng`."""
         ...
+
+
+@runtime_checkable
+class Learner(Protocol):
+    """An explainer that learns from the background before it can search; everything else is as for `Explainer`.
+
+    Attributes:
+        name: name in requests and artifacts.
+    """
+
+    name: ClassVar[str]
+
+    @property
+    def polish(self) -> bool:
+        """Whether needless changes of its answers may be undone."""
+        ...
+
+    def learn(self, facts: Facts) -> Learned:
+        """Learn what searches need; the same facts give the same, to the bit.
+
+        Called once when wrapping, and stored in the artifact. A request that names a learner which was not logged
+        waits for it on its own clock, once per process; so it should take seconds at most.
+
+        Raises:
+            InputError: it cannot learn from these facts; labels may be missing, for example.
+        """
+        ...
+
+    def bound(self, learned: Learned) -> Search:
+        """Return the search that uses what was learned; called once per process, it learns nothing itself."""
+        ...
+
+
+AnyExplainer = Explainer | Learner
+
+
+def keeps_order(explainer: AnyExplainer) -> bool:
+    """Whether answers stay in the explainer's own order."""
+    return bool(getattr(explainer, "keeps_order", False))
+
+
+def check_explainer(explainer: AnyExplainer, facts: Facts, count: int) -> None:
+    """Let the explainer refuse a number of answers, or a model; most have nothing to say.
+
+    Raises:
+        InputError: what it refuses.
+    """
+    check: Callable[[Facts, int], None] | None = getattr(explainer, "check", None)
+    if check is not None:
+        check(facts, count)

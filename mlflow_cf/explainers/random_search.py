@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from typing import ClassVar
+from typing import Annotated, Any, ClassVar
 
 import numpy as np
+from pydantic import Field, StrictBool, StrictInt
 
 from mlflow_cf.errors import InputError
 from mlflow_cf.explainers.explainer import Candidates
@@ -35,10 +37,15 @@ class RandomSearch:
     polish: bool = True
 
     name: ClassVar[str] = "random_search"
+    by_request: ClassVar[Mapping[str, Any]] = {
+        "copies": Annotated[StrictInt, Field(ge=1, le=10_000)],
+        "polish": StrictBool,
+    }
 
     def __post_init__(self) -> None:
-        if self.copies < 1:
-            raise InputError("explainer.copies", f"{self.copies} is less than 1", "")
+        copies: object = self.copies
+        if not isinstance(copies, int) or copies < 1:
+            raise InputError("explainer.copies", f"{copies!r} is no whole number from 1 on", "")
 
     def search(self, problem: Problem, budget: Budget, rng: np.random.Generator) -> Candidates:
         """Redraw, repair and rate copies round by round; return the favourable ones."""

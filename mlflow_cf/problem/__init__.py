@@ -2,7 +2,7 @@
 
 from mlflow_cf.problem.budget import Budget
 from mlflow_cf.problem.distance import BoundDistance, Distance
-from mlflow_cf.problem.policy import Explain, Limits, Policy, Query
+from mlflow_cf.problem.policy import Explain, Limits, NamedExplainer, Policy, Query
 from mlflow_cf.problem.problem import Codes, Group, JointRule, Problem
 from mlflow_cf.problem.rater import Rater
 from mlflow_cf.problem.rating import BoundTarget, Rating, spread_of
@@ -19,6 +19,7 @@ __all__ = [
     "Group",
     "JointRule",
     "Limits",
+    "NamedExplainer",
     "Policy",
     "Problem",
     "Query",

@@ -5,7 +5,18 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, StrictBool, StrictFloat, StrictInt, StrictStr, ValidationError
+from pydantic import (
+    BaseModel,
+    ConfigDict,
+    Field,
+    StrictBool,
+    StrictFloat,
+    StrictInt,
+    StrictStr,
+    ValidationError,
+    field_validator,
+)
+from pydantic_core import PydanticCustomError
 
 from mlflow_cf.constraints import Constraints, Values
 from mlflow_cf.errors import InputError, InputErrors
@@ -96,6 +107,33 @@ class Policy(BaseModel):
             raise input_errors(error, "policy", cls, data) from None
 
 
+class NamedExplainer(BaseModel):
+    """An explainer by name, with options.
+
+    Attributes:
+        name: one of ours, or of an installed package.
+        options: those left out have the explainer's defaults.
+    """
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    name: StrictStr
+    options: dict[StrictStr, Any] = {}
+
+    @classmethod
+    def read(cls, source: str | Mapping[str, Any], path: str) -> NamedExplainer:
+        """Return an explainer's name and options from either form.
+
+        Raises:
+            InputError: an unknown key, or a value of the wrong form.
+        """
+        data = {"name": source} if isinstance(source, str) else dict(source)
+        try:
+            return cls.model_validate(data)
+        except ValidationError as error:
+            raise input_errors(error, path, cls, data) from None
+
+
 class Query(BaseModel):
     """The options of one request; everything that is left out comes from the policy.
 
@@ -104,7 +142,7 @@ class Query(BaseModel):
         count: counterfactuals per row.
         constraints: more constraints; the policy's hold as well.
         target: another wanted outcome.
-        explainer: another explainer by name.
+        explainer: another explainer, by name or as ``{"name": ..., "options": {...}}``.
         seed: same artifact, rows, options and seed give the same answer.
         time_limit_s: seconds for all explanations together.
         max_evaluations: rows scored per explained row.
@@ -117,11 +155,20 @@ class Query(BaseModel):
     count: Annotated[StrictInt, Field(ge=1)] = 1
     constraints: Constraints = Constraints()
     target: Target | StrictBool | StrictInt | StrictStr | StrictFloat | None = None
-    explainer: StrictStr | None = None
+    explainer: NamedExplainer | None = None
     seed: Annotated[StrictInt, Field(ge=0, lt=2**63)] | None = None
     time_limit_s: Seconds | None = None
     max_evaluations: Annotated[StrictInt, Field(ge=1)] | None = None
     certify: StrictBool = False
+
+    @field_validator("explainer", mode="before", json_schema_input_type=StrictStr | NamedExplainer | None)
+    @classmethod
+    def _name_alone(cls, asked: object) -> object:
+        if asked is None or isinstance(asked, Mapping):
+            return asked
+        if not isinstance(asked, str):
+            raise PydanticCustomError("explainer", "Input should be a valid string, or an object with name and options")
+        return {"name": asked}
 
     @classmethod
     def read(cls, options: Mapping[str, Any]) -> Query:

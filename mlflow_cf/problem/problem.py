@@ -80,7 +80,6 @@ class Problem:
         background: (n, d) coded background rows; `rate_background` rates them without asking the model.
         rater: rates candidates by code without decoding them, if the model could be opened and knows no more of the
             row's levels than the background does.
-        opened: whether the model could be opened.
         check: rows (m, d) -> (m,) whether each meets every constraint and `values` as a whole row.
         domain_tokens: for every column, the tokens that the rater's structure has for the tuples of its domain; empty:
             they are made when they are needed.
@@ -100,7 +99,6 @@ class Problem:
     rate_background: Callable[[], Rating]
     check: Callable[[Floats], Bools]
     rater: Rater | None = None
-    opened: bool = False
     domain_tokens: Mapping[int, Tokens] = field(default_factory=dict)
 
     @cached_property

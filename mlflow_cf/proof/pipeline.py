@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
 
-from mlflow_cf.explainers import Candidates, Explainer
+from mlflow_cf.explainers import Candidates, Search
+from mlflow_cf.explainers.explainer import Plan
 from mlflow_cf.features import FeatureSpace
 from mlflow_cf.model.judge import Judge
-from mlflow_cf.proof.certify import certify
+from mlflow_cf.problem import Problem
+from mlflow_cf.proof.certify import NOT_CERTIFIED, certify
 from mlflow_cf.proof.verify import Case, Inquiry, Proved, prove, run_proofs
 from mlflow_cf.why_not.blame import contradiction, impossible
 from mlflow_cf.words.result import Status
@@ -26,36 +28,57 @@ class Answer:
     Attributes:
         status, reason: as in an explanation.
         proved: verified counterfactuals, or None.
+        plans: the plan of each, if they have plans.
         diagnostics: statistics of the search.
     """
 
     status: Status
     reason: str
     proved: Proved | None = None
+    plans: tuple[Plan, ...] = ()
     diagnostics: dict[str, Any] = field(default_factory=dict)
 
 
-def search(case: Case, explainer: Explainer, seed: int) -> Answer | Candidates:
+@dataclass(frozen=True)
+class Proving:
+    """What is done with candidates beside verifying them.
+
+    Attributes:
+        polish: whether needless changes are undone.
+        certified: whether answers are proved to be the nearest, as far as the budget goes.
+        keeps_order: whether answers stay in their explainer's own order.
+    """
+
+    polish: bool
+    certified: bool
+    keeps_order: bool = False
+
+
+def search(case: Case, search_with: Search, seed: int) -> Answer | Candidates:
     """Search candidates for one row, or say at once why there are none."""
     reason = impossible(case.problem)
     if reason:
         return Answer("infeasible", reason)
     # one generator per row: an answer does not depend on the rows next to it
-    candidates = explainer.search(case.problem, case.budget, np.random.default_rng(seed))
+    candidates = search_with(case.problem, case.budget, np.random.default_rng(seed))
+    _check_plans(case.problem, candidates)
     case.budget.release()
     return candidates
 
 
-def prove_all(
-    judge: Judge, space: FeatureSpace, found: Sequence[tuple[Case, Candidates]], *, polish: bool, certified: bool
-) -> list[Answer | Exception]:
-    """Prove the candidates of many rows side by side; an exception stands for the row it ended.
+def _check_plans(problem: Problem, candidates: Candidates) -> None:
+    """Refuse plans over rows that are none: a reply could not show them."""
+    rows = [step.row for plan in candidates.plans or () for step in plan]
+    if rows and not problem.space.decode_exactly(np.array(rows))[1].all():
+        raise ValueError("a step of a plan leads to what is no row")
 
-    With `certified`, answers are also proved to be the nearest, as far as the budget goes.
-    """
+
+def prove_all(
+    judge: Judge, space: FeatureSpace, found: Sequence[tuple[Case, Candidates]], proving: Proving
+) -> list[Answer | Exception]:
+    """Prove the candidates of many rows side by side; an exception stands for the row it ended."""
     proofs = [
-        _proof(judge, case, candidates, len(found) - place, (polish, certified or candidates.certify))
-        for place, (case, candidates) in enumerate(found)
+        _proof(judge, case, candidates, len(found) - place, proving) for place, (case, candidates) in enumerate(found)
     ]
     results = run_proofs(judge, space, proofs)
     return [
@@ -64,11 +87,16 @@ def prove_all(
     ]
 
 
-def _proof(judge: Judge, case: Case, candidates: Candidates, rows_left: int, wanted: tuple[bool, bool]) -> Inquiry:
+def _proof(judge: Judge, case: Case, candidates: Candidates, rows_left: int, proving: Proving) -> Inquiry:
     """Verify, polish if wanted, and certify if wanted."""
-    proved = yield from prove(case, candidates.rows, polish=wanted[0])
-    if not wanted[1]:
+    order = candidates.order if proving.keeps_order else np.arange(len(candidates.rows))
+    polish = proving.polish and candidates.plans is None
+    proved = yield from prove(case, candidates.rows[order], polish=polish, keeps_order=proving.keeps_order)
+    proved = replace(proved, origin=order[proved.origin])
+    if not (proving.certified or candidates.certify):
         return proved
+    if proving.keeps_order:
+        return replace(proved, note=f"{NOT_CERTIFIED}the explainer ranks its answers in another way than by distance")
     case.budget.share(rows_left)
     return (yield from certify(case, proved, judge.model.tolerance))
 
@@ -77,14 +105,18 @@ def _answer(case: Case, candidates: Candidates, proved: Proved) -> Answer:
     budget = case.budget
     diagnostics = {**candidates.diagnostics, "cut": budget.cut}
     if len(proved.rows):
-        return Answer("found", proved.note, proved, diagnostics)
+        origin = proved.origin.tolist()
+        if candidates.costs is not None:
+            diagnostics["costs"] = candidates.costs[origin].tolist()
+        plans = () if candidates.plans is None else tuple(candidates.plans[position] for position in origin)
+        return Answer("found", proved.note, proved, plans, diagnostics)
     if proved.exhausted:
-        return Answer("infeasible", NOTHING, None, diagnostics)
+        return Answer("infeasible", NOTHING, diagnostics=diagnostics)
     if budget.cut:
         limit = "time limit" if budget.cut == "clock" else "evaluation limit"
         reason = f"stopped by the {limit} after {budget.used:,} evaluations"
-        return Answer("budget", reason, None, diagnostics)
+        return Answer("budget", reason, diagnostics=diagnostics)
     reason = contradiction(case.problem)
     if reason:
-        return Answer("infeasible", reason, None, diagnostics)
-    return Answer("not_found", f"no counterfactual among {budget.used:,} rows tried", None, diagnostics)
+        return Answer("infeasible", reason, diagnostics=diagnostics)
+    return Answer("not_found", f"no counterfactual among {budget.used:,} rows tried", diagnostics=diagnostics)

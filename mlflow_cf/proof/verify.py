@@ -7,14 +7,15 @@ of a request run side by side, and one call to the judge, whose price hardly dep
 from __future__ import annotations
 
 from collections.abc import Generator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 from numpy.typing import NDArray
 
 from mlflow_cf.features import FeatureSpace, Floats
 from mlflow_cf.model.judge import Judge, Outcome
-from mlflow_cf.problem import BoundTarget, Budget, Problem
+from mlflow_cf.problem import BoundTarget, Budget, Codes, Problem
+from mlflow_cf.proof.select import Queue, distinct_sets_first, nearest_first
 from mlflow_cf.words.result import Proof
 
 SPARE = 8  # candidates verified beyond twice the wanted number: a call to the judge costs the same
@@ -36,13 +37,14 @@ class Case:
 
 @dataclass(frozen=True, eq=False)
 class Proved:
-    """Accepted rows (k, d), nearest first among distinct changed sets.
+    """Accepted rows (k, d): the best of distinct changed sets first, by distance or in their explainer's own order.
 
     Attributes:
         rows: the answers; outcome: what the judge said about them.
         proofs, bounds: (k,) of a certificate, else empty: how each is proved, and what no other one is nearer than.
         exhausted: a certificate looked at everything.
         note: why there is no certificate, if one was wanted.
+        origin: (k,) which candidate each comes from; empty where a certificate may have replaced them.
     """
 
     rows: Floats
@@ -51,6 +53,7 @@ class Proved:
     bounds: tuple[float | None, ...] = ()
     exhausted: bool = False
     note: str = ""
+    origin: Codes = field(default_factory=lambda: np.empty(0, dtype=np.intp))
 
 
 Inquiry = Generator[Floats, Outcome, Proved]
@@ -110,29 +113,40 @@ def _verdict(judge: Judge, space: FeatureSpace, Z: Floats) -> Outcome:
     return outcome if exact.all() else outcome.withheld(~exact)
 
 
-def prove(case: Case, rows: Floats, *, polish: bool) -> Inquiry:
-    """Verify and polish candidates (m, d), nearest first, until enough distinct changed sets are proved."""
+def prove(case: Case, rows: Floats, *, polish: bool, keeps_order: bool = False) -> Inquiry:
+    """Verify and polish candidates (m, d), best first, until enough distinct changed sets are proved.
+
+    With `keeps_order`, answers stay in the order of the candidates; else they are ordered by distance.
+    """
     count = case.problem.count
-    queue = _distinct_first(case.problem, rows)
+    queue = Queue(case.problem, rows, in_order=keeps_order)
     parts: list[_Part] = []
-    while len(queue):
+    while len(queue.left):
         # a candidate costs a row, and one per change to prove that it is needed; a small budget proves few, but wholly
         size = max(1, min(2 * count + SPARE, case.budget.left // (1 + len(case.problem.groups))))
-        batch, queue = queue[:size], queue[size:]
-        parts.append((yield from _part(case, batch, polish=polish, even_late=not parts)))
-        sets = case.problem.changed(np.concatenate([part.rows for part in parts]))
-        if len({key.tobytes() for key in sets}) >= count or case.budget.spent:
+        batch = queue.take(size)
+        part = yield from _part(case, rows[batch], polish=polish, even_late=not parts)
+        parts.append(replace(part, origin=batch[part.origin]))
+        queue.accept(parts[-1].rows, parts[-1].origin)
+        if queue.enough(count) or case.budget.spent:
             break
-    return _chosen(case, [part for part in parts if len(part.rows)], polished=polish)
+    return _chosen(case, [part for part in parts if len(part.rows)], polished=polish, keeps_order=keeps_order)
 
 
 @dataclass(frozen=True, eq=False)
 class _Part:
-    """Accepted rows (k, d), what the judge said about them, and (k,) whether they are known to be 1-minimal."""
+    """Accepted rows (k, d) with what is known of them.
+
+    Attributes:
+        rows: the rows; outcome: what the judge said about them.
+        settled: (k,) whether they are known to be 1-minimal.
+        origin: (k,) positions of the candidates that they come from.
+    """
 
     rows: Floats
     outcome: Outcome
     settled: NDArray[np.bool_]
+    origin: Codes
 
 
 @dataclass(frozen=True, eq=False)
@@ -144,15 +158,20 @@ class _Undone:
     outcome: Outcome
 
 
-def _chosen(case: Case, parts: Sequence[_Part], *, polished: bool) -> Proved:
+def _chosen(case: Case, parts: Sequence[_Part], *, polished: bool, keeps_order: bool) -> Proved:
     """Select the answers; those the budget left half-polished count only if there are no others."""
     if not parts:
         return Proved(np.empty((0, len(case.problem.space))), _NOTHING)
     Z = np.concatenate([part.rows for part in parts])
     settled = np.concatenate([part.settled for part in parts])
     rows = np.flatnonzero(settled) if settled.any() else np.arange(len(Z))
-    rows = rows[_select(case, Z[rows], polished=polished)[: case.problem.count]]
-    return Proved(Z[rows], joined_outcomes([part.outcome for part in parts]).take(rows))
+    origin = np.concatenate([part.origin for part in parts])
+    if keeps_order:
+        order = np.argsort(origin[rows], kind="stable")
+    else:
+        order = nearest_first(case.problem, Z[rows], case.distance(Z[rows]), polished=polished)
+    rows = rows[distinct_sets_first(case.problem, Z[rows], order)[: case.problem.count]]
+    return Proved(Z[rows], joined_outcomes([part.outcome for part in parts]).take(rows), origin=origin[rows])
 
 
 _NOTHING = Outcome(np.empty(0, dtype=np.intp))
@@ -170,7 +189,7 @@ def _part(case: Case, Z: Floats, *, polish: bool, even_late: bool) -> Generator[
         owner, variants = _NOBODY, Z[:0]
     kept, outcome = yield from _accepted(case, np.concatenate([Z, variants]), even_late=even_late)
     own = int(np.searchsorted(kept, len(Z)))
-    part = _Part(Z[kept[:own]], outcome.take(slice(0, own)), np.ones(own, dtype=np.bool_))
+    part = _Part(Z[kept[:own]], outcome.take(slice(0, own)), np.ones(own, dtype=np.bool_), kept[:own])
     if not polish or not own:
         return part
     if not together:
@@ -220,7 +239,7 @@ def _polish(case: Case, part: _Part, first: _Undone | None) -> Generator[Floats,
         outcome = joined_outcomes([outcome, undone.outcome])
     settled = np.ones(len(Z), dtype=np.bool_)
     settled[active] = False
-    return _Part(Z, outcome.take(source), settled)
+    return _Part(Z, outcome.take(source), settled, part.origin)
 
 
 def _nearest(case: Case, undone: _Undone) -> tuple[NDArray[np.intp], NDArray[np.intp]]:
@@ -230,40 +249,6 @@ def _nearest(case: Case, undone: _Undone) -> tuple[NDArray[np.intp], NDArray[np.
     return owners, order[first]
 
 
-def _distinct_first(problem: Problem, rows: Floats) -> Floats:
-    """Order candidates so that the first of every changed set comes before all repetitions."""
-    if not len(rows):
-        return rows
-    first: dict[bytes, int] = {}
-    for position, key in enumerate(problem.changed(rows)):
-        first.setdefault(key.tobytes(), position)
-    leaders = list(first.values())
-    return np.concatenate([rows[leaders], np.delete(rows, leaders, axis=0)])
-
-
-def _select(case: Case, Z: Floats, *, polished: bool) -> NDArray[np.intp]:
-    """Return positions of distinct rows: the nearest of every changed set first, then the others by distance.
-
-    Ties go to fewer changes and smaller codes; answers that are not polished keep their explainer's order instead.
-    """
-    changed = case.problem.changed(Z)
-    if polished:
-        ties = (*np.where(np.isnan(Z), np.inf, Z).T[::-1], changed.sum(axis=1))
-        order = np.lexsort((*ties, case.distance(Z)))
-    else:
-        order = np.argsort(case.distance(Z), kind="stable")
-    leaders: list[int] = []
-    others: list[int] = []
-    sets: set[bytes] = set()
-    rows: set[bytes] = set()
-    for position in order.tolist():
-        row, key = Z[position].tobytes(), changed[position].tobytes()
-        if row in rows:
-            continue
-        rows.add(row)
-        (others if key in sets else leaders).append(position)
-        sets.add(key)
-    return np.array(leaders + others, dtype=np.intp)
 
 
 def joined_outcomes(outcomes: list[Outcome]) -> Outcome:

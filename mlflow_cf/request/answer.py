@@ -9,9 +9,10 @@ from dataclasses import replace
 import pandas as pd
 
 from mlflow_cf.errors import InputError
-from mlflow_cf.explainers import Candidates
+from mlflow_cf.explainers import Candidates, Search
+from mlflow_cf.explainers.explainer import check_explainer, keeps_order
 from mlflow_cf.features import FeatureSpace
-from mlflow_cf.proof.pipeline import Answer, prove_all, search
+from mlflow_cf.proof.pipeline import Answer, Proving, prove_all, search
 from mlflow_cf.proof.verify import Case
 from mlflow_cf.request.case import case_of, is_wanted
 from mlflow_cf.request.clock import Clock
@@ -30,8 +31,9 @@ def answer(request: Request, frame: pd.DataFrame) -> list[Explanation]:
     """Answer the rows of `frame` (m, d) in order: predict all, search one by one, prove all together.
 
     Raises:
-        InputError: missing columns, or no rows.
+        InputError: missing columns, no rows, or an explainer that refuses the request.
     """
+    check_explainer(request.explainer, request.searches.facts, request.query.count)
     if not isinstance(frame, pd.DataFrame):
         raise InputError("rows", f"a {type(frame).__name__} is not a table", "pass a pandas DataFrame")
     if not len(frame):
@@ -51,6 +53,9 @@ def answer(request: Request, frame: pd.DataFrame) -> list[Explanation]:
 def _explain_all(request: Request, space: FeatureSpace, rows: dict[int, Row]) -> dict[int, Explanation]:
     """Explain rows by their number, a chunk at a time."""
     started = time.perf_counter()
+    search_with = _search_of(request)
+    if isinstance(search_with, Answer | Exception):
+        return {number: explanation(request, row, None, search_with) for number, row in rows.items()}
     numbers = list(rows)
     found: dict[int, Explanation] = {}
     clock = Clock(request.deadline)
@@ -58,12 +63,27 @@ def _explain_all(request: Request, space: FeatureSpace, rows: dict[int, Row]) ->
         size = ROWS_AT_ONCE if request.deadline is None else min(max(FIRST_ROWS, len(found)), ROWS_AT_ONCE)
         chunk = {number: rows[number] for number in numbers[len(found) : len(found) + size]}
         clock.share(len(chunk), len(rows) - len(found))
-        found.update(_explain(request, space, chunk, clock))
+        found.update(_explain(request, search_with, space, chunk, clock))
     seconds = (time.perf_counter() - started) / len(rows)
     return {
         number: replace(explanation, diagnostics={**explanation.diagnostics, "seconds": seconds})
         for number, explanation in found.items()
     }
+
+
+def _search_of(request: Request) -> Search | Answer | Exception:
+    """Return the explainer's search, or what all rows are told instead.
+
+    Raises:
+        InputError: the explainer cannot learn from this background; it could for no row.
+    """
+    try:
+        ready = request.searches.of(request.explainer, request.deadline)
+    except InputError:
+        raise
+    except Exception as error:  # noqa: BLE001  whatever goes wrong, the predictions must still leave
+        return error
+    return ready or Answer("budget", "stopped by the time limit while the explainer learned")
 
 
 def _turned_away(request: Request, rows: dict[int, Row]) -> dict[int, Explanation]:
@@ -72,7 +92,9 @@ def _turned_away(request: Request, rows: dict[int, Row]) -> dict[int, Explanatio
     return {number: replace(bare(request, row), status="busy", reason=reason) for number, row in rows.items()}
 
 
-def _explain(request: Request, space: FeatureSpace, rows: dict[int, Row], clock: Clock) -> dict[int, Explanation]:
+def _explain(
+    request: Request, search_with: Search, space: FeatureSpace, rows: dict[int, Row], clock: Clock
+) -> dict[int, Explanation]:
     """Explain some rows by their number: search one by one, prove all together."""
     answers: dict[int, Answer | Exception] = {}
     cases: dict[int, Case] = {}
@@ -86,11 +108,7 @@ def _explain(request: Request, space: FeatureSpace, rows: dict[int, Row], clock:
         try:
             cases[number] = case = case_of(request, space, row)
             case.budget.start(until, request.deadline)
-            result = search(case, request.explainer, request.seed)
-        except InputError as error:
-            if error.path.split(".")[0] in ("count", "explainer"):
-                raise  # the request is wrong for every row alike
-            answers[number] = error
+            result = search(case, search_with, request.seed)
         except Exception as error:  # noqa: BLE001  whatever goes wrong, the prediction must still leave
             answers[number] = error
         else:
@@ -100,12 +118,14 @@ def _explain(request: Request, space: FeatureSpace, rows: dict[int, Row], clock:
                 answers[number] = result
     pairs = [(cases[number], candidates) for number, candidates in found.items()]
     started = time.perf_counter()
-    proved = prove_all(request.judge, space, pairs, polish=request.explainer.polish, certified=request.certified)
+    explainer = request.explainer
+    proving = Proving(explainer.polish, request.certified, keeps_order(explainer))
+    proved = prove_all(request.judge, space, pairs, proving)
     answers.update(zip(found, proved, strict=True))
     told = {number: explanation(request, row, cases.get(number), answers[number]) for number, row in rows.items()}
     clock.proved(len(found), time.perf_counter() - started)
     doubted = {n: rows[n] for n in found if _is_doubted(cases[n], found[n], answers[n])}
-    told.update(_without_structure(request, space, doubted, clock))
+    told.update(_without_structure(request, search_with, space, doubted, clock))
     blocked = [n for n in cases if told[n].status in ("infeasible", "not_found") and cases[n].problem.rater is not None]
     for place, number in enumerate(blocked):
         told[number] = reasoned(request, space, rows[number], told[number], len(blocked) - place)
@@ -113,13 +133,13 @@ def _explain(request: Request, space: FeatureSpace, rows: dict[int, Row], clock:
 
 
 def _without_structure(
-    request: Request, space: FeatureSpace, rows: dict[int, Row], clock: Clock
+    request: Request, search_with: Search, space: FeatureSpace, rows: dict[int, Row], clock: Clock
 ) -> dict[int, Explanation]:
     """Explain rows anew for which the opened model and the logged one disagree."""
     if not rows:
         return {}
     _logger.warning("the opened model and the logged one disagree on %d rows; searched without opening", len(rows))
-    return _explain(replace(request, structure=None), space, rows, clock)
+    return _explain(replace(request, structure=None), search_with, space, rows, clock)
 
 
 def _is_doubted(case: Case, candidates: Candidates, answer: Answer | Exception) -> bool:

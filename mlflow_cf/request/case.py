@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 from mlflow_cf.features import FeatureSpace, Floats
 from mlflow_cf.problem import BoundTarget, Budget, Rater, Rating, spread_of
 from mlflow_cf.proof.verify import Case
@@ -45,6 +43,5 @@ def case_of(request: Request, space: FeatureSpace, row: Row) -> Case:
         rate_background=lambda: target.rate(request.background),
         rater=rater,
     )
-    problem = replace(problem, opened=request.structure is not None)
     reserve = min(most // 4, 8 * count * (len(problem.groups) + 1))
     return Case(problem, target, Budget(most, reserve))

@@ -10,7 +10,7 @@ from mlflow_cf.explainers import Candidates, GeCo
 from mlflow_cf.features import FeatureSpace
 from mlflow_cf.model.judge import Judge
 from mlflow_cf.problem import Budget, Setting, Target
-from mlflow_cf.proof.pipeline import NOTHING, Answer, prove_all, search
+from mlflow_cf.proof.pipeline import NOTHING, Answer, Proving, prove_all, search
 from mlflow_cf.proof.verify import Case
 from mlflow_cf.request.case import case_of
 from mlflow_cf.request.request import Request
@@ -45,7 +45,7 @@ class Decider:
         case = self.case(question.setting, question.target)
         case = Case(case.problem, case.target, Budget(left))
         case.budget.start(until, until)
-        found = search(case, GeCo(), 0)
+        found = search(case, GeCo().search, 0)
         if not question.nearest and isinstance(found, Candidates) and len(found.rows):
             self.left -= case.budget.used
             return Decision(True)  # what keeps a constraint in the list need not be asked of the judge
@@ -61,7 +61,7 @@ class Decider:
         return Decision(True, row, float(case.distance(row[None, :])[0]), probability, changes)
 
     def _proved(self, case: Case, found: Candidates) -> Answer | Exception:
-        (answer,) = prove_all(self.judge, self.space, [(case, found)], polish=True, certified=True)
+        (answer,) = prove_all(self.judge, self.space, [(case, found)], Proving(polish=True, certified=True))
         return answer
 
 

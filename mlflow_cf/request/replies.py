@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from typing import Any
 
+from mlflow_cf.explainers.explainer import Plan
+from mlflow_cf.features import FeatureSpace
 from mlflow_cf.proof.pipeline import Answer
 from mlflow_cf.proof.verify import Case, Proved
 from mlflow_cf.request.case import bound_target
 from mlflow_cf.request.request import Request
 from mlflow_cf.request.rows import Row
-from mlflow_cf.words.result import Change, Counterfactual, Explanation, describe_changes
+from mlflow_cf.words.result import Change, Counterfactual, Explanation, Step, describe_changes
 
 _logger = logging.getLogger(__name__)
 
@@ -39,14 +41,16 @@ def explanation(request: Request, row: Row, case: Case | None, answer: Answer | 
         plain,
         status=answer.status,
         reason=answer.reason,
-        counterfactuals=() if case is None or answer.proved is None else tuple(_counterfactuals(case, answer.proved)),
+        counterfactuals=() if case is None else tuple(_counterfactuals(case, answer.proved, answer.plans)),
         evaluations=0 if case is None else case.budget.used,
         diagnostics=answer.diagnostics,
     )
 
 
-def _counterfactuals(case: Case, proved: Proved) -> Iterator[Counterfactual]:
-    """Yield the counterfactuals of a row, with what is proved of each."""
+def _counterfactuals(case: Case, proved: Proved | None, plans: Sequence[Plan]) -> Iterator[Counterfactual]:
+    """Yield the counterfactuals of a row, with what is proved of each and the plan that leads there."""
+    if proved is None:
+        return
     target, space = case.target, case.problem.space
     likely = target.probability(proved.outcome)
     distance = case.distance(proved.rows)
@@ -64,8 +68,16 @@ def _counterfactuals(case: Case, proved: Proved) -> Iterator[Counterfactual]:
             n_changed=len(changes),
             proof=proved.proofs[position] if proved.proofs else "none",
             bound=proved.bounds[position] if proved.bounds else None,
+            plan=_steps(space, plans[position]) if plans else (),
             text=describe_changes(changes, prediction),
         )
+
+
+def _steps(space: FeatureSpace, plan: Plan) -> tuple[Step, ...]:
+    return tuple(
+        Step(number, step.action, step.effort, step.discount, space.values(step.row))
+        for number, step in enumerate(plan, start=1)
+    )
 
 
 def _differs(old: Any, new: Any) -> bool:

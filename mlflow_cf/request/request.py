@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from mlflow_cf.explainers import Explainer
+from mlflow_cf.explainers import AnyExplainer
+from mlflow_cf.explainers.searches import Searches
 from mlflow_cf.model.judge import Judge, Outcome
 from mlflow_cf.problem import Query, Setting, Target
 from mlflow_cf.request.admission import Admission
@@ -21,7 +22,7 @@ class Request:
         setting: policy and request, bound to the background.
         target: the wanted outcome.
         background: the judge's outcome for the background rows.
-        explainer: searches.
+        explainer: searches, once `searches` has made it ready.
         query: the request's options.
         seed: seed of every row.
         certified: whether answers are proved to be the nearest.
@@ -37,7 +38,8 @@ class Request:
     setting: Setting
     target: Target
     background: Outcome
-    explainer: Explainer
+    explainer: AnyExplainer
+    searches: Searches
     query: Query
     seed: int
     certified: bool

@@ -16,7 +16,7 @@ from pandas.testing import assert_frame_equal
 
 from mlflow_cf.artifact.log import load_model, save_model
 from mlflow_cf.explainers import Explainer
-from mlflow_cf.explainers.registry import explainer_from_dict, explainer_named, explainer_to_dict
+from mlflow_cf.explainers.registry import explainer_of, explainer_to_dict
 from mlflow_cf.request.admission import Admission
 from mlflow_cf.testing.models import KINDS
 from mlflow_cf.testing.trial import BACKGROUND_SEED, Trial, rows_of
@@ -157,8 +157,8 @@ def check_hopeless(explainer: Explainer, name: str) -> None:
 
 def check_options(explainer: Explainer) -> None:
     """Name and options restore the explainer, and nobody can change it while others use it."""
-    assert explainer_from_dict(explainer_to_dict(explainer)) == explainer
-    assert type(explainer_named(explainer.name)) is type(explainer)
+    assert explainer_of(explainer_to_dict(explainer)) == explainer
+    assert type(explainer_of(explainer.name)) is type(explainer)
     assert is_dataclass(explainer)
     with pytest.raises(FrozenInstanceError):
         explainer.name = "another"

@@ -10,9 +10,10 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from mlflow_cf.explained import ExplainedModel, WrapOptions, assemble
+from mlflow_cf.explained import ExplainedModel, assemble
 from mlflow_cf.explainers import Explainer
 from mlflow_cf.model.judge import OpenModel
+from mlflow_cf.options import WrapOptions
 from mlflow_cf.testing.goals import Floats, truth
 from mlflow_cf.testing.worlds import overrides, table
 from mlflow_cf.words.result import Status

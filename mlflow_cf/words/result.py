@@ -30,6 +30,35 @@ class Change:
 
 
 @dataclass(frozen=True)
+class Step:
+    """One step of a plan.
+
+    Attributes:
+        step: its number, from 1.
+        action: what is done.
+        effort: what that costs before the discount.
+        discount: in [0, 1], the share of the effort that is left after what earlier steps have made easier.
+        row: every feature's value after the step.
+    """
+
+    step: int
+    action: str
+    effort: float
+    discount: float
+    row: Mapping[str, Level | None]
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the record of a reply."""
+        return {
+            "step": self.step,
+            "action": self.action,
+            "effort": self.effort,
+            "discount": self.discount,
+            "row": dict(self.row),
+        }
+
+
+@dataclass(frozen=True)
 class Counterfactual:
     """A row that the logged model predicts as wanted and that meets every constraint.
 
@@ -41,7 +70,7 @@ class Counterfactual:
         distance: distance from the query row.
         n_changed: number of changed features.
         proof: ``optimal``, ``bounded`` or ``none``; `bound`: no counterfactual is nearer than this, if known.
-        plan: ordered steps, for explainers that make plans.
+        plan: ordered steps that end at `row`, for explainers that make plans; what lies between is not proved.
         text: the changes in a sentence.
     """
 
@@ -53,7 +82,7 @@ class Counterfactual:
     n_changed: int
     proof: Proof = "none"
     bound: float | None = None
-    plan: tuple[Mapping[str, Any], ...] = ()
+    plan: tuple[Step, ...] = ()
     text: str = ""
 
     def to_dict(self) -> dict[str, Any]:
@@ -68,7 +97,7 @@ class Counterfactual:
             "proof": self.proof,
             "bound": self.bound,
             "text": self.text,
-            "plan": [dict(step) for step in self.plan],
+            "plan": [step.to_dict() for step in self.plan],
         }
 
 
@@ -82,7 +111,7 @@ class Explanation:
         reason: why there is no counterfactual, or no certificate where one was wanted; else "".
         prediction: the model's prediction for the row; None only if the model cannot predict it.
         probability: probability of the wanted label; None if the model gives none.
-        counterfactuals: nearest first among distinct sets of changed features.
+        counterfactuals: distinct sets of changed features first, the nearest of each; or in the explainer's own order.
         evaluations: rows scored for this explanation.
         explainer, seed: how to repeat it.
         diagnostics: facts about the run (seconds, generations, ...); not part of a reply.

@@ -10,7 +10,7 @@ import pytest
 
 import mlflow_cf
 from mlflow_cf import InputError
-from mlflow_cf.explainers.registry import explainer_named
+from mlflow_cf.explainers.registry import explainer_of
 from mlflow_cf.testing import ExplainerSuite
 
 FOLDER = Path(__file__).parent / "third_party"  # as pip would leave it: a module, and its dist-info
@@ -24,7 +24,7 @@ def installed(monkeypatch):
 
 class TestSingleChanges(ExplainerSuite):
     def explainer(self):
-        return explainer_named("single_changes")
+        return explainer_of("single_changes")
 
 
 def older_than_35(rows):
@@ -49,11 +49,11 @@ def test_a_request_names_it():
 def test_where_it_is_not_installed_it_is_not_known(monkeypatch):
     monkeypatch.setattr(sys, "path", [path for path in sys.path if path != str(FOLDER)])
     with pytest.raises(InputError, match="no explainer is called 'single_changes'"):
-        explainer_named("single_changes")
+        explainer_of("single_changes")
 
 
 def test_another_process_finds_it_without_being_told():
-    code = "from mlflow_cf.explainers.registry import explainer_named; print(repr(explainer_named('single_changes')))"
+    code = "from mlflow_cf.explainers.registry import explainer_of; print(repr(explainer_of('single_changes')))"
     paths = [str(FOLDER), *sys.path]
     run = subprocess.run(
         [sys.executable, "-c", f"import sys; sys.path = {paths!r}; {code}"], capture_output=True, text=True, check=True

@@ -12,7 +12,7 @@ from worlds import constraint_dicts
 from mlflow_cf.constraints import Constraints
 from mlflow_cf.errors import InputError
 from mlflow_cf.explainers import EXPLAINERS, GeCo
-from mlflow_cf.explainers.registry import explainer_from_dict, explainer_named, explainer_to_dict
+from mlflow_cf.explainers.registry import explainer_of, explainer_to_dict
 from mlflow_cf.problem import Distance, Limits, Policy, Target
 
 shares = st.integers(0, 10).flatmap(
@@ -51,27 +51,27 @@ def test_constraints(constraints: dict[str, Any]) -> None:
 
 @pytest.mark.parametrize("name", sorted(EXPLAINERS))
 def test_explainers_with_default_options(name: str) -> None:
-    explainer = explainer_named(name)
-    again = explainer_from_dict(json.loads(json.dumps(explainer_to_dict(explainer))))
+    explainer = explainer_of(name)
+    again = explainer_of(json.loads(json.dumps(explainer_to_dict(explainer))))
     assert again == explainer
     assert type(again) is EXPLAINERS[name]
 
 
 @given(st.builds(GeCo, q=st.integers(6, 500), m_init=st.integers(1, 50), m_mut=st.integers(1, 9)))
 def test_explainers_with_other_options(explainer: GeCo) -> None:
-    assert explainer_from_dict(json.loads(json.dumps(explainer_to_dict(explainer)))) == explainer
+    assert explainer_of(json.loads(json.dumps(explainer_to_dict(explainer)))) == explainer
 
 
 @pytest.mark.parametrize(
     ("data", "message"),
     [
         ({"name": "gecko", "options": {}}, "explainer: no explainer is called 'gecko'; did you mean 'geco'?"),
-        ({"name": "geco", "options": {"m_int": 3}}, "explainer.m_int: not an option; did you mean 'm_init'?"),
-        ({"name": "geco", "options": {"q": 2}}, "explainer.q: 2 survivors are too few"),
+        ({"name": "geco", "options": {"m_int": 3}}, "explainer.options.m_int: not an option; did you mean 'm_init'?"),
+        ({"name": "geco", "options": {"q": 2}}, "explainer.options.q: 2 survivors are too few"),
     ],
     ids=str,
 )
 def test_unknown_explainers_and_options(data: dict[str, Any], message: str) -> None:
     with pytest.raises(InputError) as error:
-        explainer_from_dict(data)
+        explainer_of(data)
     assert message in str(error.value)

@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from itertools import chain
-from typing import ClassVar, Literal
+from typing import Annotated, Any, ClassVar, Literal
 
 import numpy as np
+from pydantic import Field, StrictBool, StrictInt
 
 from mlflow_cf.errors import InputError
 from mlflow_cf.explainers.explainer import Candidates
 from mlflow_cf.explainers.geco.draws import Draws
 from mlflow_cf.explainers.geco.sweeps import Sweeps
+from mlflow_cf.explainers.learned import Facts
 from mlflow_cf.problem import Budget, Problem
 from mlflow_cf.search.population import Population, changed_sets
 from mlflow_cf.search.sampling import with_draws
@@ -47,6 +50,16 @@ class GeCo:
 
     name: ClassVar[str] = "geco"
     polish: ClassVar[bool] = True
+    by_request: ClassVar[Mapping[str, Any]] = {
+        "q": Annotated[StrictInt, Field(gt=STABLE, le=1_000)],
+        "m_init": Annotated[StrictInt, Field(ge=1, le=200)],
+        "m_mut": Annotated[StrictInt, Field(ge=1, le=50)],
+        "min_generations": Annotated[StrictInt, Field(ge=1, le=100)],
+        "max_generations": Annotated[StrictInt, Field(ge=1, le=1_000)],
+        "refine": StrictBool,
+        "sweep": Literal[True, False, "auto"],
+        "partial": StrictBool,
+    }
 
     def __post_init__(self) -> None:
         for key in ("q", "m_init", "m_mut", "min_generations", "max_generations"):
@@ -58,13 +71,16 @@ class GeCo:
         if self.q <= STABLE:
             raise InputError("explainer.q", f"{self.q} survivors are too few", f"use more than {STABLE}")
 
+    def check(self, facts: Facts, count: int) -> None:
+        """Refuse more answers than survivors, and sweeps of a model that could not be opened."""
+        if count >= self.q:
+            raise InputError("count", f"{count} results need more than {self.q} survivors", "raise GeCo's q")
+        if self.sweep is True and facts.structure is None:
+            raise InputError("explainer.sweep", "the model could not be opened", 'use "auto"; describe() says why')
+
     def search(self, problem: Problem, budget: Budget, rng: np.random.Generator) -> Candidates:
         """Run Algorithm 1 of the paper until the best results are stable (sections 4 and 9 of our notes)."""
         stable = max(STABLE, problem.count)
-        if stable >= self.q:
-            raise InputError("count", f"{problem.count} results need more than {self.q} survivors", "raise GeCo's q")
-        if self.sweep is True and problem.rater is None and not problem.opened:
-            raise InputError("explainer.sweep", "the model could not be opened", 'use "auto"; describe() says why')
         if self.sweep and problem.rater is not None:
             search = Sweeps(problem, budget, (self.q, stable), (self.min_generations, self.max_generations))
             rows, told = search.run()

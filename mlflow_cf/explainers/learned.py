@@ -1,0 +1,83 @@
+"""What an explainer learns from, and what it has learned: arrays and JSON values, the same in memory and stored."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from mlflow_cf.features import FeatureSpace, Floats
+from mlflow_cf.model.judge import Outcome
+from mlflow_cf.problem import BoundTarget, Setting
+from mlflow_cf.structures.structure import Structure
+
+NAME: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,63}")
+KINDS: Final = "biufU"  # of arrays: booleans, integers, numbers, text of a fixed length
+
+
+@dataclass(frozen=True, eq=False)
+class Facts:
+    """What is known when a model is wrapped, before any row to explain.
+
+    Attributes:
+        setting: features, domains, rules and distance of the policy; a request may bring more rules.
+        labels: (n,) training target of the background rows as given, or None.
+        outcome: what the judge says about the background rows.
+        target: the policy's target; a request may name another.
+        structure: the white box inside the model, if it could be opened.
+        seed: the policy's seed.
+    """
+
+    setting: Setting
+    labels: NDArray[np.generic] | None
+    outcome: Outcome
+    target: BoundTarget
+    structure: Structure | None
+    seed: int
+
+    @property
+    def space(self) -> FeatureSpace:
+        """The features."""
+        return self.setting.space
+
+    @property
+    def background(self) -> Floats:
+        """(n, d) coded background rows."""
+        return self.setting.background
+
+
+@dataclass(frozen=True, eq=False)
+class Learned:
+    """What an explainer has learned; an artifact gives it back bit for bit.
+
+    Attributes:
+        arrays: name -> array of booleans, numbers or text; kept as read-only copies in C order.
+        plain: JSON values by name; kept as JSON has them, so tuples become lists.
+
+    Raises:
+        ValueError: a name that is no identifier, an array of objects, or a value that JSON cannot hold.
+    """
+
+    arrays: Mapping[str, NDArray[Any]] = field(default_factory=dict)
+    plain: Mapping[str, Any] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "arrays", {name: _read_only(name, array) for name, array in self.arrays.items()})
+        try:
+            plain = json.loads(json.dumps(dict(self.plain), allow_nan=False))
+        except TypeError as error:
+            raise ValueError(f"plain values that JSON cannot hold: {error}") from error
+        object.__setattr__(self, "plain", plain)
+
+
+def _read_only(name: str, array: NDArray[Any]) -> NDArray[Any]:
+    kept = np.array(array, order="C")
+    if not NAME.fullmatch(name) or kept.dtype.kind not in KINDS:
+        raise ValueError(f"an array {name!r} of type {kept.dtype}")
+    kept.flags.writeable = False
+    return kept

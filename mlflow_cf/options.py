@@ -1,0 +1,56 @@
+"""The options with which a model is wrapped."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from mlflow_cf.constraints import Constraints, ConstraintSource, Values
+from mlflow_cf.explainers.registry import ExplainerSource
+from mlflow_cf.model.judge import Label, OpenModel
+from mlflow_cf.problem import Distance, Limits, Policy, Target
+
+TargetSource = Target | Mapping[str, Any] | Label | None
+DistanceSource = Distance | tuple[float, float, float] | Mapping[str, Any]
+
+
+@dataclass(frozen=True)
+class WrapOptions:
+    """How to explain a model: the keyword arguments that `wrap`, `save_model` and `log_model` share.
+
+    Attributes:
+        target: the wanted outcome; None infers it where two labels are 0 and 1.
+        constraints: what every counterfactual must respect.
+        explainer: a name, a dict of name and options, or an object.
+        features: feature -> facts that win over what the data suggest: kind, levels, step, low, high.
+        distance: weights of l0, l1 and l-infinity, or a `Distance`.
+        values: which values may be proposed: observed, grid or continuous.
+        seed: seed of requests that name none.
+        limits: most a request may ask for.
+        certify: always prove that answers are the nearest; the model must be one that can be opened.
+    """
+
+    target: TargetSource = None
+    constraints: ConstraintSource = None
+    explainer: ExplainerSource = "geco"
+    features: Mapping[str, Mapping[str, Any]] | None = None
+    distance: DistanceSource = (0.5, 0.5, 0.0)
+    values: Values = "observed"
+    seed: int = 0
+    limits: Limits | Mapping[str, Any] | None = None
+    certify: bool = False
+
+    def policy(self, model: OpenModel) -> Policy:
+        """Return the policy these options make for `model`."""
+        return Policy.from_dict(
+            {
+                "target": Target.read(self.target, model),
+                "constraints": Constraints.read(self.constraints),
+                "distance": Distance.read(self.distance),
+                "values": self.values,
+                "limits": Limits.read(self.limits),
+                "seed": self.seed,
+                "certify": self.certify,
+            }
+        )
