@@ -249,8 +249,6 @@ def _nearest(case: Case, undone: _Undone) -> tuple[NDArray[np.intp], NDArray[np.
     return owners, order[first]
 
 
-
-
 def joined_outcomes(outcomes: list[Outcome]) -> Outcome:
     """Return the outcomes of several lots of rows as one."""
     scores = [outcome.scores for outcome in outcomes if outcome.scores is not None]

@@ -16,7 +16,8 @@ except ModuleNotFoundError as error:
     raise ModuleNotFoundError("mlflow_cf.testing needs pytest: pip install pytest", name="pytest") from error
 
 # so that a failing assert shows its values; it must come before these modules are imported
-pytest.register_assert_rewrite("mlflow_cf.testing.answers", "mlflow_cf.testing.conduct", "mlflow_cf.testing.opened")
+for _checks in ("answers", "conduct", "handed_over", "opened"):
+    pytest.register_assert_rewrite(f"mlflow_cf.testing.{_checks}")
 
 from mlflow_cf.testing.checker import Checker, Ruler  # noqa: E402
 from mlflow_cf.testing.explainer_suite import ExplainerSuite  # noqa: E402

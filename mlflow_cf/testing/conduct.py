@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import json
 import random
 import time
+from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import FrozenInstanceError, is_dataclass, replace
+from contextlib import contextmanager
+from dataclasses import MISSING, FrozenInstanceError, fields, is_dataclass, replace
 from pathlib import Path
 from typing import Any, Final
 
@@ -15,7 +18,9 @@ import pytest
 from pandas.testing import assert_frame_equal
 
 from mlflow_cf.artifact.log import load_model, save_model
-from mlflow_cf.explainers import Explainer
+from mlflow_cf.errors import InputError
+from mlflow_cf.explained import ExplainedModel
+from mlflow_cf.explainers import AnyExplainer, Learned, Learner, NearestRow
 from mlflow_cf.explainers.registry import explainer_of, explainer_to_dict
 from mlflow_cf.request.admission import Admission
 from mlflow_cf.testing.models import KINDS
@@ -26,6 +31,8 @@ from mlflow_cf.words.result import Counterfactual, Explanation
 
 THREADS: Final = 8
 TIME_LIMIT_S: Final = 0.4
+MOST_COUNT: Final = 90
+ABSURD: Final = (10**12, -(10**12), 1e300, -1e300)
 
 
 def check_repeats(trial: Trial) -> None:
@@ -98,13 +105,59 @@ def check_threads(trial: Trial) -> None:
 
 
 def check_stored(trial: Trial, folder: Path) -> None:
-    """The model saved and loaded again gives identical answers."""
+    """The model saved and loaded again gives identical answers; what was learned comes back bit for bit, unlearned."""
     source = trial.model.model if trial.model.store is None else trial.model.store(folder)
     functions = KINDS[trial.scenario.kind].function
     save_model(source, folder / "saved", trial.background, allow_functions=functions, **trial.options)
-    loaded = load_model(folder / "saved")
+    with lessons(trial.explainer) as noted:
+        loaded = load_model(folder / "saved")
+        assert records(trial.explain(trial.rows, loaded)) == records(trial.answers)
+    assert not noted
     assert type(loaded.explainer) is type(trial.explainer)
-    assert records(trial.explain(trial.rows, loaded)) == records(trial.answers)
+    assert _bits(loaded.learned) == _bits(trial.explained.learned)
+
+
+def _bits(learned: Learned | None) -> object:
+    """Return all that was learned in a form that is equal only if every bit is."""
+    arrays = {} if learned is None else learned.arrays
+    plain = None if learned is None else json.dumps(learned.plain, sort_keys=True)
+    return {name: (array.dtype.str, array.shape, array.tobytes()) for name, array in arrays.items()}, plain
+
+
+@contextmanager
+def lessons(explainer: AnyExplainer) -> Iterator[list[object]]:
+    """Note every time that explainers of this kind learn, for the time of a `with` block."""
+    noted: list[object] = []
+    kind = type(explainer)
+    with pytest.MonkeyPatch.context() as patch:
+        if isinstance(explainer, Learner):
+            learn = getattr(kind, "learn")  # noqa: B009  kind is any explainer's for mypy
+
+            def noting(self: AnyExplainer, facts: object) -> object:
+                noted.append(facts)
+                return learn(self, facts)
+
+            patch.setattr(kind, "learn", noting)
+        yield noted
+
+
+def check_learns_once(explainer: AnyExplainer) -> None:
+    """Whoever wraps a model with it lets it learn once; so do all requests together that name it for another model."""
+    with lessons(explainer) as noted:
+        own = Watched(RARE).explained(explainer)
+        expected = isinstance(explainer, Learner)
+        assert len(noted) == expected
+        other = Watched(RARE).explained(NearestRow())
+        row = watched_row()
+
+        def explain(explained: ExplainedModel) -> list[dict[str, object]]:
+            return records(explained.explain(row, explainer=explainer, max_evaluations=1000))
+
+        with ThreadPoolExecutor(THREADS) as pool:
+            answers = [done.result() for done in [pool.submit(explain, other) for _ in range(THREADS)]]
+        assert len(noted) == 2 * expected
+        assert answers == [explain(own)] * THREADS
+        assert len(noted) == 2 * expected
 
 
 def check_faulty_row(trial: Trial) -> None:
@@ -122,7 +175,7 @@ def check_skipped(trial: Trial) -> None:
         assert (answer.status, answer.evaluations, answer.counterfactuals) == ("skipped", 0, ())
 
 
-def check_evaluations(explainer: Explainer, most: int, *, scored: bool) -> None:
+def check_evaluations(explainer: AnyExplainer, most: int, *, scored: bool) -> None:
     """The model sees no more rows than it may, and all of them are told."""
     model = Watched(RARE, scored=scored)
     explained = model.explained(explainer)
@@ -132,7 +185,7 @@ def check_evaluations(explainer: Explainer, most: int, *, scored: bool) -> None:
     assert answer.status in ("found", "not_found", "budget")
 
 
-def check_deadline(explainer: Explainer, least: float) -> None:
+def check_deadline(explainer: AnyExplainer, least: float) -> None:
     """Past its deadline the model is not asked anything new; by a clock that only the model and its readers move."""
     clock = Clock()
     model = Watched(least, clock=clock)
@@ -145,7 +198,7 @@ def check_deadline(explainer: Explainer, least: float) -> None:
     assert answer.status in ("found", "not_found", "budget")
 
 
-def check_hopeless(explainer: Explainer, name: str) -> None:
+def check_hopeless(explainer: AnyExplainer, name: str) -> None:
     """Where nothing exists, the status says so and the reason says why; nothing is raised."""
     hopeless = HOPELESS[name]
     explained = Watched(hopeless.least).explained(explainer, hopeless.constraints)
@@ -155,13 +208,52 @@ def check_hopeless(explainer: Explainer, name: str) -> None:
     assert not answer.counterfactuals
 
 
-def check_options(explainer: Explainer) -> None:
+def check_options(explainer: AnyExplainer) -> None:
     """Name and options restore the explainer, and nobody can change it while others use it."""
     assert explainer_of(explainer_to_dict(explainer)) == explainer
     assert type(explainer_of(explainer.name)) is type(explainer)
     assert is_dataclass(explainer)
     with pytest.raises(FrozenInstanceError):
         explainer.name = "another"
+
+
+def check_count(explainer: AnyExplainer) -> None:
+    """How many answers it cannot search for, it says before anything is asked of the model."""
+    for count in (1, MOST_COUNT):
+        model = Watched(RARE)
+        explained = model.explained(explainer)
+        try:
+            (answer,) = explained.explain(watched_row(), count=count, max_evaluations=1000)
+        except InputError:
+            refused = True
+        else:
+            refused = False
+            assert answer.status != "invalid", answer.reason
+            assert len(answer.counterfactuals) <= count
+        assert not (refused and model.questions)
+
+
+def check_options_by_request(explainer: AnyExplainer) -> None:
+    """A request may set what the explainer declares, within bounds, and nothing else."""
+    explained = Watched(RARE).explained(explainer)
+    allowed = getattr(explainer, "by_request", {})
+    options: dict[str, object] = {}
+    if is_dataclass(explainer):
+        options = {option.name: option.default for option in fields(explainer)}
+    assert set(allowed) <= set(options)
+
+    def ask(option: str, value: object) -> None:
+        asked = {"explainer": {"name": explainer.name, "options": {option: value}}, "max_evaluations": 1000}
+        (status,) = explained.predict(watched_row(), {"counterfactual": asked})["status"]
+        assert status in ("found", "not_found", "budget", "infeasible")
+
+    for option, default in options.items():
+        if option in allowed and default is not MISSING:
+            ask(option, default)
+    for option in (*options, "no such option"):
+        for value in ABSURD:
+            with pytest.raises(InputError, match=rf"^explainer\.options\.{option}: "):
+                ask(option, value)
 
 
 def records(answers: list[Explanation]) -> list[dict[str, object]]:

@@ -9,8 +9,8 @@ from typing import Any, ClassVar, cast
 
 import pytest
 
-from mlflow_cf.explainers import Explainer
-from mlflow_cf.testing import answers, conduct
+from mlflow_cf.explainers import AnyExplainer
+from mlflow_cf.testing import answers, conduct, handed_over
 from mlflow_cf.testing.scenarios import SCENARIOS, Scenario, first_of_each_kind
 from mlflow_cf.testing.trial import Trial
 from mlflow_cf.testing.watched import HOPELESS, NEVER, RARE
@@ -25,7 +25,7 @@ class ExplainerSuite:
 
     scenarios: ClassVar[tuple[Scenario, ...]] = SCENARIOS
 
-    def explainer(self) -> Explainer:
+    def explainer(self) -> AnyExplainer:
         """Return the explainer under test, always with the same options."""
         raise NotImplementedError
 
@@ -66,6 +66,12 @@ class ExplainerSuite:
     def test_rows_do_not_depend_on_each_other(self, scenario: Scenario) -> None:
         conduct.check_rows_apart(self.trial(scenario))
 
+    def test_its_own_order_is_kept(self, scenario_of_kind: Scenario) -> None:
+        handed_over.check_own_order(self.trial(scenario_of_kind))
+
+    def test_plans_reach_the_reply(self, scenario_of_kind: Scenario) -> None:
+        handed_over.check_plans(self.trial(scenario_of_kind))
+
     def test_answers_repeat(self, scenario_of_kind: Scenario) -> None:
         conduct.check_repeats(self.trial(scenario_of_kind))
 
@@ -101,6 +107,15 @@ class ExplainerSuite:
     @pytest.mark.parametrize("name", HOPELESS)
     def test_nothing_exists(self, name: str) -> None:
         conduct.check_hopeless(self.explainer(), name)
+
+    def test_it_learns_once(self) -> None:
+        conduct.check_learns_once(self.explainer())
+
+    def test_it_refuses_a_count_before_it_searches(self) -> None:
+        conduct.check_count(self.explainer())
+
+    def test_requests_set_declared_options_only(self) -> None:
+        conduct.check_options_by_request(self.explainer())
 
     def test_name_and_options_restore_it(self) -> None:
         conduct.check_options(self.explainer())

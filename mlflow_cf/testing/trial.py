@@ -10,7 +10,7 @@ from typing import Any, Final
 import pandas as pd
 
 from mlflow_cf.explained import ExplainedModel, wrap
-from mlflow_cf.explainers import Explainer
+from mlflow_cf.explainers import AnyExplainer
 from mlflow_cf.testing.checker import Checker, Row, Ruler, plain_rows, table_of
 from mlflow_cf.testing.goals import GOALS, Goal, Reply
 from mlflow_cf.testing.models import KINDS, Fitted, fitted
@@ -37,14 +37,14 @@ class Trial:
     """
 
     scenario: Scenario
-    explainer: Explainer
+    explainer: AnyExplainer
     model: Fitted
     background: pd.DataFrame
     rows: pd.DataFrame
     options: dict[str, Any]
 
     @classmethod
-    def of(cls, scenario: Scenario, explainer: Explainer) -> Trial:
+    def of(cls, scenario: Scenario, explainer: AnyExplainer) -> Trial:
         """Set a scenario up."""
         plain, model = KINDS[scenario.kind].plain, fitted(scenario.kind, scenario.goal)
         background = table(BACKGROUND_SEED, plain=plain)
@@ -73,10 +73,17 @@ class Trial:
         """The wrapped model."""
         return wrap(self.model.model, self.background, **self.options)
 
-    def explain(self, rows: pd.DataFrame, explained: ExplainedModel | None = None) -> list[Explanation]:
+    def explain(
+        self, rows: pd.DataFrame, explained: ExplainedModel | None = None, explainer: AnyExplainer | None = None
+    ) -> list[Explanation]:
         """Explain rows as every test of this trial does."""
         return (explained or self.explained).explain(
-            rows, count=COUNT, constraints=self.demands.request, seed=SEED, max_evaluations=EVALUATIONS
+            rows,
+            count=COUNT,
+            constraints=self.demands.request,
+            explainer=explainer,
+            seed=SEED,
+            max_evaluations=EVALUATIONS,
         )
 
     @cached_property

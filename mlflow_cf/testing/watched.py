@@ -11,7 +11,7 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from mlflow_cf.explained import ExplainedModel, assemble
-from mlflow_cf.explainers import Explainer
+from mlflow_cf.explainers import AnyExplainer
 from mlflow_cf.model.judge import OpenModel
 from mlflow_cf.options import WrapOptions
 from mlflow_cf.testing.goals import Floats, truth
@@ -60,7 +60,7 @@ class Watched:
     decided: list[Call] = field(default_factory=list)
     rated: list[Call] = field(default_factory=list)
 
-    def explained(self, explainer: Explainer, constraints: Mapping[str, Any] | None = None) -> ExplainedModel:
+    def explained(self, explainer: AnyExplainer, constraints: Mapping[str, Any] | None = None) -> ExplainedModel:
         """Return this model wrapped; what was asked on the way is forgotten."""
         opened = OpenModel(
             flavor="watched",

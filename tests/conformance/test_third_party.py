@@ -1,19 +1,22 @@
-"""An explainer that another distribution brings through its entry point passes the same tests, unchanged."""
+"""Explainers that other distributions bring through their entry points pass the same tests, unchanged."""
 
+import json
 import subprocess
 import sys
 from pathlib import Path
 
+import mlflow
 import numpy as np
 import pandas as pd
 import pytest
+import small_loans
 
 import mlflow_cf
 from mlflow_cf import InputError
 from mlflow_cf.explainers.registry import explainer_of
 from mlflow_cf.testing import ExplainerSuite
 
-FOLDER = Path(__file__).parent / "third_party"  # as pip would leave it: a module, and its dist-info
+FOLDER = Path(__file__).parent / "third_party"  # as pip would leave it: modules, and their dist-info
 ROWS = pd.DataFrame({"age": [20, 30, 40, 50], "income": [1.0, 2.0, 3.0, 4.0]})
 
 
@@ -25,6 +28,13 @@ def installed(monkeypatch):
 class TestSingleChanges(ExplainerSuite):
     def explainer(self):
         return explainer_of("single_changes")
+
+
+class TestSteppingStones(ExplainerSuite):
+    """It learns, makes plans and ranks by their costs."""
+
+    def explainer(self):
+        return explainer_of("stepping_stones")
 
 
 def older_than_35(rows):
@@ -46,6 +56,12 @@ def test_a_request_names_it():
     assert asked["status"].tolist() == ["found"]
 
 
+def test_it_has_no_options_to_ask_for():
+    explained = mlflow_cf.wrap(older_than_35, ROWS, target="yes", output="label")
+    with pytest.raises(InputError, match=r"explainer\.options\.size: not an option of single_changes that a request"):
+        explained.explain(ROWS, explainer={"name": "single_changes", "options": {"size": 3}})
+
+
 def test_where_it_is_not_installed_it_is_not_known(monkeypatch):
     monkeypatch.setattr(sys, "path", [path for path in sys.path if path != str(FOLDER)])
     with pytest.raises(InputError, match="no explainer is called 'single_changes'"):
@@ -59,3 +75,27 @@ def test_another_process_finds_it_without_being_told():
         [sys.executable, "-c", f"import sys; sys.path = {paths!r}; {code}"], capture_output=True, text=True, check=True
     )
     assert run.stdout.strip() == "SingleChanges()"
+
+
+def test_a_learner_is_logged_loaded_and_served_with_plans(monkeypatch):
+    data = small_loans.table()
+    model, asked = small_loans.fitted(data), small_loans.rejected(data, 3)
+    options = {"target": "good", "constraints": small_loans.CONSTRAINTS}
+    with mlflow.start_run():
+        info = mlflow_cf.log_model(model, "loans", data, explainer="stepping_stones", **options)
+
+    def learn(*_):
+        raise AssertionError("loading must not learn")
+
+    monkeypatch.setattr("stepping_stones.SteppingStones.learn", learn)
+    served = mlflow.pyfunc.load_model(info.model_uri)
+    folder = Path(mlflow.artifacts.download_artifacts(info.model_uri)) / "counterfactual"
+    assert {"learned.npz", "learned.json"} <= {path.name for path in folder.iterdir()}
+    reply = served.predict(asked, params={"counterfactual": {"count": 3}}).to_dict("records")
+    assert json.loads(json.dumps(reply, allow_nan=False)) == reply
+    assert "found" in {row["status"] for row in reply}
+    for row, query in zip(reply, asked.to_dict("records"), strict=True):
+        for found in row["counterfactuals"]:
+            assert found["plan"][-1]["row"] == found["row"]
+            assert [step["step"] for step in found["plan"]] == list(range(1, len(found["plan"]) + 1))
+            assert all(type(step["row"][name]) is type(query[name]) for step in found["plan"] for name in query)

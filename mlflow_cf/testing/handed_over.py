@@ -1,0 +1,104 @@
+"""What becomes of the candidates that an explainer hands over: their order, and their plans."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Hashable, Sequence
+from dataclasses import dataclass, field
+from typing import ClassVar
+
+import numpy as np
+
+from mlflow_cf.explainers import AnyExplainer, Candidates, Search
+from mlflow_cf.explainers.explainer import keeps_order
+from mlflow_cf.problem import Budget, Problem
+from mlflow_cf.testing.checker import Row
+from mlflow_cf.testing.trial import COUNT, EVALUATIONS, Trial
+from mlflow_cf.words.result import Explanation
+
+
+@dataclass(frozen=True)
+class Noting:
+    """An explainer that searches as another does, and notes what it hands over."""
+
+    explainer: AnyExplainer
+    searching: Search
+    noted: list[tuple[Problem, Candidates]] = field(default_factory=list)
+
+    name: ClassVar[str] = "noting"
+
+    @property
+    def polish(self) -> bool:
+        """As the other wants it."""
+        return self.explainer.polish
+
+    @property
+    def keeps_order(self) -> bool:
+        """As the other does."""
+        return keeps_order(self.explainer)
+
+    def search(self, problem: Problem, budget: Budget, rng: np.random.Generator) -> Candidates:
+        """Search as the other does."""
+        found = self.searching(problem, budget, rng)
+        self.noted.append((problem, found))
+        return found
+
+
+def check_own_order(trial: Trial) -> None:
+    """Where an explainer keeps its order, the answers are its first acceptable candidates, changed sets all different.
+
+    Only if there are too few sets do others follow, in its order too. Polished answers are other rows than those
+    handed over, and a search that the budget ended may have proved others; neither is compared.
+    """
+    for position, answer, problem, candidates in _searches(trial):
+        cut = answer.evaluations >= EVALUATIONS
+        if not keeps_order(trial.explainer) or trial.explainer.polish or cut:
+            continue
+        costs = range(len(candidates.rows)) if candidates.costs is None else candidates.costs.tolist()
+        ordered = sorted(range(len(candidates.rows)), key=lambda number: costs[number])
+        rows = [problem.space.values(candidates.rows[number]) for number in ordered]
+        assert [found.row for found in answer.counterfactuals] == _first_acceptable(trial, position, rows)
+
+
+def _first_acceptable(trial: Trial, position: int, rows: Sequence[Row]) -> list[Row]:
+    """Return what the independent checker and the model itself leave of rows, distinct changed sets first."""
+    query = trial.queries[position]
+    lawful = [row for row in rows if trial.checker.accepts(query, row)]
+    met = [row for row, reply in zip(lawful, trial.ask(lawful), strict=True) if trial.met(position, reply)]
+    sets: dict[Hashable, Row] = {}
+    for row in met:
+        sets.setdefault(tuple(trial.checker.changed_groups(query, row)), row)
+    leaders = list(sets.values())
+    others: list[Row] = []
+    for row in met:
+        if row not in leaders and row not in others:
+            others.append(row)
+    return [*leaders, *others][:COUNT]
+
+
+def check_plans(trial: Trial) -> None:
+    """Plans reach the reply whole: step by step, in each feature's own type, ending at their counterfactual."""
+    for _, answer, problem, candidates in _searches(trial):
+        handed = candidates.plans or ()
+        plans = [[problem.space.values(step.row) for step in plan] for plan in handed]
+        for found in answer.counterfactuals:
+            assert bool(found.plan) == bool(handed)
+            record = json.loads(json.dumps(found.to_dict(), allow_nan=False))
+            if handed:
+                assert [step.step for step in found.plan] == list(range(1, len(found.plan) + 1))
+                assert [dict(step.row) for step in found.plan] in plans
+                assert record["plan"][-1]["row"] == record["row"]
+                assert all(set(step) == {"step", "action", "effort", "discount", "row"} for step in record["plan"])
+
+
+def _searches(trial: Trial) -> list[tuple[int, Explanation, Problem, Candidates]]:
+    """Return (position, answer, problem, candidates) of every row that is searched for; each is asked alone."""
+    searching = trial.explained.searches.of(trial.explainer, None)
+    assert searching is not None
+    told = []
+    for position, expected in enumerate(trial.answers):
+        noting = Noting(trial.explainer, searching)
+        (answer,) = trial.explain(trial.rows.iloc[[position]], explainer=noting)
+        assert [found.row for found in answer.counterfactuals] == [found.row for found in expected.counterfactuals]
+        told += [(position, answer, *noted) for noted in noting.noted[-1:]]
+    return told
