@@ -8,7 +8,7 @@ from mlflow_cf.explained import ExplainedModel, wrap
 from mlflow_cf.explainers import Exact, GeCo, NearestRow, RandomSearch
 from mlflow_cf.problem import Distance, Limits, Target
 from mlflow_cf.version import VERSION
-from mlflow_cf.words.result import Change, Counterfactual, Explanation
+from mlflow_cf.words.result import Change, Counterfactual, Explanation, Step
 
 __version__ = VERSION
 
@@ -27,6 +27,7 @@ __all__ = [
     "Limits",
     "NearestRow",
     "RandomSearch",
+    "Step",
     "Target",
     "load_model",
     "log_model",

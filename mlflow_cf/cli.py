@@ -14,6 +14,7 @@ import pandas as pd
 from mlflow_cf.artifact.log import load_model
 from mlflow_cf.artifact.served import warm_up
 from mlflow_cf.errors import CounterfactualError
+from mlflow_cf.explainers.registry import options_schema
 from mlflow_cf.problem import Query
 from mlflow_cf.version import VERSION
 from mlflow_cf.words.description import description
@@ -65,7 +66,9 @@ def describe(model_uri: str, *, as_json: bool) -> None:
 @main.command()
 def schema() -> None:
     """Print the JSON schema of the request param `counterfactual`."""
-    click.echo(json.dumps(Query.model_json_schema(), indent=1))
+    published = Query.model_json_schema()
+    published["$defs"]["NamedExplainer"]["allOf"] = options_schema()
+    click.echo(json.dumps(published, indent=1))
 
 
 def _proof(found: dict[str, Any]) -> str:

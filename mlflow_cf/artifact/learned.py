@@ -52,7 +52,7 @@ def learned_from_bytes(archive: bytes, plain: bytes, most_cells: int) -> Learned
     content = json.loads(plain)
     names = content["arrays"]
     if set(content) != {"arrays", "plain"} or not all(NAME.fullmatch(name) for name in names):
-        raise ValueError
+        raise ValueError("other keys, or names that are none")
     with zipfile.ZipFile(BytesIO(archive)) as file:
         _check(file, names, most_cells)
     with np.load(BytesIO(archive), allow_pickle=False) as arrays:
@@ -63,16 +63,16 @@ def _check(archive: zipfile.ZipFile, names: list[str], most_cells: int) -> None:
     """Refuse members that are not exactly these arrays, stored as they are."""
     members = archive.infolist()
     if len(members) > MOST_ARRAYS or sorted(member.filename for member in members) != sorted(n + SUFFIX for n in names):
-        raise ValueError
+        raise ValueError("other arrays than named")
     cells = 0
     for member in members:
         stored = member.compress_type == zipfile.ZIP_STORED and member.flag_bits in PLAIN_FLAGS
         if not stored or member.file_size != member.compress_size:
-            raise ValueError
+            raise ValueError("an array that is not stored as it is")
         with archive.open(member) as file:
             cells += _cells(file, member.file_size)
         if cells > most_cells:
-            raise ValueError
+            raise ValueError(f"more than {most_cells} cells")
 
 
 def _cells(file: IO[bytes], size: int) -> int:
@@ -80,7 +80,7 @@ def _cells(file: IO[bytes], size: int) -> int:
     shape, _, dtype = _header(file)
     count = math.prod(shape)
     if dtype.kind not in KINDS or dtype.itemsize * count != size - file.tell():
-        raise ValueError
+        raise ValueError("an array of another type, or of another size than its file")
     return max(count, 1)
 
 
