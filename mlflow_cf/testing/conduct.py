@@ -109,9 +109,10 @@ def check_stored(trial: Trial, folder: Path) -> None:
     source = trial.model.model if trial.model.store is None else trial.model.store(folder)
     functions = KINDS[trial.scenario.kind].function
     save_model(source, folder / "saved", trial.background, allow_functions=functions, **trial.options)
+    expected = records(trial.answers)
     with lessons(trial.explainer) as noted:
         loaded = load_model(folder / "saved")
-        assert records(trial.explain(trial.rows, loaded)) == records(trial.answers)
+        assert records(trial.explain(trial.rows, loaded)) == expected
     assert not noted
     assert type(loaded.explainer) is type(trial.explainer)
     assert _bits(loaded.learned) == _bits(trial.explained.learned)

@@ -2,14 +2,15 @@
 
 import threading
 from dataclasses import dataclass, replace
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import numpy as np
 import pytest
+from pydantic import StrictInt
 
 from mlflow_cf import InputError, RandomSearch
-from mlflow_cf.explainers import EXPLAINERS
-from mlflow_cf.testing import KINDS, Scenario, answers, conduct, opened
+from mlflow_cf.explainers import EXPLAINERS, Learned, PlannedStep
+from mlflow_cf.testing import KINDS, Scenario, answers, conduct, handed_over, opened
 from mlflow_cf.testing.opened import Opening
 from mlflow_cf.testing.trial import Trial
 from mlflow_cf.testing.watched import NEVER, RARE, watched_row
@@ -171,6 +172,109 @@ def test_a_sound_explainer_passes(monkeypatch):
     conduct.check_evaluations(Sound(), 1000, scored=True)
     conduct.check_deadline(Sound(), NEVER)
     conduct.check_options(Sound())
+
+
+# --- what is learned, handed over and asked for
+
+
+@dataclass(frozen=True)
+class Pupil:
+    """Learns a number, finds what random search finds, and hands it over from far to near with plans."""
+
+    copies: int = 100
+    name: ClassVar[str] = "faulty"
+    polish: ClassVar[bool] = False
+    keeps_order: ClassVar[bool] = True
+    by_request: ClassVar[dict[str, Any]] = {}
+
+    def learn(self, facts):
+        return Learned({"number": np.array([facts.background.shape[0]])})
+
+    def bound(self, _learned):
+        return self._search
+
+    def _search(self, problem, budget, rng):
+        found = RandomSearch(copies=self.copies, polish=False).search(problem, budget, rng)
+        rows = found.rows[::-1]
+        plans = tuple((PlannedStep("go there", 1.0, 1.0, row),) for row in rows)
+        return replace(found, rows=rows, plans=plans)
+
+
+class Whimsical(Pupil):
+    def learn(self, _facts):
+        return Learned({"number": np.random.default_rng().random(3)})
+
+
+class Anew(Pupil):
+    """Learns again when it is loaded."""
+
+    def learn(self, _facts):
+        return Learned()
+
+    def bound(self, learned):
+        self.learn(None)
+        return super().bound(learned)
+
+
+class Boundless(Pupil):
+    by_request: ClassVar[dict[str, Any]] = {"copies": StrictInt}
+
+
+class Mistaken(Pupil):
+    by_request: ClassVar[dict[str, Any]] = {"size": StrictInt}
+
+
+class Late(Sound):
+    def search(self, problem, budget, rng):
+        if problem.count > 10:
+            raise InputError("count", "too many", "")
+        return super().search(problem, budget, rng)
+
+
+@pytest.mark.parametrize("kind", [Whimsical, Anew])
+def test_what_is_learned_is_not_what_was_stored(kind, monkeypatch, tmp_path):
+    monkeypatch.setitem(EXPLAINERS, "faulty", kind)
+    with refused():
+        conduct.check_stored(trial(kind()), tmp_path)
+
+
+def test_one_that_learns_for_every_request(monkeypatch):
+    monkeypatch.setattr("mlflow_cf.explainers.searches._key", lambda _: object())
+    with refused():
+        conduct.check_learns_once(Pupil())
+
+
+def test_an_order_that_is_not_kept(monkeypatch):
+    monkeypatch.setattr("mlflow_cf.request.answer.keeps_order", lambda _: False)
+    with refused():
+        handed_over.check_own_order(trial(Pupil()))
+
+
+def test_plans_that_are_lost(monkeypatch):
+    monkeypatch.setattr("mlflow_cf.request.replies._steps", lambda *_: ())
+    with refused():
+        handed_over.check_plans(trial(Pupil()))
+
+
+def test_a_count_that_is_refused_too_late():
+    with refused():
+        conduct.check_count(Late())
+
+
+@pytest.mark.parametrize("kind", [Boundless, Mistaken])
+def test_options_that_no_request_should_set(kind):
+    with pytest.raises((AssertionError, pytest.fail.Exception)):
+        conduct.check_options_by_request(kind())
+
+
+def test_a_sound_learner_passes(monkeypatch, tmp_path):
+    monkeypatch.setitem(EXPLAINERS, "faulty", Pupil)
+    sound = trial(Pupil())
+    conduct.check_stored(sound, tmp_path)
+    handed_over.check_own_order(sound)
+    handed_over.check_plans(sound)
+    for check in (conduct.check_learns_once, conduct.check_count, conduct.check_options_by_request):
+        check(Pupil())
 
 
 # --- answers
