@@ -20,10 +20,12 @@ class Rater:
     """One structure or several as one, and the targets that all its sums are rated against.
 
     Attributes:
-        structure: the opened model, known to agree with the judge; several are joined.
+        own: the opened model, known to agree with the judge.
+        structure: the same, or several requirements' structures joined.
         targets: table of compiled targets, one for every structure.
     """
 
+    own: Structure
     structure: Structure
     targets: Array
 
@@ -35,7 +37,8 @@ class Rater:
             structures.append(structure)
             tables.append(target.compiled(structure.link, start, structure.outputs))
             start += structure.outputs
-        return cls(structures[0] if len(structures) == 1 else Joined.of(structures, columns), np.concatenate(tables))
+        together: Structure = structures[0] if len(structures) == 1 else Joined.of(structures, columns)
+        return cls(structures[0], together, np.concatenate(tables))
 
     def tokens(self, columns: Sequence[int], tuples: Floats) -> list[Tokens]:
         """Return the structure's tokens of tuples (t, len(columns)), one array per column."""

@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mlflow_cf.features import FeatureSpace, Floats
-from mlflow_cf.structures.activations import ACTIVATIONS, Activation
+from mlflow_cf.structures.activations import ACTIVATIONS, Activation, folded
 from mlflow_cf.structures.columns import Column
 from mlflow_cf.structures.kernels.dense import (
     First,
@@ -61,7 +61,7 @@ class Layers:
     ) -> Layers:
         """Compile layers whose first one takes `columns` in order."""
         if shape[0] == "identity":
-            weights, biases = _folded(weights, biases)
+            weights, biases = folded(weights, biases)
         alike: list[dict[object, list[tuple[Column, Floats]]]] = [{} for _ in range(len(space))]
         for column, row in zip(columns, weights[0], strict=True):
             alike[column.feature].setdefault(key_of(column), []).append((column, row))
@@ -294,11 +294,3 @@ class LayerBoxes:
         pairs = zip(masks, counts, strict=True)
         found = [self.layers.bounds_of(self.tokens[mask[self.choices]], some) for mask, some in pairs]
         return np.array([low for low, _ in found]), np.array([high for _, high in found])
-
-
-def _folded(weights: Sequence[Floats], biases: Sequence[Floats]) -> tuple[Sequence[Floats], Sequence[Floats]]:
-    """Return the one layer that layers without activation amount to."""
-    whole, bias = weights[0], biases[0]
-    for later, more in zip(weights[1:], biases[1:], strict=True):
-        whole, bias = whole @ later, bias @ later + more
-    return [whole], [bias]
