@@ -18,7 +18,8 @@ from mlflow_cf.features import FeatureSpace
 from mlflow_cf.model.judge import Judge, OpenModel, Outcome
 from mlflow_cf.problem import BoundTarget, Budget, Distance, Problem, Rater, Setting, Target
 from mlflow_cf.proof.certify import certify
-from mlflow_cf.proof.verify import Case, Proved, prove, run_proofs
+from mlflow_cf.proof.inquiry import run_proofs
+from mlflow_cf.proof.verify import Case, Proved, prove
 from mlflow_cf.structures import Affine, Forest, Layers, LevelColumn, NumberColumn, Step, TreeEnsemble
 from mlflow_cf.structures.structure import linked
 

@@ -16,7 +16,7 @@ from mlflow_cf.features import Floats
 from mlflow_cf.model.judge import Outcome
 from mlflow_cf.problem import Codes
 from mlflow_cf.problem.binding import same
-from mlflow_cf.proof.verify import Case, Inquiry, Proved, joined_outcomes
+from mlflow_cf.proof.verify import Asked, Case, Inquiry, Proved, joined_outcomes
 from mlflow_cf.search.points import with_points
 from mlflow_cf.words.result import Proof
 
@@ -51,7 +51,7 @@ def certify(case: Case, proved: Proved, tolerance: float) -> Inquiry:
     return run.result(search)
 
 
-def _needed(case: Case, rows: Floats) -> Generator[Floats, Outcome, Bools]:
+def _needed(case: Case, rows: Floats) -> Generator[Asked, Outcome, Bools]:
     """Return which of the accepted rows (k, d) are known to need all their changes; a single answer is not asked."""
     problem = case.problem
     if problem.count == 1 or not len(rows):
@@ -63,7 +63,7 @@ def _needed(case: Case, rows: Floats) -> Generator[Floats, Outcome, Bools]:
     if case.budget.take(len(variants)) < len(variants):
         needed[owner] = False
     elif len(variants):
-        needed[owner[case.target.rate((yield variants)).favourable]] = False
+        needed[owner[case.accepts(variants, (yield variants))]] = False
     return needed
 
 
@@ -107,7 +107,7 @@ class _Run:
             distance = distance[np.sort(first)]
         return float(distance[self.missing - 1]) if len(distance) >= self.missing else np.inf
 
-    def extend(self, search: BestFirst) -> Generator[Floats, Outcome, bool]:
+    def extend(self, search: BestFirst) -> Generator[Asked, Outcome, bool]:
         """Add answers in the order of their keys; return whether the structure and the judge agree."""
         problem, budget = self.case.problem, self.case.budget
         while self.missing and (leaf := search.next()) is not None:
@@ -127,10 +127,10 @@ class _Run:
                 search.stop(leaf)
                 break
             ahead = [] if leaf.certain else self._ahead(search)
-            said = yield np.concatenate(
-                [Z[lawful], problem.rows(np.array(ahead, dtype=np.intp).reshape(-1, len(problem.groups)))]
-            )
-            favourable = self.case.target.rate(said).favourable
+            later_rows = problem.rows(np.array(ahead, dtype=np.intp).reshape(-1, len(problem.groups)))
+            asked = np.concatenate([Z[lawful], later_rows])
+            said = yield asked
+            favourable = self.case.accepts(asked, said)
             favourable, later = favourable[: lawful.sum()], favourable[lawful.sum() :]
             self.refused.update(codes.tobytes() for codes, good in zip(ahead, later, strict=True) if not good)
             if leaf.certain and not favourable[0]:

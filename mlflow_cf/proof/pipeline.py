@@ -13,8 +13,10 @@ from mlflow_cf.explainers.explainer import Plan
 from mlflow_cf.features import FeatureSpace
 from mlflow_cf.model.judge import Judge
 from mlflow_cf.problem import Problem
+from mlflow_cf.proof.alone import by_themselves
 from mlflow_cf.proof.certify import NOT_CERTIFIED, certify
-from mlflow_cf.proof.verify import Case, Inquiry, Proved, prove, run_proofs
+from mlflow_cf.proof.inquiry import run_proofs
+from mlflow_cf.proof.verify import Case, Inquiry, Proved, prove
 from mlflow_cf.why_not.blame import contradiction, impossible
 from mlflow_cf.words.result import Status
 
@@ -88,7 +90,17 @@ def prove_all(
 
 
 def _proof(judge: Judge, case: Case, candidates: Candidates, rows_left: int, proving: Proving) -> Inquiry:
-    """Verify, polish if wanted, and certify if wanted."""
+    """Verify, polish and certify as wanted, until the judge also accepts each answer alone."""
+    while True:
+        proved = yield from _together(judge, case, candidates, rows_left, proving)
+        refused = len(case.refused)
+        alone = yield from by_themselves(case, proved, judge.model.tolerance)
+        if len(case.refused) == refused or case.budget.spent:
+            return alone
+
+
+def _together(judge: Judge, case: Case, candidates: Candidates, rows_left: int, proving: Proving) -> Inquiry:
+    """Verify, polish if wanted, and certify if wanted; the judge is asked about many rows together."""
     order = candidates.order if proving.keeps_order else np.arange(len(candidates.rows))
     polish = proving.polish and candidates.plans is None
     proved = yield from prove(case, candidates.rows[order], polish=polish, keeps_order=proving.keeps_order)

@@ -1,7 +1,6 @@
 """Verify, polish, select: nothing leaves that the logged model and every constraint have not accepted.
 
-A proof is a generator: it yields candidate rows and is sent what the judge says about them. So the proofs of all rows
-of a request run side by side, and one call to the judge, whose price hardly depends on its size, serves them all.
+A proof is a generator: it yields candidate rows and is sent what the judge says about them; see `inquiry`.
 """
 
 from __future__ import annotations
@@ -12,8 +11,8 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 from numpy.typing import NDArray
 
-from mlflow_cf.features import FeatureSpace, Floats
-from mlflow_cf.model.judge import Judge, Outcome
+from mlflow_cf.features import Floats
+from mlflow_cf.model.judge import Outcome
 from mlflow_cf.problem import BoundTarget, Budget, Codes, Problem
 from mlflow_cf.proof.select import Queue, distinct_sets_first, nearest_first
 from mlflow_cf.words.result import Proof
@@ -24,11 +23,25 @@ TOGETHER = 64  # rows of undone changes that are asked about before it is known 
 
 @dataclass(frozen=True, eq=False)
 class Case:
-    """One row to explain: its problem, what the judge must say, and its budget."""
+    """One row to explain.
+
+    Attributes:
+        problem: what is searched; target: what the judge must say.
+        budget: what it may cost.
+        refused: rows that the judge has accepted beside others and refused alone.
+    """
 
     problem: Problem
     target: BoundTarget
     budget: Budget
+    refused: set[bytes] = field(default_factory=set)
+
+    def accepts(self, Z: Floats, outcome: Outcome) -> NDArray[np.bool_]:
+        """Return (m,) whether rows Z (m, d) with this outcome meet the target."""
+        favourable = self.target.rate(outcome).favourable
+        if self.refused:
+            favourable &= np.array([row.tobytes() not in self.refused for row in Z], dtype=np.bool_)
+        return favourable
 
     def distance(self, Z: Floats) -> Floats:
         """Return the distance (m,) of rows Z (m, d) from the row to explain."""
@@ -56,61 +69,15 @@ class Proved:
     origin: Codes = field(default_factory=lambda: np.empty(0, dtype=np.intp))
 
 
-Inquiry = Generator[Floats, Outcome, Proved]
+@dataclass(frozen=True, eq=False)
+class Alone:
+    """Rows (m, d) that the judge is asked about one by one."""
+
+    rows: Floats
 
 
-def run_proofs(judge: Judge, space: FeatureSpace, proofs: Sequence[Inquiry]) -> list[Proved | Exception]:
-    """Run proofs side by side, one call to the judge per round for all of them.
-
-    Returns:
-        The result of each proof, or the exception that ended it; one proof's failure does not touch the others.
-    """
-    results: dict[int, Proved | Exception] = {}
-    asked: dict[int, Floats] = {}
-    for number, proof in enumerate(proofs):
-        _advance(number, proof, None, asked, results)
-    while asked:
-        numbers = list(asked)
-        outcomes = _judged(judge, space, [asked.pop(number) for number in numbers])
-        for number, outcome in zip(numbers, outcomes, strict=True):
-            _advance(number, proofs[number], outcome, asked, results)
-    return [results[number] for number in range(len(proofs))]
-
-
-def _advance(
-    number: int,
-    proof: Inquiry,
-    answer: Outcome | Exception | None,
-    asked: dict[int, Floats],
-    results: dict[int, Proved | Exception],
-) -> None:
-    """Let one proof go on until it asks again or ends."""
-    if isinstance(answer, Exception):
-        results[number] = answer
-        return
-    try:
-        asked[number] = next(proof) if answer is None else proof.send(answer)
-    except StopIteration as end:
-        results[number] = end.value
-    except Exception as error:  # noqa: BLE001  kept for the row it belongs to
-        results[number] = error
-
-
-def _judged(judge: Judge, space: FeatureSpace, batches: list[Floats]) -> list[Outcome | Exception]:
-    """Ask the judge about all batches at once; one by one if it fails, so that only the culprit suffers."""
-    try:
-        outcome = _verdict(judge, space, np.concatenate(batches))
-    except Exception as error:  # noqa: BLE001  any model, any error
-        return [error] if len(batches) == 1 else [_judged(judge, space, [batch])[0] for batch in batches]
-    ends = np.cumsum([len(batch) for batch in batches])
-    return [outcome.take(slice(end - len(batch), end)) for batch, end in zip(batches, ends.tolist(), strict=True)]
-
-
-def _verdict(judge: Judge, space: FeatureSpace, Z: Floats) -> Outcome:
-    """Return what the judge says about rows as decoded; nothing of those that decode to another row than meant."""
-    table, exact = space.decode_exactly(Z)
-    outcome = judge.verdict(table)
-    return outcome if exact.all() else outcome.withheld(~exact)
+Asked = Floats | Alone
+Inquiry = Generator[Asked, Outcome, Proved]
 
 
 def prove(case: Case, rows: Floats, *, polish: bool, keeps_order: bool = False) -> Inquiry:
@@ -177,7 +144,7 @@ def _chosen(case: Case, parts: Sequence[_Part], *, polished: bool, keeps_order: 
 _NOTHING = Outcome(np.empty(0, dtype=np.intp))
 
 
-def _part(case: Case, Z: Floats, *, polish: bool, even_late: bool) -> Generator[Floats, Outcome, _Part]:
+def _part(case: Case, Z: Floats, *, polish: bool, even_late: bool) -> Generator[Asked, Outcome, _Part]:
     """Verify candidates, and polish those that are accepted.
 
     Every change is put back once to see whether it was needed; while the rows are few, the judge is asked about these
@@ -207,18 +174,18 @@ _NOBODY = np.empty(0, dtype=np.intp)
 
 def _accepted(
     case: Case, Z: Floats, *, even_late: bool = False
-) -> Generator[Floats, Outcome, tuple[NDArray[np.intp], Outcome]]:
+) -> Generator[Asked, Outcome, tuple[NDArray[np.intp], Outcome]]:
     """Return the positions of the rows that hold as decoded, whole rows, and what the judge said about them."""
     lawful = np.flatnonzero(case.problem.check(Z))
     lawful = lawful[: case.budget.take(len(lawful), even_late=even_late)]
     if not len(lawful):
         return lawful, _NOTHING
     outcome = yield Z[lawful]
-    favourable = np.flatnonzero(case.target.rate(outcome).favourable)
+    favourable = np.flatnonzero(case.accepts(Z[lawful], outcome))
     return lawful[favourable], outcome.take(favourable)
 
 
-def _polish(case: Case, part: _Part, first: _Undone | None) -> Generator[Floats, Outcome, _Part]:
+def _polish(case: Case, part: _Part, first: _Undone | None) -> Generator[Asked, Outcome, _Part]:
     """Undo whole groups while the judge still accepts, so that every answer is 1-minimal; `first` is known already."""
     Z, outcome = part.rows.copy(), part.outcome
     active = np.arange(len(Z))

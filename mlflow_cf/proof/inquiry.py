@@ -1,0 +1,86 @@
+"""Proofs and certificates side by side: generators that yield rows and are sent what the judge says about them.
+
+So one call to the judge, whose price hardly depends on its size, serves all rows of a request.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from mlflow_cf.features import FeatureSpace, Floats
+from mlflow_cf.model.judge import Judge, Outcome
+from mlflow_cf.proof.verify import Alone, Asked, Inquiry, Proved, joined_outcomes
+
+
+def run_proofs(judge: Judge, space: FeatureSpace, proofs: Sequence[Inquiry]) -> list[Proved | Exception]:
+    """Run proofs side by side, one call to the judge per round for all of them.
+
+    Returns:
+        The result of each proof, or the exception that ended it; one proof's failure does not touch the others.
+    """
+    results: dict[int, Proved | Exception] = {}
+    asked: dict[int, Asked] = {}
+    for number, proof in enumerate(proofs):
+        _advance(number, proof, None, asked, results)
+    while asked:
+        numbers = list(asked)
+        outcomes = _judged(judge, space, [asked.pop(number) for number in numbers])
+        for number, outcome in zip(numbers, outcomes, strict=True):
+            _advance(number, proofs[number], outcome, asked, results)
+    return [results[number] for number in range(len(proofs))]
+
+
+def _advance(
+    number: int,
+    proof: Inquiry,
+    answer: Outcome | Exception | None,
+    asked: dict[int, Asked],
+    results: dict[int, Proved | Exception],
+) -> None:
+    """Let one proof go on until it asks again or ends."""
+    if isinstance(answer, Exception):
+        results[number] = answer
+        return
+    try:
+        asked[number] = next(proof) if answer is None else proof.send(answer)
+    except StopIteration as end:
+        results[number] = end.value
+    except Exception as error:  # noqa: BLE001  kept for the row it belongs to
+        results[number] = error
+
+
+def _judged(judge: Judge, space: FeatureSpace, batches: list[Asked]) -> list[Outcome | Exception]:
+    """Ask the judge about all batches at once; one by one if it fails, so that only the culprit suffers."""
+    together = [at for at, batch in enumerate(batches) if not isinstance(batch, Alone)]
+    found = dict(zip(together, _in_one_call(judge, space, [_rows(batches[at]) for at in together]), strict=True))
+    for at, batch in enumerate(batches):
+        if isinstance(batch, Alone):
+            single = [_in_one_call(judge, space, [row[None]])[0] for row in batch.rows]
+            failed = [outcome for outcome in single if isinstance(outcome, Exception)]
+            said = [outcome for outcome in single if isinstance(outcome, Outcome)]
+            found[at] = failed[0] if failed else joined_outcomes(said)
+    return [found[at] for at in range(len(batches))]
+
+
+def _rows(batch: Asked) -> Floats:
+    return batch.rows if isinstance(batch, Alone) else batch
+
+
+def _in_one_call(judge: Judge, space: FeatureSpace, batches: list[Floats]) -> list[Outcome | Exception]:
+    if not batches:
+        return []
+    try:
+        outcome = _verdict(judge, space, np.concatenate(batches))
+    except Exception as error:  # noqa: BLE001  any model, any error
+        return [error] if len(batches) == 1 else [_in_one_call(judge, space, [batch])[0] for batch in batches]
+    ends = np.cumsum([len(batch) for batch in batches])
+    return [outcome.take(slice(end - len(batch), end)) for batch, end in zip(batches, ends.tolist(), strict=True)]
+
+
+def _verdict(judge: Judge, space: FeatureSpace, Z: Floats) -> Outcome:
+    """Return what the judge says about rows as decoded; nothing of those that decode to another row than meant."""
+    table, exact = space.decode_exactly(Z)
+    outcome = judge.verdict(table)
+    return outcome if exact.all() else outcome.withheld(~exact)
