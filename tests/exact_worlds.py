@@ -19,7 +19,7 @@ from mlflow_cf.model.judge import Judge, OpenModel, Outcome
 from mlflow_cf.problem import BoundTarget, Budget, Distance, Problem, Rater, Setting, Target
 from mlflow_cf.proof.certify import certify
 from mlflow_cf.proof.verify import Case, Proved, prove, run_proofs
-from mlflow_cf.structures import Forest, Layers, LevelColumn, NumberColumn, TreeEnsemble
+from mlflow_cf.structures import Affine, Forest, Layers, LevelColumn, NumberColumn, Step, TreeEnsemble
 from mlflow_cf.structures.structure import linked
 
 TOLERANCE = 1e-6
@@ -104,7 +104,7 @@ def layers_of(space: FeatureSpace, rng: np.random.Generator, task: str, shift: n
         if feature.levels:
             columns.append(LevelColumn(at, rng.integers(-2, 3, len(feature.levels) + 2).astype(float)))
         else:
-            columns.append(NumberColumn(at, (lambda codes: np.nan_to_num(codes / 8.0),)))
+            columns.append(NumberColumn(at, (Step(lambda codes: np.nan_to_num(codes / 8.0), Affine(1 / 8)),)))
     widths = [len(columns), *([hidden] if hidden else []), outputs]
     weights = [rng.integers(-4, 5, shape) / 4 for shape in pairwise(widths)]
     biases = [rng.normal(0, 1, width) for width in widths[1:]]

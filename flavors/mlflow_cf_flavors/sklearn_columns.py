@@ -9,7 +9,7 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from mlflow_cf.structures import NotOpenedError
+from mlflow_cf.structures import Affine, NotOpenedError, Step
 from mlflow_cf_flavors.sklearn_encoders import binned, imputed, one_hot, ordinal
 from mlflow_cf_flavors.sklearn_sources import Source, Transformer, block_dtype, refusal, stepped
 
@@ -82,14 +82,14 @@ def _picked(chosen: Any, names: Sequence[str]) -> list[int]:
     return [int(i) for i in index.to_numpy()[array]] if array.size else []
 
 
-def _scaled(operation: Callable[[Transformer, int, NDArray[Any]], NDArray[Any]]) -> Block:
+def _scaled(step_of: Callable[[Transformer, int], Step]) -> Block:
     """Return how a scaler acts on a block; it calculates in the precision of the whole block."""
 
     def scale(step: Transformer, sources: Sequence[Source]) -> list[Source]:
         dtype = block_dtype(sources)
 
         def column(number: int, source: Source) -> Source:
-            scaled = stepped(source, lambda values: operation(step, number, values), dtype)
+            scaled = stepped(source, step_of(step, number), dtype)
             if scaled is None:
                 raise refusal(step, source)
             return scaled
@@ -99,27 +99,52 @@ def _scaled(operation: Callable[[Transformer, int, NDArray[Any]], NDArray[Any]])
     return scale
 
 
-def _standard(step: Transformer, number: int, values: NDArray[Any]) -> NDArray[Any]:
-    if step.with_mean:
-        values = values - step.mean_[number].astype(values.dtype)
-    return values / step.scale_[number].astype(values.dtype) if step.with_std else values
+def _standard(scaler: Transformer, number: int) -> Step:
+    mean = scaler.mean_[number] if scaler.with_mean else None
+    scale = scaler.scale_[number] if scaler.with_std else None
+
+    def operation(values: NDArray[Any]) -> NDArray[Any]:
+        if mean is not None:
+            values = values - mean.astype(values.dtype)
+        return values if scale is None else values / scale.astype(values.dtype)
+
+    return Step(operation, _less_and_over(mean, scale))
 
 
 # The other scalers calculate in float64, and round to the block's precision after every operation.
-def _min_max(step: Transformer, number: int, values: NDArray[Any]) -> NDArray[Any]:
-    values = (values * step.scale_[number]).astype(values.dtype)
-    values = (values + step.min_[number]).astype(values.dtype)
-    return np.clip(values, *step.feature_range) if step.clip else values
+def _min_max(scaler: Transformer, number: int) -> Step:
+    scale, shift = scaler.scale_[number], scaler.min_[number]
+
+    def operation(values: NDArray[Any]) -> NDArray[Any]:
+        values = (values * scale).astype(values.dtype)
+        values = (values + shift).astype(values.dtype)
+        return np.clip(values, *scaler.feature_range) if scaler.clip else values
+
+    ends = map(float, scaler.feature_range) if scaler.clip else ()
+    return Step(operation, Affine(float(scale), float(shift), *ends))
 
 
-def _robust(step: Transformer, number: int, values: NDArray[Any]) -> NDArray[Any]:
-    if step.with_centering:
-        values = (values - step.center_[number]).astype(values.dtype)
-    return (values / step.scale_[number]).astype(values.dtype) if step.with_scaling else values
+def _robust(scaler: Transformer, number: int) -> Step:
+    center = scaler.center_[number] if scaler.with_centering else None
+    scale = scaler.scale_[number] if scaler.with_scaling else None
+
+    def operation(values: NDArray[Any]) -> NDArray[Any]:
+        if center is not None:
+            values = (values - center).astype(values.dtype)
+        return values if scale is None else (values / scale).astype(values.dtype)
+
+    return Step(operation, _less_and_over(center, scale))
 
 
-def _max_abs(step: Transformer, number: int, values: NDArray[Any]) -> NDArray[Any]:
-    return np.asarray((values / step.scale_[number]).astype(values.dtype))
+def _max_abs(scaler: Transformer, number: int) -> Step:
+    scale = scaler.scale_[number]
+    return Step(lambda values: np.asarray((values / scale).astype(values.dtype)), _less_and_over(None, scale))
+
+
+def _less_and_over(centre: float | None, scale: float | None) -> Affine:
+    """Return the formula of what subtracts a centre, then divides by a scale; None: it does not."""
+    unit = 1.0 if scale is None else float(scale)
+    return Affine(1.0 / unit, 0.0 if centre is None else -float(centre) / unit)
 
 
 _BLOCKS: dict[str, Block] = {

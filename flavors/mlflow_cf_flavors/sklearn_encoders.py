@@ -9,8 +9,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from mlflow_cf.structures import IntervalColumn, NotOpenedError, NumberColumn
+from mlflow_cf.structures import Affine, IntervalColumn, NotOpenedError, NumberColumn, Step
 from mlflow_cf_flavors.sklearn_sources import (
+    CAST,
     UNSEEN,
     RawLevels,
     Source,
@@ -95,7 +96,7 @@ def binned(step: Transformer, sources: Sequence[Source]) -> list[Source]:
     dtype = block_dtype(sources) if step.dtype is None else np.dtype(step.dtype)
     for number, given in enumerate(sources):
         inner, count = step.bin_edges_[number][1:-1], int(step.n_bins_[number])
-        source = stepped(given, lambda values: values, dtype)
+        source = stepped(given, CAST, dtype)
         if source is None:
             raise refusal(step, given)
         bins = _bins(source, inner)
@@ -144,7 +145,7 @@ def _filled(step: Transformer, given: Source, fill: Any, dtype: np.dtype[Any]) -
     number = dtype.type(fill) if isinstance(fill, int | float | np.number) else None
     if number is None:
         raise NotOpenedError(f"a SimpleImputer that fills numbers with {fill!r}")
-    filled = stepped(source, lambda values: np.where(np.isnan(values), number, values), dtype)
+    filled = stepped(source, Step(lambda values: np.where(np.isnan(values), number, values), Affine()), dtype)
     if filled is None:
         raise refusal(step, source)
     return filled

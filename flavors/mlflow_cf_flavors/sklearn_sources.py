@@ -12,12 +12,12 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from mlflow_cf.features import Feature, FeatureSpace
-from mlflow_cf.structures import Column, IntervalColumn, LevelColumn, NotOpenedError, NumberColumn
+from mlflow_cf.structures import Affine, Column, IntervalColumn, LevelColumn, NotOpenedError, NumberColumn, Step
 
 Transformer = Any  # scikit-learn carries no types
-Operation = Callable[[NDArray[Any]], NDArray[Any]]
 DOUBLE = np.dtype(np.float64)
 UNSEEN = object()  # equals no category
+CAST = Step(lambda values: values, Affine())  # to the precision of a block, and nothing else
 
 
 @dataclass(frozen=True, eq=False)
@@ -105,18 +105,15 @@ def block_dtype(sources: Sequence[Source]) -> np.dtype[Any]:
     return together if together.kind == "f" else DOUBLE
 
 
-def stepped(source: Source, operation: Operation, dtype: np.dtype[Any]) -> Column | None:
-    """Return a column after an operation that never reverses its order, done in `dtype`; None if it has no numbers."""
+def stepped(source: Source, step: Step, dtype: np.dtype[Any]) -> Column | None:
+    """Return a column after a step, which is done in `dtype`; None if it has no numbers."""
     source = as_numbers(source)
     if isinstance(source, NumberColumn):
-        return replace(source, steps=(*source.steps, partial(_cast_first, operation, dtype)), dtype=dtype)
+        cast = replace(step, operation=lambda values: step.operation(values.astype(dtype, copy=False)))
+        return replace(source, steps=(*source.steps, cast), dtype=dtype)
     if isinstance(source, LevelColumn | IntervalColumn):
-        return replace(source, table=operation(source.table.astype(dtype)))
+        return replace(source, table=step.operation(source.table.astype(dtype)))
     return None
-
-
-def _cast_first(operation: Operation, dtype: np.dtype[Any], values: NDArray[Any]) -> NDArray[Any]:
-    return operation(values.astype(dtype, copy=False))
 
 
 def values_of(source: Source, points: Sequence[float] = ()) -> tuple[list[Any], Callable[[NDArray[Any]], Column]]:

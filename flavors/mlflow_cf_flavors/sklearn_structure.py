@@ -140,11 +140,12 @@ def _joined(trees: list[Any], values: list[Floats], outputs: list[int], link: Li
 
 
 def _averaged(estimator: Estimator) -> Forest:
-    """One tree, or a forest whose trees' shares (or values) are averaged."""
+    """One tree, or a forest whose trees' shares (or values) are averaged; its threads add them up as they end."""
     trees = [part.tree_ for part in getattr(estimator, "estimators_", [estimator])]
-    if hasattr(estimator, "classes_"):
-        return _joined(trees, [tree.value[:, 0, :] / len(trees) for tree in trees], [-1] * len(trees), "identity")
-    return _joined(trees, [tree.value[:, 0, :] / len(trees) for tree in trees], [0] * len(trees), "identity")
+    values = [tree.value[:, 0, :] / len(trees) for tree in trees]
+    output = -1 if hasattr(estimator, "classes_") else 0
+    forest = _joined(trees, values, [output] * len(trees), "identity")
+    return replace(forest, steady=getattr(estimator, "n_jobs", None) in (None, 1))
 
 
 def _gradient_boosting(estimator: Estimator) -> Forest:

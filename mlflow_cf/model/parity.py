@@ -12,7 +12,6 @@ from mlflow_cf.features import Feature, FeatureSpace, Floats
 from mlflow_cf.model.judge import Judge, Outcome
 from mlflow_cf.structures.columns import NotOpenedError
 from mlflow_cf.structures.structure import Structure, score_rows
-from mlflow_cf.structures.trees import TreeEnsemble
 
 MOST_ROWS = 1_000  # of each of the three kinds that are compared
 EDGES, MISSING = 0.5, 0.1  # shares of values of the third kind that are next to thresholds, and missing
@@ -77,7 +76,7 @@ def _on_edges(
     and less is tried, down to the values of the background.
     """
     replaced = rng.random(rows.shape) < EDGES
-    ordered = structure.features.ordered if isinstance(structure, TreeEnsemble) else np.zeros(len(space), dtype=bool)
+    ordered = np.array([structure.ordered(column) for column in range(len(space))], dtype=np.bool_)
     for missing, near in ((True, ordered | True), (False, ordered | True), (False, ordered)):
         edges = rows.copy()
         for column, feature in enumerate(space.features):
@@ -95,10 +94,10 @@ def _on_edges(
 
 def _edges(structure: Structure, column: int, feature: Feature) -> Floats:
     """Return the values next to which a structure changes its answer, or those of the background if there are none."""
-    if feature.levels or feature.kind == "date" or not isinstance(structure, TreeEnsemble):
+    ends = structure.ends(column)
+    if feature.levels or feature.kind == "date" or ends is None:
         return feature.values
-    cuts = structure.lookups[column].cuts
-    near = _neighbours(cuts[np.isfinite(cuts)], feature)
+    near = _neighbours(ends[np.isfinite(ends)], feature)
     return near if len(near) else feature.values
 
 

@@ -1,20 +1,43 @@
-"""Structures: the white box inside a model, compiled once and scored over codes."""
+"""Structures: the white box inside a model, compiled once and scored over codes.
 
-from mlflow_cf.structures.columns import Column, IntervalColumn, LevelColumn, NotOpenedError, NumberColumn
+These are the names that flavors need, ours and those of other packages: to describe a model's encoded columns and its
+trees or layers, to compile them, and to take a structure apart again.
+"""
+
+from mlflow_cf.structures.activations import Activation
+from mlflow_cf.structures.columns import (
+    Affine,
+    Column,
+    IntervalColumn,
+    LevelColumn,
+    NotOpenedError,
+    NumberColumn,
+    Step,
+)
 from mlflow_cf.structures.forest import Forest, Subsets
 from mlflow_cf.structures.layers import Layers
+from mlflow_cf.structures.parts import Choice, Dense, Leaves, Limits, Number, Parts
 from mlflow_cf.structures.structure import Link, Structure, score_rows
 from mlflow_cf.structures.trees import TreeEnsemble
 
 __all__ = [
+    "Activation",
+    "Affine",
+    "Choice",
     "Column",
+    "Dense",
     "Forest",
     "IntervalColumn",
     "Layers",
+    "Leaves",
     "LevelColumn",
+    "Limits",
     "Link",
     "NotOpenedError",
+    "Number",
     "NumberColumn",
+    "Parts",
+    "Step",
     "Structure",
     "Subsets",
     "TreeEnsemble",

@@ -15,7 +15,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mlflow_cf.features import FeatureSpace, Floats
-from mlflow_cf.structures.columns import Column, IntervalColumn, LevelColumn, NotOpenedError, NumberColumn
+from mlflow_cf.structures.columns import (
+    Column,
+    IntervalColumn,
+    LevelColumn,
+    NotOpenedError,
+    NumberColumn,
+    value_of_missing,
+)
 from mlflow_cf.structures.cuts import last_values
 from mlflow_cf.structures.forest import Forest, Ints
 
@@ -49,6 +56,11 @@ class Lookup:
     def size(self) -> int:
         """Number of cells, that of missing values included."""
         return len(self.place)
+
+    @property
+    def missing(self) -> int:
+        """The cell of missing values."""
+        return int(self.place[-1])
 
     def cells(self, codes: Floats) -> Ints:
         """Return the cells (n,) of raw codes (n,)."""
@@ -117,11 +129,7 @@ def _is_ordered(forest: Forest, columns: Sequence[Column], nodes: Nodes) -> bool
     if forest.subsets is not None and (forest.subsets.row[nodes] >= 0).any():
         return False
     plain = all(isinstance(column, NumberColumn) and column.gap is None for column in used)
-    return plain and (len(used) < 2 or all(np.isnan(_missing(column)) for column in used))
-
-
-def _missing(column: Column) -> float:
-    return float(column.encode(np.array([np.nan]))[0])
+    return plain and (len(used) < 2 or all(np.isnan(value_of_missing(column)) for column in used))
 
 
 def _cuts(forest: Forest, columns: Sequence[Column], nodes: Nodes) -> tuple[Lookup, Ints]:
@@ -133,7 +141,7 @@ def _cuts(forest: Forest, columns: Sequence[Column], nodes: Nodes) -> tuple[Look
         last[mine] = _last(forest, columns[number], limits[mine])
     cuts, positions = np.unique(np.append(last, np.inf), return_inverse=True)
     position = positions[:-1].astype(np.int32)
-    if len(used) != 1 or np.isnan(fill := _missing(columns[used[0]])):
+    if len(used) != 1 or np.isnan(fill := value_of_missing(columns[used[0]])):
         return Lookup.of(cuts), position
     right = forest.seen(np.array([fill])) > limits
     return Lookup.of(cuts, int(position[right].max(initial=-1)) + 1), position

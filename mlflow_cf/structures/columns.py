@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
@@ -11,12 +12,47 @@ from numpy.typing import NDArray
 
 from mlflow_cf.features import Floats
 
-Step = Callable[[NDArray[Any]], NDArray[Any]]
+Operation = Callable[[NDArray[Any]], NDArray[Any]]
 DOUBLE = np.dtype(np.float64)
 
 
 class NotOpenedError(Exception):
     """A part of a model that cannot be compiled; the message says which, for `describe()`."""
+
+
+@dataclass(frozen=True)
+class Affine:
+    """The formula ``min(max(slope * x + offset, low), high)``."""
+
+    slope: float = 1.0
+    offset: float = 0.0
+    low: float = -math.inf
+    high: float = math.inf
+
+    def then(self, later: Affine) -> Affine:
+        """Return the formula of `later` applied to what this one gives."""
+
+        def clipped(end: float) -> float:
+            return min(max(later.slope * end + later.offset, later.low), later.high)
+
+        slope, offset = later.slope * self.slope, later.slope * self.offset + later.offset
+        if not later.slope:
+            return Affine(0.0, clipped(0.0))
+        ends = sorted((clipped(self.low), clipped(self.high)))
+        return Affine(slope, offset, *ends)
+
+
+@dataclass(frozen=True, eq=False)
+class Step:
+    """One element-wise operation on numbers that never reverses their order, such as scaling or imputing.
+
+    Attributes:
+        operation: values (n,) -> values (n,), in the estimator's own arithmetic.
+        affine: the same as a formula, but for rounding and for missing values; None if there is none.
+    """
+
+    operation: Operation
+    affine: Affine | None = None
 
 
 @dataclass(frozen=True, eq=False)
@@ -39,13 +75,23 @@ class NumberColumn:
         """Return the encoded values (n,) of raw codes (n,), as if there were no gap."""
         values: NDArray[Any] = codes
         for step in self.steps:
-            values = step(values)
+            values = step.operation(values)
         return values.astype(np.float64, copy=False)
 
     def encode(self, codes: Floats) -> Floats:
         """Return the encoded values (n,) of raw codes (n,)."""
         values = self.monotone(codes)
         return values if self.gap is None else with_gap(values, self.gap)
+
+    @property
+    def affine(self) -> Affine | None:
+        """The encoding as a formula, but for rounding and for missing values; None if there is none."""
+        whole = Affine()
+        for step in self.steps:
+            if step.affine is None:
+                return None
+            whole = whole.then(step.affine)
+        return whole if self.gap is None else None
 
 
 @dataclass(frozen=True, eq=False)
@@ -91,6 +137,11 @@ class IntervalColumn:
 
 
 Column = NumberColumn | LevelColumn | IntervalColumn
+
+
+def value_of_missing(column: Column) -> float:
+    """Return the encoded value of a missing raw one; NaN if it stays missing."""
+    return float(column.encode(np.array([np.nan]))[0])
 
 
 def level_cells(codes: Floats, levels: int) -> np.ndarray[tuple[int], np.dtype[np.intp]]:

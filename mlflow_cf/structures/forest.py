@@ -51,6 +51,7 @@ class Forest:
         rule: when a value goes left, in the library's own precision.
         base: (outputs,) added to the sums; link: turns sums into scores.
         subsets: what nodes that look categories up ask instead, if there are any.
+        steady: whether the library adds the trees of a row up in one order, always.
     """
 
     roots: Ints
@@ -65,6 +66,7 @@ class Forest:
     base: Floats
     link: Link
     subsets: Subsets | None = None
+    steady: bool = True
 
     @property
     def narrow(self) -> bool:

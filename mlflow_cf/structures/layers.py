@@ -20,8 +20,9 @@ from mlflow_cf.structures.kernels.dense import (
     sums_without,
     sweep_rectified,
 )
+from mlflow_cf.structures.parts import Dense
 from mlflow_cf.structures.structure import Flags, Link, Tokens, linked
-from mlflow_cf.structures.tokens import Encoder, source_of, token_of
+from mlflow_cf.structures.tokens import Source, entries_of, key_of, token_of
 
 _MOST = 1 << 20  # numbers that a sweep holds at a time beside its result: 8 MB
 _CELLS = 1 << 16  # numbers that go through further layers at a time: 512 kB, about what stays in the cache
@@ -36,13 +37,13 @@ class Layers:
     the intervals it falls into.
 
     Attributes:
-        encoders: per feature, what makes its tokens from codes (n,).
+        sources: per feature, what makes its tokens from codes (n,).
         first: the first layer over the tokens of all features.
         weights, biases: of the later layers, (inputs, outputs) and (outputs,).
         activation: between layers; link: turns the last sums into scores.
     """
 
-    encoders: tuple[tuple[Encoder, ...], ...]
+    sources: tuple[tuple[Source, ...], ...]
     first: First
     weights: tuple[Floats, ...]
     biases: tuple[Floats, ...]
@@ -63,20 +64,20 @@ class Layers:
             weights, biases = _folded(weights, biases)
         alike: list[dict[object, list[tuple[Column, Floats]]]] = [{} for _ in range(len(space))]
         for column, row in zip(columns, weights[0], strict=True):
-            alike[column.feature].setdefault(source_of(column), []).append((column, row))
+            alike[column.feature].setdefault(key_of(column), []).append((column, row))
         parts = [[token_of(group) for group in groups.values()] for groups in alike]
-        encoders = tuple(tuple(encoder for encoder, _, _ in tokens) for tokens in parts)
+        sources = tuple(tuple(source for source, _, _ in tokens) for tokens in parts)
         tables = [table for tokens in parts for _, table, _ in tokens]
         first = First(
             table=np.concatenate([np.empty((0, weights[0].shape[1])), *tables]),
             start=np.cumsum([0, *map(len, tables)])[:-1],
             levels=np.array([levels for tokens in parts for _, _, levels in tokens], dtype=np.int64),
-            stop=np.cumsum([*map(len, encoders)]),
+            stop=np.cumsum([*map(len, sources)]),
             bias=biases[0].astype(np.float64),
         )
         # copies: they are ours to keep, and kernels are compiled once more for arrays that cannot be written
         later = tuple(np.array(layer, dtype=np.float64, order="C") for layer in weights[1:])
-        return cls(encoders, first, later, tuple(np.array(b, dtype=np.float64) for b in biases[1:]), *shape)
+        return cls(sources, first, later, tuple(np.array(b, dtype=np.float64) for b in biases[1:]), *shape)
 
     @property
     def kind(self) -> str:
@@ -90,16 +91,33 @@ class Layers:
         """How many sums there are."""
         return len(self.biases[-1] if self.biases else self.first.bias)
 
+    @property
+    def steady(self) -> bool:
+        """False: the model multiplies matrices, and rounds by the shape of a batch."""
+        return False
+
     def encode(self, column: int, codes: Floats) -> Tokens:
         """Return the tokens (n, width) of raw codes (n,) of one feature."""
-        tokens = np.empty((len(codes), len(self.encoders[column])))
-        for place, encoder in enumerate(self.encoders[column]):
-            tokens[:, place] = encoder(codes)
+        tokens = np.empty((len(codes), len(self.sources[column])))
+        for place, source in enumerate(self.sources[column]):
+            tokens[:, place] = source.encode(codes)
         return tokens
 
     def ends(self, column: int) -> None:
         """Return nothing: all numbers count."""
         del column
+
+    def ordered(self, column: int) -> bool:
+        """Return False: numbers are not only compared."""
+        del column
+        return False
+
+    def parts(self) -> Dense | None:
+        """Return what every feature adds to the first layer, and the layers; None if some number has no formula."""
+        entries = entries_of(self.sources, self.first)
+        if entries is None:
+            return None
+        return Dense(entries, self.first.bias, self.weights, self.biases, self.activation, self.link)
 
     def sums(self, tokens: Sequence[Tokens]) -> Floats:
         """Return the sums of the last layer (m, k) for the tokens of every column."""
@@ -117,8 +135,8 @@ class Layers:
         fixed = [column for column in range(len(row)) if column not in changed]
         tokens = np.concatenate([np.empty(0), *(row[column] for column in fixed)])
         bias = first_sums(tokens[None], self._part(fixed, self.first.bias))[0]
-        encoders = tuple(self.encoders[column] for column in changed)
-        return replace(self, encoders=encoders, first=self._part(changed, bias))
+        sources = tuple(self.sources[column] for column in changed)
+        return replace(self, sources=sources, first=self._part(changed, bias))
 
     def sweep(
         self, rows: Sequence[Tokens], values: Sequence[Tokens | None], wanted: Flags | None = None
@@ -213,7 +231,7 @@ class Layers:
     def _alone(self) -> list[First]:
         """The first layer over one column each, without bias."""
         nothing = np.zeros(len(self.first.bias))
-        return [self._part([column], nothing) for column in range(len(self.encoders))]
+        return [self._part([column], nothing) for column in range(len(self.sources))]
 
     @cached_property
     def _magnitudes(self) -> list[Floats]:
@@ -228,7 +246,7 @@ class Layers:
     def _part(self, columns: Sequence[int], bias: Floats) -> First:
         """Return the first layer over some columns, with another bias."""
         stops = self.first.stop[list(columns)]
-        sizes = [len(self.encoders[column]) for column in columns]
+        sizes = [len(self.sources[column]) for column in columns]
         places = [place for stop, size in zip(stops.tolist(), sizes, strict=True) for place in range(stop - size, stop)]
         chosen = np.array(places, dtype=np.int64)
         stop = np.cumsum(sizes, dtype=np.int64)

@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, Literal, Protocol
+from typing import TYPE_CHECKING, Any, Literal, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 from scipy.special import expit, softmax
 
 from mlflow_cf.features import Floats
+
+if TYPE_CHECKING:
+    from mlflow_cf.structures.parts import Parts
 
 Link = Literal["identity", "sigmoid", "softmax"]
 Tokens = NDArray[Any]
@@ -37,12 +40,24 @@ class Structure(Protocol):
         """How many sums there are."""
         ...
 
+    @property
+    def steady(self) -> bool:
+        """Whether the model behind it says the same of a row, to the last bit, whatever rows stand beside it.
+
+        Trees do, but for forests that several threads add up; products of matrices are rounded by the shape of a batch.
+        """
+        ...
+
     def encode(self, column: int, codes: Floats) -> Tokens:
         """Return tokens (n, ...) of raw codes (n,) of one column."""
         ...
 
     def ends(self, column: int) -> Floats | None:
         """Return the raw numbers, ascending, up to which values of a column are all one to it; None if it tells all."""
+        ...
+
+    def ordered(self, column: int) -> bool:
+        """Return whether numbers of a column are only compared, so that the model takes any number and not a few."""
         ...
 
     def sums(self, tokens: Sequence[Tokens]) -> Floats:
@@ -68,6 +83,10 @@ class Structure(Protocol):
 
     def bounds(self, allowed: Sequence[Tokens]) -> tuple[Floats, Floats]:
         """Return lower and upper bounds (k,) on the sums of all rows whose tokens are allowed (t, ...), t >= 1."""
+        ...
+
+    def parts(self) -> Parts | None:
+        """Return what it is made of, in plain arrays; None if there is no formula for what it does to some number."""
         ...
 
     def boxes(self, values: Sequence[Tokens]) -> Boxes:

@@ -2,39 +2,81 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from dataclasses import replace
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 
 import numpy as np
 
 from mlflow_cf.features import Floats
-from mlflow_cf.structures.columns import Column, IntervalColumn, LevelColumn, NumberColumn
+from mlflow_cf.structures.cells import Lookup
+from mlflow_cf.structures.columns import Column, IntervalColumn, LevelColumn, NumberColumn, value_of_missing
+from mlflow_cf.structures.cuts import last_values
+from mlflow_cf.structures.kernels.dense import First
+from mlflow_cf.structures.parts import Choice, Number
 
-Encoder = Callable[[Floats], Floats]
+
+@dataclass(frozen=True)
+class Levels:
+    """Levels, whose codes are their tokens."""
+
+    count: int
+
+    def encode(self, codes: Floats) -> Floats:
+        """Return the tokens (n,) of raw codes (n,)."""
+        return codes
 
 
-def source_of(column: Column) -> object:
+# an interval column numbers its intervals
+Source = NumberColumn | IntervalColumn | Levels
+Entries = tuple[tuple[Number | Choice, ...], ...]
+
+
+def key_of(column: Column) -> object:
     """Return what is equal for encoded columns of one feature that are told by the same token."""
     if isinstance(column, IntervalColumn):
         return id(column.number), id(column.cuts)
     return "levels" if isinstance(column, LevelColumn) else id(column)
 
 
-def token_of(group: Sequence[tuple[Column, Floats]]) -> tuple[Encoder, Floats, int]:
-    """Return what makes the token of encoded columns with the same source, its rows of the table and `First.levels`."""
+def token_of(group: Sequence[tuple[Column, Floats]]) -> tuple[Source, Floats, int]:
+    """Return what makes the token of encoded columns with the same key, its rows of the table and `First.levels`."""
     rows = np.array([row for _, row in group], dtype=np.float64)
     one = group[0][0]
     if isinstance(one, NumberColumn):
-        return one.encode, rows.sum(axis=0, keepdims=True), -1
+        return one, rows.sum(axis=0, keepdims=True), -1
     tables = [column.table for column, _ in group if not isinstance(column, NumberColumn)]
-    encoder = _codes if isinstance(one, LevelColumn) else _intervals(one)
-    return encoder, np.column_stack(tables) @ rows, len(tables[0]) - 2
+    levels = len(tables[0]) - 2
+    source = Levels(levels) if isinstance(one, LevelColumn) else _numbered(one)
+    return source, np.column_stack(tables) @ rows, levels
 
 
-def _intervals(column: IntervalColumn) -> Encoder:
-    """Return what numbers the intervals of a column, which are then like levels."""
-    return replace(column, table=np.append(np.arange(len(column.cuts) + 1.0), np.nan)).encode
+def _numbered(column: IntervalColumn) -> IntervalColumn:
+    """Return the column that numbers the intervals of another one, which are then like levels."""
+    return replace(column, table=np.append(np.arange(len(column.cuts) + 1.0), np.nan))
 
 
-def _codes(codes: Floats) -> Floats:
-    return codes
+def entries_of(sources: Sequence[Sequence[Source]], first: First) -> Entries | None:
+    """Return what every feature adds to the first layer; None if there is no formula for some number."""
+    starts, levels = iter(first.start.tolist()), iter(first.levels.tolist())
+    entries = []
+    for feature in sources:
+        found = [_entry(source, first.table[(at := next(starts)) : at + next(levels) + 2]) for source in feature]
+        known = tuple(entry for entry in found if entry is not None)
+        if len(known) < len(found):
+            return None
+        entries.append(known)
+    return tuple(entries)
+
+
+def _entry(source: Source, rows: Floats) -> Number | Choice | None:
+    """Return what a token adds, whose rows of the table are known; a number has one."""
+    if isinstance(source, Levels):
+        return Choice(Lookup.of(np.append(np.arange(float(source.count)), np.inf)), rows)
+    if isinstance(source, IntervalColumn):
+        if source.number.gap is not None:
+            return None
+        cuts = np.append(last_values(source.number, source.cuts, narrow=False), np.inf)
+        filled = value_of_missing(source)
+        return Choice(Lookup.of(cuts, None if np.isnan(filled) else int(filled)), rows)
+    affine = source.affine
+    return None if affine is None else Number(affine, value_of_missing(source), rows[0])

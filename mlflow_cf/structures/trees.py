@@ -19,6 +19,8 @@ from mlflow_cf.structures.kernels.nodes import FEATURE, LEFT, Features, Nodes, b
 from mlflow_cf.structures.kernels.restrict import restrict_trees
 from mlflow_cf.structures.kernels.score import Walk, add_trees, walk_of
 from mlflow_cf.structures.kernels.sweep import sweep_trees
+from mlflow_cf.structures.leaves import leaves_of
+from mlflow_cf.structures.parts import Leaves
 from mlflow_cf.structures.structure import Flags, Link, Tokens, linked
 
 
@@ -32,6 +34,7 @@ class TreeEnsemble:
         walk: the same trees in the form that is walked fastest.
         base: (k,) added to the sums of leaves; link: turns sums into scores.
         deepest: number of tests on the longest way down a tree.
+        steady: see `Structure`; a row walks down the trees alone, but some libraries add them up in any order.
     """
 
     lookups: tuple[Lookup, ...]
@@ -41,6 +44,7 @@ class TreeEnsemble:
     base: Floats
     link: Link
     deepest: int
+    steady: bool
 
     @classmethod
     def compile(cls, forest: Forest, columns: Sequence[Column], space: FeatureSpace) -> TreeEnsemble:
@@ -56,7 +60,7 @@ class TreeEnsemble:
         start = np.cumsum([0, *(lookup.size for lookup in tests.lookups)])
         features = Features(start, ~tabled, tests.goes_left, bits_of(tests.goes_left))
         walk = walk_of(nodes, features)
-        return cls(tests.lookups, nodes, features, walk, forest.base, forest.link, _deepest(nodes))
+        return cls(tests.lookups, nodes, features, walk, forest.base, forest.link, _deepest(nodes), forest.steady)
 
     @property
     def kind(self) -> str:
@@ -75,6 +79,14 @@ class TreeEnsemble:
     def ends(self, column: int) -> Floats:
         """Return the last raw number of every cell of a column."""
         return self.lookups[column].cuts
+
+    def ordered(self, column: int) -> bool:
+        """Return whether all tests of a feature are cuts."""
+        return bool(self.features.ordered[column])
+
+    def parts(self) -> Leaves:
+        """Return the leaves of all trees, and the cells that each takes."""
+        return leaves_of(self.nodes, self.features, self.lookups, self.base, self.link)
 
     def sums(self, tokens: Sequence[Tokens]) -> Floats:
         """Return the sums of leaves (m, k) for the cells of every feature.
