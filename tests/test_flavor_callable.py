@@ -243,13 +243,21 @@ class TestSaving:
         ids=["lambda", "object", "labels", "values"],
     )
     def test_saved_and_loaded(self, function, output, tmp_path):
-        flavor.save_pickled(function, tmp_path / "m", signature=None, pip_requirements=flavor.requirements(function))
+        flavor.save(
+            function,
+            tmp_path / "m",
+            signature=None,
+            pip_requirements=flavor.requirements(function),
+            allow_functions=True,
+        )
         assert set(mlflow.models.Model.load(str(tmp_path / "m")).flavors) == {"mlflow_cf_function", "python_function"}
         opened = open_native(function, output=output, rows=TABLE)
         same_answers(opened, open_folder(tmp_path / "m", output=output, rows=TABLE), TABLE)
 
     def test_mlflow_alone_can_serve_it(self, tmp_path):
-        flavor.save_pickled(score, tmp_path / "m", signature=None, pip_requirements=flavor.requirements(score))
+        flavor.save(
+            score, tmp_path / "m", signature=None, pip_requirements=flavor.requirements(score), allow_functions=True
+        )
         loaded = mlflow.pyfunc.load_model(str(tmp_path / "m"))
         np.testing.assert_array_equal(loaded.predict(TABLE), score(TABLE))
         assert open_native(loaded, output="score", rows=TABLE).flavor == "mlflow_cf_function"
@@ -267,10 +275,12 @@ class TestSaving:
                 return score(rows)
 
         with pytest.raises(InputError, match=r"cannot be pickled.*lock"):
-            flavor.save_pickled(locked, tmp_path / "m", signature=None, pip_requirements=[])
+            flavor.save(locked, tmp_path / "m", signature=None, pip_requirements=[], allow_functions=True)
 
     def test_nothing_is_unpickled_where_pickles_are_forbidden(self, tmp_path, monkeypatch):
-        flavor.save_pickled(score, tmp_path / "m", signature=None, pip_requirements=flavor.requirements(score))
+        flavor.save(
+            score, tmp_path / "m", signature=None, pip_requirements=flavor.requirements(score), allow_functions=True
+        )
         monkeypatch.setenv("MLFLOW_ALLOW_PICKLE_DESERIALIZATION", "false")
         with pytest.raises(mlflow.MlflowException, match="pickle"):
             flavor.load(tmp_path / "m")

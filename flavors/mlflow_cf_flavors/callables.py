@@ -1,7 +1,7 @@
 """Python functions: a table of rows -> labels, scores or values, as the caller says with ``output``.
 
-A function is used in memory. The only way to store one is a pickle, which runs code when it is loaded: `save` refuses,
-and `save_pickled` is there for users who allow it.
+A function is used in memory. The only way to store one is a pickle, which runs code when it is loaded: `save` refuses
+unless the user allows it.
 """
 
 from __future__ import annotations
@@ -65,19 +65,16 @@ def requirements(model: object) -> list[str]:
     return [f"mlflow-cf=={VERSION}", *pins]
 
 
-def save(model: object, path: Path, *, signature: object, pip_requirements: list[str]) -> None:
-    """Refuse: nothing is pickled unless the user asks for it."""
-    del path, signature, pip_requirements
-    fact = f"{_name(model)} is a function, and the only way to store one is a pickle, which runs code when it is loaded"
-    raise InputError("model", fact, "pass allow_functions=True if you trust whoever can write to the model store")
-
-
-def save_pickled(model: object, path: Path, *, signature: object, pip_requirements: list[str]) -> None:
+def save(model: object, path: Path, *, signature: object, pip_requirements: list[str], allow_functions: bool) -> None:
     """Write the function as an MLflow model folder; MLflow pickles it.
 
     Raises:
-        InputError: it cannot be pickled.
+        InputError: that is not allowed, or it cannot be pickled.
     """
+    if not allow_functions:
+        fact = "is a function, and the only way to store one is a pickle, which runs code when it is loaded"
+        fix = "pass allow_functions=True if you trust whoever can write to the model store"
+        raise InputError("model", f"{_name(model)} {fact}", fix)
     meta = Model()
     meta.add_flavor(MLFLOW_FLAVOR)
     try:

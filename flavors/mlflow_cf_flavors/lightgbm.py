@@ -66,7 +66,7 @@ def requirements(model: object) -> list[str]:
     return [f"{package}=={version(package)}" for package in ("lightgbm", *interface, "numpy", "scipy", "pandas")]
 
 
-def save(model: object, path: Path, *, signature: object, pip_requirements: list[str]) -> None:
+def save(model: object, path: Path, *, signature: object, pip_requirements: list[str], allow_functions: bool) -> None:
     """Write `model` as an MLflow model folder: a Booster in LightGBM's text format, all others in skops format.
 
     Raises:
@@ -74,6 +74,7 @@ def save(model: object, path: Path, *, signature: object, pip_requirements: list
     """
     import mlflow.lightgbm
 
+    del allow_functions  # skops writes none
     trusted = [] if _is_booster(model) else _types_to_trust(model)
     mlflow.lightgbm.save_model(
         model,

@@ -49,10 +49,11 @@ def _parameters(model: Estimator) -> list[object]:
     return list(model.get_params(deep=True).values())
 
 
-def save(model: object, path: Path, *, signature: object, pip_requirements: list[str]) -> None:
+def save(model: object, path: Path, *, signature: object, pip_requirements: list[str], allow_functions: bool) -> None:
     """Write `model` as an MLflow model folder in skops format; InputError before anything is written if it can't."""
     import mlflow.sklearn
 
+    del allow_functions  # skops writes none
     trusted = _types_to_trust(model)
     mlflow.sklearn.save_model(
         model,

@@ -69,7 +69,7 @@ def requirements(model: object) -> list[str]:
     return [f"{package}=={version(package)}" for package in ("xgboost", *interface, "numpy", "scipy", "pandas")]
 
 
-def save(model: object, path: Path, *, signature: object, pip_requirements: list[str]) -> None:
+def save(model: object, path: Path, *, signature: object, pip_requirements: list[str], allow_functions: bool) -> None:
     """Write `model` as an MLflow model folder in XGBoost's own ubj format.
 
     Raises:
@@ -77,6 +77,7 @@ def save(model: object, path: Path, *, signature: object, pip_requirements: list
     """
     import mlflow.xgboost
 
+    del allow_functions  # a model holds none
     if not math.isnan(missing := _missing(model)):
         fact = f"MLflow's format forgets missing={missing:g}, and the model would answer differently once loaded"
         raise InputError("model", fact, "fit it with NaN for missing values and leave missing= out")

@@ -69,6 +69,6 @@ def copy(source: str | Path, target: Path, scratch: Path) -> Lineage:
 def write(model: object, target: Path, signature: ModelSignature, *, allow_functions: bool = False) -> Lineage:
     """Write a native model as an MLflow model into the new folder `target`; functions, pickled, only if allowed."""
     module = flavor_of(model)
-    save = getattr(module, "save_pickled", module.save) if allow_functions else module.save
-    save(model, target, signature=signature, pip_requirements=module.requirements(model))
+    needed = module.requirements(model)
+    module.save(model, target, signature=signature, pip_requirements=needed, allow_functions=allow_functions)
     return Lineage(flavors=tuple(sorted(Model.load(str(target)).flavors)))

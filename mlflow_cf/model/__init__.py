@@ -1,1 +1,10 @@
-"""The logged model as the rest of the package sees it."""
+"""The logged model as the rest of the package sees it.
+
+These are the names that a flavor of another package needs: `Flavor` says which functions its module has, and `OpenModel`
+what its `open` returns.
+"""
+
+from mlflow_cf.model.flavors import Flavor
+from mlflow_cf.model.judge import Label, OpenModel, ScoreKind
+
+__all__ = ["Flavor", "Label", "OpenModel", "ScoreKind"]

@@ -35,24 +35,49 @@ ENTRY_POINTS: Final = "mlflow_cf.flavors"
 
 
 class Flavor(Protocol):
-    """What a flavor module offers as plain functions."""
+    """What a flavor module offers as plain functions.
+
+    Attributes:
+        MLFLOW_FLAVOR: the key of such models among the flavors of an MLmodel.
+    """
 
     MLFLOW_FLAVOR: str
 
     def accepts(self, model: object) -> bool:
-        """Return whether `model` is a native model of this flavor."""
+        """Return whether `model` is a native model of this flavor; no framework is imported for the question."""
 
     def requirements(self, model: object) -> list[str]:
         """Return the pinned requirements that restore a native model."""
 
-    def save(self, model: object, path: Path, *, signature: object, pip_requirements: list[str]) -> None:
-        """Write `model` as an MLflow model folder."""
+    def save(
+        self,
+        model: object,
+        path: Path,
+        *,
+        signature: object,
+        pip_requirements: list[str],
+        allow_functions: bool = False,
+    ) -> None:
+        """Write `model` as an MLflow model folder; pickled only where there is no other way and it is allowed.
+
+        Raises:
+            InputError: it cannot be written so; with the way out.
+        """
 
     def load(self, path: Path) -> object:
         """Load the native model of an MLflow model folder."""
 
     def open(self, model: object, *, output: str | None = None, rows: pd.DataFrame | None = None) -> OpenModel:
-        """Open a native model."""
+        """Open a native model: its own decision, and its fastest thread-safe score.
+
+        Args:
+            model: what `accepts` takes.
+            output: ``label``, ``score`` or ``value``: what its answers are, where it does not say so itself.
+            rows: some rows it must be able to answer.
+
+        Raises:
+            InputError: it is not fitted, gives no label or number per row, or cannot answer `rows`.
+        """
 
 
 def flavor_names() -> tuple[str, ...]:
@@ -62,7 +87,7 @@ def flavor_names() -> tuple[str, ...]:
     return (*native, *others, FUNCTION, GENERIC)
 
 
-def flavor(name: str) -> Flavor:
+def flavor_named(name: str) -> Flavor:
     """Import the module of the flavor called `name`."""
     if name in MODULES:
         return cast("Flavor", import_module(MODULES[name]))
@@ -73,7 +98,7 @@ def flavor(name: str) -> Flavor:
 def flavor_of(model: object) -> Flavor:
     """Return the flavor that takes a native `model`; InputError if none does."""
     for name in flavor_names():
-        if (module := flavor(name)).accepts(model):
+        if (module := flavor_named(name)).accepts(model):
             return module
     fix = "pass a fitted model, an MLflow model URI or folder, a loaded pyfunc, or a function with output="
     raise InputError("model", f"{type(model).__name__} is not a kind of model known here", fix)
@@ -142,7 +167,7 @@ def flavor_of_folder(path: Path) -> Flavor:
         raise InputError("model", "is an explained model already", "pass the model it was made from")
     for name in flavor_names():
         if name in named:
-            return flavor(name)
+            return flavor_named(name)
     raise InputError("model", f"has only the flavors {sorted(named)}", "log it with a python_function flavor")
 
 
@@ -152,7 +177,7 @@ def _raw_model(model: object) -> object | None:
     named = pyfunc.metadata.flavors if isinstance(model, PyFuncModel) else {}
     if OWN_FLAVOR in named:
         raise InputError("model", "is an explained model already", "pass the model it was made from")
-    natives = [flavor(name) for name in flavor_names() if name != GENERIC and name in named]
+    natives = [flavor_named(name) for name in flavor_names() if name != GENERIC and name in named]
     try:
         inner: object = pyfunc.get_raw_model() if natives else None
     except NotImplementedError:
