@@ -2,28 +2,35 @@
 
 import inspect
 from importlib import import_module
+from types import SimpleNamespace
 
 import pytest
 
-from mlflow_cf import InputError
 from mlflow_cf.model import Flavor
-from mlflow_cf.model.flavors import MODULES, flavor_named, flavor_of
-from mlflow_cf.testing.flavors import check_flavor
-
-FUNCTIONS = {name for name, member in vars(Flavor).items() if inspect.isfunction(member) and name[0] != "_"}
+from mlflow_cf.model.flavors import MODULES, flavor_named
+from mlflow_cf.testing.flavors import FUNCTIONS, check_flavor
 
 
-def test_the_protocol_names_what_a_flavor_can_be_asked():
-    assert {"accepts", "requirements", "save", "load", "open"} <= FUNCTIONS
+def test_the_protocol_names_what_a_flavor_is_asked():
+    assert set(FUNCTIONS) == {"accepts", "requirements", "save", "load", "open"}
 
 
 @pytest.mark.parametrize("name", MODULES)
 def test_a_module_keeps_to_the_protocol(name):
-    check_flavor(flavor_named(name))
-    assert flavor_named(name).MLFLOW_FLAVOR == name
-    assert flavor_named(name) is import_module(MODULES[name])
+    module = flavor_named(name)
+    assert (module, module.MLFLOW_FLAVOR) == (import_module(MODULES[name]), name)
+    check_flavor(module)
+    for function in FUNCTIONS:
+        expected = inspect.signature(getattr(Flavor, function))
+        ours = expected.replace(parameters=list(expected.parameters.values())[1:])  # a module has no self
+        assert inspect.signature(getattr(module, function)) == ours
 
 
-def test_nothing_is_opened_by_a_kind_nobody_knows():
-    with pytest.raises(InputError, match="dict is not a kind of model known here"):
-        flavor_of({})
+@pytest.mark.parametrize("name", FUNCTIONS)
+def test_a_module_that_does_not_is_named(name):
+    whole = vars(flavor_named("python_function"))
+    without = {key: value for key, value in whole.items() if key != name}
+    with pytest.raises(AssertionError, match=f"no function {name}"):
+        check_flavor(SimpleNamespace(**without))
+    with pytest.raises(AssertionError, match=f"{name} has other parameters"):
+        check_flavor(SimpleNamespace(**{**without, name: lambda: None}))

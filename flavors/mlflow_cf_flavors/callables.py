@@ -65,7 +65,9 @@ def requirements(model: object) -> list[str]:
     return [f"mlflow-cf=={VERSION}", *pins]
 
 
-def save(model: object, path: Path, *, signature: object, pip_requirements: list[str], allow_functions: bool) -> None:
+def save(
+    model: object, path: Path, *, signature: object, pip_requirements: list[str], allow_functions: bool = False
+) -> None:
     """Write the function as an MLflow model folder; MLflow pickles it.
 
     Raises:

@@ -66,7 +66,9 @@ def requirements(model: object) -> list[str]:
     return [f"{package}=={version(package)}" for package in ("lightgbm", *interface, "numpy", "scipy", "pandas")]
 
 
-def save(model: object, path: Path, *, signature: object, pip_requirements: list[str], allow_functions: bool) -> None:
+def save(
+    model: object, path: Path, *, signature: object, pip_requirements: list[str], allow_functions: bool = False
+) -> None:
     """Write `model` as an MLflow model folder: a Booster in LightGBM's text format, all others in skops format.
 
     Raises:

@@ -42,7 +42,9 @@ def requirements(model: object) -> list[str]:
     return []
 
 
-def save(model: object, path: Path, *, signature: object, pip_requirements: list[str], allow_functions: bool) -> None:
+def save(
+    model: object, path: Path, *, signature: object, pip_requirements: list[str], allow_functions: bool = False
+) -> None:
     """Refuse: a loaded pyfunc no longer holds the files it came from."""
     del model, path, signature, pip_requirements, allow_functions
     raise InputError("model", "a loaded pyfunc cannot be written again", "pass the URI or folder it was loaded from")

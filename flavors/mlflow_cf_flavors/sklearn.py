@@ -49,7 +49,9 @@ def _parameters(model: Estimator) -> list[object]:
     return list(model.get_params(deep=True).values())
 
 
-def save(model: object, path: Path, *, signature: object, pip_requirements: list[str], allow_functions: bool) -> None:
+def save(
+    model: object, path: Path, *, signature: object, pip_requirements: list[str], allow_functions: bool = False
+) -> None:
     """Write `model` as an MLflow model folder in skops format; InputError before anything is written if it can't."""
     import mlflow.sklearn
 

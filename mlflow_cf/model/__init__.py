@@ -1,6 +1,6 @@
 """The logged model as the rest of the package sees it.
 
-These are the names that a flavor of another package needs: `Flavor` says which functions its module has, and `OpenModel`
+These are the names that a flavor of another package needs: `Flavor` says which functions its module has, `OpenModel`
 what its `open` returns.
 """
 
