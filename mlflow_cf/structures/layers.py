@@ -22,7 +22,7 @@ from mlflow_cf.structures.kernels.dense import (
 )
 from mlflow_cf.structures.parts import Dense
 from mlflow_cf.structures.structure import Flags, Link, Tokens, linked
-from mlflow_cf.structures.tokens import Source, entries_of, key_of, token_of
+from mlflow_cf.structures.tokens import Source, ends_of, entries_of, key_of, token_of
 
 _MOST = 1 << 20  # numbers that a sweep holds at a time beside its result: 8 MB
 _CELLS = 1 << 16  # numbers that go through further layers at a time: 512 kB, about what stays in the cache
@@ -103,9 +103,9 @@ class Layers:
             tokens[:, place] = source.encode(codes)
         return tokens
 
-    def ends(self, column: int) -> None:
-        """Return nothing: all numbers count."""
-        del column
+    def ends(self, column: int) -> Floats | None:
+        """Return the ends of the intervals a number is cut into; None if it counts as it is."""
+        return ends_of(self.sources[column])
 
     def ordered(self, column: int) -> bool:
         """Return False: numbers are not only compared."""

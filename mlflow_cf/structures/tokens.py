@@ -55,6 +55,19 @@ def _numbered(column: IntervalColumn) -> IntervalColumn:
     return replace(column, table=np.append(np.arange(len(column.cuts) + 1.0), np.nan))
 
 
+def ends_of(sources: Sequence[Source]) -> Floats | None:
+    """Return the ends, ascending, of the intervals that a raw number is cut into; None if it is not only cut."""
+    if any(isinstance(source, NumberColumn) for source in sources):
+        return None
+    cuts = [_raw_cuts(source) for source in sources if isinstance(source, IntervalColumn)]
+    return np.unique(np.concatenate([*cuts, [np.inf]]))
+
+
+def _raw_cuts(column: IntervalColumn) -> Floats:
+    """Return the last raw number of every interval, without the last interval."""
+    return last_values(column.number, column.cuts, narrow=False)
+
+
 def entries_of(sources: Sequence[Sequence[Source]], first: First) -> Entries | None:
     """Return what every feature adds to the first layer; None if there is no formula for some number."""
     starts, levels = iter(first.start.tolist()), iter(first.levels.tolist())
@@ -75,7 +88,7 @@ def _entry(source: Source, rows: Floats) -> Number | Choice | None:
     if isinstance(source, IntervalColumn):
         if source.number.gap is not None:
             return None
-        cuts = np.append(last_values(source.number, source.cuts, narrow=False), np.inf)
+        cuts = np.append(_raw_cuts(source), np.inf)
         filled = value_of_missing(source)
         return Choice(Lookup.of(cuts, None if np.isnan(filled) else int(filled)), rows)
     affine = source.affine

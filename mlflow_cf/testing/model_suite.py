@@ -2,25 +2,31 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from functools import cache
 from pathlib import Path
 from typing import ClassVar
 
 import pytest
 
-from mlflow_cf.testing import opened
+from mlflow_cf.model.flavors import flavor_named
+from mlflow_cf.testing import certified, opened
+from mlflow_cf.testing.flavors import check_flavor
 from mlflow_cf.testing.goals import GOALS
 from mlflow_cf.testing.models import Kind
 from mlflow_cf.testing.opened import Opening
-
-STORED = ("multiclass", "regression")
 
 
 class ModelSuite:
     """Subclass it under a name that starts with ``Test``, and say how models of the kind are fitted.
 
+    ```python
+    class TestMine(ModelSuite):
+        kind = Kind(fit, n_labels=(2,), opened=True)
+    ```
+
     Attributes:
-        kind: the kind of model; see `Kind`.
+        kind: the kind of model, ours or yours; see `Kind`.
     """
 
     kind: ClassVar[Kind]
@@ -31,11 +37,14 @@ class ModelSuite:
         if "goal" in metafunc.fixturenames:
             metafunc.parametrize("goal", goals)
         if "goal_to_store" in metafunc.fixturenames:
-            metafunc.parametrize("goal_to_store", [goal for goal in goals if goal in STORED])
+            metafunc.parametrize("goal_to_store", _stored(goals))
 
     def opening(self, goal: str) -> Opening:
         """Return an opened model, which all tests share."""
         return _opening(self.kind, goal)
+
+    def test_the_flavor_is_whole(self, goal: str) -> None:
+        check_flavor(flavor_named(self.opening(goal).model.flavor))
 
     def test_the_decision_is_the_models_own(self, goal: str) -> None:
         opened.check_own_decision(self.opening(goal))
@@ -58,8 +67,17 @@ class ModelSuite:
     def test_no_trace_is_left(self, goal: str) -> None:
         opened.check_no_trace(self.opening(goal))
 
+    def test_certified_answers_are_the_nearest(self, goal: str) -> None:
+        certified.check_certified(self.opening(goal))
+
     def test_stored_models_answer_alike(self, goal_to_store: str, tmp_path: Path) -> None:
         opened.check_stored(self.opening(goal_to_store), tmp_path)
+
+
+def _stored(goals: Sequence[str]) -> list[str]:
+    """Return the goals whose models are stored: one with labels, as many as there can be, and one with values."""
+    labels = "multiclass" if "multiclass" in goals else "binary"
+    return [goal for goal in goals if goal in (labels, "regression")]
 
 
 @cache

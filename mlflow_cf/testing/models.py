@@ -80,16 +80,20 @@ class Kind:
         plain: whether it takes the table without strings and dates only.
         probabilities: whether it has probabilities.
         function: whether it can be stored with ``allow_functions=True`` only.
+        opened: whether there is a structure inside, so that certificates can be asked for.
+        n_labels: how many labels its models can have; 0: they answer values.
     """
 
     fit: Callable[[Goal, pd.DataFrame, Floats], Fitted]
     plain: bool = False
     probabilities: bool = True
     function: bool = False
+    opened: bool = False
+    n_labels: tuple[int, ...] = (0, 2, 3)
 
     def takes(self, goal: Goal) -> bool:
         """Whether models of this kind can have such a target."""
-        return self.probabilities or not goal.probabilities
+        return goal.n_labels in self.n_labels and (self.probabilities or not goal.probabilities)
 
 
 @cache
@@ -231,8 +235,8 @@ def words(goal: Goal) -> Labels:
 
 KINDS: Final[Mapping[str, Kind]] = {
     "sklearn": Kind(_sklearn),
-    "xgboost": Kind(_xgboost, plain=True),
-    "lightgbm": Kind(_lightgbm, plain=True),
+    "xgboost": Kind(_xgboost, plain=True, opened=True),
+    "lightgbm": Kind(_lightgbm, plain=True, opened=True),
     "pyfunc": Kind(_pyfunc, probabilities=False),
     "function": Kind(_function, function=True),
 }
