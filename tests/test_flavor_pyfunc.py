@@ -99,7 +99,7 @@ def test_values():
         (lambda _: np.eye(4), None, "model", "answers shape"),
         (lambda _: pd.DataFrame(np.eye(4)), None, "model", "answers 4 columns"),
         (lambda _: np.array(["a", None, "a", "a"], dtype=object), None, "model", "missing values"),
-        (lambda _: np.array([{}, {}, {}, {}], dtype=object), "label", "model", "neither labels nor numbers"),
+        (lambda _: np.array([{}, {}, {}, {}], dtype=object), "label", "model", "which are no labels"),
         (lambda _: np.array(["a", "b", "a", "a"]), "score", "output", "does not answer numbers"),
         (lambda t: t["age"], "probability", "output", "'probability' is not known"),
     ],
@@ -192,7 +192,7 @@ def test_frameworks_are_not_imported_for_questions():
     code = (
         "import json, sys\n"
         "from mlflow_cf.model import flavors\n"
-        "answers = [flavors.flavor(name).accepts({}) for name in flavors.flavor_names()]\n"
+        "answers = [flavors.flavor_named(name).accepts({}) for name in flavors.flavor_names()]\n"
         "frameworks = {'sklearn', 'skops', 'xgboost', 'lightgbm'} & set(sys.modules)\n"
         "print(json.dumps([answers, sorted(frameworks)]))\n"
     )

@@ -105,7 +105,7 @@ CLASSIFIERS = {
     "linear svc": LinearSVC(),
     "svc": SVC(),
     "neighbours": KNeighborsClassifier(),
-    "neighbours, ball tree": KNeighborsClassifier(algorithm="ball_tree", bound_distance="manhattan"),
+    "neighbours, ball tree": KNeighborsClassifier(algorithm="ball_tree", metric="manhattan"),
     "naive bayes": GaussianNB(),
     "calibrated": CalibratedClassifierCV(LinearSVC(), cv=2),
     "calibrated, isotonic": CalibratedClassifierCV(GaussianNB(), method="isotonic", cv=2),

@@ -19,19 +19,24 @@ import pandas as pd
 from mlflow.models import Model
 from mlflow.pyfunc import PyFuncModel
 from mlflow.pyfunc.model import PythonModel
-from numpy.typing import NDArray
 
 from mlflow_cf.errors import InputError
-from mlflow_cf.model.judge import Label, OpenModel, ScoreKind
+from mlflow_cf.model import Label, OpenModel, ScoreKind
 from mlflow_cf.version import VERSION
+from mlflow_cf_flavors.answers import (
+    LABELS_ONLY,
+    Answers,
+    Floats,
+    LargestScore,
+    learned_labels,
+    plain_labels,
+    shares,
+)
 
 MLFLOW_FLAVOR: Final = "mlflow_cf_function"  # beside python_function in the MLmodel of a saved function
 
-Answers = NDArray[Any]
-Floats = NDArray[np.float64]
 _OUTPUTS: Final = ("label", "score", "value")
 _NO_SHARES: Final = "some scores are outside [0, 1]: they are no probabilities, and > 0.5 decides for the second class"
-_LABELS_ONLY: Final = "answers labels only, so the search cannot tell how near a row is to the target"
 
 
 class Function(PythonModel):
@@ -156,31 +161,11 @@ class _Scores:
         scores = self.ask(rows)
         if scores.shape[1] != self.width:
             raise ValueError(f"{scores.shape[1]} scores per row where there were {self.width}")
-        return np.column_stack((1.0 - scores[:, 0], scores[:, 0])) if self.width == 1 else scores
-
-
-@dataclass(frozen=True)
-class _Decide:
-    """Rows -> the label with the largest score, the first of equal ones: of two, the second where it is > 0.5."""
-
-    scores: _Scores
-    classes: tuple[Label, ...]
-
-    def __call__(self, rows: pd.DataFrame) -> Answers:
-        labels: Answers = np.asarray(self.classes)[self.scores(rows).argmax(axis=1)]
-        return labels
+        return shares(scores[:, 0]) if self.width == 1 else scores
 
 
 def _open_labels(ask: _Ask, rows: pd.DataFrame) -> OpenModel:
-    answers = _learn(ask, rows)
-    if pd.isna(answers).any():
-        raise InputError("model", "answers missing values for some rows", "answer every row with a label")
-    labels = {label.item() if isinstance(label, np.generic) else label for label in answers}
-    if not all(isinstance(label, bool | int | float | str) for label in labels):
-        kinds = sorted({type(label).__name__ for label in labels})
-        raise InputError("model", f"answers {kinds}, which are no labels", "answer strings, numbers or booleans")
-    classes = tuple(sorted(labels, key=lambda label: (type(label).__name__, label)))
-    return OpenModel(MLFLOW_FLAVOR, classes, ask, notes=(_LABELS_ONLY,))
+    return OpenModel(MLFLOW_FLAVOR, learned_labels(_learn(ask, rows)), ask, notes=(LABELS_ONLY,))
 
 
 def _open_scores(function: Callable[[pd.DataFrame], Any], rows: pd.DataFrame) -> OpenModel:
@@ -193,13 +178,13 @@ def _open_scores(function: Callable[[pd.DataFrame], Any], rows: pd.DataFrame) ->
         kind = "score"
     classes = _classes(function(rows.iloc[:1].copy()), width)
     judged = _Scores(ask, width)
-    notes = (_NO_SHARES,) if kind == "score" else ()
-    return OpenModel(MLFLOW_FLAVOR, classes, _Decide(judged, classes), judged, kind, notes=notes)
+    decide, notes = LargestScore(judged, classes), (_NO_SHARES,) if kind == "score" else ()
+    return OpenModel(MLFLOW_FLAVOR, classes, decide, judged, kind, notes=notes, both=decide.both)
 
 
 def _classes(answer: Any, width: int) -> tuple[Label, ...]:
     if isinstance(answer, pd.DataFrame) and width > 1:
-        return tuple(name.item() if isinstance(name, np.generic) else name for name in answer.columns)
+        return plain_labels(answer.columns)
     return tuple(range(max(2, width)))
 
 

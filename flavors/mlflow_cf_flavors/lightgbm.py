@@ -16,13 +16,13 @@ from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 import pandas as pd
-from numpy.typing import NDArray
 
 from mlflow_cf.errors import InputError
-from mlflow_cf.model.judge import OpenModel, ScoreKind
-from mlflow_cf_flavors.boosting import (
-    Columns,
+from mlflow_cf.model import OpenModel, ScoreKind
+from mlflow_cf_flavors.answers import (
+    ClearScore,
     Floats,
+    Labels,
     LargestScore,
     check_answers,
     check_classes,
@@ -30,8 +30,9 @@ from mlflow_cf_flavors.boosting import (
     check_output,
     name_of,
     plain_labels,
-    two_columns,
+    shares,
 )
+from mlflow_cf_flavors.boosting import Columns, wrong_types
 from mlflow_cf_flavors.boosting_structure import compile_lightgbm
 
 if TYPE_CHECKING:
@@ -99,12 +100,12 @@ def open(model: object, *, output: str | None = None, rows: pd.DataFrame | None 
     regression = _is_regression(model, objective)
     check_output(model, output, regression=regression)
     columns = _columns(booster, rows)
-    check_columns(columns, rows)
+    check_columns(columns.names, rows)
     ask = _ask(model, booster, columns, rows)
     opened = _open_regressor(ask) if regression else _open_classifier(model, booster, ask, objective)
     if output == "label":
-        opened = replace(opened, score=None, score_kind="none")
-    check_answers(opened, rows)
+        opened = replace(opened, score=None, score_kind="none", both=None)
+    check_answers(opened, rows, wrong_types(rows))
     return replace(opened, compile=partial(compile_lightgbm, booster, columns))
 
 
@@ -137,18 +138,7 @@ class _Scores:
 
     def __call__(self, rows: pd.DataFrame) -> Floats:
         answers = self.ask(rows)
-        return two_columns(answers) if answers.ndim == 1 else answers
-
-
-@dataclass(frozen=True, eq=False)
-class _Labels:
-    """Rows -> the labels of LightGBM's own classifier, shape (n,)."""
-
-    model: Model
-    columns: Columns
-
-    def __call__(self, rows: pd.DataFrame) -> NDArray[np.generic]:
-        return np.asarray(self.model.predict(self.columns.table(rows), num_threads=1))
+        return shares(answers) if answers.ndim == 1 else answers
 
 
 def _open_regressor(ask: _Ask) -> OpenModel:
@@ -160,10 +150,14 @@ def _open_classifier(model: Model, booster: Booster, ask: _Ask, objective: str) 
     columns, scores = ask.columns, _Scores(ask)
     if _is_booster(model):
         numbers = tuple(range(max(2, booster.num_model_per_iteration())))
-        return OpenModel(MLFLOW_FLAVOR, numbers, LargestScore(scores, numbers), scores, kind, columns.names)
+        decide = LargestScore(scores, numbers)
+        return OpenModel(MLFLOW_FLAVOR, numbers, decide, scores, kind, columns.names, both=decide.both)
     classes = plain_labels(model.classes_)
     check_classes(model, classes)
-    return OpenModel(MLFLOW_FLAVOR, classes, _Labels(model, columns), scores, kind, columns.names)
+    labels = Labels(partial(model.predict, num_threads=1), columns.table)
+    its_own = type(model).__module__.split(".")[0] == "lightgbm"  # derived classes may decide otherwise
+    both = ClearScore(labels, scores, classes) if its_own else None
+    return OpenModel(MLFLOW_FLAVOR, classes, labels, scores, kind, columns.names, both=both)
 
 
 def _ask(model: Model, booster: Booster, columns: Columns, rows: pd.DataFrame | None) -> _Ask:

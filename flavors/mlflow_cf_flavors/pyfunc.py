@@ -13,7 +13,18 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from mlflow_cf.errors import InputError
-from mlflow_cf.model.judge import Label, OpenModel, ScoreKind
+from mlflow_cf.model import OpenModel, ScoreKind
+from mlflow_cf_flavors.answers import (
+    LABELS_ONLY,
+    Floats,
+    Labels,
+    LargestScore,
+    Values,
+    learned_labels,
+    margins,
+    plain_labels,
+    shares,
+)
 
 if TYPE_CHECKING:
     from mlflow.pyfunc import PyFuncModel
@@ -61,7 +72,7 @@ def open(model: object, *, output: str | None = None, rows: pd.DataFrame | None 
     ask = _ask(model)
     columns = tuple(ask.kinds)
     if output == "value":
-        return OpenModel(MLFLOW_FLAVOR, (), _Values(ask), columns=columns)
+        return OpenModel(MLFLOW_FLAVOR, (), Values(_numbers_of, ask), columns=columns)
     if rows is None or not len(rows):
         raise InputError("data", "rows are needed to learn what this model answers", "pass rows of the training table")
     if output == "score":
@@ -69,12 +80,12 @@ def open(model: object, *, output: str | None = None, rows: pd.DataFrame | None 
     answers = _single_column(ask(rows))
     if output is None:
         _check_labels(answers)
-    return OpenModel(MLFLOW_FLAVOR, _labels_of(answers), _Labels(ask), columns=columns, notes=(_LABELS_ONLY,))
+    decide = Labels(_single_column, ask)
+    return OpenModel(MLFLOW_FLAVOR, learned_labels(answers), decide, columns=columns, notes=(LABELS_ONLY,))
 
 
 _ONE_PER_CLASS: Final = "if they are scores, one per class, pass output='score'"
 _MARGIN: Final = "some scores are not between 0 and 1, so they are no probabilities: the threshold is 0"
-_LABELS_ONLY: Final = "answers labels only, so the search cannot tell how near a row is to the target"
 
 
 @dataclass(frozen=True)
@@ -120,46 +131,17 @@ def _ask(model: object) -> _Ask:
 
 
 @dataclass(frozen=True)
-class _Labels:
-    ask: _Ask
-
-    def __call__(self, rows: pd.DataFrame) -> NDArray[np.generic]:
-        return _single_column(self.ask(rows))
-
-
-@dataclass(frozen=True)
-class _Values:
-    ask: _Ask
-
-    def __call__(self, rows: pd.DataFrame) -> NDArray[np.generic]:
-        return _numbers(_single_column(self.ask(rows)))
-
-
-@dataclass(frozen=True)
 class _Scores:
     """Rows -> one column of scores per class, (n, k) float64."""
 
     ask: _Ask
     margin: bool
 
-    def __call__(self, rows: pd.DataFrame) -> NDArray[np.float64]:
+    def __call__(self, rows: pd.DataFrame) -> Floats:
         scores = _score_columns(self.ask(rows))
         if scores.shape[1] > 1:
             return scores
-        return np.hstack((-scores, scores)) if self.margin else np.hstack((1.0 - scores, scores))
-
-
-@dataclass(frozen=True)
-class _Decide:
-    """Rows -> the label with the highest score; at equal scores of two classes the second one (>= 0.5)."""
-
-    scores: _Scores
-    classes: tuple[Label, ...]
-
-    def __call__(self, rows: pd.DataFrame) -> NDArray[np.generic]:
-        scores = self.scores(rows)
-        best = scores[:, 1] >= scores[:, 0] if scores.shape[1] == 2 else scores.argmax(axis=1)
-        return np.asarray(self.classes)[best.astype(np.intp)]
+        return (margins if self.margin else shares)(scores[:, 0])
 
 
 def _open_scores(ask: _Ask, rows: pd.DataFrame) -> OpenModel:
@@ -168,14 +150,15 @@ def _open_scores(ask: _Ask, rows: pd.DataFrame) -> OpenModel:
     margin = bool((columns < 0).any() or (columns > 1).any())
     many = columns.shape[1] > 1
     named = many and isinstance(answer, pd.DataFrame)
-    classes = tuple(_plain(name) for name in answer.columns) if named else tuple(range(max(2, columns.shape[1])))
+    classes = plain_labels(answer.columns) if named else tuple(range(max(2, columns.shape[1])))
     scores = _Scores(ask, margin)
     kind: ScoreKind = "margin" if margin else "probability"
     notes = (_MARGIN,) if margin and not many else ()
-    return OpenModel(MLFLOW_FLAVOR, classes, _Decide(scores, classes), scores, kind, tuple(ask.kinds), notes)
+    decide = LargestScore(scores, classes, second=True)
+    return OpenModel(MLFLOW_FLAVOR, classes, decide, scores, kind, tuple(ask.kinds), notes, decide.both)
 
 
-def _score_columns(answer: Answer) -> NDArray[np.float64]:
+def _score_columns(answer: Answer) -> Floats:
     table = answer if isinstance(answer, pd.DataFrame) else np.asarray(answer)
     scores = _numbers(np.asarray(table))
     return scores.reshape(-1, 1) if scores.ndim == 1 else scores
@@ -202,24 +185,14 @@ def _check_labels(answers: NDArray[np.generic]) -> None:
         raise InputError("output", "the model answers real numbers", fix)
 
 
-def _labels_of(answers: NDArray[np.generic]) -> tuple[Label, ...]:
-    if pd.isna(answers).any():
-        raise InputError("model", "answers missing values for some rows", "wrap a model that answers every row")
-    labels = [_plain(answer) for answer in answers]
-    if not all(isinstance(label, bool | int | float | str) for label in labels):
-        raise InputError("model", "answers neither labels nor numbers", "wrap a model that answers one label per row")
-    return tuple(sorted(set(labels), key=lambda label: (type(label).__name__, label)))
+def _numbers_of(answer: Answer) -> Floats:
+    return _numbers(_single_column(answer))
 
 
-def _numbers(answers: NDArray[np.generic]) -> NDArray[np.float64]:
+def _numbers(answers: NDArray[np.generic]) -> Floats:
     try:
         return np.asarray(answers, dtype=np.float64)
     except (TypeError, ValueError) as error:
         raise InputError(
             "output", "the model does not answer numbers", "leave output out or use output='label'"
         ) from error
-
-
-def _plain(label: Answer) -> Label:
-    plain: Label = label.item() if isinstance(label, np.generic) else label
-    return plain

@@ -3,19 +3,29 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any, Final
 
-import numpy as np
 import pandas as pd
 from threadpoolctl import ThreadpoolController
 
 from mlflow_cf.errors import InputError
-from mlflow_cf.model.judge import Label, OpenModel, ScoreKind, ScoreRows
-from mlflow_cf_flavors.sklearn_calls import Both, Labels, OneThread, Rows, Scores, Values, label_and_score
+from mlflow_cf.model import Label, OpenModel, ScoreKind
+from mlflow_cf_flavors.answers import (
+    Labels,
+    Rows,
+    Values,
+    check_answers,
+    check_columns,
+    check_output,
+    name_of,
+    plain_labels,
+)
+from mlflow_cf_flavors.sklearn_calls import Both, OneThread, Scores, Transformed, both_of
 from mlflow_cf_flavors.sklearn_structure import compile_model
 
 MLFLOW_FLAVOR: Final = "sklearn"
@@ -75,8 +85,8 @@ def open(model: object, *, output: str | None = None, rows: pd.DataFrame | None 
     """
     regression = _check_kind(model, output)
     opened = _open_regressor(model, rows) if regression else _open_classifier(model, output, rows)
-    if rows is not None and len(rows):
-        _check_answers(opened, rows.iloc[:2])
+    check_columns(opened.columns, rows)
+    check_answers(opened, rows)
     last = model.steps[-1][1] if hasattr(model, "steps") else model
     tolerance = 1e-5 if _module(last).startswith("xgboost") else opened.tolerance  # it calculates in float32
     return replace(opened, compile=partial(compile_model, model), tolerance=tolerance)
@@ -84,7 +94,7 @@ def open(model: object, *, output: str | None = None, rows: pd.DataFrame | None 
 
 def _open_regressor(model: Estimator, rows: pd.DataFrame | None) -> OpenModel:
     columns, select = _input(model, rows)
-    decide = Values(OneThread(model.predict, ThreadpoolController()), select)
+    decide = Values(_on_one_thread(model.predict), select)
     return OpenModel(flavor=MLFLOW_FLAVOR, classes=(), decide=decide, columns=columns)
 
 
@@ -93,30 +103,42 @@ def _open_classifier(model: Estimator, output: str | None, rows: pd.DataFrame | 
     classes = _classes(model)
     score, kind, notes = _scores(model, len(classes), select, rows) if output != "label" else (None, "none", ())
     if output == "score" and score is None:
-        raise InputError("output", f"{_name(model)} has no scores", "use output='label'")
-    decide = Labels(OneThread(model.predict, ThreadpoolController()), select)
-    both = None if score is None else _both(model, select)
+        raise InputError("output", f"{name_of(model)} has no scores", "use output='label'")
+    decide = Labels(_on_one_thread(model.predict), select)
+    both = None if score is None else _both(model, decide, score)
     return OpenModel(MLFLOW_FLAVOR, classes, decide, score, kind, columns, notes, both)
 
 
-def _both(model: Estimator, select: Rows) -> Both | None:
-    """Return how to ask a pipeline for labels and scores in one pass; None where that saves nothing."""
+def _both(model: Estimator, decide: Labels, score: Scores) -> Both | None:
+    """Return how to ask for labels and scores in one pass; None where that saves nothing."""
     from sklearn.pipeline import Pipeline
 
+    classes = _classes(model)
     if type(model) is not Pipeline or len(model.steps) == 1:
-        return None
+        return both_of(decide, score, model, classes)
     last = model.steps[-1][1]
-    return Both(model[:-1].transform, OneThread(partial(label_and_score, last), ThreadpoolController()), select)
+    ask = last.predict_proba if hasattr(last, "predict_proba") else last.decision_function
+    labels, scores = Labels(_on_one_thread(last.predict), _as_it_is), Scores(_on_one_thread(ask), _as_it_is)
+    both = both_of(labels, scores, last, classes) or (lambda table: (labels(table), scores(table)))
+    return Transformed(model[:-1].transform, decide.select, both)
+
+
+def _on_one_thread(ask: Callable[[Any], Any]) -> OneThread:
+    return OneThread(ask, ThreadpoolController())
+
+
+def _as_it_is(table: Any) -> Any:
+    return table
 
 
 def _scores(
     model: Estimator, n_classes: int, select: Rows, rows: pd.DataFrame | None
-) -> tuple[ScoreRows | None, ScoreKind, tuple[str, ...]]:
+) -> tuple[Scores | None, ScoreKind, tuple[str, ...]]:
     if hasattr(model, "predict_proba"):
-        return Scores(OneThread(model.predict_proba, ThreadpoolController()), select), "probability", ()
+        return Scores(_on_one_thread(model.predict_proba), select), "probability", ()
     if not hasattr(model, "decision_function"):
-        return None, "none", (f"{_name(model)} has labels only, no scores",)
-    score = Scores(OneThread(model.decision_function, ThreadpoolController()), select)
+        return None, "none", (f"{name_of(model)} has labels only, no scores",)
+    score = Scores(_on_one_thread(model.decision_function), select)
     if rows is not None and len(rows) and score(rows.iloc[:1]).shape[1] != n_classes:
         return None, "none", ("decision_function has no column per class (one-vs-one); only labels are used",)
     return score, "margin", ()
@@ -145,8 +167,8 @@ def _feature_names(model: Estimator, rows: pd.DataFrame | None) -> tuple[str, ..
 def _classes(model: Estimator) -> tuple[Label, ...]:
     classes = model.classes_
     if isinstance(classes, list):
-        raise InputError("model", f"{_name(model)} answers several outputs", "wrap one model per output")
-    return tuple(label.item() if isinstance(label, np.generic) else label for label in classes)
+        raise InputError("model", f"{name_of(model)} answers several outputs", "wrap one model per output")
+    return plain_labels(classes)
 
 
 def _check_kind(model: Estimator, output: str | None) -> bool:
@@ -156,15 +178,12 @@ def _check_kind(model: Estimator, output: str | None) -> bool:
     if not is_classifier(model) and not is_regressor(model):
         kind = "an outlier detector" if is_outlier_detector(model) else "neither a classifier nor a regressor"
         fix = "pass a fitted classifier or regressor, or a pipeline that ends in one"
-        raise InputError("model", f"{_name(model)} is {kind}", fix)
+        raise InputError("model", f"{name_of(model)} is {kind}", fix)
     _check_fitted(model)
     if getattr(model, "n_outputs_", 1) not in (1, None):
-        raise InputError("model", f"{_name(model)} answers several outputs", "wrap one model per output")
+        raise InputError("model", f"{name_of(model)} answers several outputs", "wrap one model per output")
     regression = bool(is_regressor(model))
-    allowed = ("value",) if regression else ("label", "score")
-    if output is not None and output not in allowed:
-        known = " or ".join(repr(word) for word in allowed)
-        raise InputError("output", f"{output!r} does not fit {_name(model)}", f"leave it out or use {known}")
+    check_output(model, output, regression=regression)
     return regression
 
 
@@ -175,21 +194,7 @@ def _check_fitted(model: Estimator) -> None:
     try:
         check_is_fitted(model)
     except NotFittedError as error:
-        raise InputError("model", f"{_name(model)} is not fitted", "call its fit method first") from error
-
-
-def _check_answers(opened: OpenModel, rows: pd.DataFrame) -> None:
-    """Ask for two answers now, so that a wrong table is a clear error when wrapping."""
-    lost = [name for name in opened.columns if name not in rows.columns]
-    if lost:
-        raise InputError("data", f"lacks the columns {lost} that the model was fitted on", "pass its raw input columns")
-    try:
-        opened.decide(rows)
-    except InputError:
-        raise
-    except Exception as error:
-        fact = f"the model cannot answer these rows ({type(error).__name__}: {error})"
-        raise InputError("data", fact, "pass the table with the columns the model was fitted on") from error
+        raise InputError("model", f"{name_of(model)} is not fitted", "call its fit method first") from error
 
 
 def _types_to_trust(model: Estimator) -> list[str]:
@@ -201,7 +206,7 @@ def _types_to_trust(model: Estimator) -> list[str]:
     try:
         found = skops.io.get_untrusted_types(data=skops.io.dumps(model))
     except Exception as error:
-        raise InputError("model", f"skops cannot write {_name(model)} ({error})", _CLOUDPICKLE) from error
+        raise InputError("model", f"skops cannot write {name_of(model)} ({error})", _CLOUDPICKLE) from error
     unknown = sorted(set(found) - ALL_TRUSTED)
     if any(name.startswith("__main__.") or "<" in name for name in unknown):
         raise InputError(
@@ -220,10 +225,6 @@ _CLOUDPICKLE: Final = (
     "log it yourself with mlflow.sklearn.log_model(model, name='model', serialization_format='cloudpickle') "
     "and pass the model_uri of what it returns"
 )
-
-
-def _name(model: object) -> str:
-    return type(model).__name__
 
 
 def _module(model: object) -> str:

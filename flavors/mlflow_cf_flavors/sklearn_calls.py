@@ -1,20 +1,41 @@
-"""How scikit-learn's estimators are asked: on one thread, one answer per row."""
+"""How scikit-learn's estimators are asked: on one thread, and once for labels and scores where that is enough."""
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Final
 
 import numpy as np
 import pandas as pd
-from numpy.typing import NDArray
 from threadpoolctl import ThreadpoolController
 
-from mlflow_cf.errors import InputError
+from mlflow_cf.model import Label
+from mlflow_cf_flavors.answers import Answers, ClearScore, Floats, Labels, LargestScore, Rows, margins
 
-Rows = Callable[[pd.DataFrame], Any]
+Both = Callable[[Any], tuple[Answers, Floats]]
+
+# their `predict` takes the first of the largest shares, by definition
+_LARGEST: Final = frozenset(
+    {"DecisionTreeClassifier", "ExtraTreeClassifier", "ExtraTreesClassifier", "RandomForestClassifier"}
+)
+# theirs takes the largest share or margin too, but they do not all agree on equal ones
+_CLEAR: Final = frozenset(
+    {
+        "GaussianNB",
+        "GradientBoostingClassifier",
+        "HistGradientBoostingClassifier",
+        "KNeighborsClassifier",
+        "LGBMClassifier",
+        "LinearSVC",
+        "LogisticRegression",
+        "LogisticRegressionCV",
+        "MLPClassifier",
+        "RidgeClassifier",
+        "SGDClassifier",
+        "XGBClassifier",
+    }
+)
 
 
 @dataclass(frozen=True)
@@ -31,77 +52,48 @@ class OneThread:
 
 
 @dataclass(frozen=True)
-class Both:
-    """Rows -> labels and scores of a pipeline that is asked for both, transformed once.
+class Scores:
+    """Rows -> one float64 column per class; a single margin m becomes (-m, m).
 
     Attributes:
-        transform: all steps but the last.
-        ask: the last step: a table -> labels and scores.
-        select: rows -> the columns the pipeline takes.
+        score: what the estimator takes -> its scores; `select`: rows -> what it takes.
     """
-
-    transform: Callable[[Any], Any]
-    ask: Callable[[Any], tuple[Any, Any]]
-    select: Rows
-
-    def __call__(self, rows: pd.DataFrame) -> tuple[NDArray[np.generic], NDArray[np.float64]]:
-        """Return the answers for rows (n, d)."""
-        answers, found = self.ask(self.transform(self.select(rows)))
-        labels, scores = one_answer_per_row(np.asarray(answers)), np.asarray(found, dtype=np.float64)
-        return labels, np.column_stack((-scores, scores)) if scores.ndim == 1 else scores
-
-
-def label_and_score(estimator: Any, table: Any) -> tuple[Any, Any]:
-    """Return an estimator's labels and scores for a table."""
-    ensemble = sys.modules.get("sklearn.ensemble")  # an estimator of a module that is not loaded cannot be here
-    if ensemble is not None and type(estimator) in (ensemble.RandomForestClassifier, ensemble.ExtraTreesClassifier):
-        scores = estimator.predict_proba(table)  # `predict` of a forest takes the first label of the largest one
-        return estimator.classes_.take(np.argmax(scores, axis=1)), scores
-    score = estimator.predict_proba if hasattr(estimator, "predict_proba") else estimator.decision_function
-    return estimator.predict(table), score(table)
-
-
-@dataclass(frozen=True)
-class Labels:
-    """Rows -> the estimator's own labels, shape (n,)."""
-
-    predict: Callable[[Any], Any]
-    select: Rows
-
-    def __call__(self, rows: pd.DataFrame) -> NDArray[np.generic]:
-        """Return the answers for rows (n, d)."""
-        return one_answer_per_row(np.asarray(self.predict(self.select(rows))))
-
-
-@dataclass(frozen=True)
-class Values:
-    """Rows -> the regressor's values, shape (n,) float64."""
-
-    predict: Callable[[Any], Any]
-    select: Rows
-
-    def __call__(self, rows: pd.DataFrame) -> NDArray[np.generic]:
-        """Return the answers for rows (n, d)."""
-        return one_answer_per_row(np.asarray(self.predict(self.select(rows)), dtype=np.float64))
-
-
-@dataclass(frozen=True)
-class Scores:
-    """Rows -> one float64 column per class; a single margin m becomes (-m, m)."""
 
     score: Callable[[Any], Any]
     select: Rows
 
-    def __call__(self, rows: pd.DataFrame) -> NDArray[np.float64]:
+    def __call__(self, rows: Any) -> Floats:
         """Return the answers for rows (n, d)."""
         scores = np.asarray(self.score(self.select(rows)), dtype=np.float64)
-        return np.column_stack((-scores, scores)) if scores.ndim == 1 else scores
+        return margins(scores) if scores.ndim == 1 else scores
 
 
-def one_answer_per_row(answers: NDArray[np.generic]) -> NDArray[np.generic]:
-    """Return answers (n,), or refuse an estimator that gives several per row."""
-    if answers.ndim == 2 and answers.shape[1] == 1:
-        return answers[:, 0]
-    if answers.ndim != 1:
-        raise InputError("model", f"answers {answers.shape[1:]} values per row", "wrap one model per output")
-    return answers
+def both_of(decide: Labels, scores: Scores, estimator: object, classes: tuple[Label, ...]) -> Both | None:
+    """Return rows -> labels and scores of an estimator that is asked by `decide` and `scores`; None: by both of them.
+
+    Classes that are derived from those known here may decide otherwise.
+    """
+    kind, library = type(estimator).__name__, type(estimator).__module__.split(".")[0]
+    if library not in ("sklearn", "lightgbm", "xgboost"):
+        return None
+    if kind in _LARGEST:
+        return LargestScore(scores, classes).both
+    return ClearScore(decide, scores, classes) if kind in _CLEAR else None
+
+
+@dataclass(frozen=True)
+class Transformed:
+    """Rows -> labels and scores of a pipeline, transformed once.
+
+    Attributes:
+        transform: all steps but the last; `select`: rows -> the columns the pipeline takes.
+        both: what the last step takes -> labels and scores.
+    """
+
+    transform: Callable[[Any], Any]
+    select: Rows
+    both: Both
+
+    def __call__(self, rows: pd.DataFrame) -> tuple[Answers, Floats]:
+        """Return the answers for rows (n, d)."""
+        return self.both(self.transform(self.select(rows)))

@@ -19,23 +19,25 @@ from typing import TYPE_CHECKING, Any, Final, Literal
 
 import numpy as np
 import pandas as pd
-from numpy.typing import NDArray
 from scipy.special import softmax
 
 from mlflow_cf.errors import InputError
-from mlflow_cf.model.judge import OpenModel, ScoreKind
-from mlflow_cf_flavors.boosting import (
-    Columns,
+from mlflow_cf.model import OpenModel, ScoreKind
+from mlflow_cf_flavors.answers import (
+    ClearScore,
     Floats,
+    Labels,
     LargestScore,
     check_answers,
     check_classes,
     check_columns,
     check_output,
+    margins,
     name_of,
     plain_labels,
-    two_columns,
+    shares,
 )
+from mlflow_cf_flavors.boosting import Columns, wrong_types
 from mlflow_cf_flavors.boosting_structure import compile_xgboost
 
 if TYPE_CHECKING:
@@ -83,7 +85,7 @@ def save(
     if not math.isnan(missing := _missing(model)):
         fact = f"MLflow's format forgets missing={missing:g}, and the model would answer differently once loaded"
         raise InputError("model", fact, "fit it with NaN for missing values and leave missing= out")
-    if type(model).__module__.split(".")[0] != "xgboost":
+    if not _is_its_own(model):
         fix = "log it with mlflow.xgboost.log_model(model, name='model') and pass the model_uri of what it returns"
         raise InputError("model", f"{name_of(model)} is no class of XGBoost's, which others could not import", fix)
     mlflow.xgboost.save_model(
@@ -103,11 +105,11 @@ def open(model: object, *, output: str | None = None, rows: pd.DataFrame | None 
     check_output(model, output, regression=regression)
     private = _one_thread(model)
     ask = _ask(private, trained)
-    check_columns(ask.columns, rows)
+    check_columns(ask.columns.names, rows)
     opened = _open_regressor(ask) if regression else _open_classifier(private, ask, objective)
     if output == "label":
-        opened = OpenModel(MLFLOW_FLAVOR, opened.classes, opened.decide, columns=opened.columns, notes=opened.notes)
-    check_answers(opened, rows)
+        opened = replace(opened, score=None, score_kind="none", both=None)
+    check_answers(opened, rows, wrong_types(rows))
     return replace(
         opened, compile=partial(compile_xgboost, ask.booster, ask.rounds, ask.columns, ask.missing), tolerance=1e-5
     )
@@ -164,25 +166,13 @@ class _Scores:
         if self.objective == "multi:softmax":
             return np.asarray(softmax(self.ask(rows, "margin"), axis=1))
         if self.objective == "binary:hinge":
-            margin = self.ask(rows, "margin")
-            return np.column_stack((-margin, margin))
+            return margins(self.ask(rows, "margin"))
         answers = self.ask(rows)
         if answers.ndim == 2:
             return answers
         if self.objective in _PROBABILITIES:
-            return two_columns(answers)
-        return np.column_stack((self.threshold - answers, answers - self.threshold))
-
-
-@dataclass(frozen=True, eq=False)
-class _Labels:
-    """Rows -> the labels of XGBoost's own classifier, shape (n,)."""
-
-    model: Model
-    columns: Columns
-
-    def __call__(self, rows: pd.DataFrame) -> NDArray[np.generic]:
-        return np.asarray(self.model.predict(self.columns.table(rows)))
+            return shares(answers)
+        return margins(answers - self.threshold)
 
 
 def _open_regressor(ask: _Ask) -> OpenModel:
@@ -196,10 +186,12 @@ def _open_classifier(model: Model, ask: _Ask, objective: str) -> OpenModel:
         # The library cuts whatever its classifier's booster answers at 0.5, also a margin.
         scores, classes = _Scores(ask, objective, threshold=0.5), plain_labels(model.classes_)
         check_classes(model, classes)
-        return OpenModel(MLFLOW_FLAVOR, classes, _Labels(model, columns), scores, kind, columns.names)
+        labels = Labels(model.predict, columns.table)
+        both = ClearScore(labels, scores, classes) if _is_its_own(model) else None
+        return OpenModel(MLFLOW_FLAVOR, classes, labels, scores, kind, columns.names, both=both)
     scores, classes = _Scores(ask, objective, threshold=0.0), tuple(range(max(2, _config(model).n_classes)))
-    decide = LargestScore(scores, classes)
-    return OpenModel(MLFLOW_FLAVOR, classes, decide, scores, kind, columns.names, _rounds_note(model))
+    decide, notes = LargestScore(scores, classes), _rounds_note(model)
+    return OpenModel(MLFLOW_FLAVOR, classes, decide, scores, kind, columns.names, notes, decide.both)
 
 
 def _rounds_note(booster: Booster) -> tuple[str, ...]:
@@ -287,6 +279,11 @@ def _is_regression(model: Model, objective: str) -> bool:
     if _is_booster(model):
         return objective.startswith(_VALUES)
     return not hasattr(model, "classes_")
+
+
+def _is_its_own(model: object) -> bool:
+    """Whether the class of a model is the library's; derived ones may decide otherwise."""
+    return type(model).__module__.split(".")[0] == "xgboost"
 
 
 def _is_booster(model: object) -> bool:

@@ -28,6 +28,12 @@ from sklearn.tree import DecisionTreeClassifier, DecisionTreeRegressor, ExtraTre
 
 import mlflow_cf
 from mlflow_cf.explainers import GeCo
+from mlflow_cf.features import FeatureSpace
+from mlflow_cf.model import OpenModel
+from mlflow_cf.model.judge import Judge
+from mlflow_cf.model.parity import open_structure
+from mlflow_cf.structures import IntervalColumn, Layers, NumberColumn
+from mlflow_cf_flavors.answers import LargestScore
 
 FEW = {"n_estimators": 12, "random_state": 0}
 BOOSTED = {"n_estimators": 12, "n_jobs": 1}
@@ -235,6 +241,28 @@ def test_a_structure_that_disagrees_next_to_a_threshold_is_never_used(monkeypatc
     explained = mlflow_cf.wrap(model, data, target=True)
     assert explained.opened.structure is None
     assert "scores differ" in explained.describe()["structure"]
+
+
+def test_a_structure_that_differs_in_one_label_is_never_used():
+    frame = pd.DataFrame({"age": [20.0, 25.0, 40.0, 50.0]})
+    space, shape = FeatureSpace.infer(frame), ("identity", "identity")
+
+    def shares(rows):
+        older = np.where(rows["age"] > 30, 0.9, 0.5 - 1e-8)
+        return np.column_stack([1 - older, older])
+
+    def found(young):
+        column = IntervalColumn(NumberColumn(0), np.array([30.0]), np.array([young, 0.9, young]))
+        layers = Layers.compile([column], space, [np.array([[-1.0, 1.0]])], [np.array([1.0, 0.0])], shape)
+        decide = LargestScore(shares, ("no", "yes"))
+        model = OpenModel("test", ("no", "yes"), decide, shares, "probability", compile=lambda _space, _rows: layers)
+        judge, outcome = Judge.learn(model, frame)
+        return open_structure(judge, space, space.encode(frame), outcome)
+
+    assert found(0.5 - 1.1e-8).structure is not None
+    flipped = found(0.5 + 1e-8)  # the scores agree
+    assert flipped.structure is None
+    assert "a label differs" in flipped.note
 
 
 def test_the_same_answers_with_and_without_structure():

@@ -1,0 +1,180 @@
+"""How models answer, whatever their kind: rows -> labels, values or scores; and what is refused."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from typing import Any, Final
+
+import numpy as np
+import pandas as pd
+from numpy.typing import NDArray
+
+from mlflow_cf.errors import InputError
+from mlflow_cf.model import Label, OpenModel
+
+Answers = NDArray[Any]
+Floats = NDArray[np.float64]
+Rows = Callable[[pd.DataFrame], Any]
+CLEAR: Final = 1e-6  # by how much a score must lead so that rounding does not decide; relative, where it is above 1
+LABELS_ONLY: Final = "answers labels only, so the search cannot tell how near a row is to the target"
+
+
+@dataclass(frozen=True)
+class Labels:
+    """Rows -> the model's own labels, shape (n,).
+
+    Attributes:
+        predict: what the model takes -> its answers; `select`: rows -> what it takes.
+    """
+
+    predict: Callable[[Any], Any]
+    select: Rows
+
+    def __call__(self, rows: pd.DataFrame) -> Answers:
+        """Return the answers for rows (n, d)."""
+        return one_answer_per_row(np.asarray(self.predict(self.select(rows))))
+
+
+@dataclass(frozen=True)
+class Values:
+    """Rows -> the model's values, shape (n,) float64; `predict` and `select` as in `Labels`."""
+
+    predict: Callable[[Any], Any]
+    select: Rows
+
+    def __call__(self, rows: pd.DataFrame) -> Floats:
+        """Return the answers for rows (n, d)."""
+        return one_answer_per_row(np.asarray(self.predict(self.select(rows)), dtype=np.float64))
+
+
+@dataclass(frozen=True)
+class LargestScore:
+    """Rows -> the label with the largest score, shape (n,).
+
+    Attributes:
+        scores: rows -> (n, classes), one column for each of `classes`.
+        second: of two equal scores the second one decides, as where one half is enough; otherwise the first one.
+    """
+
+    scores: Callable[[pd.DataFrame], Floats]
+    classes: tuple[Label, ...]
+    second: bool = False
+
+    def __call__(self, rows: pd.DataFrame) -> Answers:
+        """Return the labels of `rows` (n, d)."""
+        return self.both(rows)[0]
+
+    def both(self, rows: pd.DataFrame) -> tuple[Answers, Floats]:
+        """Return the labels of `rows` (n, d) and their scores, asked for once."""
+        scores = self.scores(rows)
+        if self.second and scores.shape[1] == 2:
+            best = (scores[:, 1] >= scores[:, 0]).astype(np.intp)
+        else:
+            best = scores.argmax(axis=1)
+        return np.asarray(self.classes)[best], scores
+
+
+@dataclass(frozen=True)
+class ClearScore:
+    """Rows -> labels and scores of a model whose label is that of the largest score, but maybe where scores are equal.
+
+    Attributes:
+        decide: rows -> its labels (n,).
+        scores: rows -> (n, classes), one column for each of `classes`.
+    """
+
+    decide: Callable[[Any], Answers]
+    scores: Callable[[Any], Floats]
+    classes: tuple[Label, ...]
+
+    def __call__(self, rows: Any) -> tuple[Answers, Floats]:
+        """Return the labels of `rows` (n, d), of its own decision unless one score leads in every row, and scores."""
+        scores = self.scores(rows)
+        if len(self.classes) < 2:
+            return self.decide(rows), scores
+        largest = np.partition(scores, -2, axis=1)[:, -2:]
+        if (largest[:, 1] - largest[:, 0] > CLEAR * np.maximum(1.0, np.abs(scores).max(axis=1))).all():
+            return np.asarray(self.classes)[scores.argmax(axis=1)], scores
+        return self.decide(rows), scores
+
+
+def shares(likelier: Floats) -> Floats:
+    """Return the probability (n,) of the second class as one column per class."""
+    return np.column_stack((1.0 - likelier, likelier))
+
+
+def margins(margin: Floats) -> Floats:
+    """Return what speaks for the second class (n,), and against the first one, as one column per class."""
+    return np.column_stack((-margin, margin))
+
+
+def one_answer_per_row(answers: Answers) -> Answers:
+    """Return answers (n,), or refuse a model that gives several per row."""
+    if answers.ndim == 2 and answers.shape[1] == 1:
+        return answers[:, 0]
+    if answers.ndim != 1:
+        raise InputError("model", f"answers {answers.shape[1:]} values per row", "wrap one model per output")
+    return answers
+
+
+def name_of(model: object) -> str:
+    """Return the name of the model's class."""
+    return type(model).__name__
+
+
+def plain(label: Any) -> Label:
+    """Return a label as a plain Python value."""
+    value: Label = label.item() if isinstance(label, np.generic) else label
+    return value
+
+
+def plain_labels(labels: Iterable[Any]) -> tuple[Label, ...]:
+    """Return the labels of a classifier as plain Python values."""
+    return tuple(map(plain, labels))
+
+
+def learned_labels(answers: Answers) -> tuple[Label, ...]:
+    """Return the distinct labels among `answers` (n,), in order; InputError if they are none."""
+    if pd.isna(answers).any():
+        raise InputError("model", "answers missing values for some rows", "answer every row with a label")
+    labels = set(plain_labels(answers))
+    if not all(isinstance(label, bool | int | float | str) for label in labels):
+        kinds = sorted({name_of(label) for label in labels})
+        raise InputError("model", f"answers {kinds}, which are no labels", "answer strings, numbers or booleans")
+    return tuple(sorted(labels, key=lambda label: (name_of(label), label)))
+
+
+def check_classes(model: object, classes: tuple[Label, ...]) -> None:
+    """Refuse a classifier that was fitted on a single label."""
+    if len(classes) < 2:
+        raise InputError("model", f"{name_of(model)} knows a single label", "fit it on rows of two labels or more")
+
+
+def check_output(model: object, output: str | None, *, regression: bool) -> None:
+    """Refuse an `output` the model does not have."""
+    allowed = ("value",) if regression else ("label", "score")
+    if output is not None and output not in allowed:
+        known = " or ".join(repr(word) for word in allowed)
+        raise InputError("output", f"{output!r} does not fit {name_of(model)}", f"leave it out or use {known}")
+
+
+def check_columns(names: Iterable[str], rows: pd.DataFrame | None) -> None:
+    """Refuse `rows` without columns the model was fitted on."""
+    lost = [] if rows is None else [name for name in names if name not in rows.columns]
+    if lost:
+        raise InputError("data", f"lacks the columns {lost} that the model was fitted on", "pass its raw input columns")
+
+
+def check_answers(opened: OpenModel, rows: pd.DataFrame | None, fix: str = "") -> None:
+    """Ask for two answers now, so that a wrong table is a clear error when wrapping; `fix` says how to right it."""
+    if rows is None or not len(rows):
+        return
+    try:
+        opened.decide(rows.iloc[:2])
+    except InputError:
+        raise
+    except Exception as error:
+        message = str(error).splitlines()[0] if str(error) else ""
+        fact = f"the model cannot answer these rows ({name_of(error)}: {message})"
+        raise InputError("data", fact, fix or "pass the table with the columns the model was fitted on") from error
