@@ -138,11 +138,11 @@ def learned_labels(answers: Answers) -> tuple[Label, ...]:
     """Return the distinct labels among `answers` (n,), in order; InputError if they are none."""
     if pd.isna(answers).any():
         raise InputError("model", "answers missing values for some rows", "answer every row with a label")
-    labels = set(plain_labels(answers))
+    labels = plain_labels(answers)
     if not all(isinstance(label, bool | int | float | str) for label in labels):
         kinds = sorted({name_of(label) for label in labels})
         raise InputError("model", f"answers {kinds}, which are no labels", "answer strings, numbers or booleans")
-    return tuple(sorted(labels, key=lambda label: (name_of(label), label)))
+    return tuple(sorted(set(labels), key=lambda label: (name_of(label), label)))
 
 
 def check_classes(model: object, classes: tuple[Label, ...]) -> None:

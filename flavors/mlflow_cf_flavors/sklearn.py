@@ -180,9 +180,10 @@ def _check_kind(model: Estimator, output: str | None) -> bool:
         fix = "pass a fitted classifier or regressor, or a pipeline that ends in one"
         raise InputError("model", f"{name_of(model)} is {kind}", fix)
     _check_fitted(model)
-    if getattr(model, "n_outputs_", 1) not in (1, None):
-        raise InputError("model", f"{name_of(model)} answers several outputs", "wrap one model per output")
     regression = bool(is_regressor(model))
+    # the outputs of a network that classifies are its classes; `_classes` knows classifiers of several outputs
+    if regression and getattr(model, "n_outputs_", 1) not in (1, None):
+        raise InputError("model", f"{name_of(model)} answers several outputs", "wrap one model per output")
     check_output(model, output, regression=regression)
     return regression
 
