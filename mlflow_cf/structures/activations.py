@@ -1,8 +1,8 @@
-"""What happens between the layers of a network; every function overwrites what it is given."""
+"""What happens between the layers of a network; activations overwrite what they are given."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Literal
 
 import numpy as np
@@ -30,3 +30,11 @@ def _tanh(sums: Floats) -> Floats:
 
 # "identity" never stands between layers, it is folded away
 ACTIVATIONS: dict[Activation, Callable[[Floats], Floats]] = {"relu": _rectified, "logistic": _logistic, "tanh": _tanh}
+
+
+def folded(weights: Sequence[Floats], biases: Sequence[Floats]) -> tuple[Sequence[Floats], Sequence[Floats]]:
+    """Return the one layer that layers without activation amount to."""
+    whole, bias = weights[0], biases[0]
+    for later, more in zip(weights[1:], biases[1:], strict=True):
+        whole, bias = whole @ later, bias @ later + more
+    return [whole], [bias]

@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mlflow_cf.features import FeatureSpace, Floats
-from mlflow_cf.structures.activations import ACTIVATIONS, Activation
+from mlflow_cf.structures.activations import ACTIVATIONS, Activation, folded
 from mlflow_cf.structures.columns import Column
 from mlflow_cf.structures.kernels.dense import (
     First,
@@ -61,7 +61,7 @@ class Layers:
     ) -> Layers:
         """Compile layers whose first one takes `columns` in order."""
         if shape[0] == "identity":
-            weights, biases = _folded(weights, biases)
+            weights, biases = folded(weights, biases)
         alike: list[dict[object, list[tuple[Column, Floats]]]] = [{} for _ in range(len(space))]
         for column, row in zip(columns, weights[0], strict=True):
             alike[column.feature].setdefault(key_of(column), []).append((column, row))
@@ -112,12 +112,12 @@ class Layers:
         del column
         return False
 
-    def parts(self) -> Dense | None:
+    def parts(self) -> tuple[Dense] | None:
         """Return what every feature adds to the first layer, and the layers; None if some number has no formula."""
         entries = entries_of(self.sources, self.first)
         if entries is None:
             return None
-        return Dense(entries, self.first.bias, self.weights, self.biases, self.activation, self.link)
+        return (Dense(entries, self.first.bias, self.weights, self.biases, self.activation, self.link),)
 
     def sums(self, tokens: Sequence[Tokens]) -> Floats:
         """Return the sums of the last layer (m, k) for the tokens of every column."""
@@ -294,11 +294,3 @@ class LayerBoxes:
         pairs = zip(masks, counts, strict=True)
         found = [self.layers.bounds_of(self.tokens[mask[self.choices]], some) for mask, some in pairs]
         return np.array([low for low, _ in found]), np.array([high for _, high in found])
-
-
-def _folded(weights: Sequence[Floats], biases: Sequence[Floats]) -> tuple[Sequence[Floats], Sequence[Floats]]:
-    """Return the one layer that layers without activation amount to."""
-    whole, bias = weights[0], biases[0]
-    for later, more in zip(weights[1:], biases[1:], strict=True):
-        whole, bias = whole @ later, bias @ later + more
-    return [whole], [bias]
