@@ -16,7 +16,7 @@ from mlflow_cf.structures.columns import (
 )
 from mlflow_cf.structures.forest import Forest, Subsets
 from mlflow_cf.structures.layers import Layers
-from mlflow_cf.structures.parts import Choice, Dense, Leaves, Limits, Number, Parts
+from mlflow_cf.structures.parts import Choice, Dense, Leaves, Limits, Number, Part
 from mlflow_cf.structures.structure import Link, Structure, score_rows
 from mlflow_cf.structures.trees import TreeEnsemble
 
@@ -36,7 +36,7 @@ __all__ = [
     "NotOpenedError",
     "Number",
     "NumberColumn",
-    "Parts",
+    "Part",
     "Step",
     "Structure",
     "Subsets",

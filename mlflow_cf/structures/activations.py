@@ -1,4 +1,4 @@
-"""What happens between the layers of a network."""
+"""What happens between the layers of a network; activations overwrite what they are given."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def _tanh(sums: Floats) -> Floats:
     return np.tanh(sums, out=sums)
 
 
-# each overwrites what it is given; "identity" never stands between layers, it is folded away
+# "identity" never stands between layers, it is folded away
 ACTIVATIONS: dict[Activation, Callable[[Floats], Floats]] = {"relu": _rectified, "logistic": _logistic, "tanh": _tanh}
 
 

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import chain
 
 import numpy as np
 
 from mlflow_cf.features import Floats
+from mlflow_cf.structures.parts import Part
 from mlflow_cf.structures.structure import Boxes, Flags, Link, Structure, Tokens
 
 
@@ -18,24 +20,24 @@ class Joined:
     The tokens (n, width) of a column are those of all structures side by side.
 
     Attributes:
-        each: the structures.
+        structures: the structures.
         widths: per structure, how wide its tokens of every column are; 0 for tokens (n,).
     """
 
-    each: tuple[Structure, ...]
+    structures: tuple[Structure, ...]
     widths: tuple[tuple[int, ...], ...]
 
     @classmethod
     def of(cls, structures: Sequence[Structure], columns: int) -> Joined:
         """Return structures over so many columns as one."""
         nothing = np.empty(0)
-        shapes = [[one.encode(column, nothing).shape[1:] for column in range(columns)] for one in structures]
+        shapes = [[part.encode(column, nothing).shape[1:] for column in range(columns)] for part in structures]
         return cls(tuple(structures), tuple(tuple(shape[0] if shape else 0 for shape in some) for some in shapes))
 
     @property
     def kind(self) -> str:
         """What it is made of."""
-        return " and ".join(one.kind for one in self.each)
+        return " and ".join(part.kind for part in self.structures)
 
     @property
     def link(self) -> Link:
@@ -45,42 +47,45 @@ class Joined:
     @property
     def outputs(self) -> int:
         """How many sums all structures have."""
-        return sum(one.outputs for one in self.each)
+        return sum(part.outputs for part in self.structures)
 
     @property
     def steady(self) -> bool:
-        """Whether all models say the same of a row whatever rows stand beside it."""
-        return all(one.steady for one in self.each)
+        """Whether all models are."""
+        return all(part.steady for part in self.structures)
 
     def encode(self, column: int, codes: Floats) -> Tokens:
         """Return the tokens (n, width) of raw codes (n,) of one column."""
-        tokens: Tokens = np.column_stack([one.encode(column, codes) for one in self.each])
+        tokens: Tokens = np.column_stack([part.encode(column, codes) for part in self.structures])
         return tokens
 
     def ends(self, column: int) -> Floats | None:
         """Return the ends of all structures; None if one of them tells all numbers apart."""
-        ends = [one.ends(column) for one in self.each]
+        ends = [part.ends(column) for part in self.structures]
         known = [some for some in ends if some is not None]
         return np.unique(np.concatenate(known)) if len(known) == len(ends) else None
 
     def ordered(self, column: int) -> bool:
-        """Return whether all models only compare the numbers of a column."""
-        return all(one.ordered(column) for one in self.each)
+        """Return whether all structures only compare the numbers of a column."""
+        return all(part.ordered(column) for part in self.structures)
 
-    def parts(self) -> None:
-        """Return nothing: each structure has its own."""
+    def parts(self) -> tuple[Part, ...] | None:
+        """Return the parts of all structures."""
+        found = [part.parts() for part in self.structures]
+        known = [some for some in found if some is not None]
+        return tuple(chain.from_iterable(known)) if len(known) == len(found) else None
 
     def sums(self, tokens: Sequence[Tokens]) -> Floats:
         """Return the sums (m, k) of all structures."""
-        return np.concatenate([one.sums(self._of(at, tokens)) for at, one in enumerate(self.each)], axis=1)
+        return np.concatenate([part.sums(self._of(at, tokens)) for at, part in enumerate(self.structures)], axis=1)
 
     def score(self, tokens: Sequence[Tokens]) -> Floats:
         """Return the scores of all structures side by side."""
-        return np.concatenate([one.score(self._of(at, tokens)) for at, one in enumerate(self.each)], axis=1)
+        return np.concatenate([part.score(self._of(at, tokens)) for at, part in enumerate(self.structures)], axis=1)
 
     def restrict(self, row: Sequence[Tokens], changed: Sequence[int]) -> Joined:
         """Return the structures of the `changed` columns alone."""
-        parts = tuple(one.restrict(self._of(at, row), changed) for at, one in enumerate(self.each))
+        parts = tuple(part.restrict(self._of(at, row), changed) for at, part in enumerate(self.structures))
         return Joined(parts, tuple(tuple(widths[column] for column in changed) for widths in self.widths))
 
     def sweep(
@@ -88,20 +93,20 @@ class Joined:
     ) -> list[Floats | None]:
         """Return, per column, the sums (p, t, k) of rows with this one column's token replaced by each of `values`."""
         found = []
-        for at, one in enumerate(self.each):
+        for at, part in enumerate(self.structures):
             mine = [None if some is None else self._tokens(at, column, some) for column, some in enumerate(values)]
-            found.append(one.sweep(self._of(at, rows), mine, wanted))
+            found.append(part.sweep(self._of(at, rows), mine, wanted))
         swept = ([sums for sums in column if sums is not None] for column in zip(*found, strict=True))
         return [np.concatenate(column, axis=2) if column else None for column in swept]
 
     def bounds(self, allowed: Sequence[Tokens]) -> tuple[Floats, Floats]:
         """Return lower and upper bounds (k,) on the sums of all structures."""
-        pairs = [one.bounds(self._of(at, allowed)) for at, one in enumerate(self.each)]
+        pairs = [part.bounds(self._of(at, allowed)) for at, part in enumerate(self.structures)]
         return np.concatenate([low for low, _ in pairs]), np.concatenate([high for _, high in pairs])
 
     def boxes(self, values: Sequence[Tokens]) -> JoinedBoxes:
         """Return what bounds parts of the box of rows whose tokens are among `values` of their columns."""
-        return JoinedBoxes(tuple(one.boxes(self._of(at, values)) for at, one in enumerate(self.each)))
+        return JoinedBoxes(tuple(part.boxes(self._of(at, values)) for at, part in enumerate(self.structures)))
 
     def _of(self, at: int, tokens: Sequence[Tokens]) -> list[Tokens]:
         """Return one part's tokens of every column."""
@@ -121,9 +126,9 @@ class Joined:
 class JoinedBoxes:
     """Bounds of parts of one box by several structures."""
 
-    each: tuple[Boxes, ...]
+    parts: tuple[Boxes, ...]
 
     def bounds(self, masks: Flags) -> tuple[Floats, Floats]:
         """Return bounds (m, k), (m, k) on the sums of all rows whose choices are allowed by each of `masks`."""
-        pairs = [boxes.bounds(masks) for boxes in self.each]
+        pairs = [part.bounds(masks) for part in self.parts]
         return np.concatenate([low for low, _ in pairs], axis=1), np.concatenate([high for _, high in pairs], axis=1)

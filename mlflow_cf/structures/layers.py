@@ -112,12 +112,12 @@ class Layers:
         del column
         return False
 
-    def parts(self) -> Dense | None:
+    def parts(self) -> tuple[Dense] | None:
         """Return what every feature adds to the first layer, and the layers; None if some number has no formula."""
         entries = entries_of(self.sources, self.first)
         if entries is None:
             return None
-        return Dense(entries, self.first.bias, self.weights, self.biases, self.activation, self.link)
+        return (Dense(entries, self.first.bias, self.weights, self.biases, self.activation, self.link),)
 
     def sums(self, tokens: Sequence[Tokens]) -> Floats:
         """Return the sums of the last layer (m, k) for the tokens of every column."""

@@ -104,4 +104,4 @@ class Dense:
     link: Link
 
 
-Parts = Leaves | Dense
+Part = Leaves | Dense

@@ -12,7 +12,7 @@ from scipy.special import expit, softmax
 from mlflow_cf.features import Floats
 
 if TYPE_CHECKING:
-    from mlflow_cf.structures.parts import Parts
+    from mlflow_cf.structures.parts import Part
 
 Link = Literal["identity", "sigmoid", "softmax"]
 Tokens = NDArray[Any]
@@ -85,8 +85,11 @@ class Structure(Protocol):
         """Return lower and upper bounds (k,) on the sums of all rows whose tokens are allowed (t, ...), t >= 1."""
         ...
 
-    def parts(self) -> Parts | None:
-        """Return what it is made of, in plain arrays; None if there is no formula for what it does to some number."""
+    def parts(self) -> tuple[Part, ...] | None:
+        """Return what it is made of, in plain arrays; the sums of several parts stand side by side.
+
+        None if there is no formula for what happens to some number.
+        """
         ...
 
     def boxes(self, values: Sequence[Tokens]) -> Boxes:

@@ -84,9 +84,9 @@ class TreeEnsemble:
         """Return whether all tests of a feature are cuts."""
         return bool(self.features.ordered[column])
 
-    def parts(self) -> Leaves:
+    def parts(self) -> tuple[Leaves]:
         """Return the leaves of all trees, and the cells that each takes."""
-        return leaves_of(self.nodes, self.features, self.lookups, self.base, self.link)
+        return (leaves_of(self.nodes, self.features, self.lookups, self.base, self.link),)
 
     def sums(self, tokens: Sequence[Tokens]) -> Floats:
         """Return the sums of leaves (m, k) for the cells of every feature.

@@ -34,6 +34,7 @@ from test_categories import offers, value
 
 from mlflow_cf.features import Feature, FeatureSpace
 from mlflow_cf.structures import Affine, Choice, Dense, Forest, Layers, Leaves, NumberColumn, Step, TreeEnsemble
+from mlflow_cf.structures.joined import Joined
 
 ACTIVATIONS = {
     "identity": lambda sums: sums,
@@ -83,7 +84,7 @@ def sums_of_layers(parts, Z):
 
 def rescored(structure, Z, close=1e-9):
     """Compare the sums that the parts of a structure give with its own; return its parts."""
-    parts = structure.parts()
+    (parts,) = structure.parts()
     sums = structure.sums([structure.encode(column, codes) for column, codes in enumerate(Z.T)])
     found = (sums_of_leaves if isinstance(parts, Leaves) else sums_of_layers)(parts, Z)
     np.testing.assert_allclose(found, sums, rtol=close, atol=close * max(1, np.nanmax(np.abs(sums))))
@@ -180,6 +181,26 @@ def test_a_forest_that_threads_add_up_is_not_steady():
     assert not opened(model, data, goals(applications())["two"])[0].steady
 
 
+def test_structures_that_are_joined_keep_their_parts():
+    data = applications()[["age", "debt"]]
+    wanted = goals(applications())
+    forest, space = opened(RandomForestClassifier(4, random_state=0), data, wanted["three"])
+    linear, _ = opened(make_pipeline(MinMaxScaler(), LinearRegression()), data, wanted["value"])
+    joined, Z = Joined.of([forest, linear], 2), odd_codes(space, 50)
+    leaves, dense = joined.parts()
+    found = np.column_stack([sums_of_leaves(leaves, Z), sums_of_layers(dense, Z)])
+    tokens = [joined.encode(column, codes) for column, codes in enumerate(Z.T)]
+    np.testing.assert_allclose(found, joined.sums(tokens), rtol=1e-9)
+    assert not joined.steady
+    assert not joined.ordered(0)
+    assert Joined.of([forest, forest], 2).steady
+    assert Joined.of([forest, forest], 2).ordered(0)
+    squared = Layers.compile(
+        [NumberColumn(0, (Step(np.square),))], space, [np.ones((1, 1))], [np.zeros(1)], ("identity", "identity")
+    )
+    assert Joined.of([forest, squared], 2).parts() is None
+
+
 def numbers(rows=400, seed=0):
     """Return numbers, whole ones, float32 and missing ones, with levels."""
     rng = np.random.default_rng(seed)
@@ -226,7 +247,7 @@ def test_a_number_without_a_formula_has_no_parts():
     shape = ([np.ones((1, 1))], [np.zeros(1)], ("identity", "identity"))
     squared = Layers.compile([NumberColumn(0, (Step(np.square),))], space, *shape)
     assert squared.parts() is None
-    assert isinstance(Layers.compile([NumberColumn(0)], space, *shape).parts(), Dense)
+    assert isinstance(*Layers.compile([NumberColumn(0)], space, *shape).parts(), Dense)
     assert Layers.compile([NumberColumn(0, gap=(0.0, 1.0))], space, *shape).parts() is None
 
 
