@@ -16,6 +16,7 @@ from mlflow_cf.features import FeatureSpace, Floats
 from mlflow_cf.model.judge import Judge, Outcome
 from mlflow_cf.problem import BoundTarget, Budget, Codes, Problem
 from mlflow_cf.proof.select import Queue, distinct_sets_first, nearest_first
+from mlflow_cf.words.reasons import UNOPENED, Uncertified
 from mlflow_cf.words.result import Proof
 
 SPARE = 8  # candidates verified beyond twice the wanted number: a call to the judge costs the same
@@ -24,11 +25,12 @@ TOGETHER = 64  # rows of undone changes that are asked about before it is known 
 
 @dataclass(frozen=True, eq=False)
 class Case:
-    """One row to explain: its problem, what the judge must say, and its budget."""
+    """One row to explain: its problem, what the judge must say, its budget, and why the model is not opened, if so."""
 
     problem: Problem
     target: BoundTarget
     budget: Budget
+    obstacle: Uncertified = UNOPENED
 
     def distance(self, Z: Floats) -> Floats:
         """Return the distance (m,) of rows Z (m, d) from the row to explain."""
@@ -52,7 +54,7 @@ class Proved:
     proofs: tuple[Proof, ...] = ()
     bounds: tuple[float | None, ...] = ()
     exhausted: bool = False
-    note: str = ""
+    note: Uncertified | None = None
     origin: Codes = field(default_factory=lambda: np.empty(0, dtype=np.intp))
 
 
