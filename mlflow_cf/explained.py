@@ -187,10 +187,8 @@ class ExplainedModel:
     ) -> Verifications:
         """Verify given counterfactuals (m, d), each for its row of `rows` (m, d) or all for a single one (1, d).
 
-        `target` and `constraints` are those of `explain`; `minimality` finds out which changes are needless.
-
-        Raises:
-            InputError: tables that do not go together; a row that cannot be coded is reported instead.
+        `target` and `constraints` are as in `explain`, and `minimality` finds out which changes are needless. Tables
+        that do not go together are an `InputError`; a row that cannot be coded is reported instead.
         """
         wanted = self.policy.target_for(target, self.model)
         setting = self.setting.tightened(Constraints.read(constraints))
