@@ -55,13 +55,26 @@ class ArtifactError(CounterfactualError):
 
 
 def did_you_mean(word: object, known: Iterable[object], noun: str = "known") -> str:
-    """Return the nearest of `known` as a question, or the list of them when nothing is near."""
-    names = [str(name) for name in known]
+    """Return the nearest of `known` as a question, or the list of them when nothing is near.
+
+    What differs in its type alone is told with both types: ``it is the number 1, not the text '1'``.
+    """
+    known = list(known)
+    for other in known:
+        if str(other) == str(word) and type(other) is not type(word):
+            return f"it is the {_type(other)} {other!r}, not the {_type(word)} {word!r}"
+    names = {str(name): name for name in known}
     near = get_close_matches(str(word), names, n=1, cutoff=0.6)
     if near:
-        return f"did you mean {near[0]!r}?"
-    shown = ", ".join(repr(name) for name in names[:12]) + (", ..." if len(names) > 12 else "")
-    return f"{noun}: {shown}" if names else ""
+        return f"did you mean {names[near[0]]!r}?"
+    shown = ", ".join(repr(name) for name in known[:12]) + (", ..." if len(known) > 12 else "")
+    return f"{noun}: {shown}" if known else ""
+
+
+def _type(value: object) -> str:
+    if isinstance(value, bool):
+        return "truth value"
+    return "text" if isinstance(value, str) else "number"
 
 
 def _sentence(path: str, fact: str, fix: str) -> str:

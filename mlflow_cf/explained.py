@@ -23,10 +23,13 @@ from mlflow_cf.model.judge import Judge, OpenModel, Outcome
 from mlflow_cf.model.parity import Opened, open_structure
 from mlflow_cf.options import DistanceSource, TargetSource, WrapOptions
 from mlflow_cf.problem import BoundTarget, Explain, Limits, Policy, Query, Setting, Target, spread_of
+from mlflow_cf.proof.given import verify_given
 from mlflow_cf.request.admission import Admission
 from mlflow_cf.request.answer import answer
 from mlflow_cf.request.request import Request
+from mlflow_cf.words.reasons import Uncertified
 from mlflow_cf.words.result import Explanation
+from mlflow_cf.words.verification import Verifications
 
 PATIENCE_S = 0.03  # a served request waits so long for a place; most searches are over in less
 
@@ -173,6 +176,24 @@ class ExplainedModel:
         chosen = self._asked(query) if explainer is None or named is not None else explainer_of(explainer)
         return self._answer(X, query, chosen, query.time_limit_s, served=False)
 
+    def verify(
+        self,
+        rows: pd.DataFrame,
+        counterfactuals: pd.DataFrame,
+        *,
+        target: TargetSource = None,
+        constraints: ConstraintSource = None,
+        minimality: bool = True,
+    ) -> Verifications:
+        """Verify given counterfactuals (m, d), each for its row of `rows` (m, d) or all for a single one (1, d).
+
+        `target` and `constraints` are as in `explain`, and `minimality` finds out which changes are needless. Tables
+        that do not go together are an `InputError`; a row that cannot be coded is reported instead.
+        """
+        wanted = self.policy.target_for(target, self.model)
+        setting = self.setting.tightened(Constraints.read(constraints))
+        return verify_given(self.judge, setting, wanted, (rows, counterfactuals), minimality=minimality)
+
     def describe(self) -> dict[str, Any]:
         """Return what was wrapped, as plain values that JSON can hold; `description` makes a text of them."""
         opened, model = self.opened, self.model
@@ -211,6 +232,7 @@ class ExplainedModel:
         request = Request(
             judge=self.judge,
             structure=self.opened.structure,
+            obstacle=Uncertified("unopened", self.opened.note),
             setting=self.setting.tightened(query.constraints),
             target=self.policy.target_for(query.target, self.model),
             background=self.outcome,

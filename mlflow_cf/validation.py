@@ -2,13 +2,27 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping, Sequence
-from typing import Annotated
+from typing import Annotated, Final
 
-from pydantic import BaseModel, Field, StrictFloat, StrictInt, ValidationError
+from pydantic import BaseModel, Field, StrictFloat, StrictInt, StrictStr, ValidationError
+from pydantic_core import ErrorDetails
 
 from mlflow_cf.errors import InputError, InputErrors, did_you_mean
 
+# what pydantic's errors about a type ask for
+TYPES: Final = {
+    "bool_type": "true or false",
+    "string_type": "a text",
+    "int_type": "a number",
+    "float_type": "a number",
+    "model_type": "an object",
+    "dict_type": "an object",
+    "mapping_type": "an object",
+    "tuple_type": "a list",
+    "none_required": "null",
+}
 LARGEST = 1e150  # beyond, sums of squares overflow
 Number = (
     Annotated[StrictInt, Field(ge=-int(LARGEST), le=int(LARGEST))]
@@ -18,26 +32,44 @@ Number = (
 
 def input_errors(error: ValidationError, path: str, model: type[BaseModel], data: object) -> InputError:
     """Return one error (or several in one) for everything pydantic found wrong with `data`, below `path`."""
-    found: dict[str, InputError] = {}
+    found: dict[tuple[str, ...], list[ErrorDetails]] = {}
     for item in error.errors(include_url=False, include_context=True, include_input=True):
-        names = _location(item["loc"], data)
-        where = ".".join([path, *names]) if path else ".".join(names)
-        fix = ""
-        if item["type"] == "extra_forbidden":
-            fact = "not a known key"
-            fix = did_you_mean(names[-1], _fields_at(model, names[:-1]), "keys")
-        else:
-            fact = f"{item['msg'][0].lower()}{item['msg'][1:]}, got {_shown(item.get('input'))}"
-        found.setdefault(where, InputError(where, fact, fix))
-    errors = list(found.values())
+        found.setdefault(tuple(_location(item["loc"], data, missing=item["type"] == "missing")), []).append(item)
+    errors = []
+    for names, items in found.items():
+        inside = any(len(other) > len(names) and _begins(other, names) for other in found)
+        if inside and all(item["type"] in TYPES for item in items):
+            continue  # one member of a union fits, but for what is wrong inside of it
+        errors.append(InputError(".".join(filter(None, [path, *names])), *_told(items, model, list(names))))
     return errors[0] if len(errors) == 1 else InputErrors(errors)
 
 
-def _location(loc: tuple[int | str, ...], data: object) -> list[str]:
-    """Keep the parts of `loc` that are places in `data`; pydantic mixes in the names of a union's members."""
+def _begins(names: tuple[str, ...], outer: tuple[str, ...]) -> bool:
+    """Whether a place lies inside of another one."""
+    return names[: len(outer)] == outer
+
+
+def _told(items: list[ErrorDetails], model: type[BaseModel], names: list[str]) -> tuple[str, str]:
+    """Return fact and fix for what was found at one place: one error, or one per member of a union."""
+    item = next((item for item in items if item["type"] not in TYPES), items[0])
+    if item["type"] == "extra_forbidden":
+        return "not a known key", did_you_mean(names[-1], _model_at(model, names[:-1]).model_fields, "keys")
+    got = _shown(item.get("input"))
+    if item["type"] == "tuple_type":
+        field = _model_at(model, names[:-1]).model_fields.get(names[-1]) if names else None
+        texts = field is not None and field.annotation == tuple[StrictStr, ...] and isinstance(item["input"], str)
+        return f"must be a list, got {got}", f"write {json.dumps([item['input']])}" if texts else ""
+    if len(items) > 1 and item["type"] in TYPES:
+        *others, last = dict.fromkeys(TYPES[each["type"]] for each in items)
+        return f"must be {', '.join(others)}{' or ' if others else ''}{last}, got {got}", ""
+    return f"{item['msg'][0].lower()}{item['msg'][1:]}, got {got}", ""
+
+
+def _location(loc: tuple[int | str, ...], data: object, *, missing: bool) -> list[str]:
+    """Keep the parts of `loc` that are places in `data`, or `missing` there; pydantic mixes in those of a union."""
     names: list[str] = []
     for last, part in enumerate(loc, start=1 - len(loc)):
-        if isinstance(data, Mapping) and (part in data or (last == 0 and isinstance(part, str))):
+        if isinstance(data, Mapping) and (part in data or (last == 0 and missing)):
             names.append(str(part))
             data = data.get(part)
         elif isinstance(part, int) and isinstance(data, Sequence) and not isinstance(data, str):
@@ -46,8 +78,8 @@ def _location(loc: tuple[int | str, ...], data: object) -> list[str]:
     return names
 
 
-def _fields_at(model: type[BaseModel], names: list[str]) -> list[str]:
-    """Return the keys known at a place: those of `model`, or of the nested model its field holds."""
+def _model_at(model: type[BaseModel], names: list[str]) -> type[BaseModel]:
+    """Return the model of a place: `model`, or the nested one that its field holds."""
     for name in names:
         field = model.model_fields.get(name.split("[")[0])
         nested = field.annotation if field else None
@@ -55,7 +87,7 @@ def _fields_at(model: type[BaseModel], names: list[str]) -> list[str]:
         inner = next((c for c in candidates if isinstance(c, type) and issubclass(c, BaseModel)), None)
         if inner is not None:
             model = inner
-    return list(model.model_fields)
+    return model
 
 
 def _shown(value: object) -> str:

@@ -85,8 +85,7 @@ class TestOneGroup:
     def test_three_that_only_together_leave_nothing(self) -> None:
         rules = ["x_cf.degree != 'none'", "x_cf.degree != 'bachelor'", "x_cf.degree != 'master'"]
         found = reason({"rules": rules})
-        assert found.startswith("degree must change, but ")
-        assert all(f"constraints.rules[{number}]" in found for number in range(3))
+        assert found == "degree must change, but 3 of constraints.rules ([0], [1], [2]) leave no value for it"
 
     def test_groups_are_named_whole(self) -> None:
         found = reason({"groups": [["age", "rooms"]], "rules": ["x_cf.age + x_cf.rooms < 20"]})
@@ -100,7 +99,7 @@ class TestOneGroup:
 
     def test_nothing_may_change(self) -> None:
         found = reason({"immutable": list(FRAME)})
-        assert found == "no feature may change: " + " and ".join(f"constraints.immutable.{name}" for name in FRAME)
+        assert found == "no feature may change: 4 features of constraints.immutable (age, income, degree, rooms)"
 
     def test_no_background_value_may_be_proposed(self) -> None:
         """Not a constraint but the background leaves nothing to propose."""
@@ -114,7 +113,8 @@ class TestOneGroup:
     def test_more_groups_must_change_than_may(self) -> None:
         constraints = {"rules": ["x_cf.age > 30", "x_cf.rooms > 3"], "max_changes": 1}
         assert reason(constraints) == (
-            "2 groups must change, more than max_changes allows: constraints.rules[0] and constraints.rules[1]"
+            "2 groups must change, more than constraints.max_changes allows: "
+            "constraints.rules[0] and constraints.rules[1]"
         )
         assert explain({**constraints, "max_changes": 2}).status == "not_found"
 
@@ -181,7 +181,7 @@ class TestSeveralGroups:
             "x_cf.degree = 'none'",
         ]
         found = reason({"rules": rules})
-        assert all(f"constraints.rules[{number}]" in found for number in range(3))
+        assert found == "3 of constraints.rules ([0], [1], [2]) contradict each other"
 
     def test_no_pair_no_proof(self) -> None:
         """Every two of the three rules agree somewhere; all three nowhere. That is not proved, so not claimed."""
@@ -259,7 +259,7 @@ class TestPolicyAndRequest:
 def test_many_rules_are_cut_short() -> None:
     rules = [f"x_cf.age != {age}" for age in FRAME["age"]] * 4
     found = reason({"rules": rules})
-    assert found.endswith("constraints.rules[7] and 12 more leave no value for it")
+    assert found == "age must change, but 20 of constraints.rules ([0], [1], [2], 17 more) leave no value for it"
 
 
 def test_a_target_out_of_reach_is_no_contradiction() -> None:

@@ -94,7 +94,9 @@ def test_a_model_that_cannot_be_opened_says_so():
     (answer,) = mlflow_cf.wrap(FOREST.predict, DATA, target=1, output="label").explain(REFUSED[:1], certify=True)
     assert answer.status == "found"
     assert answer.counterfactuals[0].proof == "none"
-    assert "could not be opened" in answer.reason
+    assert answer.reason == (
+        "not certified: the model could not be opened for this row (scored through the model itself)"
+    )
 
 
 def test_several_answers_are_proved_each():
@@ -122,6 +124,10 @@ def test_a_level_that_only_the_model_knows():
     (answer,) = explained.explain(row)
     (found,) = answer.counterfactuals
     assert LINEAR.predict(pd.DataFrame([found.row]))[0] == 1
+    (answer,) = explained.explain(row, certify=True)
+    assert answer.reason == (
+        "not certified: the model could not be opened for this row (the background has no level 'own' of housing)"
+    )
 
 
 @pytest.mark.parametrize("stored", ["float64", "float32"])

@@ -60,6 +60,29 @@ def tuples(problem: Problem, name: str) -> list[Any]:
     return [line[0] if len(line) == 1 else line for line in lines]
 
 
+GAPS = pd.DataFrame({"a": [1.0, 2.0, np.nan, 4.0], "b": ["x", "y", "y", None], "c": [1, 2, 3, 4]})
+
+
+@pytest.mark.parametrize(
+    ("query", "moves", "fine"),
+    [
+        ({"a": 1.0, "b": "x", "c": 1}, {"a": 2.0, "b": "y"}, True),
+        ({"a": 1.0, "b": "x", "c": 1}, {"a": np.nan, "b": "y"}, False),  # a tuple of the background, but missing
+        ({"a": np.nan, "b": "x", "c": 1}, {"b": "y"}, True),  # the row's own missing value may stay
+        ({"a": np.nan, "b": "x", "c": 1}, {"a": 4.0, "b": None}, False),
+        ({"a": np.nan, "b": None, "c": 1}, {"a": 4.0}, True),
+        ({"a": np.nan, "b": None, "c": 1}, {"b": "x"}, False),  # no such tuple
+    ],
+)
+def test_missing_values_inside_groups(query: dict[str, Any], moves: dict[str, Any], *, fine: bool) -> None:
+    space = FeatureSpace.infer(GAPS)
+    constraints = Constraints.read({"groups": [["a", "b"]]})
+    prepared = Setting.build(space, space.encode(GAPS), constraints, Distance(), "observed")
+    codes = space.encode(pd.DataFrame([query, {**query, **moves}]).astype({"b": GAPS["b"].dtype}))
+    assert prepared.accepts(codes[1:], codes[0]).tolist() == [fine]
+    assert prepared.accepts(codes, np.stack([codes[0], codes[0]])).tolist() == [False, fine]  # in pairs
+
+
 class TestKeys:
     """Every key alone; `accepts` compares each case with the independent checker."""
 
@@ -407,6 +430,22 @@ class TestReading:
         assert error.value.path == path
         assert str(error.value).startswith(f"{path}: ")
 
+    @pytest.mark.parametrize(
+        ("data", "message"),
+        [
+            ({"immutable": "sex"}, "constraints.immutable: must be a list, got 'sex'; write [\"sex\"]"),
+            ({"immutable": 5}, "constraints.immutable: must be a list, got 5"),
+            ({"ranges": {"age": "20"}}, "constraints.ranges.age: must be a list, got '20'"),
+            ({"ranges": {"age": [[1], 2]}}, "constraints.ranges.age[0]: must be a number or a text, got [1]"),
+            ({"relative": {"age": {"up": "3"}}}, "constraints.relative.age.up: must be a number, got '3'"),
+        ],
+        ids=str,
+    )
+    def test_what_is_asked_for_is_said_in_plain_words(self, data: dict[str, Any], message: str) -> None:
+        with pytest.raises(InputError) as error:
+            Constraints.read(data)
+        assert str(error.value) == message
+
     def test_nested_typo_has_its_fix(self) -> None:
         with pytest.raises(InputError, match=r"relative\.age\.upp: not a known key; did you mean 'up'\?"):
             Constraints.read({"relative": {"age": {"upp": 1}}})
@@ -432,6 +471,10 @@ class TestFit:
                 "constraints.immutable.zzz: not a feature; features: 'age', 'income', 'degree', 'gender', 'member'",
             ),
             ({"groups": [["age", "agee"]]}, "constraints.groups[0].agee: not a feature; did you mean 'age'?"),
+            (
+                {"groups": [["age"], []]},
+                "constraints.groups[1]: names no feature; list the features that change together",
+            ),
             ({"increasing": ["gender"]}, "constraints.increasing.gender: a category has no order; declare it:"),
             ({"decreasing": ["member"]}, "constraints.decreasing.member: a boolean has no order"),
             ({"ranges": {"gender": ["f", "m"]}}, "constraints.ranges.gender: a category has no order"),

@@ -42,9 +42,12 @@ def test_travels_between_processes(error: Exception) -> None:
     ("word", "known", "expected"),
     [
         ("agee", ["age", "income"], "did you mean 'age'?"),
-        (7, [1, 2], "labels: '1', '2'"),
+        (7, [1, 2], "labels: 1, 2"),
+        ("1", [0, 1], "it is the number 1, not the text '1'"),
+        (1, ["0", "1"], "it is the text '1', not the number 1"),
+        ("True", [False, True], "it is the truth value True, not the text 'True'"),
         ("zzz", [], ""),
-        ("zzz", range(20), "labels: " + ", ".join(f"'{n}'" for n in range(12)) + ", ..."),
+        ("zzz", range(20), "labels: " + ", ".join(map(str, range(12))) + ", ..."),
     ],
 )
 def test_nearest_known_word(word: object, known: list[object], expected: str) -> None:

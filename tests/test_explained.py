@@ -102,7 +102,7 @@ class TestWrapping:
     @pytest.mark.parametrize(
         ("options", "message"),
         [
-            ({"target": "good"}, "target.label: the model does not know 'good'; labels: '0', '1'"),
+            ({"target": "good"}, "target.label: the model does not know 'good'; labels: 0, 1"),
             ({"target": {"label": 1, "min_probability": 2}}, "target.min_probability: "),
             (
                 {"constraints": {"ranges": {"agee": [1, 2]}}},

@@ -39,7 +39,7 @@ class World:
         """Return which candidates (m, G) meet every rule and change no more groups than may be, and not too few."""
         problem, changes = self.problem, (codes != self.problem.own).sum(axis=1)
         Z = problem.rows(codes)
-        met = (changes >= least) & (changes <= (problem.max_changes or len(problem.groups)))
+        met = (changes >= least) & (changes <= problem.most_changes)
         for rule in (*problem.linking, *(rule for group in problem.groups for rule in group.rules)):
             met &= rule.holds(Z, problem.x0)
         return met
@@ -172,7 +172,7 @@ def test_what_breaks_a_rule_over_groups_is_repaired(world: World, share: float) 
             if world.lone(number):
                 children = children[~held]
             changes = (children != problem.own).sum(axis=1)
-            near = (distances(problem, children) < bar) & (changes <= (problem.max_changes or len(problem.groups)))
+            near = (distances(problem, children) < bar) & (changes <= problem.most_changes)
             expected.update(map(tuple, world.cascade.repair(children).tolist()))
             needed.update(map(tuple, world.cascade.repair(children[near]).tolist()))
     found = set(map(tuple, others.tolist()))

@@ -1,6 +1,7 @@
 """What PLAF rules mean: names, types, missing and unseen values, grounding, order of repair, rules of a request."""
 
 import warnings
+from dataclasses import replace
 from typing import Any, ClassVar
 
 import numpy as np
@@ -9,8 +10,9 @@ import pytest
 from properties.interpreter import rule_of
 from rule_worlds import FEATURES, TABLE, background, coded, draw_rows
 
-from mlflow_cf.constraints import Constraints, Rule, compile_rules
-from mlflow_cf.constraints.rules import Atom, Const, Ref, Sum, ground
+from mlflow_cf.constraints import Constraints, Origin, Rule, compile_rules
+from mlflow_cf.constraints.expressions import Const, Ref, Sum
+from mlflow_cf.constraints.rules import Atom, ground
 from mlflow_cf.errors import InputError, InputErrors
 from mlflow_cf.explained import WrapOptions, assemble
 from mlflow_cf.features import FeatureSpace
@@ -41,6 +43,17 @@ def holds(text: str, query: dict[str, Any] | None = None, **moves: Any) -> bool:
     found = bool(rule.holds(codes[1:], codes[0])[0])
     assert found == rule_of(text).holds(query, row, TABLE)
     return found
+
+
+@pytest.mark.parametrize(("right", "fine"), [(2.0, True), (2.25, True), (1.7, True), (2.31, False), (np.nan, False)])
+def test_equal_up_to_a_tolerance(right: float, *, fine: bool) -> None:
+    atom = Atom(Ref("x_cf", 0), "==", Sum("+", Ref("x", 0), Ref("x_cf", 1)), tolerance=0.3)
+    Z, x0 = np.array([[3.0, right]]), np.array([1.0, 0.0])
+    assert atom.holds(Z, x0).tolist() == [fine]
+    assert replace(atom, tolerance=0.0).holds(Z, x0).tolist() == [right == 2.0]
+    grounded = ground(Rule((), atom, Origin("policy", "rules", position=0), ""), x0)
+    assert grounded is not None
+    assert grounded.holds(Z, np.full(2, 9.0)).tolist() == [fine]
 
 
 def refusal(*rules: str, **keys: Any) -> str:

@@ -77,6 +77,19 @@ def test_loosening_is_refused(request_: dict[str, Any], message: str) -> None:
     assert message in str(error.value)
 
 
+DATES = pd.DataFrame({"start": pd.to_datetime(["2024-01-01", "2024-03-01", "2024-06-01"]), "age": [20, 30, 40]})
+
+
+@pytest.mark.parametrize("wider", [["2023-12-31", "2024-04-01"], ["2024-02-01", "2024-04-02"], [None, "2024-05-01"]])
+def test_a_range_of_dates_is_not_widened(wider: list[Any]) -> None:
+    space = FeatureSpace.infer(DATES)
+    policy = Constraints.read({"ranges": {"start": ["2024-02-01", "2024-04-01"]}})
+    prepared = Setting.build(space, space.encode(DATES), policy, Distance(), "observed")
+    with pytest.raises(InputError, match=r"constraints\.ranges\.start: .* is wider than the policy's"):
+        prepared.tightened(Constraints.read({"ranges": {"start": wider}}))
+    prepared.tightened(Constraints.read({"ranges": {"start": ["2024-02-01T00:00", None]}}))
+
+
 @pytest.mark.parametrize("key", ["increasing", "decreasing", "ranges", "relative"])
 def test_directions_for_what_is_fixed_are_refused(key: str) -> None:
     moves: dict[str, Any] = {"ranges": {"age": [0, 99]}, "relative": {"age": {"up": 5}}}
@@ -158,7 +171,8 @@ def test_groups_of_a_request_do_not_widen_max_changes() -> None:
     assert not accepted(setting(POLICY), **moves)
     prepared = tightened({"groups": [["age", "income", "degree"]]})
     assert not accepted(prepared, **moves)
-    assert prepared.max_changes == 2
+    (limit,) = prepared.limits
+    assert (limit.most, limit.groups) == (2, ((0,), (1,), (2,), (3,)))
 
 
 def test_groups_may_not_split_the_policys() -> None:

@@ -7,6 +7,7 @@ import pandas as pd
 import pytest
 from sklearn.ensemble import RandomForestClassifier
 from sklearn.linear_model import LogisticRegression
+from sklearn.tree import DecisionTreeClassifier
 
 import mlflow_cf
 
@@ -116,8 +117,9 @@ def reason_of(constraints, **query):
 
 def test_a_limit_is_named_with_the_value_that_helps():
     reason = reason_of({"ranges": {"income": [0, 1]}, "immutable": ["debt", "years"]})
-    assert "constraints.ranges.income" in reason
-    assert "raise the limit of income from 1 to " in reason or "let " in reason
+    assert reason == (
+        "raise the limit of income from 1 to 9; ruled out by constraints.immutable.years and constraints.ranges.income"
+    )
 
 
 def test_a_served_model_never_advises_to_relax_the_policy():
@@ -127,6 +129,47 @@ def test_a_served_model_never_advises_to_relax_the_policy():
     assert record["status"] == "infeasible"
     assert "raise" not in record["reason"]
     assert "let " not in record["reason"]
+
+
+def test_constraints_of_one_kind_are_told_together() -> None:
+    """However many features are immutable, the advice comes first and the others are counted."""
+    names = ["income", "a", "b", "c", "d", "e"]
+    wide = pd.DataFrame(np.vstack([np.zeros((6, 6)), 9 * np.eye(6)]).astype(int), columns=names)
+    model = DecisionTreeClassifier(random_state=0).fit(wide, (wide > 5).any(axis=1).astype(int))
+    constraints = {"immutable": ["a", "b", "c", "d", "e"], "ranges": {"income": [0, 1]}}
+    (answer,) = mlflow_cf.wrap(model, wide, constraints=constraints).explain(wide[:1], certify=True)
+    assert answer.reason in [
+        f"{advice}; no feature may change: constraints.ranges.income and "
+        "5 features of constraints.immutable (a, b, c, 2 more)"
+        for advice in ("raise the limit of income from 1 to 9", "let a go from 0 to 9")
+    ]
+    constraints["ranges"]["income"] = [0, 5]
+    some = pd.concat([wide, wide[:1].assign(income=4)])
+    (answer,) = mlflow_cf.wrap(model, some, constraints=constraints).explain(wide[:1], certify=True)
+    advice, causes = answer.reason.split("; ")
+    assert advice in ("raise the limit of income from 5 to 9", "let a go from 0 to 9")
+    assert causes == (
+        "ruled out by 5 features of constraints.immutable (a, b, c, 2 more) and constraints.ranges.income"
+    )
+
+
+@pytest.mark.parametrize("owner", [True, False])
+def test_the_policys_limit_on_changes_is_its_owners_to_relax(owner: bool) -> None:  # noqa: FBT001
+    """An answer needs two changes, and one is allowed: by the policy, or by the request itself."""
+    both = pd.DataFrame([g.ravel() for g in np.meshgrid(range(10), range(10))], index=["a", "b"]).T
+    model = DecisionTreeClassifier(random_state=0).fit(both, ((both["a"] > 5) & (both["b"] > 5)).astype(int))
+    row, asked = both[:1], {"certify": True, "constraints": {"ranges": {"a": [0, 9]}}}
+    explained = mlflow_cf.wrap(model, both, constraints={"max_changes": 1})
+    if owner:
+        (answer,) = explained.explain(row, constraints=asked["constraints"], certify=True)
+        assert answer.reason == "allow 2 changes instead of 1; ruled out by policy.constraints.max_changes"
+    else:
+        (record,) = explained.predict(row, {"counterfactual": asked}).to_dict("records")
+        assert record["reason"] == "policy.constraints.max_changes rules out every counterfactual"
+    free = mlflow_cf.wrap(model, both, constraints={"max_changes": 2})
+    asked["constraints"] = {"max_changes": 1}
+    (record,) = free.predict(row, {"counterfactual": asked}).to_dict("records")
+    assert record["reason"] == "allow 2 changes instead of 1; ruled out by constraints.max_changes"
 
 
 def test_a_request_may_be_advised_about_its_own_constraints():

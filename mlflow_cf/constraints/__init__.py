@@ -1,22 +1,29 @@
 """Constraints: what users write, the rules they compile to, and the values they leave."""
 
-from mlflow_cf.constraints.compile import compile_rules, group_columns
+from mlflow_cf.constraints.compile import change_limit, compile_rules, group_columns, joined_groups
 from mlflow_cf.constraints.domains import Domain, Values, build_domains
+from mlflow_cf.constraints.limits import ChangeLimit, JoinedGroup
 from mlflow_cf.constraints.model import Constraints, ConstraintSource, Relative
 from mlflow_cf.constraints.order import repair_order
+from mlflow_cf.constraints.origin import Origin
 from mlflow_cf.constraints.rules import Rule
 from mlflow_cf.constraints.tighten import check_tightens
 
 __all__ = [
+    "ChangeLimit",
     "ConstraintSource",
     "Constraints",
     "Domain",
+    "JoinedGroup",
+    "Origin",
     "Relative",
     "Rule",
     "Values",
     "build_domains",
+    "change_limit",
     "check_tightens",
     "compile_rules",
     "group_columns",
+    "joined_groups",
     "repair_order",
 ]

@@ -6,24 +6,27 @@ from collections.abc import Callable, Iterable, Iterator
 
 import numpy as np
 
+from mlflow_cf.constraints.expressions import MISSING, Const, Expression, Ref, Size, Sum
+from mlflow_cf.constraints.limits import ChangeLimit, Columns, JoinedGroup
 from mlflow_cf.constraints.model import Constraints, Relative
+from mlflow_cf.constraints.origin import Key, Origin, Source
 from mlflow_cf.constraints.plaf import parse_rule
 from mlflow_cf.constraints.resolve import resolve
-from mlflow_cf.constraints.rules import MISSING, Atom, Comparison, Const, Expression, Ref, Rule, Size, Sum
+from mlflow_cf.constraints.rules import Atom, Comparison, Rule
 from mlflow_cf.errors import InputError, InputErrors, did_you_mean
 from mlflow_cf.features import Feature, FeatureSpace
 
 MAX_RULE_TEXT = 100_000  # characters of all rules together; a request is read in about a second then
 
 
-def compile_rules(constraints: Constraints, space: FeatureSpace, path: str = "constraints") -> tuple[Rule, ...]:
-    """Return one rule or more for every constraint.
+def compile_rules(constraints: Constraints, space: FeatureSpace, source: Source = "policy") -> tuple[Rule, ...]:
+    """Return one rule or more for every constraint of the policy, or of a request.
 
     Raises:
         InputError: unknown features or levels, an order where there is none, empty ranges, overlapping groups;
             all of them at once, each with its path.
     """
-    compiler = _Compiler(space, path)
+    compiler = _Compiler(space, source)
     rules = [rule for family in _FAMILIES for rule in family(compiler, constraints)]
     compiler.check_groups(constraints)
     if compiler.errors:
@@ -31,22 +34,39 @@ def compile_rules(constraints: Constraints, space: FeatureSpace, path: str = "co
     return tuple(rules)
 
 
-def group_columns(constraints: Constraints, space: FeatureSpace) -> tuple[tuple[int, ...], ...]:
+def group_columns(constraints: Constraints, space: FeatureSpace) -> tuple[Columns, ...]:
     """Return the columns of every group, in the order of their first column; a lone feature is a group of one."""
     grouped = {space.index[name]: tuple(sorted(space.index[n] for n in names))
                for names in constraints.groups for name in names}  # fmt: skip
     return tuple(dict.fromkeys(grouped.get(column, (column,)) for column in range(len(space))))
 
 
+def joined_groups(constraints: Constraints, space: FeatureSpace, source: Source) -> tuple[JoinedGroup, ...]:
+    """Return the groups that constraints name."""
+    return tuple(
+        JoinedGroup(tuple(sorted(space.index[name] for name in names)), Origin(source, "groups", position=number))
+        for number, names in enumerate(constraints.groups)
+    )
+
+
+def change_limit(constraints: Constraints, groups: tuple[Columns, ...], source: Source) -> tuple[ChangeLimit, ...]:
+    """Return the limit that constraints set on the number of changes, which counts by `groups`; none if they do not."""
+    most = constraints.max_changes
+    return () if most is None else (ChangeLimit(most, groups, Origin(source, "max_changes")),)
+
+
 class _Compiler:
     """Collects errors so that a user sees all of them in one go."""
 
-    def __init__(self, space: FeatureSpace, path: str) -> None:
-        self.space, self.path = space, path
+    def __init__(self, space: FeatureSpace, source: Source) -> None:
+        self.space, self.source = space, source
         self.errors: list[InputError] = []
 
+    def origin(self, key: Key, name: str = "", position: int | None = None) -> Origin:
+        return Origin(self.source, key, name, position)
+
     def error(self, where: str, fact: str, fix: str = "") -> None:
-        self.errors.append(InputError(f"{self.path}.{where}", fact, fix))
+        self.errors.append(InputError(f"constraints.{where}", fact, fix))
 
     def feature(self, key: str, name: str, *, ordered: bool = False, number: bool = False) -> Feature | None:
         where = f"{key}.{name}"
@@ -76,6 +96,8 @@ class _Compiler:
     def check_groups(self, constraints: Constraints) -> None:
         owner: dict[str, int] = {}
         for number, names in enumerate(constraints.groups):
+            if not names:
+                self.error(f"groups[{number}]", "names no feature", "list the features that change together")
             for name in names:
                 if self.feature(f"groups[{number}]", name) is None:
                     continue
@@ -86,14 +108,8 @@ class _Compiler:
                 owner[name] = number
 
 
-def _step(column: int, sign: Comparison, feature: Feature, path: str, text: str) -> Rule:
-    """``x_cf.f sign x.f``."""
-    then = Atom(Ref("x_cf", column), sign, Ref("x", column), unknown_from=feature.unknown_from)
-    return Rule((), then, path, text, defines=column)
-
-
 def _directions(c: _Compiler, constraints: Constraints) -> Iterator[Rule]:
-    signs: tuple[tuple[str, Iterable[str], Comparison, str], ...] = (
+    signs: tuple[tuple[Key, Iterable[str], Comparison, str], ...] = (
         ("immutable", constraints.immutable, "==", "must not change"),
         ("increasing", constraints.increasing, ">=", "must not decrease"),
         ("decreasing", constraints.decreasing, "<=", "must not increase"),
@@ -102,7 +118,9 @@ def _directions(c: _Compiler, constraints: Constraints) -> Iterator[Rule]:
         for name in names:
             feature = c.feature(key, name, ordered=key != "immutable")
             if feature is not None:
-                yield _step(c.space.index[name], sign, feature, f"{c.path}.{key}.{name}", f"{name} {words}")
+                column = c.space.index[name]
+                then = Atom(Ref("x_cf", column), sign, Ref("x", column), unknown_from=feature.unknown_from)
+                yield Rule((), then, c.origin(key, name), f"{name} {words}", defines=column)
 
 
 def _present(column: int) -> Atom:
@@ -123,7 +141,8 @@ def _ranges(c: _Compiler, constraints: Constraints) -> Iterator[Rule]:
             if code is not None:
                 column = c.space.index[name]
                 then = Atom(Ref("x_cf", column), sign, Const(code), unknown_from=feature.unknown_from)
-                yield Rule((_present(column),), then, f"{c.path}.{where}", f"{name} {sign} {end}", defines=column)
+                text = f"{name} {sign} {end}"
+                yield Rule((_present(column),), then, c.origin("ranges", name), text, defines=column)
 
 
 def _relative(c: _Compiler, constraints: Constraints) -> Iterator[Rule]:
@@ -135,7 +154,7 @@ def _relative(c: _Compiler, constraints: Constraints) -> Iterator[Rule]:
         for sign, bound, words in _relative_bounds(limits, Ref("x", column)):
             then = Atom(Ref("x_cf", column), sign, bound)
             text = f"{name} may go {words} at most"
-            yield Rule((changed,), then, f"{c.path}.relative.{name}", text, defines=column)
+            yield Rule((changed,), then, c.origin("relative", name), text, defines=column)
 
 
 def _relative_bounds(limits: Relative, own: Ref) -> Iterator[tuple[Comparison, Expression, str]]:
@@ -166,7 +185,7 @@ def _levels(c: _Compiler, constraints: Constraints) -> Iterator[Rule]:
         members = tuple(c.code(where, feature, level) for level in levels)
         then = Atom(Ref("x_cf", column), "in", members=members)
         text = f"{name} must be one of {', '.join(map(str, levels))}"
-        yield Rule((_present(column),), then, f"{c.path}.{where}", text, defines=column)
+        yield Rule((_present(column),), then, c.origin("levels", name), text, defines=column)
 
 
 def _forbidden(c: _Compiler, constraints: Constraints) -> Iterator[Rule]:
@@ -181,7 +200,8 @@ def _forbidden(c: _Compiler, constraints: Constraints) -> Iterator[Rule]:
             codes = [c.code(where, feature, value) for value in (old, new)]
             when = (Atom(Ref("x", column), "==", Const(codes[0])), changed)
             then = Atom(Ref("x_cf", column), "!=", Const(codes[1]))
-            yield Rule(when, then, f"{c.path}.{where}", f"{name} must not go from {old} to {new}", defines=column)
+            text = f"{name} must not go from {old} to {new}"
+            yield Rule(when, then, c.origin("forbidden", name, number), text, defines=column)
 
 
 def _rules(c: _Compiler, constraints: Constraints) -> Iterator[Rule]:
@@ -190,9 +210,9 @@ def _rules(c: _Compiler, constraints: Constraints) -> Iterator[Rule]:
         c.error("rules", f"{total:,} characters of PLAF in all", f"stay below {MAX_RULE_TEXT:,}")
         return
     for number, text in enumerate(constraints.rules):
-        path = f"{c.path}.rules[{number}]"
+        origin = c.origin("rules", position=number)
         try:
-            yield resolve(parse_rule(text, path), c.space, path)
+            yield resolve(parse_rule(text, origin.path), c.space, origin)
         except InputError as error:
             c.errors.append(error)
 

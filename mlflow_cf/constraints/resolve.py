@@ -6,8 +6,10 @@ import warnings
 from dataclasses import dataclass
 from typing import Literal
 
+from mlflow_cf.constraints.expressions import Const, Expression, Recoded, Ref, Sum, level_table
+from mlflow_cf.constraints.origin import Origin
 from mlflow_cf.constraints.plaf import Comparison, Literally, Node, Operation, Reference, Sign, Statement
-from mlflow_cf.constraints.rules import Atom, Const, Expression, Recoded, Ref, Rule, Sum, level_table
+from mlflow_cf.constraints.rules import Atom, Rule
 from mlflow_cf.errors import InputError, did_you_mean
 from mlflow_cf.features import Feature, FeatureSpace, days
 
@@ -31,15 +33,16 @@ class _Side:
     word: str | bool | None = None
 
 
-def resolve(statement: Statement, space: FeatureSpace, path: str) -> Rule:
+def resolve(statement: Statement, space: FeatureSpace, origin: Origin) -> Rule:
     """Return the rule of a statement.
 
     Raises:
         InputError: unknown features, levels compared with numbers, an order where there is none, arithmetic on levels.
     """
+    path = origin.path
     when = tuple(_atom(comparison, space, path) for comparison in statement.when)
     then = _turned(statement.then)
-    return Rule(when, _atom(then, space, path), path, str(statement), _defined(then, space))
+    return Rule(when, _atom(then, space, path), origin, str(statement), _defined(then, space))
 
 
 def _turned(then: Comparison) -> Comparison:

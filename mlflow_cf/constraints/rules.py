@@ -8,7 +8,7 @@ Atoms are evaluated as written and never negated into one another.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Literal
@@ -16,63 +16,25 @@ from typing import Literal
 import numpy as np
 from numpy.typing import NDArray
 
+from mlflow_cf.constraints.expressions import (
+    MISSING,
+    Const,
+    Expression,
+    Recoded,
+    Ref,
+    Side,
+    Size,
+    Sum,
+    evaluate,
+    level_table,
+    rebuilt,
+    references,
+)
+from mlflow_cf.constraints.origin import Origin
 from mlflow_cf.features import Feature, Floats
 
-Side = Literal["x", "x_cf"]
 Comparison = Literal["==", "!=", "<", "<=", ">", ">=", "in"]
-Arithmetic = Literal["+", "-", "*", "/"]
 Bools = NDArray[np.bool_]
-
-
-@dataclass(frozen=True)
-class Const:
-    """A number or the code of a level; NaN stands for missing, -1 for a level nobody knows."""
-
-    value: float
-
-
-@dataclass(frozen=True)
-class Ref:
-    """The value of one column of the query row (``x``) or of the counterfactual (``x_cf``)."""
-
-    side: Side
-    column: int
-
-
-@dataclass(frozen=True)
-class Sum:
-    """Arithmetic on two expressions; dividing by 0 gives something unknown."""
-
-    sign: Arithmetic
-    left: Expression
-    right: Expression
-
-
-@dataclass(frozen=True)
-class Size:
-    """The absolute value of an expression."""
-
-    of: Expression
-
-
-@dataclass(frozen=True)
-class Recoded:
-    """The level of one feature in the codes of another.
-
-    Attributes:
-        of: the level.
-        source, into: columns of the two features.
-        table: code in `source` -> code in `into`, infinite for a level that `into` lacks; see `recode`.
-    """
-
-    of: Expression
-    source: int
-    into: int
-    table: tuple[float, ...]
-
-
-Expression = Const | Ref | Sum | Size | Recoded
-MISSING = Const(np.nan)
 
 
 @dataclass(frozen=True)
@@ -82,6 +44,7 @@ class Atom:
     Attributes:
         left, right: the two sides; `members` replaces `right` when `sign` is ``in``.
         unknown_from: codes from here on have no known rank (unseen levels of an ordinal).
+        tolerance: how far apart two numbers may be that count as equal under ``==``.
     """
 
     left: Expression
@@ -89,19 +52,21 @@ class Atom:
     right: Expression = MISSING
     members: tuple[float, ...] = ()
     unknown_from: float = np.inf
+    tolerance: float = 0.0
 
     def holds(self, Z: Floats, x0: Floats) -> Bools:
-        """Return (m,) truth of the atom for candidates Z (m, d) of the query row x0 (d,)."""
-        left = _evaluate(self.left, Z, x0)
+        """Return (m,) truth of the atom for candidates Z (m, d) of the query row x0 (d,), or of a row each (m, d)."""
+        left = evaluate(self.left, Z, x0)
         if self.sign == "in":
             return np.isin(left, self.members)
-        right = _evaluate(self.right, Z, x0)
+        right = evaluate(self.right, Z, x0)
         bare = not isinstance(self.left, Sum | Size) and not isinstance(self.right, Sum | Size)
-        return _compare(self.sign, left, right, bare=bare, unknown_from=self.unknown_from)
+        held = _compare(self.sign, left, right, bare=bare, unknown_from=self.unknown_from)
+        return held | (np.abs(left - right) <= self.tolerance) if self.sign == "==" and self.tolerance else held
 
     def bound(self, Z: Floats, x0: Floats) -> Floats:
         """Return the values (m,) of the right side."""
-        return _evaluate(self.right, Z, x0)
+        return evaluate(self.right, Z, x0)
 
     def columns(self, side: Side) -> frozenset[int]:
         """Return the columns of `side` that the atom mentions."""
@@ -111,31 +76,31 @@ class Atom:
     def _columns(self) -> dict[Side, frozenset[int]]:
         columns: dict[Side, set[int]] = {"x": set(), "x_cf": set()}
         for part in (self.left, self.right):
-            for ref in _references(part):
+            for ref in references(part):
                 columns[ref.side].add(ref.column)
         return {side: frozenset(found) for side, found in columns.items()}
 
 
 @dataclass(frozen=True)
 class Rule:
-    """``IF when THEN then`` with the path of the constraint it came from.
+    """``IF when THEN then`` with the constraint it came from.
 
     Attributes:
         when: atoms that must all hold for the rule to apply; empty: it always applies.
         then: what must hold then.
-        path: where it was declared, such as ``constraints.ranges.age``; shown as the reason when it blocks.
+        origin: the constraint; its path is the reason shown when the rule blocks.
         text: the rule in words a person can read.
         defines: the counterfactual column `then` determines, or None for a rule that only rejects.
     """
 
     when: tuple[Atom, ...]
     then: Atom
-    path: str
+    origin: Origin
     text: str
     defines: int | None = None
 
     def holds(self, Z: Floats, x0: Floats) -> Bools:
-        """Return (m,) truth of the rule for candidates Z (m, d) of the query row x0 (d,)."""
+        """Return (m,) truth of the rule for candidates Z (m, d) of the query row x0 (d,), or of a row each (m, d)."""
         if not self.when:
             return self.then.holds(Z, x0)
         applies = np.ones(len(Z), dtype=np.bool_)
@@ -166,12 +131,7 @@ def ground(rule: Rule, x0: Floats) -> Rule | None:
             return None
     if not rule.then.columns("x_cf") and rule.then.holds(one, x0)[0]:
         return None
-    return Rule(tuple(kept), _ground_atom(rule.then, x0), rule.path, rule.text, rule.defines)
-
-
-def level_table(source: Feature, into: Feature) -> tuple[float, ...]:
-    """Return the codes in `into` of all levels of `source`; infinite, equal to nothing, for those it lacks."""
-    return tuple(float(into.code_of.get(level, np.inf)) for level in source.known)
+    return Rule(tuple(kept), _ground_atom(rule.then, x0), rule.origin, rule.text, rule.defines)
 
 
 def recode(rule: Rule, features: Sequence[Feature]) -> Rule:
@@ -194,66 +154,7 @@ def _ground_atom(atom: Atom, x0: Floats) -> Atom:
 
 
 def _replaced(atom: Atom, change: Callable[[Expression], Expression]) -> Atom:
-    left, right = _rebuilt(atom.left, change), _rebuilt(atom.right, change)
-    return Atom(left, atom.sign, right, atom.members, atom.unknown_from)
-
-
-def _rebuilt(expression: Expression, change: Callable[[Expression], Expression]) -> Expression:
-    """Return the expression with every part of it changed, the innermost first."""
-    match expression:
-        case Sum(sign, left, right):
-            expression = Sum(sign, _rebuilt(left, change), _rebuilt(right, change))
-        case Size(of) | Recoded(of):
-            expression = replace(expression, of=_rebuilt(of, change))
-    return change(expression)
-
-
-def _references(expression: Expression) -> Iterator[Ref]:
-    match expression:
-        case Ref():
-            yield expression
-        case Sum(_, left, right):
-            yield from _references(left)
-            yield from _references(right)
-        case Size(of) | Recoded(of):
-            yield from _references(of)
-
-
-def _evaluate(expression: Expression, Z: Floats, x0: Floats) -> Floats:
-    match expression:
-        case Const(value):
-            return np.full(len(Z), value)
-        case Ref("x", column):
-            return np.full(len(Z), x0[column])
-        case Ref(_, column):
-            return Z[:, column]
-        case Sum(sign, left, right):
-            return _arithmetic(sign, _evaluate(left, Z, x0), _evaluate(right, Z, x0))
-        case Size(of):
-            return np.abs(_evaluate(of, Z, x0))
-        case Recoded(of, table=table):
-            return _look_up(_evaluate(of, Z, x0), table)
-
-
-def _look_up(codes: Floats, table: tuple[float, ...]) -> Floats:
-    known = ~np.isnan(codes) & (codes < len(table))
-    values = np.asarray(table)[np.where(known, codes, 0).astype(np.intp)]
-    return np.where(known, values, np.where(np.isnan(codes), np.nan, np.inf))
-
-
-def _arithmetic(sign: Arithmetic, left: Floats, right: Floats) -> Floats:
-    with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
-        match sign:
-            case "+":
-                result = left + right
-            case "-":
-                result = left - right
-            case "*":
-                result = left * right
-            case "/":
-                result = left / right
-    result[~np.isfinite(result)] = np.nan
-    return result
+    return replace(atom, left=rebuilt(atom.left, change), right=rebuilt(atom.right, change))
 
 
 def _compare(sign: Comparison, left: Floats, right: Floats, *, bare: bool, unknown_from: float) -> Bools:

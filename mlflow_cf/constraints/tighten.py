@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from mlflow_cf.constraints.model import Bound, Constraints, Relative
 from mlflow_cf.errors import InputError, InputErrors
-from mlflow_cf.features import FeatureSpace
+from mlflow_cf.features import Feature, FeatureSpace
 
 _LIMITS = ("up", "down", "up_percent", "down_percent")
 _ADD = "name more features, or repeat all of the policy's"
@@ -25,7 +25,7 @@ def check_tightens(policy: Constraints, request: Constraints, space: FeatureSpac
     errors = [
         *_freed(policy, request, path),
         *_wider_ranges(policy, request, space, path),
-        *_wider_limits(policy, request, path),
+        *_wider_limits(policy, request, space, path),
     ]
     if errors:
         raise errors[0] if len(errors) == 1 else InputErrors(errors)
@@ -49,12 +49,12 @@ def _freed(policy: Constraints, request: Constraints, path: str) -> Iterator[Inp
 def _wider_ranges(policy: Constraints, request: Constraints, space: FeatureSpace, path: str) -> Iterator[InputError]:
     for name, (low, high) in request.ranges.items():
         floor, ceiling = policy.ranges.get(name, (None, None))
-        if _below(space, name, low, floor) or _below(space, name, ceiling, high):
+        if _below(space[name], low, floor) or _below(space[name], ceiling, high):
             fact = f"[{low}, {high}] is wider than the policy's [{floor}, {ceiling}]"
             yield InputError(f"{path}.ranges.{name}", fact, "stay inside it; null leaves an end to the policy")
 
 
-def _wider_limits(policy: Constraints, request: Constraints, path: str) -> Iterator[InputError]:
+def _wider_limits(policy: Constraints, request: Constraints, space: FeatureSpace, path: str) -> Iterator[InputError]:
     for name, limits in request.relative.items():
         sealed = policy.relative.get(name, Relative())
         for key in _LIMITS:
@@ -63,14 +63,14 @@ def _wider_limits(policy: Constraints, request: Constraints, path: str) -> Itera
                 fact = f"{asked} is more than the policy's {most}"
                 yield InputError(f"{path}.relative.{name}.{key}", fact, "ask for less")
     for name, levels in request.levels.items():
-        extra = [level for level in levels if name in policy.levels and level not in policy.levels[name]]
+        known = {space[name].code(level) for level in policy.levels.get(name, levels)}
+        extra = [level for level in levels if space[name].code(level) not in known]
         if extra:
             fact = f"{extra[0]!r} is not among the policy's levels"
             yield InputError(f"{path}.levels.{name}", fact, "name only levels the policy allows")
 
 
-def _below(space: FeatureSpace, name: str, first: Bound, second: Bound) -> bool:
+def _below(feature: Feature, first: Bound, second: Bound) -> bool:
     """Whether one end of a range lies below another; an open end never does."""
-    codes = [space[name].code_of.get(end, end) if end is not None else None for end in (first, second)]
-    low, high = codes
-    return isinstance(low, int | float) and isinstance(high, int | float) and low < high
+    low, high = (None if end is None else feature.code(end) for end in (first, second))
+    return low is not None and high is not None and low < high

@@ -73,7 +73,7 @@ class BestFirst:
         self.joint_rules = problem.joint_rules
         linked = {number for joint in self.joint_rules for number in joint.groups}
         self.choices = choices_within(problem, linked if sets is None else set(range(len(problem.groups))), limit)
-        self.most = len(problem.groups) if problem.max_changes is None else problem.max_changes
+        self.most = problem.most_changes
         self.zone = 4 * tolerance  # scores may be off by the tolerance on either side of a comparison
         self.cut = False
         self.closed: set[bytes] = set()
@@ -198,7 +198,7 @@ class BestFirst:
         places = np.unravel_index(np.arange(prod(sizes)), sizes)
         codes = np.stack([part[place] for part, place in zip(parts, places, strict=True)], axis=1)
         distance, changes = problem.distance(codes), (codes != problem.own).sum(axis=1)
-        kept = (distance <= self.limit) & (changes > 0) & (changes <= self.most)
+        kept = (distance <= self.limit) & (changes > 0) & (problem.changes_left(codes) >= 0)
         for joint in self.joint_rules:
             kept &= joint.holds(codes)
         codes, distance, changes = codes[kept], distance[kept], changes[kept]

@@ -82,7 +82,7 @@ class Policy(BaseModel):
     seed: Annotated[StrictInt, Field(ge=0)] = 0
     certify: StrictBool = False
 
-    def target_for(self, asked: Target | Label | None, model: OpenModel) -> Target:
+    def target_for(self, asked: Target | Mapping[str, Any] | Label | None, model: OpenModel) -> Target:
         """Return the target of a request that asks for `asked`.
 
         Raises:

@@ -11,6 +11,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mlflow_cf.constraints.domains import Domain
+from mlflow_cf.constraints.expressions import Changed, evaluate
+from mlflow_cf.constraints.limits import ChangeLimit
 from mlflow_cf.constraints.rules import Bools, Rule
 from mlflow_cf.features import FeatureSpace, Floats
 from mlflow_cf.problem.distance import BoundDistance
@@ -74,7 +76,7 @@ class Problem:
         linking: rules over several groups, grounded.
         never: rules that no counterfactual of this row can meet.
         bound_distance: the distance.
-        max_changes: most groups that may differ, or None.
+        limits: how many groups may differ, as policy and request count them; see `changes_left`.
         count: how many answers are wanted.
         rate: rows (m, d) -> rating, by the fastest scoring that agrees with the model.
         background: (n, d) coded background rows; `rate_background` rates them without asking the model.
@@ -92,7 +94,7 @@ class Problem:
     linking: tuple[Rule, ...]
     never: tuple[Rule, ...]
     bound_distance: BoundDistance
-    max_changes: int | None
+    limits: tuple[ChangeLimit, ...]
     count: int
     rate: Callable[[Floats], Rating]
     background: Floats
@@ -174,6 +176,38 @@ class Problem:
         allowed = np.array([group.own_allowed for group in self.groups])
         owner, number = np.nonzero(changed & allowed & (changed.sum(axis=1) > 1)[:, None])
         return owner, np.where(self.owner == number[:, None], self.x0, Z[owner])
+
+    @cached_property
+    def most_changes(self) -> int:
+        """Most groups that may differ; a limit that counts by smaller groups never counts fewer."""
+        return min([len(self.groups), *(limit.most for limit in self.limits)])
+
+    def changes_left(self, codes: Codes) -> Codes:
+        """Return how many more groups candidates (m, G) may change, by every limit; below 0: they change too many."""
+        left: Codes = self.most_changes - (codes != self.own).sum(axis=1)
+        for limit, counts in self._finer_limits:
+            used = np.sum([count[code] for count, code in zip(counts, codes.T, strict=True)], axis=0)
+            left = np.minimum(left, limit.most - used)
+        return left
+
+    @cached_property
+    def plain_limits(self) -> bool:
+        """Whether every limit counts the groups as they are here, so that what is within `most_changes` breaks none."""
+        return not self._finer_limits
+
+    @cached_property
+    def _finer_limits(self) -> list[tuple[ChangeLimit, list[Codes]]]:
+        """The limits that count by smaller groups, those of a policy whose groups a request joins."""
+        return [(limit, self.counts_of(limit)) for limit in self.limits if limit.groups != self.columns]
+
+    def counts_of(self, limit: ChangeLimit) -> list[Codes]:
+        """Return, per group, how many changes (t,) each of its tuples is to a limit."""
+        counts: list[Codes] = []
+        for group in self.groups:
+            rows = np.tile(self.x0, (len(group.tuples), 1))
+            rows[:, group.columns] = group.tuples
+            counts.append(evaluate(Changed(limit.inside(group.columns)), rows, self.x0).astype(np.intp))
+        return counts
 
     def changed(self, Z: Floats) -> Bools:
         """Return (m, G) flags of the groups in which rows Z (m, d) differ from the query row."""

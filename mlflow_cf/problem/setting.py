@@ -5,24 +5,30 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
+from typing import TypeVar
 
 import numpy as np
 
 from mlflow_cf.constraints import (
+    ChangeLimit,
     Constraints,
     Domain,
+    JoinedGroup,
     Rule,
     Values,
     build_domains,
+    change_limit,
     check_tightens,
     compile_rules,
+    joined_groups,
     repair_order,
 )
+from mlflow_cf.constraints.expressions import differing
 from mlflow_cf.constraints.rules import Bools, ground, recode
 from mlflow_cf.features import FeatureSpace, Floats
-from mlflow_cf.problem.binding import Domains, same
+from mlflow_cf.problem.binding import Domains
 from mlflow_cf.problem.distance import BoundDistance, Distance
-from mlflow_cf.problem.problem import Codes, Problem
+from mlflow_cf.problem.problem import Problem
 from mlflow_cf.problem.rater import Rater
 from mlflow_cf.problem.rating import Rating
 from mlflow_cf.structures.structure import Structure, Tokens
@@ -34,15 +40,15 @@ class Setting:
 
     Attributes:
         space: the features.
-        constraints: the policy's constraints; those of requests live in `rules` and `max_changes`.
+        constraints: the policy's constraints; those of requests live in `rules`, `joined` and `limits`.
         values: which values may be proposed.
         background: (n, d) coded background rows.
         rules: all rules, of the policy and of the request.
         tables: the admissible tuples of every group, and what depends on them alone.
         order: the groups in the order in which rules are repaired.
         bound_distance: the distance.
-        max_changes: most groups that may differ, or None.
-        sealed: the policy's own setting where a request joins groups; joined groups count as one change here only.
+        joined: the groups that constraints name.
+        limits: how many groups may change, of the policy and of the request.
     """
 
     space: FeatureSpace
@@ -53,8 +59,8 @@ class Setting:
     tables: Domains
     order: tuple[int, ...]
     bound_distance: BoundDistance
-    max_changes: int | None
-    sealed: Setting | None = None
+    joined: tuple[JoinedGroup, ...]
+    limits: tuple[ChangeLimit, ...]
 
     @classmethod
     def build(
@@ -67,11 +73,20 @@ class Setting:
         """
         rules = compile_rules(constraints, space)
         domains = build_domains(space, background, constraints, values)
-        order = repair_order(rules, [domain.columns for domain in domains], space.names)
+        groups = tuple(domain.columns for domain in domains)
         bound_distance = BoundDistance.bind(distance, space)
-        tables = Domains(domains, bound_distance)
-        most = constraints.max_changes
-        return cls(space, constraints, values, background, rules, tables, order, bound_distance, most)
+        return cls(
+            space=space,
+            constraints=constraints,
+            values=values,
+            background=background,
+            rules=rules,
+            tables=Domains(domains, bound_distance),
+            order=repair_order(rules, groups, space.names),
+            bound_distance=bound_distance,
+            joined=joined_groups(constraints, space, "policy"),
+            limits=change_limit(constraints, groups, "policy"),
+        )
 
     @property
     def domains(self) -> tuple[Domain, ...]:
@@ -90,22 +105,27 @@ class Setting:
         """
         if not request.model_fields_set:
             return self
-        rules = compile_rules(request, self.space)
+        rules = compile_rules(request, self.space, "request")
         check_tightens(self.constraints, request, self.space)
-        tables, sealed = self.tables, None
+        tables, joined = self.tables, self.joined
         if request.groups:
-            sealed = self
-            joined = self.constraints.model_copy(
+            merged = self.constraints.model_copy(
                 update={"groups": tuple(dict.fromkeys([*self.constraints.groups, *request.groups]))}
             )
-            compile_rules(joined.model_copy(update={"max_changes": None}), self.space)  # overlapping groups
-            tables = replace(tables, all=build_domains(self.space, self.background, joined, self.values))
-        limits = [n for n in (self.max_changes, request.max_changes) if n is not None]
-        # a reason that names constraints of both must tell which is whose
-        rules = (*(replace(rule, path=f"policy.{rule.path}") for rule in self.rules), *rules)
-        order = repair_order(rules, [domain.columns for domain in tables.all], self.space.names)
+            compile_rules(merged, self.space)  # overlapping groups
+            tables = replace(tables, all=build_domains(self.space, self.background, merged, self.values))
+            known = {group.columns for group in joined}
+            added = joined_groups(request, self.space, "request")
+            joined = (*map(_beside, joined), *(group for group in added if group.columns not in known))
+        groups = tuple(domain.columns for domain in tables.all)
+        rules = (*map(_beside, self.rules), *rules)
         return replace(
-            self, rules=rules, tables=tables, order=order, max_changes=min(limits, default=None), sealed=sealed
+            self,
+            rules=rules,
+            tables=tables,
+            order=repair_order(rules, groups, self.space.names),
+            joined=joined,
+            limits=(*map(_beside, self.limits), *change_limit(request, groups, "request")),
         )
 
     def bind(
@@ -120,7 +140,7 @@ class Setting:
     ) -> Problem:
         """Bind one row (d,), coded by `space` (this setting's space, or one that covers the row's unseen levels)."""
         setting = self.covering(space)
-        own: dict[int, list[Rule]] = {}
+        own = {number: list(rules) for number, rules in self._limited.items()}
         linking: list[Rule] = []
         never: list[Rule] = []
         for rule, groups in zip(setting.rules, self._spoken_of, strict=True):
@@ -139,7 +159,7 @@ class Setting:
             linking=tuple(linking),
             never=tuple(never),
             bound_distance=self.bound_distance,
-            max_changes=self.max_changes,
+            limits=self.limits,
             count=count,
             rate=rate,
             background=self.background,
@@ -159,38 +179,55 @@ class Setting:
         known = rater is not None and rater.structure is self.tables.structure
         return self.tables.tokens if known else {}
 
+    @cached_property
+    def _limited(self) -> dict[int, list[Rule]]:
+        """The groups that can be too many changes in one, with the limits on their tuples."""
+        found = {
+            number: [rule for limit in self.limits if (rule := limit.within(domain.columns))]
+            for number, domain in enumerate(self.domains)
+        }
+        return {number: rules for number, rules in found.items() if rules}
+
+    @cached_property
+    def all_rules(self) -> tuple[Rule, ...]:
+        """All rules, those of `limits` among them."""
+        return (*self.rules, *(limit.rule for limit in self.limits))
+
     def covering(self, space: FeatureSpace) -> Setting:
         """Return the setting whose rules know the unseen levels that `space` covers."""
         if space is self.space:
             return self
-        rules = tuple(recode(rule, space.features) for rule in self.rules)
-        return replace(self, rules=rules, sealed=None if self.sealed is None else self.sealed.covering(space))
+        return replace(self, rules=tuple(recode(rule, space.features) for rule in self.rules))
 
     def accepts(self, Z: Floats, x0: Floats) -> Bools:
-        """Return (m,) whether rows Z (m, d) meet every rule, `max_changes` and `values` as counterfactuals of x0 (d,).
+        """Return (m,) whether rows Z (m, d) meet every rule and `values` as counterfactuals of x0 (d,) or (m, d).
 
         Works on whole rows from the rules as compiled, so that it also catches mistakes of what a search relied on.
         """
-        accepted: Bools = np.ones(len(Z), dtype=np.bool_)
-        for rule in self.rules:
+        differs = differing(Z, x0)
+        accepted: Bools = np.any(differs, axis=1)
+        for rule in self.all_rules:
             accepted &= rule.holds(Z, x0)
-        changes: Codes = np.zeros(len(Z), dtype=np.intp)
-        differs = ~same(Z, x0)
-        touched = set(np.flatnonzero(differs.any(axis=0)).tolist())
         for domain in self.domains:
-            if touched.intersection(domain.columns):
-                columns = list(domain.columns)
-                changed = differs[:, columns].any(axis=1)
-                changes += changed
-                accepted[changed] &= _admissible(domain, Z[changed][:, columns], x0[columns])
-        if self.max_changes is not None:
-            accepted &= changes <= self.max_changes
-        if self.sealed is not None:
-            accepted &= self.sealed.accepts(Z, x0)
-        accepted &= changes > 0
+            changed = np.flatnonzero(differs[:, domain.columns].any(axis=1))
+            if len(changed):
+                accepted[changed] &= admissible(domain, Z[changed], np.broadcast_to(x0, Z.shape)[changed])
         return accepted
 
 
-def _admissible(domain: Domain, values: Floats, own: Floats) -> Bools:
-    """Whether tuples (m, k) may be proposed: in the domain, and missing only where the query row is missing."""
+Demand = TypeVar("Demand", Rule, JoinedGroup, ChangeLimit)
+
+
+def _beside(demand: Demand) -> Demand:
+    """Return what the policy demands as it is told beside a request: a reason that names both says whose is whose."""
+    return replace(demand, origin=replace(demand.origin, beside_request=True))
+
+
+def admissible(domain: Domain, Z: Floats, X: Floats) -> Bools:
+    """Return (m,) whether a group of rows Z (m, d) may be proposed beside X (m, d): a tuple of its domain.
+
+    It is missing only where the query row is missing.
+    """
+    columns = list(domain.columns)
+    values, own = Z[:, columns], X[:, columns]
     return domain.contains(values) & ~(np.isnan(values) & ~np.isnan(own)).any(axis=1)

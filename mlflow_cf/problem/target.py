@@ -12,6 +12,7 @@ from mlflow_cf.errors import InputError, did_you_mean
 from mlflow_cf.model.judge import Label, OpenModel
 from mlflow_cf.validation import Number, input_errors
 
+MOST_LABELS = 12  # named in a message
 Share = Annotated[Number, Field(ge=0, le=1)]
 
 
@@ -81,9 +82,8 @@ class Target(BaseModel):
             return
         if self.interval:
             raise InputError("target", "the model predicts labels, not numbers", _name_one(model))
-        if self.label is not None and self._column(model) is None:
-            fact = f"the model does not know {self.label!r}"
-            raise InputError("target.label", fact, did_you_mean(self.label, model.classes, "labels"))
+        if self.label is not None:
+            self.column(model)
         if self.min_probability is not None and model.score_kind != "probability":
             raise InputError("target.min_probability", "the model gives no probabilities", "leave it out")
 
@@ -96,15 +96,17 @@ class Target(BaseModel):
             raise InputError("target", f"low {self.low} exceeds high {self.high}", "give low <= high")
 
     def column(self, model: OpenModel) -> int:
-        """Return the position of the wanted label among the model's classes."""
-        column = self._column(model)
-        if column is None:
-            raise InputError("target.label", f"the model does not know {self.label!r}", _name_one(model))
-        return column
+        """Return the position of the wanted label among the model's classes.
 
-    def _column(self, model: OpenModel) -> int | None:
+        Raises:
+            InputError: a label the model does not know.
+        """
         same = (c == self.label and isinstance(c, str) == isinstance(self.label, str) for c in model.classes)
-        return next((position for position, found in enumerate(same) if found), None)
+        column = next((position for position, found in enumerate(same) if found), None)
+        if column is None:
+            fact = f"the model does not know {self.label!r}"
+            raise InputError("target.label", fact, did_you_mean(self.label, model.classes, "labels"))
+        return column
 
     def tightened(self, asked: Target) -> Target:
         """Return what a request that asks for `asked` gets under this policy: at least as much.
@@ -136,12 +138,13 @@ def _favourable(model: OpenModel) -> Label:
         raise InputError("target", "the model predicts numbers", "name what is wanted: Target(low=..., high=...)")
     if len(model.classes) == 2 and set(model.classes) == {0, 1}:  # False and True compare equal to 0 and 1
         return model.classes[model.classes.index(1)]
-    labels = ", ".join(map(repr, model.classes[:12]))
-    raise InputError("target", f"the favourable label cannot be inferred from {labels}", _name_one(model))
+    raise InputError("target", "the favourable label cannot be inferred", _name_one(model))
 
 
 def _name_one(model: OpenModel) -> str:
-    return f"name a label, e.g. target={model.classes[-1]!r}"
+    """Return how to name a label, without picking one: it may be the unwanted one."""
+    labels = ", ".join(map(repr, model.classes[:MOST_LABELS])) + (", ..." if len(model.classes) > MOST_LABELS else "")
+    return f"name the wanted label, target=...; labels: {labels}"
 
 
 def _plain(value: Any) -> Any:

@@ -18,10 +18,10 @@ from mlflow_cf.problem import Codes
 from mlflow_cf.problem.binding import same
 from mlflow_cf.proof.verify import Asked, Case, Inquiry, Proved, joined_outcomes
 from mlflow_cf.search.points import with_points
+from mlflow_cf.words.reasons import Uncertified
 from mlflow_cf.words.result import Proof
 
 AHEAD = 64  # candidates in doubt that the judge is asked about together
-NOT_CERTIFIED = "not certified: "  # begins the reason of an answer that stands without the certificate it was to have
 
 
 def certify(case: Case, proved: Proved, tolerance: float) -> Inquiry:
@@ -33,10 +33,10 @@ def certify(case: Case, proved: Proved, tolerance: float) -> Inquiry:
         tolerance: how far the structure's scores may be from the model's.
     """
     if case.problem.rater is None:
-        return replace(proved, note=f"{NOT_CERTIFIED}the model could not be opened for this row")
+        return replace(proved, note=case.obstacle)
     problem, exact = with_points(case.problem)
     if not exact:
-        return replace(proved, note=f"{NOT_CERTIFIED}numbers between those of the background are not searched exactly")
+        return replace(proved, note=Uncertified("not_exact"))
     case = replace(case, problem=problem)
     run = _Run(case, proved, (yield from _needed(case, proved.rows)))
     search = BestFirst(problem, case.budget, run.limit(), tolerance)
@@ -47,7 +47,7 @@ def certify(case: Case, proved: Proved, tolerance: float) -> Inquiry:
         search = BestFirst(problem, case.budget, run.limit(), tolerance, np.array(run.codes) != problem.own)
         agreed = yield from run.extend(search)
     if not agreed or (run.missing and not search.cut and run.overlooked):
-        return replace(proved, note=f"{NOT_CERTIFIED}the opened model and the logged one disagree on this row")
+        return replace(proved, note=Uncertified("disagree"))
     return run.result(search)
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 
@@ -14,13 +14,15 @@ from mlflow_cf.features import FeatureSpace
 from mlflow_cf.model.judge import Judge
 from mlflow_cf.problem import Problem
 from mlflow_cf.proof.alone import by_themselves
-from mlflow_cf.proof.certify import NOT_CERTIFIED, certify
+from mlflow_cf.proof.certify import certify
 from mlflow_cf.proof.inquiry import run_proofs
 from mlflow_cf.proof.verify import Case, Inquiry, Proved, prove
 from mlflow_cf.why_not.blame import contradiction, impossible
+from mlflow_cf.words.reasons import NOTHING_WANTED, Uncertified, none_among, stopped
 from mlflow_cf.words.result import Status
 
-NOTHING = "no admissible row is predicted as wanted (proved)"
+# An exact search went through everything, one look at every group shows it, or some rules leave no combination.
+Evidence = Literal["exhausted", "evident", "contradiction"]
 
 
 @dataclass(frozen=True, eq=False)
@@ -32,6 +34,7 @@ class Answer:
         proved: verified counterfactuals, or None.
         plans: the plan of each, if they have plans.
         diagnostics: statistics of the search.
+        evidence: how it is known that nothing exists, if it is.
     """
 
     status: Status
@@ -39,6 +42,7 @@ class Answer:
     proved: Proved | None = None
     plans: tuple[Plan, ...] = ()
     diagnostics: dict[str, Any] = field(default_factory=dict)
+    evidence: Evidence | None = None
 
 
 @dataclass(frozen=True)
@@ -60,7 +64,7 @@ def search(case: Case, search_with: Search, seed: int) -> Answer | Candidates:
     """Search candidates for one row, or say at once why there are none."""
     reason = impossible(case.problem)
     if reason:
-        return Answer("infeasible", reason)
+        return Answer("infeasible", reason, evidence="evident")
     # one generator per row: an answer does not depend on the rows next to it
     candidates = search_with(case.problem, case.budget, np.random.default_rng(seed))
     _check_plans(case.problem, candidates)
@@ -108,7 +112,7 @@ def _together(judge: Judge, case: Case, candidates: Candidates, rows_left: int, 
     if not (proving.certified or candidates.certify):
         return proved
     if proving.keeps_order:
-        return replace(proved, note=f"{NOT_CERTIFIED}the explainer ranks its answers in another way than by distance")
+        return replace(proved, note=Uncertified("ranked"))
     case.budget.share(rows_left)
     return (yield from certify(case, proved, judge.model.tolerance))
 
@@ -121,14 +125,12 @@ def _answer(case: Case, candidates: Candidates, proved: Proved) -> Answer:
         if candidates.costs is not None:
             diagnostics["costs"] = candidates.costs[origin].tolist()
         plans = () if candidates.plans is None else tuple(candidates.plans[position] for position in origin)
-        return Answer("found", proved.note, proved, plans, diagnostics)
+        return Answer("found", proved.note.reason if proved.note else "", proved, plans, diagnostics)
     if proved.exhausted:
-        return Answer("infeasible", NOTHING, diagnostics=diagnostics)
+        return Answer("infeasible", NOTHING_WANTED, diagnostics=diagnostics, evidence="exhausted")
     if budget.cut:
-        limit = "time limit" if budget.cut == "clock" else "evaluation limit"
-        reason = f"stopped by the {limit} after {budget.used:,} evaluations"
-        return Answer("budget", reason, diagnostics=diagnostics)
+        return Answer("budget", stopped(budget.cut, budget.used), diagnostics=diagnostics)
     reason = contradiction(case.problem)
     if reason:
-        return Answer("infeasible", reason, diagnostics=diagnostics)
-    return Answer("not_found", f"no counterfactual among {budget.used:,} rows tried", diagnostics=diagnostics)
+        return Answer("infeasible", reason, diagnostics=diagnostics, evidence="contradiction")
+    return Answer("not_found", none_among(budget.used), diagnostics=diagnostics)

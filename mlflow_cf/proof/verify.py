@@ -15,6 +15,7 @@ from mlflow_cf.features import Floats
 from mlflow_cf.model.judge import Outcome
 from mlflow_cf.problem import BoundTarget, Budget, Codes, Problem
 from mlflow_cf.proof.select import Queue, distinct_sets_first, nearest_first
+from mlflow_cf.words.reasons import UNOPENED, Uncertified
 from mlflow_cf.words.result import Proof
 
 SPARE = 8  # candidates verified beyond twice the wanted number: a call to the judge costs the same
@@ -28,12 +29,14 @@ class Case:
     Attributes:
         problem: what is searched; target: what the judge must say.
         budget: what it may cost.
+        obstacle: why the model is not opened for this row, if it is not.
         refused: rows that the judge has accepted beside others and refused alone.
     """
 
     problem: Problem
     target: BoundTarget
     budget: Budget
+    obstacle: Uncertified = UNOPENED
     refused: set[bytes] = field(default_factory=set)
 
     def accepts(self, Z: Floats, outcome: Outcome) -> NDArray[np.bool_]:
@@ -65,7 +68,7 @@ class Proved:
     proofs: tuple[Proof, ...] = ()
     bounds: tuple[float | None, ...] = ()
     exhausted: bool = False
-    note: str = ""
+    note: Uncertified | None = None
     origin: Codes = field(default_factory=lambda: np.empty(0, dtype=np.intp))
 
 

@@ -12,7 +12,7 @@ from mlflow_cf.errors import InputError
 from mlflow_cf.explainers import Candidates, Search
 from mlflow_cf.explainers.explainer import check_explainer, keeps_order
 from mlflow_cf.features import FeatureSpace
-from mlflow_cf.proof.pipeline import Answer, Proving, prove_all, search
+from mlflow_cf.proof.pipeline import Answer, Evidence, Proving, prove_all, search
 from mlflow_cf.proof.verify import Case
 from mlflow_cf.request.case import case_of, is_wanted
 from mlflow_cf.request.clock import Clock
@@ -20,6 +20,7 @@ from mlflow_cf.request.decide import reasoned
 from mlflow_cf.request.replies import bare, explanation
 from mlflow_cf.request.request import Request
 from mlflow_cf.request.rows import Row, read_rows
+from mlflow_cf.words.reasons import Uncertified, stopped
 from mlflow_cf.words.result import Explanation
 
 ROWS_AT_ONCE = 256  # rows searched before they are proved together; what a search needs stays in memory until then
@@ -103,7 +104,7 @@ def _explain(
         request.admission.give_way()
         until = clock.row_end(len(found))
         if until is not None and until <= time.perf_counter():
-            answers[number] = Answer("budget", "stopped by the time limit after 0 evaluations")
+            answers[number] = Answer("budget", stopped("clock", 0))
             continue
         try:
             cases[number] = case = case_of(request, space, row)
@@ -126,10 +127,20 @@ def _explain(
     clock.proved(len(found), time.perf_counter() - started)
     doubted = {n: rows[n] for n in found if _is_doubted(cases[n], found[n], answers[n])}
     told.update(_without_structure(request, search_with, space, doubted, clock))
-    blocked = [n for n in cases if told[n].status in ("infeasible", "not_found") and cases[n].problem.rater is not None]
-    for place, number in enumerate(blocked):
-        told[number] = reasoned(request, space, rows[number], told[number], len(blocked) - place)
+    blocked = _blocked({n: case for n, case in cases.items() if n not in doubted}, answers)
+    for place, (number, evidence) in enumerate(blocked.items()):
+        told[number] = reasoned(request, space, rows[number], told[number], evidence, len(blocked) - place)
     return told
+
+
+def _blocked(cases: dict[int, Case], answers: dict[int, Answer | Exception]) -> dict[int, Evidence | None]:
+    """Return the rows that have no counterfactual and whose opened model can tell why, with what is known of that."""
+    blocked: dict[int, Evidence | None] = {}
+    for number, case in cases.items():
+        answer = answers[number]
+        if isinstance(answer, Answer) and answer.status in ("infeasible", "not_found") and case.problem.rater:
+            blocked[number] = answer.evidence
+    return blocked
 
 
 def _without_structure(
@@ -139,10 +150,12 @@ def _without_structure(
     if not rows:
         return {}
     _logger.warning("the opened model and the logged one disagree on %d rows; searched without opening", len(rows))
-    return _explain(replace(request, structure=None), search_with, space, rows, clock)
+    clock.again(len(rows))
+    closed = replace(request, structure=None, obstacle=Uncertified("disagree"))
+    return _explain(closed, search_with, space, rows, clock)
 
 
 def _is_doubted(case: Case, candidates: Candidates, answer: Answer | Exception) -> bool:
-    """Whether the judge refused everything that the opened model believed in."""
+    """Whether the judge refused everything lawful that the opened model believed in."""
     refused = isinstance(answer, Answer) and answer.proved is None and answer.status == "not_found"
-    return refused and case.problem.rater is not None and len(candidates.rows) > 0
+    return refused and case.problem.rater is not None and bool(case.problem.check(candidates.rows).any())

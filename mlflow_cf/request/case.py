@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import numpy as np
+
 from mlflow_cf.features import FeatureSpace, Floats
 from mlflow_cf.problem import BoundTarget, Budget, Rater, Rating, spread_of
 from mlflow_cf.proof.verify import Case
 from mlflow_cf.request.request import Request
 from mlflow_cf.request.rows import Row
+from mlflow_cf.words.reasons import Uncertified
 
 
 def bound_target(request: Request, row: Row) -> BoundTarget:
@@ -28,7 +31,8 @@ def case_of(request: Request, space: FeatureSpace, row: Row) -> Case:
     target, judge = bound_target(request, row), request.judge
     count, most = request.query.count, request.max_evaluations
     # what the structure takes a level for that is not in the background, the model may know
-    opened = None if (row.codes >= request.setting.bound_distance.unknown_from).any() else request.structure
+    unseen = np.flatnonzero(row.codes >= request.setting.bound_distance.unknown_from).tolist()
+    opened = None if unseen else request.structure
     rater = None if opened is None else Rater.of([(opened, target)], len(space))
 
     def rate(Z: Floats) -> Rating:
@@ -44,4 +48,8 @@ def case_of(request: Request, space: FeatureSpace, row: Row) -> Case:
         rater=rater,
     )
     reserve = min(most // 4, 8 * count * (len(problem.groups) + 1))
-    return Case(problem, target, Budget(most, reserve))
+    obstacle = request.obstacle
+    if unseen and request.structure is not None:
+        feature = space.features[unseen[0]]
+        obstacle = Uncertified("unseen_level", f"{feature.value(row.codes[unseen[0]])!r} of {feature.name}")
+    return Case(problem, target, Budget(most, reserve), obstacle)

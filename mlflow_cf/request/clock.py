@@ -15,15 +15,20 @@ class Clock:
         """Set up a clock; `deadline` is a `time.perf_counter` value, None: all the time there is."""
         self._deadline = deadline
         self._search_end = 0.0
-        self._rows = 0
+        self._rows = 0  # still to be searched, of those that share the time now
+        self._others = 0  # that share it later
         self._proof_s = 0.0
 
     def share(self, rows: int, rows_left: int) -> None:
         """Start to search the next `rows` in an even share of the time that is left for `rows_left`."""
-        self._rows = rows
+        self._rows, self._others = rows, rows_left - rows
         if self._deadline is not None:
             now = time.perf_counter()
             self._search_end = now + SEARCH_SHARE * max(self._deadline - now, 0.0) * rows / rows_left
+
+    def again(self, rows: int) -> None:
+        """Start to search `rows` once more, beside those that are still to come."""
+        self.share(rows, rows + self._others)
 
     def row_end(self, found: int) -> float | None:
         """Return when the search of the next row must end: at once if the `found` rows need the rest to be proved."""
@@ -31,7 +36,7 @@ class Clock:
             return None
         now = time.perf_counter()
         left = max(min(self._search_end, self._deadline - (found + 1) * self._proof_s) - now, 0.0)
-        rows, self._rows = self._rows, self._rows - 1
+        rows, self._rows = max(self._rows, 1), self._rows - 1
         return now + min(max(left / rows, LEAST_S), left)
 
     def proved(self, rows: int, seconds: float) -> None:

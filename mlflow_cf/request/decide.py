@@ -10,12 +10,12 @@ from mlflow_cf.explainers import Candidates, GeCo
 from mlflow_cf.features import FeatureSpace
 from mlflow_cf.model.judge import Judge
 from mlflow_cf.problem import Budget, Setting, Target
-from mlflow_cf.proof.pipeline import NOTHING, Answer, Proving, prove_all, search
+from mlflow_cf.proof.pipeline import Answer, Evidence, Proving, prove_all, search
 from mlflow_cf.proof.verify import Case
 from mlflow_cf.request.case import case_of
 from mlflow_cf.request.request import Request
 from mlflow_cf.request.rows import Row
-from mlflow_cf.why_not.relax import CONSTRAINTS, MAX_CHANGES, Decision, Question, why_not
+from mlflow_cf.why_not.relax import Decision, Question, why_not
 from mlflow_cf.words.result import Explanation
 
 MOST_ASKED = 50_000  # evaluations to say why a row has no counterfactual; a second or two
@@ -43,7 +43,7 @@ class Decider:
         if left <= 0 or (until is not None and time.perf_counter() >= until):
             return Decision(None)
         case = self.case(question.setting, question.target)
-        case = Case(case.problem, case.target, Budget(left))
+        case = replace(case, budget=Budget(left))
         case.budget.start(until, until)
         found = search(case, GeCo().search, 0)
         if not question.nearest and isinstance(found, Candidates) and len(found.rows):
@@ -57,16 +57,20 @@ class Decider:
             return Decision(False)
         row = answer.proved.rows[0]
         probability = case.target.probability(answer.proved.outcome)[0]
-        changes = int(case.problem.changed(row[None, :]).sum())
-        return Decision(True, row, float(case.distance(row[None, :])[0]), probability, changes)
+        return Decision(True, row, float(case.distance(row[None, :])[0]), probability)
 
     def _proved(self, case: Case, found: Candidates) -> Answer | Exception:
         (answer,) = prove_all(self.judge, self.space, [(case, found)], Proving(polish=True, certified=True))
         return answer
 
 
-def reasoned(request: Request, space: FeatureSpace, row: Row, told: Explanation, rows_left: int) -> Explanation:
-    """Add to an explanation without counterfactual what rules them out, and what would help most."""
+def reasoned(
+    request: Request, space: FeatureSpace, row: Row, told: Explanation, evidence: Evidence | None, rows_left: int
+) -> Explanation:
+    """Add to an explanation without counterfactual what rules them out, and what would help most.
+
+    `evidence` is how it is known that there is none; the time that is left is for `rows_left` rows.
+    """
     now = time.perf_counter()
     until = None if request.deadline is None else now + max(request.deadline - now, 0.0) / rows_left
 
@@ -74,18 +78,19 @@ def reasoned(request: Request, space: FeatureSpace, row: Row, told: Explanation,
         single = request.query.model_copy(update={"count": 1})
         return case_of(replace(request, setting=setting, target=target, query=single), space, row)
 
-    def may_relax(path: str) -> bool:
-        if request.owner or path == MAX_CHANGES:
-            return request.owner or request.setting.constraints.max_changes is None
-        return bool(request.query.constraints.model_fields_set) and path.startswith(CONSTRAINTS)
-
     left = min(request.max_evaluations - told.evaluations, MOST_ASKED)
     decide = Decider(request.judge, space, case, left, until)
     asked = Question(request.setting, request.target, nearest=False)
-    why = why_not(asked, row.codes, decide, may_relax, proved=told.status == "infeasible")
+    found = why_not(
+        asked,
+        row.codes,
+        decide,
+        lambda origin: request.owner or origin.source == "request",
+        proved=evidence is not None,
+    )
     used = told.evaluations + left - decide.left
-    if told.reason != NOTHING and told.status == "infeasible" and told.reason:  # plain to see without a search
-        reason = f"{told.reason}; {why.advice}" if why.advice else told.reason
+    if evidence in ("evident", "contradiction"):  # said already, and shorter
+        reason = f"{found.advice}; {told.reason}" if found.advice else told.reason
     else:
-        reason = why.reason if why.blocking or why.minimal else told.reason
-    return replace(told, reason=reason, evaluations=used, diagnostics={**told.diagnostics, "why_not": why.told()})
+        reason = found.reason if found.blocking or found.minimal else told.reason
+    return replace(told, reason=reason, evaluations=used, diagnostics={**told.diagnostics, "why_not": found.to_dict()})

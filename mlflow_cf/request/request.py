@@ -10,6 +10,7 @@ from mlflow_cf.model.judge import Judge, Outcome
 from mlflow_cf.problem import Query, Setting, Target
 from mlflow_cf.request.admission import Admission
 from mlflow_cf.structures import Structure
+from mlflow_cf.words.reasons import Uncertified
 
 
 @dataclass(frozen=True, eq=False)
@@ -18,7 +19,7 @@ class Request:
 
     Attributes:
         judge: decides.
-        structure: scores for the search in place of the model, if it could be opened.
+        structure: scores for the search in place of the model, if it could be opened; obstacle: why not.
         setting: policy and request, bound to the background.
         target: the wanted outcome.
         background: the judge's outcome for the background rows.
@@ -35,6 +36,7 @@ class Request:
 
     judge: Judge
     structure: Structure | None
+    obstacle: Uncertified
     setting: Setting
     target: Target
     background: Outcome

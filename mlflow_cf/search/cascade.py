@@ -47,9 +47,7 @@ class Cascade:
                 self._satisfy(codes, number, kept)
         for joint in self.joint_rules:
             kept &= joint.holds(codes)
-        changes = (codes != self.problem.own).sum(axis=1)
-        most = self.problem.max_changes or len(self.problem.groups)
-        kept &= (changes > 0) & (changes <= most)
+        kept &= (codes != self.problem.own).any(axis=1) & (self.problem.changes_left(codes) >= 0)
         return np.asarray(codes[kept])
 
     def _change_if_must(self, codes: Codes, number: int, kept: Bools) -> None:

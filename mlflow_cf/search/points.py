@@ -6,7 +6,8 @@ from dataclasses import replace
 
 import numpy as np
 
-from mlflow_cf.constraints.rules import Atom, Ref
+from mlflow_cf.constraints.expressions import Ref
+from mlflow_cf.constraints.rules import Atom
 from mlflow_cf.features import Floats
 from mlflow_cf.problem import Group, Problem
 from mlflow_cf.search.sampling import CONTINUOUS_DRAWS, limits, with_values
@@ -57,7 +58,10 @@ def _constants(problem: Problem, atom: Atom, column: int) -> Floats | None:
     if atom.sign == "in":
         return np.array(atom.members, dtype=np.float64)
     mentioned = replace(atom, left=Ref("x", column)).columns("x_cf")
-    return None if mentioned else atom.bound(own, problem.x0)
+    if mentioned:
+        return None
+    bound = atom.bound(own, problem.x0)
+    return np.append(bound - atom.tolerance, bound + atom.tolerance) if atom.tolerance else bound
 
 
 def _around(problem: Problem, group: Group, ends: Floats) -> Floats:

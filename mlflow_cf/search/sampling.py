@@ -6,7 +6,8 @@ from dataclasses import replace
 
 import numpy as np
 
-from mlflow_cf.constraints.rules import Bools, Ref
+from mlflow_cf.constraints.expressions import Ref
+from mlflow_cf.constraints.rules import Bools
 from mlflow_cf.features import Floats
 from mlflow_cf.problem import Codes, Group, Problem
 

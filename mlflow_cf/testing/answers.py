@@ -8,9 +8,9 @@ from typing import Any
 import pytest
 
 from mlflow_cf.explainers.explainer import keeps_order
-from mlflow_cf.proof.certify import NOT_CERTIFIED
 from mlflow_cf.testing.checker import Row, plain_rows
 from mlflow_cf.testing.trial import COUNT, EVALUATIONS, Trial
+from mlflow_cf.words.reasons import NOT_CERTIFIED
 
 
 def check_agreement(trial: Trial) -> None:

@@ -10,7 +10,8 @@ import numpy as np
 
 from mlflow_cf.constraints.rules import Rule
 from mlflow_cf.features import Floats
-from mlflow_cf.problem.problem import Group, Problem
+from mlflow_cf.problem.problem import Codes, Group, Problem
+from mlflow_cf.why_not.kinds import by_kind
 
 MOST_ROWS = 200_000  # combinations tried to prove that linked rules contradict each other
 MOST_WORK = 4_000_000  # combinations tried for all of them together; a fraction of a second
@@ -19,7 +20,7 @@ MOST_WORK = 4_000_000  # combinations tried for all of them together; a fraction
 def impossible(problem: Problem) -> str:
     """Return why no admissible row exists if one look at every group shows it, else ""."""
     for rule in problem.never:
-        return f"{rule.path} cannot hold for this row ({rule.text})"
+        return f"{rule.origin.path} cannot hold for this row ({rule.text})"
     for group in problem.groups:
         if not group.own_allowed and not group.proposals and group.interval is None:
             names = " and ".join(problem.space.names[column] for column in group.columns)
@@ -27,13 +28,29 @@ def impossible(problem: Problem) -> str:
             return (
                 f"{names} must change, but {_named(rules)} {'leaves' if len(rules) == 1 else 'leave'} no value for it"
             )
-    must = [group for group in problem.groups if not group.own_allowed]
-    if problem.max_changes is not None and len(must) > problem.max_changes:
-        named = _named(rule for group in must for rule in group.rules)
-        return f"{len(must)} groups must change, more than max_changes allows: {named}"
+    reason = _too_many(problem)
+    if reason:
+        return reason
     if not any(group.proposals or group.interval for group in problem.groups):
         return f"no feature may change: {_named(rule for group in problem.groups for rule in group.rules)}"
     return ""
+
+
+def _too_many(problem: Problem) -> str:
+    """Return which limit the groups that must change exceed, else ""."""
+    must = [number for number, group in enumerate(problem.groups) if not group.own_allowed]
+    for limit in problem.limits if must else ():
+        counts = problem.counts_of(limit)
+        least = sum(_least(problem.groups[number], counts[number]) for number in must)
+        if least > limit.most:
+            named = _named(rule for number in must for rule in problem.groups[number].rules)
+            return f"{least} groups must change, more than {limit.origin.path} allows: {named}"
+    return ""
+
+
+def _least(group: Group, counts: Codes) -> int:
+    """Return how many changes a group is at least if it changes."""
+    return int(np.delete(counts, group.own).min(initial=len(group.columns)))
 
 
 def contradiction(problem: Problem) -> str:
@@ -63,7 +80,7 @@ def contradiction(problem: Problem) -> str:
 def _disagreement(problem: Problem, rules: Sequence[Rule], groups: Sequence[Group]) -> str:
     fewest = _fewest_together(problem, rules, groups)
     if len(fewest) == 1:
-        return f"{fewest[0].path} cannot hold for this row ({fewest[0].text})"
+        return f"{fewest[0].origin.path} cannot hold for this row ({fewest[0].text})"
     return f"{_named(fewest)} contradict each other"
 
 
@@ -124,8 +141,4 @@ def _domain_tuples(problem: Problem, group: Group) -> Floats:
 
 
 def _named(rules: Iterable[Rule]) -> str:
-    paths = list(dict.fromkeys(rule.path for rule in rules))
-    if not paths:
-        return "the background's values"
-    shown = paths[:8] + ([f"{len(paths) - 8} more"] if len(paths) > 8 else [])
-    return " and ".join(shown)
+    return " and ".join(by_kind([rule.origin for rule in rules])) or "the background's values"

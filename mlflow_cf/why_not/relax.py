@@ -13,16 +13,15 @@ from typing import Any
 
 import numpy as np
 
-from mlflow_cf.constraints import Rule
-from mlflow_cf.constraints.rules import Ref
+from mlflow_cf.constraints import Origin, Rule
+from mlflow_cf.constraints.expressions import Changed, Ref, evaluate
 from mlflow_cf.features import FeatureSpace, Floats, Level
 from mlflow_cf.problem import Setting, Target
+from mlflow_cf.why_not.kinds import by_kind
+from mlflow_cf.words.reasons import blocked
 from mlflow_cf.words.sentences import spoken
 
-MAX_CHANGES = "constraints.max_changes"
-MIN_PROBABILITY = "target.min_probability"
-CONSTRAINTS = "constraints."
-POLICY = "policy."  # begins the paths of what a request may not touch, where it adds something of its own
+MIN_PROBABILITY = Origin("policy", "min_probability")  # a policy may hold a floor that no request may go below
 
 
 @dataclass(frozen=True)
@@ -46,14 +45,12 @@ class Decision:
         found: whether there is a counterfactual; None if that is not decided.
         row: (d,) the nearest one; distance: its distance.
         probability: of the wanted label, if the model gives one.
-        changes: groups it changes.
     """
 
     found: bool | None
     row: Floats | None = None
     distance: float = np.inf
     probability: float | None = None
-    changes: int = 0
 
 
 @dataclass(frozen=True)
@@ -61,18 +58,18 @@ class WhyNot:
     """What was found.
 
     Attributes:
-        blocking: paths of the constraints that together leave nothing; empty: without any there is nothing either.
+        blocking: the constraints that together leave nothing; empty: without any there is nothing either.
         proved: whether it is known that they leave nothing; minimal: whether each of them is needed for that.
         advice: the relaxation of one constraint whose answer is nearest, in words, or "".
         tried: for `diagnostics`, every relaxation with the distance of its answer, None without.
         decided: whether there is surely no answer where none is told.
     """
 
-    blocking: tuple[str, ...]
+    blocking: tuple[Origin, ...]
     proved: bool
     minimal: bool
     advice: str
-    tried: dict[str, float | None]
+    tried: dict[Origin, float | None]
     decided: bool
 
     @property
@@ -80,26 +77,23 @@ class WhyNot:
         """The sentence of a reply."""
         if not self.blocking:
             return "no row with values of the background is predicted as wanted, even without constraints (proved)"
-        verb = "rules out" if self.proved and len(self.blocking) == 1 else "rule out"
-        verb = verb if self.proved else f"may {verb}"
-        doubt = "" if self.minimal else ", or part of this,"
-        told = f"{' and '.join(self.blocking)}{doubt} {verb} every counterfactual"
-        if self.advice:
-            return f"{told}; {self.advice}"
+        causes, one = by_kind(self.blocking), len(self.blocking) == 1
+        told = blocked(causes, self.advice, proved=self.proved, minimal=self.minimal, one=one)
         which = "one of them" if len(self.tried) > 1 else "it"
-        return f"{told}; to relax {which} alone is not enough" if self.tried and self.decided else told
+        helpless = self.tried and self.decided and not self.advice
+        return f"{told}; to relax {which} alone is not enough" if helpless else told
 
-    def told(self) -> dict[str, Any]:
-        """Return the details for `diagnostics`."""
-        known = {"blocking": list(self.blocking), "proved": self.proved, "minimal": self.minimal}
-        return {**known, "relaxations": dict(self.tried)}
+    def to_dict(self) -> dict[str, Any]:
+        """Return the details for `diagnostics`, constraints by their paths."""
+        known = {"blocking": [origin.path for origin in self.blocking], "proved": self.proved, "minimal": self.minimal}
+        return {**known, "relaxations": {origin.path: distance for origin, distance in self.tried.items()}}
 
 
 def why_not(
     asked: Question,
     x0: Floats,
     decide: Callable[[Question], Decision],
-    may_relax: Callable[[str], bool],
+    may_relax: Callable[[Origin], bool],
     *,
     proved: bool = False,
 ) -> WhyNot:
@@ -109,32 +103,35 @@ def why_not(
         asked: what has no answer.
         x0: (d,) codes of the row.
         decide: answers questions; it returns undecided once the budget is used up.
-        may_relax: whether the asker may leave out the constraint of a path.
+        may_relax: whether the asker may leave out a constraint.
         proved: whether it is known that there is no answer; if not, that is asked first.
     """
-    everything = _paths(asked.setting, asked.target)
+    everything = _origins(asked.setting, asked.target)
     answerable = False if proved else decide(replace(asked, nearest=False)).found
     if answerable:
         return WhyNot((), False, False, "", {}, False)  # nothing blocks: the search missed it
     proved = answerable is False
     kept, minimal = _fewest(asked, everything, decide) if proved else (everything, False)
-    decisions = {path: decide(_without(asked, {path}, nearest=True)) for path in kept if may_relax(path)}
-    helped = {path: decision for path, decision in decisions.items() if decision.found}
-    tried = {path: decision.distance if decision.found else None for path, decision in decisions.items()}
+    decisions = {origin: decide(_without(asked, {origin}, nearest=True)) for origin in kept if may_relax(origin)}
+    helped = {origin: decision for origin, decision in decisions.items() if decision.found}
+    tried = {origin: decision.distance if decision.found else None for origin, decision in decisions.items()}
     decided = all(decision.found is not None for decision in decisions.values())
     advice = ""
     if helped:
-        best = min(helped, key=lambda path: helped[path].distance)
-        advice = _advice(asked.setting, asked.target, x0, best, helped[best])
+        best = min(helped, key=lambda origin: helped[origin].distance)
+        advice = _advice(asked, x0, best, helped[best])
     return WhyNot(tuple(kept), proved, minimal, advice, tried, decided)
 
 
-def _fewest(asked: Question, everything: list[str], decide: Callable[[Question], Decision]) -> tuple[list[str], bool]:
+def _fewest(
+    asked: Question, everything: list[Origin], decide: Callable[[Question], Decision]
+) -> tuple[list[Origin], bool]:
     """Return what cannot be left out, and whether that is known of each; together they have no answer."""
     kept, minimal = everything, True
-    kinds = [[path for path in kept if _kind(path) == kind] for kind in dict.fromkeys(map(_kind, kept))]
-    for trial in [*(kind for kind in kinds if len(kind) > 1), *([path] for path in kept)]:
-        rest = [path for path in kept if path not in trial]
+    sections = dict.fromkeys(origin.section for origin in kept)
+    kinds = [[origin for origin in kept if origin.section == section] for section in sections]
+    for trial in [*(kind for kind in kinds if len(kind) > 1), *([origin] for origin in kept)]:
+        rest = [origin for origin in kept if origin not in trial]
         if len(rest) == len(kept):
             continue  # left out already, with its kind
         found = decide(_without(asked, set(everything) - set(rest), nearest=False)).found
@@ -145,59 +142,46 @@ def _fewest(asked: Question, everything: list[str], decide: Callable[[Question],
     return kept, minimal
 
 
-def _paths(setting: Setting, target: Target) -> list[str]:
-    """Return the path of every constraint that can be left out, each once."""
-    paths = [rule.path for rule in setting.rules]
-    if setting.max_changes is not None:
-        paths.append(MAX_CHANGES)
+def _origins(setting: Setting, target: Target) -> list[Origin]:
+    """Return every constraint that can be left out, each once."""
+    found = [rule.origin for rule in setting.all_rules]
     if target.min_probability is not None:
-        paths.append(MIN_PROBABILITY)
-    return list(dict.fromkeys(paths))
+        found.append(MIN_PROBABILITY)
+    return list(dict.fromkeys(found))
 
 
-def _kind(path: str) -> str:
-    """Return the key a constraint stands under: ``constraints.ranges`` of ``constraints.ranges.age``."""
-    head, _, rest = path.partition("constraints.")
-    return f"{head}constraints.{rest.split('.')[0].split('[')[0]}" if rest else path
-
-
-def _without(asked: Question, left_out: set[str], *, nearest: bool) -> Question:
+def _without(asked: Question, left_out: set[Origin], *, nearest: bool) -> Question:
     """Return a question without some constraints."""
-    target = asked.target
+    setting, target = asked.setting, asked.target
     if MIN_PROBABILITY in left_out:
         target = target.model_copy(update={"min_probability": None})
-    return Question(_relaxed(asked.setting, left_out), target, nearest)
+    rules = tuple(rule for rule in setting.rules if rule.origin not in left_out)
+    limits = tuple(limit for limit in setting.limits if limit.origin not in left_out)
+    return Question(replace(setting, rules=rules, limits=limits), target, nearest)
 
 
-def _relaxed(setting: Setting, left_out: set[str]) -> Setting:
-    rules = tuple(rule for rule in setting.rules if rule.path not in left_out and POLICY + rule.path not in left_out)
-    most = None if MAX_CHANGES in left_out else setting.max_changes
-    sealed = None if setting.sealed is None else _relaxed(setting.sealed, left_out)
-    return replace(setting, rules=rules, max_changes=most, sealed=sealed)
-
-
-def _advice(setting: Setting, target: Target, x0: Floats, path: str, decision: Decision) -> str:
+def _advice(asked: Question, x0: Floats, origin: Origin, decision: Decision) -> str:
     """Return what to do about one constraint, as the nearest answer without it needs it."""
-    if path == MAX_CHANGES:
-        return f"allow {decision.changes} changes instead of {setting.max_changes}"
-    if path == MIN_PROBABILITY:
+    setting, row = asked.setting, decision.row
+    if origin == MIN_PROBABILITY:
         reached = Context(prec=3, rounding=ROUND_FLOOR).create_decimal(decision.probability or 0.0)
-        return f"ask for a probability of {float(reached)} instead of {target.min_probability}"
-    broken = [rule for rule in setting.rules if rule.path == path]
-    if decision.row is not None:
-        row = decision.row
-        broken = [rule for rule in broken if not rule.holds(row[None, :], x0)[0]] or broken
-        words = [_relax(rule, setting.space, x0, row) for rule in broken]
-        return " and ".join(dict.fromkeys(words))
-    return f"leave out {path}"
+        return f"ask for a probability of {float(reached)} instead of {asked.target.min_probability}"
+    if row is None:
+        return f"leave out {origin.path}"
+    for limit in setting.limits:
+        if limit.origin == origin:
+            changes = int(evaluate(Changed(limit.groups), row[None, :], x0)[0])
+            return f"allow {changes} changes instead of {limit.most}"
+    declared = [rule for rule in setting.rules if rule.origin == origin]
+    broken = [rule for rule in declared if not rule.holds(row[None, :], x0)[0]] or declared
+    return " and ".join(dict.fromkeys(_relax(rule, setting.space, x0, row) for rule in broken))
 
 
 def _relax(rule: Rule, space: FeatureSpace, x0: Floats, row: Floats) -> str:
     """Return in words how far one rule must give way for a row (d,)."""
-    key = _kind(rule.path).rsplit(".", 1)[-1]
-    left = rule.then.left
+    key, left = rule.origin.key, rule.then.left
     if key == "rules" or not isinstance(left, Ref):
-        return f"leave out {rule.path} ({rule.text})"
+        return f"leave out {rule.origin.path} ({rule.text})"
     feature = space.features[left.column]
     old, new = (_in_full(feature.value(float(codes[left.column]))) for codes in (x0, row))
     if key == "ranges":

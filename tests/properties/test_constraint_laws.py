@@ -26,6 +26,7 @@ from mlflow_cf.features import FeatureSpace
 from mlflow_cf.problem import Distance, Setting
 
 seeds = st.integers(0, 40)
+mixes = st.lists(st.integers(0, 63), min_size=6, max_size=12)
 QUERY = {"age": 20, "income": 0.0, "grade": "low", "job": "a", "member": False, "rooms": 1}
 
 
@@ -35,6 +36,23 @@ def never(rows: pd.DataFrame) -> Any:
 
 def judge(frame: pd.DataFrame, *constraints: dict[str, Any]) -> Checker:
     return Checker(never, frame, constraints, "yes", ORDERS)
+
+
+@given(seeds, constraint_dicts, st.lists(wide_rows, min_size=2, max_size=6), mixes)
+def test_pairs_are_checked_as_rows_are_one_by_one(
+    seed: int, constraints: dict[str, Any], queries: list[dict[str, Any]], picks: list[int]
+) -> None:
+    frame = background(seed)
+    setting = setting_of(frame, constraints)
+    others = [candidates(query, row_dicts(frame), picks)[1 + at] for at, query in enumerate(queries)]
+    raw = table([*queries, *others], frame)
+    space = setting.space.covering(raw)
+    setting, codes = setting.covering(space), space.encode(raw)
+    X, Z = codes[: len(queries)], codes[len(queries) :]
+    expected = [bool(setting.accepts(Z[at : at + 1], X[at])[0]) for at in range(len(Z))]
+    assert setting.accepts(Z, X).tolist() == expected
+    for rule in setting.all_rules:
+        assert rule.holds(Z, X).tolist() == [bool(rule.holds(Z[at : at + 1], X[at])[0]) for at in range(len(Z))]
 
 
 GRIDS = {"age": (20, 26, 1), "income": (0.0, 2.5, 0.5), "rooms": (1, 4, 1)}
@@ -52,9 +70,6 @@ def candidates(query: dict[str, Any], others: list[dict[str, Any]], picks: list[
         other = others[number % len(others)]
         rows.append({name: other[name] if pick >> bit & 1 else query[name] for bit, name in enumerate(query)})
     return rows
-
-
-mixes = st.lists(st.integers(0, 63), min_size=6, max_size=12)
 
 
 @given(seeds, constraint_dicts, wide_rows, st.lists(wide_rows, min_size=1, max_size=3), mixes)

@@ -38,6 +38,16 @@ def test_vectorised_rules_are_the_interpreters(texts: list[str], seed: int) -> N
         assert rule.holds(codes[1:], codes[0]).tolist() == expected, text
 
 
+@given(st.lists(all_rules(), min_size=1, max_size=3), seeds)
+def test_pairs_are_checked_as_rows_are_one_by_one(texts: list[str], seed: int) -> None:
+    before, after = draw_rows(seed, 20), draw_rows(seed + 1, 20)
+    rules, codes = coded(texts, [*before, *after], FRAME)
+    X, Z = codes[: len(before)], codes[len(before) :]
+    for rule in rules:
+        expected = [bool(rule.holds(Z[at : at + 1], X[at])[0]) for at in range(len(Z))]
+        assert rule.holds(Z, X).tolist() == expected
+
+
 @given(all_rules(), seeds)
 def test_grounding_changes_nothing(text: str, seed: int) -> None:
     query, *rows = draw_rows(seed, 50)

@@ -127,7 +127,7 @@ def scripted(probability: float | None, *, found: bool | None = False) -> WhyNot
 
     def decide(question: Question) -> Decision:
         lower = question.target.min_probability is None and probability is not None
-        return Decision(True, row, 0.1, probability, 1) if lower else Decision(found)
+        return Decision(True, row, 0.1, probability) if lower else Decision(found)
 
     asked = Question(setting, Target(label="yes", min_probability=0.99), nearest=False)
     return why_not(asked, row, decide, lambda _: True)
@@ -145,8 +145,8 @@ def test_what_is_not_known_is_not_claimed() -> None:
     why = scripted(0.6278, found=None)
     assert (why.proved, why.minimal) == (False, False)
     assert why.reason == (
-        "constraints.immutable.age and target.min_probability, or part of this, may rule out every counterfactual; "
-        "ask for a probability of 0.627 instead of 0.99"
+        "ask for a probability of 0.627 instead of 0.99; "
+        "may be ruled out by constraints.immutable.age and target.min_probability, or part of this"
     )
 
 
@@ -156,4 +156,4 @@ def test_a_limit_that_is_told_admits_its_answer() -> None:
     model = DecisionTreeClassifier(random_state=0).fit(frame, frame["income"] > 40)
     wrapped = mlflow_cf.wrap(model, frame, target=True, constraints={"ranges": {"income": [0, 40.0]}})
     (found,) = wrapped.explain(frame.head(1))
-    assert found.reason.endswith("raise the limit of income from 40 to 41.12345649")
+    assert found.reason == ("raise the limit of income from 40 to 41.12345649; ruled out by constraints.ranges.income")

@@ -171,7 +171,7 @@ class Draws:
 
     def _repaired(self, places: Places) -> Places:
         """Return candidates (m, k) repaired; without those that cannot be, or that equal the row."""
-        if self.cascade.steps or self.cascade.joint_rules:
+        if self.cascade.steps or self.cascade.joint_rules or not self.problem.plain_limits:
             return self.deltas.of(self.cascade.repair(self.deltas.codes(places)))
         changes = self.deltas.changes(places)
-        return places[(changes > 0) & (changes <= (self.problem.max_changes or len(self.problem.groups)))]
+        return places[(changes > 0) & (changes <= self.problem.most_changes)]

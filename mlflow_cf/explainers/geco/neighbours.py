@@ -87,8 +87,7 @@ class Neighbours:
         parts = self.parts[parents + self.keys.offsets]
         low = parts.sum(axis=1)[:, None] - parts + np.where(changed, self.back, self.least)
         wanted: Bools = (low < bar) & (self.sizes > 0)
-        if problem.max_changes is not None:
-            wanted &= changed | (changed.sum(axis=1) < problem.max_changes)[:, None]
+        wanted &= changed | (problem.changes_left(parents) > 0)[:, None]
         new = []
         for context in self.keys.contexts(parents)[wanted].tolist():
             new.append(context not in self.known)
@@ -112,7 +111,7 @@ class Neighbours:
         parent, at, verdict, grade, distance = pick(
             parents, problem.own, self.parts[places], self.tops[places], problem.bound_distance.c,
             (choices.code, choices.part, choices.top, choices.start), wanted, held, sums,
-            self.rater.targets, bar, problem.max_changes or len(problem.groups),
+            self.rater.targets, bar, problem.most_changes,
         )  # fmt: skip
         best = self._best(distance, verdict, grade)
         at, verdict, grade = at[best], verdict[best], grade[best]

@@ -1,0 +1,159 @@
+"""What rules compare: values of the query row ``x`` and of the counterfactual ``x_cf``, and arithmetic on them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from itertools import chain
+from typing import Literal
+
+import numpy as np
+from numpy.typing import NDArray
+
+from mlflow_cf.features import Feature, Floats
+
+Side = Literal["x", "x_cf"]
+Arithmetic = Literal["+", "-", "*", "/"]
+
+
+@dataclass(frozen=True)
+class Const:
+    """A number or the code of a level; NaN stands for missing, -1 for a level nobody knows."""
+
+    value: float
+
+
+@dataclass(frozen=True)
+class Ref:
+    """The value of one column of the query row (``x``) or of the counterfactual (``x_cf``)."""
+
+    side: Side
+    column: int
+
+
+@dataclass(frozen=True)
+class Sum:
+    """Arithmetic on two expressions; dividing by 0 gives something unknown."""
+
+    sign: Arithmetic
+    left: Expression
+    right: Expression
+
+
+@dataclass(frozen=True)
+class Size:
+    """The absolute value of an expression."""
+
+    of: Expression
+
+
+@dataclass(frozen=True)
+class Recoded:
+    """The level of one feature in the codes of another.
+
+    Attributes:
+        of: the level.
+        source, into: columns of the two features.
+        table: code in `source` -> code in `into`, infinite for a level that `into` lacks; see `recode`.
+    """
+
+    of: Expression
+    source: int
+    into: int
+    table: tuple[float, ...]
+
+
+@dataclass(frozen=True)
+class Changed:
+    """How many of some groups of columns differ from the query row; two missing values do not."""
+
+    groups: tuple[tuple[int, ...], ...]
+
+
+Expression = Const | Ref | Sum | Size | Recoded | Changed
+MISSING = Const(np.nan)
+
+
+def level_table(source: Feature, into: Feature) -> tuple[float, ...]:
+    """Return the codes in `into` of all levels of `source`; infinite, equal to nothing, for those it lacks."""
+    return tuple(float(into.code_of.get(level, np.inf)) for level in source.known)
+
+
+def rebuilt(expression: Expression, change: Callable[[Expression], Expression]) -> Expression:
+    """Return the expression with every part of it changed, the innermost first."""
+    match expression:
+        case Sum(sign, left, right):
+            expression = Sum(sign, rebuilt(left, change), rebuilt(right, change))
+        case Size(of) | Recoded(of):
+            expression = replace(expression, of=rebuilt(of, change))
+    return change(expression)
+
+
+def references(expression: Expression) -> Iterator[Ref]:
+    """Yield every value of a row that the expression mentions."""
+    match expression:
+        case Ref():
+            yield expression
+        case Sum(_, left, right):
+            yield from references(left)
+            yield from references(right)
+        case Size(of) | Recoded(of):
+            yield from references(of)
+        case Changed(groups):
+            for column in chain.from_iterable(groups):
+                yield from (Ref("x", column), Ref("x_cf", column))
+
+
+def evaluate(expression: Expression, Z: Floats, x0: Floats) -> Floats:
+    """Return the values (m,) for candidates Z (m, d) of the query row x0 (d,), or of a query row each (m, d)."""
+    match expression:
+        case Const(value):
+            return np.full(len(Z), value)
+        case Ref("x", column):
+            return np.full(len(Z), x0[..., column])
+        case Ref(_, column):
+            return Z[:, column]
+        case Sum(sign, left, right):
+            return _arithmetic(sign, evaluate(left, Z, x0), evaluate(right, Z, x0))
+        case Size(of) | Recoded(of):
+            inner = evaluate(of, Z, x0)
+            return np.abs(inner) if isinstance(expression, Size) else _look_up(inner, expression.table)
+        case Changed(groups):
+            return _changed(groups, Z, x0)
+
+
+def _changed(groups: Sequence[Sequence[int]], Z: Floats, x0: Floats) -> Floats:
+    differs = differing(Z, x0)
+    lone = [columns[0] for columns in groups if len(columns) == 1]
+    count: Floats = differs[:, lone].sum(axis=1, dtype=np.float64)
+    for columns in groups:
+        if len(columns) > 1:
+            count += differs[:, columns].any(axis=1)
+    return count
+
+
+def differing(Z: Floats, x0: Floats) -> NDArray[np.bool_]:
+    """Return (m, d) where rows Z (m, d) differ from the query row (d,), or from a query row each (m, d)."""
+    differs: NDArray[np.bool_] = (x0 != Z) & ~(np.isnan(Z) & np.isnan(x0))
+    return differs
+
+
+def _look_up(codes: Floats, table: tuple[float, ...]) -> Floats:
+    known = ~np.isnan(codes) & (codes < len(table))
+    values = np.asarray(table)[np.where(known, codes, 0).astype(np.intp)]
+    return np.where(known, values, np.where(np.isnan(codes), np.nan, np.inf))
+
+
+def _arithmetic(sign: Arithmetic, left: Floats, right: Floats) -> Floats:
+    with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
+        match sign:
+            case "+":
+                result = left + right
+            case "-":
+                result = left - right
+            case "*":
+                result = left * right
+            case "/":
+                result = left / right
+    result[~np.isfinite(result)] = np.nan
+    return result

@@ -1,0 +1,56 @@
+"""Which constraint a rule comes from."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+Source = Literal["policy", "request"]
+Key = Literal[
+    "immutable",
+    "increasing",
+    "decreasing",
+    "ranges",
+    "relative",
+    "levels",
+    "forbidden",
+    "groups",
+    "max_changes",
+    "rules",
+    "min_probability",
+]
+
+
+@dataclass(frozen=True)
+class Origin:
+    """One constraint, as small as it can be left out.
+
+    Attributes:
+        source: who asks for it.
+        key: the key it stands under; `min_probability` stands in the target.
+        name: the feature it is about, if its key goes by feature.
+        position: its place in the list of its key (and feature), if that is a list of constraints.
+        beside_request: whether a request adds constraints, so that messages tell which ones are the policy's.
+    """
+
+    source: Source
+    key: Key
+    name: str = ""
+    position: int | None = None
+    beside_request: bool = False
+
+    @property
+    def section(self) -> str:
+        """Where its key stands, such as ``constraints.ranges``."""
+        told = "policy." if self.source == "policy" and self.beside_request else ""
+        return f"{told}{'target' if self.key == 'min_probability' else 'constraints'}.{self.key}"
+
+    @property
+    def place(self) -> str:
+        """Where it stands below its key, such as ``age`` or ``[0]``."""
+        return self.name + ("" if self.position is None else f"[{self.position}]")
+
+    @property
+    def path(self) -> str:
+        """Where it was declared, such as ``constraints.ranges.age`` or ``constraints.rules[0]``."""
+        return f"{self.section}.{self.place}" if self.name else f"{self.section}{self.place}"

@@ -1,0 +1,176 @@
+"""Given counterfactuals verified: what the model says of each, and every constraint by name."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+import pandas as pd
+
+from mlflow_cf.constraints import Origin
+from mlflow_cf.constraints.expressions import differing
+from mlflow_cf.constraints.rules import Bools
+from mlflow_cf.errors import InputError, did_you_mean
+from mlflow_cf.features import FeatureSpace, Floats
+from mlflow_cf.model.judge import Judge, Label, Outcome
+from mlflow_cf.problem import BoundTarget, Codes, Setting, Target
+from mlflow_cf.problem.setting import admissible
+from mlflow_cf.words.result import Change
+from mlflow_cf.words.verification import ConstraintCheck, Verification, Verifications
+
+
+def verify_given(
+    judge: Judge,
+    setting: Setting,
+    target: Target,
+    tables: tuple[pd.DataFrame, pd.DataFrame],
+    *,
+    minimality: bool,
+) -> Verifications:
+    """Verify counterfactuals in pairs with the rows they are for.
+
+    Args:
+        judge: the model.
+        setting, target: what must hold.
+        tables: rows (m, d), or one for all, and counterfactuals (m, d).
+        minimality: whether to find out which changes are needless; costs one row per changed group.
+
+    Raises:
+        InputError: no tables, a missing column, or rows that do not go together in pairs.
+    """
+    rows, found = (_table(setting.space, frame, path) for frame, path in zip(tables, PATHS, strict=True))
+    if len(rows) not in (1, len(found)):
+        fact = f"{len(found)} for {len(rows)} rows"
+        raise InputError("counterfactuals", fact, "give one for every row, or a single row for all of them")
+    rows = rows.iloc[np.zeros(len(found), dtype=np.intp)] if len(rows) == 1 else rows
+    space = setting.space.covering(rows).covering(found)
+    X, faults = space.encode_rows(rows)
+    Z, more = space.encode_rows(found)
+    faults = {**{at: f"counterfactual: {fault}" for at, fault in more.items()},
+              **{at: f"row: {fault}" for at, fault in faults.items()}}  # fmt: skip
+    good = np.array([at for at in range(len(found)) if at not in faults], dtype=np.intp)
+    pairs = _Pairs(judge, setting.covering(space), target, space, X[good], Z[good])
+    verified = dict(zip(good.tolist(), pairs.verified(minimality=minimality), strict=True))
+    return Verifications(verified.get(at) or Verification(faults[at]) for at in range(len(found)))
+
+
+PATHS = ("rows", "counterfactuals")
+
+
+def _table(space: FeatureSpace, frame: pd.DataFrame, path: str) -> pd.DataFrame:
+    if not isinstance(frame, pd.DataFrame):
+        raise InputError(path, f"a {type(frame).__name__} is not a table", "pass a pandas DataFrame")
+    for name in space.names:
+        if name not in frame.columns:
+            known = [str(column) for column in frame.columns if column not in space.index]
+            raise InputError(f"{path}.{name}", "column is missing", did_you_mean(name, known, "other columns"))
+    return space.select(frame).reset_index(drop=True)
+
+
+@dataclass(frozen=True, eq=False)
+class _Pairs:
+    """Rows X (m, d) and their counterfactuals Z (m, d), coded by `space`; `setting` covers it."""
+
+    judge: Judge
+    setting: Setting
+    target: Target
+    space: FeatureSpace
+    X: Floats
+    Z: Floats
+
+    def verified(self, *, minimality: bool) -> Iterator[Verification]:
+        """Yield one verification per pair."""
+        own, said = self._asked(self.X) if self.target.differs else [None] * len(self.X), self._asked(self.Z)
+        checks = {origin: self._holds(origin) for origin in self._origins}
+        offered = {columns: self._offered(number) for number, columns in enumerate(self._columns)}
+        for at, (row, prediction) in enumerate(zip(own, said, strict=True)):
+            if isinstance(row, str) or isinstance(prediction, str):
+                yield Verification(f"row: {row}" if isinstance(row, str) else f"counterfactual: {prediction}")
+                continue
+            label, outcome = prediction
+            target = BoundTarget(self.target, self.judge.model, -1 if row is None else int(row[1].codes[0]))
+            yield Verification(
+                prediction=label,
+                probability=target.probability(outcome)[0],
+                valid=bool(target.rate(outcome).favourable[0]),
+                constraints=tuple(self._check(origin, at, holds=bool(held[at])) for origin, held in checks.items()),
+                admissible={self.space.names[c]: bool(may[at]) for columns, may in offered.items() for c in columns},
+                distance=float(self._distance(at)),
+                n_changed=int(self._differs[at].sum()),
+                needless=self._needless(at, target) if minimality else None,
+            )
+
+    @cached_property
+    def _differs(self) -> Bools:
+        return differing(self.Z, self.X)
+
+    @cached_property
+    def _columns(self) -> tuple[tuple[int, ...], ...]:
+        return tuple(domain.columns for domain in self.setting.domains)
+
+    def _distance(self, at: int) -> float:
+        metric = self.setting.bound_distance
+        return float(metric.distance(self._columns, self.Z[at : at + 1], self.X[at])[0])
+
+    def _asked(self, rows: Floats) -> list[tuple[Label, Outcome] | str]:
+        """Return what the model says of rows (m, d); a row that makes it fail gets the reason instead."""
+        if not len(rows):
+            return []
+        try:
+            labels, outcome = self.judge.predict(self.space.decode(rows))
+        except Exception as error:  # noqa: BLE001  any model, any error; the message may quote the row
+            if len(rows) > 1:
+                return [said for row in rows for said in self._asked(row[None])]
+            return [f"the model cannot predict it ({type(error).__name__})"]
+        return [(label, outcome.take(np.array([at]))) for at, label in enumerate(labels)]
+
+    @cached_property
+    def _origins(self) -> Mapping[Origin, frozenset[int]]:
+        """Every constraint, and the columns it is about."""
+        about: dict[Origin, frozenset[int]] = {}
+        for rule in self.setting.all_rules:
+            columns = rule.columns("x_cf") | rule.columns("x")
+            about[rule.origin] = about.get(rule.origin, frozenset()) | columns
+        return {**about, **{group.origin: frozenset(group.columns) for group in self.setting.joined}}
+
+    def _holds(self, origin: Origin) -> Bools:
+        """Return (m,) whether the pairs meet a constraint."""
+        for group in self.setting.joined:
+            if group.origin == origin:
+                return self._offered(self._columns.index(group.columns))
+        rules = [rule for rule in self.setting.all_rules if rule.origin == origin]
+        held: Bools = np.logical_and.reduce([rule.holds(self.Z, self.X) for rule in rules])
+        return held
+
+    def _offered(self, number: int) -> Bools:
+        """Return (m,) whether the values of a group may be proposed, or are the row's own."""
+        domain = self.setting.domains[number]
+        changed: Bools = np.any(self._differs[:, domain.columns], axis=1)
+        return ~changed | admissible(domain, self.Z, self.X)
+
+    def _check(self, origin: Origin, at: int, *, holds: bool) -> ConstraintCheck:
+        if holds:
+            return ConstraintCheck(origin.path, holds=True)
+        columns = sorted(self._origins[origin])
+        if origin.key == "max_changes":
+            columns = [column for column in columns if self._differs[at, column]]
+        old, new = self.space.values(self.X[at]), self.space.values(self.Z[at])
+        names = [self.space.names[column] for column in columns]
+        return ConstraintCheck(origin.path, False, tuple(Change(name, old[name], new[name]) for name in names))
+
+    def _needless(self, at: int, target: BoundTarget) -> tuple[tuple[str, ...], ...]:
+        """Return the changed groups that can be put back alone, something else still being changed."""
+        changed = [columns for columns in self._columns if self._differs[at, columns].any()]
+        if len(changed) < 2:
+            return ()
+        variants = np.tile(self.Z[at], (len(changed), 1))
+        for variant, columns in zip(variants, changed, strict=True):
+            variant[list(columns)] = self.X[at, columns]
+        lawful: Codes = np.flatnonzero(self.setting.accepts(variants, self.X[at]))
+        needless = []
+        for position, said in zip(lawful.tolist(), self._asked(variants[lawful]), strict=True):
+            if not isinstance(said, str) and target.rate(said[1]).favourable[0]:
+                needless.append(tuple(self.space.names[column] for column in changed[position]))
+        return tuple(needless)

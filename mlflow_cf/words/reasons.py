@@ -1,0 +1,80 @@
+"""What a reply gives as its reason: why there is no counterfactual, or no certificate where one was wanted."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Final, Literal
+
+NOT_CERTIFIED: Final = "not certified: "  # begins the reason of an answer without the certificate it was to have
+SHOWN: Final = 3  # constraints of one kind that are named
+NOTHING_WANTED: Final = "no admissible row is predicted as wanted (proved)"
+
+
+@dataclass(frozen=True)
+class Uncertified:
+    """Why an answer has no certificate.
+
+    Attributes:
+        cause: the model was not opened, or not for a row with a level it was opened without; numbers between those of
+            the background are not searched exactly; the opened model and the logged one disagree; or the explainer
+            ranks its answers in its own way.
+        detail: what stood in the way of opening.
+    """
+
+    cause: Literal["unopened", "unseen_level", "not_exact", "disagree", "ranked"]
+    detail: str = ""
+
+    @property
+    def reason(self) -> str:
+        """The sentence of a reply."""
+        opened = "the model could not be opened for this row"
+        match self.cause:
+            case "unopened":
+                fact = f"{opened} ({self.detail})" if self.detail else opened
+            case "unseen_level":
+                fact = f"{opened} (the background has no level {self.detail})"
+            case "not_exact":
+                fact = "numbers between those of the background are not searched exactly"
+            case "disagree":
+                fact = "the opened model and the logged one disagree on this row"
+            case "ranked":
+                fact = "the explainer ranks its answers in another way than by distance"
+        return NOT_CERTIFIED + fact
+
+
+UNOPENED: Final = Uncertified("unopened")
+
+
+def stopped(limit: Literal["clock", "evaluations"], used: int) -> str:
+    """Return what is said of a search that a limit ended after so many evaluations."""
+    return f"stopped by the {'time' if limit == 'clock' else 'evaluation'} limit after {used:,} evaluations"
+
+
+def none_among(tried: int) -> str:
+    """Return what is said of a search that ended by itself."""
+    return f"no counterfactual among {tried:,} rows tried"
+
+
+def several(section: str, places: Sequence[str], *, features: bool) -> str:
+    """Return constraints of one kind in words, such as ``5 features of constraints.immutable (a, b, c, 2 more)``.
+
+    Args:
+        section: where their key stands.
+        places: where each stands below it; `features`: whether these are features, each by itself.
+    """
+    more = len(places) - SHOWN
+    shown = [*places[:SHOWN], f"{more} more"] if more > 1 else places
+    return f"{len(places)} {'features ' if features else ''}of {section} ({', '.join(shown)})"
+
+
+def blocked(causes: Sequence[str], advice: str, *, proved: bool, minimal: bool, one: bool) -> str:
+    """Return what rules out every counterfactual, or may do so unless it is `proved`; what would help comes first.
+
+    `minimal`: whether all of it is needed for that; `one`: whether it is a single constraint.
+    """
+    named = " and ".join(causes)
+    if advice:
+        return f"{advice}; {'' if proved else 'may be '}ruled out by {named}{'' if minimal else ', or part of this'}"
+    verb = f"rule{'s' if one else ''} out" if proved else "may rule out"
+    return f"{named}{'' if minimal else ', or part of this,'} {verb} every counterfactual"

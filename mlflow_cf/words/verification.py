@@ -1,0 +1,111 @@
+"""What is found out about a given counterfactual, as objects and as records."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+import pandas as pd
+
+from mlflow_cf.features import Level
+from mlflow_cf.words.result import Change
+
+
+@dataclass(frozen=True)
+class ConstraintCheck:
+    """One constraint.
+
+    Attributes:
+        path: where it was declared, such as ``constraints.ranges.age``.
+        holds: whether the pair meets it.
+        values: what breaks it: the features it is about, with their values in both rows.
+    """
+
+    path: str
+    holds: bool
+    values: tuple[Change, ...] = ()
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return plain JSON values."""
+        return {"path": self.path, "holds": self.holds, "values": [value.to_dict() for value in self.values]}
+
+
+@dataclass(frozen=True)
+class Verification:
+    """A given row, verified as a counterfactual of another.
+
+    Attributes:
+        fault: why nothing can be said about the pair: a row that cannot be coded, or not be predicted; else "".
+        prediction: the model's own prediction for the counterfactual.
+        probability: probability of the wanted label; None if the model gives none.
+        valid: whether the prediction meets the target.
+        constraints: every constraint.
+        admissible: feature -> whether its value may be proposed; an unchanged one always may.
+        distance: distance between the rows; n_changed: number of changed features.
+        needless: changes, by their features, that can be undone one by one while the row stays a counterfactual; None:
+            not asked.
+    """
+
+    fault: str = ""
+    prediction: Level | None = None
+    probability: float | None = None
+    valid: bool = False
+    constraints: tuple[ConstraintCheck, ...] = ()
+    admissible: Mapping[str, bool] = field(default_factory=dict)
+    distance: float | None = None
+    n_changed: int = 0
+    needless: tuple[tuple[str, ...], ...] | None = None
+
+    @property
+    def broken(self) -> tuple[str, ...]:
+        """The paths of the constraints that do not hold."""
+        return tuple(check.path for check in self.constraints if not check.holds)
+
+    @property
+    def inadmissible(self) -> tuple[str, ...]:
+        """The features whose values may not be proposed."""
+        return tuple(name for name, may in self.admissible.items() if not may)
+
+    @property
+    def ok(self) -> bool:
+        """Whether it is a counterfactual: something changes, the target is met, and everything holds."""
+        return self.valid and self.n_changed > 0 and not (self.fault or self.broken or self.inadmissible)
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return plain JSON values."""
+        return {
+            "ok": self.ok,
+            "fault": self.fault,
+            "prediction": self.prediction,
+            "probability": self.probability,
+            "valid": self.valid,
+            "constraints": [check.to_dict() for check in self.constraints],
+            "admissible": dict(self.admissible),
+            "distance": self.distance,
+            "n_changed": self.n_changed,
+            "needless": None if self.needless is None else [list(names) for names in self.needless],
+        }
+
+
+class Verifications(tuple[Verification, ...]):
+    """Verifications of several pairs, in order."""
+
+    __slots__ = ()
+
+    def to_frame(self) -> pd.DataFrame:
+        """Return one row per pair, with the paths of broken constraints and the names of inadmissible features."""
+        return pd.DataFrame(
+            {
+                "ok": pd.Series([one.ok for one in self], dtype=bool),
+                "fault": pd.Series([one.fault for one in self], dtype=object),
+                "prediction": pd.Series([one.prediction for one in self], dtype=object),
+                "probability": pd.Series([one.probability for one in self], dtype="float64"),
+                "valid": pd.Series([one.valid for one in self], dtype=bool),
+                "distance": pd.Series([one.distance for one in self], dtype="float64"),
+                "n_changed": pd.Series([one.n_changed for one in self], dtype="int64"),
+                "broken": pd.Series([list(one.broken) for one in self], dtype=object),
+                "inadmissible": pd.Series([list(one.inadmissible) for one in self], dtype=object),
+                "needless": pd.Series([one.needless for one in self], dtype=object),
+            }
+        )
