@@ -14,7 +14,7 @@ import pandas as pd
 import pytest
 from pydantic import StrictInt
 
-from mlflow_cf import InputError, NearestRow
+from mlflow_cf import ArtifactError, InputError, NearestRow
 from mlflow_cf.explained import ExplainedModel, assemble
 from mlflow_cf.explainers import EXPLAINERS, Candidates, Facts, Learned, Search
 from mlflow_cf.explainers import searches as module
@@ -164,6 +164,20 @@ class TestFailure:
         assert [each.prediction for each in found] == [0] * 5 + [1] * 5
         assert [each.status for each in found] == ["invalid"] * 5 + ["already"] * 5
         assert found[0].reason == "the explanation failed (ZeroDivisionError)"
+
+    def test_what_another_version_has_learned_is_not_learned_anew(self) -> None:
+        facts = wrapped("nearest_row").searches.facts
+
+        @dataclass(frozen=True)
+        class Renamed(Diligent):
+            def bound(self, learned: Learned) -> Search:
+                return super().bound(Learned({"best": learned.arrays["row"]}))
+
+        with pytest.raises(
+            ArtifactError, match=r"explainer: 'diligent' cannot use what was stored as learned \(KeyErr"
+        ):
+            Searches(facts, Renamed(), Learned({"best": facts.background[-1]}))
+        assert not LESSONS
 
 
 class TestLearned:

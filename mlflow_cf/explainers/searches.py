@@ -10,6 +10,7 @@ from concurrent.futures import Future, wait
 from dataclasses import dataclass, is_dataclass
 from typing import Final
 
+from mlflow_cf.errors import ArtifactError
 from mlflow_cf.explainers.explainer import AnyExplainer, Learner, Search
 from mlflow_cf.explainers.learned import Facts, Learned
 from mlflow_cf.explainers.registry import explainer_to_dict
@@ -35,7 +36,11 @@ class Searches:
     """
 
     def __init__(self, facts: Facts, explainer: AnyExplainer, learned: Learned | None = None) -> None:
-        """Make the model's own explainer ready: with what it has `learned` before, or let it learn."""
+        """Make the model's own explainer ready: with what it has `learned` before, or let it learn.
+
+        Raises:
+            ArtifactError: it cannot use what was learned before; another version of it may have.
+        """
         self.facts = facts
         self.own = _ready(explainer, facts, learned)
         self._others: dict[Hashable, Future[Ready]] = {}
@@ -84,8 +89,16 @@ class Searches:
 def _ready(explainer: AnyExplainer, facts: Facts, learned: Learned | None) -> Ready:
     if not isinstance(explainer, Learner):
         return Ready(explainer, explainer.search)
-    learned = explainer.learn(facts) if learned is None else learned
-    return Ready(explainer, explainer.bound(learned), learned)
+    if learned is None:
+        learned = explainer.learn(facts)
+        return Ready(explainer, explainer.bound(learned), learned)
+    try:
+        return Ready(explainer, explainer.bound(learned), learned)
+    except Exception as error:
+        fact = f"{explainer.name!r} cannot use what was stored as learned ({type(error).__name__})"
+        raise ArtifactError(
+            "explainer", fact, "log the explained model again, or install what it was logged with"
+        ) from error
 
 
 def _key(explainer: AnyExplainer) -> Hashable:

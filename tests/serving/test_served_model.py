@@ -40,6 +40,20 @@ def loaded(folder):
     return mlflow.pyfunc.load_model(folder)
 
 
+def test_a_request_sets_options_of_an_explainer(loaded):
+    def ask(**options):
+        asked = {"name": "random_search", "options": options}
+        return loaded.predict(ASKED, params={"counterfactual": {"explainer": asked}})
+
+    few, many = ask(copies=5), ask(copies=500)
+    assert set(few["explainer"]) == {"random_search"}
+    assert few["evaluations"].sum() < many["evaluations"].sum()
+    with pytest.raises(
+        MlflowException, match=r"explainer\.options\.copies: input should be less than or equal to 10000"
+    ):
+        ask(copies=10**9)
+
+
 def test_options_reach_the_explainer(loaded):
     reply = loaded.predict(
         ASKED, params={"counterfactual": {"count": 2, "constraints": {"immutable": ["income"]}, "seed": 5}}
