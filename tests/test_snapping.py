@@ -57,6 +57,18 @@ def test_a_lone_number():
     assert moved(problem_of(income=55.0), "income", 15, 57.4, 57.5, 57.6) == [20, 55, 55, 60]
 
 
+def test_numbers_with_none_in_between_stay_apart():
+    close = [1.0]
+    while len(close) < 5:
+        close.append(float(np.nextafter(close[-1], 2)))
+    for own in (close[0], close[2], close[4]):
+        problem = problem_of(None, "observed", FRAME.assign(income=close), income=own)
+        assert moved(problem, "income", *close) == close
+        embedding = Embedding.fit(problem.space, problem.background)
+        rows = problem.background[~np.isnan(problem.background).any(axis=1)]
+        assert embedding.rows(embedding.vectors(rows)).tolist() == rows.tolist()
+
+
 def test_a_box_leaves_the_own_value():
     problem = problem_of()
     box = box_of(problem, income=(35, 45))
