@@ -65,4 +65,5 @@ def did_you_mean(word: object, known: Iterable[object], noun: str = "known") -> 
 
 
 def _sentence(path: str, fact: str, fix: str) -> str:
-    return f"{path}: {fact}; {fix}" if fix else f"{path}: {fact}"
+    text = f"{path}: {fact}; {fix}" if fix else f"{path}: {fact}"
+    return text.encode("utf-8", "backslashreplace").decode()  # half a surrogate pair could not be sent as a reply
