@@ -4,11 +4,13 @@ from mlflow_cf.artifact.log import load_model, log_model, save_model
 from mlflow_cf.artifact.served import _load_pyfunc as _load_pyfunc  # MLflow calls it: this package is the loader module
 from mlflow_cf.constraints import Constraints
 from mlflow_cf.errors import ArtifactError, CounterfactualError, InputError
-from mlflow_cf.explained import ExplainedModel, wrap
+from mlflow_cf.explained import ExplainedModel
 from mlflow_cf.explainers import Exact, GeCo, NearestRow, RandomSearch
 from mlflow_cf.problem import Distance, Limits, Target
 from mlflow_cf.version import VERSION
+from mlflow_cf.words.explanations import Explanations
 from mlflow_cf.words.result import Change, Counterfactual, Explanation, Step
+from mlflow_cf.wrapping import wrap
 
 __version__ = VERSION
 
@@ -22,6 +24,7 @@ __all__ = [
     "Exact",
     "ExplainedModel",
     "Explanation",
+    "Explanations",
     "GeCo",
     "InputError",
     "Limits",

@@ -78,4 +78,5 @@ def _type(value: object) -> str:
 
 
 def _sentence(path: str, fact: str, fix: str) -> str:
-    return f"{path}: {fact}; {fix}" if fix else f"{path}: {fact}"
+    text = f"{path}: {fact}; {fix}" if fix else f"{path}: {fact}"
+    return text.encode("utf-8", "backslashreplace").decode()  # half a surrogate pair could not be sent as a reply

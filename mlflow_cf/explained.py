@@ -5,36 +5,40 @@ from __future__ import annotations
 import time
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any
 
 import numpy as np
 import pandas as pd
 from numpy.typing import ArrayLike, NDArray
 
-from mlflow_cf.constraints import Constraints, ConstraintSource, Values
+from mlflow_cf.constraints import Constraints, ConstraintSource
 from mlflow_cf.errors import InputError
 from mlflow_cf.explainers import AnyExplainer, Facts, Learned
 from mlflow_cf.explainers.explainer import check_explainer
 from mlflow_cf.explainers.registry import ExplainerSource, asked_explainer, explainer_of, explainer_to_dict
 from mlflow_cf.explainers.searches import Searches
-from mlflow_cf.features import FeatureSpace, check_table
-from mlflow_cf.model.flavors import open_native
+from mlflow_cf.features import FeatureSpace, Rows, Table
+from mlflow_cf.model.flavors import background_of
 from mlflow_cf.model.judge import Judge, OpenModel, Outcome
 from mlflow_cf.model.parity import Opened, open_structure
-from mlflow_cf.options import DistanceSource, TargetSource, WrapOptions
-from mlflow_cf.problem import BoundTarget, Explain, Limits, Policy, Query, Setting, Target, spread_of
+from mlflow_cf.options import TargetSource, WrapOptions
+from mlflow_cf.problem import BoundTarget, Explain, Policy, Query, Setting, Target, spread_of
 from mlflow_cf.proof.given import verify_given
 from mlflow_cf.request.admission import Admission
 from mlflow_cf.request.answer import answer
 from mlflow_cf.request.request import Request
+from mlflow_cf.words.description import summary
+from mlflow_cf.words.explanations import Explanations
 from mlflow_cf.words.reasons import Uncertified
 from mlflow_cf.words.result import Explanation
 from mlflow_cf.words.verification import Verifications
 
+CONSTANTS_SHOWN = 12  # names of constant features in a description
 PATIENCE_S = 0.03  # a served request waits so long for a place; most searches are over in less
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class ExplainedModel:
     """A model that answers with predictions and counterfactuals; immutable, and safe to share between threads.
 
@@ -54,16 +58,16 @@ class ExplainedModel:
 
     model: OpenModel
     space: FeatureSpace
-    background: pd.DataFrame = field(repr=False)
-    labels: NDArray[np.generic] | None = field(repr=False)
+    background: pd.DataFrame
+    labels: NDArray[np.generic] | None
     policy: Policy
     explainer: AnyExplainer
-    searches: Searches = field(repr=False)
-    judge: Judge = field(repr=False)
-    outcome: Outcome = field(repr=False)
-    setting: Setting = field(repr=False)
-    opened: Opened = field(repr=False)
-    admission: Admission = field(default_factory=Admission, repr=False)
+    searches: Searches
+    judge: Judge
+    outcome: Outcome
+    setting: Setting
+    opened: Opened
+    admission: Admission = field(default_factory=Admission)
 
     @classmethod
     def build(
@@ -102,17 +106,19 @@ class ExplainedModel:
         """What the explainer has learned, if it learns."""
         return self.searches.own.learned
 
-    def predict(self, X: pd.DataFrame, params: Mapping[str, Any] | None = None) -> pd.DataFrame:
+    def predict(self, X: Rows, params: Mapping[str, Any] | None = None) -> pd.DataFrame:
         """Answer rows with predictions and counterfactuals: what the served model returns.
 
         Too many requests at the same time get their predictions and the status ``busy``.
 
         Args:
-            X: rows (m, d) with at least the model's columns.
-            params: ``{"counterfactual": {...}}`` with the options of a `Query`; None: the policy's defaults.
+            X: rows to explain: a table with at least the model's columns, an array (m, d) of them, or one row as a
+                Series or dict. ``0`` and ``"0"`` are the same column.
+            params: ``{"counterfactual": {...}}`` with any of explain, count, target, constraints, explainer, seed,
+                time_limit_s, max_evaluations and certify, as in `explain`; None: the policy's defaults.
 
         Returns:
-            One record per row (see `Explanation.to_dict`) as a table of objects.
+            One record per row (see `Explanation.to_dict`) as a table of objects with the rows' index.
 
         Raises:
             InputError: options that are malformed, go beyond the policy, or do not fit the model.
@@ -124,13 +130,15 @@ class ExplainedModel:
         query.check(self.policy.limits)
         explainer = self._asked(query)
         seconds = query.time_limit_s or self.policy.limits.time_limit_s
-        records = [found.to_dict() for found in self._answer(X, query, explainer, seconds, served=True)]
+        found = self._answer(X, query, explainer, seconds, served=True)
+        records = [explanation.to_dict() for explanation in found]
         columns = list(Explanation("skipped", "", None, None).to_dict())
-        return pd.DataFrame({key: pd.Series([r[key] for r in records], dtype=object) for key in columns})
+        answers = {key: pd.Series([r[key] for r in records], dtype=object) for key in columns}
+        return pd.DataFrame(answers).set_axis(found.index, axis=0)
 
     def explain(
         self,
-        X: pd.DataFrame,
+        X: Rows,
         *,
         count: int = 1,
         target: TargetSource = None,
@@ -141,20 +149,24 @@ class ExplainedModel:
         max_evaluations: int | None = None,
         certify: bool = False,
         explain: Explain = "unfavourable",
-    ) -> list[Explanation]:
+    ) -> Explanations:
         """Explain rows (m, d), in order; where too many threads do so at the same time, the others wait.
 
         Args:
-            X: rows with at least the model's columns.
+            X: rows to explain: a table with at least the model's columns, an array (m, d) of them, or one row as a
+                Series or dict. ``0`` and ``"0"`` are the same column.
             count: counterfactuals per row.
-            target: another wanted outcome than the policy's.
-            constraints: more constraints, on top of the policy's.
+            target: another wanted outcome than the policy's: a label, a `Target` or its dict.
+            constraints: more constraints, on top of the policy's: `Constraints`, a dict, a file, or PLAF text.
             explainer: another explainer: a name, a dict of name and options that requests may set, or an object.
             seed: seed; None: the policy's.
             time_limit_s: seconds for the whole call; None: no clock. Rows share what is left of it evenly.
             max_evaluations: rows scored per explained row; None: the policy's limit.
             certify: prove that nothing is nearer, or find what is, as far as the limits allow.
-            explain: which rows to explain.
+            explain: which rows to explain: ``unfavourable`` ones, ``all`` or ``none``.
+
+        Returns:
+            One explanation per row with the rows' index; `Explanations.to_frame` makes one table of them.
 
         Raises:
             InputError: arguments that are malformed, loosen the policy, or do not fit the model.
@@ -213,21 +225,35 @@ class ExplainedModel:
                     "values": len(f.values),
                     "step": f.step if f.numeric else None,
                     "missing": f.missing,
+                    "constant": f.constant,
                 }
                 for f in self.space.features
             },
             "policy": self.policy.to_dict(),
             "explainer": explainer_to_dict(self.explainer),
             "explained_at_once": self.admission.places,
-            "notes": list(model.notes),
+            "notes": [*model.notes, *self._notes_on_constants()],
         }
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        """Copy and pickle what cannot be prepared again: the model and what it was wrapped with."""
+        made_of = (self.model, self.space, self.background, self.labels, self.policy, self.explainer)
+        return partial(ExplainedModel.build, learned=self.learned), made_of
+
+    def __repr__(self) -> str:
+        return f"ExplainedModel({summary(self.describe())})"
+
+    def _notes_on_constants(self) -> list[str]:
+        names = [feature.name for feature in self.space.features if feature.constant]
+        shown = ", ".join(names[:CONSTANTS_SHOWN]) + (", ..." if len(names) > CONSTANTS_SHOWN else "")
+        return [f"never proposed, because constant in the background ({len(names)}): {shown}"] if names else []
 
     def _asked(self, query: Query) -> AnyExplainer:
         return self.explainer if query.explainer is None else asked_explainer(query.explainer, self.explainer)
 
     def _answer(
-        self, X: pd.DataFrame, query: Query, explainer: AnyExplainer, seconds: float | None, *, served: bool
-    ) -> list[Explanation]:
+        self, X: Rows, query: Query, explainer: AnyExplainer, seconds: float | None, *, served: bool
+    ) -> Explanations:
         deadline = None if seconds is None else time.perf_counter() + seconds
         request = Request(
             judge=self.judge,
@@ -250,41 +276,9 @@ class ExplainedModel:
         return answer(request, X)
 
 
-def wrap(
-    model: object,
-    data: pd.DataFrame,
-    labels: ArrayLike | None = None,
-    *,
-    target: TargetSource = None,
-    constraints: ConstraintSource = None,
-    explainer: ExplainerSource = "geco",
-    features: Mapping[str, Mapping[str, Any]] | None = None,
-    distance: DistanceSource = (0.5, 0.5, 0.0),
-    values: Values = "observed",
-    seed: int = 0,
-    limits: Limits | Mapping[str, Any] | None = None,
-    certify: bool = False,
-    output: str | None = None,
-) -> ExplainedModel:
-    """Wrap a fitted model so that it explains its decisions; in memory.
-
-    Args:
-        model: a fitted estimator or pipeline, an MLflow model URI or folder, or a loaded pyfunc.
-        data: sample of the training rows (n, d) in the model's own raw input columns.
-        labels: (n,) training target of these rows; some explainers use it.
-        target, constraints, explainer, features, distance, values, seed, limits, certify: see `WrapOptions`.
-        output: what a model without known outputs returns: ``label``, ``score`` or ``value``.
-
-    Raises:
-        InputError: anything that does not fit, with its path, the fact and the nearest fix.
-    """
-    options = WrapOptions(target, constraints, explainer, features, distance, values, seed, limits, certify)
-    return assemble(open_native(model, output=output, rows=data), data, labels, options)
-
-
-def assemble(model: OpenModel, data: pd.DataFrame, labels: ArrayLike | None, options: WrapOptions) -> ExplainedModel:
+def assemble(model: OpenModel, data: Table, labels: ArrayLike | None, options: WrapOptions) -> ExplainedModel:
     """Join an opened model with its background and options."""
-    check_table(data)
+    data = background_of(model, data)
     if model.columns:
         missing = [column for column in model.columns if column not in data.columns]
         if missing:

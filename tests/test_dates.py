@@ -295,7 +295,7 @@ class TestExplained:
         explained = wrapped()
         x = pd.DataFrame({"start": ["2024-03-01"], "end": ["2024-03-21T00:00:00Z"], "n": [0]})
         reply = explained.predict(x, {"counterfactual": {"constraints": {"rules": ["x_cf.start >= x.start + 60"]}}})
-        assert reply["counterfactuals"][0][0]["row"]["start"] == "2024-04-30"
+        assert reply["counterfactuals"].iloc[0][0]["row"]["start"] == "2024-04-30"
         bad = explained.explain(pd.concat([x, x.assign(start="now"), x.assign(start=17)], ignore_index=True))
         assert [found.status for found in bad] == ["found", "invalid", "invalid"]
 

@@ -52,7 +52,9 @@ def test_facts_of_an_opened_model(tree: mlflow_cf.ExplainedModel) -> None:
     parity = facts["parity"]
     assert parity["rows"] >= len(FRAME)
     assert 0 <= parity["worst_difference"] <= parity["tolerance"]
-    assert facts["features"]["income"] == {"kind": "integer", "values": 77, "step": 500.0, "missing": False}
+    assert facts["features"]["income"] == {
+        "kind": "integer", "values": 77, "step": 500.0, "missing": False, "constant": False,
+    }  # fmt: skip
     assert facts["features"]["savings"]["missing"]
     assert facts["explained_at_once"] == tree.admission.places
 

@@ -80,17 +80,13 @@ class TestWrapping:
         ("data", "message"),
         [
             (FRAME.iloc[:0], "data: 0 rows and 4 columns; give at least two rows"),
-            (FRAME.assign(age=3), "data.age: constant in the background"),
-            (FRAME.assign(home="rent"), "data.home: constant in the background"),
-            (FRAME.assign(income=np.nan), "data.income: all values are missing; drop the column"),
-            (FRAME.assign(home=None), "data.home: all values are missing"),
             (pd.concat([FRAME, FRAME[["age"]]], axis=1), "data.age: two columns have this name; rename one of them"),
             (FRAME.drop(columns="home"), "home"),
             (FRAME.assign(income=[np.inf, *FRAME["income"][1:]]), "data.income: row 0 is infinite"),
-            (FRAME.to_numpy(), "data: a ndarray is not a table; pass a pandas DataFrame"),
+            (FRAME.to_numpy()[:, :3], "data: an array of shape (8, 3) does not have one column for each feature"),
             (FRAME.to_dict(), "data: a dict is not a table"),
         ],
-        ids=["no rows", "constant", "one level", "all NaN", "all None", "twice", "no home", "inf", "array", "dict"],
+        ids=["no rows", "twice", "no home", "inf", "array", "dict"],
     )
     def test_bad_backgrounds(self, data: Any, message: str) -> None:
         with warnings.catch_warnings():
@@ -257,7 +253,7 @@ class TestOptionsOfARequest:
 
     @pytest.mark.parametrize("rows", [FRAME.iloc[:0], FRAME.to_dict("list"), None], ids=["empty", "dict", "none"])
     def test_no_rows(self, loan: ExplainedModel, rows: Any) -> None:
-        with pytest.raises(InputError, match="rows: "):
+        with pytest.raises(InputError, match="rows"):
             loan.predict(rows)
 
     def test_missing_column(self, loan: ExplainedModel) -> None:
@@ -307,7 +303,7 @@ class TestBadRows:
         assert reply["reason"][1] == "age: 30.5 is no finite whole number of type int64"
         assert reply["reason"].map(bool).tolist() == [False, True, True, True, True, False]
         good_rows = loan.predict(FRAME.iloc[[0, 5]])
-        pd.testing.assert_frame_equal(reply.iloc[[0, 5]].reset_index(drop=True), good_rows)
+        pd.testing.assert_frame_equal(reply.iloc[[0, 5]], good_rows)
 
     def test_a_model_that_raises_on_one_row(self) -> None:
         def fussy(rows: pd.DataFrame) -> np.ndarray:
@@ -407,7 +403,7 @@ class TestSameAnswer:
 
     def test_index_of_the_table_does_not_matter(self, loan: ExplainedModel) -> None:
         renamed = POOR.set_index(pd.Index(["x", "x", "y"]))
-        pd.testing.assert_frame_equal(loan.predict(renamed), loan.predict(POOR))
+        pd.testing.assert_frame_equal(loan.predict(renamed).reset_index(drop=True), loan.predict(POOR))
 
     def test_prediction_of_each_row_is_its_own(self, loan: ExplainedModel) -> None:
         mixed = FRAME.iloc[[7, 0, 6, 1]]

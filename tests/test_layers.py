@@ -15,6 +15,7 @@ FLOORS = (
     ("cli",),
     ("testing",),
     ("artifact",),
+    ("wrapping",),
     ("explained",),
     ("options",),
     ("request",),

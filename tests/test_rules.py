@@ -523,7 +523,7 @@ class TestRequests:
         reply = explained.predict(
             FRAME.head(1), {"counterfactual": {"constraints": {"rules": ["x_cf.age > 20"], "max_changes": 2}}}
         )
-        assert 20 < reply["counterfactuals"][0][0]["row"]["age"] <= 23
+        assert 20 < reply["counterfactuals"].iloc[0][0]["row"]["age"] <= 23
 
     @pytest.mark.parametrize(
         ("rules", "message"),

@@ -143,8 +143,8 @@ class TestAnyOther:
 
     def test_over_http(self) -> None:
         reply = wrapped(three_classes(), "red").predict(row(0, 0), {"counterfactual": {"target": {"other": True}}})
-        assert reply["status"][0] == "found"
-        assert reply["counterfactuals"][0][0]["prediction"] in ("green", "blue")
+        assert reply["status"].iloc[0] == "found"
+        assert reply["counterfactuals"].iloc[0][0]["prediction"] in ("green", "blue")
 
     def test_a_least_probability_is_that_of_the_label_decided_for(self) -> None:
         explained = wrapped(three_classes(), Target.other(min_probability=0.9))

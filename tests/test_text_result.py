@@ -117,7 +117,7 @@ class TestRecord:
 
     def test_counterfactuals(self, wrapped: ExplainedModel) -> None:
         query = FRAME.iloc[[2]]
-        record = wrapped.predict(query)["counterfactuals"][0][0]
+        record = wrapped.predict(query)["counterfactuals"].iloc[0][0]
         assert list(record) == [
             "row",
             "changes",
@@ -150,7 +150,8 @@ class TestRecord:
     def test_frame(self, wrapped: ExplainedModel) -> None:
         found = wrapped.explain(FRAME.iloc[[1]], count=2)[0]
         frame = found.to_frame()
-        assert list(frame.columns) == [*FRAME.columns, "prediction", "probability", "distance", "n_changed"]
+        facts = ["counterfactual", "prediction", "probability", "distance", "n_changed"]
+        assert list(frame.columns) == [*FRAME.columns, *facts]
         assert len(frame) == len(found.counterfactuals) == 2
         assert Explanation("not_found", "why", 0, None).to_frame().empty
 
@@ -176,5 +177,5 @@ def test_types_of_the_prediction_are_plain() -> None:
         frame = pd.DataFrame({"x": [1, 2, 3, 4], "y": ["p", "q", "p", "q"]})
         reply = assemble(model, frame, None, WrapOptions(target=classes[1])).predict(frame)
         assert {type(p) for p in reply["prediction"]} == {typed}
-        assert type(reply["counterfactuals"][0][0]["prediction"]) is typed
+        assert type(reply["counterfactuals"].iloc[0][0]["prediction"]) is typed
         assert reply["probability"].tolist() == [None] * 4

@@ -241,20 +241,20 @@ class TestServed:
 
     def test_tightening_is_answered(self, loan: ExplainedModel) -> None:
         poor = pd.DataFrame([{**ROW, "income": 20.0}])
-        free = loan.predict(poor)["counterfactuals"][0]
+        free = loan.predict(poor)["counterfactuals"].iloc[0]
         bound = loan.predict(poor, {"counterfactual": {"constraints": {"ranges": {"income": [None, 50]}}}})
         assert free[0]["row"]["income"] == 50.0
-        assert bound["status"][0] == "found"
+        assert bound["status"].iloc[0] == "found"
         sure = loan.predict(poor, {"counterfactual": {"target": {"label": 1, "min_probability": 0.9}}})
-        assert sure["counterfactuals"][0][0]["row"]["income"] == 60.0
+        assert sure["counterfactuals"].iloc[0][0]["row"]["income"] == 60.0
         none = loan.predict(poor, {"counterfactual": {"constraints": {"immutable": ["job", "income"]}}})
-        assert none["status"][0] == "not_found"
+        assert none["status"].iloc[0] == "not_found"
 
     def test_the_floor_of_the_policy_stays_for_another_label(self, loan: ExplainedModel) -> None:
         rich = pd.DataFrame([{**ROW, "income": 60.0}])
         reply = loan.predict(rich, {"counterfactual": {"target": 0}})
-        assert reply["status"][0] == "found"
-        assert reply["counterfactuals"][0][0]["probability"] >= 0.6
+        assert reply["status"].iloc[0] == "found"
+        assert reply["counterfactuals"].iloc[0][0]["probability"] >= 0.6
 
     def test_the_local_interface_checks_constraints_too(self, loan: ExplainedModel) -> None:
         with pytest.raises(InputError, match=r"constraints\.immutable: would free 'job'"):

@@ -159,7 +159,7 @@ def check_output(model: object, output: str | None, *, regression: bool) -> None
         raise InputError("output", f"{output!r} does not fit {name_of(model)}", f"leave it out or use {known}")
 
 
-def check_columns(names: Iterable[str], rows: pd.DataFrame | None) -> None:
+def check_columns(names: Iterable[str | int], rows: pd.DataFrame | None) -> None:
     """Refuse `rows` without columns the model was fitted on."""
     lost = [] if rows is None else [name for name in names if name not in rows.columns]
     if lost:

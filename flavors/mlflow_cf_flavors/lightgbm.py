@@ -162,8 +162,8 @@ def _open_classifier(model: Model, booster: Booster, ask: _Ask, objective: str) 
 
 def _ask(model: Model, booster: Booster, columns: Columns, rows: pd.DataFrame | None) -> _Ask:
     predict = getattr(model, "predict_proba", model.predict)
-    own = _Ask(lambda table: predict(table, num_threads=1), None, columns)
-    fast = replace(own, array=lambda numbers: booster.predict(numbers, num_threads=1))
+    own = _Ask(partial(predict, num_threads=1), None, columns)
+    fast = replace(own, array=partial(booster.predict, num_threads=1))
     if rows is None or not len(rows):
         return own
     try:

@@ -13,6 +13,7 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from mlflow_cf.errors import InputError
+from mlflow_cf.features import ColumnName
 from mlflow_cf.model import OpenModel, ScoreKind
 from mlflow_cf_flavors.answers import (
     LABELS_ONLY,
@@ -98,7 +99,7 @@ class _Ask:
     """
 
     model: PyFuncModel
-    kinds: Mapping[str, object]
+    kinds: Mapping[ColumnName, object]
 
     def __call__(self, rows: pd.DataFrame) -> Answer:
         return self.model.predict(self._conform(rows) if self.kinds else rows)
@@ -127,7 +128,7 @@ def _ask(model: object) -> _Ask:
     schema = metadata.get_input_schema()
     if schema is None or schema.is_tensor_spec() or not schema.has_input_names():
         return _Ask(model, {})
-    return _Ask(model, {str(name): kind for name, kind in schema.input_types_dict().items()})
+    return _Ask(model, dict(schema.input_types_dict()))
 
 
 @dataclass(frozen=True)

@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
 from importlib.metadata import version
+from operator import methodcaller
 from pathlib import Path
 from typing import Any, Final
 
 import pandas as pd
-from threadpoolctl import ThreadpoolController
 
 from mlflow_cf.errors import InputError
 from mlflow_cf.model import Label, OpenModel, ScoreKind
@@ -25,7 +24,7 @@ from mlflow_cf_flavors.answers import (
     name_of,
     plain_labels,
 )
-from mlflow_cf_flavors.sklearn_calls import Both, OneThread, Scores, Transformed, both_of
+from mlflow_cf_flavors.sklearn_calls import Both, Named, OneByOne, OneThread, Scores, Transformed, both_of, whole
 from mlflow_cf_flavors.sklearn_structure import compile_model
 
 MLFLOW_FLAVOR: Final = "sklearn"
@@ -94,7 +93,7 @@ def open(model: object, *, output: str | None = None, rows: pd.DataFrame | None 
 
 def _open_regressor(model: Estimator, rows: pd.DataFrame | None) -> OpenModel:
     columns, select = _input(model, rows)
-    decide = Values(_on_one_thread(model.predict), select)
+    decide = Values(OneThread(model.predict), select)
     return OpenModel(flavor=MLFLOW_FLAVOR, classes=(), decide=decide, columns=columns)
 
 
@@ -104,7 +103,7 @@ def _open_classifier(model: Estimator, output: str | None, rows: pd.DataFrame | 
     score, kind, notes = _scores(model, len(classes), select, rows) if output != "label" else (None, "none", ())
     if output == "score" and score is None:
         raise InputError("output", f"{name_of(model)} has no scores", "use output='label'")
-    decide = Labels(_on_one_thread(model.predict), select)
+    decide = Labels(OneThread(model.predict), select)
     both = None if score is None else _both(model, decide, score)
     return OpenModel(MLFLOW_FLAVOR, classes, decide, score, kind, columns, notes, both)
 
@@ -118,27 +117,19 @@ def _both(model: Estimator, decide: Labels, score: Scores) -> Both | None:
         return both_of(decide, score, model, classes)
     last = model.steps[-1][1]
     ask = last.predict_proba if hasattr(last, "predict_proba") else last.decision_function
-    labels, scores = Labels(_on_one_thread(last.predict), _as_it_is), Scores(_on_one_thread(ask), _as_it_is)
-    both = both_of(labels, scores, last, classes) or (lambda table: (labels(table), scores(table)))
+    labels, scores = Labels(OneThread(last.predict), whole), Scores(OneThread(ask), whole)
+    both = both_of(labels, scores, last, classes) or OneByOne(labels, scores)
     return Transformed(model[:-1].transform, decide.select, both)
-
-
-def _on_one_thread(ask: Callable[[Any], Any]) -> OneThread:
-    return OneThread(ask, ThreadpoolController())
-
-
-def _as_it_is(table: Any) -> Any:
-    return table
 
 
 def _scores(
     model: Estimator, n_classes: int, select: Rows, rows: pd.DataFrame | None
 ) -> tuple[Scores | None, ScoreKind, tuple[str, ...]]:
     if hasattr(model, "predict_proba"):
-        return Scores(_on_one_thread(model.predict_proba), select), "probability", ()
+        return Scores(OneThread(model.predict_proba), select), "probability", ()
     if not hasattr(model, "decision_function"):
         return None, "none", (f"{name_of(model)} has labels only, no scores",)
-    score = Scores(_on_one_thread(model.decision_function), select)
+    score = Scores(OneThread(model.decision_function), select)
     if rows is not None and len(rows) and score(rows.iloc[:1]).shape[1] != n_classes:
         return None, "none", ("decision_function has no column per class (one-vs-one); only labels are used",)
     return score, "margin", ()
@@ -148,11 +139,8 @@ def _input(model: Estimator, rows: pd.DataFrame | None) -> tuple[tuple[str, ...]
     """Return the column names the estimator knows and how to hand it a table."""
     names = _feature_names(model, rows)
     if names:
-        index = pd.Index(names)
-        return names, lambda table: table if table.columns.equals(index) else table.loc[:, list(names)]
-    if hasattr(model, "n_features_in_"):
-        return (), lambda table: table.to_numpy()
-    return (), lambda table: table
+        return names, Named(names)
+    return (), methodcaller("to_numpy") if hasattr(model, "n_features_in_") else whole
 
 
 def _feature_names(model: Estimator, rows: pd.DataFrame | None) -> tuple[str, ...]:

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from functools import cached_property
 from typing import Any, Final
 
 import numpy as np
@@ -38,12 +39,36 @@ _CLEAR: Final = frozenset(
 )
 
 
+def whole(rows: Any) -> Any:
+    """Return a table as it comes."""
+    return rows
+
+
+@dataclass(frozen=True)
+class Named:
+    """Rows -> the columns an estimator was fitted on, by name and in its order."""
+
+    names: tuple[str, ...]
+
+    def __call__(self, rows: pd.DataFrame) -> pd.DataFrame:
+        """Return these columns of rows (n, d)."""
+        return rows if rows.columns.equals(self._index) else rows.loc[:, list(self.names)]
+
+    @cached_property
+    def _index(self) -> pd.Index[str]:
+        return pd.Index(self.names)
+
+
 @dataclass(frozen=True)
 class OneThread:
     """Calls an estimator on one OpenMP thread: on small tables, starting more costs far more than they save."""
 
     ask: Callable[[Any], Any]
-    threads: ThreadpoolController
+    threads: ThreadpoolController = field(default_factory=ThreadpoolController, repr=False, compare=False)
+
+    def __reduce__(self) -> tuple[type[OneThread], tuple[Callable[[Any], Any]]]:
+        """Copy what is asked; the handles of the loaded libraries belong to this process."""
+        return OneThread, (self.ask,)
 
     def __call__(self, table: Any) -> Any:
         """Return the estimator's answers for a table."""
@@ -79,6 +104,18 @@ def both_of(decide: Labels, scores: Scores, estimator: object, classes: tuple[La
     if kind in _LARGEST:
         return LargestScore(scores, classes).both
     return ClearScore(decide, scores, classes) if kind in _CLEAR else None
+
+
+@dataclass(frozen=True)
+class OneByOne:
+    """Rows -> labels and scores, each asked for by itself."""
+
+    labels: Labels
+    scores: Scores
+
+    def __call__(self, rows: Any) -> tuple[Answers, Floats]:
+        """Return the answers for rows (n, d)."""
+        return self.labels(rows), self.scores(rows)
 
 
 @dataclass(frozen=True)

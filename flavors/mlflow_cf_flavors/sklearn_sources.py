@@ -55,7 +55,7 @@ def _raw(number: int, feature: Feature) -> Source:
         return LevelColumn(number, np.array([0.0, 1.0, np.nan, np.nan]))
     if feature.kind == "date":
         return RawDate(number, feature.name)
-    if not feature.levels:
+    if feature.numeric:
         return NumberColumn(number, (), feature.stored if feature.stored.kind in "iuf" else DOUBLE)
     missing = None if feature.dtype == "object" and not feature.nan else np.nan
     return RawLevels(number, feature.name, (*feature.levels, UNSEEN, missing))

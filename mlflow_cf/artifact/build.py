@@ -22,6 +22,7 @@ from mlflow_cf.artifact.requirements import WHEELS, Requirements, requirements
 from mlflow_cf.artifact.signature import PARAM, completed, example_rows, inner_signature, signature_of
 from mlflow_cf.errors import InputError
 from mlflow_cf.explained import ExplainedModel, assemble
+from mlflow_cf.features import Table, as_rows
 from mlflow_cf.model.flavors import OWN_FLAVOR, open_folder, open_native
 from mlflow_cf.options import WrapOptions
 from mlflow_cf.version import VERSION
@@ -45,7 +46,7 @@ class Packaging:
 
 def build(
     model: object,
-    data: pd.DataFrame,
+    data: Table,
     labels: ArrayLike | None,
     options: WrapOptions,
     packaging: Packaging,
@@ -112,9 +113,9 @@ def _add_flavor(meta: Model, folder: Path, explained: ExplainedModel, lineage: L
 def _example(explained: ExplainedModel, given: Any) -> tuple[pd.DataFrame, dict[str, Any]]:
     rows, params = given if isinstance(given, tuple) and len(given) == 2 else (given, EXAMPLE_PARAMS)
     rows = explained.background.head(EXAMPLE_ROWS) if rows is None else rows
-    if not isinstance(rows, pd.DataFrame) or not isinstance(params, Mapping) or not len(rows):
+    if not isinstance(rows, pd.DataFrame | np.ndarray) or not isinstance(params, Mapping) or not len(rows):
         raise InputError("input_example", "is neither rows nor (rows, params)", "pass a table, such as data.head(3)")
-    rows = explained.space.select(rows).reset_index(drop=True)
+    rows = explained.space.select(as_rows(rows, explained.space.columns)).reset_index(drop=True)
     return example_rows(explained.space, rows), dict(params)
 
 

@@ -12,7 +12,6 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any, Final
 
-import pandas as pd
 from mlflow import MlflowClient
 from mlflow.exceptions import MlflowException
 from mlflow.models import Model, ModelSignature
@@ -27,6 +26,7 @@ from mlflow_cf.constraints import ConstraintSource, Values
 from mlflow_cf.errors import ArtifactError, InputError
 from mlflow_cf.explained import ExplainedModel
 from mlflow_cf.explainers.registry import ExplainerSource
+from mlflow_cf.features import Table
 from mlflow_cf.model.flavors import OWN_FLAVOR, fetch, open_folder
 from mlflow_cf.options import DistanceSource, TargetSource, WrapOptions
 from mlflow_cf.problem import Limits
@@ -37,7 +37,7 @@ FLAVOR_NAME: Final = OWN_FLAVOR
 def save_model(
     model: object,
     path: str | Path,
-    data: pd.DataFrame,
+    data: Table,
     labels: ArrayLike | None = None,
     *,
     target: TargetSource = None,
@@ -59,11 +59,27 @@ def save_model(
     """Save an explained model as an MLflow model folder.
 
     Args:
-        model: a fitted estimator or pipeline, an MLflow model URI or folder, or a loaded pyfunc.
+        model: a fitted model or pipeline, an MLflow model URI or folder, a loaded pyfunc, or a function of a table.
         path: folder to write; it must be new or empty.
-        data: sample of the training rows (n, d) in the model's own raw input columns; it becomes part of the artifact.
-        labels: (n,) training target of these rows; some explainers use it.
-        target, constraints, explainer, features, distance, values, seed, limits, certify, output: as in `wrap`.
+        data: sample of the training rows in the model's own raw input columns: a table, or an array (n, d). It becomes
+            part of the artifact. A column that never varies here is never proposed.
+        labels: (n,) training target of these rows, for explainers that use it.
+        target: the wanted outcome: a label; ``Target(label=.., min_probability=..)``; ``Target.other()``, any but the
+            row's own; ``Target(low=.., high=..)`` of a regression; or a dict of these keys. None: 1, where labels are
+            0 and 1.
+        constraints: what every counterfactual must respect: `Constraints`, a dict, a YAML or JSON file, or PLAF text.
+        explainer: what searches: ``"geco"``, ``"exact"``, ``"nearest_row"``, ``"random_search"``, or an object such as
+            ``GeCo(q=200)``.
+        features: column -> facts that win over what the data suggest: kind (real, integer, date, ordinal, category or
+            boolean), levels (all of them; of an ordinal the lowest first), step, low, high.
+        distance: weights (l0, l1, linf) of the share of changed features, their mean change and the largest one, which
+            add up to 1; or `Distance`, which can also scale and weigh features.
+        values: which values may be proposed: ``"observed"`` in data, on the ``"grid"`` of a feature's steps, or
+            ``"continuous"``: any number from its lowest to its highest.
+        seed: seed of requests that name none.
+        limits: most a request may ask for: `Limits`, or a dict of count, time_limit_s and max_evaluations.
+        certify: always prove that answers are the nearest; the model must be one that can be opened.
+        output: what a model without known outputs returns: ``"label"``, ``"score"`` or ``"value"``.
         signature: another signature than the one made from data; its param is always ours.
         input_example: rows, or (rows, params); None: the first rows of data.
         pip_requirements: requirements of the model, instead of the ones it brings; mlflow-cf is always added. The paths
@@ -87,7 +103,7 @@ def save_model(
 def log_model(
     model: object,
     name: str,
-    data: pd.DataFrame,
+    data: Table,
     labels: ArrayLike | None = None,
     *,
     target: TargetSource = None,
@@ -111,11 +127,34 @@ def log_model(
     """Log an explained model to MLflow, in the active run if there is one, and register it if asked to.
 
     Args:
-        model, data, labels: as in `save_model`, and all options up to output as in `wrap`.
+        model: a fitted model or pipeline, an MLflow model URI or folder, a loaded pyfunc, or a function of a table.
         name: name of the logged model.
+        data: sample of the training rows in the model's own raw input columns: a table, or an array (n, d). It becomes
+            part of the artifact. A column that never varies here is never proposed.
+        labels: (n,) training target of these rows, for explainers that use it.
+        target: the wanted outcome: a label; ``Target(label=.., min_probability=..)``; ``Target.other()``, any but the
+            row's own; ``Target(low=.., high=..)`` of a regression; or a dict of these keys. None: 1, where labels are
+            0 and 1.
+        constraints: what every counterfactual must respect: `Constraints`, a dict, a YAML or JSON file, or PLAF text.
+        explainer: what searches: ``"geco"``, ``"exact"``, ``"nearest_row"``, ``"random_search"``, or an object such as
+            ``GeCo(q=200)``.
+        features: column -> facts that win over what the data suggest: kind (real, integer, date, ordinal, category or
+            boolean), levels (all of them; of an ordinal the lowest first), step, low, high.
+        distance: weights (l0, l1, linf) of the share of changed features, their mean change and the largest one, which
+            add up to 1; or `Distance`, which can also scale and weigh features.
+        values: which values may be proposed: ``"observed"`` in data, on the ``"grid"`` of a feature's steps, or
+            ``"continuous"``: any number from its lowest to its highest.
+        seed: seed of requests that name none.
+        limits: most a request may ask for: `Limits`, or a dict of count, time_limit_s and max_evaluations.
+        certify: always prove that answers are the nearest; the model must be one that can be opened.
+        output: what a model without known outputs returns: ``"label"``, ``"score"`` or ``"value"``.
         registered_model_name: registers a version under this name.
         tags: tags of the logged model and of the registered version.
-        signature, input_example, pip_requirements, metadata, allow_functions: as in `save_model`.
+        signature: another signature than the one made from data; its param is always ours.
+        input_example: rows, or (rows, params); None: the first rows of data.
+        pip_requirements: requirements of the model, instead of the ones it brings; mlflow-cf is always added.
+        metadata: entries for MLmodel.
+        allow_functions: whether a plain function may be saved: as a pickle, which runs code when it is loaded.
 
     Raises:
         InputError: anything that does not fit. Nothing is logged then.
@@ -208,7 +247,7 @@ class _Staged:
 
 @contextmanager
 def _built(
-    model: object, data: pd.DataFrame, labels: ArrayLike | None, options: WrapOptions, packaging: Packaging
+    model: object, data: Table, labels: ArrayLike | None, options: WrapOptions, packaging: Packaging
 ) -> Iterator[Path]:
     with tempfile.TemporaryDirectory(prefix="mlflow-cf-") as scratch:
         yield build(model, data, labels, options, packaging, Path(scratch))

@@ -49,9 +49,9 @@ def completed(signature: ModelSignature, space: FeatureSpace, model: OpenModel) 
     ours = signature_of(space, model)
     if signature.inputs is None:
         return ours
-    names = set(signature.inputs.input_names())
+    names = set(map(str, signature.inputs.input_names()))
     if names != set(space.names):
-        lost, more = sorted(set(space.names) - names), sorted(map(str, names - set(space.names)))
+        lost, more = sorted(set(space.names) - names), sorted(names - set(space.names))
         fact = f"its inputs lack {lost} and have {more} on top" if more else f"its inputs lack {lost}"
         raise InputError("signature", fact, "name the columns of data, or leave the signature out")
     return ModelSignature(inputs=signature.inputs, outputs=signature.outputs or ours.outputs, params=ours.params)
@@ -67,7 +67,7 @@ def example_rows(space: FeatureSpace, rows: pd.DataFrame) -> pd.DataFrame:
 
     It refuses pandas' categories and every nullable type with a missing value in it.
     """
-    return pd.DataFrame({f.name: _plain_column(f, rows[f.name]) for f in space.features})
+    return pd.DataFrame({f.name: _plain_column(f, rows[f.column]) for f in space.features})
 
 
 def _plain_column(feature: Feature, column: pd.Series[Any]) -> Any:
@@ -96,10 +96,10 @@ def _column_type(feature: Feature) -> Column:
     if feature.kind == "date":
         # It also turns dates beyond 2262 into others, numbers into nanoseconds, and refuses time zones.
         return AnyType() if pd.api.types.is_datetime64_any_dtype(feature.raw_dtype) else DataType.string
-    if not feature.levels:
+    if feature.numeric:
         whole = "int" in feature.dtype.lower() and not feature.missing
         return DataType.long if whole else DataType.double
-    kind = _label_type(feature.levels)
+    kind = _label_type(feature.levels) if feature.levels else DataType.string
     return DataType.double if kind == DataType.long and feature.missing else kind
 
 

@@ -35,9 +35,12 @@ def compile_rules(constraints: Constraints, space: FeatureSpace, source: Source 
 
 
 def group_columns(constraints: Constraints, space: FeatureSpace) -> tuple[Columns, ...]:
-    """Return the columns of every group, in the order of their first column; a lone feature is a group of one."""
-    grouped = {space.index[name]: tuple(sorted(space.index[n] for n in names))
-               for names in constraints.groups for name in names}  # fmt: skip
+    """Return the columns of every group, in the order of their first column; a lone feature is a group of one.
+
+    A constant never changes with its group, so it is no part of one.
+    """
+    groups = [[space.index[name] for name in names if not space[name].constant] for names in constraints.groups]
+    grouped = {column: tuple(sorted(columns)) for columns in groups for column in columns}
     return tuple(dict.fromkeys(grouped.get(column, (column,)) for column in range(len(space))))
 
 
@@ -87,8 +90,8 @@ class _Compiler:
         """Return the code of a value a user wrote, noting an error if it has none."""
         code = feature.code(value)
         if code is None:
-            fix = did_you_mean(value, feature.levels, "levels") if feature.levels else ""
-            noun = "level" if feature.levels else "date" if feature.kind == "date" else "number"
+            fix = "" if feature.numeric else did_you_mean(value, feature.levels, "levels")
+            noun = "level" if not feature.numeric else "date" if feature.kind == "date" else "number"
             self.error(where, f"{value!r} is not a {noun}", fix)
             return np.nan
         return code

@@ -24,7 +24,8 @@ class Domain:
 
     Attributes:
         columns: the group's columns, ascending.
-        tuples: (t, len(columns)) distinct combinations in ascending order; none of them all missing.
+        tuples: (t, len(columns)) distinct combinations in ascending order; none of them all missing. A constant has
+            none.
         weights: (t,) how often each occurs in the background; 1 for grid values that never do.
         interval: (low, high) of a lone continuous feature, where any number in between is admissible too.
     """
@@ -43,6 +44,8 @@ class Domain:
 
     def keys(self, values: Floats) -> tuple[NDArray[np.bool_], NDArray[np.intp]]:
         """Return (m,) whether each tuple is one of the domain's, and if so a number that no other tuple has."""
+        if not len(self.tuples):
+            return np.zeros(len(values), dtype=np.bool_), np.zeros(len(values), dtype=np.intp)
         if len(self.columns) == 1:
             (distinct, _), sought = self._parts[0], _sortable(values[:, 0])
             position = np.searchsorted(distinct, sought).clip(max=len(distinct) - 1)
@@ -110,7 +113,7 @@ def _joint(background: Floats, columns: tuple[int, ...]) -> Domain:
 
 
 def _lone(feature: Feature, columns: tuple[int, ...], values: Values) -> Domain:
-    if values == "observed" or not feature.has_order:
+    if values == "observed" or not feature.has_order or feature.constant:
         return Domain(columns, feature.values[:, None], feature.counts)
     if feature.step is None and values == "continuous":
         return Domain(columns, feature.values[:, None], feature.counts, (feature.low, feature.high))

@@ -92,8 +92,8 @@ def _side(node: Node, space: FeatureSpace, path: str) -> _Side:
                 raise InputError(path, f"{_cut(name)} is not a feature", did_you_mean(name, space.names, "features"))
             feature = space[name]
             kind: Literal["number", "date", "level"] = "number"
-            if feature.levels or feature.kind == "date":
-                kind = "level" if feature.levels else "date"
+            if not feature.numeric or feature.kind == "date":
+                kind = "date" if feature.numeric else "level"
             return _Side(Ref(side, space.index[name]), kind, feature)
         case Operation(sign, left, right):
             return _sum(sign, _side(left, space, path), _side(right, space, path), path)

@@ -3,16 +3,22 @@
 from mlflow_cf.features.dates import days
 from mlflow_cf.features.embedding import UNIT_MISMATCH, Embedding
 from mlflow_cf.features.feature import Feature, Floats, Kind, Level
-from mlflow_cf.features.space import FeatureSpace, check_table
+from mlflow_cf.features.space import FeatureSpace
+from mlflow_cf.features.tables import ColumnName, Rows, Table, as_background, as_rows, check_table
 
 __all__ = [
     "UNIT_MISMATCH",
+    "ColumnName",
     "Embedding",
     "Feature",
     "FeatureSpace",
     "Floats",
     "Kind",
     "Level",
+    "Rows",
+    "Table",
+    "as_background",
+    "as_rows",
     "check_table",
     "days",
 ]

@@ -35,7 +35,7 @@ def encode_column(feature: Feature, column: Raw) -> tuple[Floats, NDArray[np.boo
         return codes, np.abs(codes) > (LARGEST if feature.stored.kind == "f" else EXACT_INTEGER)
     missing = np.asarray(pd.isna(column) if isinstance(column, np.ndarray) else column.isna(), dtype=np.bool_)
     lost = missing & (not feature.nullable)
-    if feature.levels:
+    if not feature.numeric:
         codes, bad = _encode_levels(feature, column, missing)
         return codes, bad | lost
     if feature.kind == "date":
@@ -64,7 +64,7 @@ def decode_column(feature: Feature, codes: Floats) -> Any:
 
 
 def _decoded(feature: Feature, codes: Floats) -> Any:
-    if feature.levels:
+    if not feature.numeric:
         return _decode_levels(feature, codes)
     dtype = feature.raw_dtype
     if feature.kind == "date":
@@ -84,7 +84,7 @@ def _decoded(feature: Feature, codes: Floats) -> Any:
 
 def fits(feature: Feature, column: pd.Series[Any]) -> tuple[Level, ...]:
     """Return the levels of `column` that `feature` has no code for but could hold, in order of appearance."""
-    if not feature.levels or feature.kind == "boolean":
+    if feature.numeric or feature.kind == "boolean":
         return ()
     known = feature.code_of
     levels = dict.fromkeys(v for v in map(plain, column.tolist()) if _is_level(v) and v not in known)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any, Literal, get_args
@@ -11,10 +12,12 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from mlflow_cf.features.dates import days, iso_date, zone_of
+from mlflow_cf.features.tables import is_text
 from mlflow_cf.validation import LARGEST
 
 Kind = Literal["real", "integer", "date", "ordinal", "category", "boolean"]
 KINDS: tuple[str, ...] = get_args(Kind)
+NUMERIC: tuple[Kind, ...] = ("real", "integer", "date")
 Level = str | int | float | bool
 Floats = NDArray[np.float64]
 
@@ -24,7 +27,7 @@ class Feature:
     """A raw column; its codes are the numbers themselves, or the position of a level in `levels`.
 
     Attributes:
-        name: column name.
+        name: column name; `numbered`: whether the raw column's name is this number, not the string.
         kind: real, integer, date (coded in days since 1970, UTC), ordinal (declared order), category or boolean.
         dtype: pandas dtype of the raw column; `categories_dtype` and `ordered` complete it for categoricals.
         levels: levels of an ordinal, category or boolean, in code order; empty for numbers.
@@ -34,7 +37,8 @@ class Feature:
         mad: median absolute deviation over the background, or its standard deviation (ddof 1) where that is 0.
         missing: whether the background has missing values here; `nan`: whether those of an object column are NaN, not
             None, which many models tell apart.
-        values, counts: the active domain: distinct codes of the background, ascending, and how often each occurs.
+        values, counts: the active domain: distinct codes of the background, ascending, and how often each occurs;
+            empty for a constant, which is never proposed.
     """
 
     name: str
@@ -50,13 +54,24 @@ class Feature:
     nan: bool = False
     ordered: bool = False
     categories_dtype: str = ""
+    numbered: bool = False
     values: Floats = field(default_factory=lambda: np.empty(0))
     counts: Floats = field(default_factory=lambda: np.empty(0))
 
     @property
+    def column(self) -> str | int:
+        """The name of the raw column."""
+        return int(self.name) if self.numbered else self.name
+
+    @property
     def numeric(self) -> bool:
         """Whether codes are quantities (not levels)."""
-        return not self.levels
+        return self.kind in NUMERIC
+
+    @property
+    def constant(self) -> bool:
+        """Whether the background never varies here, so that a row keeps the value it has."""
+        return not len(self.values)
 
     @property
     def has_order(self) -> bool:
@@ -66,7 +81,7 @@ class Feature:
     @property
     def unknown_from(self) -> float:
         """Smallest code without a known rank: codes of unseen levels start here (infinite for numbers)."""
-        return float(len(self.levels)) if self.levels else np.inf
+        return np.inf if self.numeric else float(len(self.levels))
 
     @cached_property
     def raw_dtype(self) -> Any:
@@ -90,6 +105,8 @@ class Feature:
 
     def can_hold(self, level: Level) -> bool:
         """Whether the raw column can hold a level the background never had, as it is."""
+        if isinstance(level, str) and not is_text(level):
+            return False
         if self.stored.kind == "O":
             return isinstance(level, str) or "object" in (self.dtype, self.categories_dtype)
         if isinstance(level, str | bool) or self.stored.kind == "b":
@@ -119,6 +136,12 @@ class Feature:
         """Level -> code."""
         return {level: code for code, level in enumerate(self.known)}
 
+    def unmet(self, values: Iterable[Level | None]) -> tuple[Level, ...]:
+        """Return the levels among plain `values` that have no code yet, in order of appearance."""
+        if self.numeric:
+            return ()
+        return tuple(dict.fromkeys(value for value in values if value is not None and value not in self.code_of))
+
     def with_unseen(self, levels: tuple[Level, ...]) -> Feature:
         """Return the same feature with codes for `levels` it has not met before."""
         return replace(self, unseen=self.unseen + levels)
@@ -127,7 +150,7 @@ class Feature:
         """Return the plain Python value behind one code; None for a missing one."""
         if np.isnan(code):
             return None
-        if self.levels:
+        if not self.numeric:
             return self.known[int(code)]
         if self.kind == "date":
             return iso_date(code, zone_of(self.raw_dtype))
@@ -139,7 +162,7 @@ class Feature:
             return days(value)
         if not isinstance(value, str | int | float | bool):
             return None
-        if not self.levels:
+        if self.numeric:
             return None if isinstance(value, str | bool) or not abs(value) <= LARGEST else self.held(float(value))
         code = self.code_of.get(value)
         same_type = code is not None and isinstance(value, bool) == isinstance(self.known[code], bool)
@@ -168,6 +191,7 @@ class Feature:
             "nan": self.nan,
             "ordered": self.ordered,
             "categories_dtype": self.categories_dtype,
+            "numbered": self.numbered,
             "values": self.values.tolist(),
             "counts": self.counts.tolist(),
         }

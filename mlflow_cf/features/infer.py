@@ -11,9 +11,9 @@ import pandas as pd
 
 from mlflow_cf.errors import InputError, did_you_mean
 from mlflow_cf.features.codec import EXACT_INTEGER, decode_column, encode_column, plain, raw_array
-from mlflow_cf.features.feature import KINDS, Feature, Kind, Level
+from mlflow_cf.features.feature import KINDS, NUMERIC, Feature, Kind, Level
+from mlflow_cf.features.tables import is_text
 
-_NUMERIC = ("real", "integer", "date")
 OVERRIDES = ("kind", "levels", "step", "low", "high")
 
 
@@ -26,18 +26,18 @@ def infer_feature(name: str, column: pd.Series[Any], override: Mapping[str, Any]
         override: any of kind, levels (declared order), step, low, high; declared facts win over inferred ones.
 
     Raises:
-        InputError: nothing but missing values, a single value and no declared domain, an unsupported type,
-            or an override that contradicts the data.
+        InputError: an unsupported type, or an override that contradicts the data.
     """
     path = f"data.{name}"
     present = column.dropna()
-    if present.empty:
-        raise InputError(path, "all values are missing", "drop the column from the model or give rows that have it")
     _check_override(name, override)
     kind = cast("Kind", override.get("kind") or _kind(path, column, present))
-    if "levels" in override and kind in _NUMERIC:
+    if "levels" in override and kind in NUMERIC:
         raise InputError(f"features.{name}.levels", f"a {kind} has no levels", "declare kind 'ordinal' or 'category'")
     levels = _levels(name, kind, column, present, override)
+    halves = [level for level in levels if isinstance(level, str) and not is_text(level)]
+    if halves:
+        raise InputError(path, f"level {halves[0]!r} holds half of a surrogate pair, which is no text", "clean it")
     dtype, categories_dtype, ordered = _dtype(path, column)
     bare = Feature(
         name=name,
@@ -80,7 +80,8 @@ def _kind(path: str, column: pd.Series[Any], present: pd.Series[Any]) -> Kind:
     if types.is_complex_dtype(dtype) or types.is_timedelta64_dtype(dtype) or isinstance(dtype, pd.PeriodDtype):
         raise InputError(path, f"columns of type {dtype} cannot be explained", "turn it into a number or a level")
     if types.is_numeric_dtype(dtype):
-        return "integer" if _whole(present.to_numpy(dtype=np.float64)) else "real"
+        missing = present.empty and dtype.kind == "f"  # whatever a row has there must have a code
+        return "integer" if not missing and _whole(present.to_numpy(dtype=np.float64)) else "real"
     return _kind_of_values(path, present)
 
 
@@ -88,7 +89,7 @@ def _kind_of_values(path: str, present: pd.Series[Any]) -> Kind:
     seen = {type(plain(v)) for v in present.tolist()}
     if seen == {bool}:
         return "boolean"
-    if seen <= {int, float}:
+    if seen and seen <= {int, float}:
         return "integer" if _whole(present.astype(float).to_numpy()) else "real"
     if not seen <= {str, int, float}:
         names = ", ".join(sorted(t.__name__ for t in seen - {str}))
@@ -99,7 +100,7 @@ def _kind_of_values(path: str, present: pd.Series[Any]) -> Kind:
 def _levels(
     name: str, kind: Kind, column: pd.Series[Any], present: pd.Series[Any], override: Mapping[str, Any]
 ) -> tuple[Level, ...]:
-    if kind in _NUMERIC:
+    if kind in NUMERIC:
         return ()
     if kind == "boolean":
         return (False, True)
@@ -153,25 +154,21 @@ def _with_domain(feature: Feature, column: pd.Series[Any], override: Mapping[str
         fix = "convert it with pd.to_datetime, or write strings like '2024-12-31' or '2024-12-31T10:30:00'"
         raise InputError(path, "its dates could not be handed to the model as they are written here", fix)
     values, counts = np.unique(codes[~np.isnan(codes)], return_counts=True)
-    declared = ("low" in override and "high" in override) or "levels" in override
-    if len(values) == 1 and not declared:
-        raise InputError(
-            path,
-            "constant in the background",
-            f"give rows in which it varies, drop it, or declare its domain: features={{{feature.name!r}: "
-            + ("{'levels': [...]}}" if feature.levels else "{'low': ..., 'high': ...}}"),
-        )
     feature = replace(feature, values=values, counts=counts.astype(np.float64))
     step: float | None
-    if feature.levels:
-        low, high, step = 0.0, float(len(feature.levels) - 1), 1.0
+    if not feature.numeric:
+        low, high, step = 0.0, float(max(len(feature.levels) - 1, 0)), 1.0
     else:
-        low, high = (_end(feature, override, key, values[at]) for key, at in (("low", 0), ("high", -1)))
+        ends = (values[0], values[-1]) if len(values) else (0.0, 0.0)
+        low, high = (_end(feature, override, key, end) for key, end in zip(("low", "high"), ends, strict=True))
         step = override["step"] if "step" in override else None if _fractional(feature) else _step(values)
         if not low <= high or (step is not None and not step > 0):
             raise InputError(f"features.{feature.name}", "low must not exceed high, and step must be positive", "")
     known = codes[~np.isnan(codes)]
-    return replace(feature, low=low, high=high, step=step, mad=_mad(known))
+    feature = replace(feature, low=low, high=high, step=step, mad=_mad(known))
+    declared = ("low" in override and "high" in override) or "levels" in override
+    varies = len(values) + feature.missing > 1 or declared
+    return feature if varies else replace(feature, values=np.empty(0), counts=np.empty(0))
 
 
 def _restored(feature: Feature, column: pd.Series[Any], codes: np.ndarray[Any, Any]) -> bool:
@@ -209,5 +206,5 @@ def _step(values: np.ndarray[Any, Any]) -> float:
 
 def _mad(codes: np.ndarray[Any, Any]) -> float:
     """Median absolute deviation, not scaled by 1.4826; the standard deviation (ddof 1) where it is 0."""
-    mad = float(np.median(np.abs(codes - np.median(codes))))
+    mad = float(np.median(np.abs(codes - np.median(codes)))) if len(codes) else 0.0
     return mad if mad > 0 or len(codes) < 2 else float(np.std(codes, ddof=1))

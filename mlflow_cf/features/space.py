@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
 
@@ -13,8 +13,9 @@ from numpy.typing import NDArray
 
 from mlflow_cf.errors import InputError, did_you_mean
 from mlflow_cf.features.codec import Raw, decode_column, encode_column, fits, plain, raw_array
-from mlflow_cf.features.feature import Feature, Floats
+from mlflow_cf.features.feature import Feature, Floats, Level
 from mlflow_cf.features.infer import infer_feature
+from mlflow_cf.features.tables import check_table
 
 
 @dataclass(frozen=True, eq=False)
@@ -28,23 +29,33 @@ class FeatureSpace:
         """Describe the columns of a background `frame` (n, d).
 
         Raises:
-            InputError: no table, no rows or columns, duplicate names, or a column that cannot be described.
+            InputError: no table, no rows or columns, none that varies, two of one name, or one that cannot be
+                described.
         """
         names = check_table(frame)
         overrides = overrides or {}
         for name in overrides:
             if name not in names:
                 raise InputError(f"features.{name}", "not a column of data", did_you_mean(name, names, "columns"))
-        return cls(tuple(infer_feature(name, frame[name], overrides.get(name, {})) for name in names))
+        columns = zip(names, frame.columns, strict=True)
+        features = tuple(infer_feature(name, frame[column], overrides.get(name, {})) for name, column in columns)
+        features = tuple(
+            replace(feature, numbered=not isinstance(column, str))
+            for feature, column in zip(features, frame.columns, strict=True)
+        )
+        if all(feature.constant for feature in features):
+            raise InputError("data", "no column varies", "give rows that differ")
+        return cls(features)
 
     @cached_property
     def names(self) -> tuple[str, ...]:
-        """Column names in order."""
+        """Names of the features in order."""
         return tuple(feature.name for feature in self.features)
 
     @cached_property
-    def _columns(self) -> pd.Index[str]:
-        return pd.Index(self.names)
+    def columns(self) -> pd.Index[Any]:
+        """The columns of a raw table: the names, as numbers where the background numbers its columns."""
+        return pd.Index([feature.column for feature in self.features])
 
     @cached_property
     def index(self) -> dict[str, int]:
@@ -63,20 +74,20 @@ class FeatureSpace:
         Raises:
             InputError: a column is missing or there twice.
         """
-        if frame.columns.equals(self._columns):
+        if frame.columns.equals(self.columns):
             return frame
-        twice = [name for name in frame.columns[frame.columns.duplicated()] if name in self.index]
+        twice = [column for column in frame.columns[frame.columns.duplicated()] if column in self.columns]
         if twice:
             raise InputError(f"rows.{twice[0]}", "two columns have this name", "send one of them")
-        for name in self.names:
-            if name not in frame.columns:
-                known = [str(column) for column in frame.columns if column not in self.index]
-                raise InputError(f"rows.{name}", "column is missing", did_you_mean(name, known, "other columns"))
-        return frame.loc[:, list(self.names)]
+        for column in self.columns:
+            if column not in frame.columns:
+                known = [str(other) for other in frame.columns if other not in self.columns]
+                raise InputError(f"rows.{column}", "column is missing", did_you_mean(column, known, "other columns"))
+        return frame.loc[:, list(self.columns)]
 
     def covering(self, frame: pd.DataFrame) -> FeatureSpace:
         """Return this space with codes for the levels of `frame` that the background never had."""
-        found = {f.name: fits(f, frame[f.name]) for f in self.features if f.levels}
+        found = {f.name: fits(f, frame[f.column]) for f in self.features if not f.numeric}
         if not any(found.values()):
             return self
         return FeatureSpace(tuple(f.with_unseen(found[f.name]) if found.get(f.name) else f for f in self.features))
@@ -87,9 +98,9 @@ class FeatureSpace:
         codes = np.empty((len(frame), len(self)))
         reasons: dict[int, str] = {}
         for column, feature in enumerate(self.features):
-            codes[:, column], bad = encode_column(feature, raw_array(frame[feature.name]))
+            codes[:, column], bad = encode_column(feature, raw_array(frame[feature.column]))
             for row in np.flatnonzero(bad).tolist():
-                reasons.setdefault(row, f"{feature.name}: {_shown(frame[feature.name].iloc[row])} {_wanted(feature)}")
+                reasons.setdefault(row, f"{feature.name}: {_shown(frame[feature.column].iloc[row])} {_wanted(feature)}")
         return codes, reasons
 
     def encode(self, frame: pd.DataFrame) -> Floats:
@@ -126,12 +137,26 @@ class FeatureSpace:
             else:
                 columns[column] = values
         table = pd.DataFrame(columns, index=pd.RangeIndex(len(arrays[0])), copy=False)
-        table.columns = self._columns.view()  # numbers first and names last: names would be made an index every time
+        table.columns = self.columns.view()  # numbers first and names last: names would be made an index every time
         return table
 
     def values(self, row: Floats) -> dict[str, Any]:
         """Return one coded row (d,) as plain Python values by name; None for missing."""
         return {feature.name: feature.value(code) for feature, code in zip(self.features, row, strict=True)}
+
+    def from_values(self, rows: Sequence[Mapping[str, Level | None]]) -> pd.DataFrame:
+        """Return rows of plain values by name, such as `values` returns, in the background's exact dtypes.
+
+        Levels that the background never had are kept.
+        """
+        features = tuple(f.with_unseen(f.unmet(row[f.name] for row in rows)) for f in self.features)
+        codes = [[f.code(row[f.name]) for f in features] for row in rows]
+        return FeatureSpace(features).decode(np.array(codes, dtype=np.float64).reshape(len(rows), len(features)))
+
+    @cached_property
+    def bare(self) -> FeatureSpace:
+        """The same features with one value of each domain: what makes tables of plain values, and small to copy."""
+        return FeatureSpace(tuple(replace(f, values=f.values[:1], counts=f.counts[:1]) for f in self.features))
 
     def to_dict(self) -> dict[str, Any]:
         """Return the space as plain JSON values."""
@@ -143,29 +168,10 @@ class FeatureSpace:
         return cls(tuple(Feature.from_dict(item) for item in data["features"]))
 
 
-def check_table(frame: object) -> list[str]:
-    """Return the column names of a background that has rows, columns, and a name of its own for every column."""
-    if not isinstance(frame, pd.DataFrame):
-        raise InputError("data", f"a {type(frame).__name__} is not a table", "pass a pandas DataFrame of raw features")
-    if not len(frame) or not len(frame.columns):
-        raise InputError("data", f"{len(frame)} rows and {len(frame.columns)} columns", "give at least two rows")
-    names = [_name(column) for column in frame.columns]
-    twice = sorted({name for name in names if names.count(name) > 1})
-    if twice:
-        raise InputError(f"data.{twice[0]}", "two columns have this name", "rename one of them")
-    return names
-
-
-def _name(column: object) -> str:
-    if not isinstance(column, str):
-        raise InputError(f"data.{column}", "column names must be strings", "rename with frame.rename(columns=str)")
-    return column
-
-
 def _shown(value: object) -> str:
     return repr(plain(value))[:60]
 
 
 def _wanted(feature: Feature) -> str:
     number = "finite whole number" if feature.stored.kind in "iu" else "finite number"
-    return f"is no {feature.kind if feature.levels else number} of type {feature.dtype}"
+    return f"is no {number if feature.numeric else feature.kind} of type {feature.dtype}"

@@ -94,11 +94,11 @@ def _share(wanted: NDArray[np.intp], differ: Bools) -> Floats:
 def _keeps(space: FeatureSpace, name: str, limit: tuple[float, float] | frozenset[Level], codes: Floats) -> Bools:
     feature, path = space[name], f"wishes.{name}"
     if isinstance(limit, tuple):
-        if feature.levels:
+        if not feature.numeric:
             raise InputError(path, f"limits {limit} for a feature with levels", "give the levels accepted as a set")
         kept: Bools = (codes >= limit[0]) & (codes <= limit[1])
         return kept
-    if not feature.levels:
+    if feature.numeric:
         raise InputError(path, "levels for a number", "give (low, high)")
     for level in limit:
         if level not in feature.code_of:

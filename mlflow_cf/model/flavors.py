@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from contextlib import suppress
 from importlib import import_module
 from importlib.metadata import entry_points
 from pathlib import Path
@@ -15,11 +17,12 @@ from mlflow.models import Model
 from mlflow.pyfunc import PyFuncModel
 
 from mlflow_cf.errors import InputError
-from mlflow_cf.features import FeatureSpace, check_table
+from mlflow_cf.features import ColumnName, FeatureSpace, Table, as_background
 from mlflow_cf.model.judge import OpenModel
 
 GENERIC: Final = "python_function"
 FUNCTION: Final = "mlflow_cf_function"
+UNNAMED: Final = (FUNCTION, GENERIC)  # opened with tables as they come, also with numbers for names
 OWN_FLAVOR: Final = "mlflow_cf"
 # MLflow's name of a flavor -> our module, in the order of preference for a model with several flavors.
 MODULES: Final = MappingProxyType(
@@ -29,6 +32,22 @@ MODULES: Final = MappingProxyType(
         "sklearn": "mlflow_cf_flavors.sklearn",
         FUNCTION: "mlflow_cf_flavors.callables",
         GENERIC: "mlflow_cf_flavors.pyfunc",
+    }
+)
+# Libraries whose models are taken once MLflow has logged them -> MLflow's module for them.
+LOGGED_FIRST: Final = MappingProxyType(
+    {
+        "catboost": "catboost",
+        "h2o": "h2o",
+        "keras": "keras",
+        "onnx": "onnx",
+        "paddle": "paddle",
+        "prophet": "prophet",
+        "pyspark": "spark",
+        "statsmodels": "statsmodels",
+        "tensorflow": "tensorflow",
+        "torch": "pytorch",
+        "transformers": "transformers",
     }
 )
 ENTRY_POINTS: Final = "mlflow_cf.flavors"
@@ -97,14 +116,25 @@ def flavor_named(name: str) -> Flavor:
 
 def flavor_of(model: object) -> Flavor:
     """Return the flavor that takes a native `model`; InputError if none does."""
+    library = _logged_first(model)
     for name in flavor_names():
-        if (module := flavor_named(name)).accepts(model):
+        # a network can be called, and yet is no function of a table
+        if not (library and name == FUNCTION) and (module := flavor_named(name)).accepts(model):
             return module
+    if library:
+        fix = f"log it with mlflow.{library}.log_model and pass the model_uri of what it returns"
+        raise InputError("model", f"a {type(model).__name__} can be taken from MLflow alone", fix)
     fix = "pass a fitted model, an MLflow model URI or folder, a loaded pyfunc, or a function with output="
     raise InputError("model", f"{type(model).__name__} is not a kind of model known here", fix)
 
 
-def open_native(model: object, *, output: str | None = None, rows: pd.DataFrame | None = None) -> OpenModel:
+def _logged_first(model: object) -> str | None:
+    """Return MLflow's module for a model of a library that has no flavor here; nothing is imported for the question."""
+    libraries = (base.__module__.split(".")[0] for base in type(model).__mro__)
+    return next((LOGGED_FIRST[library] for library in libraries if library in LOGGED_FIRST), None)
+
+
+def open_native(model: object, *, output: str | None = None, rows: Table | None = None) -> OpenModel:
     """Open a model object, or the model at an MLflow URI or in a folder.
 
     A loaded pyfunc is opened through the native model inside it where that is possible.
@@ -117,22 +147,40 @@ def open_native(model: object, *, output: str | None = None, rows: pd.DataFrame 
     return _open(module, model, output, rows)
 
 
-def open_folder(path: Path, *, output: str | None = None, rows: pd.DataFrame | None = None) -> OpenModel:
+def open_folder(path: Path, *, output: str | None = None, rows: Table | None = None) -> OpenModel:
     """Open the MLflow model in the folder `path` with the most native flavor it names."""
     module = flavor_of_folder(path)
     return _open(module, module.load(path), output, rows)
 
 
-def _open(module: Flavor, model: object, output: str | None, rows: pd.DataFrame | None) -> OpenModel:
+def _open(module: Flavor, model: object, output: str | None, rows: Table | None) -> OpenModel:
     """Open a model; what is wrong with the rows themselves is said before what the model says about them."""
-    if rows is not None:
-        check_table(rows)
+    if rows is None:
+        return module.open(model, output=output)
+    table = as_background(rows, _names(module, model, rows), numbered=module.MLFLOW_FLAVOR in UNNAMED)
     try:
-        return module.open(model, output=output, rows=rows)
+        return module.open(model, output=output, rows=table)
     except InputError as error:
-        if rows is not None and error.path == "data":
-            FeatureSpace.infer(rows)
+        if error.path == "data":
+            FeatureSpace.infer(table)
         raise
+
+
+def _names(module: Flavor, model: object, rows: object) -> Sequence[ColumnName]:
+    """Return the model's own names of its columns, if it has them and `rows` lack some."""
+    if isinstance(rows, pd.DataFrame) and all(isinstance(column, str) for column in rows.columns):
+        return ()
+    if isinstance(model, PyFuncModel):
+        schema = model.metadata.get_input_schema()
+        return schema.input_names() if schema is not None and schema.has_input_names() else ()
+    with suppress(InputError):
+        return module.open(model).columns
+    return ()
+
+
+def background_of(model: OpenModel, data: Table) -> pd.DataFrame:
+    """Return the background as the table that an opened model is shown; numbers stay names unless it has its own."""
+    return as_background(data, model.columns, numbered=True)
 
 
 def fetch(source: str | Path, into: Path | None = None) -> Path:

@@ -11,7 +11,7 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from mlflow_cf.features import FeatureSpace
+from mlflow_cf.features import ColumnName, FeatureSpace
 
 if TYPE_CHECKING:
     from mlflow_cf.structures.structure import Structure
@@ -36,7 +36,7 @@ class OpenModel:
         score: the same rows -> (n, len(classes)) float64, one column per class; None if the model has labels only.
         score_kind: ``probability`` (columns sum to 1), ``score`` (like it, but not kept inside [0, 1], and so no
             probability), ``margin`` (any real number, larger is likelier) or ``none``.
-        columns: the raw input columns in the model's order if it knows them, else empty.
+        columns: the raw input columns in the model's order if it knows them, else empty; numbers where it knows these.
         notes: facts for `describe()`.
         both: `decide` and `score` in one pass, where that is cheaper than one after the other.
         compile: features and some background rows -> the structure inside the model; None: not opened.
@@ -48,7 +48,7 @@ class OpenModel:
     decide: Decide
     score: ScoreRows | None = None
     score_kind: ScoreKind = "none"
-    columns: tuple[str, ...] = ()
+    columns: tuple[ColumnName, ...] = ()
     notes: tuple[str, ...] = ()
     both: Both | None = None
     compile: Compile | None = None

@@ -48,6 +48,8 @@ def open_structure(judge: Judge, space: FeatureSpace, background: Floats, outcom
     model = judge.model
     if model.compile is None:
         return Opened(None, "scored through the model itself")
+    if not model.regression and model.score is None:
+        return Opened(None, "scored through the model itself: it has labels only, no scores")
     if not model.regression and not judge.argmax_decides:
         return Opened(None, "scored through the model itself: its label is not that of the largest score")
     rng = np.random.default_rng(0)  # fixed: which rows are compared is part of the check, not of a search
@@ -81,6 +83,7 @@ def _on_edges(
         edges = rows.copy()
         for column, feature in enumerate(space.features):
             values = _edges(structure, column, feature) if near[column] else feature.values
+            values = values if len(values) else rows[:, column]  # of a constant that no test looks at
             edges[replaced[:, column], column] = rng.choice(values, replaced[:, column].sum())
             if feature.missing or (missing and feature.nullable):
                 edges[rng.random(len(rows)) < MISSING, column] = np.nan
@@ -95,7 +98,7 @@ def _on_edges(
 def _edges(structure: Structure, column: int, feature: Feature) -> Floats:
     """Return the values next to which a structure changes its answer, or those of the background if there are none."""
     ends = structure.ends(column)
-    if feature.levels or feature.kind == "date" or ends is None:
+    if not feature.numeric or feature.kind == "date" or ends is None:
         return feature.values
     near = _neighbours(ends[np.isfinite(ends)], feature)
     return near if len(near) else feature.values

@@ -6,12 +6,10 @@ import logging
 import time
 from dataclasses import replace
 
-import pandas as pd
-
 from mlflow_cf.errors import InputError
 from mlflow_cf.explainers import Candidates, Search
 from mlflow_cf.explainers.explainer import check_explainer, keeps_order
-from mlflow_cf.features import FeatureSpace
+from mlflow_cf.features import FeatureSpace, Rows, as_rows
 from mlflow_cf.proof.pipeline import Answer, Evidence, Proving, prove_all, search
 from mlflow_cf.proof.verify import Case
 from mlflow_cf.request.case import case_of, is_wanted
@@ -20,6 +18,7 @@ from mlflow_cf.request.decide import reasoned
 from mlflow_cf.request.replies import bare, explanation
 from mlflow_cf.request.request import Request
 from mlflow_cf.request.rows import Row, read_rows
+from mlflow_cf.words.explanations import Explanations
 from mlflow_cf.words.reasons import Uncertified, stopped
 from mlflow_cf.words.result import Explanation
 
@@ -28,27 +27,28 @@ FIRST_ROWS = 8  # fewer at first where there is a deadline: how long proofs take
 _logger = logging.getLogger(__name__)
 
 
-def answer(request: Request, frame: pd.DataFrame) -> list[Explanation]:
-    """Answer the rows of `frame` (m, d) in order: predict all, search one by one, prove all together.
+def answer(request: Request, rows: Rows) -> Explanations:
+    """Answer rows (m, d) in order: predict all, search one by one, prove all together.
 
     Raises:
-        InputError: missing columns, no rows, or an explainer that refuses the request.
+        InputError: no table, missing columns, no rows, or an explainer that refuses the request.
     """
     check_explainer(request.explainer, request.searches.facts, request.query.count)
-    if not isinstance(frame, pd.DataFrame):
-        raise InputError("rows", f"a {type(frame).__name__} is not a table", "pass a pandas DataFrame")
-    if not len(frame):
+    known = request.setting.space
+    table = known.select(as_rows(rows, known.columns))
+    if not len(table):
         raise InputError("rows", "there are none", "send at least one row")
-    frame = request.setting.space.select(frame).reset_index(drop=True)
-    space = request.setting.space.covering(frame)
+    frame = table.reset_index(drop=True)
+    space = known.covering(frame)
     with request.admission.predicting():
-        rows = read_rows(request.judge, space, frame)
-    wanted = {number: row for number, row in enumerate(rows) if is_wanted(request, row)}
+        predicted = read_rows(request.judge, space, frame)
+    wanted = {number: row for number, row in enumerate(predicted) if is_wanted(request, row)}
     found: dict[int, Explanation] = {}
     if wanted:  # every row has its prediction by now: explanations wait for their place, predictions never do
         with request.admission.entered(request.patience_s) as admitted:
             found = _explain_all(request, space, wanted) if admitted else _turned_away(request, wanted)
-    return [found[number] if number in found else bare(request, row) for number, row in enumerate(rows)]
+    answers = [found[number] if number in found else bare(request, row) for number, row in enumerate(predicted)]
+    return Explanations(tuple(answers), table.index, known.bare)
 
 
 def _explain_all(request: Request, space: FeatureSpace, rows: dict[int, Row]) -> dict[int, Explanation]:

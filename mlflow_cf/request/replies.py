@@ -22,7 +22,8 @@ _logger = logging.getLogger(__name__)
 def bare(request: Request, row: Row) -> Explanation:
     """Return what a row gets that is not searched for: invalid, not asked for, or already as wanted."""
     prediction = None if row.prediction != row.prediction else row.prediction  # NaN is null in a reply
-    plain = Explanation("skipped", "", prediction, None, explainer=request.explainer.name, seed=request.seed)
+    name, space = request.explainer.name, request.setting.space.bare
+    plain = Explanation("skipped", "", prediction, None, explainer=name, seed=request.seed, space=space)
     if row.outcome is not None:
         plain = replace(plain, probability=bound_target(request, row).probability(row.outcome)[0])
     if row.fault:

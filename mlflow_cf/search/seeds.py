@@ -7,16 +7,27 @@ import numpy as np
 from mlflow_cf.constraints.rules import Bools
 from mlflow_cf.features import Floats
 from mlflow_cf.problem import Codes, Group, Problem
+from mlflow_cf.problem.binding import same
 
 
 def nearest_favourable_rows(problem: Problem) -> Floats:
     """Return distinct background rows (m, d) that are predicted favourable and meet every constraint, nearest first."""
-    rows = problem.background[problem.rate_background().favourable]
-    rows = rows[problem.check(rows)]
+    rows = _admissible_favourable_rows(problem)
     distance = problem.bound_distance.distance(problem.columns, rows, problem.x0)
     nearest = rows[np.argsort(distance, kind="stable")]
     _, first = np.unique(np.where(np.isnan(nearest), np.inf, nearest), axis=0, return_index=True)
     return np.asarray(nearest[np.sort(first)])
+
+
+def _admissible_favourable_rows(problem: Problem) -> Floats:
+    constant = [column for column, feature in enumerate(problem.space.features) if feature.constant]
+    if same(problem.background[0, constant], problem.x0[constant]).all():
+        rows = problem.background[problem.rate_background().favourable]
+        return np.asarray(rows[problem.check(rows)])
+    rows = problem.background.copy()
+    rows[:, constant] = problem.x0[constant]  # a row keeps them, and so no prediction of the background is known here
+    rows = rows[problem.check(rows)]
+    return np.asarray(rows[problem.rate(rows).favourable])
 
 
 def codes_of(problem: Problem, Z: Floats) -> Codes:

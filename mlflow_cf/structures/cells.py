@@ -102,10 +102,10 @@ class Tests:
         tables: list[Table] = []
         for number, nodes in enumerate(_nodes_of(feature, len(space))):
             raw = space.features[number]
-            if not raw.levels and _is_ordered(forest, columns, nodes):
+            if raw.numeric and _is_ordered(forest, columns, nodes):
                 lookup, cut[nodes] = _cuts(forest, columns, nodes)
             else:
-                cuts = np.arange(float(len(raw.levels))) if raw.levels else _points(forest, columns, nodes)
+                cuts = _points(forest, columns, nodes) if raw.numeric else np.arange(float(len(raw.levels)))
                 lookup = Lookup.of(np.append(cuts, np.inf))
                 try:
                     table, rows = _tests(forest, columns, nodes, lookup.cuts)

@@ -7,11 +7,11 @@ from typing import Final
 
 import pytest
 
-from mlflow_cf.explained import wrap
 from mlflow_cf.testing.checker import Checker, Row, Ruler, absent, plain_rows, table_of
 from mlflow_cf.testing.goals import GOALS
 from mlflow_cf.testing.opened import Opening
 from mlflow_cf.testing.worlds import ORDERS, overrides
+from mlflow_cf.wrapping import wrap
 
 ROWS: Final = 8  # that are explained
 FREE: Final = ("age", "grade", "member")  # all other features are immutable, so that every row can be tried

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import random
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import MISSING, FrozenInstanceError, fields, is_dataclass, replace
@@ -257,6 +257,6 @@ def check_options_by_request(explainer: AnyExplainer) -> None:
                 ask(option, value)
 
 
-def records(answers: list[Explanation]) -> list[dict[str, object]]:
+def records(answers: Sequence[Explanation]) -> list[dict[str, object]]:
     """Return answers as they leave in a reply."""
     return [answer.to_dict() for answer in answers]

@@ -9,14 +9,16 @@ from typing import Any, Final
 
 import pandas as pd
 
-from mlflow_cf.explained import ExplainedModel, wrap
+from mlflow_cf.explained import ExplainedModel
 from mlflow_cf.explainers import AnyExplainer
 from mlflow_cf.testing.checker import Checker, Row, Ruler, plain_rows, table_of
 from mlflow_cf.testing.goals import GOALS, Goal, Reply
 from mlflow_cf.testing.models import KINDS, Fitted, fitted
 from mlflow_cf.testing.scenarios import Scenario
 from mlflow_cf.testing.worlds import DEMANDS, ORDERS, Demands, odd_row, overrides, table
-from mlflow_cf.words.result import Counterfactual, Explanation
+from mlflow_cf.words.explanations import Explanations
+from mlflow_cf.words.result import Counterfactual
+from mlflow_cf.wrapping import wrap
 
 BACKGROUND_SEED: Final = 1
 QUERY_SEED: Final = 2
@@ -75,7 +77,7 @@ class Trial:
 
     def explain(
         self, rows: pd.DataFrame, explained: ExplainedModel | None = None, explainer: AnyExplainer | None = None
-    ) -> list[Explanation]:
+    ) -> Explanations:
         """Explain rows as every test of this trial does."""
         return (explained or self.explained).explain(
             rows,
@@ -87,7 +89,7 @@ class Trial:
         )
 
     @cached_property
-    def answers(self) -> list[Explanation]:
+    def answers(self) -> Explanations:
         """The answers for `rows`."""
         return self.explain(self.rows)
 

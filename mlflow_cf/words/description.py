@@ -35,6 +35,13 @@ def description(facts: Facts) -> str:
     return "\n".join(line for name, block in blocks.items() for line in _block(name, block))
 
 
+def summary(facts: Facts) -> str:
+    """Return what is most worth knowing of an explained model on one line."""
+    target, explainer = _listed(facts["policy"]["target"]), facts["explainer"]["name"]
+    count = _counted(len(facts["features"]), "feature")
+    return f"{facts['flavor']}, {count}, target {target}, explainer {explainer}, {facts['structure']}"
+
+
 def _block(name: str, lines: Sequence[str]) -> Iterator[str]:
     for number, line in enumerate(lines):
         head = (name if number == 0 else "").ljust(INDENT)
@@ -82,8 +89,9 @@ def _table(features: Mapping[str, Facts]) -> Iterator[str]:
     """Yield the features as the lines of a table; numbers are aligned to the right."""
     rows = [("feature", "kind", "values", "step", "missing")]
     for name, fact in features.items():
-        step = "" if fact["step"] is None else spoken(fact["step"])
-        rows.append((name, fact["kind"], spoken(fact["values"]), step, "yes" if fact["missing"] else ""))
+        step = "" if fact["step"] is None or fact["constant"] else spoken(fact["step"])
+        values = "constant" if fact["constant"] else spoken(fact["values"])
+        rows.append((name, fact["kind"], values, step, "yes" if fact["missing"] else ""))
     name_width, kind_width, values_width, step_width, _ = (max(map(len, column)) for column in zip(*rows, strict=True))
     for name, kind, values, step, missing in rows:
         cells = (name.ljust(name_width), kind.ljust(kind_width), values.rjust(values_width), step.rjust(step_width))

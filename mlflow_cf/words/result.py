@@ -3,17 +3,18 @@
 from __future__ import annotations
 
 import html
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Literal
+from typing import Any, Final, Literal
 
 import pandas as pd
 
-from mlflow_cf.features import Level
+from mlflow_cf.features import FeatureSpace, Level
 from mlflow_cf.words.sentences import sentence, written
 
 Status = Literal["found", "already", "infeasible", "not_found", "budget", "busy", "skipped", "invalid"]
 Proof = Literal["optimal", "bounded", "none"]
+FACTS: Final = ("prediction", "probability", "distance", "n_changed")  # of a counterfactual, behind its row in a table
 
 
 @dataclass(frozen=True)
@@ -115,6 +116,7 @@ class Explanation:
         evaluations: rows scored for this explanation.
         explainer, seed: how to repeat it.
         diagnostics: facts about the run (seconds, generations, ...); not part of a reply.
+        space: the model's features, which make tables of rows; known where the explanation comes from a model.
     """
 
     status: Status
@@ -126,6 +128,7 @@ class Explanation:
     explainer: str = ""
     seed: int = 0
     diagnostics: Mapping[str, Any] = field(default_factory=dict)
+    space: FeatureSpace | None = field(default=None, repr=False, compare=False)
 
     def to_dict(self) -> dict[str, Any]:
         """Return the record of a reply (one object per row)."""
@@ -141,9 +144,12 @@ class Explanation:
         }
 
     def to_frame(self) -> pd.DataFrame:
-        """Return one row per counterfactual: its features, then prediction, probability, distance, n_changed."""
-        extra = ("prediction", "probability", "distance", "n_changed")
-        return pd.DataFrame([{**cf.row, **{key: getattr(cf, key) for key in extra}} for cf in self.counterfactuals])
+        """Return one row per counterfactual: its features in the model's own types, then what is known of it.
+
+        These columns are counterfactual (1, 2, ...), prediction, probability, distance and n_changed; one whose name is
+        a feature's gets an underscore behind it. ``model.predict(found.to_frame()[features])`` works as it stands.
+        """
+        return counterfactual_table(self.space, [self.counterfactuals])
 
     def __str__(self) -> str:
         lines = [f"{self.status}: {self.reason}" if self.reason else self.status]
@@ -160,6 +166,20 @@ class Explanation:
         if not rows:
             return head
         return head + pd.DataFrame(rows, columns=["#", "feature", "from", "to"]).to_html(index=False)
+
+
+def counterfactual_table(space: FeatureSpace | None, found: Sequence[Sequence[Counterfactual]]) -> pd.DataFrame:
+    """Return the counterfactuals of several rows as one table, in order; without `space` in types guessed by pandas."""
+    all_found = [counterfactual for several in found for counterfactual in several]
+    rows = [counterfactual.row for counterfactual in all_found]
+    table = pd.DataFrame(rows) if space is None else space.from_values(rows)
+    numbers = [number for several in found for number, _ in enumerate(several, start=1)]
+    facts = {key: [getattr(counterfactual, key) for counterfactual in all_found] for key in FACTS}
+    for key, values in {"counterfactual": numbers, **facts}.items():
+        while key in table.columns:
+            key += "_"  # noqa: PLW2901  a feature keeps its name
+        table[key] = pd.Series(values, index=table.index, dtype=None if values else object)
+    return table
 
 
 def describe_changes(changes: tuple[Change, ...], prediction: Level) -> str:

@@ -226,7 +226,7 @@ def test_foreign_errors_leave_without_their_message(error, caplog):
     assert "stack_trace" not in message
 
 
-@pytest.mark.parametrize("rows", [ASKED.head(0), ASKED[["age"]], [[1, 2]], None, ASKED.to_numpy()])
+@pytest.mark.parametrize("rows", [ASKED.head(0), ASKED[["age"]], [[1, 2]], None, ASKED.to_numpy()[:, :2]])
 def test_our_errors_leave_as_they_are(rows):
     with pytest.raises(mlflow_cf.InputError, match="rows") as caught:
         ServedModel(EXPLAINED).predict(rows)

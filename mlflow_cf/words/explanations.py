@@ -1,0 +1,97 @@
+"""The answers for all rows of a request, as a sequence, a table or a reply."""
+
+from __future__ import annotations
+
+import html
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any, Final, overload
+
+import numpy as np
+import pandas as pd
+
+from mlflow_cf.features import FeatureSpace
+from mlflow_cf.words.result import Explanation, counterfactual_table
+
+SHOWN, SHOWN_AS_HTML = 3, 10  # rows
+WIDTH: Final = 100
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class Explanations(Sequence[Explanation]):
+    """One explanation per row, in the order of the rows.
+
+    Attributes:
+        items: the explanations.
+        index: (m,) the rows' own index.
+        space: the model's features.
+    """
+
+    items: tuple[Explanation, ...]
+    index: pd.Index[Any] = field()  # type: ignore[assignment]  # as a table has one; a sequence would look for an item
+    space: FeatureSpace = field(repr=False)
+
+    def __len__(self) -> int:
+        return len(self.items)
+
+    @overload
+    def __getitem__(self, at: int) -> Explanation: ...
+
+    @overload
+    def __getitem__(self, at: slice) -> Explanations: ...
+
+    def __getitem__(self, at: int | slice) -> Explanation | Explanations:
+        if isinstance(at, slice):
+            return Explanations(self.items[at], self.index[at], self.space)
+        return self.items[at]
+
+    def __eq__(self, other: object) -> bool:
+        if not isinstance(other, Explanations):
+            return NotImplemented
+        return self.items == other.items and self.index.equals(other.index)
+
+    __hash__ = None  # type: ignore[assignment]  # explanations hold dicts
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the reply that a server gives for these rows."""
+        return {"predictions": [explanation.to_dict() for explanation in self.items]}
+
+    def to_frame(self) -> pd.DataFrame:
+        """Return one row per counterfactual with the index of the row it was found for.
+
+        Columns are those of `Explanation.to_frame`. Rows without a counterfactual have none; a column of the index is
+        repeated for every further counterfactual of its row.
+        """
+        found = [explanation.counterfactuals for explanation in self.items]
+        table = counterfactual_table(self.space, found)
+        rows = np.repeat(np.arange(len(found)), [len(several) for several in found])
+        return table.set_axis(self.index.take(rows), axis=0)
+
+    def __repr__(self) -> str:
+        counts = ", ".join(f"{count} {status}" for status, count in self._counts())
+        rows = "1 row" if len(self) == 1 else f"{len(self):,} rows"
+        lines = [f"Explanations of {rows}: {counts}" if self.items else "Explanations of no rows"]
+        for label, explanation in zip(self.index[:SHOWN], self.items[:SHOWN], strict=True):
+            lines.append(_cut(f"  {label}: {_words(explanation)}"))
+        return "\n".join(lines if len(self) <= SHOWN else [*lines, "  ..."])
+
+    def _repr_html_(self) -> str:
+        """Return a small table for notebooks: one line per row, as far as they are shown."""
+        counts = ", ".join(f"{count:,} {status}" for status, count in self._counts())
+        head = f"<p>{len(self):,} explanations: {html.escape(counts)}</p>"
+        shown = self.items[:SHOWN_AS_HTML]
+        lines = {"status": [e.status for e in shown], "explanation": [_cut(_words(e)) for e in shown]}
+        table = pd.DataFrame(lines, index=self.index[:SHOWN_AS_HTML]).to_html()
+        return head + table + ("" if len(shown) == len(self) else "<p>...</p>")
+
+    def _counts(self) -> Sequence[tuple[str, int]]:
+        return Counter(explanation.status for explanation in self.items).most_common()
+
+
+def _words(explanation: Explanation) -> str:
+    return " | ".join(line.strip() for line in str(explanation).splitlines())
+
+
+def _cut(text: str) -> str:
+    return text if len(text) <= WIDTH else text[: WIDTH - 3] + "..."

@@ -1,0 +1,66 @@
+"""`wrap`: a fitted model in, an explained model out; in memory."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from numpy.typing import ArrayLike
+
+from mlflow_cf.constraints import ConstraintSource, Values
+from mlflow_cf.explained import ExplainedModel, assemble
+from mlflow_cf.explainers.registry import ExplainerSource
+from mlflow_cf.features import Table
+from mlflow_cf.model.flavors import open_native
+from mlflow_cf.options import DistanceSource, TargetSource, WrapOptions
+from mlflow_cf.problem import Limits
+
+
+def wrap(
+    model: object,
+    data: Table,
+    labels: ArrayLike | None = None,
+    *,
+    target: TargetSource = None,
+    constraints: ConstraintSource = None,
+    explainer: ExplainerSource = "geco",
+    features: Mapping[str, Mapping[str, Any]] | None = None,
+    distance: DistanceSource = (0.5, 0.5, 0.0),
+    values: Values = "observed",
+    seed: int = 0,
+    limits: Limits | Mapping[str, Any] | None = None,
+    certify: bool = False,
+    output: str | None = None,
+) -> ExplainedModel:
+    """Wrap a fitted model so that it explains its decisions; in memory, without MLflow's tracking or a server.
+
+    Args:
+        model: a fitted scikit-learn, XGBoost or LightGBM model or pipeline; the URI or folder of any MLflow model; a
+            loaded pyfunc; or a function of a table, with `output`.
+        data: sample of the training rows in the model's own raw input columns: a table, or an array (n, d). Strings,
+            categories, dates and missing values stay as they are; what is proposed comes from these rows. A column that
+            never varies here is kept as a row has it.
+        labels: (n,) training target of these rows, for explainers that use it; None: they take the model's answers.
+        target: the wanted outcome: a label such as ``1`` or ``"good"``; ``Target(label=1, min_probability=0.7)``;
+            ``Target.other()`` for any label but the row's own; ``Target(low=.., high=..)`` for a regression, with one
+            side or both; or a dict of the same keys. None: 1, where the labels are 0 and 1.
+        constraints: what every counterfactual must respect: `Constraints`, a dict, a YAML or JSON file, or PLAF text.
+        explainer: what searches: ``"geco"``, ``"exact"``, ``"nearest_row"``, ``"random_search"``; a dict of
+            ``name`` and ``options``; or an object such as ``GeCo(q=200)``.
+        features: facts that win over what the data suggest, by column: ``kind`` (real, integer, date, ordinal, category
+            or boolean), ``levels`` (all of them; of an ordinal the lowest first), ``step`` between neighbouring
+            numbers, ``low`` and ``high``; such as ``{"grade": {"kind": "ordinal", "levels": ["C", "B", "A"]}}``.
+        distance: weights (l0, l1, linf) of the share of changed features, their mean change and the largest one, which
+            add up to 1; or `Distance`, which can also scale and weigh features.
+        values: which values may be proposed: ``"observed"`` in data; on the ``"grid"`` of a feature's steps from its
+            lowest to its highest value; or any number between these (``"continuous"``).
+        seed: seed of requests that name none; the same rows, query and seed get the same answer.
+        limits: most a request may ask for: `Limits`, or a dict of count, time_limit_s and max_evaluations.
+        certify: always prove that answers are the nearest; the model must be one that can be opened.
+        output: what a model without known outputs returns: ``"label"``, ``"score"`` or ``"value"``.
+
+    Raises:
+        InputError: anything that does not fit, with its path, the fact and the nearest fix.
+    """
+    options = WrapOptions(target, constraints, explainer, features, distance, values, seed, limits, certify)
+    return assemble(open_native(model, output=output, rows=data), data, labels, options)
