@@ -14,6 +14,7 @@ import numpy as np
 import pandas as pd
 import pytest
 import small_loans
+from laws import SOME
 from served import serving
 
 import mlflow_cf
@@ -34,12 +35,16 @@ def installed(monkeypatch):
 
 
 class TestSingleChanges(ExplainerSuite):
+    scenarios = SOME
+
     def explainer(self):
         return explainer_of("single_changes")
 
 
 class TestSteppingStones(ExplainerSuite):
     """It learns, makes plans and ranks by their costs."""
+
+    scenarios = SOME
 
     def explainer(self):
         return explainer_of("stepping_stones")
