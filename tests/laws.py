@@ -1,6 +1,10 @@
-"""How many examples a law gets: few when tests run at every change, many in CI (`HYPOTHESIS_PROFILE=ci`)."""
+"""How much is tried: little when tests run at every change, a lot with `HYPOTHESIS_PROFILE=ci`."""
 
 from hypothesis import settings
+
+from mlflow_cf.testing import FEW, SCENARIOS
+
+SOME = SCENARIOS if settings.default.max_examples >= 500 else FEW  # of the suite's, for explainers that share most
 
 
 def dear(times: int) -> settings:

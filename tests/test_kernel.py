@@ -8,7 +8,7 @@ from pathlib import Path
 
 import mlflow_cf
 import mlflow_cf_flavors
-from mlflow_cf.problem import goal
+from mlflow_cf.problem import compiled
 
 ASK = """
 import logging
@@ -35,7 +35,7 @@ def without_a_place_to_write(folder: Path) -> dict[str, str]:
 
 
 def test_kernels_are_kept_where_they_can_be() -> None:
-    assert goal.rate_sums.stats.cache_path == str(Path(goal.__file__).parent / "__pycache__")
+    assert compiled.rate_sums.stats.cache_path == str(Path(compiled.__file__).parent / "__pycache__")
 
 
 def test_what_cannot_be_kept_is_compiled_anew(tmp_path: Path) -> None:

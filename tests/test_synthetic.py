@@ -38,17 +38,15 @@ def credit(data_file: Any) -> pd.DataFrame:
      (GeCo(m_init=100, m_mut=25, refine=False), 1.10)],
     ids=["default", "more samples", "default as published", "more samples as published"],
 )  # fmt: skip
-def test_valid_near_and_quick(synthetic: Any, credit: pd.DataFrame, explainer: GeCo, limit: float) -> None:
-    ratios, seconds = [], []
+def test_valid_and_near(synthetic: Any, credit: pd.DataFrame, explainer: GeCo, limit: float) -> None:
+    ratios = []
     for k in SIZES:
         classifier = synthetic.Classifier(credit, k)
         figures = synthetic.measure(classifier, classifier.explained(), explainer, classifier.refused(4, seed=0))
         assert figures.invalid == 0
         assert (figures.ratios >= 1 - 1e-9).all()  # else the optimum is none
         ratios.append(figures.ratios.mean())
-        seconds.append(figures.seconds)
     assert np.mean(ratios) <= limit
-    assert seconds[-1] <= SIZES[-1] * seconds[0]  # at most linear in k
 
 
 def test_the_score_is_that_of_the_authors_code(synthetic: Any, credit: pd.DataFrame) -> None:

@@ -20,7 +20,8 @@ class ExplainerSuite:
     """Subclass it under a name that starts with ``Test``, and say which explainer is meant.
 
     Attributes:
-        scenarios: the problems: few, but every two kinds of model, target, constraints and values meet in one of them.
+        scenarios: the problems: every two kinds of model, target, constraints and values meet in one of `SCENARIOS`,
+            the default; each is in one of `FEW`, a fifth as many.
     """
 
     scenarios: ClassVar[tuple[Scenario, ...]] = SCENARIOS

@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import astuple, dataclass
 from itertools import combinations, product
-from typing import Final, get_args
+from typing import Any, Final, get_args
 
 from mlflow_cf.constraints import Values
 from mlflow_cf.testing.goals import GOALS
 from mlflow_cf.testing.models import KINDS
 from mlflow_cf.testing.worlds import DEMANDS
 
+Choice = tuple[int, str]
 Pair = tuple[int, str, int, str]
 
 
@@ -34,29 +35,33 @@ class Scenario:
     def __str__(self) -> str:
         return "-".join(astuple(self))
 
+    def choices(self) -> set[Choice]:
+        """Return every choice of this scenario."""
+        return set(enumerate(astuple(self)))
+
     def pairs(self) -> set[Pair]:
         """Return every two choices that this scenario brings together."""
         return {(i, a, j, b) for (i, a), (j, b) in combinations(enumerate(astuple(self)), 2)}
 
 
-def covering() -> tuple[Scenario, ...]:
-    """Return few scenarios in which every two choices that can occur together do so at least once.
-
-    The full product is ten times larger and finds hardly more: most faults need one choice or two to show.
-    """
+def covering(covered: Callable[[Scenario], set[Any]]) -> tuple[Scenario, ...]:
+    """Return few scenarios that cover all there is to cover, at least once; `covered` tells what one of them covers."""
     scenarios = [Scenario(*choice) for choice in product(KINDS, GOALS, DEMANDS, get_args(Values))]
     scenarios = [scenario for scenario in scenarios if KINDS[scenario.kind].takes(GOALS[scenario.goal])]
-    pairs = {scenario: scenario.pairs() for scenario in scenarios}
-    left = set().union(*pairs.values())
+    found = {scenario: covered(scenario) for scenario in scenarios}
+    left = set().union(*found.values())
     chosen = []
     while left:
-        best = max(scenarios, key=lambda scenario: len(pairs[scenario] & left))
+        best = max(scenarios, key=lambda scenario: len(found[scenario] & left))
         chosen.append(best)
-        left -= pairs[best]
+        left -= found[best]
     return tuple(chosen)
 
 
-SCENARIOS: Final = covering()
+# Every two choices that can occur together do so. The full product is ten times larger and finds hardly more: most
+# faults need one choice or two to show.
+SCENARIOS: Final = covering(Scenario.pairs)
+FEW: Final = covering(Scenario.choices)  # every choice alone, for a suite that runs at every change
 
 
 def first_of_each_kind(scenarios: Iterable[Scenario]) -> tuple[Scenario, ...]:

@@ -5,6 +5,8 @@ import os
 import subprocess
 import sys
 
+from laws import SOME
+
 from mlflow_cf import Exact, GeCo, NearestRow, RandomSearch
 from mlflow_cf.testing import ExplainerSuite, Scenario
 from mlflow_cf.testing.conduct import records
@@ -17,16 +19,22 @@ class TestGeCo(ExplainerSuite):
 
 
 class TestExact(ExplainerSuite):
+    scenarios = SOME
+
     def explainer(self):
         return Exact()
 
 
 class TestNearestRow(ExplainerSuite):
+    scenarios = SOME
+
     def explainer(self):
         return NearestRow()
 
 
 class TestRandomSearch(ExplainerSuite):
+    scenarios = SOME
+
     def explainer(self):
         return RandomSearch()
 

@@ -10,7 +10,7 @@ import pytest
 from pandas.testing import assert_frame_equal
 
 from mlflow_cf import Constraints
-from mlflow_cf.testing import GOALS, KINDS, SCENARIOS
+from mlflow_cf.testing import FEW, GOALS, KINDS, SCENARIOS, Scenario
 from mlflow_cf.testing.checker import plain_rows, table_of
 from mlflow_cf.testing.models import fitted, values_of
 from mlflow_cf.testing.scenarios import covering, first_of_each_kind
@@ -29,8 +29,16 @@ def test_every_two_choices_meet_where_they_can():
     assert len(SCENARIOS) == len(set(SCENARIOS)) < 80 < len(KINDS) * len(GOALS) * len(DEMANDS) * len(VALUES)
 
 
+def test_every_choice_is_made_in_few():
+    everything = {(i, a) for i, choices in enumerate((KINDS, GOALS, DEMANDS, VALUES)) for a in choices}
+    assert set().union(*(case.choices() for case in FEW)) == everything
+    assert len(FEW) <= len(DEMANDS) + 1
+
+
 def test_cases_are_the_same_every_time():
-    assert covering() == SCENARIOS
+    assert covering(Scenario.pairs) == SCENARIOS
+    assert covering(Scenario.choices) == FEW
+    assert {case.kind for case in first_of_each_kind(FEW)} == set(KINDS)
     assert {case.kind for case in first_of_each_kind(SCENARIOS)} == set(KINDS)
 
 

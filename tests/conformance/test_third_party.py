@@ -10,6 +10,7 @@ import numpy as np
 import pandas as pd
 import pytest
 import small_loans
+from laws import SOME
 
 import mlflow_cf
 from mlflow_cf import InputError
@@ -26,12 +27,16 @@ def installed(monkeypatch):
 
 
 class TestSingleChanges(ExplainerSuite):
+    scenarios = SOME
+
     def explainer(self):
         return explainer_of("single_changes")
 
 
 class TestSteppingStones(ExplainerSuite):
     """It learns, makes plans and ranks by their costs."""
+
+    scenarios = SOME
 
     def explainer(self):
         return explainer_of("stepping_stones")
