@@ -52,6 +52,9 @@ class ModelSuite:
     def test_shapes_and_types(self, goal: str) -> None:
         opened.check_shapes(self.opening(goal))
 
+    def test_both_are_what_each_is(self, goal: str) -> None:
+        opened.check_both(self.opening(goal))
+
     def test_the_largest_score_decides(self, goal: str) -> None:
         opened.check_scores_decide(self.opening(goal))
 

@@ -102,6 +102,18 @@ def check_shapes(opening: Opening) -> None:
             assert scores.min() >= 0
 
 
+def check_both(opening: Opening) -> None:
+    """Asked for labels and scores at once, the model answers as when it is asked for each."""
+    both = opening.model.both
+    if both is None:
+        return
+    for rows in (opening.rows, opening.rows.iloc[:1]):
+        decided, scores = opening.ask(rows)
+        labels, found = both(rows)
+        assert_array_equal(labels, decided)
+        assert_allclose(found, scores, rtol=CLOSE, atol=CLOSE / 1000)
+
+
 def check_scores_decide(opening: Opening) -> None:
     """The label is the one with the largest score wherever it leads clearly."""
     model = opening.model

@@ -10,7 +10,7 @@ from pydantic import StrictInt
 
 from mlflow_cf import InputError, RandomSearch
 from mlflow_cf.explainers import EXPLAINERS, Learned, PlannedStep
-from mlflow_cf.testing import KINDS, Scenario, answers, conduct, handed_over, opened
+from mlflow_cf.testing import KINDS, Ruler, Scenario, answers, certified, conduct, handed_over, opened
 from mlflow_cf.testing.opened import Opening
 from mlflow_cf.testing.trial import Trial
 from mlflow_cf.testing.watched import NEVER, RARE, watched_row
@@ -294,7 +294,9 @@ def tampered(change, case=BOUND):
     """Return a trial whose first found answer was replaced by `change(trial, answer)`."""
     again = trial(Sound(), case)
     first = next(number for number, answer in enumerate(again.answers) if len(answer.counterfactuals) > 1)
-    again.answers[first] = change(again, again.answers[first], again.queries[first])
+    answers = list(again.answers)
+    answers[first] = change(again, answers[first], again.queries[first])
+    vars(again)["answers"] = answers
     return again
 
 
@@ -416,6 +418,7 @@ def test_there_is_a_row_to_watch():
 # --- models
 
 OPENED = Opening.of(KINDS["function"], "multiclass")
+TREES = Opening.of(KINDS["lightgbm"], "sure")
 
 
 def with_model(**changes):
@@ -471,6 +474,8 @@ class Shared:
         (opened.check_shapes, {"score": lambda rows: OPENED.model.score(rows) * 2}),
         (opened.check_shapes, {"score": None}),
         (opened.check_shapes, {"classes": (0, 1, 2)}),
+        (opened.check_both, {"both": lambda rows: (another_label(rows), OPENED.model.score(rows))}),
+        (opened.check_both, {"both": lambda rows: (OPENED.model.decide(rows), OPENED.model.score(rows)[:, ::-1])}),
         (opened.check_scores_decide, {"score": lambda rows: OPENED.model.score(rows)[:, ::-1]}),
         (opened.check_rows_apart, {"score": centred, "score_kind": "margin"}),
         (opened.check_rows_apart, {"decide": lambda rows: np.sort(OPENED.model.decide(rows))}),
@@ -483,3 +488,16 @@ def test_models_that_are_wrong(check, changes):
     check(OPENED)
     with refused():
         check(with_model(**changes))
+
+
+def test_certificates_that_are_wrong(monkeypatch):
+    certified.check_certified(TREES)
+    with refused():
+        certified.check_certified(replace(TREES, kind=replace(TREES.kind, opened=False)))
+    with refused():
+        certified.check_certified(replace(OPENED, kind=replace(OPENED.kind, opened=True)))
+    with refused():
+        certified.check_certified(replace(TREES, fitted=replace(TREES.fitted, predict=lambda rows: np.ones(len(rows)))))
+    monkeypatch.setattr(Ruler, "distance", lambda *_: 0.0)
+    with refused():
+        certified.check_certified(TREES)
