@@ -217,7 +217,7 @@ class TestNumberedColumns:
             assert explained.describe()["opened"]
             table = found.to_frame()
             assert table["prediction"].tolist() == [1, 1, 1]
-            assert table.columns[:2].tolist() == ([0, 1] if explained.model.columns == () else ["0", "1"])
+            assert table.columns[:2].tolist() == list(explained.model.columns or [0, 1])
             answers[type(data)] = [list(answer.counterfactuals[0].row.values()) for answer in found]
         assert len(set(map(str, answers.values()))) == 1
         mlflow_cf.save_model(model, tmp_path / "m", NUMBERS)

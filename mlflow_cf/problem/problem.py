@@ -152,7 +152,7 @@ class Problem:
 
     def _tokens_of(self, rater: Rater, group: Group) -> list[Tokens]:
         """Return the tokens (t, ...) of a group's tuples, one array per column."""
-        if group.places is None or not self.domain_tokens:
+        if group.places is None or not self.domain_tokens or group.places.max() < 0:  # no tuple is in its domain
             return rater.tokens(group.columns, group.tuples)
         tables = [self.domain_tokens[column].take(group.places, axis=0) for column in group.columns]
         if group.places[group.own] < 0:
