@@ -21,7 +21,7 @@ from mlflow_cf.proof.certify import certify
 from mlflow_cf.proof.inquiry import run_proofs
 from mlflow_cf.proof.verify import Case, Proved, prove
 from mlflow_cf.structures import Affine, Forest, Layers, LevelColumn, NumberColumn, Step, TreeEnsemble
-from mlflow_cf.structures.structure import linked
+from mlflow_cf.structures.links import linked
 
 TOLERANCE = 1e-6
 # link, outputs, classes, what the scores are

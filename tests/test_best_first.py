@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from mlflow_cf.model.judge import OpenModel
 from mlflow_cf.problem import BoundTarget, Target
 from mlflow_cf.problem.compiled import reach
-from mlflow_cf.structures.structure import Link, linked
+from mlflow_cf.structures.links import Link, linked
 
 TOLERANCE = 1e-3  # coarse, so that it shows
 LABELS = tuple("abcdefghijkl")

@@ -14,7 +14,7 @@ from mlflow_cf.model.judge import OpenModel, Outcome
 from mlflow_cf.problem import BoundTarget, Target
 from mlflow_cf.problem.compiled import rate_one, rate_sums
 from mlflow_cf.structures import Link
-from mlflow_cf.structures.structure import linked
+from mlflow_cf.structures.links import linked
 
 LABELS = ("a", "b", "c", "d")
 LEAST = (None, 0.0, 0.25, 0.5, 0.9, 1.0)

@@ -16,7 +16,7 @@ from mlflow_cf.features import Floats
 from mlflow_cf.kernel import kernel
 from mlflow_cf.problem import Codes, Group, Problem
 from mlflow_cf.search.choices import Choices
-from mlflow_cf.structures.structure import Tokens
+from mlflow_cf.structures.links import Tokens
 
 Array = NDArray[Any]
 SLACK = 1e-12  # of the limit, so that rounding never drops a tuple that is as near

@@ -13,7 +13,8 @@ from mlflow_cf.constraints.rules import Bools
 from mlflow_cf.features import Floats
 from mlflow_cf.problem.distance import BoundDistance
 from mlflow_cf.problem.problem import Codes, Group
-from mlflow_cf.structures.structure import Structure, Tokens
+from mlflow_cf.structures.links import Tokens
+from mlflow_cf.structures.structure import Structure
 
 Rules = Mapping[int, Sequence[Rule]]
 SHORT = 500  # values up to which a domain is cheaper beside others than by itself

@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mlflow_cf.kernel import kernel
-from mlflow_cf.structures.structure import Link
+from mlflow_cf.structures.links import Link
 
 LINKS: Final[tuple[Link, ...]] = ("identity", "sigmoid", "softmax")
 IDENTITY, SIGMOID, SOFTMAX = range(3)

@@ -18,7 +18,7 @@ from mlflow_cf.features import FeatureSpace, Floats
 from mlflow_cf.problem.distance import BoundDistance
 from mlflow_cf.problem.rater import Rater
 from mlflow_cf.problem.rating import Rating
-from mlflow_cf.structures.structure import Tokens
+from mlflow_cf.structures.links import Tokens
 
 Codes = NDArray[np.intp]
 MOST_COMBINATIONS = 20_000  # of codes for which a rule is tabulated once per row to explain

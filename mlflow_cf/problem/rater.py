@@ -12,7 +12,8 @@ from mlflow_cf.features import Floats
 from mlflow_cf.problem.compiled import Array, margins_of, rate_sums, reach
 from mlflow_cf.problem.rating import BoundTarget, Rating
 from mlflow_cf.structures.joined import Joined
-from mlflow_cf.structures.structure import Structure, Tokens
+from mlflow_cf.structures.links import Tokens
+from mlflow_cf.structures.structure import Structure
 
 
 @dataclass(frozen=True, eq=False)

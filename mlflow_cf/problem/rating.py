@@ -12,7 +12,7 @@ from mlflow_cf.features import Floats
 from mlflow_cf.model.judge import Label, OpenModel, Outcome
 from mlflow_cf.problem.compiled import INTERVAL, LABEL, LINKS, OTHER, SIGMOID, TARGETS, Array, rate_labels, rate_values
 from mlflow_cf.problem.target import Target
-from mlflow_cf.structures.structure import Link
+from mlflow_cf.structures.links import Link
 
 
 @dataclass(frozen=True, eq=False)
@@ -53,7 +53,8 @@ class BoundTarget:
             decided = outcome.codes != self.own if self.target.differs else outcome.codes == self._column
             favourable[:] = grade[:] = decided & (outcome.codes >= 0)
         else:
-            rate_labels(outcome.codes, outcome.scores.copy(), self._table, favourable, grade, np.empty(len(grade)))
+            codes, scores = outcome.codes.astype(np.intp), outcome.scores.astype(np.float64)  # one kernel for all
+            rate_labels(codes, scores, self._table, favourable, grade, np.empty(len(grade)))
         return Rating(favourable, grade)
 
     def probability(self, outcome: Outcome) -> list[float | None]:
@@ -61,8 +62,8 @@ class BoundTarget:
         count = len(outcome.codes)
         if outcome.scores is None or self.model.score_kind != "probability":
             return [None] * count
-        wanted, scores = np.empty(count), outcome.scores.copy()
-        rate_labels(outcome.codes, scores, self._table, np.empty(count, dtype=np.bool_), np.empty(count), wanted)
+        codes, scores, wanted = outcome.codes.astype(np.intp), outcome.scores.astype(np.float64), np.empty(count)
+        rate_labels(codes, scores, self._table, np.empty(count, dtype=np.bool_), np.empty(count), wanted)
         return [None if np.isnan(share) else float(share) for share in wanted]
 
     def prediction(self, outcome: Outcome, row: int) -> Label:

@@ -31,7 +31,8 @@ from mlflow_cf.problem.distance import BoundDistance, Distance
 from mlflow_cf.problem.problem import Problem
 from mlflow_cf.problem.rater import Rater
 from mlflow_cf.problem.rating import Rating
-from mlflow_cf.structures.structure import Structure, Tokens
+from mlflow_cf.structures.links import Tokens
+from mlflow_cf.structures.structure import Structure
 
 
 @dataclass(frozen=True, eq=False)

@@ -10,7 +10,7 @@ import numpy as np
 
 from mlflow_cf.features import Floats
 from mlflow_cf.problem import Codes, Problem
-from mlflow_cf.structures.structure import Tokens
+from mlflow_cf.structures.links import Tokens
 
 
 @dataclass(frozen=True, eq=False)

@@ -16,8 +16,9 @@ from mlflow_cf.structures.columns import (
 )
 from mlflow_cf.structures.forest import Forest, Subsets
 from mlflow_cf.structures.layers import Layers
+from mlflow_cf.structures.links import Link
 from mlflow_cf.structures.parts import Choice, Dense, Leaves, Limits, Number, Part
-from mlflow_cf.structures.structure import Link, Structure, score_rows
+from mlflow_cf.structures.structure import Structure, score_rows
 from mlflow_cf.structures.trees import TreeEnsemble
 
 __all__ = [

@@ -9,8 +9,9 @@ from itertools import chain
 import numpy as np
 
 from mlflow_cf.features import Floats
+from mlflow_cf.structures.links import Flags, Link, Tokens
 from mlflow_cf.structures.parts import Part
-from mlflow_cf.structures.structure import Boxes, Flags, Link, Structure, Tokens
+from mlflow_cf.structures.structure import Boxes, Structure
 
 
 @dataclass(frozen=True, eq=False)

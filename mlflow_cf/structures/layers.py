@@ -20,8 +20,8 @@ from mlflow_cf.structures.kernels.dense import (
     sums_without,
     sweep_rectified,
 )
+from mlflow_cf.structures.links import Flags, Link, Tokens, linked
 from mlflow_cf.structures.parts import Dense
-from mlflow_cf.structures.structure import Flags, Link, Tokens, linked
 from mlflow_cf.structures.tokens import Source, ends_of, entries_of, key_of, token_of
 
 _MOST = 1 << 20  # numbers that a sweep holds at a time beside its result: 8 MB

@@ -9,8 +9,8 @@ import numpy as np
 from mlflow_cf.features import Floats
 from mlflow_cf.structures.cells import Lookup
 from mlflow_cf.structures.kernels.nodes import CUT, FEATURE, LEFT, MISSING_LEFT, TEST, Array, Features, Nodes
+from mlflow_cf.structures.links import Flags, Link
 from mlflow_cf.structures.parts import Leaves, Limits
-from mlflow_cf.structures.structure import Flags, Link
 
 
 def leaves_of(nodes: Nodes, features: Features, lookups: Sequence[Lookup], base: Floats, link: Link) -> Leaves:

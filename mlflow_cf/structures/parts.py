@@ -16,7 +16,7 @@ from mlflow_cf.features import Floats
 from mlflow_cf.structures.activations import Activation
 from mlflow_cf.structures.cells import Lookup
 from mlflow_cf.structures.columns import Affine
-from mlflow_cf.structures.structure import Flags, Link
+from mlflow_cf.structures.links import Flags, Link
 
 Positions = NDArray[np.integer[Any]]
 

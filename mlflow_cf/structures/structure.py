@@ -3,20 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any, Literal, Protocol
-
-import numpy as np
-from numpy.typing import NDArray
-from scipy.special import expit, softmax
+from typing import Protocol
 
 from mlflow_cf.features import Floats
-
-if TYPE_CHECKING:
-    from mlflow_cf.structures.parts import Part
-
-Link = Literal["identity", "sigmoid", "softmax"]
-Tokens = NDArray[Any]
-Flags = NDArray[np.bool_]
+from mlflow_cf.structures.links import Flags, Link, Tokens
+from mlflow_cf.structures.parts import Part
 
 
 class Structure(Protocol):
@@ -98,20 +89,6 @@ class Structure(Protocol):
         The choices of all columns stand one after the other.
         """
         ...
-
-
-def linked(totals: Floats, link: Link) -> Floats:
-    """Turn sums of leaves or of a last layer (m, k) into scores; one sum stands for two classes where it is linked."""
-    if link == "softmax":
-        return np.asarray(softmax(totals, axis=1))
-    if link == "sigmoid" and totals.shape[1] == 1:
-        likelier = expit(totals[:, 0])
-        return np.column_stack([1 - likelier, likelier])
-    if link == "sigmoid":  # one against the rest
-        shares = expit(totals)
-        total = shares.sum(axis=1, keepdims=True)
-        return np.asarray(np.where(total > 0, shares, 1.0) / np.where(total > 0, total, shares.shape[1]))
-    return totals
 
 
 def score_rows(structure: Structure, Z: Floats) -> Floats:

@@ -20,8 +20,8 @@ from mlflow_cf.structures.kernels.restrict import restrict_trees
 from mlflow_cf.structures.kernels.score import Walk, add_trees, walk_of
 from mlflow_cf.structures.kernels.sweep import sweep_trees
 from mlflow_cf.structures.leaves import leaves_of
+from mlflow_cf.structures.links import Flags, Link, Tokens, linked
 from mlflow_cf.structures.parts import Leaves
-from mlflow_cf.structures.structure import Flags, Link, Tokens, linked
 
 
 @dataclass(frozen=True, eq=False)

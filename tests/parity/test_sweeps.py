@@ -24,7 +24,7 @@ from sklearn.tree import DecisionTreeClassifier
 import mlflow_cf
 from mlflow_cf.explainers import GeCo
 from mlflow_cf.structures import Structure
-from mlflow_cf.structures.structure import linked
+from mlflow_cf.structures.links import linked
 
 FEW = {"n_estimators": 8, "random_state": 0}
 BOOSTED = {"n_estimators": 8, "n_jobs": 1}

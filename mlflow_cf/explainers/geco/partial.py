@@ -9,7 +9,8 @@ import numpy as np
 from mlflow_cf.explainers.geco.deltas import Deltas, Places
 from mlflow_cf.features import Floats
 from mlflow_cf.problem import Codes, Problem, Rater, Rating
-from mlflow_cf.structures.structure import Structure, Tokens
+from mlflow_cf.structures.links import Tokens
+from mlflow_cf.structures.structure import Structure
 
 Groups = tuple[int, ...]
 
