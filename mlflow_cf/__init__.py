@@ -10,6 +10,7 @@ from mlflow_cf.problem import Distance, Limits, Target
 from mlflow_cf.version import VERSION
 from mlflow_cf.words.explanations import Explanations
 from mlflow_cf.words.result import Change, Counterfactual, Explanation, Step
+from mlflow_cf.words.verification import Verification, Verifications
 from mlflow_cf.wrapping import wrap
 
 __version__ = VERSION
@@ -32,6 +33,8 @@ __all__ = [
     "RandomSearch",
     "Step",
     "Target",
+    "Verification",
+    "Verifications",
     "load_model",
     "log_model",
     "save_model",

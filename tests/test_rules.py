@@ -533,7 +533,7 @@ class TestRequests:
             (["GROUP age, rooms"], "constraints.rules[0]: line 1, column 1: did not expect 'GROUP'"),
             (["x_cf.age = 'a'"], "constraints.rules[0]: compares a number with 'a'"),
             (["x_cf.age = 1", 5], "constraints.rules[1]: input should be a valid string, got 5"),
-            ("x_cf.age = 1", "constraints.rules: input should be a valid tuple, got 'x_cf.age = 1'"),
+            ("x_cf.age = 1", "constraints.rules: must be a list, got 'x_cf.age = 1'; write [\"x_cf.age = 1\"]"),
         ],
         ids=str,
     )
