@@ -43,7 +43,7 @@ def decide(rows: pd.DataFrame) -> np.ndarray:
 
 
 def score(rows: pd.DataFrame) -> np.ndarray:
-    return np.column_stack([1 - good(rows), good(rows)])
+    return np.column_stack([1 - good(rows), good(rows)]).astype(np.float64)
 
 
 MODEL = OpenModel("test", (0, 1), decide, score, score_kind="probability")
