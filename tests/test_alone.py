@@ -73,3 +73,13 @@ def test_an_answer_that_is_refused_alone_gives_way_to_the_next() -> None:
     (answer,) = found.counterfactuals
     assert answer.row["a"] == 2.0
     assert Batched()(pd.DataFrame([answer.row]))[0] > 0.5
+
+
+def test_labels_that_come_with_scores_are_believed_only_where_they_are_the_models() -> None:
+    model = DecisionTreeClassifier(max_depth=5, random_state=0).fit(FRAME, LABEL)
+    model.predict = lambda rows: 1 - DecisionTreeClassifier.predict(model, rows)  # this one alone decides otherwise
+    explained = mlflow_cf.wrap(model, FRAME, target=1)
+    assert explained.judge.model.both is None
+    assert [found.prediction for found in explained.explain(FRAME.head(5), explain="none")] == model.predict(
+        FRAME.head(5)
+    ).tolist()

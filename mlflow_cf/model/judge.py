@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -16,6 +16,7 @@ from mlflow_cf.features import ColumnName, FeatureSpace
 if TYPE_CHECKING:
     from mlflow_cf.structures.structure import Structure
 
+TRIED = 500  # background rows on which two ways to the labels are compared
 Label = int | str | bool | float
 Decide = Callable[[pd.DataFrame], NDArray[np.generic]]
 ScoreRows = Callable[[pd.DataFrame], NDArray[np.float64]]
@@ -105,7 +106,13 @@ class Judge:
 
     @classmethod
     def learn(cls, model: OpenModel, rows: pd.DataFrame) -> tuple[Judge, Outcome]:
-        """Learn on background `rows` whether the largest score decides; return their outcome too."""
+        """Learn on background `rows` whether the largest score decides; return their outcome too.
+
+        Labels that come with the scores are believed only if they are those of `decide` on some of the rows.
+        """
+        some = rows.iloc[:TRIED]
+        if model.both is not None and not np.array_equal(model.both(some)[0], np.asarray(model.decide(some))):
+            model = replace(model, both=None)
         outcome = cls(model, argmax_decides=False).verdict(rows)
         scores = outcome.scores
         agrees = scores is not None and bool(np.array_equal(scores.argmax(axis=1), outcome.codes))
