@@ -15,7 +15,7 @@ from mlflow_cf.constraints.rules import Bools
 from mlflow_cf.features import Floats
 from mlflow_cf.kernel import kernel
 from mlflow_cf.problem import Codes, Group, Problem
-from mlflow_cf.search.choices import Choices
+from mlflow_cf.search.choices import Choices, Flat, Within
 from mlflow_cf.structures.links import Tokens
 
 Array = NDArray[Any]
@@ -108,52 +108,38 @@ def tighten(masks: Bools, choices: Choices, c: float, limit: float, most: int) -
     groups = len(choices.own)
     distance, changes = np.empty(len(masks)), np.empty(len(masks), dtype=np.intp)
     code = np.empty((len(masks), groups), dtype=np.intp)
-    _tighten(
-        masks, choices.part, choices.top, choices.code, choices.start, choices.own, c, limit, most,
-        distance, changes, code,
-    )  # fmt: skip
+    _tighten(masks, choices.flat, Within(c, limit, most), distance, changes, code)
     return Lows(distance, changes, code)
 
 
 @kernel
-def _least(
-    mask: Array,
-    part: Array,
-    top: Array,
-    code: Array,
-    start: Array,
-    own: Array,
-    first: Array,
-    smallest: Array,
-    tops: Array,
-) -> tuple[float, int]:
+def _least(mask: Array, flat: Flat, first: Array, smallest: Array, tops: Array) -> tuple[float, int]:
     """Write each group's nearest choice, smallest code and smallest top; return the sum of least parts and changes."""
     total, changes = 0.0, 0
-    for group in range(own.size):
+    for group in range(flat.own.size):
         first[group] = -1
-        for at in range(start[group], start[group + 1]):
+        for at in range(flat.start[group], flat.start[group + 1]):
             if not mask[at]:
                 continue
             if first[group] < 0:
-                first[group], smallest[group], tops[group] = at, code[at], top[at]
-            smallest[group] = min(smallest[group], code[at])
-            tops[group] = min(tops[group], top[at])
+                first[group], smallest[group], tops[group] = at, flat.code[at], flat.top[at]
+            smallest[group] = min(smallest[group], flat.code[at])
+            tops[group] = min(tops[group], flat.top[at])
         if first[group] < 0:
             return np.inf, 0
-        total += part[first[group]]
-        changes += own[group] < 0 or not mask[own[group]]
+        total += flat.part[first[group]]
+        changes += flat.own[group] < 0 or not mask[flat.own[group]]
     return total, changes
 
 
 @kernel
-def _tighten(
-    masks: Array, part: Array, top: Array, code: Array, start: Array, own: Array, c: float, limit: float, most: int,
-    distance: Array, changes: Array, smallest: Array,
-) -> None:  # fmt: skip
+def _tighten(masks: Array, flat: Flat, within: Within, distance: Array, changes: Array, smallest: Array) -> None:
+    own, start, part, top = flat.own, flat.start, flat.part, flat.top
+    c, limit, most = within.c, within.limit, within.most
     tops, loose, first = np.empty(own.size), _loose(limit), np.empty(own.size, dtype=np.intp)
     for box in range(len(masks)):
         mask = masks[box]
-        total, changed = _least(mask, part, top, code, start, own, first, smallest[box], tops)
+        total, changed = _least(mask, flat, first, smallest[box], tops)
         changes[box], distance[box] = changed, np.inf
         if total == np.inf or total + c * tops.max() > limit or changed > most:
             continue

@@ -5,12 +5,40 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from typing import NamedTuple
 
 import numpy as np
 
 from mlflow_cf.features import Floats
 from mlflow_cf.problem import Codes, Problem
 from mlflow_cf.structures.links import Tokens
+
+
+class Flat(NamedTuple):
+    """Choices for kernels.
+
+    Attributes:
+        code, part, top: (choices,) and start: (G + 1,) as in `Choices`.
+        own: (G,) the choice of the row's own tuple, -1 where there is none; own_code: (G,) the code of that tuple.
+    """
+
+    code: Codes
+    part: Floats
+    top: Floats
+    start: Codes
+    own: Codes
+    own_code: Codes
+
+
+class Within(NamedTuple):
+    """Which candidates count, for kernels: those nearer than `limit` that change at most so many groups.
+
+    The distance is the sum of the parts and `c` times the largest top.
+    """
+
+    c: float
+    limit: float
+    most: int
 
 
 @dataclass(frozen=True, eq=False)
@@ -44,6 +72,11 @@ class Choices:
             np.concatenate([group.top[some] for group, some in pairs]),
             np.cumsum([0, *sizes]),
         )
+
+    @cached_property
+    def flat(self) -> Flat:
+        """The same for kernels."""
+        return Flat(self.code, self.part, self.top, self.start, self.own, self.problem.own)
 
     @cached_property
     def own(self) -> Codes:

@@ -82,7 +82,7 @@ class GeCo:
         """Run Algorithm 1 of the paper until the best results are stable (sections 4 and 9 of our notes)."""
         stable = max(STABLE, problem.count)
         if self.sweep and problem.rater is not None:
-            search = Sweeps(problem, budget, (self.q, stable), (self.min_generations, self.max_generations))
+            search = Sweeps(problem, budget, self.q, stable, range(self.min_generations, self.max_generations + 1))
             rows, told = search.run()
             return Candidates(rows, told, certify=not len(rows))  # nothing found: there may be a proof of that
         problem = with_draws(problem, rng)

@@ -11,11 +11,11 @@ from __future__ import annotations
 import numpy as np
 
 from mlflow_cf.constraints.rules import Bools
-from mlflow_cf.explainers.geco.picking import pick
+from mlflow_cf.explainers.geco.picking import Parents, Wanted, pick
 from mlflow_cf.features import Floats
 from mlflow_cf.problem import Budget, Codes, Problem, Rater
 from mlflow_cf.search.cascade import Cascade, alone
-from mlflow_cf.search.choices import Choices
+from mlflow_cf.search.choices import Choices, Within
 from mlflow_cf.search.population import Keys, Population, score_candidates
 
 MOST_JOINT = 20_000  # tuples of groups of several features that are tried beside the candidates of one call
@@ -108,11 +108,15 @@ class Neighbours:
                 group = problem.owner[column]
                 sums[:, choices.start[group] : choices.start[group + 1]] = part
         places = parents + self.keys.offsets
+        within = Within(problem.bound_distance.c, bar, problem.most_changes)
         parent, at, verdict, grade, distance = pick(
-            parents, problem.own, self.parts[places], self.tops[places], problem.bound_distance.c,
-            (choices.code, choices.part, choices.top, choices.start), wanted, held, sums,
-            self.rater.targets, bar, problem.most_changes,
-        )  # fmt: skip
+            Parents(parents, self.parts[places], self.tops[places]),
+            choices.flat,
+            Wanted(wanted, held),
+            sums,
+            self.rater.targets,
+            within,
+        )
         best = self._best(distance, verdict, grade)
         at, verdict, grade = at[best], verdict[best], grade[best]
         codes = parents[parent[best]]

@@ -2,52 +2,68 @@
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 import numpy as np
 
 from mlflow_cf.kernel import kernel
 from mlflow_cf.problem.compiled import Array, rate_one
+from mlflow_cf.search.choices import Flat, Within
+
+
+class Parents(NamedTuple):
+    """Candidates (p, G) by code, and what their tuples add to the distance."""
+
+    codes: Array
+    parts: Array
+    tops: Array
+
+
+class Wanted(NamedTuple):
+    """Which groups (p, G) of which candidates to change, and (p, choices) where the rules over several groups hold."""
+
+    groups: Array
+    held: Array
+
 
 DOUBT = 1e-5  # sums of a sweep are rounded otherwise than those of a single row, which may be sums in float32
 
 
 @kernel
 def pick(
-    parents: Array, own: Array, parts: Array, tops: Array, c: float, choices: tuple[Array, ...], wanted: Array,
-    held: Array, sums: Array, targets: Array, bar: float, most: int,
-) -> tuple[Array, Array, Array, Array, Array]:  # fmt: skip
+    parents: Parents, flat: Flat, wanted: Wanted, sums: Array, targets: Array, within: Within
+) -> tuple[Array, Array, Array, Array, Array]:
     """Return the neighbours worth keeping: parent, choice, favourable or not (-1: in doubt), grade, distance.
 
     The distance may be off by what rounding makes of another order of adding up.
 
     Args:
-        parents: (p, G) codes; parts, tops: (p, G) what they add to the distance, of which c times the largest top.
-        own: (G,) codes of the row to explain.
-        choices: code, part, top and start of `Choices`.
-        wanted: (p, G) which groups of which parents are changed.
-        held: (p, choices) whether the rules over several groups hold.
+        parents: whose neighbours; flat: what their groups may take.
+        wanted: which neighbours.
         sums: (p, choices, k) of the neighbours, rated against `targets`.
-        bar: only what is nearer counts.
-        most: groups that may change.
+        within: only what is nearer counts, and changes no more groups.
     """
-    code, part, top, start = choices
+    code, part, top, start, own = flat.code, flat.part, flat.top, flat.start, flat.own_code
+    c, bar, most = within.c, within.limit, within.most
     scores = np.empty(targets["classes"].max())
     found, count = np.empty((5, sums.shape[0] * sums.shape[1])), 0
-    for parent in range(len(parents)):
-        base, changes = parts[parent].sum(), (parents[parent] != own).sum()
+    for parent in range(len(parents.codes)):
+        mine, parts, tops = parents.codes[parent], parents.parts[parent], parents.tops[parent]
+        base, changes = parts.sum(), (mine != own).sum()
         for group in range(own.size):
-            if not wanted[parent, group]:
+            if not wanted.groups[parent, group]:
                 continue
             highest = 0.0
             if c > 0:
                 for other in range(own.size):
-                    highest = max(highest, tops[parent, other] if other != group else 0.0)
-            others, rest, best = changes - (parents[parent, group] != own[group]), base - parts[parent, group], -1.0
+                    highest = max(highest, tops[other] if other != group else 0.0)
+            others, rest, best = changes - (mine[group] != own[group]), base - parts[group], -1.0
             for at in range(start[group], start[group + 1]):
                 far = rest + part[at] + c * max(highest, top[at])
                 if far >= bar:
                     break
                 changed = others + (code[at] != own[group])
-                if not held[parent, at] or code[at] == parents[parent, group] or not 0 < changed <= most:
+                if not wanted.held[parent, at] or code[at] == mine[group] or not 0 < changed <= most:
                     continue
                 favourable, grade, margin = rate_one(sums[parent, at], targets, scores)
                 doubtful = margin < DOUBT

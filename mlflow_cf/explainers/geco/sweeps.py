@@ -24,11 +24,10 @@ class Sweeps:
     favourable members with changed sets apart. What is farther away cannot become an answer by more changes.
     """
 
-    def __init__(self, problem: Problem, budget: Budget, kept: tuple[int, int], generations: tuple[int, int]) -> None:
-        """Set up a search that keeps `kept[0]` members until the best `kept[1]` of them are stable."""
+    def __init__(self, problem: Problem, budget: Budget, q: int, stable: int, generations: range) -> None:
+        """Set up a search that keeps `q` members for some `generations` until the best `stable` ones do not change."""
         (self.problem, _), self.budget = with_points(problem), budget
-        self.q, self.stable = kept
-        self.least, self.most = generations
+        self.q, self.stable, self.generations = q, stable, generations
         self.cascade = Cascade(self.problem)
         self.seen = Seen(self.problem)
         if self.problem.rater is None:
@@ -60,7 +59,7 @@ class Sweeps:
 
     def evolve(self) -> int:
         """Pass generations until the best members are favourable and old, or nothing new comes; return how many."""
-        for generation in range(1, self.most + 1):
+        for generation in range(1, self.generations.stop):
             before = self.seen.keys.of(self.population.codes)
             with self.statistics.timed("cross"):
                 children = self.cross()
@@ -73,9 +72,9 @@ class Sweeps:
             if not fresh.any() or self.budget.spent:
                 return generation
             settled = self.population.favourable[: self.stable].all() and not fresh[: self.stable].any()
-            if settled and generation >= self.least:
+            if settled and generation >= self.generations.start:
                 return generation
-        return self.most
+        return self.generations.stop - 1
 
     def waiting(self) -> Codes:
         """Return the members not swept yet."""
