@@ -4,7 +4,7 @@ from hypothesis import settings
 
 from mlflow_cf.testing import FEW, SCENARIOS
 
-SOME = SCENARIOS if settings.default.max_examples >= 500 else FEW  # of the suite's, for explainers that share most
+SOME = SCENARIOS if settings.default.max_examples >= 500 else FEW  # of the suite's problems
 
 
 def dear(times: int) -> settings:

@@ -22,6 +22,7 @@ from mlflow_cf.explainers.searches import Searches
 from mlflow_cf.model.judge import OpenModel
 from mlflow_cf.options import WrapOptions
 from mlflow_cf.request.admission import Admission
+from mlflow_cf.testing.watched import Clock
 
 FRAME = pd.DataFrame({"a": range(10), "b": range(0, 100, 10)})
 LESSONS: list[Any] = []
@@ -118,7 +119,8 @@ class TestOnce:
 
 
 class TestOnTheClock:
-    def test_rows_have_what_is_left(self) -> None:
+    def test_rows_have_what_is_left(self, clock: Clock, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setattr(time, "sleep", lambda seconds: setattr(clock, "now", clock.now + seconds))
         explained = wrapped("nearest_row")
         (found,) = explained.explain(FRAME[:1], explainer=Diligent(pause_s=0.2), time_limit_s=0.1)
         assert (found.status, found.reason) == ("budget", "stopped by the time limit after 0 evaluations")

@@ -14,6 +14,8 @@ from mlflow_cf.testing.trial import Trial
 
 
 class TestGeCo(ExplainerSuite):
+    scenarios = SOME
+
     def explainer(self):
         return GeCo()
 
