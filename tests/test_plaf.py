@@ -293,7 +293,7 @@ class TestErrors:
             Constraints.read({"rules": [value]})
 
     def test_a_rule_alone_is_no_list(self) -> None:
-        with pytest.raises(InputError, match=r"constraints\.rules: input should be a valid tuple"):
+        with pytest.raises(InputError, match=r"constraints\.rules: must be a list"):
             Constraints.read({"rules": "x_cf.a = 1"})
 
 
