@@ -57,9 +57,9 @@ def test_what_the_rules_leave(row: int, grouped: list[list[str]], short: int, mo
         np.testing.assert_array_equal(group.tuples[group.own], x0[columns])
         assert group.own_allowed == all(rule.holds(x0[None], x0)[0] for rule in group.rules)
         part, top = setting.bound_distance.parts(group.columns, group.tuples, x0[columns])
-        np.testing.assert_array_equal(group.part, part)
-        np.testing.assert_array_equal(group.top, top)
-        assert (group.part[group.own], group.top[group.own], group.weights[group.own]) == (0, 0, 0)
+        np.testing.assert_array_equal(group.cost, part)
+        np.testing.assert_array_equal(group.peak, top)
+        assert (group.cost[group.own], group.peak[group.own], group.weights[group.own]) == (0, 0, 0)
         others = np.delete(group.weights, group.own)
         proposals = np.delete(expected, group.own, axis=0)
         places = [int(np.flatnonzero(same(group.domain.tuples, values).all(axis=1))[0]) for values in proposals]
@@ -79,4 +79,4 @@ def test_a_level_that_the_background_never_had_comes_last() -> None:
         group = problem.groups[space.index[name]]
         assert group.tuples[:, 0].tolist() == [0, 1, 2, 3]
         assert group.own == 3
-        assert (group.part[:3] > 0).all()
+        assert (group.cost[:3] > 0).all()

@@ -134,7 +134,7 @@ class TestDeltas:
         assert deltas.changes(places).tolist() == [1, 1, 1, 1, 1, 2, 2, 1, 1]
         run = Draws(problem, Budget(100), np.random.default_rng(0), 9)
         run.select(None, [places])
-        told = run.statistics.told(1, 9)
+        told = run.statistics.summary(1, 9)
         assert (told["cells_naive"], told["cells_delta"]) == (36, 11)
 
     def test_groups_count_all_their_features(self) -> None:

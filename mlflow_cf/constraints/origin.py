@@ -42,8 +42,8 @@ class Origin:
     @property
     def section(self) -> str:
         """Where its key stands, such as ``constraints.ranges``."""
-        told = "policy." if self.source == "policy" and self.beside_request else ""
-        return f"{told}{'target' if self.key == 'min_probability' else 'constraints'}.{self.key}"
+        whose = "policy." if self.source == "policy" and self.beside_request else ""
+        return f"{whose}{'target' if self.key == 'min_probability' else 'constraints'}.{self.key}"
 
     @property
     def place(self) -> str:

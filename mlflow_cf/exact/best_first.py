@@ -74,7 +74,7 @@ class BestFirst:
         linked = {number for joint in self.joint_rules for number in joint.groups}
         self.choices = choices_within(problem, linked if sets is None else set(range(len(problem.groups))), limit)
         self.most = problem.most_changes
-        self.zone = 4 * tolerance  # scores may be off by the tolerance on either side of a comparison
+        self.doubt = 4 * tolerance  # scores may be off by the tolerance on either side of a comparison
         self.cut = False
         self.closed: set[bytes] = set()
         self._serial = count()
@@ -117,7 +117,7 @@ class BestFirst:
         if rater is None or not len(Z):
             return False
         favourable, margin = rater.margins(rater.tokens(range(Z.shape[1]), Z))
-        return bool((~favourable & (margin >= self.zone)).any())
+        return bool((~favourable & (margin >= self.doubt)).any())
 
     def _few(self, mask: Bools) -> bool:
         sizes = np.add.reduceat(mask, self.choices.start[:-1], dtype=np.intp)
@@ -135,11 +135,11 @@ class BestFirst:
                 heapq.heappush(self._heap, (key, next(self._serial), Box(np.packbits(masks[box]), masks.shape[1])))
 
     def _reach(self, masks: Bools) -> Floats:
-        """Return how far boxes come into the target, or the zone where the judge must be asked; < 0: not at all."""
+        """Return how far boxes come into the target, or so near that the judge must be asked; < 0: not at all."""
         rater = self.problem.rater
         if rater is None or self._boxes is None or not len(masks):
             return np.zeros(len(masks))
-        return rater.reach(*self._boxes.bounds(masks[:, self.choices.columns]), self.zone)
+        return rater.reach(*self._boxes.bounds(masks[:, self.choices.columns]), self.doubt)
 
     def _possible(self, mask: Bools) -> bool:
         """Whether every rule over several groups holds for some candidate of a box, and its changes may be new."""
@@ -151,8 +151,8 @@ class BestFirst:
         if not self.closed:
             return True
         same = np.array([codes[0] == own for codes, own in zip(chosen, self.problem.own, strict=True)])
-        told = all(len(codes) == 1 or own not in codes for codes, own in zip(chosen, self.problem.own, strict=True))
-        return not told or (~same).tobytes() not in self.closed
+        decided = all(len(codes) == 1 or own not in codes for codes, own in zip(chosen, self.problem.own, strict=True))
+        return not decided or (~same).tobytes() not in self.closed
 
     def _part(self, box: Bools) -> bool:
         """Part a box in two, or drop choices of it; return False if the budget does not last for that.
@@ -207,8 +207,8 @@ class BestFirst:
         certain = np.zeros(len(codes), dtype=np.bool_)
         if problem.rater is not None and len(codes):
             favourable, margin = problem.rater.margins(problem.tokens(codes))
-            kept = favourable | (margin < self.zone)
-            certain = favourable & (margin >= self.zone)
+            kept = favourable | (margin < self.doubt)
+            certain = favourable & (margin >= self.doubt)
             codes, distance, changes, certain = codes[kept], distance[kept], changes[kept], certain[kept]
         for place in range(len(codes)):
             key = (float(distance[place]), int(changes[place]), tuple(codes[place].tolist()))

@@ -34,19 +34,19 @@ def choices_within(problem: Problem, linked: set[int], limit: float) -> Choices:
     groups speak of the feature: whatever accepts another one accepts the nearest too.
     """
     least = np.array(
-        [(g.part if g.own_allowed else np.delete(g.part, g.own)).min(initial=np.inf) for g in problem.groups]
+        [(g.cost if g.own_allowed else np.delete(g.cost, g.own)).min(initial=np.inf) for g in problem.groups]
     )
     codes = []
     for number, group in enumerate(problem.groups):
         rest = least.sum() - least[number] if np.isfinite(least).all() else np.inf
-        near = rest + group.part <= _loose(limit)
+        near = rest + group.cost <= _loose(limit)
         near[group.own] = group.own_allowed
         allowed = np.flatnonzero(near)
         if len(allowed) < 2:  # most groups, once something near is known
             codes.append(allowed)
             continue
-        top = group.top[allowed] if problem.bound_distance.c else np.zeros(len(allowed))
-        nearest = allowed[np.lexsort((allowed, allowed != group.own, top, group.part[allowed]))]
+        top = group.peak[allowed] if problem.bound_distance.c else np.zeros(len(allowed))
+        nearest = allowed[np.lexsort((allowed, allowed != group.own, top, group.cost[allowed]))]
         if problem.rater is not None and len(group.columns) == 1 and number not in linked:
             cells = problem.token_tables[group.columns[0]]
             if cells.ndim == 1:
@@ -80,7 +80,7 @@ def _unbeaten(nearest: Codes, cells: Tokens, group: Group, c: float) -> Codes:
     if c > 0:
         rank = np.where(nearest == group.own, -1, nearest)
         least = rank[first]
-        equal = group.part[nearest] == group.part[nearest[first]][cell]
+        equal = group.cost[nearest] == group.cost[nearest[first]][cell]
         for at in np.flatnonzero(equal & (rank < least[cell])).tolist():
             kept[at] |= rank[at] < least[cell[at]]
             least[cell[at]] = min(least[cell[at]], rank[at])
@@ -114,7 +114,7 @@ def tighten(masks: Bools, choices: Choices, c: float, limit: float, most: int) -
 
 @kernel
 def _least(mask: Array, flat: Flat, first: Array, smallest: Array, tops: Array) -> tuple[float, int]:
-    """Write each group's nearest choice, smallest code and smallest top; return the sum of least parts and changes."""
+    """Write each group's nearest choice, smallest code and smallest peak; return the sum of least costs and changes."""
     total, changes = 0.0, 0
     for group in range(flat.own.size):
         first[group] = -1
@@ -122,19 +122,19 @@ def _least(mask: Array, flat: Flat, first: Array, smallest: Array, tops: Array) 
             if not mask[at]:
                 continue
             if first[group] < 0:
-                first[group], smallest[group], tops[group] = at, flat.code[at], flat.top[at]
+                first[group], smallest[group], tops[group] = at, flat.code[at], flat.peak[at]
             smallest[group] = min(smallest[group], flat.code[at])
-            tops[group] = min(tops[group], flat.top[at])
+            tops[group] = min(tops[group], flat.peak[at])
         if first[group] < 0:
             return np.inf, 0
-        total += flat.part[first[group]]
+        total += flat.cost[first[group]]
         changes += flat.own[group] < 0 or not mask[flat.own[group]]
     return total, changes
 
 
 @kernel
 def _tighten(masks: Array, flat: Flat, within: Within, distance: Array, changes: Array, smallest: Array) -> None:
-    own, start, part, top = flat.own, flat.start, flat.part, flat.top
+    own, start, cost, peak = flat.own, flat.start, flat.cost, flat.peak
     c, limit, most = within.c, within.limit, within.most
     tops, loose, first = np.empty(own.size), _loose(limit), np.empty(own.size, dtype=np.intp)
     for box in range(len(masks)):
@@ -145,13 +145,13 @@ def _tighten(masks: Array, flat: Flat, within: Within, distance: Array, changes:
             continue
         distance[box] = total + c * tops.max()
         for group in range(own.size):
-            rest, highest = total - part[first[group]], 0.0
+            rest, highest = total - cost[first[group]], 0.0
             for other in range(own.size if c > 0 else 0):
                 highest = max(highest, tops[other] if other != group else 0.0)
             bound = own[group] >= 0 and mask[own[group]] and changed == most  # no further group may change
             left = 0
             for at in range(start[group], start[group + 1]):
-                far = rest + part[at] + c * max(highest, top[at]) > loose
+                far = rest + cost[at] + c * max(highest, peak[at]) > loose
                 if mask[at] and (far or (bound and at != own[group])):
                     mask[at] = False
                 left += mask[at]

@@ -36,7 +36,7 @@ class Group:
         weights: (t,) frequency in the background; 0 for the own tuple, which is never drawn.
         own: code of the query row's own tuple.
         own_allowed: whether the rules accept it; if not, this group must change.
-        part, top: (t,) what each tuple adds to the distance, see `BoundDistance.parts`.
+        cost, peak: (t,) what each tuple adds to the distance's sum, and its largest change; see `BoundDistance.parts`.
         rules: the grounded rules that speak of this group alone.
         domain: the tuples before the rules.
         places: (t,) where each tuple stands in the domain, -1 for an own tuple that is not there; None: not told.
@@ -47,8 +47,8 @@ class Group:
     weights: Floats
     own: int
     own_allowed: bool
-    part: Floats
-    top: Floats
+    cost: Floats
+    peak: Floats
     rules: tuple[Rule, ...]
     domain: Domain
     places: Codes | None = None
@@ -165,9 +165,9 @@ class Problem:
         """Return the distance (m,) of codes (m, G), bit for bit that of their rows."""
         total, top = np.zeros(len(codes)), np.zeros(len(codes))
         for number, group in enumerate(self.groups):
-            total += group.part[codes[:, number]]
+            total += group.cost[codes[:, number]]
             if self.bound_distance.c:
-                top = np.maximum(top, group.top[codes[:, number]])
+                top = np.maximum(top, group.peak[codes[:, number]])
         return total + self.bound_distance.c * top
 
     def undone(self, Z: Floats) -> tuple[Codes, Floats]:

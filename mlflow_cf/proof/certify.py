@@ -94,12 +94,12 @@ class _Run:
     @property
     def overlooked(self) -> bool:
         """Whether a row proved before should have been found by now."""
-        left = ~self._told()
+        left = ~self._answered()
         return bool((self.needed & left).any() or (not self.rows and left.any()))
 
     def limit(self) -> float:
         """Return how far away the last answer can be at most."""
-        rows = self.proved.rows[self.needed & ~self._told()]
+        rows = self.proved.rows[self.needed & ~self._answered()]
         distance = np.sort(self.case.distance(rows))
         if not self.filling:
             rows = rows[np.argsort(self.case.distance(rows), kind="stable")]
@@ -153,9 +153,9 @@ class _Run:
         known = [
             key.tobytes() for key in case.problem.changed(np.array(self.rows).reshape(-1, len(case.problem.space)))
         ]
-        told, sets = self._told(), [key.tobytes() for key in case.problem.changed(self.proved.rows)]
+        answered, sets = self._answered(), [key.tobytes() for key in case.problem.changed(self.proved.rows)]
         new = [key not in known and key not in sets[:at] for at, key in enumerate(sets)]
-        rest = sorted(np.flatnonzero(~told).tolist(), key=lambda at: not new[at])[: self.missing * search.cut]
+        rest = sorted(np.flatnonzero(~answered).tolist(), key=lambda at: not new[at])[: self.missing * search.cut]
         rows = np.array([*self.rows, *self.proved.rows[rest]]).reshape(-1, len(case.problem.space))
         outcome = joined_outcomes([*self.outcomes, self.proved.outcome.take(np.array(rest, dtype=np.intp))])
         distance = case.distance(rows).tolist()
@@ -165,12 +165,12 @@ class _Run:
         bounds = [min(search.low, own) if far else None for own, far in zip(distance[found:], bounded, strict=True)]
         return Proved(rows, outcome, tuple(proofs), (*distance[:found], *bounds), exhausted=not search.cut)
 
-    def _told(self) -> Bools:
+    def _answered(self) -> Bools:
         """Return (k,) which of the rows proved before are among the answers."""
-        told: Bools = np.zeros(len(self.proved.rows), dtype=np.bool_)
+        answered: Bools = np.zeros(len(self.proved.rows), dtype=np.bool_)
         for row in self.rows:
-            told |= same(self.proved.rows, row).all(axis=1)
-        return told
+            answered |= same(self.proved.rows, row).all(axis=1)
+        return answered
 
     def _repeats(self, leaf: Leaf) -> bool:
         """Whether a candidate is an answer already, or its changed set is."""

@@ -73,7 +73,7 @@ def _explain_all(request: Request, space: FeatureSpace, rows: dict[int, Row]) ->
 
 
 def _search_of(request: Request) -> Search | Answer | Exception:
-    """Return the explainer's search, or what all rows are told instead.
+    """Return the explainer's search, or what all rows are answered instead.
 
     Raises:
         InputError: the explainer cannot learn from this background; it could for no row.
@@ -123,14 +123,14 @@ def _explain(
     proving = Proving(explainer.polish, request.certified, keeps_order(explainer))
     proved = prove_all(request.judge, space, pairs, proving)
     answers.update(zip(found, proved, strict=True))
-    told = {number: explanation(request, row, cases.get(number), answers[number]) for number, row in rows.items()}
+    explained = {number: explanation(request, row, cases.get(number), answers[number]) for number, row in rows.items()}
     clock.proved(len(found), time.perf_counter() - started)
     doubted = {n: rows[n] for n in found if _is_doubted(cases[n], found[n], answers[n])}
-    told.update(_without_structure(request, search_with, space, doubted, clock))
+    explained.update(_without_structure(request, search_with, space, doubted, clock))
     blocked = _blocked({n: case for n, case in cases.items() if n not in doubted}, answers)
     for place, (number, evidence) in enumerate(blocked.items()):
-        told[number] = reasoned(request, space, rows[number], told[number], evidence, len(blocked) - place)
-    return told
+        explained[number] = reasoned(request, space, rows[number], explained[number], evidence, len(blocked) - place)
+    return explained
 
 
 def _blocked(cases: dict[int, Case], answers: dict[int, Answer | Exception]) -> dict[int, Evidence | None]:

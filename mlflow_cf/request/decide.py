@@ -65,7 +65,7 @@ class Decider:
 
 
 def reasoned(
-    request: Request, space: FeatureSpace, row: Row, told: Explanation, evidence: Evidence | None, rows_left: int
+    request: Request, space: FeatureSpace, row: Row, before: Explanation, evidence: Evidence | None, rows_left: int
 ) -> Explanation:
     """Add to an explanation without counterfactual what rules them out, and what would help most.
 
@@ -78,7 +78,7 @@ def reasoned(
         single = request.query.model_copy(update={"count": 1})
         return case_of(replace(request, setting=setting, target=target, query=single), space, row)
 
-    left = min(request.max_evaluations - told.evaluations, MOST_ASKED)
+    left = min(request.max_evaluations - before.evaluations, MOST_ASKED)
     decide = Decider(request.judge, space, case, left, until)
     asked = Question(request.setting, request.target, nearest=False)
     found = why_not(
@@ -88,9 +88,11 @@ def reasoned(
         lambda origin: request.owner or origin.source == "request",
         proved=evidence is not None,
     )
-    used = told.evaluations + left - decide.left
+    used = before.evaluations + left - decide.left
     if evidence in ("evident", "contradiction"):  # said already, and shorter
-        reason = f"{found.advice}; {told.reason}" if found.advice else told.reason
+        reason = f"{found.advice}; {before.reason}" if found.advice else before.reason
     else:
-        reason = found.reason if found.blocking or found.minimal else told.reason
-    return replace(told, reason=reason, evaluations=used, diagnostics={**told.diagnostics, "why_not": found.to_dict()})
+        reason = found.reason if found.blocking or found.minimal else before.reason
+    return replace(
+        before, reason=reason, evaluations=used, diagnostics={**before.diagnostics, "why_not": found.to_dict()}
+    )

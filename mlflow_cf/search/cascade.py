@@ -109,5 +109,5 @@ class Cascade:
 def alone(problem: Problem, number: int) -> Floats:
     """Return the distance (t,) from the row to each tuple of a group, where nothing else changes."""
     group = problem.groups[number]
-    distance: Floats = group.part + problem.bound_distance.c * group.top
+    distance: Floats = group.cost + problem.bound_distance.c * group.peak
     return distance

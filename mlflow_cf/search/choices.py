@@ -18,13 +18,13 @@ class Flat(NamedTuple):
     """Choices for kernels.
 
     Attributes:
-        code, part, top: (choices,) and start: (G + 1,) as in `Choices`.
+        code, cost, peak: (choices,) and start: (G + 1,) as in `Choices`.
         own: (G,) the choice of the row's own tuple, -1 where there is none; own_code: (G,) the code of that tuple.
     """
 
     code: Codes
-    part: Floats
-    top: Floats
+    cost: Floats
+    peak: Floats
     start: Codes
     own: Codes
     own_code: Codes
@@ -33,7 +33,7 @@ class Flat(NamedTuple):
 class Within(NamedTuple):
     """Which candidates count, for kernels: those nearer than `limit` that change at most so many groups.
 
-    The distance is the sum of the parts and `c` times the largest top.
+    The distance is the sum of the costs and `c` times the largest peak.
     """
 
     c: float
@@ -48,15 +48,15 @@ class Choices:
     Attributes:
         problem: whose tuples they are.
         group, code: (choices,) group and tuple of each.
-        part, top: (choices,) what each adds to the distance.
+        cost, peak: (choices,) what each adds to the distance, as in `Group`.
         start: (G + 1,) where each group's choices start.
     """
 
     problem: Problem
     group: Codes
     code: Codes
-    part: Floats
-    top: Floats
+    cost: Floats
+    peak: Floats
     start: Codes
 
     @classmethod
@@ -68,15 +68,15 @@ class Choices:
             problem,
             np.repeat(np.arange(len(codes)), sizes),
             np.concatenate(codes),
-            np.concatenate([group.part[some] for group, some in pairs]),
-            np.concatenate([group.top[some] for group, some in pairs]),
+            np.concatenate([group.cost[some] for group, some in pairs]),
+            np.concatenate([group.peak[some] for group, some in pairs]),
             np.cumsum([0, *sizes]),
         )
 
     @cached_property
     def flat(self) -> Flat:
         """The same for kernels."""
-        return Flat(self.code, self.part, self.top, self.start, self.own, self.problem.own)
+        return Flat(self.code, self.cost, self.peak, self.start, self.own, self.problem.own)
 
     @cached_property
     def own(self) -> Codes:

@@ -44,8 +44,8 @@ def _ends(problem: Problem, group: Group) -> Floats | None:
     constants = [_constants(problem, atom, column) for rule in group.rules for atom in (*rule.when, rule.then)]
     if known is None or len(known) > MOST_POINTS or any(constant is None for constant in constants):
         return None
-    told = [constant for constant in constants if constant is not None]
-    return np.concatenate([known[np.isfinite(known)], *told, np.array(group.interval)])
+    numbers = [constant for constant in constants if constant is not None]
+    return np.concatenate([known[np.isfinite(known)], *numbers, np.array(group.interval)])
 
 
 def _constants(problem: Problem, atom: Atom, column: int) -> Floats | None:

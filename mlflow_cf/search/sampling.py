@@ -110,7 +110,7 @@ def with_values(problem: Problem, group: Group, values: Floats) -> Group:
     tuples = values[order][:, None]
     part, top = problem.bound_distance.parts(group.columns, tuples, problem.x0[[column]])
     own = int(np.flatnonzero(order == group.own)[0])
-    return replace(group, tuples=tuples, weights=weights[order], own=own, part=part, top=top, places=None)
+    return replace(group, tuples=tuples, weights=weights[order], own=own, cost=part, peak=top, places=None)
 
 
 def limits(problem: Problem, group: Group) -> tuple[float, float]:

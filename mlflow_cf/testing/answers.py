@@ -93,6 +93,6 @@ def _meeting(trial: Trial, position: int, rows: Sequence[Row]) -> list[Row]:
     return [row for row, reply in zip(rows, trial.ask(rows), strict=True) if trial.met(position, reply)]
 
 
-def _same_prediction(trial: Trial, told: Any, asked: Any) -> bool:
+def _same_prediction(trial: Trial, replied: Any, asked: Any) -> bool:
     """Whether two predictions are one; values may differ in the last bits of the library's own type."""
-    return bool(told == asked) if trial.model.labels else told == pytest.approx(asked, rel=1e-6, abs=1e-6)
+    return bool(replied == asked) if trial.model.labels else replied == pytest.approx(asked, rel=1e-6, abs=1e-6)

@@ -95,10 +95,10 @@ def _searches(trial: Trial) -> list[tuple[int, Explanation, Problem, Candidates]
     """Return (position, answer, problem, candidates) of every row that is searched for; each is asked alone."""
     searching = trial.explained.searches.of(trial.explainer, None)
     assert searching is not None
-    told = []
+    kept = []
     for position, expected in enumerate(trial.answers):
         noting = Noting(trial.explainer, searching)
         (answer,) = trial.explain(trial.rows.iloc[[position]], explainer=noting)
         assert [found.row for found in answer.counterfactuals] == [found.row for found in expected.counterfactuals]
-        told += [(position, answer, *noted) for noted in noting.noted[-1:]]
-    return told
+        kept += [(position, answer, *noted) for noted in noting.noted[-1:]]
+    return kept

@@ -78,10 +78,10 @@ class WhyNot:
         if not self.blocking:
             return "no row with values of the background is predicted as wanted, even without constraints (proved)"
         causes, one = by_kind(self.blocking), len(self.blocking) == 1
-        told = blocked(causes, self.advice, proved=self.proved, minimal=self.minimal, one=one)
+        sentence = blocked(causes, self.advice, proved=self.proved, minimal=self.minimal, one=one)
         which = "one of them" if len(self.tried) > 1 else "it"
         helpless = self.tried and self.decided and not self.advice
-        return f"{told}; to relax {which} alone is not enough" if helpless else told
+        return f"{sentence}; to relax {which} alone is not enough" if helpless else sentence
 
     def to_dict(self) -> dict[str, Any]:
         """Return the details for `diagnostics`, constraints by their paths."""

@@ -38,8 +38,8 @@ class Deltas:
         self.none = int(ends[-1])
         self.group: Codes = np.repeat(np.arange(len(groups) + 1), [*sizes, 1])
         self.cells = np.repeat([*(len(group.columns) for group in groups), 0], [*sizes, 1])
-        self._part = np.concatenate([*(group.part for group in groups), [0.0]])
-        self._top = np.concatenate([*(group.top for group in groups), [0.0]])
+        self._cost = np.concatenate([*(group.cost for group in groups), [0.0]])
+        self._peak = np.concatenate([*(group.peak for group in groups), [0.0]])
 
     def of(self, codes: Codes) -> Places:
         """Return the places (m, k) of candidates by code (m, G)."""
@@ -79,9 +79,9 @@ class Deltas:
         """Return the distance (m,) of candidates (m, k), bit for bit that of their rows: what stays adds 0."""
         total, top = np.zeros(len(places)), np.zeros(len(places))
         for column in places.T:
-            total += self._part[column]
+            total += self._cost[column]
             if self.problem.bound_distance.c:
-                top = np.maximum(top, self._top[column])
+                top = np.maximum(top, self._peak[column])
         return total + self.problem.bound_distance.c * top
 
     def with_place(self, places: Places, more: Places) -> Places:

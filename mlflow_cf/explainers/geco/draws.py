@@ -143,9 +143,9 @@ class Draws:
     def _nearer_weights(self, members: Codes, number: int, current: Floats) -> Floats:
         """Return (r, t) weights of the tuples of one group that make each member's distance strictly smaller."""
         group = self.problem.groups[number]
-        own_part = group.part[members[:, number]]
+        own_part = group.cost[members[:, number]]
         if not self.problem.bound_distance.c:
-            nearer = group.part[None, :] < own_part[:, None]
+            nearer = group.cost[None, :] < own_part[:, None]
         else:
             tried = np.repeat(members, len(group.tuples), axis=0)
             tried[:, number] = np.tile(np.arange(len(group.tuples)), len(members))

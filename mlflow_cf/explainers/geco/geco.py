@@ -83,8 +83,8 @@ class GeCo:
         stable = max(STABLE, problem.count)
         if self.sweep and problem.rater is not None:
             search = Sweeps(problem, budget, self.q, stable, range(self.min_generations, self.max_generations + 1))
-            rows, told = search.run()
-            return Candidates(rows, told, certify=not len(rows))  # nothing found: there may be a proof of that
+            rows, statistics = search.run()
+            return Candidates(rows, statistics, certify=not len(rows))  # nothing found: there may be a proof of that
         problem = with_draws(problem, rng)
         run = Draws(problem, budget, rng, self.q, partial=self.partial)
         population = run.select(None, chain(run.itself(), run.mutate(problem.own[None, :], self.m_init)))
@@ -97,7 +97,7 @@ class GeCo:
         if self.refine:
             population = self._refine(run, population)
         found = population.codes[population.favourable]
-        return Candidates(problem.rows(found), run.statistics.told(generations, budget.used))
+        return Candidates(problem.rows(found), run.statistics.summary(generations, budget.used))
 
     def _from_background(self, run: Draws, population: Population) -> Population:
         """Start again from the far side: near the row the score may be flat, and small changes crowd out all others."""

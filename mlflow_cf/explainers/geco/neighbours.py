@@ -52,12 +52,12 @@ class Neighbours:
         self.linked = sorted(linked)
         self.joint = [n for n, group in enumerate(problem.groups) if len(group.columns) > 1 and group.proposals]
         self.known: set[int] = set()
-        self.parts = np.concatenate([group.part for group in problem.groups])
-        self.tops = np.concatenate([group.top for group in problem.groups])
+        self.costs = np.concatenate([group.cost for group in problem.groups])
+        self.peaks = np.concatenate([group.peak for group in problem.groups])
         self.sizes = np.diff(self.choices.start)
         self.sizes[self.joint] = [problem.groups[number].proposals for number in self.joint]
         # what a group adds at least if it changes, and what it adds at least at all
-        self.least = np.array([np.delete(group.part, group.own).min(initial=np.inf) for group in problem.groups])
+        self.least = np.array([np.delete(group.cost, group.own).min(initial=np.inf) for group in problem.groups])
         self.back = np.where([group.own_allowed for group in problem.groups], 0.0, self.least)
 
     def of(self, parents: Codes, bar: float, budget: Budget) -> tuple[Population, Codes]:
@@ -84,7 +84,7 @@ class Neighbours:
         """Return (p, G) which groups of which candidates to change: where it may be nearer than `bar`, and is new."""
         problem = self.problem
         changed = parents != problem.own
-        parts = self.parts[parents + self.keys.offsets]
+        parts = self.costs[parents + self.keys.offsets]
         low = parts.sum(axis=1)[:, None] - parts + np.where(changed, self.back, self.least)
         wanted: Bools = (low < bar) & (self.sizes > 0)
         wanted &= changed | (problem.changes_left(parents) > 0)[:, None]
@@ -110,7 +110,7 @@ class Neighbours:
         places = parents + self.keys.offsets
         within = Within(problem.bound_distance.c, bar, problem.most_changes)
         parent, at, verdict, grade, distance = pick(
-            Parents(parents, self.parts[places], self.tops[places]),
+            Parents(parents, self.costs[places], self.peaks[places]),
             choices.flat,
             Wanted(wanted, held),
             sums,
@@ -154,7 +154,7 @@ class Neighbours:
     def _broken(self, parents: Codes, wanted: Bools, held: Bools, bar: float) -> Codes:
         """Return the neighbours (m, G) that break a rule over several groups."""
         choices = self.choices
-        broken = ~held & wanted[:, choices.group] & (choices.code != parents[:, choices.group]) & (choices.part < bar)
+        broken = ~held & wanted[:, choices.group] & (choices.code != parents[:, choices.group]) & (choices.cost < bar)
         parent, at = np.nonzero(broken)
         children = parents[parent]
         children[np.arange(len(at)), choices.group[at]] = choices.code[at]
@@ -166,7 +166,7 @@ class Neighbours:
         members = parents[wanted[:, number]]
         most = max(1, MOST_JOINT // (max(len(members), 1) * len(self.joint)))
         codes = np.argsort(alone(self.problem, number), kind="stable")
-        codes = codes[(group.part[codes] < bar) & (group.own_allowed | (codes != group.own))][:most]
+        codes = codes[(group.cost[codes] < bar) & (group.own_allowed | (codes != group.own))][:most]
         children = np.repeat(members, len(codes), axis=0)
         children[:, number] = np.tile(codes, len(members))
         others: Codes = children[children[:, number] != np.repeat(members[:, number], len(codes))]

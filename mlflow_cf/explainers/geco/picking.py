@@ -15,8 +15,8 @@ class Parents(NamedTuple):
     """Candidates (p, G) by code, and what their tuples add to the distance."""
 
     codes: Array
-    parts: Array
-    tops: Array
+    costs: Array
+    peaks: Array
 
 
 class Wanted(NamedTuple):
@@ -43,23 +43,23 @@ def pick(
         sums: (p, choices, k) of the neighbours, rated against `targets`.
         within: only what is nearer counts, and changes no more groups.
     """
-    code, part, top, start, own = flat.code, flat.part, flat.top, flat.start, flat.own_code
+    code, cost, peak, start, own = flat.code, flat.cost, flat.peak, flat.start, flat.own_code
     c, bar, most = within.c, within.limit, within.most
     scores = np.empty(targets["classes"].max())
     found, count = np.empty((5, sums.shape[0] * sums.shape[1])), 0
     for parent in range(len(parents.codes)):
-        mine, parts, tops = parents.codes[parent], parents.parts[parent], parents.tops[parent]
-        base, changes = parts.sum(), (mine != own).sum()
+        mine, costs, peaks = parents.codes[parent], parents.costs[parent], parents.peaks[parent]
+        base, changes = costs.sum(), (mine != own).sum()
         for group in range(own.size):
             if not wanted.groups[parent, group]:
                 continue
             highest = 0.0
             if c > 0:
                 for other in range(own.size):
-                    highest = max(highest, tops[other] if other != group else 0.0)
-            others, rest, best = changes - (mine[group] != own[group]), base - parts[group], -1.0
+                    highest = max(highest, peaks[other] if other != group else 0.0)
+            others, rest, best = changes - (mine[group] != own[group]), base - costs[group], -1.0
             for at in range(start[group], start[group + 1]):
-                far = rest + part[at] + c * max(highest, top[at])
+                far = rest + cost[at] + c * max(highest, peak[at])
                 if far >= bar:
                     break
                 changed = others + (code[at] != own[group])

@@ -41,7 +41,7 @@ class Statistics:
                 return
             yield block
 
-    def told(self, generations: int, candidates: int) -> dict[str, int | float]:
+    def summary(self, generations: int, candidates: int) -> dict[str, int | float]:
         """Return the diagnostics of a search; the seconds of each operator are named after it."""
         return {
             "generations": generations,

@@ -55,7 +55,7 @@ class Sweeps:
             self.score(codes_of(problem, nearest_favourable_rows(problem))[: self.q])
             generations += self.evolve()
         found = self.population.codes[self.population.favourable]
-        return problem.rows(found), self.statistics.told(generations, self.budget.used)
+        return problem.rows(found), self.statistics.summary(generations, self.budget.used)
 
     def evolve(self) -> int:
         """Pass generations until the best members are favourable and old, or nothing new comes; return how many."""
