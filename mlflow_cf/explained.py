@@ -190,8 +190,8 @@ class ExplainedModel:
 
     def verify(
         self,
-        rows: pd.DataFrame,
-        counterfactuals: pd.DataFrame,
+        rows: Rows,
+        counterfactuals: Rows,
         *,
         target: TargetSource = None,
         constraints: ConstraintSource = None,

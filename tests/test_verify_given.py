@@ -6,7 +6,9 @@ from typing import Any
 import numpy as np
 import pandas as pd
 import pytest
+from sklearn.tree import DecisionTreeClassifier
 
+import mlflow_cf
 from mlflow_cf.errors import InputError
 from mlflow_cf.explained import ExplainedModel, assemble
 from mlflow_cf.model.judge import OpenModel
@@ -141,8 +143,9 @@ def test_pairs_must_go_together() -> None:
         wrapped().verify(two, three)
     with pytest.raises(InputError, match=r"counterfactuals\.job: column is missing"):
         wrapped().verify(two, two.drop(columns="job"))
-    with pytest.raises(InputError, match=r"rows: a dict is not a table"):
-        wrapped().verify(ROW, two)  # type: ignore[arg-type]
+    with pytest.raises(InputError, match=r"rows: a list is not a table"):
+        wrapped().verify([ROW], two)  # type: ignore[arg-type]
+    assert len(wrapped().verify(ROW, two)) == 2
     assert len(wrapped().verify(three.iloc[:1], three)) == 3
     assert wrapped().verify(three.iloc[:1], three.iloc[:0]) == ()
 
@@ -165,3 +168,19 @@ def test_records_and_tables() -> None:
     assert frame["prediction"].tolist() == [1, None]
     assert frame["fault"].str.len().gt(0).tolist() == [False, True]
     assert found[:0] == ()
+
+
+def test_arrays_single_rows_and_numbered_columns_are_understood() -> None:
+    frame = pd.DataFrame(np.arange(24.0).reshape(8, 3) % 7)
+    model = DecisionTreeClassifier(max_depth=2, random_state=0).fit(frame, frame[0] > 3)
+    explained = mlflow_cf.wrap(model, frame, target=True)
+    rows = frame[~model.predict(frame)]
+    given = explained.explain(rows).to_frame()[list(frame.columns)]
+    expected = explained.verify(rows, given)
+    assert all(one.ok for one in expected)
+    again = explained.verify(rows.to_numpy(), given.to_numpy())
+    assert [one.to_dict() for one in again] == [one.to_dict() for one in expected]
+    (single,) = explained.verify(rows.iloc[0], given.iloc[0])
+    assert single.to_dict() == expected[0].to_dict()
+    with pytest.raises(InputError, match=r"counterfactuals: a str is not a table"):
+        explained.verify(rows, "none")

@@ -17,25 +17,26 @@ Rows = Table | pd.Series | Mapping[str, Any]
 ColumnName = str | int
 
 
-def as_rows(rows: object, columns: pd.Index[Any]) -> pd.DataFrame:
+def as_rows(rows: object, columns: pd.Index[Any], path: str = "rows") -> pd.DataFrame:
     """Return rows to explain as a table, whose columns have the background's own names.
 
     Args:
         rows: a table, an array (n, d), or one row as a Series or dict.
         columns: the background's columns (d,); ``0`` and ``"0"`` are the same name.
+        path: what errors call them.
 
     Raises:
         InputError: anything else, or an array of another width.
     """
     if isinstance(rows, np.ndarray):
-        return _from_array("rows", rows, columns)
+        return _from_array(path, rows, columns)
     if isinstance(rows, pd.Series):
         rows = rows.to_frame().T.infer_objects()
     elif isinstance(rows, Mapping):
-        rows = _from_dict(rows)
+        rows = _from_dict(rows, path)
     if not isinstance(rows, pd.DataFrame):
         fix = "pass a pandas DataFrame, an array of its values, or one row as a Series or dict"
-        raise InputError("rows", f"a {type(rows).__name__} is not a table", fix)
+        raise InputError(path, f"a {type(rows).__name__} is not a table", fix)
     if rows.columns.equals(columns):
         return rows
     known = {str(column): column for column in columns}
@@ -97,11 +98,11 @@ def _from_array(path: str, array: NDArray[Any], columns: Collection[ColumnName])
     return pd.DataFrame(array, columns=list(columns)).infer_objects()
 
 
-def _from_dict(row: Mapping[str, Any]) -> pd.DataFrame:
+def _from_dict(row: Mapping[str, Any], path: str) -> pd.DataFrame:
     for name, value in row.items():
         if not pd.api.types.is_scalar(value):
             fix = "a dict is one row; pass several as a pandas DataFrame"
-            raise InputError(f"rows.{name}", f"a {type(value).__name__} is no single value", fix)
+            raise InputError(f"{path}.{name}", f"a {type(value).__name__} is no single value", fix)
     return pd.DataFrame({name: pd.Series([value], dtype=object) for name, value in row.items()})
 
 

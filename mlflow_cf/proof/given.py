@@ -13,7 +13,7 @@ from mlflow_cf.constraints import Origin
 from mlflow_cf.constraints.expressions import differing
 from mlflow_cf.constraints.rules import Bools
 from mlflow_cf.errors import InputError, did_you_mean
-from mlflow_cf.features import FeatureSpace, Floats
+from mlflow_cf.features import FeatureSpace, Floats, Rows, as_rows
 from mlflow_cf.model.judge import Judge, Label, Outcome
 from mlflow_cf.problem import BoundTarget, Codes, Setting, Target
 from mlflow_cf.problem.setting import admissible
@@ -25,7 +25,7 @@ def verify_given(
     judge: Judge,
     setting: Setting,
     target: Target,
-    tables: tuple[pd.DataFrame, pd.DataFrame],
+    tables: tuple[Rows, Rows],
     *,
     minimality: bool,
 ) -> Verifications:
@@ -59,12 +59,11 @@ def verify_given(
 PATHS = ("rows", "counterfactuals")
 
 
-def _table(space: FeatureSpace, frame: pd.DataFrame, path: str) -> pd.DataFrame:
-    if not isinstance(frame, pd.DataFrame):
-        raise InputError(path, f"a {type(frame).__name__} is not a table", "pass a pandas DataFrame")
-    for name in space.names:
-        if name not in frame.columns:
-            known = [str(column) for column in frame.columns if column not in space.index]
+def _table(space: FeatureSpace, given: Rows, path: str) -> pd.DataFrame:
+    frame = as_rows(given, space.columns, path)
+    for column, name in zip(space.columns, space.names, strict=True):
+        if column not in frame.columns:
+            known = [str(other) for other in frame.columns if other not in space.columns]
             raise InputError(f"{path}.{name}", "column is missing", did_you_mean(name, known, "other columns"))
     return space.select(frame).reset_index(drop=True)
 
