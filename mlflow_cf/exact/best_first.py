@@ -20,6 +20,7 @@ from mlflow_cf.exact.boxes import boxes_of_sets, choices_within, tighten, whole_
 from mlflow_cf.features import Floats
 from mlflow_cf.problem import Budget, Codes, Problem
 
+DOUBT = 4  # tolerances: scores may be off on either side of a comparison
 MOST_LISTED = 128  # candidates of a box that are scored one by one instead of parting it further
 
 Key = tuple[float, int, tuple[int, ...]]
@@ -74,7 +75,7 @@ class BestFirst:
         linked = {number for joint in self.joint_rules for number in joint.groups}
         self.choices = choices_within(problem, linked if sets is None else set(range(len(problem.groups))), limit)
         self.most = problem.most_changes
-        self.doubt = 4 * tolerance  # scores may be off by the tolerance on either side of a comparison
+        self.doubt = DOUBT * tolerance
         self.cut = False
         self.closed: set[bytes] = set()
         self._serial = count()

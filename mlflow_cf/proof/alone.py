@@ -13,13 +13,12 @@ from dataclasses import replace
 import numpy as np
 from numpy.typing import NDArray
 
+from mlflow_cf.exact.best_first import DOUBT
 from mlflow_cf.features import Floats
 from mlflow_cf.model.judge import Outcome
 from mlflow_cf.problem import Rater
 from mlflow_cf.proof.verify import Alone, Asked, Case, Proved, joined_outcomes
 from mlflow_cf.structures.structure import score_rows
-
-DOUBT = 4  # tolerances: scores may be off on either side of a comparison
 
 
 def by_themselves(case: Case, proved: Proved, tolerance: float) -> Generator[Asked, Outcome, Proved]:
