@@ -2,9 +2,15 @@
 
 from hypothesis import settings
 
-from mlflow_cf.testing import FEW, SCENARIOS
+from mlflow_cf.testing import FEW, KINDS, SCENARIOS
 
-SOME = SCENARIOS if settings.default.max_examples >= 500 else FEW  # of the suite's problems
+THOROUGH = settings.default.max_examples >= 500
+SOME = SCENARIOS if THOROUGH else FEW  # of the suite's problems
+
+
+def kinds(*some: str) -> tuple[str, ...]:
+    """Return kinds of models for the dearest tests of a suite: these, or all when the run is thorough."""
+    return tuple(KINDS) if THOROUGH else some
 
 
 def dear(times: int) -> settings:

@@ -11,6 +11,7 @@ import pytest
 
 from mlflow_cf.explainers import AnyExplainer
 from mlflow_cf.testing import answers, conduct, handed_over
+from mlflow_cf.testing.models import KINDS
 from mlflow_cf.testing.scenarios import SCENARIOS, Scenario, first_of_each_kind
 from mlflow_cf.testing.trial import Trial
 from mlflow_cf.testing.watched import HOPELESS, NEVER, RARE
@@ -22,19 +23,22 @@ class ExplainerSuite:
     Attributes:
         scenarios: the problems: every two kinds of model, target, constraints and values meet in one of `SCENARIOS`,
             the default; each is in one of `FEW`, a fifth as many.
+        kinds: of models on which the dearest tests run: threads, stored models and the like; all by default.
     """
 
     scenarios: ClassVar[tuple[Scenario, ...]] = SCENARIOS
+    kinds: ClassVar[tuple[str, ...]] = tuple(KINDS)
 
     def explainer(self) -> AnyExplainer:
         """Return the explainer under test, always with the same options."""
         raise NotImplementedError
 
     def pytest_generate_tests(self, metafunc: pytest.Metafunc) -> None:
-        """Run a test that takes a `scenario` for all; one that takes `scenario_of_kind` for one per kind of model."""
+        """Run a test that takes a `scenario` for all; one that takes `scenario_of_kind` for one per kind in `kinds`."""
+        firsts = first_of_each_kind(self.scenarios)
         for argument, scenarios in {
             "scenario": self.scenarios,
-            "scenario_of_kind": first_of_each_kind(self.scenarios),
+            "scenario_of_kind": tuple(first for first in firsts if first.kind in self.kinds),
         }.items():
             if argument in metafunc.fixturenames:
                 metafunc.parametrize(argument, scenarios, ids=str)

@@ -152,7 +152,7 @@ def check_threads(opening: Opening) -> None:
     expected = opening.ask(opening.rows)
 
     def ask(first: int) -> None:
-        for _ in range(3):
+        for _ in range(2):
             opening.check_same(opening.rows.iloc[first:], (expected[0][first:], expected[1][first:]))
 
     with ThreadPoolExecutor(THREADS) as pool:

@@ -45,16 +45,23 @@ class Scenario:
 
 
 def covering(covered: Callable[[Scenario], set[Any]]) -> tuple[Scenario, ...]:
-    """Return few scenarios that cover all there is to cover, at least once; `covered` tells what one of them covers."""
+    """Return few scenarios that cover all there is to cover, at least once; `covered` tells what one of them covers.
+
+    Among those that cover as much, the one that brings most together for the first time is chosen, so that what is left
+    over is spread over all kinds of models, targets and values.
+    """
     scenarios = [Scenario(*choice) for choice in product(KINDS, GOALS, DEMANDS, get_args(Values))]
     scenarios = [scenario for scenario in scenarios if KINDS[scenario.kind].takes(GOALS[scenario.goal])]
     found = {scenario: covered(scenario) for scenario in scenarios}
     left = set().union(*found.values())
-    chosen = []
+    apart = {scenario: scenario.pairs() for scenario in scenarios}
+    chosen: list[Scenario] = []
+    met: set[Pair] = set()
     while left:
-        best = max(scenarios, key=lambda scenario: len(found[scenario] & left))
+        best = max(scenarios, key=lambda scenario: (len(found[scenario] & left), len(apart[scenario] - met)))
         chosen.append(best)
         left -= found[best]
+        met |= apart[best]
     return tuple(chosen)
 
 

@@ -5,7 +5,7 @@ import os
 import subprocess
 import sys
 
-from laws import SOME
+from laws import SOME, kinds
 
 from mlflow_cf import Exact, GeCo, NearestRow, RandomSearch
 from mlflow_cf.testing import ExplainerSuite, Scenario
@@ -22,6 +22,7 @@ class TestGeCo(ExplainerSuite):
 
 class TestExact(ExplainerSuite):
     scenarios = SOME
+    kinds = kinds("sklearn", "xgboost")
 
     def explainer(self):
         return Exact()
@@ -29,6 +30,7 @@ class TestExact(ExplainerSuite):
 
 class TestNearestRow(ExplainerSuite):
     scenarios = SOME
+    kinds = kinds("lightgbm", "function")
 
     def explainer(self):
         return NearestRow()
@@ -36,6 +38,7 @@ class TestNearestRow(ExplainerSuite):
 
 class TestRandomSearch(ExplainerSuite):
     scenarios = SOME
+    kinds = kinds("xgboost", "pyfunc")
 
     def explainer(self):
         return RandomSearch()

@@ -10,7 +10,7 @@ import numpy as np
 import pandas as pd
 import pytest
 import small_loans
-from laws import SOME
+from laws import SOME, kinds
 
 import mlflow_cf
 from mlflow_cf import InputError
@@ -28,6 +28,7 @@ def installed(monkeypatch):
 
 class TestSingleChanges(ExplainerSuite):
     scenarios = SOME
+    kinds = kinds("lightgbm", "pyfunc")
 
     def explainer(self):
         return explainer_of("single_changes")
@@ -37,6 +38,7 @@ class TestSteppingStones(ExplainerSuite):
     """It learns, makes plans and ranks by their costs."""
 
     scenarios = SOME
+    kinds = kinds("xgboost", "function")
 
     def explainer(self):
         return explainer_of("stepping_stones")
