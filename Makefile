@@ -8,7 +8,7 @@ INSTALL := $(BIN)/python -m pip install -qq --disable-pip-version-check
 # One thread per process: small models gain nothing from more, and the test workers share the cores.
 ONE_THREAD := OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1 MKL_NUM_THREADS=1
 
-.PHONY: demo test lint types bench format wheel dev clean
+.PHONY: demo test thorough lint types bench format wheel dev clean
 .DELETE_ON_ERROR:
 
 demo: $(VENV)/.package  ## train, log, register, serve and ask
@@ -16,6 +16,9 @@ demo: $(VENV)/.package  ## train, log, register, serve and ask
 
 test: $(VENV)/.dev  ## all tests
 	$(ONE_THREAD) $(BIN)/python -m pytest -n $(WORKERS) --dist loadfile $(ARGS)
+
+thorough: $(VENV)/.dev  ## all tests, with many more examples of every law and every scenario of the suites; hours
+	HYPOTHESIS_PROFILE=ci $(ONE_THREAD) $(BIN)/python -m pytest -n $(WORKERS) --dist loadfile $(ARGS)
 
 lint: $(VENV)/.dev  ## formatting, lint rules, sizes of files and functions
 	$(BIN)/ruff format --check .

@@ -13,6 +13,11 @@ def kinds(*some: str) -> tuple[str, ...]:
     return tuple(KINDS) if THOROUGH else some
 
 
+def many(usual: int, thorough: int) -> int:
+    """Return of how many seeds, rows or sizes a test tries: the usual number, or more when the run is thorough."""
+    return thorough if THOROUGH else usual
+
+
 def dear(times: int) -> settings:
     """Return the settings of a law whose examples cost so many times as much as others'."""
     return settings(max_examples=max(1, settings.default.max_examples // times))

@@ -81,12 +81,12 @@ COPIES: dict[str, Callable[[Any, Path], Any]] = {
 @pytest.mark.parametrize("kind", MODELS)
 def test_answer_as_before(kind: str, tmp_path: Path) -> None:
     explained = MODELS[kind](tmp_path)
-    rows = FRAME.head(6)[list(explained.space.names)]
-    before = explained.explain(rows, count=2, max_evaluations=2000)
+    rows = FRAME.head(3)[list(explained.space.names)]
+    before = explained.explain(rows, count=2, max_evaluations=500)
     assert "found" in {answer.status for answer in before}
     for way, copied in COPIES.items():
         again = copied(explained, tmp_path)
-        answers = again.explain(rows, count=2, max_evaluations=2000)
+        answers = again.explain(rows, count=2, max_evaluations=500)
         assert answers.to_dict() == before.to_dict(), way
         pd.testing.assert_frame_equal(again.predict(rows), explained.predict(rows))
         assert again.describe() == explained.describe()

@@ -31,7 +31,18 @@ KINDS = {"integer": "i", "real": "f", "nominal": "O", "ordinal": "O", "boolean":
 @pytest.fixture(scope="module")
 def credit():
     """The example's modules; they are scripts that import each other, so they leave again afterwards."""
-    names = ("applications", "tables", "pipelines", "store", "progress", "quality", "train", "server", "serve_and_ask")
+    names = (
+        "applications",
+        "tables",
+        "pipelines",
+        "store",
+        "progress",
+        "quality",
+        "train",
+        "server",
+        "serve_and_ask",
+        "demo",
+    )
     with pytest.MonkeyPatch.context() as patch:
         patch.syspath_prepend(CREDIT)
         modules = {name: __import__(name) for name in names}
@@ -243,11 +254,15 @@ def test_other_data_trains_into_the_same_store(demo, data_file):
     assert not re.search("warning|error|traceback|failed", done.stdout + done.stderr, re.IGNORECASE)
 
 
-def test_demo_fails_with_a_message(tmp_path):
-    done = run("demo.py", "--store", tmp_path, "--data", tmp_path / "missing.csv")
-    assert done.returncode == 1
-    assert "cannot read" in done.stderr
-    assert "The demo failed in train.py" in done.stderr
+def test_demo_fails_with_a_message(credit, tmp_path, monkeypatch, capfd):
+    """What its scripts say of wrong options is tested above; here one of them ends as they do."""
+    (tmp_path / "train.py").write_text("raise SystemExit('--data: cannot read missing.csv')")
+    monkeypatch.setattr(credit.demo, "HERE", tmp_path)
+    monkeypatch.setattr(sys, "argv", ["demo.py", "--store", str(tmp_path), "--data", "missing.csv"])
+    assert credit.demo.main() == 1
+    shown = capfd.readouterr().err
+    assert "cannot read" in shown
+    assert "The demo failed in train.py" in shown
 
 
 def test_asking_before_training_says_what_to_do(credit):

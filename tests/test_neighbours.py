@@ -98,6 +98,7 @@ def bar_of(world: World, share: float) -> float:
 shares = st.sampled_from([1, 1, 0.3, 0.7])
 
 
+@dear(2)
 @given(worlds(), shares)
 def test_every_neighbour_is_lawful_nearer_than_the_bar_and_rated_as_a_row(world: World, share: float) -> None:
     problem, bar = world.problem, bar_of(world, share)
@@ -116,6 +117,7 @@ def test_every_neighbour_is_lawful_nearer_than_the_bar_and_rated_as_a_row(world:
         assert any(len(moved) == 1 and world.lone(moved[0]) for moved in moves)
 
 
+@dear(2)
 @given(worlds(), shares)
 def test_the_nearest_favourable_neighbour_of_every_group_is_found(world: World, share: float) -> None:
     check_nearest(world, share)
@@ -157,6 +159,7 @@ def check_group(problem: Problem, parent: Codes, children: Codes, found: Populat
         assert max(reached, known.grade.max()) >= before.max() - 1e-6
 
 
+@dear(2)
 @given(worlds(), shares)
 def test_what_breaks_a_rule_over_groups_is_repaired(world: World, share: float) -> None:
     problem, bar = world.problem, bar_of(world, share)
@@ -180,6 +183,7 @@ def test_what_breaks_a_rule_over_groups_is_repaired(world: World, share: float) 
     assert needed <= found | set(map(tuple, world.parents.tolist()))
 
 
+@dear(2)
 @given(worlds())
 def test_nothing_comes_twice(world: World) -> None:
     neighbours = world.neighbourhoods()
@@ -196,6 +200,7 @@ def test_nothing_comes_twice(world: World) -> None:
     assert (len(found), len(others), budget.used) == (0, 0, 0)
 
 
+@dear(2)
 @given(worlds(), st.integers(0, 60))
 def test_the_budget_counts_what_is_swept(world: World, most: int) -> None:
     problem = world.problem

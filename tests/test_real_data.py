@@ -13,6 +13,7 @@ import pandas as pd
 import pytest
 import yaml
 from checker import Checker, Condition, Ruler
+from laws import many
 from sklearn.compose import make_column_selector, make_column_transformer
 from sklearn.linear_model import LogisticRegression
 from sklearn.pipeline import make_pipeline
@@ -23,7 +24,7 @@ import mlflow_cf
 from mlflow_cf.explained import ExplainedModel
 from mlflow_cf.words.result import Explanation
 
-ROWS = 20
+ROWS = many(8, 20)
 BACKGROUND = 5000
 ESTIMATORS: Mapping[str, Callable[[], Any]] = {
     "tree": lambda: DecisionTreeClassifier(random_state=0, min_samples_leaf=5),

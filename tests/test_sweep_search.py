@@ -12,7 +12,7 @@ from checker import Checker, Condition, Ruler
 from forest_worlds import DISTANCES, RULES, forest_model, opened_problem
 from hypothesis import assume, given
 from hypothesis import strategies as st
-from laws import dear
+from laws import THOROUGH, dear, many
 from sklearn.tree import DecisionTreeClassifier
 from worlds import (
     FEATURES,
@@ -155,7 +155,7 @@ class TestChance:
         opened = wrapped(model, frame, target="yes", constraints=constraints)
         blind = explained(replace(model, compile=None), frame, constraints)
         assert blind.opened.structure is None
-        rows = frame[model.decide(frame) == "no"]
+        rows = frame[model.decide(frame) == "no"][: many(5, len(frame))]
         with_it, without = (
             [[cf.row for cf in found.counterfactuals] for found in made.explain(rows, count=2, explainer=DRAWS)]
             for made in (opened, blind)
@@ -181,7 +181,7 @@ class TestLimits:
     def test_never_more_rows_than_allowed(self, most: int) -> None:
         for groups in ([], [["job", "grade"], ["income", "rooms"]]):
             made = wrapped(self.MODEL, self.FRAME, target="yes", constraints={"groups": groups})
-            for found in made.explain(self.ROWS, max_evaluations=most, count=2):
+            for found in made.explain(self.ROWS[: many(8, len(self.ROWS))], max_evaluations=most, count=2):
                 assert found.evaluations <= most
                 assert found.status in {"found", "budget"} if most < 200 else {"found", "not_found"}
                 if most < 3:
@@ -205,9 +205,9 @@ class TestLimits:
     @pytest.mark.parametrize("count", range(1, 6))
     def test_answers_change_different_sets_as_many_as_by_drawing(self, count: int) -> None:
         """What contains another answer's changes is none of its own, however near it is."""
-        made = wrapped(self.MODEL, self.FRAME, target="yes")
+        made, rows = wrapped(self.MODEL, self.FRAME, target="yes"), self.ROWS[: many(12, len(self.ROWS))]
         swept, drawn = (
-            [found.counterfactuals for found in made.explain(self.ROWS, count=count, explainer=explainer)]
+            [found.counterfactuals for found in made.explain(rows, count=count, explainer=explainer)]
             for explainer in (SWEEPS, DRAWS)
         )
         found, others = (
@@ -250,14 +250,21 @@ def test_the_largest_debt_that_is_small_enough() -> None:
     }
 
 
-@pytest.mark.parametrize("weights", [(0.5, 0.5, 0.0), (0.2, 0.3, 0.5), (0.5, 0.0, 0.5)], ids=str)
+WEIGHTS = [(0.5, 0.5, 0.0), (0.2, 0.3, 0.5), (0.5, 0.0, 0.5)]
+
+
+@pytest.mark.parametrize("weights", [[alone] for alone in WEIGHTS] if THOROUGH else [WEIGHTS], ids=str)
 def test_drawing_is_hardly_ever_nearer(weights: Any) -> None:
     pairs = []
-    for seed in range(12):
+    for seed in range(12):  # fewer would say little about how often
         frame = background(seed, 40)
         constraints = {"rules": [RULES[seed % len(RULES)]] if seed % 2 else []}
         made = wrapped(
-            forest_model(seed, frame, **LARGE), frame, target="yes", constraints=constraints, distance=weights
+            forest_model(seed, frame, **LARGE),
+            frame,
+            target="yes",
+            constraints=constraints,
+            distance=weights[seed % len(weights)],
         )
         rows = frame[made.model.decide(frame) == "no"]
         for swept, drawn in zip(made.explain(rows), made.explain(rows, explainer=DRAWS), strict=True):
@@ -293,7 +300,7 @@ TARGETS: dict[str, tuple[tuple[Any, ...], Target, Callable[[Reply], bool]]] = {
 def test_every_kind_of_target_is_met_as_the_model_says(kind: str) -> None:
     classes, target, met = TARGETS[kind]
     answered = 0
-    for seed in range(3):
+    for seed in range(many(1, 3)):
         frame = background(seed, 40)
         model = forest_model(seed, frame, classes, trees=9, depth=5)
         made = wrapped(model, frame, target=target)
@@ -304,7 +311,7 @@ def test_every_kind_of_target_is_met_as_the_model_says(kind: str) -> None:
                 shares = np.zeros(1) if model.score is None else model.score(row)[0]
                 assert met(Reply(own[number], model.decide(row)[0], shares))
                 answered += 1
-    assert answered > 50
+    assert answered > many(16, 50)
 
 
 @dear(2)

@@ -7,6 +7,7 @@ import numpy as np
 import pandas as pd
 import pytest
 from checker import one_row
+from laws import many
 from scipy.special import expit
 from sklearn.ensemble import RandomForestRegressor
 from sklearn.linear_model import LinearRegression, LogisticRegression
@@ -375,7 +376,7 @@ class TestWhoDecides:
     def test_tuned_thresholds(self, threshold: float) -> None:
         base = make_pipeline(StandardScaler(), LogisticRegression())
         model = FixedThresholdClassifier(base, threshold=threshold, pos_label="good").fit(FRAME, self.LABELS)
-        found = self.check(model)
+        found = self.check(model, rows=many(10, 25))
         nearest = [answer.counterfactuals[0].probability for answer in found]
         assert min(nearest) < 0.5 if threshold < 0.5 else min(nearest) >= 0.85
 

@@ -5,6 +5,7 @@ from itertools import chain, combinations
 import numpy as np
 import pandas as pd
 import pytest
+from laws import many
 from sklearn.ensemble import RandomForestClassifier
 from sklearn.linear_model import LogisticRegression
 from sklearn.tree import DecisionTreeClassifier
@@ -76,7 +77,7 @@ def test_the_blocking_set_is_minimal_and_the_advice_the_cheapest(model, seed):
     rng = np.random.default_rng(seed)
     rejected = DATA[model.predict(DATA) == 0].reset_index(drop=True)
     seen = 0
-    for _ in range(32):
+    for _ in range(many(10, 32)):
         paths = drawn(rng)
         x = rejected.iloc[int(rng.integers(len(rejected)))]
 

@@ -106,14 +106,12 @@ def test_fractions_have_steps_on_the_grid_only():
     assert set(overrides("observed")) == set(overrides("continuous")) == {"grade"}
 
 
-def test_without_pytest_it_says_what_to_do():
-    code = "import sys; sys.modules['pytest'] = None; import mlflow_cf.testing"
+def test_only_the_suites_need_pytest_and_without_it_they_say_what_to_do():
+    code = (
+        "import sys, mlflow_cf, mlflow_cf.cli; print('pytest' in sys.modules); "
+        "sys.modules['pytest'] = None; import mlflow_cf.testing"
+    )
     run = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    assert run.stdout.strip() == "False"
     assert run.returncode == 1
     assert run.stderr.strip().endswith("ModuleNotFoundError: mlflow_cf.testing needs pytest: pip install pytest")
-
-
-def test_the_package_itself_does_not_need_pytest():
-    code = "import sys, mlflow_cf, mlflow_cf.cli; print('pytest' in sys.modules)"
-    run = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    assert run.stdout.strip() == "False"

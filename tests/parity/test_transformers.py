@@ -4,6 +4,7 @@ import numpy as np
 import pandas as pd
 import pytest
 from agreement import agree, applications, goals, near_cuts, wrapped
+from laws import THOROUGH
 from sklearn.compose import make_column_selector, make_column_transformer
 from sklearn.ensemble import HistGradientBoostingClassifier
 from sklearn.impute import SimpleImputer
@@ -91,12 +92,20 @@ def clients(rows: int = 400, seed: int = 0) -> pd.DataFrame:
     )
 
 
-@pytest.mark.parametrize(
-    "estimator",
-    [DecisionTreeClassifier(random_state=0), HistGradientBoostingClassifier(max_iter=8), LogisticRegression(C=0.1)],
-    ids=["tree", "boosting", "linear"],
-)
-@pytest.mark.parametrize("parts", TABLES.values(), ids=TABLES)
+ESTIMATORS = {
+    "tree": DecisionTreeClassifier(random_state=0),
+    "boosting": HistGradientBoostingClassifier(max_iter=8),
+    "linear": LogisticRegression(C=0.1),
+}
+PIPELINES = [
+    pytest.param(parts, estimator, id=f"{table}-{name}")
+    for place, (table, parts) in enumerate(TABLES.items())
+    for name, estimator in ESTIMATORS.items()
+    if THOROUGH or name == "linear" or name == ("tree", "boosting")[place % 2]  # every table before trees of one kind
+]
+
+
+@pytest.mark.parametrize(("parts", "estimator"), PIPELINES)
 @pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
 def test_transformers(parts, estimator):
     data, wanted = clients(), goals(applications())["two"]

@@ -57,6 +57,7 @@ def test_answers_are_those_of_enumeration(world):
 shares = st.sampled_from([0.02, 0.2, 1.0])
 
 
+@dear(2)
 @given(opened(), shares, st.booleans(), st.booleans())
 def test_answers_do_not_depend_on_what_was_known(world, share, polish, shifted):
     """Nor on half of the tolerance between the structure and the judge."""
@@ -112,6 +113,7 @@ def is_honest(world, found, expected):
         assert not len(expected.rows)
 
 
+@dear(2)
 @given(opened(), st.sampled_from([0.0, 0.02, 0.2, 1.0]), st.booleans(), st.integers(0, 99))
 def test_a_small_budget_is_kept_and_proves_less(world, share, polish, percent):
     expected, enough = Enumerated(world), world.case()
@@ -205,6 +207,7 @@ def test_no_counterfactual_is_lost(world):
         world.certified(world.case())
 
 
+@dear(3)
 @given(opened((*OPENED, "none", "none")), st.floats(0, 1))
 def test_candidates_come_in_the_order_of_their_keys(world, part):
     expected = Enumerated(world)
