@@ -79,6 +79,7 @@ def check(checker: Checker, query: dict[str, Any], found: Explanation, ruler: Ru
     assert all(one.distance <= two.distance for one, two in pairwise(found.counterfactuals[:distinct]))
 
 
+@dear(2)
 @given(seeds, constraint_dicts, meant, known_rows, st.integers(1, 5), st.sampled_from(DISTANCES))
 def test_answers_hold_and_no_single_change_is_nearer(
     seed: int, constraints: dict[str, Any], rules: list[str], query: dict[str, Any], count: int, weights: Any
@@ -108,6 +109,7 @@ def _own_breaks(checker: Checker, query: dict[str, Any]) -> list[str]:
     return [fault for fault in checker.broken(query, query) if fault != "nothing changed"]
 
 
+@dear(2)
 @given(seeds, st.sampled_from(["grid", "continuous"]), constraint_dicts, known_rows)
 def test_answers_hold_beyond_observed_values(
     seed: int, values: Any, constraints: dict[str, Any], query: dict[str, Any]

@@ -15,6 +15,7 @@ from mlflow_cf.testing.trial import Trial
 
 class TestGeCo(ExplainerSuite):
     scenarios = SOME
+    kinds = kinds("sklearn", "lightgbm", "pyfunc")
 
     def explainer(self):
         return GeCo()
@@ -22,7 +23,7 @@ class TestGeCo(ExplainerSuite):
 
 class TestExact(ExplainerSuite):
     scenarios = SOME
-    kinds = kinds("sklearn", "xgboost")
+    kinds = kinds("xgboost", "function")
 
     def explainer(self):
         return Exact()

@@ -28,7 +28,7 @@ def installed(monkeypatch):
 
 class TestSingleChanges(ExplainerSuite):
     scenarios = SOME
-    kinds = kinds("lightgbm", "pyfunc")
+    kinds = kinds("sklearn", "pyfunc")
 
     def explainer(self):
         return explainer_of("single_changes")

@@ -10,6 +10,7 @@ import xgboost
 from agreement import agree, wrapped
 from hypothesis import assume, given
 from hypothesis import strategies as st
+from laws import dear
 from sklearn.base import clone
 from sklearn.compose import ColumnTransformer
 from sklearn.ensemble import (
@@ -122,6 +123,7 @@ def tables(draw: st.DrawFn) -> tuple[pd.DataFrame, ColumnTransformer]:
     return pd.DataFrame(data), ColumnTransformer(parts, sparse_threshold=0)
 
 
+@dear(2)
 @given(table=tables(), name=st.sampled_from(sorted(ESTIMATORS)), goal=st.sampled_from(["two", "three", "value"]))
 @pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning", "ignore:Bins whose width are too small")
 def test_random_pipelines(table, name, goal):

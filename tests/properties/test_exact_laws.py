@@ -44,6 +44,7 @@ def some_rows(world, expected, share):
     return expected.rows[chosen]
 
 
+@dear(2)
 @given(opened())
 def test_answers_are_those_of_enumeration(world):
     expected = Enumerated(world)
@@ -67,6 +68,7 @@ def test_answers_do_not_depend_on_what_was_known(world, share, polish, shifted):
     is_exact(world.certified(case, known), expected, expected.answers(world.count))
 
 
+@dear(2)
 @given(opened(), st.integers(1, 5), st.sampled_from([0.0, 0.2, 1.0]))
 def test_a_structure_that_lies_proves_nothing_wrong(world, other, share):
     """What it wrongly believes in is refused by the judge; what it wrongly refuses is noticed where it is known."""
@@ -126,6 +128,7 @@ def test_a_small_budget_is_kept_and_proves_less(world, share, polish, percent):
     is_honest(world, found, expected)
 
 
+@dear(2)
 @given(opened(), shares, st.integers(0, 100))
 def test_nothing_is_asked_when_time_is_up(world, share, ticks):
     expected = Enumerated(world)

@@ -6,6 +6,7 @@ import numpy as np
 from exact_worlds import TOLERANCE, drawn
 from hypothesis import assume, given
 from hypothesis import strategies as st
+from laws import dear
 
 from mlflow_cf.exact.best_first import BestFirst
 from mlflow_cf.explainers import GeCo
@@ -28,6 +29,7 @@ def some_codes(problem, seed, size=40):
     return np.column_stack([rng.integers(0, len(group.tuples), size) for group in problem.groups])
 
 
+@dear(2)
 @given(drawn(("forest", "linear", "network")).filter(lambda world: world.open), others)
 def test_ratings_sweeps_and_restrictions_are_those_of_each(world, other):
     singles, rater, problem = both(world, other)

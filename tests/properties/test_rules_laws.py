@@ -192,6 +192,7 @@ def test_the_cascade_repairs_or_rejects(
     assert {*map(tuple, lawful.tolist())} <= {*map(tuple, repaired.tolist())}  # what holds is left alone
 
 
+@dear(2)
 @given(seeds, st.sampled_from([0.03, 0.3]), worlds.constraint_dicts, small_sets, worlds.wide_rows)
 def test_answers_obey_the_interpreter(
     seed: int, share: float, constraints: dict[str, Any], texts: list[str], query: dict[str, Any]

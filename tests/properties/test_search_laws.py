@@ -83,6 +83,7 @@ def is_minimal(checker: Checker, query: Row, row: Row) -> bool:
     return True
 
 
+@dear(2)
 @given(seeds, seeds, shares, constraint_dicts, wide_rows, st.integers(1, 4))
 def test_geco_finds_what_single_changes_and_pairs_offer(
     seed: int, lots: int, share: float, constraints: dict[str, Any], query: Row, count: int

@@ -6,6 +6,7 @@ import pandas as pd
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from laws import dear
 from worlds import background, checker_of, constraint_dicts, explained, lottery, row_dicts, table, wide_rows
 
 from mlflow_cf.errors import InputError
@@ -38,6 +39,7 @@ def test_every_answer_is_verified(
         assert not (isinstance(explainer, GeCo) and said.needless)
 
 
+@dear(2)
 @given(seeds, constraint_dicts, wide_rows, st.lists(wide_rows, min_size=1, max_size=4), st.integers(0, 2**16))
 def test_given_rows_are_judged_as_the_checker_does(
     seed: int, constraints: dict[str, Any], query: dict[str, Any], odd: list[dict[str, Any]], draw: int

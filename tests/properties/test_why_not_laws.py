@@ -9,6 +9,7 @@ import pytest
 from forest_worlds import RULES, forest_model
 from hypothesis import given
 from hypothesis import strategies as st
+from laws import dear
 from sklearn.tree import DecisionTreeClassifier
 from worlds import KEYS, background, explained, setting_of, table, wide_rows
 
@@ -83,6 +84,7 @@ def joined(chosen: list[dict[str, Any]]) -> dict[str, Any]:
     return told
 
 
+@dear(2)
 @given(st.integers(0, 40), wide_rows, strict)
 def test_what_blocks_is_minimal_and_what_helps_is_nearest(
     seed: int, row: dict[str, Any], constraints: dict[str, Any]
