@@ -1,4 +1,4 @@
-"""The nodes of all trees of an ensemble as flat arrays."""
+"""The trees of an ensemble as flat arrays: what kernels take."""
 
 from __future__ import annotations
 
@@ -44,6 +44,41 @@ class Features(NamedTuple):
     ordered: Array
     goes_left: Array
     bits: Array
+
+
+class Walk(NamedTuple):
+    """Nodes in the form that is walked fastest: a row goes right iff its comparand exceeds the node's cut.
+
+    Attributes:
+        key: (nodes,) column of the comparand, shifted by 32 bits, plus the cut.
+        left: (nodes,) left child; a leaf is its own.
+        start: (d + 1,) first comparand of every feature.
+        offset: (d,) where in `comparands` the first cell of a feature stands.
+        comparands: all comparands of every cell of every feature.
+    """
+
+    key: Array
+    left: Array
+    start: Array
+    offset: Array
+    comparands: Array
+
+
+class Trees(NamedTuple):
+    """An additive ensemble.
+
+    Attributes:
+        nodes, features: the trees and what their tests mean.
+        walk: the same trees in the form that is walked fastest.
+        base: (k,) added to the sums of leaves.
+        deepest: number of tests on the longest way down a tree.
+    """
+
+    nodes: Nodes
+    features: Features
+    walk: Walk
+    base: Array
+    deepest: int
 
 
 def bits_of(goes_left: Array) -> Array:
