@@ -8,7 +8,18 @@ import numpy as np
 
 from mlflow_cf.features import Floats
 from mlflow_cf.structures.cells import Lookup
-from mlflow_cf.structures.kernels.nodes import CUT, FEATURE, LEFT, MISSING_LEFT, TEST, Array, Features, Nodes, Trees
+from mlflow_cf.structures.kernels.nodes import (
+    CUT,
+    FEATURE,
+    LEFT,
+    MISSING_LEFT,
+    TEST,
+    Array,
+    Features,
+    Nodes,
+    Trees,
+    flags_of,
+)
 from mlflow_cf.structures.links import Flags, Link
 from mlflow_cf.structures.parts import Leaves, Limits
 
@@ -80,7 +91,7 @@ def _limits(leaf: Array, tests: Array, goes_left: Flags, features: Features, loo
         high = np.minimum.reduceat(np.where(goes_left, tests[:, CUT], last), first)
         missing = np.logical_and.reduceat((tests[:, MISSING_LEFT] > 0) == goes_left, first)
         return Limits(distinct, low, high, missing & own_cell, None)
-    taken = np.logical_and.reduceat(features.goes_left[tests[:, TEST], : lookup.size] == goes_left[:, None], first)
+    taken = np.logical_and.reduceat(flags_of(features.bits)[tests[:, TEST], : lookup.size] == goes_left[:, None], first)
     taken[:, -1] &= own_cell
     some = taken[:, :-1].any(axis=1)
     low = np.where(some, taken[:, :-1].argmax(axis=1), last + 1)

@@ -50,7 +50,7 @@ class TreeEnsemble:
         tabled = np.zeros(len(space), dtype=np.bool_)
         tabled[tests.feature[tests.test >= 0]] = True
         start = np.cumsum([0, *(lookup.size for lookup in tests.lookups)])
-        features = Features(start, ~tabled, tests.goes_left, bits_of(tests.goes_left))
+        features = Features(start, ~tabled, bits_of(tests.goes_left))
         trees = Trees(nodes, features, walk_of(nodes, features), forest.base, _deepest(nodes))
         return cls(tests.lookups, trees, forest.link, forest.steady)
 

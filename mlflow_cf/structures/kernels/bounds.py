@@ -13,7 +13,7 @@ import numba
 import numpy as np
 
 from mlflow_cf.kernel import kernel
-from mlflow_cf.structures.kernels.branches import Branches, branches_of, copy
+from mlflow_cf.structures.kernels.branches import Branches, Room, copy, room_for
 from mlflow_cf.structures.kernels.nodes import CUT, FEATURE, LEFT, MISSING_LEFT, TEST, Array, Nodes, Trees
 
 
@@ -87,7 +87,7 @@ def _extremes(tree: int, branches: Branches, below: Array, trees: Trees, way: Ar
             way[at, 0], way[at, 1] = nodes.tests[node, LEFT] + seen, 0
 
 
-class Room(NamedTuple):
+class Work(NamedTuple):
     """Room to work in: flags (cells,), `below`, the `way` down a tree, and the `ends` of its leaf values."""
 
     flags: Array
@@ -97,9 +97,10 @@ class Room(NamedTuple):
 
 
 @kernel
-def bound_trees(masks: Array, cells: Array, trees: Trees, branches: Branches, room: Room, found: Array) -> None:
+def bound_trees(masks: Array, cells: Array, trees: Trees, room: Room, work: Work, found: Array) -> None:
     """Write what `bounds_boxes` returns into `found` (3, m, k)."""
-    flags, below, ends, nodes = room.flags, room.below, room.ends, trees.nodes
+    branches = Branches(room.span, room.mask, trees.features)
+    flags, below, ends, nodes = work.flags, work.below, work.ends, trees.nodes
     for box in range(len(masks)):
         flags[:] = False
         for choice in range(cells.size):
@@ -110,7 +111,7 @@ def bound_trees(masks: Array, cells: Array, trees: Trees, branches: Branches, ro
             base = trees.base[place]
             found[0, box, place], found[1, box, place], found[2, box, place] = base, base, abs(base)
         for tree in range(nodes.roots.size):
-            _extremes(tree, branches, below, trees, room.way, ends)
+            _extremes(tree, branches, below, trees, work.way, ends)
             first = max(nodes.outputs[tree], 0)
             for place in range(ends.shape[1]):
                 low, high = ends[0, place], ends[1, place]
@@ -128,12 +129,12 @@ def bounds_boxes(masks: Array, cells: Array, trees: Trees) -> Array:
         trees: what is bounded.
     """
     total, found = trees.features.start[-1], np.empty((3, len(masks), len(trees.base)))
-    branches = branches_of(len(trees.features.ordered) + trees.deepest + 1, trees.features)
-    room = Room(
+    room = room_for(len(trees.features.ordered) + trees.deepest + 1, trees.features)
+    work = Work(
         flags=np.empty(total, np.bool_),
         below=np.empty(total + 1, np.int64),
         way=np.empty((trees.deepest + 1, 2), np.int64),
         ends=np.empty((2, trees.nodes.value.shape[1])),
     )
-    bound_trees(masks, cells, trees, branches, room, found)
+    bound_trees(masks, cells, trees, room, work, found)
     return found

@@ -26,9 +26,16 @@ class Branches(NamedTuple):
     features: Features
 
 
-def branches_of(count: int, features: Features) -> Branches:
+class Room(NamedTuple):
+    """Room for branches: what kernels are given, for each array that enters one takes half a microsecond."""
+
+    span: Array
+    mask: Array
+
+
+def room_for(count: int, features: Features) -> Room:
     """Return room for so many branches."""
-    return Branches(np.empty((count, 3), np.int64), np.empty((count, features.bits.shape[1]), np.uint64), features)
+    return Room(np.empty((count, 3), np.int64), np.empty((count, features.bits.shape[1]), np.uint64))
 
 
 @numba.njit(inline="always")

@@ -12,7 +12,7 @@ import numba
 import numpy as np
 
 from mlflow_cf.kernel import kernel
-from mlflow_cf.structures.kernels.branches import Branches, all_cells, branches_of, copy, part
+from mlflow_cf.structures.kernels.branches import Branches, Room, all_cells, copy, part, room_for
 from mlflow_cf.structures.kernels.nodes import FEATURE, LEFT, Array, Trees
 
 
@@ -66,12 +66,13 @@ class Noted(NamedTuple):
 
 
 @kernel
-def note_leaves(trees: Trees, branches: Branches, to: Array, ends: Array, noted: Noted) -> None:
+def note_leaves(trees: Trees, room: Room, to: Array, ends: Array, noted: Noted) -> None:
     """Note the leaves of all trees at their corners.
 
     Branches 2 n and 2 n + 1 say which cells of either feature come to the n-th node that waits, `to[n]`; `ends` (2,
     cells + 4) is room to work in.
     """
+    branches = Branches(room.span, room.mask, trees.features)
     nodes, place = trees.nodes, noted.place
     tests, value = nodes.tests, nodes.value
     for tree in range(nodes.roots.size):
@@ -115,7 +116,7 @@ def grid_trees(first: Array, second: Array, trees: Trees) -> Array:
     place = place.cumsum(1)
     grid, rest = np.zeros((place[0, -1] + 1, place[1, -1] + 1, len(trees.base))), trees.base.copy()
     to, ends = np.empty(trees.deepest + 2, dtype=np.int64), np.empty((2, most + 5), dtype=np.int64)
-    note_leaves(trees, branches_of(2 * trees.deepest + 4, trees.features), to, ends, Noted(place, grid, rest))
+    note_leaves(trees, room_for(2 * trees.deepest + 4, trees.features), to, ends, Noted(place, grid, rest))
     sums: Array = grid.cumsum(0).cumsum(1)[place[0, first][:, None], place[1, second]]
     sums += rest
     return sums

@@ -37,12 +37,11 @@ class Features(NamedTuple):
     Attributes:
         start: (d + 1,) first cell of every feature; its last cell stands for missing values.
         ordered: (d,) whether its tests are cuts; if not, they are tables.
-        goes_left: (tests, most cells) whether a cell goes left; `bits`: the same, 64 cells to a word.
+        bits: (tests, words) whether a cell goes left, 64 cells to a word.
     """
 
     start: Array
     ordered: Array
-    goes_left: Array
     bits: Array
 
 
@@ -86,3 +85,8 @@ def bits_of(goes_left: Array) -> Array:
     whole = np.zeros((len(goes_left), -(-goes_left.shape[1] // 64) * 64), dtype=np.bool_)
     whole[:, : goes_left.shape[1]] = goes_left
     return np.packbits(whole, axis=1, bitorder="little").view(np.uint64)
+
+
+def flags_of(bits: Array) -> Array:
+    """Return words (tests, w) as flags (tests, 64 w); the inverse of `bits_of`."""
+    return np.unpackbits(bits.view(np.uint8), axis=1, bitorder="little").view(np.bool_)

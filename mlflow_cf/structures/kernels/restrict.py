@@ -9,7 +9,7 @@ import numpy as np
 
 from mlflow_cf.kernel import kernel
 from mlflow_cf.structures.kernels.bounds import allow
-from mlflow_cf.structures.kernels.branches import Branches, branches_of
+from mlflow_cf.structures.kernels.branches import Branches, Room, room_for
 from mlflow_cf.structures.kernels.nodes import CUT, FEATURE, LEFT, MISSING_LEFT, TEST, Array, Nodes, Trees, Walk
 from mlflow_cf.structures.kernels.score import NEVER, find_comparands
 
@@ -21,27 +21,19 @@ class Kept(NamedTuple):
 
     Attributes:
         columns: (n,) the features that are kept.
-        start, first: (n + 1,) where their cells and their comparands start.
-        many: (d,) ONE, SOME or ALL of the cells of every feature.
-        place: (d,) its new number; shift: (d,) how far its comparands move; of those that are kept.
+        starts: (2, n + 1) where their cells and where their comparands start.
+        many: (3, d) ONE, SOME or ALL of the cells of every feature; of those that are kept their new numbers, and how
+            far their comparands move.
+        below: (cells + 1,) see `bounds`.
         row: (1, d) a cell of every feature that may occur; X: the comparands of that row.
     """
 
     columns: Array
-    start: Array
-    first: Array
+    starts: Array
     many: Array
-    place: Array
-    shift: Array
+    below: Array
     row: Array
     X: Array
-
-
-class Allowed(NamedTuple):
-    """Of features with some cells, those that may occur: see `bounds`."""
-
-    branches: Branches
-    below: Array
 
 
 class Pruned(NamedTuple):
@@ -80,29 +72,30 @@ def _keep(flags: Array, kept: Kept, trees: Trees) -> Any:
             if flags[cell]:
                 count, own = count + 1, cell - start[feature]
         size = start[feature + 1] - start[feature]
-        kept.many[feature] = ONE if count == 1 else (ALL if count == size else SOME)
+        kept.many[0, feature] = ONE if count == 1 else (ALL if count == size else SOME)
         kept.row[0, feature] = own
-        some |= kept.many[feature] == SOME
-    kept.start[0], kept.first[0] = 0, 0
+        some |= kept.many[0, feature] == SOME
+    starts, starts[0, 0], starts[1, 0] = kept.starts, 0, 0
     for number in range(kept.columns.size):
         column = kept.columns[number]
-        kept.place[column], kept.shift[column] = number, kept.first[number] - comparands[column]
-        kept.start[number + 1] = kept.start[number] + start[column + 1] - start[column]
-        kept.first[number + 1] = kept.first[number] + comparands[column + 1] - comparands[column]
+        kept.many[1, column], kept.many[2, column] = number, starts[1, number] - comparands[column]
+        starts[0, number + 1] = starts[0, number] + start[column + 1] - start[column]
+        starts[1, number + 1] = starts[1, number] + comparands[column + 1] - comparands[column]
     return some
 
 
 @kernel
-def prune(flags: Array, kept: Kept, trees: Trees, allowed: Allowed, waits: Array, pruned: Pruned) -> int:
+def prune(flags: Array, kept: Kept, trees: Trees, room: Room, waits: Array, pruned: Pruned) -> int:
     """Write the pruned trees, in order and with siblings side by side, and return how many nodes they have.
 
-    `kept` is filled in, but for its columns; `allowed` and `waits` (2, nodes) are room to work in. Tests of features
+    `kept` is filled in, but for its columns; `room` and `waits` (2, nodes) are room to work in. Tests of features
     with one cell are followed by comparands, and those of features with all cells are kept: asking where sets of cells
     go at every test doubles the time of restricting a row.
     """
     nodes, walk, X, source, target = trees.nodes, trees.walk, kept.X, waits[0], waits[1]
+    branches, many = Branches(room.span, room.mask, trees.features), kept.many
     if _keep(flags, kept, trees):
-        allow(flags, allowed.branches, allowed.below)
+        allow(flags, branches, kept.below)
     find_comparands(kept.row, walk, X)
     old, tests, count = nodes.tests, pruned.tests, nodes.roots.size
     for tree in range(nodes.roots.size):
@@ -111,12 +104,12 @@ def prune(flags: Array, kept: Kept, trees: Trees, allowed: Allowed, waits: Array
             at -= 1
             node, into = np.int64(source[at]), np.int64(target[at])
             feature = np.int64(old[node, FEATURE])
-            while feature >= 0 and kept.many[feature] != ALL:
-                if kept.many[feature] == ONE:
+            while feature >= 0 and many[0, feature] != ALL:
+                if many[0, feature] == ONE:
                     key = walk.key[node]
                     node = np.int64(walk.left[node]) + np.int64(X[key >> 32] > (key & 0xFFFFFFFF))
                 else:
-                    sides = _sides(allowed.branches, allowed.below, nodes, node)
+                    sides = _sides(branches, kept.below, nodes, node)
                     if sides == 3:
                         break
                     node = np.int64(walk.left[node]) + sides - 1
@@ -128,8 +121,8 @@ def prune(flags: Array, kept: Kept, trees: Trees, allowed: Allowed, waits: Array
                 for column in range(nodes.value.shape[1]):
                     pruned.value[into, column] = nodes.value[node, column]
                 continue
-            tests[into, FEATURE], tests[into, LEFT] = kept.place[feature], count
-            pruned.key[into] = walk.key[node] + (kept.shift[feature] << 32)
+            tests[into, FEATURE], tests[into, LEFT] = many[1, feature], count
+            pruned.key[into] = walk.key[node] + (many[2, feature] << 32)
             for side in range(2):
                 source[at + side], target[at + side] = walk.left[node] + side, count + side
             at, count = at + 2, count + 2
@@ -147,14 +140,18 @@ def restrict_trees(flags: Array, columns: Array, trees: Trees) -> Trees:
         trees: what is restricted.
     """
     nodes, features, walk, d = trees.nodes, trees.features, trees.walk, len(trees.features.ordered)
-    start, first = np.empty((2, len(columns) + 1), dtype=np.int64)
-    row, X = np.empty((1, d), dtype=np.int32), np.empty(walk.start[-1], dtype=np.int32)
-    many, place, shift = np.empty((3, d), dtype=np.int64)
-    kept = Kept(columns, start, first, many, place, shift, row, X)
-    allowed = Allowed(branches_of(d, features), np.empty(len(flags) + 1, dtype=np.int64))
+    kept = Kept(
+        columns=columns,
+        starts=np.empty((2, len(columns) + 1), dtype=np.int64),
+        many=np.empty((3, d), dtype=np.int64),
+        below=np.empty(len(flags) + 1, dtype=np.int64),
+        row=np.empty((1, d), dtype=np.int32),
+        X=np.empty(walk.start[-1], dtype=np.int32),
+    )
     waits = np.empty((2, len(nodes.tests)), dtype=np.int32)
     pruned = Pruned(np.empty_like(nodes.tests), np.empty_like(nodes.value), np.empty_like(walk.key))
-    left = prune(flags, kept, trees, allowed, waits, pruned)
+    left = prune(flags, kept, trees, room_for(d, features), waits, pruned)
+    start, first = kept.starts
     tests = pruned.tests[:left].copy()
     return trees._replace(
         nodes=Nodes(np.arange(len(nodes.roots), dtype=np.int32), nodes.outputs, tests, pruned.value[:left].copy()),

@@ -19,6 +19,7 @@ from mlflow_cf.structures.kernels.nodes import (
     Nodes,
     Trees,
     Walk,
+    flags_of,
 )
 
 NEVER = np.int64(2**31 - 1)  # no comparand is greater: missing values that go right, and the test of a leaf
@@ -29,7 +30,7 @@ def walk_of(nodes: Nodes, features: Features) -> Walk:
     feature, test = nodes.tests[:, FEATURE], nodes.tests[:, TEST]
     column = np.zeros(len(feature), dtype=np.int64)
     cut = np.where(feature < 0, NEVER, np.where(test >= 0, 0, nodes.tests[:, CUT])).astype(np.int64)
-    tables, start = [], [0]
+    tables, start, goes_left = [], [0], flags_of(features.bits)
     for number, ordered in enumerate(features.ordered.tolist()):
         mine = np.flatnonzero(feature == number)
         size = int(features.start[number + 1] - features.start[number])
@@ -42,7 +43,7 @@ def walk_of(nodes: Nodes, features: Features) -> Walk:
                 table = table[:, :1]
         else:
             rows, row = np.unique(test[mine], return_inverse=True)
-            table = (~features.goes_left[rows, :size]).T.astype(np.int64)
+            table = (~goes_left[rows, :size]).T.astype(np.int64)
             column[mine] = start[-1] + row
         tables.append(table)
         start.append(start[-1] + table.shape[1])

@@ -20,7 +20,7 @@ import numba
 import numpy as np
 
 from mlflow_cf.kernel import kernel
-from mlflow_cf.structures.kernels.branches import Branches, all_cells, branches_of, copy, part
+from mlflow_cf.structures.kernels.branches import Branches, Room, all_cells, copy, part, room_for
 from mlflow_cf.structures.kernels.nodes import FEATURE, Array, Trees, Walk
 from mlflow_cf.structures.kernels.score import find_comparands
 
@@ -116,8 +116,9 @@ def _follow(X: Array, at: Any, trees: Trees, branches: Branches, to: Array, out:
 
 
 @kernel
-def sweep_rows(X: Array, wanted: Array, trees: Trees, branches: Branches, to: Array, out: Array) -> None:
+def sweep_rows(X: Array, wanted: Array, trees: Trees, room: Room, to: Array, out: Array) -> None:
     """Do what `sweep_trees` does for rows of comparands (m, columns); the last sums of `out` are the row's own."""
+    branches = Branches(room.span, room.mask, trees.features)
     start, base, total = trees.features.start, trees.base, out.shape[1] - 1
     for row in range(len(X)):
         mine = out[row]
@@ -145,5 +146,5 @@ def sweep_trees(cells: Array, wanted: Array, trees: Trees) -> Array:
     size = cells.shape[1] + (len(trees.nodes.roots) + 1) * (trees.deepest + 1)
     X, out = np.empty((len(cells), trees.walk.start[-1]), np.int32), np.zeros((len(cells), total + 1, len(trees.base)))
     find_comparands(cells, trees.walk, X.reshape(-1))
-    sweep_rows(X, wanted, trees, branches_of(size, features), np.empty((size, 4), np.uint64), out)
+    sweep_rows(X, wanted, trees, room_for(size, features), np.empty((size, 4), np.uint64), out)
     return out[:, :total]
