@@ -6,7 +6,7 @@ import time
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import partial
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import pandas as pd
@@ -36,6 +36,13 @@ from mlflow_cf.words.verification import Verifications
 
 CONSTANTS_SHOWN = 12  # names of constant features in a description
 PATIENCE_S = 0.03  # a served request waits so long for a place; most searches are over in less
+
+
+class Background(NamedTuple):
+    """Rows of training data as a table, and their labels (m,), if they are known."""
+
+    rows: pd.DataFrame
+    labels: NDArray[np.generic] | None
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -74,11 +81,9 @@ class ExplainedModel:
         cls,
         model: OpenModel,
         space: FeatureSpace,
-        background: pd.DataFrame,
-        labels: NDArray[np.generic] | None,
+        background: Background,
         policy: Policy,
         explainer: AnyExplainer,
-        *,
         learned: Learned | None = None,
     ) -> ExplainedModel:
         """Prepare everything that depends on model and background alone, once.
@@ -89,17 +94,19 @@ class ExplainedModel:
             InputError: a policy that does not fit the features or the model, or an explainer that does not fit either.
         """
         policy.target.check(model)
-        setting = Setting.build(space, space.encode(background), policy.constraints, policy.distance, policy.values)
+        setting = Setting.build(
+            space, space.encode(background.rows), policy.constraints, policy.distance, policy.values
+        )
         judge, outcome = Judge.learn(model, space.decode(setting.background))
         opened = open_structure(judge, space, setting.background, outcome)
         if policy.certify and opened.structure is None:
             raise InputError("certify", f"nothing can be proved of this model ({opened.note})", "leave it out")
         setting = setting.opened_by(opened.structure)
         target = BoundTarget(policy.target, model, spread=spread_of(outcome))
-        facts = Facts(setting, labels, outcome, target, opened.structure, policy.seed)
+        facts = Facts(setting, background.labels, outcome, target, opened.structure, policy.seed)
         check_explainer(explainer, facts, 1)
         searches = Searches(facts, explainer, learned)
-        return cls(model, space, background, labels, policy, explainer, searches, judge, outcome, setting, opened)
+        return cls(model, space, *background, policy, explainer, searches, judge, outcome, setting, opened)
 
     @property
     def learned(self) -> Learned | None:
@@ -204,7 +211,7 @@ class ExplainedModel:
         """
         wanted = self.policy.target_for(target, self.model)
         setting = self.setting.tightened(Constraints.read(constraints))
-        return verify_given(self.judge, setting, wanted, (rows, counterfactuals), minimality=minimality)
+        return verify_given(self.judge, setting, wanted, rows, counterfactuals, minimality=minimality)
 
     def describe(self) -> dict[str, Any]:
         """Return what was wrapped, as plain values that JSON can hold; `description` makes a text of them."""
@@ -237,7 +244,7 @@ class ExplainedModel:
 
     def __reduce__(self) -> tuple[Any, ...]:
         """Copy and pickle what cannot be prepared again: the model and what it was wrapped with."""
-        made_of = (self.model, self.space, self.background, self.labels, self.policy, self.explainer)
+        made_of = (self.model, self.space, Background(self.background, self.labels), self.policy, self.explainer)
         return partial(ExplainedModel.build, learned=self.learned), made_of
 
     def __repr__(self) -> str:
@@ -289,5 +296,5 @@ def assemble(model: OpenModel, data: Table, labels: ArrayLike | None, options: W
     known = None if labels is None else np.asarray(labels)
     if known is not None and known.shape != (len(data),):
         raise InputError("labels", f"{known.shape} labels for {len(data)} rows", "pass one label per row of data")
-    space = FeatureSpace.infer(data, options.features)
-    return ExplainedModel.build(model, space, data.reset_index(drop=True), known, policy, explainer)
+    background = Background(data.reset_index(drop=True), known)
+    return ExplainedModel.build(model, FeatureSpace.infer(data, options.features), background, policy, explainer)

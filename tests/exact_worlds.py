@@ -113,7 +113,7 @@ def layers_of(space: FeatureSpace, rng: np.random.Generator, task: str, shift: n
     if task == "margin":
         weights[-1] = np.column_stack([-weights[-1][:, 0], weights[-1][:, 0]])
     activation: Any = rng.choice(["relu", "tanh", "logistic"]) if hidden else "identity"
-    return Layers.compile(columns, space, weights, biases, (activation, link))
+    return Layers.compile(columns, space, weights, biases, activation, link)
 
 
 @dataclass(frozen=True)

@@ -12,7 +12,7 @@ from scipy.special import expit
 
 from mlflow_cf.model.judge import OpenModel, Outcome
 from mlflow_cf.problem import BoundTarget, Target
-from mlflow_cf.problem.compiled import rate_one, rate_sums
+from mlflow_cf.problem.compiled import rate_sums
 from mlflow_cf.structures import Link
 from mlflow_cf.structures.links import linked
 
@@ -40,9 +40,13 @@ def drawn_sums(rng: np.random.Generator, width: int, *, shares: bool) -> np.ndar
 
 
 def rated(bound: BoundTarget, link: Link, sums: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    favourable, grade = np.empty(len(sums), dtype=bool), np.empty(len(sums))
-    rate_sums(sums, bound.compiled(link, 0, sums.shape[1]), favourable, grade)
+    favourable, grade, _ = rate_sums(sums, bound.compiled(link, 0, sums.shape[1]))
     return favourable, grade
+
+
+def rate_one(sums: np.ndarray, targets: np.ndarray) -> tuple[bool, float, float]:
+    favourable, grade, margin = rate_sums(sums[None], targets)
+    return bool(favourable[0]), float(grade[0]), float(margin[0])
 
 
 def shares_of(scores: np.ndarray, kind: str) -> np.ndarray:
@@ -173,16 +177,16 @@ def test_what_is_farther_from_a_change_than_its_doubt_stays_as_it_is(
     target = Target.other(least) if wanted == "other" else Target(label=LABELS[seed % classes], min_probability=least)
     targets = BoundTarget(target, model_of(classes, kind), seed % classes).compiled("identity", 0, classes)
     for scores in linked(drawn_sums(rng, width, shares=link == "identity" and kind == "probability"), link):
-        favourable, _, doubt = rate_one(scores, targets, np.empty(classes))
+        favourable, _, doubt = rate_one(scores, targets)
         moved = scores + rng.uniform(-0.49, 0.49, classes) * doubt * np.maximum(1, np.abs(scores.max()))
         if doubt > 0:
-            assert rate_one(moved, targets, np.empty(classes))[0] == favourable
+            assert rate_one(moved, targets)[0] == favourable
 
 
 def test_the_doubt_of_a_value_is_how_far_it_is_from_the_ends() -> None:
     model = OpenModel("test", (), lambda rows: np.zeros(len(rows)))
     targets = BoundTarget(Target(low=1, high=3), model).compiled("identity", 0, 1)
-    doubts = [rate_one(np.array([value]), targets, np.empty(1))[2] for value in (0.5, 1.0, 1.5, 3.0, 100.0)]
+    doubts = [rate_one(np.array([value]), targets)[2] for value in (0.5, 1.0, 1.5, 3.0, 100.0)]
     assert doubts == pytest.approx([0.5, 0, 0.5 / 1.5, 0, 0.97])
 
 
@@ -196,11 +200,10 @@ def test_several_targets_must_all_be_met(ways: list[tuple[Link, int, Any]], seed
         tables.append((bound.compiled(link, start, width), bound.compiled(link, 0, width)))
         parts.append(drawn_sums(rng, width, shares=link == "identity" and kind == "probability")[:30])
         start += width
-    room = np.empty(4)
     for row in range(30):
-        single = [rate_one(part[row], own, room) for part, (_, own) in zip(parts, tables, strict=True)]
+        single = [rate_one(part[row], own) for part, (_, own) in zip(parts, tables, strict=True)]
         sums = np.concatenate([part[row] for part in parts])
-        favourable, grade, doubt = rate_one(sums, np.concatenate([table for table, _ in tables]), room)
+        favourable, grade, doubt = rate_one(sums, np.concatenate([table for table, _ in tables]))
         assert favourable == all(met for met, _, _ in single)
         assert grade == min(share for _, share, _ in single)
         wrong = [far for met, _, far in single if not met]

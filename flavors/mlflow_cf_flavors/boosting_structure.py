@@ -20,12 +20,12 @@ Booster = Any  # either library's
 
 
 def compile_xgboost(
-    booster: Booster, rounds: tuple[int, int], table: Columns, missing: float, space: FeatureSpace, rows: pd.DataFrame
+    booster: Booster, rounds: int, table: Columns, missing: float, space: FeatureSpace, rows: pd.DataFrame
 ) -> Structure:
     """Compile a Booster for the features of `space`.
 
     Args:
-        booster: asked for its `rounds` (first, last + 1), or for all of them if these are (0, 0).
+        booster: asked for so many `rounds`, the first ones, or for all of them if that is 0.
         table: the columns it takes; `missing`: what stands for a missing value in them.
         space, rows: see `OpenModel.compile`.
     """

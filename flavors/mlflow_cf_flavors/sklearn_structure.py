@@ -56,7 +56,7 @@ def compile_model(model: Estimator, space: FeatureSpace, rows: pd.DataFrame) -> 
         return _linear(estimator, columns, space)
     if kind in ("MLPClassifier", "MLPRegressor"):
         link = _OUTPUTS[estimator.out_activation_]
-        return Layers.compile(columns, space, estimator.coefs_, estimator.intercepts_, (estimator.activation, link))
+        return Layers.compile(columns, space, estimator.coefs_, estimator.intercepts_, estimator.activation, link)
     raise NotOpenedError(f"the estimator {kind}")
 
 
@@ -68,7 +68,7 @@ def _xgboost(
         raise NotOpenedError(f"XGBoost with missing={estimator.missing:g}")
     if model is not estimator and issparse(model[:-1].transform(rows[:1])):
         columns = [without(column, 0.0, 0.0) for column in columns]
-    rounds = (0, estimator.best_iteration + 1) if hasattr(estimator, "best_iteration") else (0, 0)
+    rounds = estimator.best_iteration + 1 if hasattr(estimator, "best_iteration") else 0
     return TreeEnsemble.compile(xgboost_forest(estimator.get_booster(), rounds), columns, space)
 
 
@@ -107,15 +107,15 @@ def _linear(estimator: Estimator, columns: list[Column], space: FeatureSpace) ->
     weights = np.atleast_2d(estimator.coef_).T.astype(np.float64)
     biases = np.broadcast_to(np.atleast_1d(estimator.intercept_), weights.shape[1:]).astype(np.float64)
     if not hasattr(estimator, "classes_"):
-        return Layers.compile(columns, space, [weights], [biases], ("identity", "identity"))
+        return Layers.compile(columns, space, [weights], [biases], "identity", "identity")
     if getattr(estimator, "loss", "") == "modified_huber":
         raise NotOpenedError("SGDClassifier with modified_huber loss")
     if hasattr(estimator, "predict_proba"):
         several = type(estimator).__name__.startswith("LogisticRegression") and weights.shape[1] > 1
-        return Layers.compile(columns, space, [weights], [biases], ("identity", "softmax" if several else "sigmoid"))
+        return Layers.compile(columns, space, [weights], [biases], "identity", "softmax" if several else "sigmoid")
     if weights.shape[1] == 1:  # one margin m stands for (-m, m)
         weights, biases = np.hstack([-weights, weights]), np.concatenate([-biases, biases])
-    return Layers.compile(columns, space, [weights], [biases], ("identity", "identity"))
+    return Layers.compile(columns, space, [weights], [biases], "identity", "identity")
 
 
 def _joined(trees: list[Any], values: list[Floats], outputs: list[int], link: Link) -> Forest:

@@ -122,14 +122,14 @@ class _Ask:
     Attributes:
         booster: a private copy that uses one thread.
         columns: the table it takes.
-        rounds: first and last + 1 of the rounds it asks; (0, 0) are all.
+        rounds: how many rounds it asks, the first ones; 0: all.
         missing: what stands for a missing value.
         in_place: whether the library scores this kind of booster without a DMatrix, to the same bits.
     """
 
     booster: Booster
     columns: Columns
-    rounds: tuple[int, int]
+    rounds: int
     missing: float
     in_place: bool
 
@@ -140,7 +140,7 @@ class _Ask:
         numbers = self.columns.numbers(table) if math.isnan(self.missing) else None
         answers = self.booster.inplace_predict(
             table if numbers is None else numbers,
-            iteration_range=self.rounds,
+            iteration_range=(0, self.rounds),
             predict_type=kind,
             missing=self.missing,
         )
@@ -150,7 +150,7 @@ class _Ask:
         from xgboost import DMatrix
 
         matrix = DMatrix(table, missing=self.missing, nthread=1, enable_categorical=True)
-        answers = self.booster.predict(matrix, output_margin=kind == "margin", iteration_range=self.rounds)
+        answers = self.booster.predict(matrix, output_margin=kind == "margin", iteration_range=(0, self.rounds))
         return np.asarray(answers, dtype=np.float64)
 
 
@@ -207,8 +207,8 @@ def _ask(model: Model, trained: Booster) -> _Ask:
     columns = Columns(tuple(trained.feature_names or ()), _levels(trained))
     if _is_booster(model):
         # On a dart booster the two ways of scoring differ in the last bit, and MLflow uses the matrix.
-        return _Ask(model, columns, (0, 0), math.nan, in_place=name == "gbtree")
-    rounds = (0, model.best_iteration + 1) if name != "gblinear" and hasattr(model, "best_iteration") else (0, 0)
+        return _Ask(model, columns, 0, math.nan, in_place=name == "gbtree")
+    rounds = model.best_iteration + 1 if name != "gblinear" and hasattr(model, "best_iteration") else 0
     return _Ask(model.get_booster(), columns, rounds, _missing(model), in_place=name != "gblinear")
 
 

@@ -26,8 +26,8 @@ LINKS: Final[dict[str, Link]] = {
 }
 
 
-def xgboost_forest(booster: Any, rounds: tuple[int, int]) -> Forest:
-    """Return the trees of a Booster; of the `rounds` (first, last + 1), or all for (0, 0).
+def xgboost_forest(booster: Any, rounds: int) -> Forest:
+    """Return the trees of so many `rounds` of a Booster, the first ones; of all for 0.
 
     Raises:
         NotOpenedError: a booster of another kind than trees that are added up, or an unknown objective.
@@ -39,9 +39,8 @@ def xgboost_forest(booster: Any, rounds: tuple[int, int]) -> Forest:
     if objective not in LINKS:
         raise NotOpenedError(f"XGBoost's objective {objective}")
     model = gradient_booster["model"]
-    ends = model["iteration_indptr"]
-    first, last = (ends[rounds[0]], ends[rounds[1]]) if rounds != (0, 0) else (0, len(model["trees"]))
-    trees = model["trees"][first:last]
+    count = model["iteration_indptr"][rounds] if rounds else len(model["trees"])
+    trees = model["trees"][:count]
     sizes = np.array([len(tree["left_children"]) for tree in trees])
     starts = np.concatenate([[0], np.cumsum(sizes)[:-1]])
     shift = np.repeat(starts, sizes)
@@ -51,7 +50,7 @@ def xgboost_forest(booster: Any, rounds: tuple[int, int]) -> Forest:
     subsets = _subsets(trees, starts, len(leaf))
     return Forest(
         roots=starts.astype(np.int32),
-        outputs=np.asarray(model["tree_info"][first:last], dtype=np.int32),
+        outputs=np.asarray(model["tree_info"][:count], dtype=np.int32),
         column=np.where(leaf, -1, _joined(trees, "split_indices")).astype(np.int32),
         threshold=conditions.astype(np.float64),
         missing_left=_joined(trees, "default_left").astype(np.bool_),

@@ -24,7 +24,7 @@ from mlflow_cf.artifact.build import Packaging, build
 from mlflow_cf.artifact.requirements import warn_of_pin
 from mlflow_cf.constraints import ConstraintSource, Values
 from mlflow_cf.errors import ArtifactError, InputError
-from mlflow_cf.explained import ExplainedModel
+from mlflow_cf.explained import Background, ExplainedModel
 from mlflow_cf.explainers.registry import ExplainerSource
 from mlflow_cf.features import Table
 from mlflow_cf.model.flavors import OWN_FLAVOR, fetch, open_folder
@@ -190,8 +190,8 @@ def load_folder(folder: Path) -> ExplainedModel:
         raise ArtifactError("MLmodel", "names no explained model", "pass one that mlflow_cf.log_model has logged")
     parts = files.read(folder, conf["manifest_sha256"])
     model = open_folder(folder / files.MODEL, output=parts.output, rows=parts.background)
-    known = (parts.space, parts.background, parts.labels, parts.policy, parts.explainer)
-    return ExplainedModel.build(model, *known, learned=parts.learned)
+    background = Background(parts.background, parts.labels)
+    return ExplainedModel.build(model, parts.space, background, parts.policy, parts.explainer, learned=parts.learned)
 
 
 def _publish(

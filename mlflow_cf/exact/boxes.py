@@ -5,9 +5,9 @@ A box is a mask (choices,) with at least one choice per group.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
+import numba
 import numpy as np
 from numpy.typing import NDArray
 
@@ -22,7 +22,6 @@ Array = NDArray[Any]
 SLACK = 1e-12  # of the limit, so that rounding never drops a tuple that is as near
 
 
-@kernel
 def _loose(limit: float) -> float:
     return limit + SLACK * max(1.0, limit)
 
@@ -88,8 +87,7 @@ def _unbeaten(nearest: Codes, cells: Tokens, group: Group, c: float) -> Codes:
     return unbeaten
 
 
-@dataclass(frozen=True, eq=False)
-class Lows:
+class Lows(NamedTuple):
     """The least keys of boxes.
 
     Attributes:
@@ -106,15 +104,23 @@ class Lows:
 def tighten(masks: Bools, choices: Choices, c: float, limit: float, most: int) -> Lows:
     """Drop, in place, choices of boxes (m, choices) that no candidate within `limit` and `most` changes has."""
     groups = len(choices.own)
-    distance, changes = np.empty(len(masks)), np.empty(len(masks), dtype=np.intp)
-    code = np.empty((len(masks), groups), dtype=np.intp)
-    _tighten(masks, choices.flat, Within(c, limit, most), distance, changes, code)
-    return Lows(distance, changes, code)
+    changes, code = np.empty(len(masks), dtype=np.intp), np.empty((len(masks), groups), dtype=np.intp)
+    lows, nearest = Lows(np.empty(len(masks)), changes, code), Nearest(np.empty(groups, np.intp), np.empty(groups))
+    tighten_boxes(masks, choices.flat, Within(c, limit, most), _loose(limit), nearest, lows)
+    return lows
 
 
-@kernel
-def _least(mask: Array, flat: Flat, first: Array, smallest: Array, tops: Array) -> tuple[float, int]:
+class Nearest(NamedTuple):
+    """Of every group the first choice that a box allows (G,), and the smallest peak of all that it does."""
+
+    first: Array
+    tops: Array
+
+
+@numba.njit(inline="always")
+def _least(mask: Array, flat: Flat, nearest: Nearest, smallest: Array) -> tuple[float, int]:
     """Write each group's nearest choice, smallest code and smallest peak; return the sum of least costs and changes."""
+    first, tops = nearest.first, nearest.tops
     total, changes = 0.0, 0
     for group in range(flat.own.size):
         first[group] = -1
@@ -133,17 +139,21 @@ def _least(mask: Array, flat: Flat, first: Array, smallest: Array, tops: Array) 
 
 
 @kernel
-def _tighten(masks: Array, flat: Flat, within: Within, distance: Array, changes: Array, smallest: Array) -> None:
-    own, start, cost, peak = flat.own, flat.start, flat.cost, flat.peak
+def tighten_boxes(masks: Array, flat: Flat, within: Within, loose: float, nearest: Nearest, lows: Lows) -> None:
+    """Do what `tighten` does; what is no farther than `loose` is within the limit, however it is rounded."""
+    own, start, cost, peak, distance, changes = flat.own, flat.start, flat.cost, flat.peak, lows.distance, lows.changes
     c, limit, most = within.c, within.limit, within.most
-    tops, loose, first = np.empty(own.size), _loose(limit), np.empty(own.size, dtype=np.intp)
+    first, tops = nearest.first, nearest.tops
     for box in range(len(masks)):
         mask = masks[box]
-        total, changed = _least(mask, flat, first, smallest[box], tops)
+        total, changed = _least(mask, flat, nearest, lows.code[box])
+        top = 0.0
+        for group in range(own.size):
+            top = max(top, tops[group])
         changes[box], distance[box] = changed, np.inf
-        if total == np.inf or total + c * tops.max() > limit or changed > most:
+        if total == np.inf or total + c * top > limit or changed > most:
             continue
-        distance[box] = total + c * tops.max()
+        distance[box] = total + c * top
         for group in range(own.size):
             rest, highest = total - cost[first[group]], 0.0
             for other in range(own.size if c > 0 else 0):

@@ -11,7 +11,7 @@ import numba
 import numpy as np
 from numpy.typing import NDArray
 
-from mlflow_cf.kernel import kernel
+from mlflow_cf.kernel import inner, kernel
 from mlflow_cf.structures.links import Link
 
 LINKS: Final[tuple[Link, ...]] = ("identity", "sigmoid", "softmax")
@@ -40,9 +40,12 @@ def _expit(x: Any) -> Any:
     return 1.0 / (1.0 + np.exp(-x))
 
 
-@kernel
+@inner
 def _softmax(values: Array, scores: Array) -> None:
-    largest, total = values.max(), 0.0
+    """Write the shares of `values` into `scores`, which may be the same array."""
+    largest, total = values[0], 0.0
+    for place in range(1, values.size):
+        largest = max(largest, values[place])
     for place in range(values.size):
         scores[place] = np.exp(values[place] - largest)
         total += scores[place]
@@ -50,7 +53,7 @@ def _softmax(values: Array, scores: Array) -> None:
         scores[place] /= total
 
 
-@kernel
+@numba.njit(inline="always")
 def _linked(sums: Array, link: int, scores: Array) -> None:
     """Turn sums (k,) into scores, as `structures.linked` does."""
     if link == SIGMOID and sums.size == 1:
@@ -59,7 +62,9 @@ def _linked(sums: Array, link: int, scores: Array) -> None:
     elif link == SIGMOID:
         for place in range(sums.size):
             scores[place] = _expit(sums[place])
-        total = scores.sum()
+        total = 0.0
+        for place in range(sums.size):
+            total += scores[place]
         for place in range(sums.size):
             scores[place] = scores[place] / total if total > 0 else 1.0 / sums.size
     elif link == SOFTMAX:
@@ -69,7 +74,7 @@ def _linked(sums: Array, link: int, scores: Array) -> None:
             scores[place] = sums[place]
 
 
-@kernel
+@numba.njit(inline="always")
 def _rate_value(value: float, target: Any) -> tuple[bool, float]:
     if target.low <= value <= target.high:
         return True, 1.0
@@ -77,8 +82,8 @@ def _rate_value(value: float, target: Any) -> tuple[bool, float]:
     return False, max(grade, 0.0) if not np.isnan(grade) else 0.0
 
 
-@kernel
-def _rate_label(label: int, scores: Array, target: Any) -> tuple[bool, float, float]:
+@inner
+def _rate_label(label: Any, scores: Array, target: Any) -> tuple[bool, float, float]:
     """Rate the label that was decided; margins among the scores become shares.
 
     Returns:
@@ -89,7 +94,7 @@ def _rate_label(label: int, scores: Array, target: Any) -> tuple[bool, float, fl
         scores[1] = _expit((scores[1] - scores[0]) / 2.0)
         scores[0] = 1.0 - scores[1]
     elif target.margins:
-        _softmax(scores.copy(), scores)
+        _softmax(scores, scores)
     # a label the model never announced is no answer
     favourable = label >= 0 and (label == target.column) == (target.kind == LABEL)
     if target.least > 0:
@@ -104,7 +109,7 @@ def _rate_label(label: int, scores: Array, target: Any) -> tuple[bool, float, fl
     return favourable, wanted if scores.size == 2 else (1.0 + wanted - rival) / 2.0, wanted
 
 
-@kernel
+@numba.njit(inline="always")
 def _rate(sums: Array, target: Any, scores: Array) -> tuple[bool, float, float]:
     """Rate the sums (k,) of one target; see `rate_one`."""
     if target.kind == INTERVAL:
@@ -112,10 +117,10 @@ def _rate(sums: Array, target: Any, scores: Array) -> tuple[bool, float, float]:
         favourable, grade = _rate_value(value, target)
         return favourable, grade, min(abs(value - target.low), abs(value - target.high)) / max(1.0, abs(value))
     _linked(sums, target.link, scores)
-    label, second = 0, -np.inf
+    label, second = np.int64(0), -np.inf
     for place in range(1, scores.size):
         if scores[place] > scores[label]:
-            label, second = place, scores[label]
+            label, second = np.int64(place), scores[label]
         else:
             second = max(second, scores[place])
     margin = (scores[label] - second) / max(1.0, abs(scores[label]))
@@ -125,7 +130,7 @@ def _rate(sums: Array, target: Any, scores: Array) -> tuple[bool, float, float]:
     return favourable, grade, margin
 
 
-@kernel
+@inner
 def rate_one(sums: Array, targets: Array, scores: Array) -> tuple[bool, float, float]:
     """Rate sums (k,) of one candidate; `scores` (at least the most classes of a target,) is room to work in.
 
@@ -146,19 +151,17 @@ def rate_one(sums: Array, targets: Array, scores: Array) -> tuple[bool, float, f
 
 
 @kernel
-def margins_of(sums: Array, targets: Array, favourable: Array, margin: Array) -> None:
-    """Write whether sums (m, k) meet the targets (m,), and how far they are from where that would change (m,)."""
-    scores = np.empty(targets["classes"].max())
+def rate_rows(sums: Array, targets: Array, scores: Array, favourable: Array, grade: Array, margin: Array) -> None:
+    """Write into arrays (m,) what `rate_sums` returns; `scores` is room as in `rate_one`."""
     for row in range(len(sums)):
-        favourable[row], _, margin[row] = rate_one(sums[row], targets, scores)
+        favourable[row], grade[row], margin[row] = rate_one(sums[row], targets, scores)
 
 
-@kernel
-def rate_sums(sums: Array, targets: Array, favourable: Array, grade: Array) -> None:
-    """Rate sums (m, k) into `favourable` (m,) and `grade` (m,)."""
-    scores = np.empty(targets["classes"].max())
-    for row in range(len(sums)):
-        favourable[row], grade[row], _ = rate_one(sums[row], targets, scores)
+def rate_sums(sums: Array, targets: Array) -> tuple[Array, Array, Array]:
+    """Return whether sums (m, k) meet the targets, their grades, and the margins of that verdict, (m,) each."""
+    favourable, grade, margin = np.empty(len(sums), np.bool_), np.empty(len(sums)), np.empty(len(sums))
+    rate_rows(sums, targets, np.empty(targets["classes"].max()), favourable, grade, margin)
+    return favourable, grade, margin
 
 
 @kernel
@@ -178,7 +181,7 @@ def rate_values(values: Array, targets: Array, favourable: Array, grade: Array) 
         favourable[row], grade[row] = _rate_value(values[row], targets[0])
 
 
-@kernel
+@inner
 def _reach_label(low: Array, high: Array, column: int, target: Any) -> Any:
     """Return the most by which one class can lead all others, and by which its probability can exceed the least."""
     if target.link == SIGMOID and low.size == 1:
@@ -208,7 +211,7 @@ def _reach_label(low: Array, high: Array, column: int, target: Any) -> Any:
     return lead
 
 
-@kernel
+@numba.njit(inline="always")
 def _reach(low: Array, high: Array, target: Any) -> Any:
     if target.kind == INTERVAL:
         return min(high[0] - target.low, target.high - low[0])
@@ -234,5 +237,7 @@ def reach(low: Array, high: Array, targets: Array, doubt: float, found: Array) -
         for number in range(targets.size):
             target = targets[number]
             least, most = low[box, target.start : target.stop], high[box, target.start : target.stop]
-            largest = max(np.abs(least).max(), np.abs(most).max())
-            found[box] = min(found[box], _reach(least, most, target) + doubt * max(1.0, largest))
+            largest = 1.0
+            for place in range(least.size):
+                largest = max(largest, abs(least[place]), abs(most[place]))
+            found[box] = min(found[box], _reach(least, most, target) + doubt * largest)

@@ -9,7 +9,7 @@ import numpy as np
 
 from mlflow_cf.constraints.rules import Bools
 from mlflow_cf.features import Floats
-from mlflow_cf.problem.compiled import Array, margins_of, rate_sums, reach
+from mlflow_cf.problem.compiled import Array, rate_sums, reach
 from mlflow_cf.problem.rating import BoundTarget, Rating
 from mlflow_cf.structures.joined import Joined
 from mlflow_cf.structures.links import Tokens
@@ -47,15 +47,12 @@ class Rater:
 
     def rate_sums(self, sums: Floats) -> Rating:
         """Rate m candidates by their sums (m, k)."""
-        favourable, grade = np.empty(len(sums), dtype=np.bool_), np.empty(len(sums))
-        rate_sums(sums, self.targets, favourable, grade)
+        favourable, grade, _ = rate_sums(sums, self.targets)
         return Rating(favourable, grade)
 
     def margins(self, tokens: Sequence[Tokens]) -> tuple[Bools, Floats]:
         """Return whether m candidates meet the targets, and how far their scores are from where that would change."""
-        sums = self.structure.sums(tokens)
-        favourable, margin = np.empty(len(sums), dtype=np.bool_), np.empty(len(sums))
-        margins_of(sums, self.targets, favourable, margin)
+        favourable, _, margin = rate_sums(self.structure.sums(tokens), self.targets)
         return favourable, margin
 
     def reach(self, low: Floats, high: Floats, doubt: float) -> Floats:

@@ -25,7 +25,8 @@ def verify_given(
     judge: Judge,
     setting: Setting,
     target: Target,
-    tables: tuple[Rows, Rows],
+    rows: Rows,
+    counterfactuals: Rows,
     *,
     minimality: bool,
 ) -> Verifications:
@@ -34,13 +35,13 @@ def verify_given(
     Args:
         judge: the model.
         setting, target: what must hold.
-        tables: rows (m, d), or one for all, and counterfactuals (m, d).
+        rows: (m, d), or one for all; counterfactuals: (m, d).
         minimality: whether to find out which changes are needless; costs one row per changed group.
 
     Raises:
         InputError: no tables, a missing column, or rows that do not go together in pairs.
     """
-    rows, found = (_table(setting.space, frame, path) for frame, path in zip(tables, PATHS, strict=True))
+    rows, found = _table(setting.space, rows, "rows"), _table(setting.space, counterfactuals, "counterfactuals")
     if len(rows) not in (1, len(found)):
         fact = f"{len(found)} for {len(rows)} rows"
         raise InputError("counterfactuals", fact, "give one for every row, or a single row for all of them")
@@ -54,9 +55,6 @@ def verify_given(
     pairs = _Pairs(judge, setting.covering(space), target, space, X[good], Z[good])
     verified = dict(zip(good.tolist(), pairs.verified(minimality=minimality), strict=True))
     return Verifications(verified.get(at) or Verification(faults[at]) for at in range(len(found)))
-
-
-PATHS = ("rows", "counterfactuals")
 
 
 def _table(space: FeatureSpace, given: Rows, path: str) -> pd.DataFrame:

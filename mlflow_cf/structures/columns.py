@@ -81,7 +81,10 @@ class NumberColumn:
     def encode(self, codes: Floats) -> Floats:
         """Return the encoded values (n,) of raw codes (n,)."""
         values = self.monotone(codes)
-        return values if self.gap is None else with_gap(values, self.gap)
+        if self.gap is None:
+            return values
+        low, high = self.gap
+        return np.where((values >= low) & (values <= high), np.nan, values)
 
     @property
     def affine(self) -> Affine | None:
@@ -149,8 +152,3 @@ def level_cells(codes: Floats, levels: int) -> np.ndarray[tuple[int], np.dtype[n
     missing = np.isnan(codes)
     known = np.where(missing, 0, codes).astype(np.intp)
     return np.where(missing, levels + 1, np.minimum(known, levels))
-
-
-def with_gap(values: Floats, gap: tuple[float, float]) -> Floats:
-    """Return `values` without those in the `gap`, which become missing."""
-    return np.where((values >= gap[0]) & (values <= gap[1]), np.nan, values)

@@ -14,6 +14,7 @@ from mlflow_cf.structures.activations import ACTIVATIONS, Activation, folded
 from mlflow_cf.structures.columns import Column
 from mlflow_cf.structures.kernels.dense import (
     First,
+    Last,
     first_bounds,
     first_sums,
     lines_above,
@@ -57,10 +58,11 @@ class Layers:
         space: FeatureSpace,
         weights: Sequence[Floats],
         biases: Sequence[Floats],
-        shape: tuple[Activation, Link],
+        activation: Activation,
+        link: Link,
     ) -> Layers:
         """Compile layers whose first one takes `columns` in order."""
-        if shape[0] == "identity":
+        if activation == "identity":
             weights, biases = folded(weights, biases)
         alike: list[dict[object, list[tuple[Column, Floats]]]] = [{} for _ in range(len(space))]
         for column, row in zip(columns, weights[0], strict=True):
@@ -77,7 +79,7 @@ class Layers:
         )
         # copies: they are ours to keep, and kernels are compiled once more for arrays that cannot be written
         later = tuple(np.array(layer, dtype=np.float64, order="C") for layer in weights[1:])
-        return cls(sources, first, later, tuple(np.array(b, dtype=np.float64) for b in biases[1:]), *shape)
+        return cls(sources, first, later, tuple(np.array(b, dtype=np.float64) for b in biases[1:]), activation, link)
 
     @property
     def kind(self) -> str:
@@ -159,9 +161,9 @@ class Layers:
                     mine = (
                         np.arange(len(part)) if wanted is None else np.flatnonzero(wanted[start : start + many, column])
                     )
-                    sums = np.empty((len(mine), *part.shape[1:]))
-                    self._sweep_column(others[column][mine], np.ascontiguousarray(allowed), self._alone[column], sums)
-                    part[mine] = sums
+                    part[mine] = self._sweep_column(
+                        others[column][mine], np.ascontiguousarray(allowed), self._alone[column]
+                    )
         return totals
 
     def bounds(self, allowed: Sequence[Tokens]) -> tuple[Floats, Floats]:
@@ -183,7 +185,7 @@ class Layers:
         low, high = low - slack, high + slack
         hidden = []
         for weights, magnitudes, bias in zip(self.weights, self._magnitudes, self.biases, strict=True):
-            hidden.append((low, high, size))
+            hidden.append(np.array([low, high, size]))
             ends = ACTIVATIONS[self.activation](np.array([low, high]))
             size = np.abs(ends).max(axis=0) @ magnitudes + np.abs(bias)
             centre = (ends[0] + ends[1]) @ weights / 2 + bias
@@ -202,13 +204,13 @@ class Layers:
         return LayerBoxes(self, np.concatenate([part.ravel() for part in values]), choices, starts)
 
     def _bounds_by_lines(
-        self, tokens: Floats, counts: NDArray[np.intp], hidden: Sequence[tuple[Floats, Floats, Floats]]
+        self, tokens: Floats, counts: NDArray[np.intp], hidden: Sequence[Floats]
     ) -> tuple[Floats, Floats]:
         """Return bounds (k,) from linear models that lie above the sums and above the negated sums.
 
         Args:
             tokens, counts: the allowed ones, as `first_bounds` takes them.
-            hidden: per hidden layer the bounds of its sums, and how large their terms are together.
+            hidden: per hidden layer (3, width) the bounds of its sums, and how large their terms are together.
         """
         slopes = np.concatenate([self.weights[-1].T, -self.weights[-1].T])
         shift = np.concatenate([self.biases[-1], -self.biases[-1]])
@@ -258,11 +260,11 @@ class Layers:
             sums = ACTIVATIONS[self.activation](sums) @ weights + bias
         return sums
 
-    def _sweep_column(self, others: Floats, tokens: Tokens, first: First, totals: Floats) -> None:
-        """Write the last sums `totals` (m, t, k) for others (m, width) and the tokens of the one column of `first`."""
+    def _sweep_column(self, others: Floats, tokens: Tokens, first: First) -> Floats:
+        """Return the last sums (m, t, k) for others (m, width) and the tokens of the one column of `first`."""
         if self.activation == "relu" and len(self.weights) == 1:
-            sweep_rectified(others, tokens, first, self.weights[0], self.biases[0], totals)
-            return
+            return sweep_rectified(others, tokens, first, Last(self.weights[0], self.biases[0]))
+        totals = np.empty((len(others), len(tokens), self.outputs))
         many = max(1, _CELLS // others.shape[1])
         for start in range(0, len(tokens), many):
             added = first_sums(tokens[start : start + many], first)
@@ -271,6 +273,7 @@ class Layers:
                 sums = others[row : row + step, None] + added
                 last = self._last(sums.reshape(-1, others.shape[1]))
                 totals[row : row + step, start : start + many] = last.reshape(*sums.shape[:2], -1)
+        return totals
 
 
 @dataclass(frozen=True, eq=False)

@@ -8,13 +8,25 @@ import numpy as np
 
 from mlflow_cf.features import Floats
 from mlflow_cf.structures.cells import Lookup
-from mlflow_cf.structures.kernels.nodes import CUT, FEATURE, LEFT, MISSING_LEFT, TEST, Array, Features, Nodes
+from mlflow_cf.structures.kernels.nodes import (
+    CUT,
+    FEATURE,
+    LEFT,
+    MISSING_LEFT,
+    TEST,
+    Array,
+    Features,
+    Nodes,
+    Trees,
+    flags_of,
+)
 from mlflow_cf.structures.links import Flags, Link
 from mlflow_cf.structures.parts import Leaves, Limits
 
 
-def leaves_of(nodes: Nodes, features: Features, lookups: Sequence[Lookup], base: Floats, link: Link) -> Leaves:
+def leaves_of(trees: Trees, lookups: Sequence[Lookup], link: Link) -> Leaves:
     """Return the leaves of compiled trees that some row reaches, tree after tree."""
+    nodes, base = trees.nodes, trees.base
     tree = _tree_of(nodes)
     leaves = np.flatnonzero(nodes.tests[:, FEATURE] < 0)
     leaves = leaves[np.argsort(tree[leaves], kind="stable")]
@@ -23,7 +35,7 @@ def leaves_of(nodes: Nodes, features: Features, lookups: Sequence[Lookup], base:
     limits = []
     for feature, lookup in enumerate(lookups):
         here = np.flatnonzero(tested == feature)
-        limits.append(_limits(leaf[here], nodes.tests[test[here]], goes_left[here], features, lookup))
+        limits.append(_limits(leaf[here], nodes.tests[test[here]], goes_left[here], trees.features, lookup))
     reached = np.ones(len(leaves), dtype=np.bool_)
     for limit in limits:
         reached[limit.leaf[(limit.high < limit.low) & ~limit.missing]] = False
@@ -79,7 +91,7 @@ def _limits(leaf: Array, tests: Array, goes_left: Flags, features: Features, loo
         high = np.minimum.reduceat(np.where(goes_left, tests[:, CUT], last), first)
         missing = np.logical_and.reduceat((tests[:, MISSING_LEFT] > 0) == goes_left, first)
         return Limits(distinct, low, high, missing & own_cell, None)
-    taken = np.logical_and.reduceat(features.goes_left[tests[:, TEST], : lookup.size] == goes_left[:, None], first)
+    taken = np.logical_and.reduceat(flags_of(features.bits)[tests[:, TEST], : lookup.size] == goes_left[:, None], first)
     taken[:, -1] &= own_cell
     some = taken[:, :-1].any(axis=1)
     low = np.where(some, taken[:, :-1].argmax(axis=1), last + 1)

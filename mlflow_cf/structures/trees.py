@@ -7,7 +7,6 @@ from dataclasses import dataclass, replace
 from itertools import pairwise
 
 import numpy as np
-from numpy.typing import NDArray
 
 from mlflow_cf.features import FeatureSpace, Floats
 from mlflow_cf.structures.cells import Lookup, Tests
@@ -15,9 +14,9 @@ from mlflow_cf.structures.columns import Column
 from mlflow_cf.structures.forest import Forest, Ints
 from mlflow_cf.structures.kernels.bounds import bounds_boxes
 from mlflow_cf.structures.kernels.grid import grid_trees
-from mlflow_cf.structures.kernels.nodes import FEATURE, LEFT, Features, Nodes, bits_of
+from mlflow_cf.structures.kernels.nodes import FEATURE, LEFT, Features, Nodes, Trees, bits_of
 from mlflow_cf.structures.kernels.restrict import restrict_trees
-from mlflow_cf.structures.kernels.score import Walk, add_trees, walk_of
+from mlflow_cf.structures.kernels.score import add_trees, walk_of
 from mlflow_cf.structures.kernels.sweep import sweep_trees
 from mlflow_cf.structures.leaves import leaves_of
 from mlflow_cf.structures.links import Flags, Link, Tokens, linked
@@ -30,20 +29,13 @@ class TreeEnsemble:
 
     Attributes:
         lookups: one per feature: how its codes become cells.
-        nodes, features: the trees and what their tests mean.
-        walk: the same trees in the form that is walked fastest.
-        base: (k,) added to the sums of leaves; link: turns sums into scores.
-        deepest: number of tests on the longest way down a tree.
+        trees: what kernels take; link: turns sums into scores.
         steady: see `Structure`; a row walks down the trees alone, but some libraries add them up in any order.
     """
 
     lookups: tuple[Lookup, ...]
-    nodes: Nodes
-    features: Features
-    walk: Walk
-    base: Floats
+    trees: Trees
     link: Link
-    deepest: int
     steady: bool
 
     @classmethod
@@ -58,19 +50,19 @@ class TreeEnsemble:
         tabled = np.zeros(len(space), dtype=np.bool_)
         tabled[tests.feature[tests.test >= 0]] = True
         start = np.cumsum([0, *(lookup.size for lookup in tests.lookups)])
-        features = Features(start, ~tabled, tests.goes_left, bits_of(tests.goes_left))
-        walk = walk_of(nodes, features)
-        return cls(tests.lookups, nodes, features, walk, forest.base, forest.link, _deepest(nodes), forest.steady)
+        features = Features(start, ~tabled, bits_of(tests.goes_left))
+        trees = Trees(nodes, features, walk_of(nodes, features), forest.base, _deepest(nodes))
+        return cls(tests.lookups, trees, forest.link, forest.steady)
 
     @property
     def kind(self) -> str:
         """Number of trees and leaves."""
-        return f"{len(self.nodes.roots)} trees, {int((self.nodes.tests[:, FEATURE] < 0).sum())} leaves"
+        return f"{len(self.trees.nodes.roots)} trees, {int((self.trees.nodes.tests[:, FEATURE] < 0).sum())} leaves"
 
     @property
     def outputs(self) -> int:
         """How many sums there are."""
-        return len(self.base)
+        return len(self.trees.base)
 
     def encode(self, column: int, codes: Floats) -> Tokens:
         """Return the cells (n,) of raw codes (n,) of one feature."""
@@ -82,19 +74,19 @@ class TreeEnsemble:
 
     def ordered(self, column: int) -> bool:
         """Return whether all tests of a feature are cuts."""
-        return bool(self.features.ordered[column])
+        return bool(self.trees.features.ordered[column])
 
     def parts(self) -> tuple[Leaves]:
         """Return the leaves of all trees, and the cells that each takes."""
-        return (leaves_of(self.nodes, self.features, self.lookups, self.base, self.link),)
+        return (leaves_of(self.trees, self.lookups, self.link),)
 
     def sums(self, tokens: Sequence[Tokens]) -> Floats:
         """Return the sums of leaves (m, k) for the cells of every feature.
 
         They are added up in the library's own order and precision, so that float32 sums agree to the last bit.
         """
-        totals = np.tile(self.base.astype(self.nodes.value.dtype), (len(tokens[0]), 1))
-        add_trees(np.column_stack(tokens), self.nodes, self.walk, totals)
+        totals = np.tile(self.trees.base.astype(self.trees.nodes.value.dtype), (len(tokens[0]), 1))
+        add_trees(np.column_stack(tokens), self.trees, totals)
         return totals.astype(np.float64)
 
     def score(self, tokens: Sequence[Tokens]) -> Floats:
@@ -103,16 +95,13 @@ class TreeEnsemble:
 
     def restrict(self, row: Sequence[Tokens], changed: Sequence[int]) -> TreeEnsemble:
         """Return the structure of the `changed` columns alone, the others fixed to the cells of a row."""
-        flags = np.zeros(self.features.start[-1], dtype=np.bool_)
-        flags[self.features.start[:-1] + np.asarray(row)] = True
+        start = self.trees.features.start
+        flags = np.zeros(start[-1], dtype=np.bool_)
+        flags[start[:-1] + np.asarray(row)] = True
         for column in changed:
-            flags[self.features.start[column] : self.features.start[column + 1]] = True
-        return self._pruned(flags, np.asarray(changed, dtype=np.intp))
-
-    def _pruned(self, flags: Flags, columns: NDArray[np.intp]) -> TreeEnsemble:
-        parts = restrict_trees(flags, columns, self.nodes, self.features, self.walk)
-        lookups = tuple(self.lookups[column] for column in columns.tolist())
-        return replace(self, lookups=lookups, nodes=parts[0], features=parts[1], walk=parts[2])
+            flags[start[column] : start[column + 1]] = True
+        trees = restrict_trees(flags, np.asarray(changed, dtype=np.intp), self.trees)
+        return replace(self, lookups=tuple(self.lookups[column] for column in changed), trees=trees)
 
     def sweep(
         self, rows: Sequence[Tokens], values: Sequence[Tokens | None], wanted: Flags | None = None
@@ -127,15 +116,15 @@ class TreeEnsemble:
         if wanted is None:
             wanted = np.tile([tokens is not None for tokens in values], (len(cells), 1))
         wanted = np.ascontiguousarray(wanted)  # kernels are compiled once more for flags that stand in columns
-        sums = sweep_trees(cells, wanted, self.nodes, self.features, self.walk, self.base, self.deepest)
-        starts = self.features.start.tolist()
+        sums = sweep_trees(cells, wanted, self.trees)
+        starts = self.trees.features.start.tolist()
         parts = (sums[:, start:stop] for start, stop in pairwise(starts))  # taking from a part is twice as fast
         return [None if tokens is None else part.take(tokens, 1) for part, tokens in zip(parts, values, strict=True)]
 
     def _grid(self, rows: Sequence[Tokens], values: Sequence[Tokens | None]) -> list[Floats | None]:
         """Sweep one of two columns: rows differ in the other one alone, so that a tree is walked once for all."""
         first, second = (np.ascontiguousarray(rows[n] if tokens is None else tokens) for n, tokens in enumerate(values))
-        sums = grid_trees(first, second, self.nodes, self.features, self.base, self.deepest)
+        sums = grid_trees(first, second, self.trees)
         return [sums.swapaxes(0, 1), None] if values[1] is None else [None, sums]
 
     def bounds(self, allowed: Sequence[Tokens]) -> tuple[Floats, Floats]:
@@ -145,10 +134,11 @@ class TreeEnsemble:
 
     def boxes(self, values: Sequence[Tokens]) -> TreeBoxes:
         """Return what bounds parts of a box whose columns have the cells `values` (t,)."""
-        cells = np.concatenate([self.features.start[column] + tokens for column, tokens in enumerate(values)])
-        flags = np.zeros(self.features.start[-1], dtype=np.bool_)
+        start = self.trees.features.start
+        cells = np.concatenate([start[column] + tokens for column, tokens in enumerate(values)])
+        flags = np.zeros(start[-1], dtype=np.bool_)
         flags[cells] = True
-        return TreeBoxes(self._pruned(flags, np.arange(len(values))), cells)
+        return TreeBoxes(restrict_trees(flags, np.arange(len(values)), self.trees), cells)
 
 
 @dataclass(frozen=True, eq=False)
@@ -160,15 +150,13 @@ class TreeBoxes:
         cells: cell of every choice, column after column.
     """
 
-    trees: TreeEnsemble
+    trees: Trees
     cells: Ints
 
     def bounds(self, masks: Flags) -> tuple[Floats, Floats]:
         """Return bounds (m, k), (m, k) on the sums of all rows whose choices are allowed by each of `masks`."""
         trees, masks = self.trees, np.ascontiguousarray(masks)  # one kernel for flags in rows or in columns
-        low, high, sizes = bounds_boxes(
-            masks, np.arange(len(self.cells)), self.cells, trees.nodes, trees.features, trees.base, trees.deepest
-        )
+        low, high, sizes = bounds_boxes(masks, self.cells, trees)
         # sums are rounded otherwise, in another order and maybe in float32: by the size of all terms, which may cancel
         slack = np.finfo(trees.nodes.value.dtype).eps * (len(trees.nodes.roots) + 1) * sizes
         return low - slack, high + slack

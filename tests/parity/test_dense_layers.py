@@ -44,7 +44,7 @@ class Drawn:
             Feature(f"f{i}", "category" if n else "real", "str", tuple("abcd"[:n])) for i, n in enumerate(levels)
         ]
         self.space = FeatureSpace(tuple(features))
-        self.layers = Layers.compile(self.columns, self.space, self.weights, self.biases, shape)
+        self.layers = Layers.compile(self.columns, self.space, self.weights, self.biases, *shape)
 
     def column(self, feature, levels):
         if levels:
@@ -138,7 +138,7 @@ def test_sweeps_larger_than_their_blocks(activation, widths):
 def test_a_sweep_loses_nothing_beside_a_large_number():
     weights, biases = [np.array([[1.0], [1.0]]), np.array([[1.0]])], [np.zeros(1), np.zeros(1)]
     space = FeatureSpace(tuple(Feature(name, "real", "float64") for name in "ab"))
-    layers = Layers.compile([NumberColumn(0), NumberColumn(1)], space, weights, biases, ("relu", "identity"))
+    layers = Layers.compile([NumberColumn(0), NumberColumn(1)], space, weights, biases, "relu", "identity")
     rows = [np.array([[1e17]]), np.array([[0.3]])]
     assert layers.sweep(rows, [np.array([[0.2]]), None])[0].item() == 0.3 + 0.2
 
@@ -169,7 +169,7 @@ def test_bounds_allow_for_terms_that_cancel():
         weights = rng.normal(0, 1e6, (4, 1))
         x = rng.random(1)
         weights[0] = -(weights[1] * np.sqrt(x) + weights[2] * x**2) / x
-        layers = Layers.compile(columns, space, [weights], [np.zeros(1)], ("identity", "identity"))
+        layers = Layers.compile(columns, space, [weights], [np.zeros(1)], "identity", "identity")
         tokens = [layers.encode(0, rng.normal(0, 1e-6, 1)), layers.encode(1, x)]
         low, high = layers.bounds(tokens)
         assert low <= layers.sums(tokens) <= high
@@ -188,7 +188,7 @@ def test_bounds_of_linear_models_are_reached(world, data):
 @given(drawn(activations=("relu",), hidden=1), st.data())
 def test_bounds_are_reached_where_no_rectifier_bends(world, data):
     world.biases[0] += 1e4 * (len(world.biases) - 1)
-    layers = Layers.compile(world.columns, world.space, world.weights, world.biases, world.shape)
+    layers = Layers.compile(world.columns, world.space, world.weights, world.biases, *world.shape)
     counts = data.draw(st.lists(st.integers(1, 4), min_size=len(world.levels), max_size=len(world.levels)))
     allowed = world.tokens(counts)
     sums = combinations(layers, allowed)

@@ -12,9 +12,9 @@ from sklearn.ensemble import HistGradientBoostingClassifier, RandomForestClassif
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import OneHotEncoder
 
-from mlflow_cf.structures.kernels.bounds import bounds_boxes
-from mlflow_cf.structures.kernels.score import add_trees
-from mlflow_cf.structures.kernels.sweep import sweep_trees
+from mlflow_cf.structures.kernels.bounds import bound_trees
+from mlflow_cf.structures.kernels.score import walk_trees
+from mlflow_cf.structures.kernels.sweep import sweep_rows
 
 FEW = {"n_estimators": 12, "max_depth": 6}
 FORESTS = [
@@ -53,7 +53,7 @@ def paired(row, first, second, cells):
 def test_all_pairs_of_cells(structure):
     rng = np.random.default_rng(0)
     cells = [rng.permutation(lookup.size).astype(np.int32) for lookup in structure.lookups]
-    close = 1e-5 if structure.nodes.value.dtype == np.float32 else 1e-12
+    close = 1e-5 if structure.trees.nodes.value.dtype == np.float32 else 1e-12
     for row in np.column_stack([rng.choice(known, 2) for known in cells]):
         for first, second in combinations(range(len(cells)), 2):
             part = structure.restrict(row, [first, second])
@@ -88,7 +88,7 @@ def test_no_kernel_is_compiled_once_more_in_a_search(structure):
     boxes = structure.boxes(cells)
     flags, masks = np.ones((2, len(cells)), dtype=bool), np.ones((2, sum(map(len, cells))), dtype=bool)
     expected = structure.sweep(tokens, cells, flags), boxes.bounds(masks), structure.sums(tokens)
-    compiled = [len(kernel.signatures) for kernel in (sweep_trees, bounds_boxes, add_trees)]
+    compiled = [len(kernel.signatures) for kernel in (sweep_rows, bound_trees, walk_trees)]
     found = structure.sweep(tokens, cells, np.asfortranarray(flags)), boxes.bounds(np.asfortranarray(masks))
     for one, other in zip((*found[0], *found[1]), (*expected[0], *expected[1]), strict=True):
         np.testing.assert_array_equal(one, other)
@@ -96,4 +96,4 @@ def test_no_kernel_is_compiled_once_more_in_a_search(structure):
     some.sweep([tokens[3], tokens[0], tokens[1]], [cells[3], None, cells[1]])
     some.bounds([cells[3], cells[0], tokens[1]])
     assert some.sums([part[:1] for part in (tokens[3], tokens[0], tokens[1])]).tolist() == expected[2][:1].tolist()
-    assert [len(kernel.signatures) for kernel in (sweep_trees, bounds_boxes, add_trees)] == compiled
+    assert [len(kernel.signatures) for kernel in (sweep_rows, bound_trees, walk_trees)] == compiled

@@ -196,7 +196,7 @@ def test_structures_that_are_joined_keep_their_parts():
     assert Joined.of([forest, forest], 2).steady
     assert Joined.of([forest, forest], 2).ordered(0)
     squared = Layers.compile(
-        [NumberColumn(0, (Step(np.square),))], space, [np.ones((1, 1))], [np.zeros(1)], ("identity", "identity")
+        [NumberColumn(0, (Step(np.square),))], space, [np.ones((1, 1))], [np.zeros(1)], "identity", "identity"
     )
     assert Joined.of([forest, squared], 2).parts() is None
 
@@ -244,7 +244,7 @@ def test_layers_behind_transformers(model, goal):
 
 def test_a_number_without_a_formula_has_no_parts():
     space = FeatureSpace((Feature("x", "real", "float64"),))
-    shape = ([np.ones((1, 1))], [np.zeros(1)], ("identity", "identity"))
+    shape = ([np.ones((1, 1))], [np.zeros(1)], "identity", "identity")
     squared = Layers.compile([NumberColumn(0, (Step(np.square),))], space, *shape)
     assert squared.parts() is None
     assert isinstance(*Layers.compile([NumberColumn(0)], space, *shape).parts(), Dense)

@@ -257,7 +257,7 @@ def test_a_structure_that_differs_in_one_label_is_never_used():
 
     def found(young):
         column = IntervalColumn(NumberColumn(0), np.array([30.0]), np.array([young, 0.9, young]))
-        layers = Layers.compile([column], space, [np.array([[-1.0, 1.0]])], [np.array([1.0, 0.0])], shape)
+        layers = Layers.compile([column], space, [np.array([[-1.0, 1.0]])], [np.array([1.0, 0.0])], *shape)
         decide = LargestScore(shares, ("no", "yes"))
         model = OpenModel("test", ("no", "yes"), decide, shares, "probability", compile=lambda _space, _rows: layers)
         judge, outcome = Judge.learn(model, frame)

@@ -190,7 +190,7 @@ def test_a_restricted_forest_is_the_whole_one_bit_for_bit(world, data):
     left = [changed[n] for n in again]
     whole = [new[i] if i in left else np.repeat(row[i], 9) for i in columns]
     assert smaller.sums([new[i] for i in left]).tolist() == world.trees.sums(whole).tolist()
-    assert len(smaller.nodes.tests) <= len(part.nodes.tests) <= len(world.trees.nodes.tests)
+    assert len(smaller.trees.nodes.tests) <= len(part.trees.nodes.tests) <= len(world.trees.trees.nodes.tests)
 
 
 @given(drawn(), st.data())
@@ -292,4 +292,4 @@ def test_trees_of_one_leaf(outputs):
         assert (sums == sums[0]).all()
         for column, found in enumerate(world.trees.sweep(tokens, all_cells(world))):
             world.close(found, np.broadcast_to(sums[0], (3, world.trees.lookups[column].size, outputs)))
-        assert len(world.trees.restrict([part[0] for part in tokens], [1]).nodes.tests) == 4
+        assert len(world.trees.restrict([part[0] for part in tokens], [1]).trees.nodes.tests) == 4

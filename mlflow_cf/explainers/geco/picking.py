@@ -26,10 +26,17 @@ class Wanted(NamedTuple):
     held: Array
 
 
+class Rated(NamedTuple):
+    """Sums (p, choices, k), what they are rated against, and room for the scores of one."""
+
+    sums: Array
+    targets: Array
+    scores: Array
+
+
 DOUBT = 1e-5  # sums of a sweep are rounded otherwise than those of a single row, which may be sums in float32
 
 
-@kernel
 def pick(
     parents: Parents, flat: Flat, wanted: Wanted, sums: Array, targets: Array, within: Within
 ) -> tuple[Array, Array, Array, Array, Array]:
@@ -43,13 +50,23 @@ def pick(
         sums: (p, choices, k) of the neighbours, rated against `targets`.
         within: only what is nearer counts, and changes no more groups.
     """
+    found, scores = np.empty((5, sums.shape[0] * sums.shape[1])), np.empty(targets["classes"].max())
+    count = pick_into(parents, flat, wanted, Rated(sums, targets, scores), within, found)
+    whole: Array = found[:2, :count].astype(np.intp)
+    return whole[0], whole[1], found[2, :count], found[3, :count], found[4, :count]
+
+
+@kernel
+def pick_into(parents: Parents, flat: Flat, wanted: Wanted, rated: Rated, within: Within, found: Array) -> int:
+    """Write what `pick` returns into the lines of `found`, and return how many there are."""
     code, cost, peak, start, own = flat.code, flat.cost, flat.peak, flat.start, flat.own_code
-    c, bar, most = within.c, within.limit, within.most
-    scores = np.empty(targets["classes"].max())
-    found, count = np.empty((5, sums.shape[0] * sums.shape[1])), 0
+    c, bar, most, count = within.c, within.limit, within.most, 0
     for parent in range(len(parents.codes)):
         mine, costs, peaks = parents.codes[parent], parents.costs[parent], parents.peaks[parent]
-        base, changes = costs.sum(), (mine != own).sum()
+        base, changes = 0.0, 0
+        for group in range(own.size):
+            base += costs[group]
+            changes += mine[group] != own[group]
         for group in range(own.size):
             if not wanted.groups[parent, group]:
                 continue
@@ -65,7 +82,7 @@ def pick(
                 changed = others + (code[at] != own[group])
                 if not wanted.held[parent, at] or code[at] == mine[group] or not 0 < changed <= most:
                     continue
-                favourable, grade, margin = rate_one(sums[parent, at], targets, scores)
+                favourable, grade, margin = rate_one(rated.sums[parent, at], rated.targets, rated.scores)
                 doubtful = margin < DOUBT
                 if doubtful or favourable or grade > best:
                     found[0, count], found[1, count], found[3, count], found[4, count] = parent, at, grade, far
@@ -73,5 +90,4 @@ def pick(
                     best, count = max(grade, best), count + 1
                 if favourable and not doubtful:
                     break
-    whole: Array = found[:2, :count].astype(np.intp)
-    return whole[0], whole[1], found[2, :count], found[3, :count], found[4, :count]
+    return count

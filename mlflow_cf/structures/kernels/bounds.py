@@ -1,25 +1,31 @@
-"""Bounds: the least and the largest sums over all rows whose cells are among the allowed ones."""
+"""Bounds: the least and the largest sums over all rows whose cells are among the allowed ones.
+
+Branches 0 to d - 1 are the allowed cells of every feature on the way down a tree; the further ones keep, for every test
+of that way, what its feature was allowed before it. Ordered features may lack cells between their first and last one:
+`below` (cells + 1,) says how many allowed cells stand before each cell of any feature.
+"""
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, NamedTuple
 
 import numba
 import numpy as np
 
 from mlflow_cf.kernel import kernel
-from mlflow_cf.structures.kernels.nodes import CUT, FEATURE, LEFT, MISSING_LEFT, TEST, Array, Features, Nodes
+from mlflow_cf.structures.kernels.branches import Branches, Room, copy, room_for
+from mlflow_cf.structures.kernels.nodes import CUT, FEATURE, LEFT, MISSING_LEFT, TEST, Array, Nodes, Trees
 
 
 @numba.njit(inline="always")
-def _narrow(sets: tuple[Array, Array, Array], node: Any, left: Any, tests: Array, start: Array, bits: Array) -> Any:
+def _narrow(branches: Branches, below: Array, nodes: Nodes, node: Any, left: Any) -> Any:
     """Keep the allowed cells of a node's feature that go left (or right); return whether there are any."""
-    span, mask, below = sets
+    span, mask, tests = branches.span, branches.mask, nodes.tests
     feature = tests[node, FEATURE]
     if tests[node, TEST] >= 0:
         some = np.uint64(0)
         for word in range(mask.shape[1]):
-            goes = bits[tests[node, TEST], word]
+            goes = branches.features.bits[tests[node, TEST], word]
             mask[feature, word] &= goes if left else ~goes
             some |= mask[feature, word]
         return some != np.uint64(0)
@@ -29,102 +35,106 @@ def _narrow(sets: tuple[Array, Array, Array], node: Any, left: Any, tests: Array
         span[feature, 0] = max(span[feature, 0], tests[node, CUT] + 1)
     if (tests[node, MISSING_LEFT] != 0) != left:
         span[feature, 2] = 0
-    low, high, first = span[feature, 0], span[feature, 1], start[feature]
+    low, high, first = span[feature, 0], span[feature, 1], branches.features.start[feature]
     return span[feature, 2] != 0 or (low <= high and below[first + high + 1] > below[first + low])
 
 
 @kernel
-def allowed_cells(allowed: Array, features: Features) -> tuple[Array, Array, Array]:
-    """Return the allowed cells as intervals, as bits, and how many allowed cells stand before each."""
-    start, ordered = features.start, features.ordered
-    span = np.zeros((ordered.size, 3), dtype=np.int64)
-    mask = np.zeros((ordered.size, features.bits.shape[1]), dtype=np.uint64)
-    below = np.zeros(allowed.size + 1, dtype=np.int64)
-    for cell in range(allowed.size):
-        below[cell + 1] = below[cell] + np.int64(allowed[cell])
+def allow(flags: Array, branches: Branches, below: Array) -> None:
+    """Let the cells with a flag (cells,) come to the branches of their features, and count them."""
+    span, mask, start, ordered = branches.span, branches.mask, branches.features.start, branches.features.ordered
+    below[0] = 0
+    for cell in range(flags.size):
+        below[cell + 1] = below[cell] + np.int64(flags[cell])
     for feature in range(ordered.size):
         last = start[feature + 1] - start[feature] - 1
-        span[feature, 1], span[feature, 2] = last - 1, np.int64(allowed[start[feature] + last])
+        span[feature, 0], span[feature, 1], span[feature, 2] = 0, last - 1, np.int64(flags[start[feature] + last])
+        for word in range(mask.shape[1]):
+            mask[feature, word] = np.uint64(0)
         if not ordered[feature]:
             for cell in range(last + 1):
-                if allowed[start[feature] + cell]:
+                if flags[start[feature] + cell]:
                     mask[feature, cell >> 6] |= np.uint64(1) << np.uint64(cell & 63)
-    return span, mask, below
-
-
-@numba.njit(inline="always")
-def _reach(low: Array, high: Array, values: Array, node: Any) -> None:
-    for place in range(low.size):
-        low[place] = min(low[place], np.float64(values[node, place]))
-        high[place] = max(high[place], np.float64(values[node, place]))
 
 
 @kernel
-def bounds_trees(
-    allowed: Array, nodes: Nodes, features: Features, base: Array, deepest: int
-) -> tuple[Array, Array, Array]:
-    """Return the sums of every tree's least, largest and largest absolute leaf (k,) that some allowed row reaches.
+def _extremes(tree: int, branches: Branches, below: Array, trees: Trees, way: Array, ends: Array) -> None:
+    """Write the least and the largest leaf values of a tree that some allowed row reaches into `ends` (2, width)."""
+    nodes, first = trees.nodes, trees.features.ordered.size
+    for place in range(ends.shape[1]):
+        ends[0, place], ends[1, place] = np.inf, -np.inf
+    at = 0
+    way[0, 0], way[0, 1] = nodes.roots[tree], 0
+    while at >= 0:  # way[at]: a node, and how many of its sides were seen
+        node, seen = way[at, 0], way[at, 1]
+        feature = np.int64(nodes.tests[node, FEATURE])
+        if feature < 0:
+            for place in range(ends.shape[1]):
+                value = np.float64(nodes.value[node, place])
+                ends[0, place], ends[1, place] = min(ends[0, place], value), max(ends[1, place], value)
+            at -= 1
+            continue
+        if seen:
+            copy(branches, first + at, feature)
+        if seen == 2:
+            at -= 1
+            continue
+        if not seen:
+            copy(branches, feature, first + at)
+        way[at, 1] += 1
+        if _narrow(branches, below, nodes, node, seen == 0):
+            at += 1
+            way[at, 0], way[at, 1] = nodes.tests[node, LEFT] + seen, 0
 
-    Args:
-        allowed: (cells,) flags, at least one per feature.
-        nodes, features: the trees.
-        base: (k,) added to all sums.
-        deepest: number of tests on the longest way down a tree.
-    """
-    tests, start, bits = nodes.tests, features.start, features.bits
-    sets = allowed_cells(allowed, features)
-    span, mask, _ = sets
-    way, saved = np.empty((deepest + 1, 2), dtype=np.int64), np.empty((deepest + 1, 3), dtype=np.int64)
-    saved_mask = np.empty((deepest + 1, mask.shape[1]), dtype=np.uint64)
-    lows, highs, sizes, width = base.copy(), base.copy(), np.abs(base), nodes.value.shape[1]
-    low, high = np.empty(width), np.empty(width)
-    for tree in range(nodes.roots.size):
-        low[:], high[:] = np.inf, -np.inf
-        at = 0
-        way[0, 0], way[0, 1] = nodes.roots[tree], 0
-        while at >= 0:  # way[at]: a node, and how many of its sides were seen
-            node, seen = way[at, 0], way[at, 1]
-            feature = np.int64(tests[node, FEATURE])
-            if feature < 0:
-                _reach(low, high, nodes.value, node)
-                at -= 1
-                continue
-            if seen:
-                span[feature], mask[feature] = saved[at], saved_mask[at]
-            if seen == 2:
-                at -= 1
-                continue
-            saved[at], saved_mask[at] = span[feature], mask[feature]
-            way[at, 1] += 1
-            if _narrow(sets, node, seen == 0, tests, start, bits):
-                at += 1
-                way[at, 0], way[at, 1] = tests[node, LEFT] + seen, 0
-        for place in range(width):
-            first = max(nodes.outputs[tree], 0)
-            lows[first + place] += low[place]
-            highs[first + place] += high[place]
-            sizes[first + place] += max(abs(low[place]), abs(high[place]))
-    return lows, highs, sizes
+
+class Work(NamedTuple):
+    """Room to work in: flags (cells,), `below`, the `way` down a tree, and the `ends` of its leaf values."""
+
+    flags: Array
+    below: Array
+    way: Array
+    ends: Array
 
 
 @kernel
-def bounds_boxes(
-    masks: Array, choice: Array, cell: Array, nodes: Nodes, features: Features, base: Array, deepest: int
-) -> tuple[Array, Array, Array]:
-    """Return what `bounds_trees` does, (m, k) each, for many boxes.
-
-    Args:
-        masks: (m, choices) what is allowed in each box.
-        choice, cell: which choice allows which cell.
-        nodes, features, base, deepest: as in `bounds_trees`.
-    """
-    shape = len(masks), base.size
-    low, high, size = np.empty(shape), np.empty(shape), np.empty(shape)
-    flags = np.empty(features.start[-1], dtype=np.bool_)
+def bound_trees(masks: Array, cells: Array, trees: Trees, room: Room, work: Work, found: Array) -> None:
+    """Write what `bounds_boxes` returns into `found` (3, m, k)."""
+    branches = Branches(room.span, room.mask, trees.features)
+    flags, below, ends, nodes = work.flags, work.below, work.ends, trees.nodes
     for box in range(len(masks)):
         flags[:] = False
-        for place in range(choice.size):
-            if masks[box, choice[place]]:
-                flags[cell[place]] = True
-        low[box], high[box], size[box] = bounds_trees(flags, nodes, features, base, deepest)
-    return low, high, size
+        for choice in range(cells.size):
+            if masks[box, choice]:
+                flags[cells[choice]] = True
+        allow(flags, branches, below)
+        for place in range(trees.base.size):
+            base = trees.base[place]
+            found[0, box, place], found[1, box, place], found[2, box, place] = base, base, abs(base)
+        for tree in range(nodes.roots.size):
+            _extremes(tree, branches, below, trees, work.way, ends)
+            first = max(nodes.outputs[tree], 0)
+            for place in range(ends.shape[1]):
+                low, high = ends[0, place], ends[1, place]
+                found[0, box, first + place] += low
+                found[1, box, first + place] += high
+                found[2, box, first + place] += max(abs(low), abs(high))
+
+
+def bounds_boxes(masks: Array, cells: Array, trees: Trees) -> Array:
+    """Return the sums of every tree's least, largest and largest absolute leaf (3, m, k) that some row reaches.
+
+    Args:
+        masks: (m, choices) what is allowed in each box, at least one cell per feature.
+        cells: (choices,) the cell that each choice allows.
+        trees: what is bounded.
+    """
+    total, found = trees.features.start[-1], np.empty((3, len(masks), len(trees.base)))
+    room = room_for(len(trees.features.ordered) + trees.deepest + 1, trees.features)
+    work = Work(
+        flags=np.empty(total, np.bool_),
+        below=np.empty(total + 1, np.int64),
+        way=np.empty((trees.deepest + 1, 2), np.int64),
+        ends=np.empty((2, trees.nodes.value.shape[1])),
+    )
+    bound_trees(masks, cells, trees, room, work, found)
+    return found

@@ -49,30 +49,33 @@ def _add(sums: Array, first: First, place: Any, token: Any) -> None:
 
 
 @kernel
+def add_tokens(tokens: Array, first: First, sums: Array) -> None:
+    """Write what `first_sums` returns into `sums`."""
+    for row in range(len(tokens)):
+        for unit in range(len(first.bias)):
+            sums[row, unit] = first.bias[unit]
+        for place in range(tokens.shape[1]):
+            _add(sums[row], first, place, tokens[row, place])
+
+
 def first_sums(tokens: Array, first: First) -> Array:
     """Return the sums (m, width) of the first layer for tokens (m, all columns')."""
     sums = np.empty((len(tokens), len(first.bias)))
-    for row in range(len(tokens)):
-        sums[row] = first.bias
-        for place in range(tokens.shape[1]):
-            _add(sums[row], first, place, tokens[row, place])
+    add_tokens(tokens, first, sums)
     return sums
 
 
 @kernel
-def sums_without(tokens: Array, first: First) -> Array:
-    """Return (d, m, width): the sums for tokens (m, all columns'), less those of one column each.
-
-    They are added from both ends, not subtracted, so that nothing is lost beside a large column.
-    """
+def add_others(tokens: Array, first: First, part: Array, sums: Array) -> None:
+    """Write what `sums_without` returns into `sums`; `part` (width,) is room to work in."""
     stop = first.stop
-    sums = np.empty((len(stop), len(tokens), len(first.bias)))
-    part = np.empty(len(first.bias))
     for row in range(len(tokens)):
-        part[:] = first.bias
         place = 0
+        for unit in range(len(part)):
+            part[unit] = first.bias[unit]
         for column in range(len(stop)):
-            sums[column, row] = part
+            for unit in range(len(part)):
+                sums[column, row, unit] = part[unit]
             while place < stop[column]:
                 _add(part, first, place, tokens[row, place])
                 place += 1
@@ -83,23 +86,66 @@ def sums_without(tokens: Array, first: First) -> Array:
             while place > (stop[column - 1] if column else 0):
                 place -= 1
                 _add(part, first, place, tokens[row, place])
+
+
+def sums_without(tokens: Array, first: First) -> Array:
+    """Return (d, m, width): the sums for tokens (m, all columns'), less those of one column each.
+
+    They are added from both ends, not subtracted, so that nothing is lost beside a large column.
+    """
+    sums = np.empty((len(first.stop), len(tokens), len(first.bias)))
+    add_others(tokens, first, np.empty(len(first.bias)), sums)
     return sums
 
 
-@kernel
-def first_bounds(tokens: Array, counts: Array, first: First) -> Array:
-    """Return (3, width): least and greatest sums of the first layer, and how large their terms are together.
+class Reached(NamedTuple):
+    """What a column can add to every unit (width,): least, most, and how large its terms are; `added`, `size`: one."""
 
-    Args:
-        tokens: the allowed tokens of every column, one after the other.
-        counts: (d,) how many each column may choose from; first: the layer.
-    """
-    width = len(first.bias)
-    found = np.empty((3, width))
-    found[0], found[1], found[2] = first.bias, first.bias, np.abs(first.bias)
-    low, high, most = np.empty(width), np.empty(width), np.empty(width)
-    added, size = np.empty(width), np.empty(width)
+    low: Array
+    high: Array
+    most: Array
+    added: Array
+    size: Array
+
+
+@numba.njit(inline="always")
+def _reach(reached: Reached, tokens: Array, first: First, place: Any, places: Any) -> None:
+    """Write what a column adds at the least and at the most, for its allowed tokens (t * places,)."""
+    low, high, most, added, size = reached.low, reached.high, reached.most, reached.added, reached.size
+    low[:], high[:], most[:] = np.inf, -np.inf, 0.0
+    for allowed in range(0, len(tokens), places):
+        added[:], size[:] = 0.0, 0.0
+        for part in range(places):
+            token = tokens[allowed + part]
+            row = _row(first, place + part, token)
+            factor = token if first.levels[place + part] < 0 else 1.0
+            for unit in range(len(low)):
+                term = factor * first.table[row, unit]
+                added[unit] += term
+                size[unit] += abs(term)
+        for unit in range(len(low)):
+            low[unit] = min(low[unit], added[unit])
+            high[unit] = max(high[unit], added[unit])
+            most[unit] = max(most[unit], size[unit])
+
+
+@numba.njit(inline="always")
+def _ends(tokens: Array, ends: Array) -> None:
+    """Write the least and the greatest of some tokens into `ends`; NaN if there is one among them."""
+    ends[:] = tokens[0]
+    for place in range(1, len(tokens)):
+        token = tokens[place]
+        ends[0] = token if np.isnan(token) else min(ends[0], token)
+        ends[1] = token if np.isnan(token) else max(ends[1], token)
+
+
+@kernel
+def add_bounds(tokens: Array, counts: Array, first: First, reached: Reached, ends: Array, found: Array) -> None:
+    """Write what `first_bounds` returns into `found`; `reached` and `ends` (2,) are room to work in."""
     at = place = 0
+    for unit in range(len(first.bias)):
+        bias = first.bias[unit]
+        found[0, unit], found[1, unit], found[2, unit] = bias, bias, abs(bias)
     for column in range(len(first.stop)):
         places = first.stop[column] - place
         if not places:
@@ -107,32 +153,44 @@ def first_bounds(tokens: Array, counts: Array, first: First) -> Array:
         mine = tokens[at : at + counts[column] * places]
         at += len(mine)
         if places == 1 and first.levels[place] < 0:
-            mine = np.array([mine.min(), mine.max()])  # what is between them adds something between
-        low[:], high[:], most[:] = np.inf, -np.inf, 0.0
-        for allowed in range(0, len(mine), places):
-            added[:], size[:] = 0.0, 0.0
-            for part in range(places):
-                token = mine[allowed + part]
-                row = _row(first, place + part, token)
-                factor = token if first.levels[place + part] < 0 else 1.0
-                for unit in range(width):
-                    term = factor * first.table[row, unit]
-                    added[unit] += term
-                    size[unit] += abs(term)
-            for unit in range(width):
-                low[unit] = min(low[unit], added[unit])
-                high[unit] = max(high[unit], added[unit])
-                most[unit] = max(most[unit], size[unit])
-        for unit in range(width):
-            found[0, unit] += low[unit]
-            found[1, unit] += high[unit]
-            found[2, unit] += most[unit]
+            _ends(mine, ends)  # what is between them adds something between
+            mine = ends[:]
+        _reach(reached, mine, first, place, places)
+        for unit in range(len(first.bias)):
+            found[0, unit] += reached.low[unit]
+            found[1, unit] += reached.high[unit]
+            found[2, unit] += reached.most[unit]
         place += places
+
+
+def first_bounds(tokens: Array, counts: Array, first: First) -> Array:
+    """Return (3, width): least and greatest sums of the first layer, and how large their terms are together.
+
+    Args:
+        tokens: the allowed tokens of every column, one after the other.
+        counts: (d,) how many each column may choose from; first: the layer.
+    """
+    found, room = np.empty((3, len(first.bias))), np.empty((5, len(first.bias)))
+    add_bounds(tokens, counts, first, Reached(*room), np.empty(2), found)
     return found
 
 
 @kernel
-def lines_above(slopes: Array, low: Array, high: Array, terms: Array) -> Any:
+def draw_lines(slopes: Array, low: Array, high: Array, terms: Array, lines: Array, added: Array) -> None:
+    """Write what `lines_above` returns into `lines` and `added` (2, m)."""
+    added[:] = 0.0
+    for row in range(len(slopes)):
+        for unit in range(slopes.shape[1]):
+            slope, top, bottom = slopes[row, unit], max(high[unit], 0.0), min(low[unit], 0.0)
+            added[1, row] += abs(slope) * terms[unit]
+            if slope > 0.0 and top > bottom:
+                lines[row, unit] = slope * (top / (top - bottom))
+                added[0, row] -= lines[row, unit] * bottom
+            else:
+                lines[row, unit] = slope if high[unit] > -low[unit] else 0.0
+
+
+def lines_above(slopes: Array, low: Array, high: Array, terms: Array) -> tuple[Array, Array, Array]:
     """Return linear functions of the sums of a layer that lie above given ones of these sums rectified.
 
     Between the bounds of its sum, a rectifier lies below one line and above another (CROWN, Zhang et al. 2018, section
@@ -145,62 +203,67 @@ def lines_above(slopes: Array, low: Array, high: Array, terms: Array) -> Any:
     Returns:
         slopes (m, width), what is added to them (m,), and how large all that is together (m,).
     """
-    lines = np.empty(slopes.shape)
-    shift, size = np.zeros(len(slopes)), np.zeros(len(slopes))
-    for row in range(len(slopes)):
-        for unit in range(slopes.shape[1]):
-            slope, top, bottom = slopes[row, unit], max(high[unit], 0.0), min(low[unit], 0.0)
-            size[row] += abs(slope) * terms[unit]
-            if slope > 0.0 and top > bottom:
-                lines[row, unit] = slope * (top / (top - bottom))
-                shift[row] -= lines[row, unit] * bottom
-            else:
-                lines[row, unit] = slope if high[unit] > -low[unit] else 0.0
-    return lines, shift, size
+    lines, added = np.empty(slopes.shape), np.empty((2, len(slopes)))
+    draw_lines(slopes, low, high, terms, lines, added)
+    return lines, added[0], added[1]
 
 
-@kernel
-def _added(tokens: Array, first: First, block: Array) -> None:
+@numba.njit(inline="always")
+def _added(tokens: Array, first: First, column: Array, block: Array) -> None:
     """Write what tokens (t, places of one column) add to every unit into `block` (width, t or more)."""
-    column = np.empty(len(tokens))
     block[:] = 0.0
     for place in range(tokens.shape[1]):
-        column[:] = tokens[:, place]
+        for value in range(len(tokens)):
+            column[value] = tokens[value, place]
         number = first.levels[place] < 0
         for unit in range(len(block)):
             weights = first.table[:, unit]
             if number:
                 weight = weights[first.start[place]]
-                for value in range(len(column)):
+                for value in range(len(tokens)):
                     block[unit, value] += column[value] * weight
             else:
-                for value in range(len(column)):
+                for value in range(len(tokens)):
                     block[unit, value] += weights[_row(first, place, column[value])]
 
 
+class Last(NamedTuple):
+    """The last layer: weights (width, k) and bias (k,)."""
+
+    weights: Array
+    bias: Array
+
+
 @kernel
-def sweep_rectified(others: Array, tokens: Array, first: First, weights: Array, bias: Array, totals: Array) -> None:
-    """Write the last sums (m, t, k) of a network with one hidden layer of rectifiers.
+def rectify(others: Array, tokens: Array, first: First, last: Last, room: Array, totals: Array) -> None:
+    """Do what `sweep_rectified` does, with `room` (width + k + 1, BLOCK) to work in.
 
     Values run in the innermost loop, so that it is vectorised without adding in another order.
-
-    Args:
-        others: (m, width) sums of the first layer without one column.
-        tokens: (t, places) the values of this column; first: the first layer over this column alone.
-        weights, bias: (width, k) and (k,) of the last layer.
-        totals: (m, t, k) where the sums are written.
     """
-    width, outputs = weights.shape
-    block, sums = np.empty((width, BLOCK)), np.empty((outputs, BLOCK))
+    width, outputs = last.weights.shape
+    block, sums, column = room[:width], room[width : width + outputs], room[width + outputs]
     for start in range(0, len(tokens), BLOCK):
         size = min(BLOCK, len(tokens) - start)
-        _added(tokens[start : start + size], first, block)
+        _added(tokens[start : start + size], first, column, block)
         for row in range(len(others)):
             for output in range(outputs):
-                sums[output] = bias[output]
+                sums[output, :] = last.bias[output]
                 for unit in range(width):
-                    base, weight = others[row, unit], weights[unit, output]
+                    base, weight = others[row, unit], last.weights[unit, output]
                     for value in range(size):
                         sums[output, value] += weight * np.maximum(base + block[unit, value], 0.0)
                 for value in range(size):
                     totals[row, start + value, output] = sums[output, value]
+
+
+def sweep_rectified(others: Array, tokens: Array, first: First, last: Last) -> Array:
+    """Return the last sums (m, t, k) of a network with one hidden layer of rectifiers.
+
+    Args:
+        others: (m, width) sums of the first layer without one column.
+        tokens: (t, places) the values of this column; first: the first layer over this column alone.
+        last: the last layer.
+    """
+    totals = np.empty((len(others), len(tokens), len(last.bias)))
+    rectify(others, tokens, first, last, np.empty((others.shape[1] + len(last.bias) + 1, BLOCK)), totals)
+    return totals

@@ -6,32 +6,22 @@ it is added up once, at the end. So the time does not depend on how large the re
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, NamedTuple
 
 import numba
 import numpy as np
 
 from mlflow_cf.kernel import kernel
-from mlflow_cf.structures.kernels.branches import all_cells, copy, part
-from mlflow_cf.structures.kernels.nodes import FEATURE, LEFT, Array, Features, Nodes
-
-
-@kernel
-def _places(cells: Array, place: Array) -> int:
-    """Write how many different ones of `cells` (n,) stand before each cell, and return how many there are."""
-    place[:] = 0
-    for number in range(cells.size):
-        place[cells[number] + 1] = 1
-    for cell in range(1, place.size):
-        place[cell] += place[cell - 1]
-    return int(place[-1])
+from mlflow_cf.structures.kernels.branches import Branches, Room, all_cells, copy, part, room_for
+from mlflow_cf.structures.kernels.nodes import FEATURE, LEFT, Array, Trees
 
 
 @numba.njit(inline="always")
-def _ends(ends: Array, span: Array, mask: Array, at: Any, place: Array, ordered: Any, missing: Any) -> Any:
-    """Write the places where cells of a branch begin and end, in turns, and return how many; `missing` is a cell."""
-    count = 0
-    if ordered:
+def _ends(ends: Array, branches: Branches, at: Any, place: Array, feature: Any) -> Any:
+    """Write the places where cells of a branch, some of a feature, begin and end, in turns, and return how many."""
+    span, mask, start = branches.span, branches.mask, branches.features.start
+    count, missing = 0, start[feature + 1] - start[feature] - 1
+    if branches.features.ordered[feature]:
         if span[at, 0] <= span[at, 1]:
             ends[0], ends[1] = place[span[at, 0]], place[span[at, 1] + 1]
             count = 2
@@ -53,7 +43,7 @@ def _ends(ends: Array, span: Array, mask: Array, at: Any, place: Array, ordered:
 
 
 @numba.njit(inline="always")
-def _corners(grid: Array, ends: Array, counts: Array, value: Array, node: Any, output: Any) -> None:
+def _corners(grid: Array, ends: Array, counts: Any, value: Array, node: Any, output: Any) -> None:
     """Note a leaf at the corners of its rectangles."""
     for a in range(counts[0]):
         for b in range(counts[1]):
@@ -62,69 +52,71 @@ def _corners(grid: Array, ends: Array, counts: Array, value: Array, node: Any, o
                 grid[ends[0, a], ends[1, b], output + place] += sign * value[node, place]
 
 
-@kernel
-def _note_leaves(nodes: Nodes, features: Features, place: Array, deepest: int, grid: Array, rest: Array) -> None:
-    """Note the leaves of all trees at their corners; those of trees without tests are added to `rest` (k,).
+class Noted(NamedTuple):
+    """What leaves are noted in.
 
-    Branches 2 n and 2 n + 1 say which cells of either feature come to the n-th node that waits.
+    Attributes:
+        place: (2, cells + 1) how many different cells of either feature stand before each.
+        grid: (m + 1, t + 1, k) differences; rest: (k,) what trees without tests add.
     """
-    tests, value, start, ordered, bits = nodes.tests, nodes.value, features.start, features.ordered, features.bits
-    span, to = np.empty((2 * deepest + 4, 3), dtype=np.int64), np.empty(deepest + 2, dtype=np.int64)
-    mask = np.empty((len(span), bits.shape[1]), dtype=np.uint64)
-    ends, counts = np.empty((2, place.shape[1] + 4), dtype=np.int64), np.zeros(2, dtype=np.int64)
+
+    place: Array
+    grid: Array
+    rest: Array
+
+
+@kernel
+def note_leaves(trees: Trees, room: Room, to: Array, ends: Array, noted: Noted) -> None:
+    """Note the leaves of all trees at their corners.
+
+    Branches 2 n and 2 n + 1 say which cells of either feature come to the n-th node that waits, `to[n]`; `ends` (2,
+    cells + 4) is room to work in.
+    """
+    branches = Branches(room.span, room.mask, trees.features)
+    nodes, place = trees.nodes, noted.place
+    tests, value = nodes.tests, nodes.value
     for tree in range(nodes.roots.size):
         to[0], at, output = nodes.roots[tree], 0, max(nodes.outputs[tree], 0)
         if tests[to[0], FEATURE] < 0:
             for column in range(value.shape[1]):
-                rest[output + column] += value[to[0], column]
+                noted.rest[output + column] += value[to[0], column]
             continue
         for feature in range(2):
-            all_cells(span, mask, feature, feature, start)
+            all_cells(branches, feature, feature)
         while at >= 0:
             node = to[at]
             feature = tests[node, FEATURE]
             if feature >= 0:
-                copy(span, mask, 2 * at + 1 - feature, 2 * at + 3 - feature)
-                left, right = part(
-                    span, mask, 2 * at + feature, 2 * at + 2 + feature, 2 * at + feature, node, True, tests, bits
-                )
+                copy(branches, 2 * at + 1 - feature, 2 * at + 3 - feature)
+                left, right = part(branches, 2 * at + feature, 2 * at + 2 + feature, nodes, node, True)
                 to[at], to[at + 1] = tests[node, LEFT] + 1 if right else -1, tests[node, LEFT] if left else -1
                 at += 1
             else:
-                for each in range(2):
-                    missing = start[each + 1] - start[each] - 1
-                    counts[each] = _ends(ends[each], span, mask, 2 * at + each, place[each], ordered[each], missing)
-                _corners(grid, ends, counts, value, node, output)
+                counts = (
+                    _ends(ends[0], branches, 2 * at, place[0], 0),
+                    _ends(ends[1], branches, 2 * at + 1, place[1], 1),
+                )
+                _corners(noted.grid, ends, counts, value, node, output)
                 at -= 1
             while at >= 0 and to[at] < 0:  # no cell goes there
                 at -= 1
 
 
-@kernel
-def grid_trees(first: Array, second: Array, nodes: Nodes, features: Features, base: Array, deepest: int) -> Array:
+def grid_trees(first: Array, second: Array, trees: Trees) -> Array:
     """Return the sums (m, t, k) of all pairs of cells (m,) and (t,) of the two features.
 
     Args:
         first, second: the cells, in any order.
-        nodes, features: the trees, over two features.
-        base: (k,) added to all sums.
-        deepest: number of tests on the longest way down a tree.
+        trees: trees over two features.
     """
-    most = max(features.start[1], features.start[2] - features.start[1])
-    place = np.empty((2, most + 1), dtype=np.int64)
-    rows, columns = _places(first, place[0]), _places(second, place[1])
-    grid, rest = np.zeros((rows + 1, columns + 1, base.size)), base.copy()
-    _note_leaves(nodes, features, place, deepest, grid, rest)
-    for row in range(1, rows):
-        grid[row] += grid[row - 1]
-    for row in range(rows):
-        for column in range(1, columns):
-            for output in range(base.size):
-                grid[row, column, output] += grid[row, column - 1, output]
-    sums = np.empty((first.size, second.size, base.size))
-    for row in range(first.size):
-        for column in range(second.size):
-            for output in range(base.size):
-                cell = grid[place[0, first[row]], place[1, second[column]], output]
-                sums[row, column, output] = rest[output] + cell
+    start = trees.features.start
+    most = max(int(start[1]), int(start[2] - start[1]))
+    place = np.zeros((2, most + 1), dtype=np.int64)
+    place[0, first + 1] = place[1, second + 1] = 1
+    place = place.cumsum(1)
+    grid, rest = np.zeros((place[0, -1] + 1, place[1, -1] + 1, len(trees.base))), trees.base.copy()
+    to, ends = np.empty(trees.deepest + 2, dtype=np.int64), np.empty((2, most + 5), dtype=np.int64)
+    note_leaves(trees, room_for(2 * trees.deepest + 4, trees.features), to, ends, Noted(place, grid, rest))
+    sums: Array = grid.cumsum(0).cumsum(1)[place[0, first][:, None], place[1, second]]
+    sums += rest
     return sums

@@ -1,4 +1,4 @@
-"""The nodes of all trees of an ensemble as flat arrays."""
+"""The trees of an ensemble as flat arrays: what kernels take."""
 
 from __future__ import annotations
 
@@ -37,13 +37,47 @@ class Features(NamedTuple):
     Attributes:
         start: (d + 1,) first cell of every feature; its last cell stands for missing values.
         ordered: (d,) whether its tests are cuts; if not, they are tables.
-        goes_left: (tests, most cells) whether a cell goes left; `bits`: the same, 64 cells to a word.
+        bits: (tests, words) whether a cell goes left, 64 cells to a word.
     """
 
     start: Array
     ordered: Array
-    goes_left: Array
     bits: Array
+
+
+class Walk(NamedTuple):
+    """Nodes in the form that is walked fastest: a row goes right iff its comparand exceeds the node's cut.
+
+    Attributes:
+        key: (nodes,) column of the comparand, shifted by 32 bits, plus the cut.
+        left: (nodes,) left child; a leaf is its own.
+        start: (d + 1,) first comparand of every feature.
+        offset: (d,) where in `comparands` the first cell of a feature stands.
+        comparands: all comparands of every cell of every feature.
+    """
+
+    key: Array
+    left: Array
+    start: Array
+    offset: Array
+    comparands: Array
+
+
+class Trees(NamedTuple):
+    """An additive ensemble.
+
+    Attributes:
+        nodes, features: the trees and what their tests mean.
+        walk: the same trees in the form that is walked fastest.
+        base: (k,) added to the sums of leaves.
+        deepest: number of tests on the longest way down a tree.
+    """
+
+    nodes: Nodes
+    features: Features
+    walk: Walk
+    base: Array
+    deepest: int
 
 
 def bits_of(goes_left: Array) -> Array:
@@ -51,3 +85,8 @@ def bits_of(goes_left: Array) -> Array:
     whole = np.zeros((len(goes_left), -(-goes_left.shape[1] // 64) * 64), dtype=np.bool_)
     whole[:, : goes_left.shape[1]] = goes_left
     return np.packbits(whole, axis=1, bitorder="little").view(np.uint64)
+
+
+def flags_of(bits: Array) -> Array:
+    """Return words (tests, w) as flags (tests, 64 w); the inverse of `bits_of`."""
+    return np.unpackbits(bits.view(np.uint8), axis=1, bitorder="little").view(np.bool_)

@@ -2,133 +2,159 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, NamedTuple
 
 import numba
 import numpy as np
 
 from mlflow_cf.kernel import kernel
-from mlflow_cf.structures.kernels.bounds import allowed_cells
-from mlflow_cf.structures.kernels.nodes import CUT, FEATURE, LEFT, MISSING_LEFT, TEST, Array, Features, Nodes
-from mlflow_cf.structures.kernels.score import NEVER, Walk, comparands_of
+from mlflow_cf.structures.kernels.bounds import allow
+from mlflow_cf.structures.kernels.branches import Branches, Room, room_for
+from mlflow_cf.structures.kernels.nodes import CUT, FEATURE, LEFT, MISSING_LEFT, TEST, Array, Nodes, Trees, Walk
+from mlflow_cf.structures.kernels.score import NEVER, find_comparands
 
 ONE, SOME, ALL = range(3)  # how many cells of a feature may occur
 
 
+class Kept(NamedTuple):
+    """The features that are kept, and what may occur of all.
+
+    Attributes:
+        columns: (n,) the features that are kept.
+        starts: (2, n + 1) where their cells and where their comparands start.
+        many: (3, d) ONE, SOME or ALL of the cells of every feature; of those that are kept their new numbers, and how
+            far their comparands move.
+        below: (cells + 1,) see `bounds`.
+        row: (1, d) a cell of every feature that may occur; X: the comparands of that row.
+    """
+
+    columns: Array
+    starts: Array
+    many: Array
+    below: Array
+    row: Array
+    X: Array
+
+
+class Pruned(NamedTuple):
+    """Nodes that are left: `Nodes.tests`, `Nodes.value` and `Walk.key`."""
+
+    tests: Array
+    value: Array
+    key: Array
+
+
 @numba.njit(inline="always")
-def _sides(node: Any, tests: Array, start: Array, bits: Array, mask: Array, missing: Array, below: Array) -> Any:
+def _sides(branches: Branches, below: Array, nodes: Nodes, node: Any) -> Any:
     """Return 1 if any allowed cell goes left at a node, plus 2 if any goes right."""
+    tests, start = nodes.tests, branches.features.start
     feature, test = tests[node, FEATURE], tests[node, TEST]
     if test >= 0:
         left, right = np.uint64(0), np.uint64(0)
-        for word in range(mask.shape[1]):
-            left |= mask[feature, word] & bits[test, word]
-            right |= mask[feature, word] & ~bits[test, word]
+        for word in range(branches.mask.shape[1]):
+            came, goes = branches.mask[feature, word], branches.features.bits[test, word]
+            left |= came & goes
+            right |= came & ~goes
         return np.int64(left != 0) + 2 * np.int64(right != 0)
-    cut = below[start[feature] + tests[node, CUT] + 1]
-    left = cut - below[start[feature]] + missing[feature] * tests[node, MISSING_LEFT]
-    right = below[start[feature + 1] - 1] - cut + missing[feature] * (1 - tests[node, MISSING_LEFT])
+    cut, missing = below[start[feature] + tests[node, CUT] + 1], branches.span[feature, 2]
+    left = cut - below[start[feature]] + missing * tests[node, MISSING_LEFT]
+    right = below[start[feature + 1] - 1] - cut + missing * (1 - tests[node, MISSING_LEFT])
     return np.int64(left > 0) + 2 * np.int64(right > 0)
 
 
-@kernel
-def _counted(flags: Array, start: Array, below: Array) -> tuple[Array, Array]:
-    """Return how many cells of every feature may occur, and a row (1, d) of cells that may."""
-    many = np.empty(len(start) - 1, dtype=np.int64)
-    cells = np.zeros((1, len(many)), dtype=np.int32)
-    for feature in range(len(many)):
-        first, stop = start[feature], start[feature + 1]
-        count = below[stop] - below[first]
-        many[feature] = ONE if count == 1 else (ALL if count == stop - first else SOME)
-        while first < stop - 1 and not flags[first]:
-            first += 1
-        cells[0, feature] = first - start[feature]
-    return many, cells
+@numba.njit(inline="always")
+def _keep(flags: Array, kept: Kept, trees: Trees) -> Any:
+    """Write what `Kept` holds, and return whether some cells, neither one nor all, may occur of a feature."""
+    start, comparands, some = trees.features.start, trees.walk.start, False
+    for feature in range(start.size - 1):
+        count, own = 0, 0
+        for cell in range(start[feature], start[feature + 1]):
+            if flags[cell]:
+                count, own = count + 1, cell - start[feature]
+        size = start[feature + 1] - start[feature]
+        kept.many[0, feature] = ONE if count == 1 else (ALL if count == size else SOME)
+        kept.row[0, feature] = own
+        some |= kept.many[0, feature] == SOME
+    starts, starts[0, 0], starts[1, 0] = kept.starts, 0, 0
+    for number in range(kept.columns.size):
+        column = kept.columns[number]
+        kept.many[1, column], kept.many[2, column] = number, starts[1, number] - comparands[column]
+        starts[0, number + 1] = starts[0, number] + start[column + 1] - start[column]
+        starts[1, number + 1] = starts[1, number] + comparands[column + 1] - comparands[column]
+    return some
 
 
 @kernel
-def _pruned(
-    flags: Array, place: Array, shift: Array, nodes: Nodes, features: Features, walk: Walk,
-    tests: Array, value: Array, key: Array,
-) -> int:  # fmt: skip
+def prune(flags: Array, kept: Kept, trees: Trees, room: Room, waits: Array, pruned: Pruned) -> int:
     """Write the pruned trees, in order and with siblings side by side, and return how many nodes they have.
 
-    Tests of features with one cell are followed by comparands, and those of features with all cells are kept: asking
-    where sets of cells go at every test doubles the time of restricting a row.
+    `kept` is filled in, but for its columns; `room` and `waits` (2, nodes) are room to work in. Tests of features
+    with one cell are followed by comparands, and those of features with all cells are kept: asking where sets of cells
+    go at every test doubles the time of restricting a row.
     """
-    span, mask, below = allowed_cells(flags, features)
-    many, cells = _counted(flags, features.start, below)
-    X, missing = comparands_of(cells, walk), span[:, 2].copy()
-    old, leaves, start, bits, old_key, child = (
-        nodes.tests, nodes.value, features.start, features.bits, walk.key, walk.left
-    )  # fmt: skip
-    source, target, count = np.empty(len(tests), np.int32), np.empty(len(tests), np.int32), nodes.roots.size
+    nodes, walk, X, source, target = trees.nodes, trees.walk, kept.X, waits[0], waits[1]
+    branches, many = Branches(room.span, room.mask, trees.features), kept.many
+    if _keep(flags, kept, trees):
+        allow(flags, branches, kept.below)
+    find_comparands(kept.row, walk, X)
+    old, tests, count = nodes.tests, pruned.tests, nodes.roots.size
     for tree in range(nodes.roots.size):
         source[0], target[0], at = nodes.roots[tree], tree, 1
         while at:
             at -= 1
             node, into = np.int64(source[at]), np.int64(target[at])
             feature = np.int64(old[node, FEATURE])
-            while feature >= 0 and many[feature] != ALL:
-                if many[feature] == ONE:
-                    node = np.int64(child[node]) + np.int64(X[old_key[node] >> 32] > (old_key[node] & 0xFFFFFFFF))
+            while feature >= 0 and many[0, feature] != ALL:
+                if many[0, feature] == ONE:
+                    key = walk.key[node]
+                    node = np.int64(walk.left[node]) + np.int64(X[key >> 32] > (key & 0xFFFFFFFF))
                 else:
-                    sides = _sides(node, old, start, bits, mask, missing, below)
+                    sides = _sides(branches, kept.below, nodes, node)
                     if sides == 3:
                         break
-                    node = np.int64(child[node]) + sides - 1
+                    node = np.int64(walk.left[node]) + sides - 1
                 feature = np.int64(old[node, FEATURE])
-            tests[into, TEST], tests[into, MISSING_LEFT] = old[node, TEST], old[node, MISSING_LEFT]
-            tests[into, CUT] = old[node, CUT]
+            for column in (CUT, TEST, MISSING_LEFT):
+                tests[into, column] = old[node, column]
             if feature < 0:
-                tests[into, FEATURE], tests[into, LEFT], key[into] = -1, into, NEVER
-                for column in range(leaves.shape[1]):
-                    value[into, column] = leaves[node, column]
+                tests[into, FEATURE], tests[into, LEFT], pruned.key[into] = -1, into, NEVER
+                for column in range(nodes.value.shape[1]):
+                    pruned.value[into, column] = nodes.value[node, column]
                 continue
-            tests[into, FEATURE], tests[into, LEFT] = place[feature], count
-            key[into] = old_key[node] + (shift[feature] << 32)
+            tests[into, FEATURE], tests[into, LEFT] = many[1, feature], count
+            pruned.key[into] = walk.key[node] + (many[2, feature] << 32)
             for side in range(2):
-                source[at + side], target[at + side] = child[node] + side, count + side
+                source[at + side], target[at + side] = walk.left[node] + side, count + side
             at, count = at + 2, count + 2
     return count
 
 
-@kernel
-def _moved(columns: Array, cells: Array, comparands: Array) -> tuple[Array, Array, Array, Array]:
-    """Return every feature's new number (-1: none), how far its comparands move, and where the kept ones start.
-
-    Args:
-        columns: the features that are kept.
-        cells, comparands: (d + 1,) where those of every feature start; returned anew for the kept ones.
-    """
-    place, shift = np.full(cells.size - 1, -1), np.zeros(cells.size - 1, dtype=np.int64)
-    start, first = np.zeros(columns.size + 1, dtype=np.int64), np.zeros(columns.size + 1, dtype=np.int64)
-    for number in range(columns.size):
-        column = columns[number]
-        place[column], shift[column] = number, first[number] - comparands[column]
-        start[number + 1] = start[number] + cells[column + 1] - cells[column]
-        first[number + 1] = first[number] + comparands[column + 1] - comparands[column]
-    return place, shift, start, first
-
-
-def restrict_trees(
-    flags: Array, columns: Array, nodes: Nodes, features: Features, walk: Walk
-) -> tuple[Nodes, Features, Walk]:
+def restrict_trees(flags: Array, columns: Array, trees: Trees) -> Trees:
     """Return the same trees for rows of allowed cells, over some of the features; all others have one allowed cell.
 
     Every tree stays, if only as a leaf, so that leaves are added up in the same order.
 
     Args:
-        flags: (cells,) which cells may occur.
+        flags: (cells,) which cells may occur, at least one per feature.
         columns: the features that are kept.
-        nodes, features, walk: the trees.
+        trees: what is restricted.
     """
-    place, shift, start, first = _moved(columns, features.start, walk.start)
-    tests, value, key = np.empty_like(nodes.tests), np.empty_like(nodes.value), np.empty_like(walk.key)
-    count = _pruned(flags, place, shift, nodes, features, walk, tests, value, key)
-    tests = tests[:count].copy()
-    return (
-        Nodes(np.arange(len(nodes.roots), dtype=np.int32), nodes.outputs, tests, value[:count].copy()),
-        features._replace(start=start, ordered=features.ordered[columns]),
-        Walk(key[:count].copy(), tests[:, LEFT].copy(), first, walk.offset[columns], walk.comparands),
+    nodes, features, walk, d = trees.nodes, trees.features, trees.walk, len(trees.features.ordered)
+    kept = Kept(
+        columns=columns,
+        starts=np.empty((2, len(columns) + 1), dtype=np.int64),
+        many=np.empty((3, d), dtype=np.int64),
+        below=np.empty(len(flags) + 1, dtype=np.int64),
+        row=np.empty((1, d), dtype=np.int32),
+        X=np.empty(walk.start[-1], dtype=np.int32),
+    )
+    waits = np.empty((2, len(nodes.tests)), dtype=np.int32)
+    pruned = Pruned(np.empty_like(nodes.tests), np.empty_like(nodes.value), np.empty_like(walk.key))
+    left = prune(flags, kept, trees, room_for(d, features), waits, pruned)
+    start, first = kept.starts
+    tests = pruned.tests[:left].copy()
+    return trees._replace(
+        nodes=Nodes(np.arange(len(nodes.roots), dtype=np.int32), nodes.outputs, tests, pruned.value[:left].copy()),
+        features=features._replace(start=start, ordered=features.ordered[columns]),
+        walk=Walk(pruned.key[:left].copy(), tests[:, LEFT].copy(), first, walk.offset[columns], walk.comparands),
     )

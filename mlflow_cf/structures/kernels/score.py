@@ -2,33 +2,27 @@
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import Any
 
 import numba
 import numpy as np
 
 from mlflow_cf.kernel import kernel
-from mlflow_cf.structures.kernels.nodes import CUT, FEATURE, LEFT, MISSING_LEFT, TEST, Array, Features, Nodes
+from mlflow_cf.structures.kernels.nodes import (
+    CUT,
+    FEATURE,
+    LEFT,
+    MISSING_LEFT,
+    TEST,
+    Array,
+    Features,
+    Nodes,
+    Trees,
+    Walk,
+    flags_of,
+)
 
 NEVER = np.int64(2**31 - 1)  # no comparand is greater: missing values that go right, and the test of a leaf
-
-
-class Walk(NamedTuple):
-    """Nodes in the form that is walked fastest: a row goes right iff its comparand exceeds the node's cut.
-
-    Attributes:
-        key: (nodes,) column of the comparand, shifted by 32 bits, plus the cut.
-        left: (nodes,) left child; a leaf is its own.
-        start: (d + 1,) first comparand of every feature.
-        offset: (d,) where in `comparands` the first cell of a feature stands.
-        comparands: all comparands of every cell of every feature.
-    """
-
-    key: Array
-    left: Array
-    start: Array
-    offset: Array
-    comparands: Array
 
 
 def walk_of(nodes: Nodes, features: Features) -> Walk:
@@ -36,7 +30,7 @@ def walk_of(nodes: Nodes, features: Features) -> Walk:
     feature, test = nodes.tests[:, FEATURE], nodes.tests[:, TEST]
     column = np.zeros(len(feature), dtype=np.int64)
     cut = np.where(feature < 0, NEVER, np.where(test >= 0, 0, nodes.tests[:, CUT])).astype(np.int64)
-    tables, start = [], [0]
+    tables, start, goes_left = [], [0], flags_of(features.bits)
     for number, ordered in enumerate(features.ordered.tolist()):
         mine = np.flatnonzero(feature == number)
         size = int(features.start[number + 1] - features.start[number])
@@ -49,7 +43,7 @@ def walk_of(nodes: Nodes, features: Features) -> Walk:
                 table = table[:, :1]
         else:
             rows, row = np.unique(test[mine], return_inverse=True)
-            table = (~features.goes_left[rows, :size]).T.astype(np.int64)
+            table = (~goes_left[rows, :size]).T.astype(np.int64)
             column[mine] = start[-1] + row
         tables.append(table)
         start.append(start[-1] + table.shape[1])
@@ -59,19 +53,16 @@ def walk_of(nodes: Nodes, features: Features) -> Walk:
 
 
 @kernel
-def comparands_of(cells: Array, walk: Walk) -> Array:
-    """Return the comparands of rows of cells (m, d), row after row; more rows follow so that there are whole eights."""
-    rows, features = cells.shape
-    width = walk.start[features]
-    found = np.zeros((rows + 7) // 8 * 8 * width, dtype=np.int32)
-    for row in range(rows):
-        for feature in range(features):
+def find_comparands(cells: Array, walk: Walk, found: Array) -> None:
+    """Write the comparands of rows of cells (m, d) into `found`, row after row."""
+    width = walk.start[cells.shape[1]]
+    for row in range(cells.shape[0]):
+        for feature in range(cells.shape[1]):
             first = walk.start[feature]
             wide = walk.start[feature + 1] - first
             place = walk.offset[feature] + cells[row, feature] * wide
             for part in range(wide):
                 found[row * width + first + part] = walk.comparands[place + part]
-    return found
 
 
 @numba.njit(inline="always")
@@ -91,9 +82,9 @@ def _add(totals: Array, row: Any, output: Any, values: Array, node: Any) -> None
 
 
 @kernel
-def add_trees(cells: Array, nodes: Nodes, walk: Walk, totals: Array) -> None:
-    """Add every tree's leaf values to `totals` (m, k), tree by tree, for rows of cells (m, d)."""
-    X = comparands_of(cells, walk)
+def walk_trees(cells: Array, X: Array, nodes: Nodes, walk: Walk, totals: Array) -> None:
+    """Do what `add_trees` does, with room `X` for the comparands of whole eights of rows."""
+    find_comparands(cells, walk, X)
     key, left, width = walk.key, walk.left, np.uint64(walk.start[-1])
     for tree in range(nodes.roots.size):
         root, output = np.uint64(nodes.roots[tree]), nodes.outputs[tree]
@@ -115,3 +106,9 @@ def add_trees(cells: Array, nodes: Nodes, walk: Walk, totals: Array) -> None:
                 moved = a + b + c + d + e + f + g + h != before
             for part, node in enumerate((a, b, c, d, e, f, g, h)):
                 _add(totals, row + part, output, nodes.value, node)
+
+
+def add_trees(cells: Array, trees: Trees, totals: Array) -> None:
+    """Add every tree's leaf values to `totals` (m, k), tree by tree, for rows of cells (m, d)."""
+    X = np.zeros((len(cells) + 7) // 8 * 8 * trees.walk.start[-1], dtype=np.int32)
+    walk_trees(cells, X, trees.nodes, trees.walk, totals)

@@ -20,9 +20,9 @@ import numba
 import numpy as np
 
 from mlflow_cf.kernel import kernel
-from mlflow_cf.structures.kernels.branches import all_cells, copy, part
-from mlflow_cf.structures.kernels.nodes import FEATURE, Array, Features, Nodes
-from mlflow_cf.structures.kernels.score import Walk, comparands_of
+from mlflow_cf.structures.kernels.branches import Branches, Room, all_cells, copy, part, room_for
+from mlflow_cf.structures.kernels.nodes import FEATURE, Array, Trees, Walk
+from mlflow_cf.structures.kernels.score import find_comparands
 
 # The product of the lowest bit of a word and FIRST has another number in its highest six bits for every bit.
 FIRST = np.uint64(0x03F79D71B4CB0A89)
@@ -31,11 +31,11 @@ BIT[(np.uint64(1) << np.arange(64, dtype=np.uint64)) * FIRST >> np.uint64(58)] =
 
 
 @numba.njit(inline="always")
-def _note(
-    out: Array, span: Array, mask: Array, at: Any, ordered: Any, first: Any, last: Any, place: Any, more: Any
-) -> None:
-    """Note a difference of one sum for the cells of branch `at`, whose feature has the cells `first` to `last`."""
-    if not ordered:
+def _note(out: Array, branches: Branches, at: Any, feature: Any, place: Any, more: Any) -> None:
+    """Note a difference of one sum for the cells of branch `at`, which are some of a feature."""
+    span, mask, start = branches.span, branches.mask, branches.features.start
+    first, last = start[feature], start[feature + 1] - 1
+    if not branches.features.ordered[feature]:
         for word in range(mask.shape[1]):
             cells = mask[at, word]
             while cells:  # often one of many: a test whether a row has a certain level
@@ -55,30 +55,27 @@ def _note(
 
 
 @numba.njit(inline="always")
-def _next(X: Array, node: Any, key: Array, child: Array) -> Any:
+def _next(X: Array, walk: Walk, node: Any) -> Any:
     """Return the node to the left or right of which a row goes, by its comparands."""
-    return np.uint64(child[node] + (X[np.uint64(key[node] >> 32)] > (key[node] & 0xFFFFFFFF)))
+    key = walk.key[node]
+    return np.uint64(walk.left[node] + (X[np.uint64(key >> 32)] > (key & 0xFFFFFFFF)))
 
 
 @kernel
-def _own_ways(
-    X: Array, wanted: Array, nodes: Nodes, features: Features, walk: Walk,
-    span: Array, mask: Array, to: Array, sums: Array,
-) -> Any:  # fmt: skip
+def _own_ways(X: Array, wanted: Array, trees: Trees, branches: Branches, to: Array, sums: Array) -> Any:
     """Walk a row down all trees and add its leaves to `sums`; return one more than the last branch that leaves."""
-    tests, value, start, bits, key, child = (
-        nodes.tests, nodes.value, features.start, features.bits, walk.key, walk.left
-    )  # fmt: skip
+    nodes, walk = trees.nodes, trees.walk
+    tests, value = nodes.tests, nodes.value
     at: Any = wanted.size
     for way in range(wanted.size):
-        all_cells(span, mask, way, way, start)
+        all_cells(branches, way, way)
     for tree in range(nodes.roots.size):
         node, first = np.uint64(nodes.roots[tree]), at
         while tests[node, FEATURE] >= 0:
-            feature, onwards = np.int64(tests[node, FEATURE]), _next(X, node, key, child)
+            feature, onwards = np.int64(tests[node, FEATURE]), _next(X, walk, node)
             if wanted[feature]:
-                left = np.uint64(child[node])
-                _, others = part(span, mask, feature, feature, at, node, onwards == left, tests, bits)
+                left = np.uint64(walk.left[node])
+                others, _ = part(branches, feature, at, nodes, node, onwards != left)
                 to[at, 0] = left + np.uint64(onwards == left)  # the other child
                 to[at, 1] = feature
                 at += np.int64(others)
@@ -88,72 +85,66 @@ def _own_ways(
             sums[output + place] += value[node, place]
         for branch in range(first, at):
             to[branch, 2], to[branch, 3] = node, output
-            all_cells(span, mask, np.int64(to[branch, 1]), np.int64(to[branch, 1]), start)
+            all_cells(branches, np.int64(to[branch, 1]), np.int64(to[branch, 1]))
     return at
 
 
 @kernel
-def _follow(
-    X: Array, first: Any, at: Any, nodes: Nodes, features: Features, walk: Walk,
-    span: Array, mask: Array, to: Array, out: Array,
-) -> None:  # fmt: skip
-    """Follow the branches from `first` to before `at` to their leaves; note how those differ from the row's own."""
-    tests, value, start, ordered, bits, key, child = (
-        nodes.tests, nodes.value, features.start, features.ordered, features.bits, walk.key, walk.left
-    )  # fmt: skip
+def _follow(X: Array, at: Any, trees: Trees, branches: Branches, to: Array, out: Array) -> None:
+    """Follow the branches that leave, those before `at`, to their leaves; note how these differ from the row's own."""
+    walk, tests, value = trees.walk, trees.nodes.tests, trees.nodes.value
+    first = trees.features.ordered.size
     while at > first:
         at -= 1
         node, feature, own, output = to[at, 0], np.int64(to[at, 1]), to[at, 2], np.int64(to[at, 3])
         while tests[node, FEATURE] >= 0:
             if tests[node, FEATURE] != feature:
-                node = _next(X, node, key, child)
+                node = _next(X, walk, node)
                 continue
-            lefts, rights = part(span, mask, at, at + 1, at, node, True, tests, bits)
-            left = np.uint64(child[node])
+            lefts, rights = part(branches, at, at + 1, trees.nodes, node, True)
+            left = np.uint64(walk.left[node])
             node = left + np.uint64(not lefts)
             if lefts and rights:  # the right part waits where it is
-                to[at + 1] = to[at]
+                to[at + 1, 1], to[at + 1, 2], to[at + 1, 3] = to[at, 1], own, to[at, 3]
                 to[at, 0] = left + np.uint64(1)
                 at += 1
             elif lefts:
-                copy(span, mask, at + 1, at)
+                copy(branches, at + 1, at)
         for place in range(value.shape[1]):
             more = np.float64(value[node, place]) - np.float64(value[own, place])
-            _note(out, span, mask, at, ordered[feature], start[feature], start[feature + 1] - 1, output + place, more)
+            _note(out, branches, at, feature, output + place, more)
 
 
 @kernel
-def sweep_trees(
-    cells: Array, wanted: Array, nodes: Nodes, features: Features, walk: Walk, base: Array, deepest: int
-) -> Array:
-    """Return the sums (m, cells, k) of rows of cells (m, d) with one feature changed to each of its cells.
-
-    Args:
-        cells: (m, d).
-        wanted: (m, d) which features of which rows are changed; the cells of others hold the row's own sums.
-        nodes, features, walk: the trees.
-        base: (k,) added to all sums.
-        deepest: number of tests on the longest way down a tree.
-    """
-    total = int(features.start[-1])
-    out = np.zeros((len(cells), total + 1, base.size))
-    size = cells.shape[1] + (nodes.roots.size + 1) * (deepest + 1)
-    span, to = np.empty((size, 3), dtype=np.int64), np.empty((size, 4), dtype=np.uint64)
-    mask = np.empty((size, features.bits.shape[1]), dtype=np.uint64)
-    comparands = comparands_of(cells, walk)
-    width = walk.start[-1]
-    for row in range(len(cells)):
+def sweep_rows(X: Array, wanted: Array, trees: Trees, room: Room, to: Array, out: Array) -> None:
+    """Do what `sweep_trees` does for rows of comparands (m, columns); the last sums of `out` are the row's own."""
+    branches = Branches(room.span, room.mask, trees.features)
+    start, base, total = trees.features.start, trees.base, out.shape[1] - 1
+    for row in range(len(X)):
         mine = out[row]
-        X = comparands[row * width : (row + 1) * width]
-        stop = _own_ways(X, wanted[row], nodes, features, walk, span, mask, to, mine[total])
-        _follow(X, wanted.shape[1], stop, nodes, features, walk, span, mask, to, mine)
-        for feature in range(cells.shape[1]):
-            first, last = features.start[feature], features.start[feature + 1] - 1
-            if wanted[row, feature] and features.ordered[feature]:
-                for cell in range(first + 1, last):
+        stop = _own_ways(X[row], wanted[row], trees, branches, to, mine[total])
+        _follow(X[row], stop, trees, branches, to, mine)
+        for feature in range(wanted.shape[1]):
+            if wanted[row, feature] and trees.features.ordered[feature]:
+                for cell in range(start[feature] + 1, start[feature + 1] - 1):
                     for place in range(base.size):
                         mine[cell, place] += mine[cell - 1, place]
         for cell in range(total):
             for place in range(base.size):
                 mine[cell, place] += base[place] + mine[total, place]
+
+
+def sweep_trees(cells: Array, wanted: Array, trees: Trees) -> Array:
+    """Return the sums (m, cells, k) of rows of cells (m, d) with one feature changed to each of its cells.
+
+    Args:
+        cells: (m, d).
+        wanted: (m, d) which features of which rows are changed; the cells of others hold the row's own sums.
+        trees: what is swept.
+    """
+    features, total = trees.features, trees.features.start[-1]
+    size = cells.shape[1] + (len(trees.nodes.roots) + 1) * (trees.deepest + 1)
+    X, out = np.empty((len(cells), trees.walk.start[-1]), np.int32), np.zeros((len(cells), total + 1, len(trees.base)))
+    find_comparands(cells, trees.walk, X.reshape(-1))
+    sweep_rows(X, wanted, trees, room_for(size, features), np.empty((size, 4), np.uint64), out)
     return out[:, :total]

@@ -61,4 +61,4 @@ def structure(card: Scorecard, space: FeatureSpace, rows: pd.DataFrame) -> Struc
         columns.append(LevelColumn(space.index[name], np.array([*table, 0.0, 0.0])))  # unseen levels, missing ones
     weights = np.ones((len(columns), 1)) * ([-1.0, 1.0] if card.labels else [1.0])
     bias = np.array([card.threshold, -card.threshold] if card.labels else [0.0])
-    return Layers.compile(columns, space, [weights], [bias], ("identity", "identity"))
+    return Layers.compile(columns, space, [weights], [bias], "identity", "identity")
