@@ -32,7 +32,7 @@ import mlflow_cf
 from mlflow_cf.errors import InputError
 from mlflow_cf.explained import ExplainedModel, WrapOptions, assemble
 from mlflow_cf.explainers import GeCo
-from mlflow_cf.explainers.geco.sweeps import _apart
+from mlflow_cf.search.population import apart
 from mlflow_cf.model.judge import OpenModel
 from mlflow_cf.problem import Budget, Target
 from mlflow_cf.words.result import Explanation
@@ -218,13 +218,13 @@ class TestLimits:
         )
         assert sum(found) >= 0.97 * sum(others)
 
-    def test_changed_sets_apart(self) -> None:
+    def test_changed_setsapart(self) -> None:
         sets = np.array(
             [[1, 0, 0, 0], [1, 1, 0, 0], [0, 1, 1, 0], [0, 1, 0, 0], [0, 1, 1, 1], [0, 0, 0, 1]], dtype=bool
         )
-        assert _apart(sets, 9) == [0, 2, 3, 5]
-        assert _apart(sets, 2) == [0, 2]
-        assert _apart(sets[:0], 2) == []
+        assert apart(sets, 9) == [0, 2, 3, 5]
+        assert apart(sets, 2) == [0, 2]
+        assert apart(sets[:0], 2) == []
 
     def test_more_answers_begin_with_those_of_fewer(self) -> None:
         made = wrapped(self.MODEL, self.FRAME, target="yes")

@@ -164,6 +164,55 @@ def rate_sums(sums: Array, targets: Array) -> tuple[Array, Array, Array]:
     return favourable, grade, margin
 
 
+@inner
+def _behind(sums: Array, column: int, target: Any) -> float:
+    """Return how much one class lacks to lead all others, and to have the least probability, in units of the sums."""
+    odds = np.log(target.least) - np.log1p(-min(target.least, 1.0 - 1e-9)) if target.least > 0 else -np.inf
+    if target.link == SIGMOID and sums.size == 1:
+        return max(odds, 0.0) - (sums[0] if column == 1 else -sums[0])
+    rival, rest, own = -np.inf, 0.0, sums[column]
+    for other in range(sums.size):
+        if other != column:
+            rival = max(rival, sums[other])
+    if target.least > 0 and target.link == IDENTITY:
+        return max(rival, target.least) - own
+    if target.least > 0:  # of one against the rest, as if the shares were those of a softmax
+        for other in range(sums.size):
+            rest += np.exp(sums[other] - rival) if other != column else 0.0
+        return max(rival, rival + np.log(rest) + odds) - own
+    return rival - own
+
+
+@inner
+def shortfall_of(sums: Array, targets: Array) -> float:
+    """Return how far sums (k,) of one candidate are from meeting all targets, 0 where they do; inf if that is unknown.
+
+    It is what to add to the sums, those of an interval in units of its spread, and tells candidates apart whose grades
+    are all next to 0. It only guides a search: what meets a target is for `rate_one` to say.
+    """
+    total = 0.0
+    for number in range(targets.size):
+        target = targets[number]
+        mine, least = sums[target.start : target.stop], np.inf
+        if target.kind == INTERVAL:
+            least = max(target.low - mine[0], mine[0] - target.high) / target.spread
+        elif target.kind == LABEL:
+            least = _behind(mine, target.column, target)
+        else:
+            for column in range(target.classes):
+                if column != target.column:
+                    least = min(least, _behind(mine, column, target))
+        total += max(least, 0.0)
+    return total if total == total else np.inf  # noqa: PLR0124  NaN
+
+
+@kernel
+def shortfalls(sums: Array, targets: Array, found: Array) -> None:
+    """Write `shortfall_of` sums (m, k) into `found` (m,)."""
+    for row in range(len(sums)):
+        found[row] = shortfall_of(sums[row], targets)
+
+
 @kernel
 def rate_labels(labels: Array, scores: Array, targets: Array, favourable: Array, grade: Array, wanted: Array) -> None:
     """Rate decided labels (m,), by position among the classes, with their scores (m, classes) against one target.

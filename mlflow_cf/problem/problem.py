@@ -120,9 +120,8 @@ class Problem:
 
     def rows(self, codes: Codes) -> Floats:
         """Return candidate rows (m, d) for codes (m, G)."""
-        Z = np.empty((len(codes), len(self.space)))
-        for number, group in enumerate(self.groups):
-            Z[:, group.columns] = group.tuples[codes[:, number]]
+        places: Codes = codes[:, self.owner] + self._columns_start
+        Z: Floats = self._columns_values[places]
         return Z
 
     def rate_codes(self, codes: Codes) -> Rating:
@@ -163,12 +162,38 @@ class Problem:
 
     def distance(self, codes: Codes) -> Floats:
         """Return the distance (m,) of codes (m, G), bit for bit that of their rows."""
-        total, top = np.zeros(len(codes)), np.zeros(len(codes))
-        for number, group in enumerate(self.groups):
-            total += group.cost[codes[:, number]]
-            if self.bound_distance.c:
-                top = np.maximum(top, group.peak[codes[:, number]])
-        return total + self.bound_distance.c * top
+        places: Codes = codes + self._groups_start
+        total: Floats = np.add.accumulate(self._costs[places], axis=1)[:, -1]  # in order, unlike `sum`
+        if self.bound_distance.c:
+            total = total + self.bound_distance.c * self._peaks[places].max(axis=1)
+        return total
+
+    @cached_property
+    def _groups_start(self) -> Codes:
+        """(G,) where every group starts among the tuples of all groups."""
+        sizes = [len(group.tuples) for group in self.groups]
+        return np.cumsum(sizes, dtype=np.intp) - sizes
+
+    @cached_property
+    def _costs(self) -> Floats:
+        return np.concatenate([group.cost for group in self.groups])
+
+    @cached_property
+    def _peaks(self) -> Floats:
+        return np.concatenate([group.peak for group in self.groups])
+
+    @cached_property
+    def _columns_start(self) -> Codes:
+        """(d,) where every column starts among `_columns_values`."""
+        sizes = [len(self.groups[number].tuples) for number in self.owner]
+        return np.cumsum(sizes, dtype=np.intp) - sizes
+
+    @cached_property
+    def _columns_values(self) -> Floats:
+        """The values of every column in the tuples of its group, column after column."""
+        places = [self.columns[number].index(column) for column, number in enumerate(self.owner)]
+        pairs = zip(self.owner, places, strict=True)
+        return np.concatenate([self.groups[number].tuples[:, place] for number, place in pairs])
 
     def undone(self, Z: Floats) -> tuple[Codes, Floats]:
         """Return rows Z (m, d) with one changed group put back (and something still changed), and whose they are."""

@@ -9,7 +9,7 @@ import numpy as np
 
 from mlflow_cf.constraints.rules import Bools
 from mlflow_cf.features import Floats
-from mlflow_cf.problem.compiled import Array, rate_sums, reach
+from mlflow_cf.problem.compiled import Array, rate_sums, reach, shortfalls
 from mlflow_cf.problem.rating import BoundTarget, Rating
 from mlflow_cf.structures.joined import Joined
 from mlflow_cf.structures.links import Tokens
@@ -54,6 +54,13 @@ class Rater:
         """Return whether m candidates meet the targets, and how far their scores are from where that would change."""
         favourable, _, margin = rate_sums(self.structure.sums(tokens), self.targets)
         return favourable, margin
+
+    def shortfalls(self, tokens: Sequence[Tokens]) -> tuple[Bools, Floats]:
+        """Return whether m candidates meet the targets, and what their sums lack to do so; see `shortfall_of`."""
+        sums = self.structure.sums(tokens)
+        found = np.empty(len(sums))
+        shortfalls(sums, self.targets, found)
+        return rate_sums(sums, self.targets)[0], found
 
     def reach(self, low: Floats, high: Floats, doubt: float) -> Floats:
         """Return (m,) how far into the targets sums between bounds (m, k) can come; below 0 they cannot.

@@ -137,6 +137,28 @@ def changed_sets(problem: Problem, codes: Codes) -> tuple[Bools, NDArray[np.intp
     return changed, np.sort(first)
 
 
+def apart(changed: Bools, most: int) -> list[int]:
+    """Return the first changed sets (s, G), at most `most`, that contain none of those before them.
+
+    What contains one may turn into it once needless changes are undone, and would then be the same answer.
+    """
+    found: list[int] = []
+    for position, flags in enumerate(changed):
+        if len(found) == most:
+            break
+        if not (changed[found] <= flags).all(axis=1).any():
+            found.append(position)
+    return found
+
+
+def bar_of(problem: Problem, population: Population) -> float:
+    """Return the distance of the last answer wanted among favourable members, best first; inf if there are too few."""
+    favourable = population.codes[population.favourable]
+    changed, first = changed_sets(problem, favourable)
+    found = apart(changed[first], problem.count)
+    return float(population.score[first[found[-1]]]) if len(found) == problem.count else np.inf
+
+
 class Keys:
     """64-bit hashes of candidates.
 

@@ -63,15 +63,27 @@ class Draws:
 
     def _scored(self, places: Places) -> Population:
         """Return those of scored candidates (m, k) that may be among the fittest."""
+        rating, score = self._rated(places)
+        first = np.where(rating.favourable | (not self.uphill), score, 1 - rating.grade)
+        return self._population(places, rating, score, shortlist(rating.favourable, first, self.q))
+
+    def scored(self, places: Places) -> Population:
+        """Return all scored candidates (m, k)."""
+        rating, score = self._rated(places)
+        return self._population(places, rating, score, np.arange(len(places)))
+
+    def _rated(self, places: Places) -> tuple[Rating, Floats]:
         deltas, statistics = self.deltas, self.statistics
         statistics.cells_naive += len(places) * len(self.problem.space)
         statistics.cells_delta += deltas.stored(places)
         rating = self.rate(places)
-        score = deltas.distance(places) + np.where(rating.favourable, 0.0, 2.0 - rating.grade)
-        first = np.where(rating.favourable | (not self.uphill), score, 1 - rating.grade)
-        best = shortlist(rating.favourable, first, self.q)
-        new = np.ones(len(best), dtype=np.bool_)
-        return Population(deltas.codes(places[best]), rating.favourable[best], score[best], rating.grade[best], new)
+        return rating, deltas.distance(places) + np.where(rating.favourable, 0.0, 2.0 - rating.grade)
+
+    def _population(self, places: Places, rating: Rating, score: Floats, some: Codes) -> Population:
+        new = np.ones(len(some), dtype=np.bool_)
+        return Population(
+            self.deltas.codes(places[some]), rating.favourable[some], score[some], rating.grade[some], new
+        )
 
     def _by_rows(self, places: Places) -> Rating:
         return self.problem.rate_codes(self.deltas.codes(places))
@@ -95,6 +107,24 @@ class Draws:
                 continue
             drawn = self.deltas.start[number] + draw_distinct(group.weights, len(members), size, self.rng)
             yield self.deltas.with_place(np.repeat(members, drawn.shape[1], axis=0), drawn.ravel())
+
+    def codes_of(self, members: Codes, size: int, *, outermost: bool = False) -> Codes:
+        """Return candidates (m, G) with a new tuple in one group that a member has not changed; see `mutate`."""
+        codes = [np.empty((0, len(self.problem.groups)), dtype=np.intp)]
+        codes += [self.deltas.codes(block) for block in self.mutate(members, size)]
+        if outermost:
+            codes += [self.cascade.repair(self._outermost(members))]
+        return np.concatenate(codes)
+
+    def _outermost(self, members: Codes) -> Codes:
+        """Give every member the first and the last tuple of each group: no draw reaches farther."""
+        children = []
+        for number, group in enumerate(self.problem.groups):
+            known = np.flatnonzero(~np.isnan(group.tuples).any(axis=1))
+            for code in known[[0, -1]] if group.proposals and len(known) else ():
+                children.append(members.copy())
+                children[-1][:, number] = code
+        return np.concatenate([members[:0], *children])
 
     def cross(self, population: Population) -> Iterator[Places]:
         """Join the best members of every two changed sets, and pull changes nearer (crossover, selectiveMutate)."""

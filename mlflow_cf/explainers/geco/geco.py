@@ -12,7 +12,9 @@ from pydantic import Field, StrictBool, StrictInt
 
 from mlflow_cf.errors import InputError
 from mlflow_cf.explainers.explainer import Candidates
+from mlflow_cf.explainers.geco.construction import construct, start_of
 from mlflow_cf.explainers.geco.draws import Draws
+from mlflow_cf.explainers.geco.drawn import Drawn
 from mlflow_cf.explainers.geco.sweeps import Sweeps
 from mlflow_cf.explainers.learned import Facts
 from mlflow_cf.problem import Budget, Problem
@@ -88,7 +90,12 @@ class GeCo:
         problem = with_draws(problem, rng)
         run = Draws(problem, budget, rng, self.q, partial=self.partial)
         population = run.select(None, chain(run.itself(), run.mutate(problem.own[None, :], self.m_init)))
-        population, generations = self._evolve(run, population, stable)
+        hard = self.refine and not population.favourable.any() and not budget.cut
+        if hard:
+            population = self._constructed(run, population)
+        generations = 0
+        if not hard or changed_sets(problem, population.codes[population.favourable])[1].size < problem.count:
+            population, generations = self._evolve(run, population, stable)
         for restart in (self._from_background, self._uphill):
             if population.favourable.any() or budget.cut:
                 break
@@ -98,6 +105,13 @@ class GeCo:
             population = self._refine(run, population)
         found = population.codes[population.favourable]
         return Candidates(problem.rows(found), run.statistics.summary(generations, budget.used))
+
+    def _constructed(self, run: Draws, population: Population) -> Population:
+        """Put answers of several changes together at once, where no single change that was drawn suffices."""
+        drawn = Drawn(run, population, self.m_init)
+        for start in start_of(run.problem, run.cascade):
+            construct(drawn, start, drawn.singles(start))
+        return drawn.population
 
     def _from_background(self, run: Draws, population: Population) -> Population:
         """Start again from the far side: near the row the score may be flat, and small changes crowd out all others."""

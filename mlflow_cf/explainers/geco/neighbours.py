@@ -8,6 +8,8 @@ graded than another.
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 import numpy as np
 
 from mlflow_cf.constraints.rules import Bools
@@ -16,8 +18,9 @@ from mlflow_cf.features import Floats
 from mlflow_cf.problem import Budget, Codes, Problem, Rater
 from mlflow_cf.search.cascade import Cascade, alone
 from mlflow_cf.search.choices import Choices, Within
-from mlflow_cf.search.population import Keys, Population, score_candidates
+from mlflow_cf.search.population import Keys
 
+FAR = 1e3  # more than any distance
 MOST_JOINT = 20_000  # tuples of groups of several features that are tried beside the candidates of one call
 
 
@@ -40,12 +43,47 @@ def _nearest_choices(problem: Problem, linked: frozenset[int]) -> Choices:
     return Choices.of(problem, codes)
 
 
+@dataclass(frozen=True, eq=False)
+class Near:
+    """Neighbours of some candidates, rated by sweeps.
+
+    Attributes:
+        parents: (p, G) the candidates.
+        parent: (n,) whose neighbour each is; group, code: (n,) the one tuple in which it differs.
+        verdict: (n,) 1 favourable, 0 not, -1 too close to call.
+        shortfall: (n,) what it lacks to be favourable; see `shortfall_of`.
+        distance: (n,) as far as rounding goes.
+    """
+
+    parents: Codes
+    parent: Codes
+    group: Codes
+    code: Codes
+    verdict: Floats
+    shortfall: Floats
+    distance: Floats
+
+    def codes(self, some: Codes) -> Codes:
+        """Return some of the neighbours (m, G)."""
+        codes = self.parents[self.parent[some]]
+        codes[np.arange(len(some)), self.group[some]] = self.code[some]
+        return codes
+
+    def best(self, most: int, price: float) -> Codes:
+        """Return the positions of the best, about `most`: favourable ones first, then by distance and shortfall.
+
+        No whole rows are made of others, which counts if groups are many. `price` is the distance per shortfall.
+        """
+        if len(self.distance) <= most:
+            return np.arange(len(self.distance))
+        order = self.distance + np.where(self.verdict == 0, FAR + price * self.shortfall, 0.0)
+        return np.flatnonzero(order <= np.partition(order, most)[most] + 1e-9)
+
+
 class Neighbours:
     """The neighbourhoods of candidates of one problem; no change of a group beside the same others comes twice."""
 
-    def __init__(self, problem: Problem, rater: Rater, cascade: Cascade, keys: Keys, most: int | None = None) -> None:
-        """Set up the neighbourhoods; of those looked at together, only the `most` best are returned."""
-        self.most = most
+    def __init__(self, problem: Problem, rater: Rater, cascade: Cascade, keys: Keys) -> None:
         self.problem, self.rater, self.cascade, self.keys = problem, rater, cascade, keys
         linked = frozenset(number for joint in cascade.joint_rules for number in joint.groups)
         self.choices = _nearest_choices(problem, linked)
@@ -60,7 +98,7 @@ class Neighbours:
         self.least = np.array([np.delete(group.cost, group.own).min(initial=np.inf) for group in problem.groups])
         self.back = np.where([group.own_allowed for group in problem.groups], 0.0, self.least)
 
-    def of(self, parents: Codes, bar: float, budget: Budget) -> tuple[Population, Codes]:
+    def of(self, parents: Codes, bar: float, budget: Budget) -> tuple[Near, Codes]:
         """Return the rated neighbours of candidates (p, G) that are nearer than `bar`, and others that are not rated.
 
         These are the neighbours that had to be repaired, and the tuples of groups of several features.
@@ -74,7 +112,8 @@ class Neighbours:
         afforded = int((cells.cumsum() <= budget.take(int(cells.sum()))).sum())
         parents, wanted, lone = parents[:afforded], wanted[:afforded], lone[:afforded]
         if not len(parents):
-            return score_candidates(self.problem, parents), parents
+            nothing, none = np.empty(0), np.empty(0, dtype=np.intp)
+            return Near(parents, none, none, none, nothing, nothing, nothing), parents
         held = self._held(parents, lone)
         swept = self._swept(parents, lone, held, bar)
         others = [self._broken(parents, lone, held, bar), *(self._tuples(parents, wanted, n, bar) for n in self.joint)]
@@ -95,7 +134,7 @@ class Neighbours:
         wanted[wanted] = new
         return wanted
 
-    def _swept(self, parents: Codes, wanted: Bools, held: Bools, bar: float) -> Population:
+    def _swept(self, parents: Codes, wanted: Bools, held: Bools, bar: float) -> Near:
         problem, choices = self.problem, self.choices
         columns: Bools = wanted[:, problem.owner]
         some = np.any(columns, axis=0).tolist()
@@ -109,7 +148,7 @@ class Neighbours:
                 sums[:, choices.start[group] : choices.start[group + 1]] = part
         places = parents + self.keys.offsets
         within = Within(problem.bound_distance.c, bar, problem.most_changes)
-        parent, at, verdict, grade, distance = pick(
+        parent, at, verdict, shortfall, distance = pick(
             Parents(parents, self.costs[places], self.peaks[places]),
             choices.flat,
             Wanted(wanted, held),
@@ -117,23 +156,7 @@ class Neighbours:
             self.rater.targets,
             within,
         )
-        best = self._best(distance, verdict, grade)
-        at, verdict, grade = at[best], verdict[best], grade[best]
-        codes = parents[parent[best]]
-        codes[np.arange(len(at)), choices.group[at]] = choices.code[at]
-        favourable, doubtful = verdict > 0, np.flatnonzero(verdict < 0)
-        if len(doubtful):
-            rating = problem.rate_codes(codes[doubtful])
-            favourable[doubtful], grade[doubtful] = rating.favourable, rating.grade
-        score = problem.distance(codes) + np.where(favourable, 0.0, 2.0 - grade)
-        return Population(codes, favourable, score, grade, np.ones(len(at), dtype=np.bool_))
-
-    def _best(self, distance: Floats, verdict: Floats, grade: Floats) -> Codes:
-        """Return the positions of the best; no whole rows are made of others, which counts if groups are many."""
-        if self.most is None or len(distance) <= self.most:
-            return np.arange(len(distance))
-        order = distance + np.where(verdict == 0, 1e3 - grade, 0.0)
-        return np.flatnonzero(order <= np.partition(order, self.most)[self.most] + 1e-9)
+        return Near(parents, parent, choices.group[at], choices.code[at], verdict, shortfall, distance)
 
     def _held(self, parents: Codes, wanted: Bools) -> Bools:
         """Return (p, choices) whether the rules over several groups hold for the neighbours."""

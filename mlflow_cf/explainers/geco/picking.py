@@ -7,7 +7,7 @@ from typing import NamedTuple
 import numpy as np
 
 from mlflow_cf.kernel import kernel
-from mlflow_cf.problem.compiled import Array, rate_one
+from mlflow_cf.problem.compiled import Array, rate_one, shortfall_of
 from mlflow_cf.search.choices import Flat, Within
 
 
@@ -37,10 +37,13 @@ class Rated(NamedTuple):
 DOUBT = 1e-5  # sums of a sweep are rounded otherwise than those of a single row, which may be sums in float32
 
 
+NEAR = 1e-2  # a shortfall beyond this is no matter of rounding, where labels alone are compared
+
+
 def pick(
     parents: Parents, flat: Flat, wanted: Wanted, sums: Array, targets: Array, within: Within
 ) -> tuple[Array, Array, Array, Array, Array]:
-    """Return the neighbours worth keeping: parent, choice, favourable or not (-1: in doubt), grade, distance.
+    """Return the neighbours worth keeping: parent, choice, favourable or not (-1: in doubt), shortfall, distance.
 
     The distance may be off by what rounding makes of another order of adding up.
 
@@ -60,7 +63,9 @@ def pick(
 def pick_into(parents: Parents, flat: Flat, wanted: Wanted, rated: Rated, within: Within, found: Array) -> int:
     """Write what `pick` returns into the lines of `found`, and return how many there are."""
     code, cost, peak, start, own = flat.code, flat.cost, flat.peak, flat.start, flat.own_code
-    c, bar, most, count = within.c, within.limit, within.most, 0
+    c, bar, most, count, near = within.c, within.limit, within.most, 0, NEAR
+    for number in range(rated.targets.size):
+        near = np.inf if rated.targets[number].least > 0 else near
     for parent in range(len(parents.codes)):
         mine, costs, peaks = parents.codes[parent], parents.costs[parent], parents.peaks[parent]
         base, changes = 0.0, 0
@@ -74,7 +79,7 @@ def pick_into(parents: Parents, flat: Flat, wanted: Wanted, rated: Rated, within
             if c > 0:
                 for other in range(own.size):
                     highest = max(highest, peaks[other] if other != group else 0.0)
-            others, rest, best = changes - (mine[group] != own[group]), base - costs[group], -1.0
+            others, rest, best = changes - (mine[group] != own[group]), base - costs[group], np.inf
             for at in range(start[group], start[group + 1]):
                 far = rest + cost[at] + c * max(highest, peak[at])
                 if far >= bar:
@@ -82,12 +87,14 @@ def pick_into(parents: Parents, flat: Flat, wanted: Wanted, rated: Rated, within
                 changed = others + (code[at] != own[group])
                 if not wanted.held[parent, at] or code[at] == mine[group] or not 0 < changed <= most:
                     continue
-                favourable, grade, margin = rate_one(rated.sums[parent, at], rated.targets, rated.scores)
-                doubtful = margin < DOUBT
-                if doubtful or favourable or grade > best:
-                    found[0, count], found[1, count], found[3, count], found[4, count] = parent, at, grade, far
+                favourable, doubtful, lacks = False, False, shortfall_of(rated.sums[parent, at], rated.targets)
+                if lacks <= near:  # what is farther off needs no exponentials to be told apart
+                    favourable, _, margin = rate_one(rated.sums[parent, at], rated.targets, rated.scores)
+                    doubtful = margin < DOUBT
+                if doubtful or favourable or lacks < best:
+                    found[0, count], found[1, count], found[3, count], found[4, count] = parent, at, lacks, far
                     found[2, count] = -1 if doubtful else favourable
-                    best, count = max(grade, best), count + 1
+                    best, count = min(lacks, best), count + 1
                 if favourable and not doubtful:
                     break
     return count

@@ -1,0 +1,159 @@
+"""Answers of several changes put together at once, where no single change suffices.
+
+A candidate grows by the changes that bring most for their distance, as if what they bring added up (see `knapsack`),
+until it is favourable; background rows that are favourable give up changes until none can be spared. Then changes are
+exchanged as long as that comes nearer.
+"""
+
+from __future__ import annotations
+
+from typing import Protocol
+
+import numpy as np
+
+from mlflow_cf.constraints.rules import Bools
+from mlflow_cf.explainers.geco.knapsack import Single, by_gain, by_ratio, prefixes
+from mlflow_cf.features import Floats
+from mlflow_cf.problem import Budget, Codes, Problem
+from mlflow_cf.search.cascade import Cascade
+from mlflow_cf.search.population import Population, changed_sets
+from mlflow_cf.search.seeds import codes_of, nearest_favourable_rows
+
+MOST_STEPS = 20  # times that a candidate grows
+MOST_ROUNDS = 30  # of thinning, and of exchanges
+SEEDS = 20  # background rows that are thinned
+EXCHANGED = 2  # members whose changes are exchanged, beside the wanted number
+
+
+class Explored(Protocol):
+    """A search that a construction leads.
+
+    Attributes:
+        population: the fittest candidates so far.
+        bar: what is not nearer cannot become an answer.
+    """
+
+    problem: Problem
+    budget: Budget
+    cascade: Cascade
+    population: Population
+    bar: float
+
+    def rate(self, codes: Codes) -> tuple[Bools, Floats]:
+        """Return whether candidates (m, G) are favourable, and a merit (m,) that grows towards the target."""
+        ...
+
+    def need(self, merit: float) -> float:
+        """Return what a merit lacks for the target; inf where that cannot be told."""
+        ...
+
+    def score(self, codes: Codes) -> Population:
+        """Score lawful candidates (m, G) that are new and nearer than the bar, keep the fittest, and return all."""
+        ...
+
+    def singles(self, state: Codes) -> Single:
+        """Score and keep candidates that differ from `state` (G,) in one group; return them by gain of merit."""
+        ...
+
+    def around(self, members: Codes) -> None:
+        """Score and keep candidates that differ from one of `members` (m, G) in one group."""
+        ...
+
+
+def start_of(problem: Problem, cascade: Cascade) -> Codes:
+    """Return the row itself (1, G) where it breaks no rule, else repaired, if that can be (0 or 1, G)."""
+    own = problem.own[None, :]
+    lawful = all(group.own_allowed for group in problem.groups)
+    return own if lawful and all(joint.holds(own)[0] for joint in cascade.joint_rules) else cascade.repair(own)
+
+
+def construct(search: Explored, state: Codes, single: Single) -> None:
+    """Construct favourable candidates from a start `state` (G,) and its single changes, and bring them nearer."""
+    _grow(search, state, single)
+    if not search.budget.spent:
+        search.score(_thinned(search, codes_of(search.problem, nearest_favourable_rows(search.problem)[:SEEDS])))
+    exchange(search)
+
+
+def _grow(search: Explored, state: Codes, single: Single) -> None:
+    merit = float(search.rate(state[None])[1][0])
+    for _ in range(MOST_STEPS):
+        need = search.need(merit)
+        capped = single._replace(gain=np.minimum(single.gain, need))
+        tried = [prefixes(steps, state, need) for steps in (by_ratio(capped), by_gain(capped))]
+        scored = search.score(search.cascade.repair(np.concatenate(tried)))
+        if scored.favourable.any() or not len(scored) or search.budget.spent:
+            return
+        favourable, merits = search.rate(scored.codes[[int(scored.grade.argmax())]])
+        if favourable[0] or merits[0] <= merit:
+            return
+        state, merit = scored.codes[int(scored.grade.argmax())], float(merits[0])
+        single = search.singles(state)
+
+
+def _thinned(search: Explored, states: Codes) -> Codes:
+    """Return favourable candidates (m, G) without the changes that they can do without, as far as the budget goes.
+
+    Each round puts back every change alone, and then those that could be spared together: the first, the first two and
+    so on, in the order of the distance that each saves and the merit that it leaves.
+    """
+    problem, states = search.problem, states.copy()
+    waiting = np.arange(len(states))
+    for _ in range(MOST_ROUNDS):
+        owner, undone = _undone(problem, states[waiting])
+        if not len(owner) or search.budget.take(2 * len(owner)) < 2 * len(owner):
+            break
+        owner = waiting[owner]
+        spared, merit = _lawful(search, undone)
+        worth = (problem.distance(states[owner]) - problem.distance(undone)) * merit
+        order = np.flatnonzero(spared)[np.lexsort((-worth[spared], owner[spared]))]
+        waiting = np.unique(owner[order])
+        if not len(waiting):
+            break
+        parts = [_one_more_each(problem, states[at], undone[order[owner[order] == at]]) for at in waiting.tolist()]
+        owner, together = np.repeat(waiting, [len(part) for part in parts]), np.concatenate(parts)
+        kept = np.flatnonzero(_lawful(search, together)[0])
+        states[owner[kept]] = together[kept]  # the last of each, which puts back most
+        waiting = np.unique(owner[kept])
+    return search.cascade.repair(states)
+
+
+def exchange(search: Explored) -> None:
+    """Replace each change of the best members by another one, until none of them comes nearer by that."""
+    done: set[bytes] = set()
+    for _ in range(MOST_ROUNDS):
+        favourable = search.population.codes[search.population.favourable]
+        if not len(favourable) or search.budget.spent:
+            return
+        _, first = changed_sets(search.problem, favourable)
+        best = favourable[first[: EXCHANGED + search.problem.count - 1]]
+        waiting = [codes for codes in best if codes.tobytes() not in done][:1]  # the next may be better by then
+        if not waiting:
+            return
+        done.add(waiting[0].tobytes())
+        search.around(_undone(search.problem, np.array(waiting))[1])
+
+
+def _undone(problem: Problem, states: Codes) -> tuple[Codes, Codes]:
+    """Return candidates (m, G) with one change put back and something still changed, and whose (m,) they are."""
+    changed = states != problem.own
+    allowed = np.array([group.own_allowed for group in problem.groups])
+    owner, group = np.nonzero(changed & allowed & (changed.sum(axis=1) > 1)[:, None])
+    undone = states[owner]
+    undone[np.arange(len(owner)), group] = problem.own[group]
+    return owner, undone
+
+
+def _one_more_each(problem: Problem, state: Codes, undone: Codes) -> Codes:
+    """Return a state (G,) with the first change put back that `undone` (m, G) put back, the first two, and so on."""
+    back = np.logical_or.accumulate(undone != state, axis=0)
+    together: Codes = np.where(back, problem.own, state)
+    return together[(together != problem.own).any(axis=1)]
+
+
+def _lawful(search: Explored, codes: Codes) -> tuple[Bools, Floats]:
+    """Return whether candidates (m, G) are favourable and break no rule over several groups, and their merit."""
+    favourable, merit = search.rate(codes)
+    for joint in search.cascade.joint_rules:
+        favourable = favourable & joint.holds(codes)
+    return favourable, merit

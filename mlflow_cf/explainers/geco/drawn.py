@@ -1,0 +1,69 @@
+"""Constructions for models that are not opened: what single changes bring is drawn, and scored in large batches."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from mlflow_cf.constraints.rules import Bools
+from mlflow_cf.explainers.geco.draws import Draws
+from mlflow_cf.explainers.geco.knapsack import Single
+from mlflow_cf.features import Floats
+from mlflow_cf.problem import Codes
+from mlflow_cf.search.population import Population, bar_of, fittest, none_scored, portions
+
+LEAST_GRADE = 1e-15
+
+
+class Drawn:
+    """What a construction asks of draws; see `construction.Explored`."""
+
+    def __init__(self, run: Draws, population: Population, size: int) -> None:
+        """Set up for the population of `run`; `size` tuples are drawn per group."""
+        self.problem, self.budget, self.cascade = run.problem, run.budget, run.cascade
+        self.run, self.population, self.size, self.bar = run, population, size, np.inf
+
+    def rate(self, codes: Codes) -> tuple[Bools, Floats]:
+        """Return whether candidates (m, G) are favourable, and the logarithm of their odds."""
+        if not len(codes):  # many models refuse an empty table
+            return np.empty(0, dtype=np.bool_), np.empty(0)
+        rating = self.run.rate(self.run.deltas.of(codes))
+        return rating.favourable, _odds(rating.grade)
+
+    def need(self, merit: float) -> float:
+        """Return inf: a grade does not tell where the target is met."""
+        del merit
+        return np.inf
+
+    def score(self, codes: Codes) -> Population:
+        """Score candidates (m, G) that are new and nearer than the bar, keep the fittest, and return all."""
+        run = self.run
+        places = run.deltas.of(codes[self.problem.distance(codes) < self.bar])
+        places = places[run.seen.new_places(places)]
+        parts = [none_scored(self.problem), *(run.scored(places[some]) for some in portions(len(places), self.budget))]
+        scored = Population.together(parts)
+        run.seen.remember(len(scored))
+        if len(scored):
+            self.population = fittest(self.problem, self.population.joined(scored), run.q)
+            self.bar = bar_of(self.problem, self.population)
+        return scored
+
+    def singles(self, state: Codes) -> Single:
+        """Score candidates that differ from `state` (G,) in one group, drawn and outermost; return what each gains."""
+        scored = self.score(self.run.codes_of(state[None], self.size, outermost=True))
+        changed = scored.codes != state
+        scored = scored.take(np.flatnonzero(changed.sum(axis=1) == 1))
+        group = (scored.codes != state).argmax(axis=1)
+        gain = _odds(scored.grade) - self.rate(state[None])[1]
+        cost = self.problem.distance(scored.codes) - self.problem.distance(state[None])
+        return Single(group, scored.codes[np.arange(len(group)), group], gain, cost)
+
+    def around(self, members: Codes) -> None:
+        """Score and keep `members` (m, G) and candidates that differ from one of them in one group."""
+        self.score(np.concatenate([self.cascade.repair(members), self.run.codes_of(members, self.size)]))
+
+
+def _odds(grade: Floats) -> Floats:
+    """Return the logarithm of the odds (m,): grades next to 0 differ in it, and what it gains adds up better."""
+    grade = grade.clip(LEAST_GRADE, 1.0 - LEAST_GRADE)
+    odds: Floats = np.log(grade) - np.log1p(-grade)
+    return odds

@@ -1,0 +1,148 @@
+"""The members of a search by sweeps, and how more are found: all neighbours of some, or candidates one by one."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from mlflow_cf.constraints.rules import Bools
+from mlflow_cf.explainers.geco.knapsack import Single, by_ratio, price
+from mlflow_cf.explainers.geco.neighbours import Near, Neighbours
+from mlflow_cf.explainers.geco.statistics import Statistics
+from mlflow_cf.features import Floats
+from mlflow_cf.problem import Budget, Codes, Problem, Rater
+from mlflow_cf.search.cascade import Cascade
+from mlflow_cf.search.population import Population, Seen, bar_of, fittest, none_scored, portions
+
+AT_ONCE = 16  # members swept in one go; then the bar is lowered to what they brought
+MOST_CHOICES = 2**22  # of all groups of the members swept in one go: their sums take 32 MB per output
+
+
+class Members:
+    """The fittest candidates so far; see `construction.Explored`.
+
+    A candidate is looked at only if it is nearer than the bar: the distance of the last of the wanted number of
+    favourable members with changed sets apart. What is farther away cannot become an answer by more changes.
+
+    Attributes:
+        population: at most `q` members; the grade of a member is what it lacks to be favourable, negated, and its score
+            the distance, and the price of that.
+        price: distance per shortfall, by what the single changes of the row bring.
+    """
+
+    def __init__(self, problem: Problem, rater: Rater, budget: Budget, q: int) -> None:
+        self.problem, self.rater, self.budget, self.q = problem, rater, budget, q
+        self.cascade = Cascade(problem)
+        self.seen = Seen(problem)
+        self.neighbours = Neighbours(problem, rater, self.cascade, self.seen.keys)
+        self.population = none_scored(problem)
+        self.bar, self.price = np.inf, 0.0
+        self.statistics = Statistics(("sweep", "cross", "score"))
+        self._swept: set[bytes] = set()
+        self._at_once = max(1, min(AT_ONCE, MOST_CHOICES // max(1, len(self.neighbours.choices.code))))
+
+    def start(self, row: Codes) -> Single:
+        """Look at all neighbours of the row to start from (G,), which tell the price of what is lacking."""
+        near, others = self._near(row[None])
+        single = self._single(row, near)
+        self.price = price(by_ratio(single), self._lacks(row))
+        self._keep_best(near)
+        self.score(others)
+        return single
+
+    def sweep_waiting(self) -> None:
+        """Look at all neighbours of the members of which this was not done yet, fittest first."""
+        waiting = self._waiting()
+        while len(waiting) and not self.budget.spent:
+            self._sweep(waiting[: self._at_once])
+            waiting = self._waiting()
+
+    def rate(self, codes: Codes) -> tuple[Bools, Floats]:
+        """Return whether candidates (m, G) are favourable, and by how much, or what they lack, negated."""
+        tokens = self.problem.tokens(codes)
+        favourable, margin = self.rater.margins(tokens)
+        return favourable, np.where(favourable, margin, -self.rater.shortfalls(tokens)[1])
+
+    def need(self, merit: float) -> float:
+        """Return what a merit lacks."""
+        return max(-merit, 0.0)
+
+    def singles(self, state: Codes) -> Single:
+        """Look at all neighbours of a candidate (G,), and return what each gains."""
+        return self._single(state, self._sweep(state[None]))
+
+    def around(self, members: Codes) -> None:
+        """Look at all neighbours of candidates (m, G), and at themselves."""
+        self.score(self.cascade.repair(members))
+        for start in range(0, len(members), self._at_once):
+            self._sweep(members[start : start + self._at_once])
+
+    def score(self, codes: Codes) -> Population:
+        """Score candidates (m, G) that are new and nearer than the bar, keep the fittest, and return all."""
+        with self.statistics.timed("score"):
+            codes = codes[self.problem.distance(codes) < self.bar]
+            codes = codes[self.seen.new(codes)]
+            parts = [none_scored(self.problem)]
+            for some in portions(len(codes), self.budget):
+                rated = self.rater.shortfalls(self.problem.tokens(codes[some]))
+                parts.append(self._scored(codes[some], *rated))
+            scored = Population.together(parts)
+            self.seen.remember(len(scored))
+            self.statistics.cells_naive += len(scored) * len(self.problem.space)
+            self.statistics.cells_delta += len(scored) * len(self.problem.space)
+            self._keep(scored)
+            return scored
+
+    def _waiting(self) -> Codes:
+        codes = self.population.codes
+        return codes[[row.tobytes() not in self._swept for row in codes]]
+
+    def _sweep(self, members: Codes) -> Near:
+        near, others = self._near(members)
+        self._keep_best(near)
+        self.score(others)
+        return near
+
+    def _near(self, members: Codes) -> tuple[Near, Codes]:
+        with self.statistics.timed("sweep"):
+            self._swept.update(row.tobytes() for row in members)
+            before = self.budget.used
+            near, others = self.neighbours.of(members, self.bar, self.budget)
+            # of a neighbour one value is held, beside the row of its member
+            cells = self.budget.used - before
+            self.statistics.cells_naive += cells * len(self.problem.space)
+            self.statistics.cells_delta += cells + len(members) * len(self.problem.space)
+        return near, others
+
+    def _keep_best(self, near: Near) -> None:
+        """Keep the best of swept neighbours; those in doubt are rated as rows."""
+        with self.statistics.timed("sweep"):
+            best = near.best(self.q, self.price)
+            best = best[self.seen.new(near.codes(best))]
+            self.seen.remember(len(best))
+            codes, favourable, shortfall = near.codes(best), near.verdict[best] > 0, near.shortfall[best]
+            doubtful = np.flatnonzero(near.verdict[best] < 0)
+            if len(doubtful):
+                favourable[doubtful], shortfall[doubtful] = self.rater.shortfalls(self.problem.tokens(codes[doubtful]))
+            self._keep(self._scored(codes, favourable, shortfall))
+
+    def _scored(self, codes: Codes, favourable: Bools, shortfall: Floats) -> Population:
+        score = self.problem.distance(codes) + np.where(favourable, 0.0, self.price * shortfall)
+        return Population(codes, favourable, score, -shortfall, np.ones(len(codes), dtype=np.bool_))
+
+    def _keep(self, found: Population) -> None:
+        """Keep the fittest of the members and of what was found."""
+        if not len(found):
+            return
+        joined = self.population.joined(found)
+        self.population = fittest(self.problem, joined, self.q)
+        self.bar = bar_of(self.problem, self.population)
+        if self.bar < np.inf:  # what cannot become an answer any more leaves its place to what can
+            near = joined.favourable | (self.problem.distance(joined.codes) < self.bar)
+            self.population = fittest(self.problem, joined.take(np.flatnonzero(near)), self.q)
+
+    def _single(self, state: Codes, near: Near) -> Single:
+        gain = self._lacks(state) - near.shortfall
+        return Single(near.group, near.code, gain, near.distance - self.problem.distance(state[None]))
+
+    def _lacks(self, state: Codes) -> float:
+        return float(self.rater.shortfalls(self.problem.tokens(state[None]))[1][0])
