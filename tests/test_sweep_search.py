@@ -218,7 +218,7 @@ class TestLimits:
         )
         assert sum(found) >= 0.97 * sum(others)
 
-    def test_changed_setsapart(self) -> None:
+    def test_changed_sets_apart(self) -> None:
         sets = np.array(
             [[1, 0, 0, 0], [1, 1, 0, 0], [0, 1, 1, 0], [0, 1, 0, 0], [0, 1, 1, 1], [0, 0, 0, 1]], dtype=bool
         )

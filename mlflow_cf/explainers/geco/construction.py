@@ -43,6 +43,10 @@ class Explored(Protocol):
         """Return whether candidates (m, G) are favourable, and a merit (m,) that grows towards the target."""
         ...
 
+    def merits(self, scored: Population) -> Floats:
+        """Return the merit (m,) of scored candidates."""
+        ...
+
     def need(self, merit: float) -> float:
         """Return what a merit lacks for the target; inf where that cannot be told."""
         ...
@@ -51,8 +55,8 @@ class Explored(Protocol):
         """Score lawful candidates (m, G) that are new and nearer than the bar, keep the fittest, and return all."""
         ...
 
-    def singles(self, state: Codes) -> Single:
-        """Score and keep candidates that differ from `state` (G,) in one group; return them by gain of merit."""
+    def singles(self, state: Codes, merit: float) -> Single:
+        """Score and keep candidates that differ from `state` (G,) in one group; return what each adds to its merit."""
         ...
 
     def around(self, members: Codes) -> None:
@@ -67,16 +71,15 @@ def start_of(problem: Problem, cascade: Cascade) -> Codes:
     return own if lawful and all(joint.holds(own)[0] for joint in cascade.joint_rules) else cascade.repair(own)
 
 
-def construct(search: Explored, state: Codes, single: Single) -> None:
+def construct(search: Explored, state: Codes, merit: float, single: Single) -> None:
     """Construct favourable candidates from a start `state` (G,) and its single changes, and bring them nearer."""
-    _grow(search, state, single)
+    _grow(search, state, merit, single)
     if not search.budget.spent:
         search.score(_thinned(search, codes_of(search.problem, nearest_favourable_rows(search.problem)[:SEEDS])))
     exchange(search)
 
 
-def _grow(search: Explored, state: Codes, single: Single) -> None:
-    merit = float(search.rate(state[None])[1][0])
+def _grow(search: Explored, state: Codes, merit: float, single: Single) -> None:
     for _ in range(MOST_STEPS):
         need = search.need(merit)
         capped = single._replace(gain=np.minimum(single.gain, need))
@@ -84,11 +87,12 @@ def _grow(search: Explored, state: Codes, single: Single) -> None:
         scored = search.score(search.cascade.repair(np.concatenate(tried)))
         if scored.favourable.any() or not len(scored) or search.budget.spent:
             return
-        favourable, merits = search.rate(scored.codes[[int(scored.grade.argmax())]])
-        if favourable[0] or merits[0] <= merit:
+        merits = search.merits(scored)
+        best = int(merits.argmax())
+        if merits[best] <= merit:
             return
-        state, merit = scored.codes[int(scored.grade.argmax())], float(merits[0])
-        single = search.singles(state)
+        state, merit = scored.codes[best], float(merits[best])
+        single = search.singles(state, merit)
 
 
 def _thinned(search: Explored, states: Codes) -> Codes:

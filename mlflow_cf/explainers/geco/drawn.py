@@ -29,6 +29,10 @@ class Drawn:
         rating = self.run.rate(self.run.deltas.of(codes))
         return rating.favourable, _odds(rating.grade)
 
+    def merits(self, scored: Population) -> Floats:
+        """Return the logarithm of the odds (m,) of scored candidates."""
+        return _odds(scored.grade)
+
     def need(self, merit: float) -> float:
         """Return inf: a grade does not tell where the target is met."""
         del merit
@@ -47,15 +51,28 @@ class Drawn:
             self.bar = bar_of(self.problem, self.population)
         return scored
 
-    def singles(self, state: Codes) -> Single:
-        """Score candidates that differ from `state` (G,) in one group, drawn and outermost; return what each gains."""
+    def start(self, row: Codes) -> tuple[float, Single]:
+        """Score candidates that differ from the row to start from (G,) in one group.
+
+        Returns:
+            The row's merit, and its single changes. The row is not scored for that: most of these hardly matter.
+        """
+        scored = self._beside(row)
+        merit = float(np.median(self.merits(scored))) if len(scored) else 0.0
+        return merit, self._single(row, merit, scored)
+
+    def singles(self, state: Codes, merit: float) -> Single:
+        """Score candidates that differ from `state` (G,) in one group; return what each adds to its merit."""
+        return self._single(state, merit, self._beside(state))
+
+    def _beside(self, state: Codes) -> Population:
         scored = self.score(self.run.codes_of(state[None], self.size, outermost=True))
-        changed = scored.codes != state
-        scored = scored.take(np.flatnonzero(changed.sum(axis=1) == 1))
+        return scored.take(np.flatnonzero((scored.codes != state).sum(axis=1) == 1))
+
+    def _single(self, state: Codes, merit: float, scored: Population) -> Single:
         group = (scored.codes != state).argmax(axis=1)
-        gain = _odds(scored.grade) - self.rate(state[None])[1]
         cost = self.problem.distance(scored.codes) - self.problem.distance(state[None])
-        return Single(group, scored.codes[np.arange(len(group)), group], gain, cost)
+        return Single(group, scored.codes[np.arange(len(group)), group], self.merits(scored) - merit, cost)
 
     def around(self, members: Codes) -> None:
         """Score and keep `members` (m, G) and candidates that differ from one of them in one group."""

@@ -110,7 +110,7 @@ class GeCo:
         """Put answers of several changes together at once, where no single change that was drawn suffices."""
         drawn = Drawn(run, population, self.m_init)
         for start in start_of(run.problem, run.cascade):
-            construct(drawn, start, drawn.singles(start))
+            construct(drawn, start, *drawn.start(start))
         return drawn.population
 
     def _from_background(self, run: Draws, population: Population) -> Population:

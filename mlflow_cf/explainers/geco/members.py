@@ -40,14 +40,19 @@ class Members:
         self._swept: set[bytes] = set()
         self._at_once = max(1, min(AT_ONCE, MOST_CHOICES // max(1, len(self.neighbours.choices.code))))
 
-    def start(self, row: Codes) -> Single:
-        """Look at all neighbours of the row to start from (G,), which tell the price of what is lacking."""
+    def start(self, row: Codes) -> tuple[float, Single]:
+        """Look at all neighbours of the row to start from (G,), which tell the price of what is lacking.
+
+        Returns:
+            The row's merit, and its single changes.
+        """
+        merit = float(self.rate(row[None])[1][0])
         near, others = self._near(row[None])
-        single = self._single(row, near)
-        self.price = price(by_ratio(single), self._lacks(row))
+        single = self._single(row, merit, near)
+        self.price = price(by_ratio(single), self.need(merit))
         self._keep_best(near)
         self.score(others)
-        return single
+        return merit, single
 
     def sweep_waiting(self) -> None:
         """Look at all neighbours of the members of which this was not done yet, fittest first."""
@@ -62,13 +67,17 @@ class Members:
         favourable, margin = self.rater.margins(tokens)
         return favourable, np.where(favourable, margin, -self.rater.shortfalls(tokens)[1])
 
+    def merits(self, scored: Population) -> Floats:
+        """Return what scored candidates (m,) lack, negated."""
+        return scored.grade
+
     def need(self, merit: float) -> float:
         """Return what a merit lacks."""
         return max(-merit, 0.0)
 
-    def singles(self, state: Codes) -> Single:
-        """Look at all neighbours of a candidate (G,), and return what each gains."""
-        return self._single(state, self._sweep(state[None]))
+    def singles(self, state: Codes, merit: float) -> Single:
+        """Look at all neighbours of a candidate (G,), and return what each adds to its merit."""
+        return self._single(state, merit, self._sweep(state[None]))
 
     def around(self, members: Codes) -> None:
         """Look at all neighbours of candidates (m, G), and at themselves."""
@@ -140,9 +149,6 @@ class Members:
             near = joined.favourable | (self.problem.distance(joined.codes) < self.bar)
             self.population = fittest(self.problem, joined.take(np.flatnonzero(near)), self.q)
 
-    def _single(self, state: Codes, near: Near) -> Single:
-        gain = self._lacks(state) - near.shortfall
-        return Single(near.group, near.code, gain, near.distance - self.problem.distance(state[None]))
-
-    def _lacks(self, state: Codes) -> float:
-        return float(self.rater.shortfalls(self.problem.tokens(state[None]))[1][0])
+    def _single(self, state: Codes, merit: float, near: Near) -> Single:
+        cost = near.distance - self.problem.distance(state[None])
+        return Single(near.group, near.code, -near.shortfall - merit, cost)

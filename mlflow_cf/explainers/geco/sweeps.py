@@ -33,9 +33,9 @@ class Sweeps:
         problem, members = self.problem, self.members
         for start in start_of(problem, members.cascade):
             members.score(start[None] if (start != problem.own).any() else start[None][:0])
-            single = members.start(start)
+            merit, single = members.start(start)
             if not members.population.favourable.any():
-                construct(members, start, single)
+                construct(members, start, merit, single)
         generations = self._evolve()
         if not members.population.favourable.any() and not self.budget.cut:
             members.score(codes_of(problem, nearest_favourable_rows(problem))[: self.q])
