@@ -333,7 +333,9 @@ class TestSearch:
     def test_ends_when_there_is_nothing_new(self) -> None:
         frame = pd.DataFrame({"x": [1, 2, 3], "y": ["p", "q", "p"]})
         never = OpenModel("test", (0, 1), lambda rows: np.zeros(len(rows), dtype=int))
-        found = wrapped(never, frame, explainer=GeCo(max_generations=10**6)).explain(frame.iloc[[0]])[0]
+        found = wrapped(never, frame, explainer=GeCo(max_generations=10**6, last_resort=False)).explain(
+            frame.iloc[[0]]
+        )[0]
         assert found.status == "not_found"
         assert found.evaluations == 5  # 3 x 2 combinations without the row itself, each scored once
 
@@ -344,7 +346,7 @@ class TestSearch:
             seen.update(rows.itertuples(index=False, name=None))
             return np.zeros(len(rows), dtype=int)
 
-        loan = wrapped(OpenModel("test", (0, 1), count))
+        loan = wrapped(OpenModel("test", (0, 1), count), explainer=GeCo(last_resort=False))
         seen.clear()
         found = loan.explain(QUERY)[0]
         assert found.evaluations == sum(seen.values()) - 1

@@ -10,15 +10,30 @@ from laws import dear
 from worlds import background, constraint_dicts, explained, stepped, table, wide_rows
 
 from mlflow_cf.errors import InputError
-from mlflow_cf.explainers.geco.neighbours import Neighbours
+from mlflow_cf.explainers.geco.neighbours import Near, Neighbours
 from mlflow_cf.problem import Budget, Codes, Problem
 from mlflow_cf.search.cascade import Cascade
 from mlflow_cf.search.points import with_points
-from mlflow_cf.search.population import Keys, Population
+from mlflow_cf.search.population import Keys
 
 PLENTY = 10**7
 seeds = st.integers(0, 2**20)
 rules = st.lists(st.sampled_from(RULES), unique=True, max_size=3)
+
+
+class Found:
+    """Neighbours as rows (n, G); what is in doubt is rated as its row is."""
+
+    def __init__(self, problem: Problem, near: Near) -> None:
+        self.codes = near.codes(np.arange(len(near.distance)))
+        self.distance, self.shortfall = near.distance, near.shortfall
+        self.favourable = near.verdict > 0
+        doubtful = near.verdict < 0
+        if doubtful.any():
+            self.favourable[doubtful] = problem.rate_codes(self.codes[doubtful]).favourable
+
+    def __len__(self) -> int:
+        return len(self.codes)
 
 
 class World:
@@ -47,6 +62,15 @@ class World:
     def neighbourhoods(self) -> Neighbours:
         assert self.problem.rater is not None
         return Neighbours(self.problem, self.problem.rater, self.cascade, Keys(self.problem))
+
+    def of(self, parents: Codes, bar: float, budget: Budget | None = None) -> tuple[Found, Codes]:
+        near, others = self.neighbourhoods().of(parents, bar, budget or Budget(PLENTY))
+        return Found(self.problem, near), others
+
+    def shortfalls(self, codes: Codes) -> Any:
+        """Return what candidates (m, G) lack to be favourable, by the sums of their rows."""
+        assert self.problem.rater is not None
+        return self.problem.rater.shortfalls(self.problem.tokens(codes))[1]
 
     def children(self, parent: Codes, number: int) -> Codes:
         """Return every candidate that differs from `parent` in this group alone; own tuples come back if allowed."""
@@ -102,14 +126,13 @@ shares = st.sampled_from([1, 1, 0.3, 0.7])
 @given(worlds(), shares)
 def test_every_neighbour_is_lawful_nearer_than_the_bar_and_rated_as_a_row(world: World, share: float) -> None:
     problem, bar = world.problem, bar_of(world, share)
-    found, others = world.neighbourhoods().of(world.parents, bar, Budget(PLENTY))
+    found, others = world.of(world.parents, bar)
     if len(found):
-        rating = problem.rate_codes(found.codes)
-        assert found.favourable.tolist() == rating.favourable.tolist()
-        np.testing.assert_allclose(found.grade, rating.grade, rtol=0, atol=1e-6)
+        assert found.favourable.tolist() == problem.rate_codes(found.codes).favourable.tolist()
+        np.testing.assert_allclose(found.shortfall, world.shortfalls(found.codes), rtol=0, atol=1e-5)
         far = distances(problem, found.codes)
         assert (far < bar + 1e-12).all()
-        np.testing.assert_allclose(found.score, far + np.where(rating.favourable, 0, 2 - found.grade), rtol=1e-12)
+        np.testing.assert_allclose(found.distance, far, rtol=1e-12)
     assert world.lawful(found.codes).all()
     assert world.lawful(others).all()
     for row in found.codes:
@@ -132,7 +155,7 @@ def test_the_nearest_favourable_number_of_an_interval_is_found(world: World, sha
 def check_nearest(world: World, share: float) -> None:
     problem, bar = world.problem, bar_of(world, share)
     for parent in world.parents:
-        found, others = world.neighbourhoods().of(parent[None, :], bar, Budget(PLENTY))
+        found, others = world.of(parent[None, :], bar)
         for number in range(len(problem.groups)):
             children = world.children(parent, number)
             children = children[world.lawful(children) & (distances(problem, children) < bar)]
@@ -141,29 +164,32 @@ def check_nearest(world: World, share: float) -> None:
             if not world.lone(number):  # left to be scored one by one
                 assert {tuple(child) for child in children.tolist()} <= {tuple(row) for row in others.tolist()}
                 continue
-            check_group(problem, parent, children, found.take(np.flatnonzero(world.moved(parent, found.codes, number))))
+            check_group(world, parent, children, found, world.moved(parent, found.codes, number))
 
 
-def check_group(problem: Problem, parent: Codes, children: Codes, found: Population) -> None:
-    """Compare what was found in one group with all its lawful children nearer than the bar."""
+def check_group(world: World, parent: Codes, children: Codes, found: Found, mine: Any) -> None:
+    """Compare those of the neighbours found that are of one group with all its lawful children nearer than the bar."""
+    problem = world.problem
     rating, far = problem.rate_codes(children), distances(problem, children)
     nearest = far[rating.favourable].min(initial=np.inf)
-    near = distances(problem, found.codes) if len(found) else np.empty(0)
+    near = distances(problem, found.codes[mine]) if mine.any() else np.empty(0)
     # a tuple that the model cannot tell from the candidate's own one, or from that of the row, is no news
-    known = problem.rate_codes(np.array([parent, problem.own])[: 1 + ((parent != problem.own).sum() == 1)])
-    if nearest < np.inf and not (known.favourable[0] and distances(problem, parent[None, :])[0] <= nearest):
-        assert near[found.favourable].min(initial=np.inf) <= nearest + 1e-12
-    before = rating.grade[far < nearest]
+    known = np.array([parent, problem.own])[: 1 + ((parent != problem.own).sum() == 1)]
+    if nearest < np.inf and not (
+        problem.rate_codes(known).favourable[0] and distances(problem, parent[None, :])[0] <= nearest
+    ):
+        assert near[found.favourable[mine]].min(initial=np.inf) <= nearest + 1e-12
+    before = world.shortfalls(children[far < nearest])
     if len(before):
-        reached = found.grade[near < nearest + 1e-12].max(initial=0.0)
-        assert max(reached, known.grade.max()) >= before.max() - 1e-6
+        reached = found.shortfall[mine][near < nearest + 1e-12].min(initial=np.inf)
+        assert min(reached, world.shortfalls(known).min()) <= before.min() + 1e-5
 
 
 @dear(2)
 @given(worlds(), shares)
 def test_what_breaks_a_rule_over_groups_is_repaired(world: World, share: float) -> None:
     problem, bar = world.problem, bar_of(world, share)
-    _, others = world.neighbourhoods().of(world.parents, bar, Budget(PLENTY))
+    _, others = world.of(world.parents, bar)
     expected: set[tuple[int, ...]] = set()
     needed: set[tuple[int, ...]] = set()
     for parent in world.parents:
@@ -189,15 +215,15 @@ def test_nothing_comes_twice(world: World) -> None:
     neighbours = world.neighbourhoods()
     changes: set[tuple[int, ...]] = set()
     for parent in world.parents:
-        found, _ = neighbours.of(parent[None, :], np.inf, Budget(PLENTY))
+        found = Found(world.problem, neighbours.of(parent[None, :], np.inf, Budget(PLENTY))[0])
         rows = [tuple(row) for row in found.codes.tolist()]
         assert len(set(rows)) == len(rows)
         moves = [(int(np.flatnonzero(row != parent)[0]), *row) for row in found.codes]
         assert changes.isdisjoint(moves)
         changes.update(moves)
     budget = Budget(PLENTY)
-    found, others = neighbours.of(world.parents, np.inf, budget)
-    assert (len(found), len(others), budget.used) == (0, 0, 0)
+    near, others = neighbours.of(world.parents, np.inf, budget)
+    assert (len(near.distance), len(others), budget.used) == (0, 0, 0)
 
 
 @dear(2)
@@ -208,9 +234,9 @@ def test_the_budget_counts_what_is_swept(world: World, most: int) -> None:
         whole, cut = Budget(PLENTY), Budget(most)
         neighbours = world.neighbourhoods()
         sizes = sum(neighbours.sizes[n] for n in range(len(problem.groups)) if world.lone(n))
-        found, others = neighbours.of(parent[None, :], np.inf, whole)
+        found, others = world.of(parent[None, :], np.inf, whole)
         assert len(found) <= whole.used <= sizes
-        again, _ = world.neighbourhoods().of(parent[None, :], np.inf, cut)
+        again, _ = world.of(parent[None, :], np.inf, cut)
         assert cut.used <= most
         assert len(again) in {0, len(found)}
         if most >= whole.used:
@@ -224,11 +250,11 @@ def test_a_spent_budget_sweeps_nothing() -> None:
     frame = background(0)
     wrapped = explained(forest_model(0, frame), frame)
     world = World(opened_problem(wrapped, frame.iloc[[2]]), 0)
-    found, others = world.neighbourhoods().of(world.parents, np.inf, Budget(0))
+    found, others = world.of(world.parents, np.inf, Budget(0))
     assert (len(found), len(others)) == (0, 0)
     late = Budget(PLENTY)
     late.start(0.0, None)
-    found, others = world.neighbourhoods().of(world.parents, np.inf, late)
+    found, others = world.of(world.parents, np.inf, late)
     assert (len(found), len(others), late.cut) == (0, 0, "clock")
 
 

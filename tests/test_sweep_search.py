@@ -32,9 +32,9 @@ import mlflow_cf
 from mlflow_cf.errors import InputError
 from mlflow_cf.explained import ExplainedModel, WrapOptions, assemble
 from mlflow_cf.explainers import GeCo
-from mlflow_cf.search.population import apart
 from mlflow_cf.model.judge import OpenModel
 from mlflow_cf.problem import Budget, Target
+from mlflow_cf.search.population import apart
 from mlflow_cf.words.result import Explanation
 
 SWEEPS, DRAWS = GeCo(sweep=True), GeCo(sweep=False)

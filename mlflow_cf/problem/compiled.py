@@ -165,7 +165,7 @@ def rate_sums(sums: Array, targets: Array) -> tuple[Array, Array, Array]:
 
 
 @inner
-def _behind(sums: Array, column: int, target: Any) -> float:
+def _behind(sums: Array, column: int, target: Any) -> Any:
     """Return how much one class lacks to lead all others, and to have the least probability, in units of the sums."""
     odds = np.log(target.least) - np.log1p(-min(target.least, 1.0 - 1e-9)) if target.least > 0 else -np.inf
     if target.link == SIGMOID and sums.size == 1:

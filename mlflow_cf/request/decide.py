@@ -45,7 +45,7 @@ class Decider:
         case = self.case(question.setting, question.target)
         case = replace(case, budget=Budget(left))
         case.budget.start(until, until)
-        found = search(case, GeCo().search, 0)
+        found = search(case, GeCo(last_resort=False).search, 0)
         if not question.nearest and isinstance(found, Candidates) and len(found.rows):
             self.left -= case.budget.used
             return Decision(True)  # what keeps a constraint in the list need not be asked of the judge

@@ -152,7 +152,8 @@ def _one_more_each(problem: Problem, state: Codes, undone: Codes) -> Codes:
     """Return a state (G,) with the first change put back that `undone` (m, G) put back, the first two, and so on."""
     back = np.logical_or.accumulate(undone != state, axis=0)
     together: Codes = np.where(back, problem.own, state)
-    return together[(together != problem.own).any(axis=1)]
+    lasting: Codes = together[(together != problem.own).any(axis=1)]
+    return lasting
 
 
 def _lawful(search: Explored, codes: Codes) -> tuple[Bools, Floats]:

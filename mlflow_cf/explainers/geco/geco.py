@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from copy import deepcopy
+from dataclasses import dataclass, replace
 from itertools import chain
 from typing import Annotated, Any, ClassVar, Literal
 
@@ -13,10 +14,11 @@ from pydantic import Field, StrictBool, StrictInt
 from mlflow_cf.errors import InputError
 from mlflow_cf.explainers.explainer import Candidates
 from mlflow_cf.explainers.geco.construction import construct, start_of
-from mlflow_cf.explainers.geco.draws import Draws
 from mlflow_cf.explainers.geco.drawn import Drawn
+from mlflow_cf.explainers.geco.draws import Draws
 from mlflow_cf.explainers.geco.sweeps import Sweeps
 from mlflow_cf.explainers.learned import Facts
+from mlflow_cf.explainers.random_search import RandomSearch
 from mlflow_cf.problem import Budget, Problem
 from mlflow_cf.search.population import Population, changed_sets
 from mlflow_cf.search.sampling import with_draws
@@ -33,12 +35,14 @@ class GeCo:
         q: survivors of a generation.
         m_init, m_mut: tuples drawn per group for the row itself, and for every later member.
         min_generations, max_generations: passes of the loop.
-        refine: afterwards try all nearer tuples of the best results' changes; False: the paper's algorithm alone.
+        refine: put answers together by construction where no single change suffices, and try all nearer tuples of the
+            best results' changes afterwards; False: the paper's algorithm alone.
         sweep: whether all changes of one group of a member are scored at once instead of drawing some; "auto": if the
             model could be opened. Sweeps use no random numbers; `m_init`, `m_mut`, `refine` and `partial` mean nothing
             to them.
         partial: whether an opened model rates candidates by their changes alone, all else fixed to the row (section 6);
             False: by whole rows, with the same answers.
+        last_resort: whether random search is tried where nothing was found.
     """
 
     q: int = 100
@@ -49,6 +53,7 @@ class GeCo:
     refine: bool = True
     sweep: bool | Literal["auto"] = "auto"
     partial: bool = True
+    last_resort: bool = True
 
     name: ClassVar[str] = "geco"
     polish: ClassVar[bool] = True
@@ -82,19 +87,30 @@ class GeCo:
 
     def search(self, problem: Problem, budget: Budget, rng: np.random.Generator) -> Candidates:
         """Run Algorithm 1 of the paper until the best results are stable (sections 4 and 9 of our notes)."""
+        again = deepcopy(rng)  # with the same draws as without GeCo, so that it misses nothing that these find
+        by_sweeps = self.sweep and problem.rater is not None
+        found = self._by_sweeps(problem, budget) if by_sweeps else self._by_draws(problem, budget, rng)
+        if len(found.rows) or budget.cut or not self.last_resort:
+            return found
+        rows = RandomSearch().search(problem, budget, again).rows
+        # nothing found: where the model was opened, there may be a proof of that
+        return replace(found, rows=rows, certify=found.certify and not len(rows))
+
+    def _by_sweeps(self, problem: Problem, budget: Budget) -> Candidates:
         stable = max(STABLE, problem.count)
-        if self.sweep and problem.rater is not None:
-            search = Sweeps(problem, budget, self.q, stable, range(self.min_generations, self.max_generations + 1))
-            rows, statistics = search.run()
-            return Candidates(rows, statistics, certify=not len(rows))  # nothing found: there may be a proof of that
-        problem = with_draws(problem, rng)
+        search = Sweeps(problem, budget, self.q, stable, range(self.min_generations, self.max_generations + 1))
+        rows, statistics = search.run()
+        return Candidates(rows, statistics, certify=not len(rows))
+
+    def _by_draws(self, problem: Problem, budget: Budget, rng: np.random.Generator) -> Candidates:
+        problem, stable = with_draws(problem, rng), max(STABLE, problem.count)
         run = Draws(problem, budget, rng, self.q, partial=self.partial)
         population = run.select(None, chain(run.itself(), run.mutate(problem.own[None, :], self.m_init)))
         hard = self.refine and not population.favourable.any() and not budget.cut
         if hard:
             population = self._constructed(run, population)
         generations = 0
-        if not hard or changed_sets(problem, population.codes[population.favourable])[1].size < problem.count:
+        if not hard or len(changed_sets(problem, population.codes[population.favourable])[1]) < problem.count:
             population, generations = self._evolve(run, population, stable)
         for restart in (self._from_background, self._uphill):
             if population.favourable.any() or budget.cut:

@@ -24,7 +24,7 @@ class Single(NamedTuple):
 
     def take(self, some: Codes) -> Single:
         """Return some of them, in this order."""
-        return Single(*(column[some] for column in self))
+        return Single(self.group[some], self.code[some], self.gain[some], self.cost[some])
 
 
 def by_ratio(single: Single) -> Single:
@@ -49,7 +49,8 @@ def by_ratio(single: Single) -> Single:
         gained[left.group[best]], spent[left.group[best]] = left.gain[best], left.cost[best]
     if not parts:
         return single.take(np.empty(0, dtype=np.intp))
-    steps = Single(*(np.concatenate(column) for column in zip(*parts, strict=True)))
+    groups, codes, gains, costs = zip(*parts, strict=True)
+    steps = Single(np.concatenate(groups), np.concatenate(codes), np.concatenate(gains), np.concatenate(costs))
     return steps.take(np.argsort(-steps.gain / steps.cost, kind="stable"))
 
 
@@ -62,7 +63,7 @@ def by_gain(single: Single) -> Single:
 def prefixes(steps: Single, parent: Codes, need: float) -> Codes:
     """Return candidates (m, G): a parent (G,) with the first, the first two, ... steps taken until `need` is gained."""
     enough = int(np.searchsorted(steps.gain.cumsum(), need)) + 1
-    steps = Single(*(column[:enough] for column in steps))
+    steps = steps.take(np.arange(min(enough, len(steps.group))))
     codes = np.tile(parent, (len(steps.group), 1))
     for number, (group, code) in enumerate(zip(steps.group.tolist(), steps.code.tolist(), strict=True)):
         codes[number:, group] = code

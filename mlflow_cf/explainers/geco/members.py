@@ -14,6 +14,7 @@ from mlflow_cf.search.cascade import Cascade
 from mlflow_cf.search.population import Population, Seen, bar_of, fittest, none_scored, portions
 
 AT_ONCE = 16  # members swept in one go; then the bar is lowered to what they brought
+PREMIUM = 2.0  # on what the nearest single change that suffices pays: what comes near the target is worth a detour
 MOST_CHOICES = 2**22  # of all groups of the members swept in one go: their sums take 32 MB per output
 
 
@@ -26,7 +27,7 @@ class Members:
     Attributes:
         population: at most `q` members; the grade of a member is what it lacks to be favourable, negated, and its score
             the distance, and the price of that.
-        price: distance per shortfall, by what the single changes of the row bring.
+        price: distance per shortfall, by what the single changes of the row bring and cost.
     """
 
     def __init__(self, problem: Problem, rater: Rater, budget: Budget, q: int) -> None:
@@ -49,7 +50,11 @@ class Members:
         merit = float(self.rate(row[None])[1][0])
         near, others = self._near(row[None])
         single = self._single(row, merit, near)
-        self.price = price(by_ratio(single), self.need(merit))
+        need, sufficient = self.need(merit), near.distance[near.verdict > 0]
+        if len(sufficient) and need > 0:
+            self.price = PREMIUM * float(sufficient.min()) / need
+        else:
+            self.price = price(by_ratio(single), need)
         self._keep_best(near)
         self.score(others)
         return merit, single
