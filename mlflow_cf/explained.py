@@ -27,7 +27,7 @@ from mlflow_cf.problem import BoundTarget, Explain, Policy, Query, Setting, Targ
 from mlflow_cf.proof.given import verify_given
 from mlflow_cf.request.admission import Admission
 from mlflow_cf.request.answer import answer
-from mlflow_cf.request.request import Request
+from mlflow_cf.request.request import Caller, Request
 from mlflow_cf.words.description import summary
 from mlflow_cf.words.explanations import Explanations
 from mlflow_cf.words.reasons import Uncertified
@@ -136,8 +136,11 @@ class ExplainedModel:
         query = Query.read(asked)
         query.check(self.policy.limits)
         explainer = self._asked(query)
-        seconds = query.time_limit_s or self.policy.limits.time_limit_s
-        found = self._answer(X, query, explainer, seconds, served=True)
+        limits = self.policy.limits
+        seconds, per_row = query.time_limit_s, 0.0
+        if seconds is None:
+            seconds, per_row = limits.time_limit_s, limits.row_time_limit_s
+        found = self._answer(X, query, explainer, Caller(seconds, per_row, served=True))
         records = [explanation.to_dict() for explanation in found]
         columns = list(Explanation("skipped", "", None, None).to_dict())
         answers = {key: pd.Series([r[key] for r in records], dtype=object) for key in columns}
@@ -193,7 +196,7 @@ class ExplainedModel:
             }
         )
         chosen = self._asked(query) if explainer is None or named is not None else explainer_of(explainer)
-        return self._answer(X, query, chosen, query.time_limit_s, served=False)
+        return self._answer(X, query, chosen, Caller(query.time_limit_s, 0.0, served=False))
 
     def verify(
         self,
@@ -258,10 +261,8 @@ class ExplainedModel:
     def _asked(self, query: Query) -> AnyExplainer:
         return self.explainer if query.explainer is None else asked_explainer(query.explainer, self.explainer)
 
-    def _answer(
-        self, X: Rows, query: Query, explainer: AnyExplainer, seconds: float | None, *, served: bool
-    ) -> Explanations:
-        deadline = None if seconds is None else time.perf_counter() + seconds
+    def _answer(self, X: Rows, query: Query, explainer: AnyExplainer, caller: Caller) -> Explanations:
+        seconds = caller.seconds
         request = Request(
             judge=self.judge,
             structure=self.opened.structure,
@@ -275,10 +276,11 @@ class ExplainedModel:
             seed=self.policy.seed if query.seed is None else query.seed,
             certified=query.certify or self.policy.certify,
             max_evaluations=query.max_evaluations or self.policy.limits.max_evaluations,
-            deadline=deadline,
+            deadline=None if seconds is None else time.perf_counter() + seconds,
+            row_time_s=caller.row_seconds,
             admission=self.admission,
-            patience_s=PATIENCE_S if served else seconds,
-            owner=not served,
+            patience_s=PATIENCE_S if caller.served else seconds,
+            owner=not caller.served,
         )
         return answer(request, X)
 

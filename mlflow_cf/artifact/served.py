@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import sys
 from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass
@@ -18,15 +19,22 @@ from mlflow_cf.errors import CounterfactualError, InputError
 from mlflow_cf.explained import ExplainedModel
 from mlflow_cf.problem import BoundTarget, spread_of
 
+SERVER = "mlflow.pyfunc.scoring_server.app"  # what `mlflow models serve` runs
 WARM_OPENED, WARM_SCORED = 20_000, 200  # evaluations: some milliseconds of a structure, some calls of a model
 _logger = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True)
 class ServedModel:
-    """An explained model behind MLflow's pyfunc interface; safe to share between threads."""
+    """An explained model behind MLflow's pyfunc interface; safe to share between threads.
+
+    Attributes:
+        explained: the explained model.
+        served: whether a client waits for each reply; long tables take their time otherwise.
+    """
 
     explained: ExplainedModel
+    served: bool = False
 
     def predict(self, model_input: pd.DataFrame, params: Mapping[str, Any] | None = None) -> pd.DataFrame:
         """Answer rows with predictions and counterfactuals, one record per row.
@@ -36,7 +44,7 @@ class ServedModel:
                 for everything unforeseen, which MLflow would otherwise send to the client with its stack trace.
         """
         try:
-            return self.explained.predict(self._completed(model_input), params)
+            return self.explained.predict(self._completed(model_input), self._capped(params) if self.served else params)
         except CounterfactualError:
             raise
         except Exception as error:
@@ -48,6 +56,14 @@ class ServedModel:
     def get_raw_model(self) -> ExplainedModel:
         """Return the explained model itself; MLflow's own name for that."""
         return self.explained
+
+    def _capped(self, params: Mapping[str, Any] | None) -> Mapping[str, Any] | None:
+        """Add the policy's time limit, which holds for a request of whatever length, where a request names none."""
+        asked = (params or {}).get("counterfactual") or {}
+        if not isinstance(asked, Mapping) or asked.get("time_limit_s") is not None:
+            return params
+        limit = self.explained.policy.limits.time_limit_s
+        return {**(params or {}), "counterfactual": {**asked, "time_limit_s": limit}}
 
     def _completed(self, rows: pd.DataFrame) -> pd.DataFrame:
         """Add the columns that may be left out because the background has missing values in them."""
@@ -62,7 +78,7 @@ def _load_pyfunc(path: str, model_config: Mapping[str, Any] | None = None) -> Se
     del model_config  # the policy is sealed; nothing can be overridden from outside
     explained = load_folder(Path(path))
     warm_up(explained)
-    return ServedModel(explained)
+    return ServedModel(explained, SERVER in sys.modules)
 
 
 def warm_up(explained: ExplainedModel) -> None:

@@ -34,7 +34,8 @@ class Limits(BaseModel):
 
     Attributes:
         count: most counterfactuals per row.
-        time_limit_s: seconds for all explanations of a request together.
+        time_limit_s: seconds for all explanations of a request together, when serving.
+        row_time_limit_s: seconds per explained row of a longer table that is answered without a server.
         max_evaluations: rows scored per explained row.
     """
 
@@ -42,6 +43,7 @@ class Limits(BaseModel):
 
     count: Annotated[StrictInt, Field(ge=1, le=90)] = 10
     time_limit_s: Seconds = 5.0
+    row_time_limit_s: Seconds = 1.0
     max_evaluations: Annotated[StrictInt, Field(ge=1)] = 1_000_000
 
     @classmethod

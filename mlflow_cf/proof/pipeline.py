@@ -47,17 +47,24 @@ class Answer:
 
 @dataclass(frozen=True)
 class Proving:
-    """What is done with candidates beside verifying them.
+    """How candidates become answers.
 
     Attributes:
         polish: whether needless changes are undone.
-        certified: whether answers are proved to be the nearest, as far as the budget goes.
         keeps_order: whether answers stay in their explainer's own order.
     """
 
     polish: bool
-    certified: bool
     keeps_order: bool = False
+
+
+@dataclass(frozen=True, eq=False)
+class Verified:
+    """What a search found for one row, and what of it was proved to hold."""
+
+    case: Case
+    candidates: Candidates
+    proved: Proved
 
 
 def search(case: Case, search_with: Search, seed: int) -> Answer | Candidates:
@@ -79,45 +86,71 @@ def _check_plans(problem: Problem, candidates: Candidates) -> None:
         raise ValueError("a step of a plan leads to what is no row")
 
 
-def prove_all(
+def verify_all(
     judge: Judge, space: FeatureSpace, found: Sequence[tuple[Case, Candidates]], proving: Proving
-) -> list[Answer | Exception]:
-    """Prove the candidates of many rows side by side; an exception stands for the row it ended."""
-    proofs = [
-        _proof(judge, case, candidates, len(found) - place, proving) for place, (case, candidates) in enumerate(found)
-    ]
-    results = run_proofs(judge, space, proofs)
+) -> list[Verified | Exception]:
+    """Verify the candidates of many rows side by side; an exception stands for the row it ended."""
+    results = run_proofs(judge, space, [_verified(judge, case, candidates, proving) for case, candidates in found])
+    return _verified_results(found, results)
+
+
+def certify_all(
+    judge: Judge, space: FeatureSpace, verified: Sequence[Verified], proving: Proving, rows_left: int
+) -> list[Verified | Exception]:
+    """Prove side by side that what was verified is the nearest; the time that is left is shared by `rows_left` rows."""
+    proofs = [_certified(judge, one, proving, rows_left - place) for place, one in enumerate(verified)]
+    return _verified_results([(one.case, one.candidates) for one in verified], run_proofs(judge, space, proofs))
+
+
+def settle(judge: Judge, space: FeatureSpace, case: Case, candidates: Candidates) -> Answer | Exception:
+    """Verify, polish and certify the candidates of a single row."""
+    proving = Proving(polish=True)
+    (verified,) = verify_all(judge, space, [(case, candidates)], proving)
+    if isinstance(verified, Exception):
+        return verified
+    (certified,) = certify_all(judge, space, [verified], proving, 1)
+    return certified if isinstance(certified, Exception) else answer_of(certified)
+
+
+def _verified_results(
+    found: Sequence[tuple[Case, Candidates]], results: Sequence[Proved | Exception]
+) -> list[Verified | Exception]:
     return [
-        result if isinstance(result, Exception) else _answer(case, candidates, result)
-        for (case, candidates), result in zip(found, results, strict=True)
+        result if isinstance(result, Exception) else Verified(*pair, result)
+        for pair, result in zip(found, results, strict=True)
     ]
 
 
-def _proof(judge: Judge, case: Case, candidates: Candidates, rows_left: int, proving: Proving) -> Inquiry:
-    """Verify, polish and certify as wanted, until the judge also accepts each answer alone."""
+def _verified(judge: Judge, case: Case, candidates: Candidates, proving: Proving) -> Inquiry:
+    """Verify and polish as wanted, until the judge also accepts each answer alone."""
+    order = candidates.order if proving.keeps_order else np.arange(len(candidates.rows))
+    polish = proving.polish and candidates.plans is None
     while True:
-        proved = yield from _together(judge, case, candidates, rows_left, proving)
+        proved = yield from prove(case, candidates.rows[order], polish=polish, keeps_order=proving.keeps_order)
         refused = len(case.refused)
-        alone = yield from by_themselves(case, proved, judge.model.tolerance)
+        alone = yield from by_themselves(case, replace(proved, origin=order[proved.origin]), judge.model.tolerance)
         if len(case.refused) == refused or case.budget.spent:
             return alone
 
 
-def _together(judge: Judge, case: Case, candidates: Candidates, rows_left: int, proving: Proving) -> Inquiry:
-    """Verify, polish if wanted, and certify if wanted; the judge is asked about many rows together."""
-    order = candidates.order if proving.keeps_order else np.arange(len(candidates.rows))
-    polish = proving.polish and candidates.plans is None
-    proved = yield from prove(case, candidates.rows[order], polish=polish, keeps_order=proving.keeps_order)
-    proved = replace(proved, origin=order[proved.origin])
-    if not (proving.certified or candidates.certify):
-        return proved
+def _certified(judge: Judge, verified: Verified, proving: Proving, rows_left: int) -> Inquiry:
+    """Certify what was verified, in an even share of the time, until the judge also accepts each answer alone."""
+    case, proved = verified.case, verified.proved
     if proving.keeps_order:
         return replace(proved, note=Uncertified("ranked"))
     case.budget.share(rows_left)
-    return (yield from certify(case, proved, judge.model.tolerance))
+    while True:
+        certified = yield from certify(case, proved, judge.model.tolerance)
+        refused = len(case.refused)
+        alone = yield from by_themselves(case, certified, judge.model.tolerance)
+        if len(case.refused) == refused or case.budget.spent:
+            return alone
+        proved = yield from _verified(judge, case, verified.candidates, proving)
 
 
-def _answer(case: Case, candidates: Candidates, proved: Proved) -> Answer:
+def answer_of(verified: Verified) -> Answer:
+    """Return what is said of a row by what is known of it so far."""
+    case, candidates, proved = verified.case, verified.candidates, verified.proved
     budget = case.budget
     diagnostics = {**candidates.diagnostics, "cut": budget.cut}
     if len(proved.rows):

@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 
 SEARCH_SHARE = 0.8  # of the time there is; the rest is for the proof of what the search found
-LEAST_S = 0.05  # a search that ends in its first moments finds nothing: some rows answered are better than none
+LEAST_S = 0.05  # a search that ends in its first moments finds nothing
 
 
 class Clock:
@@ -24,7 +24,9 @@ class Clock:
         self._rows, self._others = rows, rows_left - rows
         if self._deadline is not None:
             now = time.perf_counter()
-            self._search_end = now + SEARCH_SHARE * max(self._deadline - now, 0.0) * rows / rows_left
+            fair = SEARCH_SHARE * max(self._deadline - now, 0.0) * rows / rows_left
+            # some rows answered are better than none: the first get enough, and the last nothing
+            self._search_end = min(now + max(fair, LEAST_S * rows), self._deadline)
 
     def again(self, rows: int) -> None:
         """Start to search `rows` once more, beside those that are still to come."""

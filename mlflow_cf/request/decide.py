@@ -10,7 +10,7 @@ from mlflow_cf.explainers import Candidates, GeCo
 from mlflow_cf.features import FeatureSpace
 from mlflow_cf.model.judge import Judge
 from mlflow_cf.problem import Budget, Setting, Target
-from mlflow_cf.proof.pipeline import Answer, Evidence, Proving, prove_all, search
+from mlflow_cf.proof.pipeline import Answer, Evidence, search, settle
 from mlflow_cf.proof.verify import Case
 from mlflow_cf.request.case import case_of
 from mlflow_cf.request.request import Request
@@ -49,7 +49,9 @@ class Decider:
         if not question.nearest and isinstance(found, Candidates) and len(found.rows):
             self.left -= case.budget.used
             return Decision(True)  # what keeps a constraint in the list need not be asked of the judge
-        answer = self._proved(case, Candidates(found.rows)) if isinstance(found, Candidates) else found
+        answer: Answer | Exception = (
+            settle(self.judge, self.space, case, Candidates(found.rows)) if isinstance(found, Candidates) else found
+        )
         self.left -= case.budget.used
         if not isinstance(answer, Answer) or answer.status not in ("found", "infeasible"):
             return Decision(None)
@@ -58,10 +60,6 @@ class Decider:
         row = answer.proved.rows[0]
         probability = case.target.probability(answer.proved.outcome)[0]
         return Decision(True, row, float(case.distance(row[None, :])[0]), probability)
-
-    def _proved(self, case: Case, found: Candidates) -> Answer | Exception:
-        (answer,) = prove_all(self.judge, self.space, [(case, found)], Proving(polish=True, certified=True))
-        return answer
 
 
 def reasoned(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import NamedTuple
 
 from mlflow_cf.explainers import AnyExplainer
 from mlflow_cf.explainers.searches import Searches
@@ -11,6 +12,19 @@ from mlflow_cf.problem import Query, Setting, Target
 from mlflow_cf.request.admission import Admission
 from mlflow_cf.structures import Structure
 from mlflow_cf.words.reasons import Uncertified
+
+
+class Caller(NamedTuple):
+    """Who asks, and how long that may take.
+
+    Attributes:
+        seconds: for all explanations together, or None; more of them may take `row_seconds` each instead.
+        served: whether it is a request to the model, which knows less than the owner of an explained model may.
+    """
+
+    seconds: float | None
+    row_seconds: float
+    served: bool
 
 
 @dataclass(frozen=True, eq=False)
@@ -29,6 +43,7 @@ class Request:
         certified: whether answers are proved to be the nearest.
         max_evaluations: rows scored per explained row.
         deadline: `time.perf_counter` value for all explanations together, or None.
+        row_time_s: seconds per explained row that move the deadline where there are many; 0: it stays.
         admission: lets the request in to be explained.
         patience_s: seconds to wait for a place before its rows are answered as busy; None: as long as it takes.
         owner: whether advice may be to relax what the policy seals.
@@ -47,6 +62,7 @@ class Request:
     certified: bool
     max_evaluations: int
     deadline: float | None
+    row_time_s: float
     admission: Admission
     patience_s: float | None
     owner: bool

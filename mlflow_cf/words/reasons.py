@@ -51,6 +51,13 @@ def stopped(limit: Literal["clock", "evaluations"], used: int) -> str:
     return f"stopped by the {'time' if limit == 'clock' else 'evaluation'} limit after {used:,} evaluations"
 
 
+def would_suffice(seconds: float, rows: int) -> str:
+    """Return what is said of a row that was not searched, with the time in which all `rows` would be, as it seems."""
+    return (
+        f"the time limit ended before this row's turn; time_limit_s of about {seconds:.2g} would do for {rows:,} rows"
+    )
+
+
 def none_among(tried: int) -> str:
     """Return what is said of a search that ended by itself."""
     return f"no counterfactual among {tried:,} rows tried"

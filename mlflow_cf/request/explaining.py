@@ -1,0 +1,185 @@
+"""The rows of one request explained: all are searched and verified before any time goes into proofs and reasons."""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import NamedTuple
+
+import numpy as np
+
+from mlflow_cf.explainers import Candidates, Search
+from mlflow_cf.explainers.explainer import keeps_order
+from mlflow_cf.features import FeatureSpace
+from mlflow_cf.proof.pipeline import Answer, Evidence, Proving, Verified, answer_of, certify_all, search, verify_all
+from mlflow_cf.proof.verify import Case, Proved
+from mlflow_cf.request.case import case_of
+from mlflow_cf.request.clock import Clock
+from mlflow_cf.request.decide import reasoned
+from mlflow_cf.request.replies import explanation
+from mlflow_cf.request.request import Request
+from mlflow_cf.request.rows import Row
+from mlflow_cf.words.reasons import Uncertified, stopped, would_suffice
+from mlflow_cf.words.result import Explanation
+
+ROWS_AT_ONCE = 256  # rows searched before they are verified together; what a search needs stays in memory until then
+SHORTEST_S = 1e-3  # of a round of certificates
+FIRST_ROWS = 8  # fewer at first where there is a deadline: how long verifying takes is not known yet
+_logger = logging.getLogger(__name__)
+
+
+class Unsettled(NamedTuple):
+    """A row whose answers are still to be certified, after so many evaluations."""
+
+    candidates: Candidates
+    proved: Proved
+    evaluations: int
+
+
+class Explaining:
+    """One request at work; belongs to one thread.
+
+    Attributes:
+        explained: the explanations so far, by the number of their row.
+    """
+
+    def __init__(self, request: Request, search_with: Search, space: FeatureSpace, rows: dict[int, Row]) -> None:
+        """Set up for `rows` by their number; `space` covers them."""
+        self.request, self.search_with, self.space, self.rows = request, search_with, space, rows
+        self.proving = Proving(request.explainer.polish, keeps_order(request.explainer))
+        self.explained: dict[int, Explanation] = {}
+        self._clock = Clock(request.deadline)
+        self._unsearched: list[int] = []
+        self._unsettled: dict[int, Unsettled] = {}
+        self._cases: dict[int, Case] = {}  # of the first of these; the others are made anew when their turn comes
+        self._blocked: dict[int, Evidence | None] = {}
+
+    def run(self) -> dict[int, Explanation]:
+        """Give every row its answer, then certificates to those that are to have one, then reasons to the others."""
+        started, numbers, done = time.perf_counter(), list(self.rows), 0
+        while done < len(numbers):
+            size = ROWS_AT_ONCE if self.request.deadline is None else min(max(FIRST_ROWS, done), ROWS_AT_ONCE)
+            chunk = numbers[done : done + size]
+            self._clock.share(len(chunk), len(numbers) - done)
+            self._answer(self.request, chunk)
+            done += len(chunk)
+        self._say_what_would_suffice(time.perf_counter() - started)
+        self._certify()
+        blocked = list(self._blocked.items())
+        for place, (number, evidence) in enumerate(blocked):
+            row, before, left = self.rows[number], self.explained[number], len(blocked) - place
+            self.explained[number] = reasoned(self.request, self.space, row, before, evidence, left)
+        return self.explained
+
+    def _answer(self, request: Request, numbers: Sequence[int]) -> None:
+        """Search rows one by one, and verify together what was found."""
+        found: dict[int, tuple[Case, Candidates]] = {}
+        for number in numbers:
+            request.admission.give_way()
+            until = self._clock.row_end(len(found))
+            if until is not None and until <= time.perf_counter():
+                self._unsearched.append(number)
+                self._say(number, None, Answer("budget", stopped("clock", 0)))
+                continue
+            case = None
+            try:
+                case = case_of(request, self.space, self.rows[number])
+                case.budget.start(until, request.deadline)
+                result = search(case, self.search_with, request.seed)
+            except Exception as error:  # noqa: BLE001  whatever goes wrong, the prediction must still leave
+                self._say(number, case, error)
+                continue
+            if isinstance(result, Candidates):
+                found[number] = case, result
+            else:
+                self._say(number, case, result)
+        started = time.perf_counter()
+        verified = verify_all(request.judge, self.space, list(found.values()), self.proving)
+        self._clock.proved(len(found), time.perf_counter() - started)
+        doubted = [n for (n, (case, _)), one in zip(found.items(), verified, strict=True) if self._note(n, case, one)]
+        if doubted:
+            self._without_structure(doubted)
+
+    def _note(self, number: int, case: Case, verified: Verified | Exception) -> bool:
+        """Note what was verified; return whether the judge refused everything that the opened model believed in."""
+        answer = verified if isinstance(verified, Exception) else answer_of(verified)
+        if isinstance(verified, Verified):
+            if _is_doubted(verified, answer):
+                return True
+            if self.request.certified or verified.candidates.certify:
+                self.explained[number] = explanation(self.request, self.rows[number], case, answer)
+                self._unsettled[number] = Unsettled(verified.candidates, verified.proved, case.budget.used)
+                if len(self._cases) < ROWS_AT_ONCE:
+                    self._cases[number] = case
+                return False
+        self._say(number, case, answer)
+        return False
+
+    def _say(self, number: int, case: Case | None, answer: Answer | Exception) -> None:
+        """Explain a row for good, unless something is to be said of why it has no counterfactual."""
+        self.explained[number] = explanation(self.request, self.rows[number], case, answer)
+        if case is None or case.problem.rater is None or not isinstance(answer, Answer):
+            return
+        if answer.status in ("infeasible", "not_found"):
+            self._blocked[number] = answer.evidence
+
+    def _without_structure(self, numbers: Sequence[int]) -> None:
+        """Explain rows anew for which the opened model and the logged one disagree."""
+        _logger.warning(
+            "the opened model and the logged one disagree on %d rows; searched without opening", len(numbers)
+        )
+        self._clock.again(len(numbers))
+        self._answer(replace(self.request, structure=None, obstacle=Uncertified("disagree")), numbers)
+
+    def _say_what_would_suffice(self, seconds: float) -> None:
+        """Tell rows that were not searched how long a request of so many rows takes, by those that were."""
+        rows = len(self.rows)
+        for number in self._unsearched:
+            reason = would_suffice(seconds * rows / max(rows - len(self._unsearched), 1), rows)
+            self.explained[number] = replace(self.explained[number], reason=reason)
+
+    def _certify(self) -> None:
+        """Certify in rounds: what the clock cut gets another one if that gives it twice the time."""
+        waiting, share = list(self._unsettled), 0.0
+        while waiting and (left := self._left() / len(waiting)) >= 2 * share:
+            share, cut = max(left, SHORTEST_S), []
+            for start in range(0, len(waiting), ROWS_AT_ONCE):
+                chunk = waiting[start : start + ROWS_AT_ONCE]
+                some = [Verified(self._case(number), *self._unsettled[number][:2]) for number in chunk]
+                certified = certify_all(self.request.judge, self.space, some, self.proving, len(waiting) - start)
+                triples = zip(chunk, some, certified, strict=True)
+                cut += [number for number, before, after in triples if self._settle(number, before, after)]
+            waiting = cut
+
+    def _left(self) -> float:
+        """Return the seconds that are left."""
+        deadline = self.request.deadline
+        return np.inf if deadline is None else max(deadline - time.perf_counter(), 0.0)
+
+    def _settle(self, number: int, before: Verified, certified: Verified | Exception) -> bool:
+        """Note a certificate, or what there is of it; return whether the clock cut it."""
+        self._say(number, before.case, certified if isinstance(certified, Exception) else answer_of(certified))
+        if isinstance(certified, Exception) or before.case.budget.cut != "clock":
+            return False
+        self._blocked.pop(number, None)
+        self._unsettled[number] = Unsettled(certified.candidates, certified.proved, before.case.budget.used)
+        return True
+
+    def _case(self, number: int) -> Case:
+        """Return the case of a row with the evaluations that are left to it."""
+        if number in self._cases:
+            return self._cases[number]
+        case = case_of(self.request, self.space, self.rows[number])
+        case.budget.start(None, self.request.deadline)
+        case.budget.release()
+        case.budget.take(self._unsettled[number].evaluations)
+        return case
+
+
+def _is_doubted(verified: Verified, answer: Answer | Exception) -> bool:
+    """Whether the judge refused everything lawful that the opened model believed in."""
+    problem = verified.case.problem
+    refused = isinstance(answer, Answer) and answer.proved is None and answer.status == "not_found"
+    return refused and problem.rater is not None and bool(problem.check(verified.candidates.rows).any())
