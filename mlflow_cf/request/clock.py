@@ -24,9 +24,9 @@ class Clock:
         self._rows, self._others = rows, rows_left - rows
         if self._deadline is not None:
             now = time.perf_counter()
-            fair = SEARCH_SHARE * max(self._deadline - now, 0.0) * rows / rows_left
-            # some rows answered are better than none: the first get enough, and the last nothing
-            self._search_end = min(now + max(fair, LEAST_S * rows), self._deadline)
+            left = SEARCH_SHARE * max(self._deadline - now, 0.0)
+            # some rows answered are better than none: if it is too little for all, the first get enough
+            self._search_end = now + min(max(left * rows / rows_left, LEAST_S * rows), left)
 
     def again(self, rows: int) -> None:
         """Start to search `rows` once more, beside those that are still to come."""

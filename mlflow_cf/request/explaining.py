@@ -135,9 +135,9 @@ class Explaining:
 
     def _say_what_would_suffice(self, seconds: float) -> None:
         """Tell rows that were not searched how long a request of so many rows takes, by those that were."""
-        rows = len(self.rows)
-        for number in self._unsearched:
-            reason = would_suffice(seconds * rows / max(rows - len(self._unsearched), 1), rows)
+        rows, searched = len(self.rows), len(self.rows) - len(self._unsearched)
+        for number in self._unsearched if searched else ():
+            reason = would_suffice(seconds * rows / searched, rows)
             self.explained[number] = replace(self.explained[number], reason=reason)
 
     def _certify(self) -> None:
