@@ -78,8 +78,7 @@ class Budget:
         self._left, self._reserve, self._until = self._left + self._reserve, 0, self._deadline
 
     def share(self, rows: int) -> None:
-        """Give this row an even share of the time that is left for so many; that it was late before is forgiven."""
-        self.cut = "" if self.cut == "clock" else self.cut
+        """Give this row an even share of the time that is left for so many rows."""
         if self._deadline is not None:
             now = time.perf_counter()
             self._until = now + max(self._deadline - now, 0.0) / rows

@@ -161,7 +161,9 @@ class Explaining:
     def _settle(self, number: int, before: Verified, certified: Verified | Exception) -> bool:
         """Note a certificate, or what there is of it; return whether the clock cut it."""
         self._say(number, before.case, certified if isinstance(certified, Exception) else answer_of(certified))
-        if isinstance(certified, Exception) or before.case.budget.cut != "clock":
+        if isinstance(certified, Exception) or certified.proved.exhausted or certified.proved.note:
+            return False
+        if not before.case.budget.left:
             return False
         self._blocked.pop(number, None)
         self._unsettled[number] = Unsettled(certified.candidates, certified.proved, before.case.budget.used)

@@ -53,9 +53,7 @@ def stopped(limit: Literal["clock", "evaluations"], used: int) -> str:
 
 def would_suffice(seconds: float, rows: int) -> str:
     """Return what is said of a row that was not searched, with the time in which all `rows` would be, as it seems."""
-    return (
-        f"the time limit ended before this row's turn; time_limit_s of about {seconds:.2g} would do for {rows:,} rows"
-    )
+    return f"{stopped('clock', 0)}; a time_limit_s of about {seconds:.2g} would do for {rows:,} rows"
 
 
 def none_among(tried: int) -> str:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from copy import deepcopy
 from dataclasses import dataclass, replace
 from itertools import chain
 from typing import Annotated, Any, ClassVar, Literal
@@ -87,12 +86,13 @@ class GeCo:
 
     def search(self, problem: Problem, budget: Budget, rng: np.random.Generator) -> Candidates:
         """Run Algorithm 1 of the paper until the best results are stable (sections 4 and 9 of our notes)."""
-        again = deepcopy(rng)  # with the same draws as without GeCo, so that it misses nothing that these find
+        drawn = rng.bit_generator.state
         by_sweeps = self.sweep and problem.rater is not None
         found = self._by_sweeps(problem, budget) if by_sweeps else self._by_draws(problem, budget, rng)
         if len(found.rows) or budget.cut or not self.last_resort:
             return found
-        rows = RandomSearch().search(problem, budget, again).rows
+        rng.bit_generator.state = drawn  # the same draws as without GeCo, so that it misses nothing that these find
+        rows = RandomSearch().search(problem, budget, rng).rows
         # nothing found: where the model was opened, there may be a proof of that
         return replace(found, rows=rows, certify=found.certify and not len(rows))
 
