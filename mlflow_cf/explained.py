@@ -94,9 +94,8 @@ class ExplainedModel:
             InputError: a policy that does not fit the features or the model, or an explainer that does not fit either.
         """
         policy.target.check(model)
-        setting = Setting.build(
-            space, space.encode(background.rows), policy.constraints, policy.distance, policy.values
-        )
+        codes = space.encode(background.rows)
+        setting = Setting.build(space, codes, policy.constraints, policy.distance, policy.values)
         judge, outcome = Judge.learn(model, space.decode(setting.background))
         opened = open_structure(judge, space, setting.background, outcome)
         if policy.certify and opened.structure is None:
@@ -136,11 +135,9 @@ class ExplainedModel:
         query = Query.read(asked)
         query.check(self.policy.limits)
         explainer = self._asked(query)
-        limits = self.policy.limits
-        seconds, per_row = query.time_limit_s, 0.0
-        if seconds is None:
-            seconds, per_row = limits.time_limit_s, limits.row_time_limit_s
-        found = self._answer(X, query, explainer, Caller(seconds, per_row, served=True))
+        limits, seconds = self.policy.limits, query.time_limit_s
+        default = Caller(limits.time_limit_s, limits.row_time_limit_s, served=True)
+        found = self._answer(X, query, explainer, default if seconds is None else Caller(seconds, 0.0, served=True))
         records = [explanation.to_dict() for explanation in found]
         columns = list(Explanation("skipped", "", None, None).to_dict())
         answers = {key: pd.Series([r[key] for r in records], dtype=object) for key in columns}

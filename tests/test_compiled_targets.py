@@ -12,7 +12,7 @@ from scipy.special import expit
 
 from mlflow_cf.model.judge import OpenModel, Outcome
 from mlflow_cf.problem import BoundTarget, Target
-from mlflow_cf.problem.compiled import rate_sums
+from mlflow_cf.problem.compiled import rate_sums, shortfalls
 from mlflow_cf.structures import Link
 from mlflow_cf.structures.links import linked
 
@@ -208,3 +208,45 @@ def test_several_targets_must_all_be_met(ways: list[tuple[Link, int, Any]], seed
         assert grade == min(share for _, share, _ in single)
         wrong = [far for met, _, far in single if not met]
         assert doubt == (max(wrong) if wrong else min(near for _, _, near in single))
+
+
+def lacking(sums: np.ndarray, targets: np.ndarray) -> np.ndarray:
+    found = np.empty(len(sums))
+    shortfalls(sums, targets, found)
+    return found
+
+
+@pytest.mark.parametrize("way", WAYS, ids=str)
+@pytest.mark.parametrize("least", LEAST)
+def test_a_shortfall_is_what_is_to_be_added_to_the_wanted_sum(way: tuple[Link, int, Any], least: float | None) -> None:
+    link, width, kind = way
+    if least == 1.0 or (least and (kind != "probability" or (link == "sigmoid" and width > 1))):
+        return  # sums cannot reach a share of 1; of one against the rest the shares are not those of a softmax
+    for column in range(max(width, 2)):
+        bound = BoundTarget(Target(label=LABELS[column], min_probability=least), model_of(max(width, 2), kind))
+        targets = bound.compiled(link, 0, width)
+        sums = drawn_sums(np.random.default_rng(column), width, shares=link == "identity" and kind == "probability")
+        sums = sums[np.abs(sums).max(axis=1) < 100]
+        favourable, _, margin = rate_sums(sums, targets)
+        missing = lacking(sums, targets)
+        assert (missing >= 0).all()
+        assert (missing[favourable] <= 1e-9).all()
+        assert (missing[~favourable & (margin > 1e-9)] > 0).all()
+        if link == "identity" and kind == "probability":
+            continue  # what is added to one share is taken from the others
+        direction = np.eye(width)[min(column, width - 1)] * (-1.0 if width == 1 and column == 0 else 1.0)
+        moved = sums + (missing + 1e-6)[:, None] * direction
+        assert rate_sums(moved, targets)[0].all()
+        if (far := missing > 1e-3).any():
+            almost = sums[far] + (missing[far] * 0.999)[:, None] * direction
+            assert not rate_sums(almost, targets)[0].any()
+
+
+def test_the_shortfalls_of_values_and_of_other_labels() -> None:
+    values = BoundTarget(Target(low=2.0, high=4.0), model_of(2, "score"), spread=10.0)
+    table = values.compiled("identity", 0, 1)
+    assert lacking(np.array([[1.0], [2.0], [4.5], [np.nan]]), table).tolist() == pytest.approx([0.1, 0, 0.05, np.inf])
+    other = BoundTarget(Target.other(), model_of(3, "probability"), 0).compiled("softmax", 0, 3)
+    assert lacking(np.array([[5.0, 1.0, 3.0], [1.0, 2.0, 0.0]]), other).tolist() == [2.0, 0.0]
+    both = np.concatenate([other, values.compiled("identity", 3, 1)])
+    assert lacking(np.array([[5.0, 1.0, 3.0, 1.0]]), both).tolist() == pytest.approx([2.1])
