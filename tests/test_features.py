@@ -274,6 +274,9 @@ class TestDomain:
     def test_mad(self, values: list[Any], mad: float) -> None:
         assert describe(values, "float64")[0]["x"].mad == pytest.approx(mad)
 
+    def test_a_constant_fraction_has_no_deviation(self) -> None:
+        assert describe([0.1] * 7, "float64")[0]["x"].mad == 0
+
     def test_ordinals_measure_in_ranks(self) -> None:
         feature = describe(["hi", "lo", "lo"], "str", kind="ordinal", levels=["lo", "mid", "hi"])[0]["x"]
         assert (feature.low, feature.high, feature.values.tolist()) == (0, 2, [0, 2])

@@ -206,5 +206,7 @@ def _step(values: np.ndarray[Any, Any]) -> float:
 
 def _mad(codes: np.ndarray[Any, Any]) -> float:
     """Median absolute deviation, not scaled by 1.4826; the standard deviation (ddof 1) where it is 0."""
-    mad = float(np.median(np.abs(codes - np.median(codes)))) if len(codes) else 0.0
-    return mad if mad > 0 or len(codes) < 2 else float(np.std(codes, ddof=1))
+    if not len(codes) or codes.min() == codes.max():  # of a fraction, rounding would leave some deviation
+        return 0.0
+    mad = float(np.median(np.abs(codes - np.median(codes))))
+    return mad if mad > 0 else float(np.std(codes, ddof=1))
