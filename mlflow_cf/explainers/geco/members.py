@@ -28,6 +28,7 @@ class Members:
         population: at most `q` members; the grade of a member is what it lacks to be favourable, negated, and its score
             the distance, and the price of that.
         price: distance per shortfall, by what the single changes of the row bring and cost.
+        constructed: whether a construction has found answers: then what is too far off at this price is given up.
     """
 
     def __init__(self, problem: Problem, rater: Rater, budget: Budget, q: int) -> None:
@@ -36,7 +37,7 @@ class Members:
         self.seen = Seen(problem)
         self.neighbours = Neighbours(problem, rater, self.cascade, self.seen.keys)
         self.population = none_scored(problem)
-        self.bar, self.price = np.inf, 0.0
+        self.bar, self.price, self.constructed = np.inf, 0.0, False
         self.statistics = Statistics(("sweep", "cross", "score"))
         self._swept: set[bytes] = set()
         self._at_once = max(1, min(AT_ONCE, MOST_CHOICES // max(1, len(self.neighbours.choices.code))))
@@ -151,7 +152,8 @@ class Members:
         self.population = fittest(self.problem, joined, self.q)
         self.bar = bar_of(self.problem, self.population)
         if self.bar < np.inf:  # what cannot become an answer any more leaves its place to what can
-            near = joined.favourable | (self.problem.distance(joined.codes) < self.bar)
+            far = joined.score if self.constructed else self.problem.distance(joined.codes)
+            near = joined.favourable | (far < self.bar)
             self.population = fittest(self.problem, joined.take(np.flatnonzero(near)), self.q)
 
     def _single(self, state: Codes, merit: float, near: Near) -> Single:

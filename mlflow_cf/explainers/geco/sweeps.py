@@ -36,6 +36,7 @@ class Sweeps:
             merit, single = members.start(start)
             if not members.population.favourable.any():
                 construct(members, start, merit, single)
+                members.constructed = True
         generations = self._evolve()
         if not members.population.favourable.any() and not self.budget.cut:
             members.score(codes_of(problem, nearest_favourable_rows(problem))[: self.q])
