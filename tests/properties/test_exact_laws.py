@@ -6,12 +6,13 @@ from types import SimpleNamespace
 
 import numpy as np
 import pytest
-from exact_worlds import TOLERANCE, Enumerated, drawn
+from exact_worlds import TOLERANCE, Drawn, Enumerated, drawn
 from hypothesis import given
 from hypothesis import strategies as st
 from laws import dear
 
 from mlflow_cf.exact.best_first import BestFirst, Leaf
+from mlflow_cf.problem import Distance
 from mlflow_cf.proof import certify
 
 OPENED = ("forest", "forest", "linear", "network")
@@ -128,9 +129,23 @@ def test_a_small_budget_is_kept_and_proves_less(world, share, polish, percent):
     is_honest(world, found, expected)
 
 
-@dear(2)
 @given(opened(), shares, st.integers(0, 100))
 def test_nothing_is_asked_when_time_is_up(world, share, ticks):
+    check_the_clock(world, share, ticks)
+
+
+@pytest.mark.xfail(reason="a row is granted, then the clock is read again for rows ahead, and the row is asked late")
+def test_nothing_is_asked_when_time_is_up_between_granting_and_asking():
+    """Found by the law above with another number of examples."""
+    query = {"age": 20, "income": 0.0, "grade": "low", "job": "a", "member": False, "rooms": 1}
+    world = Drawn(
+        seed=0, grid=False, constraints={}, distance=Distance(0.5, 0.5, 0), query=query, count=1,
+        model="forest", task="value", goal="third", quantile=0.5, least=None,
+    )  # fmt: skip
+    check_the_clock(world, 0.02, 48)
+
+
+def check_the_clock(world, share, ticks):
     expected = Enumerated(world)
     case = world.case()
     known = world.proved(case, some_rows(world, expected, share), polish=True)
