@@ -20,7 +20,7 @@ BENCHMARK = Path(__file__).resolve().parent.parent / "example_projects" / "bench
 NAMES = (
     "generated", "models", "data_sets", "independent", "tree_boxes", "turns", "rival", "measures", "published", "gates",
     "certificates", "summary",
-    "contest", "structure_speed", "regimes", "paper", "synthetic", "serving", "load", "runs", "bench",
+    "contest", "structure_speed", "regimes", "paper", "synthetic", "serving", "load", "hard", "runs", "bench",
 )  # fmt: skip
 
 # MLflow selects columns of type object when it logs a table.

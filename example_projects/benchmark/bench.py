@@ -10,6 +10,7 @@ from typing import Any
 
 import certificates
 import contest
+import hard
 import load
 import mlflow
 import pandas as pd
@@ -145,6 +146,18 @@ def run_synthetic(chosen: Options) -> list[str]:
     return synthetic.run(rows, chosen.rows or 30, chosen.seed)
 
 
+def run_hard(chosen: Options) -> list[str]:
+    """Let GeCo answer rows that need several changes; return the promises that were broken."""
+    cases: dict[str, hard.Hard] = {}
+    for table, model, rows in hard.CASES:
+        found = hard.run(table, model, chosen.rows or rows, chosen.seed)
+        cases[found.name] = found
+    runs.log_figures({f"hard {name}": vars(found.geco) for name, found in cases.items()})
+    print(f"\n=== Rows that need several changes: GeCo beside random search\n\n{hard.table(cases)}")
+    print(_told([(name, gate) for name, found in cases.items() for gate in found.gates()]))
+    return [f"BROKEN {name}: rows without an answer" for name, one in cases.items() if one.geco.found < one.floor.found]
+
+
 def run_load(chosen: Options) -> list[str]:
     """Serve a model that cannot be opened and ask too much of it; return the promises that were broken."""
     lines: dict[str, dict[str, float]] = {}
@@ -168,6 +181,7 @@ def run_load(chosen: Options) -> list[str]:
 PARTS: Mapping[str, Callable[[Options], list[str]]] = {
     "contest": run_contest,
     "exact": run_exact,
+    "hard": run_hard,
     "load": run_load,
     "paper": run_paper,
     "synthetic": run_synthetic,

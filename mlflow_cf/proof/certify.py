@@ -123,10 +123,10 @@ class _Run:
             lawful = problem.check(Z)
             if not lawful[0]:
                 continue
-            if budget.take(int(lawful.sum())) < lawful.sum():
+            ahead = [] if leaf.certain else self._ahead(search)
+            if budget.take(int(lawful.sum())) < lawful.sum():  # the last look at the clock before the judge is asked
                 search.stop(leaf)
                 break
-            ahead = [] if leaf.certain else self._ahead(search)
             later_rows = problem.rows(np.array(ahead, dtype=np.intp).reshape(-1, len(problem.groups)))
             asked = np.concatenate([Z[lawful], later_rows])
             said = yield asked

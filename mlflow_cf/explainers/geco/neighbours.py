@@ -176,6 +176,8 @@ class Neighbours:
 
     def _broken(self, parents: Codes, wanted: Bools, held: Bools, bar: float) -> Codes:
         """Return the neighbours (m, G) that break a rule over several groups."""
+        if not self.linked:
+            return parents[:0]
         choices = self.choices
         broken = ~held & wanted[:, choices.group] & (choices.code != parents[:, choices.group]) & (choices.cost < bar)
         parent, at = np.nonzero(broken)
