@@ -18,6 +18,7 @@ from mlflow_cf.proof.verify import Case, Proved
 from mlflow_cf.request.case import case_of
 from mlflow_cf.request.clock import Clock
 from mlflow_cf.request.decide import reasoned
+from mlflow_cf.request.progress import Progress
 from mlflow_cf.request.replies import explanation
 from mlflow_cf.request.request import Request
 from mlflow_cf.request.rows import Row
@@ -26,7 +27,7 @@ from mlflow_cf.words.result import Explanation
 
 ROWS_AT_ONCE = 256  # rows searched before they are verified together; what a search needs stays in memory until then
 SHORTEST_S = 1e-3  # of a round of certificates
-FIRST_ROWS = 8  # fewer at first where there is a deadline: how long verifying takes is not known yet
+FIRST_ROWS = 8  # fewer at first: how long they take is not known yet
 _logger = logging.getLogger(__name__)
 
 
@@ -59,12 +60,13 @@ class Explaining:
     def run(self) -> dict[int, Explanation]:
         """Give every row its answer, then certificates to those that are to have one, then reasons to the others."""
         started, numbers, done = time.perf_counter(), list(self.rows), 0
-        while done < len(numbers):
-            size = ROWS_AT_ONCE if self.request.deadline is None else min(max(FIRST_ROWS, done), ROWS_AT_ONCE)
-            chunk = numbers[done : done + size]
-            self._clock.share(len(chunk), len(numbers) - done)
-            self._answer(self.request, chunk)
-            done += len(chunk)
+        with Progress(len(numbers), watched=self.request.owner) as progress:
+            while done < len(numbers):
+                chunk = numbers[done : done + min(max(FIRST_ROWS, done), ROWS_AT_ONCE)]
+                self._clock.share(len(chunk), len(numbers) - done)
+                self._answer(self.request, chunk)
+                done += len(chunk)
+                progress.done(len(chunk))
         self._say_what_would_suffice(time.perf_counter() - started)
         self._certify()
         blocked = list(self._blocked.items())
