@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import json
+import os
+import subprocess
+import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -13,6 +16,7 @@ import pandas as pd
 
 from mlflow_cf.artifact.log import load_model
 from mlflow_cf.artifact.served import warm_up
+from mlflow_cf.artifact.warm import kept_in, warm_all
 from mlflow_cf.errors import CounterfactualError
 from mlflow_cf.explainers.registry import options_schema
 from mlflow_cf.problem import Query
@@ -69,6 +73,29 @@ def schema() -> None:
     published = Query.model_json_schema()
     published["$defs"]["NamedExplainer"]["allOf"] = options_schema()
     click.echo(json.dumps(published, indent=1))
+
+
+@main.command()
+@click.option("--cache", type=click.Path(file_okay=False, path_type=Path), help="Folder to keep them in.")
+def warm(cache: Path | None) -> None:
+    """Compile all kernels ahead, so that no server has to; for the build of an image."""
+    if cache is not None:
+        _warm_into(cache.resolve())
+        return
+    if kept_in() is None:
+        raise click.ClickException("nothing can be kept: no folder can be written to; name one with --cache")
+    for warmed in warm_all():
+        click.echo(f"{warmed.name}: {warmed.seconds:.1f} s")
+    click.echo(f"kept in {kept_in()} and beside it")
+
+
+def _warm_into(cache: Path) -> None:
+    """Do it in another process: numba takes its folder from the environment, when it is imported."""
+    again = [sys.executable, "-c", "from mlflow_cf.cli import main; main(['warm'])"]
+    done = subprocess.run(again, env={**os.environ, "NUMBA_CACHE_DIR": str(cache)}, check=False)  # noqa: S603  our own
+    if done.returncode:
+        sys.exit(done.returncode)
+    click.echo(f"a server finds them with NUMBA_CACHE_DIR={cache} in its environment")
 
 
 def _proof(found: dict[str, Any]) -> str:

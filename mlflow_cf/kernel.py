@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import hashlib
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from functools import cache, partial
+from pathlib import Path
 from typing import Any, Final, ParamSpec, TypeVar
 
 import numba
@@ -12,9 +14,27 @@ import numba
 # Kernels allocate nothing: they write into arrays they are given. So numba need not count who holds an array, which
 # takes half the time of a sweep, and most of that of bounds.
 _njit: Final[Callable[..., Any]] = partial(numba.njit, nogil=True, _nrt=False, no_cfunc_wrapper=True)
+# What kernels are made of: functions, constants, and the tuples of arrays that they are given.
+SOURCES: Final = (
+    "kernel.py",
+    "exact/boxes.py",
+    "explainers/geco/picking.py",
+    "problem/compiled.py",
+    "search/choices.py",
+    *(f"structures/kernels/{name}.py" for name in
+      ("bounds", "branches", "dense", "grid", "nodes", "restrict", "score", "sweep")),
+)  # fmt: skip
 P = ParamSpec("P")
 R = TypeVar("R")
 _logger = logging.getLogger(__name__)
+
+
+def digest_of(sources: Iterable[Path]) -> str:
+    """Return a name for what files say."""
+    return hashlib.sha256(b"\0".join(source.read_bytes() for source in sources)).hexdigest()[:12]
+
+
+_DIGEST: Final = digest_of(Path(__file__).parent / source for source in SOURCES)
 
 
 def kernel(function: Callable[P, R]) -> Callable[P, R]:
@@ -24,6 +44,9 @@ def kernel(function: Callable[P, R]) -> Callable[P, R]:
 
     Where numba can write neither there, nor to a home, nor to NUMBA_CACHE_DIR, it is compiled anew in every process.
     """
+    # Numba looks whether the kernel's own file has changed, not those of what it calls: after an upgrade in place it
+    # would take the old code, or fail to load it. What it keeps is named after the function.
+    function.__qualname__ = f"{function.__qualname__}_{_DIGEST}"
     try:
         compiled: Callable[P, R] = _njit(cache=True)(function)
     except RuntimeError:  # numba's "no locator available": decorating compiles nothing yet, so nothing else can fail

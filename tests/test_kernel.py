@@ -1,13 +1,18 @@
 """Where compiled kernels go: beside their files, or nowhere, where neither these nor a home can be written."""
 
+import importlib
 import os
 import shutil
 import subprocess
 import sys
 from pathlib import Path
+from typing import get_type_hints
+
+from numba.extending import is_jitted
 
 import mlflow_cf
 import mlflow_cf_flavors
+from mlflow_cf.kernel import SOURCES, digest_of
 from mlflow_cf.problem import compiled
 
 ASK = """
@@ -38,6 +43,34 @@ def without_a_place_to_write(folder: Path) -> dict[str, str]:
 
 def test_kernels_are_kept_where_they_can_be() -> None:
     assert compiled.rate_rows.stats.cache_path == str(Path(compiled.__file__).parent / "__pycache__")
+
+
+def test_what_is_kept_is_named_by_all_that_kernels_are_made_of(tmp_path: Path) -> None:
+    """Numba looks at the file of the kernel alone, and would take what was compiled before an upgrade in place."""
+    one, other = tmp_path / "one.py", tmp_path / "other.py"
+    one.write_text("1")
+    other.write_text("2")
+    before = digest_of([one, other])
+    assert digest_of([one, other]) == before
+    other.write_text("3")
+    assert digest_of([one, other]) != before
+    package = Path(mlflow_cf.__file__).parent
+    assert compiled.rate_rows.py_func.__qualname__ == f"rate_rows_{digest_of(package / file for file in SOURCES)}"
+
+
+def test_all_that_kernels_are_made_of_is_known() -> None:
+    """Modules with kernels, and those of the tuples they are given."""
+    package = Path(mlflow_cf.__file__).parent
+    known = {f"mlflow_cf.{source.removesuffix('.py').replace('/', '.')}" for source in SOURCES}
+    names = [".".join(path.relative_to(package.parent).with_suffix("").parts) for path in package.rglob("*.py")]
+    for module in map(importlib.import_module, (name for name in names if not name.endswith("__main__"))):
+        for made in vars(module).values():
+            if not is_jitted(made):
+                continue
+            assert made.py_func.__module__ in known
+            for given in get_type_hints(made.py_func).values():
+                if isinstance(given, type) and issubclass(given, tuple):
+                    assert given.__module__ in known, given
 
 
 def test_what_cannot_be_kept_is_compiled_anew(tmp_path: Path) -> None:

@@ -48,12 +48,12 @@ class BoundTarget:
         """Rate m rows by their outcome."""
         favourable, grade = np.empty(len(outcome.codes), dtype=np.bool_), np.empty(len(outcome.codes))
         if self.target.interval:
-            rate_values(outcome.values, self._table, favourable, grade)
+            rate_values(_ours(outcome.values), self._table, favourable, grade)
         elif outcome.scores is None:
             decided = outcome.codes != self.own if self.target.differs else outcome.codes == self._column
             favourable[:] = grade[:] = decided & (outcome.codes >= 0)
         else:
-            codes, scores = outcome.codes.astype(np.intp), outcome.scores.astype(np.float64)  # one kernel for all
+            codes, scores = outcome.codes.astype(np.intp), _ours(outcome.scores)
             rate_labels(codes, scores, self._table, favourable, grade, np.empty(len(grade)))
         return Rating(favourable, grade)
 
@@ -62,7 +62,7 @@ class BoundTarget:
         count = len(outcome.codes)
         if outcome.scores is None or self.model.score_kind != "probability":
             return [None] * count
-        codes, scores, wanted = outcome.codes.astype(np.intp), outcome.scores.astype(np.float64), np.empty(count)
+        codes, scores, wanted = outcome.codes.astype(np.intp), _ours(outcome.scores), np.empty(count)
         rate_labels(codes, scores, self._table, np.empty(count, dtype=np.bool_), np.empty(count), wanted)
         return [None if np.isnan(share) else float(share) for share in wanted]
 
@@ -100,6 +100,11 @@ class BoundTarget:
     @property
     def _column(self) -> int:
         return self.target.column(self.model)
+
+
+def _ours(numbers: Array) -> Array:
+    """Return a copy to overwrite; kernels are compiled once more for other numbers, and for another order in memory."""
+    return np.array(numbers, dtype=np.float64, order="C")
 
 
 def spread_of(outcome: Outcome) -> float:

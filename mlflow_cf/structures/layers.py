@@ -212,7 +212,7 @@ class Layers:
             tokens, counts: the allowed ones, as `first_bounds` takes them.
             hidden: per hidden layer (3, width) the bounds of its sums, and how large their terms are together.
         """
-        slopes = np.concatenate([self.weights[-1].T, -self.weights[-1].T])
+        slopes = np.ascontiguousarray(np.concatenate([self.weights[-1].T, -self.weights[-1].T]))
         shift = np.concatenate([self.biases[-1], -self.biases[-1]])
         size = np.abs(shift)
         for layer in range(len(hidden) - 1, -1, -1):

@@ -51,7 +51,8 @@ class TreeEnsemble:
         tabled[tests.feature[tests.test >= 0]] = True
         start = np.cumsum([0, *(lookup.size for lookup in tests.lookups)])
         features = Features(start, ~tabled, bits_of(tests.goes_left))
-        trees = Trees(nodes, features, walk_of(nodes, features), forest.base, _deepest(nodes))
+        base = np.array(forest.base, dtype=np.float64)
+        trees = Trees(nodes, features, walk_of(nodes, features), base, _deepest(nodes))
         return cls(tests.lookups, trees, forest.link, forest.steady)
 
     @property
@@ -175,7 +176,7 @@ def _joined(forest: Forest, tests: Tests) -> Nodes:
     table[place] = np.column_stack([tests.feature, tests.cut, tests.test, forest.missing_left, left])
     value = np.empty_like(forest.value, order="C")
     value[place] = forest.value
-    return Nodes(place[forest.roots], forest.outputs, table, value)
+    return Nodes(place[forest.roots], np.array(forest.outputs, dtype=np.int32), table, value)
 
 
 def _deepest(nodes: Nodes) -> int:

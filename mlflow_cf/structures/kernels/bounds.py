@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 import numba
 import numpy as np
 
-from mlflow_cf.kernel import kernel
+from mlflow_cf.kernel import inner, kernel
 from mlflow_cf.structures.kernels.branches import Branches, Room, copy, room_for
 from mlflow_cf.structures.kernels.nodes import CUT, FEATURE, LEFT, MISSING_LEFT, TEST, Array, Nodes, Trees
 
@@ -39,7 +39,7 @@ def _narrow(branches: Branches, below: Array, nodes: Nodes, node: Any, left: Any
     return span[feature, 2] != 0 or (low <= high and below[first + high + 1] > below[first + low])
 
 
-@kernel
+@inner
 def allow(flags: Array, branches: Branches, below: Array) -> None:
     """Let the cells with a flag (cells,) come to the branches of their features, and count them."""
     span, mask, start, ordered = branches.span, branches.mask, branches.features.start, branches.features.ordered
@@ -57,7 +57,7 @@ def allow(flags: Array, branches: Branches, below: Array) -> None:
                     mask[feature, cell >> 6] |= np.uint64(1) << np.uint64(cell & 63)
 
 
-@kernel
+@inner
 def _extremes(tree: int, branches: Branches, below: Array, trees: Trees, way: Array, ends: Array) -> None:
     """Write the least and the largest leaf values of a tree that some allowed row reaches into `ends` (2, width)."""
     nodes, first = trees.nodes, trees.features.ordered.size

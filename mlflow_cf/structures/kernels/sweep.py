@@ -19,7 +19,7 @@ from typing import Any
 import numba
 import numpy as np
 
-from mlflow_cf.kernel import kernel
+from mlflow_cf.kernel import inner, kernel
 from mlflow_cf.structures.kernels.branches import Branches, Room, all_cells, copy, part, room_for
 from mlflow_cf.structures.kernels.nodes import FEATURE, Array, Trees, Walk
 from mlflow_cf.structures.kernels.score import find_comparands
@@ -61,7 +61,7 @@ def _next(X: Array, walk: Walk, node: Any) -> Any:
     return np.uint64(walk.left[node] + (X[np.uint64(key >> 32)] > (key & 0xFFFFFFFF)))
 
 
-@kernel
+@inner
 def _own_ways(X: Array, wanted: Array, trees: Trees, branches: Branches, to: Array, sums: Array) -> Any:
     """Walk a row down all trees and add its leaves to `sums`; return one more than the last branch that leaves."""
     nodes, walk = trees.nodes, trees.walk
@@ -89,7 +89,7 @@ def _own_ways(X: Array, wanted: Array, trees: Trees, branches: Branches, to: Arr
     return at
 
 
-@kernel
+@inner
 def _follow(X: Array, at: Any, trees: Trees, branches: Branches, to: Array, out: Array) -> None:
     """Follow the branches that leave, those before `at`, to their leaves; note how these differ from the row's own."""
     walk, tests, value = trees.walk, trees.nodes.tests, trees.nodes.value

@@ -1,0 +1,132 @@
+"""Compiling all kernels ahead, without any model of a user's: small models of every kind are explained.
+
+Kernels are compiled for kinds of arrays, not for models, so that whatever is explained later finds them.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import Any, Final
+
+import numpy as np
+import pandas as pd
+from numpy.typing import NDArray
+
+from mlflow_cf.explained import ExplainedModel, assemble
+from mlflow_cf.features import FeatureSpace, Floats
+from mlflow_cf.model.judge import OpenModel
+from mlflow_cf.options import WrapOptions
+from mlflow_cf.problem import Target
+from mlflow_cf.problem.compiled import rate_rows
+from mlflow_cf.structures import Column, Forest, Layers, LevelColumn, NumberColumn, Structure, TreeEnsemble, score_rows
+
+EVALUATIONS: Final = 2000  # some milliseconds: every kernel runs, and no search need end
+_LEVELS: Final = np.array([0.0, 1.0, 2.0, 3.0, np.nan])
+
+
+@dataclass(frozen=True)
+class Warmed:
+    """What was explained, and the seconds it took; mostly those of compiling."""
+
+    name: str
+    seconds: float
+
+
+def warm_all() -> Iterator[Warmed]:
+    """Compile every kernel that explainers use, and yield what was done, model after model."""
+    for name, build in _MODELS.items():
+        start = time.perf_counter()
+        _explain(build())
+        yield Warmed(name, time.perf_counter() - start)
+
+
+def kept_in() -> str | None:
+    """Return one of the folders where compiled kernels are kept; None where nothing can be kept."""
+    path: str | None = rate_rows.stats.cache_path  # type: ignore[attr-defined]  # numba's dispatcher
+    return path
+
+
+def _explain(explained: ExplainedModel) -> None:
+    structure, rows = explained.opened.structure, explained.background.iloc[:3]
+    explained.explain(rows, max_evaluations=EVALUATIONS)
+    if structure is None:
+        return
+    explained.explain(rows, max_evaluations=EVALUATIONS, certify=True)
+    codes = explained.space.encode(rows)
+    tokens = [structure.encode(column, codes[:, column]) for column in range(codes.shape[1])]
+    structure.sweep(tokens, tokens)
+    part = structure.restrict([token[0] for token in tokens], [0, 1])
+    part.sweep(tokens[:2], [None, tokens[1]])
+    part.bounds(tokens[:2])
+
+
+def _table() -> pd.DataFrame:
+    rng = np.random.default_rng(0)
+    return pd.DataFrame({"x": rng.normal(size=60), "y": rng.normal(size=60), "level": rng.choice(list("abc"), 60)})
+
+
+def _opened(build: Callable[[list[Column], FeatureSpace], Structure]) -> ExplainedModel:
+    """Wrap a model of two classes that is nothing but its structure."""
+    data = _table()
+    space = FeatureSpace.infer(data)
+    structure = build([NumberColumn(0), NumberColumn(1), LevelColumn(2, _LEVELS)], space)
+
+    def score(rows: pd.DataFrame) -> Floats:
+        return score_rows(structure, space.encode(rows))
+
+    def decide(rows: pd.DataFrame) -> NDArray[np.generic]:
+        return np.asarray(score(rows).argmax(axis=1))
+
+    model = OpenModel("warm", (0, 1), decide, score, "probability", compile=lambda *_: structure)
+    return assemble(model, data, None, WrapOptions(target=1))
+
+
+def _trees(value: type[np.floating[Any]]) -> ExplainedModel:
+    """Wrap two trees, of which each tests two columns, with leaf values in a library's precision."""
+    column = np.array([0, 2, -1, -1, -1, 1, 2, -1, -1, -1], dtype=np.int32)
+    children = np.array([1, 2, 2, 3, 4, 6, 7, 7, 8, 9], dtype=np.int32)
+    forest = Forest(
+        roots=np.array([0, 5], dtype=np.int32),
+        outputs=np.zeros(2, dtype=np.int32),
+        column=column,
+        threshold=np.where(column == 2, 1.0, 0.0),
+        missing_left=np.zeros(10, dtype=np.bool_),
+        left=children,
+        right=np.array([4, 3, 2, 3, 4, 9, 8, 7, 8, 9], dtype=np.int32),
+        value=np.linspace(-1, 1, 10, dtype=value)[:, None],
+        rule="<= float64",
+        base=np.zeros(1),
+        link="sigmoid",
+    )
+    return _opened(lambda columns, space: TreeEnsemble.compile(forest, columns, space))
+
+
+def _layers(*widths: int) -> ExplainedModel:
+    """Wrap a linear model, or a network with so wide hidden layers of rectifiers."""
+    rng = np.random.default_rng(0)
+    shapes = list(zip([3, *widths], [*widths, 1], strict=True))
+    weights, biases = [rng.normal(size=shape) for shape in shapes], [np.zeros(shape[1]) for shape in shapes]
+    return _opened(lambda columns, space: Layers.compile(columns, space, weights, biases, "relu", "sigmoid"))
+
+
+def _function(classes: tuple[int, ...], target: Any) -> ExplainedModel:
+    """Wrap a model that is not opened, which says what the first column is, or whether it is positive."""
+
+    def decide(rows: pd.DataFrame) -> NDArray[np.generic]:
+        values = rows["x"].to_numpy(dtype=np.float64)
+        return (values > 0).astype(np.int64) if classes else values
+
+    return assemble(OpenModel("warm", classes, decide), _table(), None, WrapOptions(target=target))
+
+
+_MODELS: Final[dict[str, Callable[[], ExplainedModel]]] = {
+    "boosted trees of XGBoost": lambda: _trees(np.float32),
+    "other trees": lambda: _trees(np.float64),
+    "linear models": _layers,
+    "networks with one hidden layer": lambda: _layers(4),
+    "networks with several": lambda: _layers(4, 4),
+    "classifiers that are not opened": lambda: _function((0, 1), 1),
+    "regressions": lambda: _function((), Target(low=1.0)),
+}

@@ -1,0 +1,98 @@
+"""What is compiled ahead is all that is ever compiled."""
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner
+
+from mlflow_cf.artifact.warm import warm_all
+from mlflow_cf.cli import main
+
+# a process that finds what another one compiled, and says what it compiled itself
+ASK = """
+import json
+import numba.core.event as events
+import numpy as np
+import pandas as pd
+from lightgbm import LGBMClassifier
+from sklearn.ensemble import HistGradientBoostingClassifier, RandomForestClassifier, RandomForestRegressor
+from sklearn.linear_model import LogisticRegression
+from sklearn.neural_network import MLPClassifier
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import StandardScaler
+from sklearn.svm import SVC
+from xgboost import XGBClassifier
+import mlflow_cf
+
+rng = np.random.default_rng(0)
+X = pd.DataFrame(rng.normal(size=(120, 3)), columns=list("abc"))
+y, several = (X.a + X.b > 0).astype(int), (X.a > 0).astype(int) + (X.b > 0)
+networks = [MLPClassifier(hidden, max_iter=400, random_state=0) for hidden in ((4,), (4, 3))]
+trees = [XGBClassifier(n_estimators=5, n_jobs=1), LGBMClassifier(n_estimators=5, n_jobs=1, verbose=-1)]
+trees += [HistGradientBoostingClassifier(max_iter=5), RandomForestClassifier(5)]
+found = events.RecordingListener()
+events.register("numba:compile", found)
+compiled = {}
+for model in [*trees, make_pipeline(StandardScaler(), LogisticRegression()), *networks, SVC()]:
+    for goal in (y, several):
+        explained = mlflow_cf.wrap(model.fit(X, goal), X, goal, target=1)
+        opened = explained.opened.structure is not None
+        for certify in {False, opened}:
+            explained.explain(X[:6], certify=certify, max_evaluations=20000)
+        compiled[f"{len(compiled)}: {type(model).__name__}"] = len(found.buffer)
+        found.buffer.clear()
+explained = mlflow_cf.wrap(RandomForestRegressor(5).fit(X, X.a), X, target=mlflow_cf.Target(low=1.0))
+explained.explain(X[:2], certify=True)
+compiled["regression"] = len(found.buffer)
+print(json.dumps(compiled))
+"""
+
+
+@pytest.fixture(scope="module")
+def warmed() -> list[str]:
+    return [done.name for done in warm_all()]
+
+
+def test_nothing_is_compiled_once_all_is_warm(warmed: list[str], tmp_path: Path) -> None:
+    assert len(warmed) == len(set(warmed)) > 4
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path), "PYTHONWARNINGS": "ignore"}
+    asked = subprocess.run(
+        [sys.executable, "-c", ASK], env=environment, cwd=tmp_path, capture_output=True, text=True, check=False
+    )
+    assert asked.returncode == 0, asked.stderr
+    compiled = json.loads(asked.stdout.splitlines()[-1])
+    assert len(compiled) == 17
+    assert not any(compiled.values()), compiled
+
+
+def test_the_command_says_what_it_did_and_where_it_is(warmed: list[str]) -> None:
+    result = CliRunner().invoke(main, ["warm"])
+    assert result.exit_code == 0, result.output
+    *lines, last = result.output.splitlines()
+    assert [line.split(": ")[0] for line in lines] == warmed
+    assert last.startswith("kept in ")
+
+
+def test_another_folder_is_told_to_the_process_that_compiles(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    asked = []
+
+    def run(words: list[str], *, env: dict[str, str], check: bool) -> subprocess.CompletedProcess[bytes]:
+        asked.append(env["NUMBA_CACHE_DIR"])
+        return subprocess.CompletedProcess(words, len(asked) - 1)
+
+    monkeypatch.setattr("mlflow_cf.cli.subprocess.run", run)
+    done, failed = (CliRunner().invoke(main, ["warm", "--cache", str(tmp_path)]) for _ in range(2))
+    assert asked == [str(tmp_path)] * 2
+    assert (done.exit_code, failed.exit_code) == (0, 1)
+    assert f"NUMBA_CACHE_DIR={tmp_path}" in done.output
+
+
+def test_it_does_not_work_in_vain(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("mlflow_cf.cli.kept_in", lambda: None)
+    result = CliRunner().invoke(main, ["warm"])
+    assert result.exit_code == 1
+    assert "--cache" in result.output
