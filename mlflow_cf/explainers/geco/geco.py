@@ -86,12 +86,13 @@ class GeCo:
 
     def search(self, problem: Problem, budget: Budget, rng: np.random.Generator) -> Candidates:
         """Run Algorithm 1 of the paper until the best results are stable (sections 4 and 9 of our notes)."""
-        drawn = rng.bit_generator.state
         by_sweeps = self.sweep and problem.rater is not None
+        drawn = None if by_sweeps else rng.bit_generator.state
         found = self._by_sweeps(problem, budget) if by_sweeps else self._by_draws(problem, budget, rng)
         if len(found.rows) or budget.cut or not self.last_resort:
             return found
-        rng.bit_generator.state = drawn  # the same draws as without GeCo, so that it misses nothing that these find
+        if drawn is not None:  # the same draws as without GeCo, so that it misses nothing that these find
+            rng.bit_generator.state = drawn
         rows = RandomSearch().search(problem, budget, rng).rows
         # nothing found: where the model was opened, there may be a proof of that
         return replace(found, rows=rows, certify=found.certify and not len(rows))
