@@ -13,7 +13,7 @@ from mlflow_cf.features import FeatureSpace
 from mlflow_cf.structures import Column, IntervalColumn, LevelColumn, NotOpenedError, Structure, TreeEnsemble
 from mlflow_cf_flavors.boosting import Columns
 from mlflow_cf_flavors.lightgbm_trees import TINY, lightgbm_forest
-from mlflow_cf_flavors.sklearn_sources import RawLevels, Source, finished, raw_columns
+from mlflow_cf_flavors.sklearn_sources import Raw, RawLevels, Source, finished, raw_columns
 from mlflow_cf_flavors.xgboost_trees import xgboost_forest
 
 Booster = Any  # either library's
@@ -50,7 +50,7 @@ def lightgbm_structure(booster: Booster, columns: Sequence[Column], space: Featu
     return TreeEnsemble.compile(forest, seen, space)
 
 
-def _numbered(sources: Sequence[Source], table: Columns, space: FeatureSpace) -> list[Source]:
+def _numbered(sources: Sequence[Raw], table: Columns, space: FeatureSpace) -> list[Source]:
     """Return levels as the numbers the library gives them when it is fitted; it knows no other levels."""
     numbered: list[Source] = []
     for source in sources:

@@ -1,4 +1,4 @@
-"""scikit-learn's preprocessing, read as encoded columns that each come from one raw feature."""
+"""scikit-learn's preprocessing, read as encoded columns: of one raw feature each, or linear combinations of these."""
 
 from __future__ import annotations
 
@@ -11,7 +11,8 @@ from numpy.typing import NDArray
 
 from mlflow_cf.structures import Affine, NotOpenedError, Step
 from mlflow_cf_flavors.sklearn_encoders import binned, imputed, one_hot, ordinal
-from mlflow_cf_flavors.sklearn_sources import Source, Transformer, block_dtype, refusal, stepped
+from mlflow_cf_flavors.sklearn_mixing import discriminants, principal, projected
+from mlflow_cf_flavors.sklearn_sources import CAST, Source, Transformer, block_dtype, refusal, stepped
 
 Block = Callable[[Transformer, Sequence[Source]], list[Source]]
 
@@ -25,7 +26,7 @@ def transformed(step: Transformer, sources: Sequence[Source], names: Sequence[st
         names: their names, by which a ColumnTransformer picks them.
 
     Raises:
-        NotOpenedError: a transformer that mixes columns, or that is not known here.
+        NotOpenedError: a transformer that is not known here, or that cannot take what those before it made.
     """
     kind = type(step).__name__
     # a fitted ColumnTransformer has an identity function in the place of 'passthrough'
@@ -147,7 +148,28 @@ def _less_and_over(centre: float | None, scale: float | None) -> Affine:
     return Affine(1.0 / unit, 0.0 if centre is None else -float(centre) / unit)
 
 
+def _selected(step: Transformer, sources: Sequence[Source]) -> list[Source]:
+    """Return the columns that a selector keeps, in the precision that all of them had together."""
+    dtype = block_dtype(sources)
+    kept = [source for source, keeps in zip(sources, step.get_support(), strict=True) if keeps]
+    return [stepped(source, CAST, dtype) or source for source in kept]  # levels stay what they are
+
+
+_SELECTORS = (
+    "GenericUnivariateSelect",
+    "RFE",
+    "RFECV",
+    "SelectFdr",
+    "SelectFpr",
+    "SelectFromModel",
+    "SelectFwe",
+    "SelectKBest",
+    "SelectPercentile",
+    "SequentialFeatureSelector",
+    "VarianceThreshold",
+)
 _BLOCKS: dict[str, Block] = {
+    **dict.fromkeys(_SELECTORS, _selected),
     "StandardScaler": _scaled(_standard),
     "MinMaxScaler": _scaled(_min_max),
     "RobustScaler": _scaled(_robust),
@@ -156,4 +178,8 @@ _BLOCKS: dict[str, Block] = {
     "OneHotEncoder": one_hot,
     "OrdinalEncoder": ordinal,
     "KBinsDiscretizer": binned,
+    "PCA": principal,
+    "IncrementalPCA": principal,
+    "TruncatedSVD": projected,
+    "LinearDiscriminantAnalysis": discriminants,
 }

@@ -13,6 +13,7 @@ from mlflow_cf.structures import Affine, IntervalColumn, NotOpenedError, NumberC
 from mlflow_cf_flavors.sklearn_sources import (
     CAST,
     UNSEEN,
+    Combination,
     RawLevels,
     Source,
     Transformer,
@@ -97,7 +98,7 @@ def binned(step: Transformer, sources: Sequence[Source]) -> list[Source]:
     for number, given in enumerate(sources):
         inner, count = step.bin_edges_[number][1:-1], int(step.n_bins_[number])
         source = stepped(given, CAST, dtype)
-        if source is None:
+        if source is None or isinstance(source, Combination):
             raise refusal(step, given)
         bins = _bins(source, inner)
         if step.encode == "ordinal":

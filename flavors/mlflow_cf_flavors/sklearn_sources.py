@@ -11,7 +11,7 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from mlflow_cf.features import Feature, FeatureSpace
+from mlflow_cf.features import Feature, FeatureSpace, Floats
 from mlflow_cf.structures import Affine, Column, IntervalColumn, LevelColumn, NotOpenedError, NumberColumn, Step
 
 Transformer = Any  # scikit-learn carries no types
@@ -42,15 +42,31 @@ class RawDate:
     name: str
 
 
-Source = Column | RawLevels | RawDate
+@dataclass(frozen=True, eq=False)
+class Combination:
+    """A linear combination of columns; the first layer of a linear model or network can take one, no tree can.
+
+    Attributes:
+        made_by: the step that combines them.
+        columns: those that have a weight; weights: (columns,); offset: added to the sum.
+    """
+
+    made_by: str
+    columns: tuple[Column, ...]
+    weights: Floats
+    offset: float
 
 
-def raw_columns(space: FeatureSpace, names: Sequence[str] = ()) -> list[Source]:
+Raw = Column | RawLevels | RawDate
+Source = Raw | Combination
+
+
+def raw_columns(space: FeatureSpace, names: Sequence[str] = ()) -> list[Raw]:
     """Return the model's input columns before any transformer; the model takes `names`, or all in order."""
     return [_raw(space.index[name], space[name]) for name in names or space.names]
 
 
-def _raw(number: int, feature: Feature) -> Source:
+def _raw(number: int, feature: Feature) -> Raw:
     if feature.kind == "boolean":
         return LevelColumn(number, np.array([0.0, 1.0, np.nan, np.nan]))
     if feature.kind == "date":
@@ -65,19 +81,21 @@ def finished(sources: Sequence[Source], last: str) -> list[Column]:
     """Return the columns an estimator, `last`, sees.
 
     Raises:
-        NotOpenedError: levels or dates that no step has turned into numbers.
+        NotOpenedError: levels or dates that no step has turned into numbers, or combinations of several columns.
     """
     columns: list[Column] = []
     for source in map(as_numbers, sources):
-        if isinstance(source, RawLevels | RawDate):
+        if isinstance(source, RawLevels | RawDate | Combination):
             raise refusal(last, source)
         columns.append(source)
     return columns
 
 
 def refusal(step: Any, source: Source) -> NotOpenedError:
-    """Return why a step cannot be opened for a source that is not made of numbers."""
+    """Return why a step cannot be opened for a source that is not made of the numbers of one feature."""
     kind = step if isinstance(step, str) else type(step).__name__
+    if isinstance(source, Combination):
+        return NotOpenedError(f"{kind} behind {source.made_by}, which mixes columns")
     if isinstance(source, RawDate):
         return NotOpenedError(f"{kind} on the date {source.name}")
     name = f" {source.name}" if isinstance(source, RawLevels) else ""
@@ -105,14 +123,18 @@ def block_dtype(sources: Sequence[Source]) -> np.dtype[Any]:
     return together if together.kind == "f" else DOUBLE
 
 
-def stepped(source: Source, step: Step, dtype: np.dtype[Any]) -> Column | None:
-    """Return a column after a step, which is done in `dtype`; None if it has no numbers."""
+def stepped(source: Source, step: Step, dtype: np.dtype[Any]) -> Column | Combination | None:
+    """Return a column after a step, which is done in `dtype`; None if it has no numbers, or none it can be done to."""
     source = as_numbers(source)
     if isinstance(source, NumberColumn):
         cast = replace(step, operation=lambda values: step.operation(values.astype(dtype, copy=False)))
         return replace(source, steps=(*source.steps, cast), dtype=dtype)
     if isinstance(source, LevelColumn | IntervalColumn):
         return replace(source, table=step.operation(source.table.astype(dtype)))
+    affine = step.affine
+    if isinstance(source, Combination) and affine is not None and np.isinf([affine.low, affine.high]).all():
+        offset = affine.slope * source.offset + affine.offset
+        return replace(source, weights=affine.slope * source.weights, offset=offset)
     return None
 
 
@@ -125,7 +147,7 @@ def values_of(source: Source, points: Sequence[float] = ()) -> tuple[list[Any], 
         return list(source.values), partial(LevelColumn, source.feature)
     if isinstance(source, LevelColumn | IntervalColumn):
         return list(source.table.tolist()), lambda table: replace(source, table=table)
-    if isinstance(source, RawDate):
+    if isinstance(source, RawDate | Combination):
         raise refusal("an encoder", source)
     ends = np.asarray(points, dtype=np.float64)
     cuts = np.column_stack([np.nextafter(ends, -np.inf), ends]).ravel()

@@ -14,6 +14,7 @@ from mlflow_cf.features import FeatureSpace, Floats
 from mlflow_cf.structures import Column, Forest, Layers, Link, NotOpenedError, Structure, Subsets, TreeEnsemble
 from mlflow_cf_flavors.boosting_structure import lightgbm_structure, without
 from mlflow_cf_flavors.sklearn_columns import names_after, transformed
+from mlflow_cf_flavors.sklearn_mixing import unmixed
 from mlflow_cf_flavors.sklearn_sources import Source, finished, raw_columns
 from mlflow_cf_flavors.xgboost_trees import xgboost_forest
 
@@ -33,7 +34,7 @@ def compile_model(model: Estimator, space: FeatureSpace, rows: pd.DataFrame) -> 
     """
     model = getattr(model, "best_estimator_", model)  # a search for parameters answers with the best
     names: Sequence[str] = [str(name) for name in getattr(model, "feature_names_in_", space.names)]
-    sources = raw_columns(space, names)
+    sources: list[Source] = [*raw_columns(space, names)]
     estimator = model
     if type(model).__name__ == "Pipeline":
         for _, step in model.steps[:-1]:
@@ -44,6 +45,10 @@ def compile_model(model: Estimator, space: FeatureSpace, rows: pd.DataFrame) -> 
     kind = type(estimator).__name__
     if kind.startswith("HistGradientBoosting"):
         sources = _categories_first(estimator, sources, names)
+    if kind in _LINEAR:
+        return _linear(estimator, sources, space)
+    if kind in ("MLPClassifier", "MLPRegressor"):
+        return _network(estimator, sources, space)
     columns = finished(sources, kind)
     library = type(estimator).__module__.split(".")[0]
     if library == "lightgbm":
@@ -52,11 +57,6 @@ def compile_model(model: Estimator, space: FeatureSpace, rows: pd.DataFrame) -> 
         return _xgboost(model, estimator, columns, space, rows)
     if kind in _FORESTS:
         return TreeEnsemble.compile(_FORESTS[kind](estimator), columns, space)
-    if kind in _LINEAR:
-        return _linear(estimator, columns, space)
-    if kind in ("MLPClassifier", "MLPRegressor"):
-        link = _OUTPUTS[estimator.out_activation_]
-        return Layers.compile(columns, space, estimator.coefs_, estimator.intercepts_, estimator.activation, link)
     raise NotOpenedError(f"the estimator {kind}")
 
 
@@ -84,9 +84,11 @@ def _categories_first(estimator: Estimator, sources: Sequence[Source], names: Se
 
 
 _OUTPUTS: dict[str, Link] = {"logistic": "sigmoid", "softmax": "softmax", "identity": "identity"}
+_ONE_AGAINST_THE_REST = ("SGDClassifier",)  # with scores for each class by itself; others weigh all classes at once
 _LINEAR = {
     "LogisticRegression",
     "LogisticRegressionCV",
+    "LinearDiscriminantAnalysis",
     "LinearSVC",
     "SGDClassifier",
     "RidgeClassifier",
@@ -103,19 +105,28 @@ _LINEAR = {
 }
 
 
-def _linear(estimator: Estimator, columns: list[Column], space: FeatureSpace) -> Layers:
+def _linear(estimator: Estimator, sources: Sequence[Source], space: FeatureSpace) -> Layers:
     weights = np.atleast_2d(estimator.coef_).T.astype(np.float64)
     biases = np.broadcast_to(np.atleast_1d(estimator.intercept_), weights.shape[1:]).astype(np.float64)
+    columns, weights, biases = unmixed(sources, type(estimator).__name__, weights, biases)
     if not hasattr(estimator, "classes_"):
         return Layers.compile(columns, space, [weights], [biases], "identity", "identity")
     if getattr(estimator, "loss", "") == "modified_huber":
         raise NotOpenedError("SGDClassifier with modified_huber loss")
     if hasattr(estimator, "predict_proba"):
-        several = type(estimator).__name__.startswith("LogisticRegression") and weights.shape[1] > 1
+        several = type(estimator).__name__ not in _ONE_AGAINST_THE_REST and weights.shape[1] > 1
         return Layers.compile(columns, space, [weights], [biases], "identity", "softmax" if several else "sigmoid")
     if weights.shape[1] == 1:  # one margin m stands for (-m, m)
         weights, biases = np.hstack([-weights, weights]), np.concatenate([-biases, biases])
     return Layers.compile(columns, space, [weights], [biases], "identity", "identity")
+
+
+def _network(estimator: Estimator, sources: Sequence[Source], space: FeatureSpace) -> Layers:
+    first, bias = np.asarray(estimator.coefs_[0], np.float64), np.asarray(estimator.intercepts_[0], np.float64)
+    columns, first, bias = unmixed(sources, type(estimator).__name__, first, bias)
+    weights, biases = [first, *estimator.coefs_[1:]], [bias, *estimator.intercepts_[1:]]
+    link = _OUTPUTS[estimator.out_activation_]
+    return Layers.compile(columns, space, weights, biases, estimator.activation, link)
 
 
 def _joined(trees: list[Any], values: list[Floats], outputs: list[int], link: Link) -> Forest:

@@ -7,7 +7,7 @@ import pytest
 import xgboost
 from agreement import applications, goals, wrapped
 from sklearn.compose import make_column_transformer
-from sklearn.decomposition import PCA
+from sklearn.decomposition import PCA, FastICA
 from sklearn.ensemble import (
     AdaBoostClassifier,
     GradientBoostingClassifier,
@@ -37,7 +37,8 @@ def own_loss(label, scores):
 
 
 REASONS = {
-    "the step PCA": make_pipeline(StandardScaler(), PCA(2), LogisticRegression()),
+    "DecisionTreeClassifier behind PCA, which mixes columns": make_pipeline(StandardScaler(), PCA(2), TREE),
+    "the step FastICA": make_pipeline(StandardScaler(), FastICA(2, random_state=0), LogisticRegression()),
     "the step PolynomialFeatures": make_pipeline(PolynomialFeatures(), TREE),
     "the step KNNImputer": make_pipeline(KNNImputer(), TREE),
     "the step FunctionTransformer": make_pipeline(FunctionTransformer(np.abs), TREE),
