@@ -14,6 +14,7 @@ from mlflow_cf.structures import Column, IntervalColumn, LevelColumn, NotOpenedE
 from mlflow_cf_flavors.boosting import Columns
 from mlflow_cf_flavors.lightgbm_trees import TINY, lightgbm_forest
 from mlflow_cf_flavors.sklearn_sources import Raw, RawLevels, Source, finished, raw_columns
+from mlflow_cf_flavors.sums import Trees
 from mlflow_cf_flavors.xgboost_trees import xgboost_forest
 
 Booster = Any  # either library's
@@ -40,14 +41,14 @@ def compile_lightgbm(booster: Booster, table: Columns, space: FeatureSpace, rows
     """Compile a Booster, which takes the columns of `table`, for the features of `space`."""
     del rows  # nothing to measure: the first tree holds the constant
     columns = finished(_numbered(raw_columns(space, table.names), table, space), "LightGBM")
-    return lightgbm_structure(booster, columns, space)
+    return lightgbm_trees(booster, columns).compile(space)
 
 
-def lightgbm_structure(booster: Booster, columns: Sequence[Column], space: FeatureSpace) -> Structure:
-    """Compile a Booster that takes `columns`; where it was told so, it takes zeros as missing values."""
+def lightgbm_trees(booster: Booster, columns: Sequence[Column]) -> Trees:
+    """Return the trees of a Booster that takes `columns`; where it was told so, it takes zeros as missing values."""
     forest, no_zeros = lightgbm_forest(booster)
     seen = [without(column, -TINY, TINY) if number in no_zeros else column for number, column in enumerate(columns)]
-    return TreeEnsemble.compile(forest, seen, space)
+    return Trees(seen, forest)
 
 
 def _numbered(sources: Sequence[Raw], table: Columns, space: FeatureSpace) -> list[Source]:

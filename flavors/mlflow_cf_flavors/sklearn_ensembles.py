@@ -1,0 +1,104 @@
+"""scikit-learn's estimators made of others: they are opened where their scores are a link of the others' sums."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any, Protocol
+
+import numpy as np
+
+from mlflow_cf.features import Floats
+from mlflow_cf.structures import NotOpenedError
+from mlflow_cf_flavors.sums import Dense, Sums, Term, added
+
+Estimator = Any  # scikit-learn carries no types
+
+
+class Read(Protocol):
+    """Reads an inner estimator that takes the columns at `places`, or all of them."""
+
+    def __call__(self, estimator: Estimator, places: Sequence[int] | None = None) -> Sums:
+        """Return its sums; NotOpenedError if it is not known here."""
+        ...
+
+
+def _one_vs_rest(model: Estimator, read: Read) -> Sums:
+    """Return one model per class side by side; their shares are divided by their total, margins are not."""
+    if model.multilabel_:
+        raise NotOpenedError("OneVsRestClassifier of several labels")
+    parts = [read(one) for one in model.estimators_]
+    if len(parts) == 1:
+        return parts[0]
+    shares = hasattr(model, "predict_proba")
+    terms = []
+    for number, part in enumerate(parts):
+        if shares and (part.link != "sigmoid" or part.outputs > 1):
+            raise NotOpenedError("OneVsRestClassifier of shares, which it divides by their sum")
+        matrix = np.zeros((part.outputs, len(parts)))
+        matrix[-1, number] = 1.0  # a margin m stands there as (-m, m)
+        terms.append(Term(part, matrix))
+    return added(terms, np.zeros(len(parts)), "sigmoid" if shares else "identity")
+
+
+def _bagged(model: Estimator, read: Read) -> Sums:
+    """Return the mean over models that each see some of the columns, and may have seen some of the classes only."""
+    parts, matrices = [], []
+    for one, places in zip(model.estimators_, model.estimators_features_, strict=True):
+        parts.append(read(one, places))
+        matrix = np.eye(1)
+        if hasattr(model, "classes_"):
+            matrix = np.eye(len(model.classes_))[np.asarray(one.classes_, dtype=np.intp)]
+        matrices.append(matrix / len(model.estimators_))
+    return _mean(model, parts, matrices)
+
+
+def _voted(model: Estimator, read: Read) -> Sums:
+    """Return the weighted mean of models; those that were dropped have a weight, but no estimator."""
+    if getattr(model, "voting", "soft") == "hard":
+        raise NotOpenedError("VotingClassifier that counts labels")
+    weights = np.ones(len(model.estimators_))
+    if model.weights is not None:
+        pairs = zip(model.estimators, model.weights, strict=True)
+        weights = np.array([weight for (_, one), weight in pairs if not isinstance(one, str)], dtype=np.float64)
+    parts = [read(one) for one in model.estimators_]
+    width = len(model.classes_) if hasattr(model, "classes_") else 1
+    return _mean(model, parts, [share * np.eye(width) for share in weights / weights.sum()])
+
+
+def _mean(model: Estimator, parts: Sequence[Sums], matrices: Sequence[Floats]) -> Sums:
+    """Return the sum of `parts`, each times its matrix: their scores must be sums themselves."""
+    labels = hasattr(model, "classes_")
+    # layers of a classifier end in a link, or in margins, which are counted as labels
+    if any(part.link != "identity" or (labels and isinstance(part, Dense)) for part in parts):
+        raise NotOpenedError(f"{type(model).__name__} of models whose scores are not sums")
+    terms = [Term(part, matrix) for part, matrix in zip(parts, matrices, strict=True)]
+    return added(terms, np.zeros(matrices[0].shape[1]), "identity")
+
+
+def _calibrated(model: Estimator, read: Read) -> Sums:
+    """Return a model whose margins or shares are put through one sigmoid per class."""
+    if len(model.calibrated_classifiers_) > 1:
+        raise NotOpenedError(f"CalibratedClassifierCV that averages {len(model.calibrated_classifiers_)} classifiers")
+    one = model.calibrated_classifiers_[0]
+    if one.method != "sigmoid":
+        raise NotOpenedError(f"CalibratedClassifierCV by {one.method}")
+    part, outputs = read(one.estimator), len(one.calibrators)
+    if part.link != "identity" and not hasattr(one.estimator, "decision_function"):
+        raise NotOpenedError("CalibratedClassifierCV of scores that are not sums")
+    if outputs not in (1, part.outputs) or len(one.estimator.classes_) != len(model.classes_):
+        raise NotOpenedError("CalibratedClassifierCV of some of the classes")
+    slope = np.array([-calibrator.a_ for calibrator in one.calibrators])
+    offset = np.array([-calibrator.b_ for calibrator in one.calibrators])
+    matrix = np.zeros((part.outputs, outputs))
+    matrix[-outputs:] = np.diag(slope)  # of two sums for two classes, the last is that of the second class
+    return added([Term(part, matrix)], offset, "sigmoid")
+
+
+ENSEMBLES: dict[str, Callable[[Estimator, Read], Sums]] = {
+    "BaggingClassifier": _bagged,
+    "BaggingRegressor": _bagged,
+    "CalibratedClassifierCV": _calibrated,
+    "OneVsRestClassifier": _one_vs_rest,
+    "VotingClassifier": _voted,
+    "VotingRegressor": _voted,
+}

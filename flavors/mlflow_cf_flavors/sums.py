@@ -1,0 +1,148 @@
+"""Models whose scores are a link of sums, before they are compiled: several of them can become one with other sums."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import NamedTuple
+
+import numpy as np
+
+from mlflow_cf.features import FeatureSpace, Floats
+from mlflow_cf.structures import Activation, Column, Forest, Layers, Link, NotOpenedError, TreeEnsemble
+
+
+@dataclass(frozen=True, eq=False)
+class Trees:
+    """A forest, and the encoded columns that its nodes test."""
+
+    columns: Sequence[Column]
+    forest: Forest
+
+    @property
+    def link(self) -> Link:
+        """How sums become scores."""
+        return self.forest.link
+
+    @property
+    def outputs(self) -> int:
+        """How many sums there are."""
+        return len(self.forest.base)
+
+    def compile(self, space: FeatureSpace) -> TreeEnsemble:
+        """Return the structure for the features of `space`."""
+        return TreeEnsemble.compile(self.forest, self.columns, space)
+
+
+@dataclass(frozen=True, eq=False)
+class Dense:
+    """A linear model or a network.
+
+    Attributes:
+        columns: what its first layer takes.
+        weights, biases: of all layers, (inputs, outputs) and (outputs,).
+        activation: between layers; link: turns the last sums into scores.
+    """
+
+    columns: Sequence[Column]
+    weights: Sequence[Floats]
+    biases: Sequence[Floats]
+    activation: Activation
+    link: Link
+
+    @property
+    def outputs(self) -> int:
+        """How many sums there are."""
+        return len(self.biases[-1])
+
+    def compile(self, space: FeatureSpace) -> Layers:
+        """Return the structure for the features of `space`."""
+        return Layers.compile(self.columns, space, self.weights, self.biases, self.activation, self.link)
+
+
+Sums = Trees | Dense
+
+
+class Term(NamedTuple):
+    """The sums of one model times a `matrix` (its sums, new sums)."""
+
+    model: Sums
+    matrix: Floats
+
+
+def added(terms: Sequence[Term], offset: Floats, link: Link) -> Sums:
+    """Return the one model whose sums (k,) are those of all `terms` together and `offset` (k,), linked by `link`.
+
+    Raises:
+        NotOpenedError: trees and layers together, several networks, or trees that do not compare alike.
+    """
+    trees = [Trees(model.columns, _times(model.forest, matrix)) for model, matrix in terms if isinstance(model, Trees)]
+    dense = [_last_times(model, matrix) for model, matrix in terms if isinstance(model, Dense)]
+    if trees and dense:
+        raise NotOpenedError("trees and layers that are added up")
+    return _one_forest(trees, offset, link) if trees else _one_layer(dense, offset, link)
+
+
+def _times(forest: Forest, matrix: Floats) -> Forest:
+    """Return a forest with its sums times `matrix`; every leaf holds all of the new ones."""
+    sizes = np.diff([*forest.roots.tolist(), len(forest.column)])
+    every = forest.outputs[0] < 0
+    value = forest.value @ matrix if every else forest.value * matrix[np.repeat(forest.outputs, sizes)]
+    return replace(forest, value=value, base=forest.base @ matrix, outputs=np.full_like(forest.outputs, -1))
+
+
+def _last_times(model: Dense, matrix: Floats) -> Dense:
+    weights, biases = [*model.weights[:-1], model.weights[-1] @ matrix], [*model.biases[:-1], model.biases[-1] @ matrix]
+    return replace(model, weights=weights, biases=biases)
+
+
+def _one_forest(trees: Sequence[Trees], offset: Floats, link: Link) -> Trees:
+    forests = [part.forest for part in trees]
+    first = forests[0]
+    if len(forests) > 1 and any(forest.subsets is not None or forest.rule != first.rule for forest in forests):
+        raise NotOpenedError("trees of several kinds that are added up")
+    columns, places = _columns([part.columns for part in trees])
+    starts = np.cumsum([0, *(len(forest.column) for forest in forests)])[:-1]
+    tested = [np.where(f.column >= 0, place[f.column], -1) for f, place in zip(forests, places, strict=True)]
+    joined = replace(
+        first,
+        roots=_shifted([forest.roots for forest in forests], starts),
+        outputs=np.concatenate([forest.outputs for forest in forests]),
+        column=np.concatenate(tested).astype(np.int32),
+        threshold=np.concatenate([forest.threshold for forest in forests]),
+        missing_left=np.concatenate([forest.missing_left for forest in forests]),
+        left=_shifted([forest.left for forest in forests], starts),
+        right=_shifted([forest.right for forest in forests], starts),
+        value=np.ascontiguousarray(np.concatenate([forest.value for forest in forests])),
+        base=np.sum([forest.base for forest in forests], axis=0) + offset,
+        link=link,
+        steady=all(forest.steady for forest in forests),
+    )
+    return Trees(columns, joined)
+
+
+def _shifted(nodes: Sequence[np.ndarray[tuple[int], np.dtype[np.int32]]], starts: Floats) -> np.ndarray:
+    """Return the numbers of nodes when every forest follows the one before it."""
+    return np.concatenate([some + start for some, start in zip(nodes, starts, strict=True)]).astype(np.int32)
+
+
+def _one_layer(models: Sequence[Dense], offset: Floats, link: Link) -> Dense:
+    if len(models) == 1:
+        one = models[0]
+        return replace(one, biases=[*one.biases[:-1], one.biases[-1] + offset], link=link)
+    if any(len(model.weights) > 1 for model in models):
+        raise NotOpenedError("several networks that are added up")
+    columns, places = _columns([model.columns for model in models])
+    weights = np.zeros((len(columns), len(offset)))
+    for model, place in zip(models, places, strict=True):
+        np.add.at(weights, place, model.weights[0])
+    bias = np.sum([model.biases[0] for model in models], axis=0) + offset
+    return Dense(columns, [weights], [bias], "identity", link)
+
+
+def _columns(of_models: Sequence[Sequence[Column]]) -> tuple[list[Column], list[np.ndarray]]:
+    """Return the columns of all models, each once, and per model where its own are among them."""
+    every = {id(column): column for columns in of_models for column in columns}
+    position = {key: place for place, key in enumerate(every)}
+    places = [np.array([position[id(column)] for column in columns], dtype=np.intp) for columns in of_models]
+    return list(every.values()), places
