@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from typing import Any, Protocol
 
 import numpy as np
 
 from mlflow_cf.features import Floats
 from mlflow_cf.structures import NotOpenedError
-from mlflow_cf_flavors.sums import Dense, Sums, Term, added
+from mlflow_cf_flavors.sums import Dense, Sums, Term, Trees, added
 
 Estimator = Any  # scikit-learn carries no types
 
@@ -94,7 +95,26 @@ def _calibrated(model: Estimator, read: Read) -> Sums:
     return added([Term(part, matrix)], offset, "sigmoid")
 
 
+def _boosted_votes(model: Estimator, read: Read) -> Sums:
+    """Return the weighted votes of single trees, whose leaves each stand for one class."""
+    several = len(model.classes_) - 1
+    shares = model.estimator_weights_ / model.estimator_weights_.sum()
+    votes = np.eye(several + 1) * (1 + 1 / several) - 1 / several  # for one class, as much against all others together
+    ways = votes / several if several > 1 else votes @ np.array([[-1.0], [1.0]])
+    terms = []
+    for one, share in zip(model.estimators_, shares, strict=False):  # where it stopped early, more have a weight: 0
+        part = read(one)
+        if not isinstance(part, Trees) or len(part.forest.roots) > 1:
+            raise NotOpenedError("AdaBoostClassifier of others than single trees")
+        if len(one.classes_) <= several:
+            raise NotOpenedError("AdaBoostClassifier of some of the classes")
+        chosen = np.eye(several + 1)[part.forest.value.argmax(axis=1)]
+        terms.append(Term(replace(part, forest=replace(part.forest, value=chosen)), share * ways))
+    return added(terms, np.zeros(ways.shape[1]), "softmax" if several > 1 else "sigmoid")
+
+
 ENSEMBLES: dict[str, Callable[[Estimator, Read], Sums]] = {
+    "AdaBoostClassifier": _boosted_votes,
     "BaggingClassifier": _bagged,
     "BaggingRegressor": _bagged,
     "CalibratedClassifierCV": _calibrated,

@@ -1,4 +1,7 @@
-"""scikit-learn's estimators, opened into structures."""
+"""scikit-learn's estimators, opened into structures.
+
+`_READERS` and `ENSEMBLES` list the estimators; the steps before them are listed in `sklearn_columns`.
+"""
 
 from __future__ import annotations
 

@@ -10,6 +10,7 @@ from sklearn.compose import make_column_transformer
 from sklearn.decomposition import PCA
 from sklearn.discriminant_analysis import LinearDiscriminantAnalysis
 from sklearn.ensemble import (
+    AdaBoostClassifier,
     BaggingClassifier,
     BaggingRegressor,
     ExtraTreesRegressor,
@@ -83,6 +84,13 @@ OPENED: dict[str, tuple[Any, str]] = {
     "calibrated shares of classes": (CalibratedClassifierCV(FOREST, ensemble=False, cv=3), "three"),
     "calibrated boosting": (CalibratedClassifierCV(BOOSTING, ensemble=False, cv=3), "two"),
     "calibrated boosting of classes": (CalibratedClassifierCV(BOOSTING, ensemble=False, cv=3), "three"),
+    "boosted stumps": (AdaBoostClassifier(n_estimators=15, random_state=0), "two"),
+    "boosted stumps for classes": (AdaBoostClassifier(n_estimators=15, random_state=0), "three"),
+    "boosted trees": (AdaBoostClassifier(TREE, n_estimators=4, random_state=0), "three"),
+    "calibrated votes": (
+        CalibratedClassifierCV(AdaBoostClassifier(n_estimators=5, random_state=0), ensemble=False, cv=3),
+        "two",
+    ),
     "calibrated bag": (CalibratedClassifierCV(BaggingClassifier(TREE, **FEW), ensemble=False, cv=3), "two"),
 }
 
@@ -182,6 +190,7 @@ CLOSED: dict[str, tuple[Any, str]] = {
         CalibratedClassifierCV(MLPClassifier((3,), max_iter=9), ensemble=False, cv=2),
         "two",
     ),
+    "AdaBoostClassifier of others than single trees": (AdaBoostClassifier(LINEAR, n_estimators=3), "two"),
     "the estimator GaussianNB": (BaggingClassifier(GaussianNB(), **FEW), "two"),
     "it has labels only": (VotingClassifier([("a", TREE), ("b", FOREST)]), "two"),
 }

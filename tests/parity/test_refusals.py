@@ -9,7 +9,7 @@ from agreement import applications, goals, wrapped
 from sklearn.compose import make_column_transformer
 from sklearn.decomposition import PCA, FastICA
 from sklearn.ensemble import (
-    AdaBoostClassifier,
+    AdaBoostRegressor,
     GradientBoostingClassifier,
     HistGradientBoostingRegressor,
     RandomForestRegressor,
@@ -51,7 +51,7 @@ REASONS = {
     ),
     "the estimator GaussianNB": GaussianNB(),
     "the estimator SVC": make_pipeline(StandardScaler(), SVC()),
-    "the estimator AdaBoostClassifier": AdaBoostClassifier(n_estimators=5),
+    "the estimator AdaBoostRegressor": AdaBoostRegressor(n_estimators=5),
     "modified_huber loss": make_pipeline(StandardScaler(), SGDClassifier(loss="modified_huber", random_state=0)),
     "exponential loss": GradientBoostingClassifier(loss="exponential", n_estimators=3),
     "starts from GaussianNB": GradientBoostingClassifier(init=GaussianNB(), n_estimators=3),
