@@ -1,10 +1,41 @@
 """Our kinds of models pass the tests that `mlflow_cf.testing` has for everybody's."""
 
-from mlflow_cf.testing import KINDS, ModelSuite
+import numpy as np
+from sklearn.calibration import CalibratedClassifierCV
+from sklearn.compose import make_column_transformer
+from sklearn.decomposition import PCA
+from sklearn.feature_selection import VarianceThreshold
+from sklearn.impute import SimpleImputer
+from sklearn.linear_model import LinearRegression
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import OneHotEncoder, StandardScaler
+from sklearn.svm import LinearSVC
+
+from mlflow_cf.testing import KINDS, Fitted, Kind, ModelSuite
+from mlflow_cf.testing.goals import CUTS
 
 
 class TestSklearn(ModelSuite):
     kind = KINDS["sklearn"]
+
+
+def of_others(goal, rows, values):
+    """Fit what is opened as one layer: components before a linear model, and a calibrated margin of components."""
+    prepare = make_column_transformer(
+        (make_pipeline(SimpleImputer(), StandardScaler()), ["age", "income", "hours", "rooms"]),
+        (make_pipeline(OneHotEncoder(handle_unknown="ignore"), VarianceThreshold(0.05)), ["grade", "job", "member"]),
+    )
+    numbers = make_pipeline(prepare, PCA(7))
+    if not goal.n_labels:
+        model = make_pipeline(numbers, LinearRegression()).fit(rows, values)
+        return Fitted(model, model.predict)
+    margin = CalibratedClassifierCV(make_pipeline(numbers, LinearSVC()), ensemble=False, cv=3)
+    model = margin.fit(rows, np.digitize(values, CUTS[2]))
+    return Fitted(model, model.predict, (0, 1), model.predict_proba)
+
+
+class TestMadeOfOthers(ModelSuite):
+    kind = Kind(of_others, opened=True, n_labels=(0, 2))
 
 
 class TestXGBoost(ModelSuite):
