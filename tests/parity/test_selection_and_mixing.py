@@ -5,6 +5,7 @@ from typing import Any
 import numpy as np
 import pytest
 from agreement import agree, applications, goals, named, wrapped
+from sklearn import linear_model
 from sklearn.base import clone
 from sklearn.compose import make_column_transformer
 from sklearn.decomposition import PCA, IncrementalPCA, TruncatedSVD
@@ -172,6 +173,24 @@ def test_discriminant_analysis_as_a_classifier(solver, goal):
         numbers(), LinearDiscriminantAnalysis(solver=solver, shrinkage=None if solver == "svd" else 0.1)
     )
     checked(model, goal)
+
+
+@pytest.mark.parametrize(
+    "model",
+    [
+        linear_model.ARDRegression(),
+        linear_model.BayesianRidge(),
+        linear_model.HuberRegressor(max_iter=500),
+        linear_model.Lars(),
+        linear_model.LassoLars(alpha=0.1),
+        linear_model.OrthogonalMatchingPursuit(n_nonzero_coefs=4),
+        linear_model.Perceptron(random_state=0),
+        linear_model.QuantileRegressor(),
+    ],
+    ids=named,
+)
+def test_other_linear_models(model):
+    checked(make_pipeline(numbers(), model), "three" if named(model) == "Perceptron" else "value")
 
 
 @pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
