@@ -3,6 +3,7 @@
 import json
 import shutil
 import time
+from copy import deepcopy
 from pathlib import Path
 
 import mlflow
@@ -43,6 +44,18 @@ def expected(value, key=""):
     return pytest.approx(value, rel=1e-9) if key in COMPUTED and value is not None else value
 
 
+def check(found, recorded):
+    """Compare replies with the recorded ones; a search may find nearer counterfactuals today, but nothing else."""
+    for reply, before in zip(found, recorded, strict=True):
+        if reply != expected(before):
+            now, then = reply.pop("counterfactuals"), before.pop("counterfactuals")
+            assert reply == expected(before)
+            assert [one["proof"] for one in now] == [one["proof"] for one in then] == ["none"] * len(now)
+            nearer = [one["distance"] - other["distance"] for one, other in zip(now, then, strict=True)]
+            assert max(nearer) < 1e-9
+            assert min(nearer) < -1e-9
+
+
 def asked(reply):
     return json.dumps(reply["params"])
 
@@ -62,14 +75,14 @@ def test_rows_as_the_model_was_trained_on(saved, reply):
     assert isinstance(rows["job"].dtype, pd.CategoricalDtype)
     assert rows[list(ROWS)].astype(object).equals(ROWS.astype(object))
     found = explained.predict(rows, {"counterfactual": reply["params"]})
-    assert shown(found) == expected(reply["predictions"])
+    check(shown(found), deepcopy(reply["predictions"]))
 
 
 @pytest.mark.usefixtures("no_hurry")
 @pytest.mark.parametrize("reply", REPLIES, ids=asked)
 def test_rows_as_they_come_over_http(saved, reply):
     found = mlflow.pyfunc.load_model(str(saved)).predict(ROWS, {"counterfactual": reply["params"]})
-    assert shown(found) == expected(reply["predictions"])
+    check(shown(found), deepcopy(reply["predictions"]))
 
 
 def test_loading_changes_nothing(saved):

@@ -245,7 +245,7 @@ def test_one_that_learns_for_every_request(monkeypatch):
 
 
 def test_an_order_that_is_not_kept(monkeypatch):
-    monkeypatch.setattr("mlflow_cf.request.answer.keeps_order", lambda _: False)
+    monkeypatch.setattr("mlflow_cf.request.explaining.keeps_order", lambda _: False)
     with refused():
         handed_over.check_own_order(trial(Pupil()))
 
