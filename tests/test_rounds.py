@@ -1,0 +1,50 @@
+"""Every row gets its answer first; certificates share the time that is left, in rounds."""
+
+import numpy as np
+import pandas as pd
+import pytest
+from sklearn.ensemble import RandomForestClassifier
+
+import mlflow_cf
+from mlflow_cf import ExplainedModel
+
+
+@pytest.fixture(scope="module")
+def forest() -> tuple[ExplainedModel, pd.DataFrame]:
+    """A forest whose proofs take long, and rows that it rejects."""
+    rng = np.random.default_rng(0)
+    X = pd.DataFrame(rng.normal(size=(300, 12)).round(2), columns=[f"x{n}" for n in range(12)])
+    y = (X.sum(axis=1) > 0).astype(int)
+    model = RandomForestClassifier(40, random_state=0).fit(X, y)
+    return mlflow_cf.wrap(model, X, target=1), X[model.predict(X) == 0].iloc[:6]
+
+
+def test_certified_calls_return_every_answer_that_uncertified_ones_do(
+    forest: tuple[ExplainedModel, pd.DataFrame],
+) -> None:
+    made, rows = forest
+    plain = made.explain(rows)
+    certified = made.explain(rows, certify=True, time_limit_s=1.0)
+    assert {one.status for one in plain} == {"found"}
+    for one, other in zip(certified, plain, strict=True):
+        assert one.status == "found"
+        assert one.counterfactuals[0].distance <= other.counterfactuals[0].distance + 1e-12
+    assert {one.counterfactuals[0].proof for one in certified} <= {"optimal", "bounded"}
+
+
+def test_evaluations_end_certificates_without_a_clock(forest: tuple[ExplainedModel, pd.DataFrame]) -> None:
+    made, rows = forest
+    found = made.explain(rows, certify=True, max_evaluations=30_000)
+    assert {one.status for one in found} == {"found"}
+    assert max(one.evaluations for one in found) <= 30_000
+
+
+def test_rows_that_were_left_out_are_told_what_would_do(forest: tuple[ExplainedModel, pd.DataFrame]) -> None:
+    made, rows = forest
+    many = pd.concat([rows] * 200, ignore_index=True)
+    found = made.explain(many, time_limit_s=0.5)
+    assert found[0].status == "found"
+    last = found[-1]
+    assert last.status == "budget"
+    assert "a time_limit_s of about " in last.reason
+    assert last.reason.endswith(f" would do for {len(many):,} rows")
