@@ -78,7 +78,7 @@ class TestScore:
         distance = problem.distance(codes)
         good = decide(raw) == 1
         assert scored.favourable.tolist() == good.tolist()
-        assert scored.grade.tolist() == grade.tolist()
+        assert scored.merit.tolist() == grade.tolist()
         assert scored.score == pytest.approx(np.where(good, distance, distance + 1 + (1 - grade)), abs=1e-12)
         assert scored.fresh.all()
 
@@ -88,7 +88,7 @@ class TestScore:
         def key(member: int) -> tuple[Any, ...]:
             codes = scored.codes[member]
             changes = int((codes != problem.own).sum())
-            return (not scored.favourable[member], scored.score[member], changes, -scored.grade[member], *codes)
+            return (not scored.favourable[member], scored.score[member], changes, -scored.merit[member], *codes)
 
         expected = sorted(range(300), key=key)
         for most in (1, 7, 100, 299, 300, 1000):

@@ -70,7 +70,7 @@ class World:
     def shortfalls(self, codes: Codes) -> Any:
         """Return what candidates (m, G) lack to be favourable, by the sums of their rows."""
         assert self.problem.rater is not None
-        return self.problem.rater.shortfalls(self.problem.tokens(codes))[1]
+        return self.problem.rater.measures(self.problem.tokens(codes))[2]
 
     def children(self, parent: Codes, number: int) -> Codes:
         """Return every candidate that differs from `parent` in this group alone; own tuples come back if allowed."""

@@ -162,24 +162,26 @@ class Problem:
 
     def distance(self, codes: Codes) -> Floats:
         """Return the distance (m,) of codes (m, G), bit for bit that of their rows."""
-        places: Codes = codes + self._groups_start
-        total: Floats = np.add.accumulate(self._costs[places], axis=1)[:, -1]  # in order, unlike `sum`
+        places: Codes = codes + self.start
+        total: Floats = np.add.accumulate(self.costs[places], axis=1)[:, -1]  # in order, unlike `sum`
         if self.bound_distance.c:
-            total = total + self.bound_distance.c * self._peaks[places].max(axis=1)
+            total = total + self.bound_distance.c * self.peaks[places].max(axis=1)
         return total
 
     @cached_property
-    def _groups_start(self) -> Codes:
+    def start(self) -> Codes:
         """(G,) where every group starts among the tuples of all groups."""
         sizes = [len(group.tuples) for group in self.groups]
         return np.cumsum(sizes, dtype=np.intp) - sizes
 
     @cached_property
-    def _costs(self) -> Floats:
+    def costs(self) -> Floats:
+        """The cost of every tuple, group after group; see `Group`."""
         return np.concatenate([group.cost for group in self.groups])
 
     @cached_property
-    def _peaks(self) -> Floats:
+    def peaks(self) -> Floats:
+        """The peak of every tuple, group after group."""
         return np.concatenate([group.peak for group in self.groups])
 
     @cached_property
@@ -197,10 +199,21 @@ class Problem:
 
     def undone(self, Z: Floats) -> tuple[Codes, Floats]:
         """Return rows Z (m, d) with one changed group put back (and something still changed), and whose they are."""
-        changed = self.changed(Z)
+        owner, number = self._to_undo(self.changed(Z))
+        return owner, np.where(self.owner == number[:, None], self.x0, Z[owner])
+
+    def undone_codes(self, codes: Codes) -> tuple[Codes, Codes]:
+        """Return the same of candidates by code (m, G)."""
+        owner, number = self._to_undo(codes != self.own)
+        undone = codes[owner]
+        undone[np.arange(len(owner)), number] = self.own[number]
+        return owner, undone
+
+    def _to_undo(self, changed: Bools) -> tuple[Codes, Codes]:
+        """Return which groups of which candidates (m, G) can be put back."""
         allowed = np.array([group.own_allowed for group in self.groups])
         owner, number = np.nonzero(changed & allowed & (changed.sum(axis=1) > 1)[:, None])
-        return owner, np.where(self.owner == number[:, None], self.x0, Z[owner])
+        return owner, number
 
     @cached_property
     def most_changes(self) -> int:

@@ -55,12 +55,13 @@ class Rater:
         favourable, _, margin = rate_sums(self.structure.sums(tokens), self.targets)
         return favourable, margin
 
-    def shortfalls(self, tokens: Sequence[Tokens]) -> tuple[Bools, Floats]:
-        """Return whether m candidates meet the targets, and what their sums lack to do so; see `shortfall_of`."""
+    def measures(self, tokens: Sequence[Tokens]) -> tuple[Bools, Floats, Floats]:
+        """Return what `margins` does, and what the sums lack to meet the targets; see `shortfall_of`."""
         sums = self.structure.sums(tokens)
         found = np.empty(len(sums))
         shortfalls(sums, self.targets, found)
-        return rate_sums(sums, self.targets)[0], found
+        favourable, _, margin = rate_sums(sums, self.targets)
+        return favourable, margin, found
 
     def reach(self, low: Floats, high: Floats, doubt: float) -> Floats:
         """Return (m,) how far into the targets sums between bounds (m, k) can come; below 0 they cannot.

@@ -20,15 +20,16 @@ class Population:
     Attributes:
         codes: (p, G).
         favourable: (p,) whether the target is met.
-        score: (p,) distance, plus 1 and what the grade lacks to 1 if the target is not met (GeCo section 2).
-        grade: (p,).
+        score: (p,) distance, plus what missing the target costs: 1 and what the grade lacks to 1 (GeCo section 2), or
+            a price for what the sums lack.
+        merit: (p,) how near each comes to the target, the more the better: a grade, or what its sums lack, negated.
         fresh: (p,) whether the member came with the last selection.
     """
 
     codes: Codes
     favourable: Bools
     score: Floats
-    grade: Floats
+    merit: Floats
     fresh: Bools
 
     def __len__(self) -> int:
@@ -40,14 +41,14 @@ class Population:
             self.codes[members],
             self.favourable[members],
             self.score[members],
-            self.grade[members],
+            self.merit[members],
             self.fresh[members],
         )
 
     @classmethod
     def together(cls, parts: Sequence[Population]) -> Population:
         """Return one or more populations one after the other, unsorted."""
-        columns = zip(*((p.codes, p.favourable, p.score, p.grade, p.fresh) for p in parts), strict=True)
+        columns = zip(*((p.codes, p.favourable, p.score, p.merit, p.fresh) for p in parts), strict=True)
         return cls(*(np.concatenate(column) for column in columns))
 
     def aged(self) -> Population:
@@ -94,19 +95,19 @@ def score_within(problem: Problem, codes: Codes, budget: Budget) -> Population:
 def fittest(problem: Problem, population: Population, most: int, *, uphill: bool = False) -> Population:
     """Return the best members, at most `most`, best first.
 
-    Order: favourable first, then score, number of changed groups, higher grade, codes; so no tie is left to chance.
-    `uphill` puts the grade before the score among those that miss the target.
+    Order: favourable first, then score, number of changed groups, higher merit, codes; so no tie is left to chance.
+    `uphill` puts the merit before the score among those that miss the target.
     """
     if len(population) > most:
         population = population.take(shortlist(population.favourable, _first_key(population, uphill=uphill), most))
     changes = (population.codes != problem.own).sum(axis=1)
     first = _first_key(population, uphill=uphill)
-    keys = (*population.codes.T[::-1], -population.grade, changes, population.score, first, ~population.favourable)
+    keys = (*population.codes.T[::-1], -population.merit, changes, population.score, first, ~population.favourable)
     return population.take(np.lexsort(keys)[:most])
 
 
 def _first_key(population: Population, *, uphill: bool) -> Floats:
-    missed = 1 - population.grade if uphill else population.score
+    missed = -population.merit if uphill else population.score
     return np.where(population.favourable, population.score, missed)
 
 
@@ -166,16 +167,14 @@ class Keys:
     """
 
     def __init__(self, problem: Problem) -> None:
-        sizes = [len(group.tuples) for group in problem.groups]
-        ends = np.cumsum(sizes, dtype=np.intp)
-        self.offsets: Codes = ends - sizes
-        mixed = _mixed(np.arange(1, ends[-1] + len(sizes) + 1, dtype=np.uint64))
-        self._table, self._salt = mixed[: ends[-1]], mixed[ends[-1] :]
+        self._start, places = problem.start, len(problem.costs)
+        mixed = _mixed(np.arange(1, places + len(problem.groups) + 1, dtype=np.uint64))
+        self._table, self._salt = mixed[:places], mixed[places:]
         self._places = np.append(self._table, np.uint64(0))
 
     def of(self, codes: Codes) -> NDArray[np.uint64]:
         """Return a key (m,) for every candidate (m, G)."""
-        keys: NDArray[np.uint64] = self._table[codes + self.offsets].sum(axis=1, dtype=np.uint64)
+        keys: NDArray[np.uint64] = self._table[codes + self._start].sum(axis=1, dtype=np.uint64)
         return keys
 
     def of_places(self, places: Codes) -> NDArray[np.uint64]:
@@ -185,7 +184,7 @@ class Keys:
 
     def contexts(self, codes: Codes) -> NDArray[np.uint64]:
         """Return a key (m, G) for what every group of every candidate stands beside: its other groups."""
-        parts = self._table[codes + self.offsets]
+        parts = self._table[codes + self._start]
         beside: NDArray[np.uint64] = parts.sum(axis=1, dtype=np.uint64)[:, None] - parts + self._salt
         return beside
 

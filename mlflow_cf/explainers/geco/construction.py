@@ -104,7 +104,7 @@ def _thinned(search: Explored, states: Codes) -> Codes:
     problem, states = search.problem, states.copy()
     waiting = np.arange(len(states))
     for _ in range(MOST_ROUNDS):
-        owner, undone = _undone(problem, states[waiting])
+        owner, undone = problem.undone_codes(states[waiting])
         if not len(owner) or search.budget.take(2 * len(owner)) < 2 * len(owner):
             break
         owner = waiting[owner]
@@ -135,17 +135,7 @@ def exchange(search: Explored) -> None:
         if not waiting:
             return
         done.add(waiting[0].tobytes())
-        search.around(_undone(search.problem, np.array(waiting))[1])
-
-
-def _undone(problem: Problem, states: Codes) -> tuple[Codes, Codes]:
-    """Return candidates (m, G) with one change put back and something still changed, and whose (m,) they are."""
-    changed = states != problem.own
-    allowed = np.array([group.own_allowed for group in problem.groups])
-    owner, group = np.nonzero(changed & allowed & (changed.sum(axis=1) > 1)[:, None])
-    undone = states[owner]
-    undone[np.arange(len(owner)), group] = problem.own[group]
-    return owner, undone
+        search.around(search.problem.undone_codes(np.array(waiting))[1])
 
 
 def _one_more_each(problem: Problem, state: Codes, undone: Codes) -> Codes:

@@ -31,15 +31,13 @@ class Deltas:
     def __init__(self, problem: Problem) -> None:
         groups = problem.groups
         sizes = [len(group.tuples) for group in groups]
-        ends = np.cumsum(sizes, dtype=np.intp)
         self.problem = problem
-        self.start: Places = ends - sizes
+        self.start: Places = problem.start
         self.own: Places = self.start + problem.own
-        self.none = int(ends[-1])
+        self.none = len(problem.costs)
         self.group: Codes = np.repeat(np.arange(len(groups) + 1), [*sizes, 1])
         self.cells = np.repeat([*(len(group.columns) for group in groups), 0], [*sizes, 1])
-        self._cost = np.concatenate([*(group.cost for group in groups), [0.0]])
-        self._peak = np.concatenate([*(group.peak for group in groups), [0.0]])
+        self._cost, self._peak = np.append(problem.costs, 0.0), np.append(problem.peaks, 0.0)
 
     def of(self, codes: Codes) -> Places:
         """Return the places (m, k) of candidates by code (m, G)."""

@@ -31,7 +31,7 @@ class Drawn:
 
     def merits(self, scored: Population) -> Floats:
         """Return the logarithm of the odds (m,) of scored candidates."""
-        return _odds(scored.grade)
+        return _odds(scored.merit)
 
     def need(self, merit: float) -> float:
         """Return inf: a grade does not tell where the target is met."""

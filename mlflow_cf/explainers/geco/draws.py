@@ -64,7 +64,7 @@ class Draws:
     def _scored(self, places: Places) -> Population:
         """Return those of scored candidates (m, k) that may be among the fittest."""
         rating, score = self._rated(places)
-        first = np.where(rating.favourable | (not self.uphill), score, 1 - rating.grade)
+        first = np.where(rating.favourable | (not self.uphill), score, -rating.grade)
         return self._population(places, rating, score, shortlist(rating.favourable, first, self.q))
 
     def scored(self, places: Places) -> Population:

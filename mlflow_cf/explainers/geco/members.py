@@ -25,8 +25,7 @@ class Members:
     favourable members with changed sets apart. What is farther away cannot become an answer by more changes.
 
     Attributes:
-        population: at most `q` members; the grade of a member is what it lacks to be favourable, negated, and its score
-            the distance, and the price of that.
+        population: at most `q` members; their merit is what they lack to be favourable, negated.
         price: distance per shortfall, by what the single changes of the row bring and cost.
         constructed: whether a construction has found answers: then what is too far off at this price is given up.
     """
@@ -69,13 +68,12 @@ class Members:
 
     def rate(self, codes: Codes) -> tuple[Bools, Floats]:
         """Return whether candidates (m, G) are favourable, and by how much, or what they lack, negated."""
-        tokens = self.problem.tokens(codes)
-        favourable, margin = self.rater.margins(tokens)
-        return favourable, np.where(favourable, margin, -self.rater.shortfalls(tokens)[1])
+        favourable, margin, shortfall = self.rater.measures(self.problem.tokens(codes))
+        return favourable, np.where(favourable, margin, -shortfall)
 
     def merits(self, scored: Population) -> Floats:
         """Return what scored candidates (m,) lack, negated."""
-        return scored.grade
+        return scored.merit
 
     def need(self, merit: float) -> float:
         """Return what a merit lacks."""
@@ -98,8 +96,8 @@ class Members:
             codes = codes[self.seen.new(codes)]
             parts = [none_scored(self.problem)]
             for some in portions(len(codes), self.budget):
-                rated = self.rater.shortfalls(self.problem.tokens(codes[some]))
-                parts.append(self._scored(codes[some], *rated))
+                favourable, _, shortfall = self.rater.measures(self.problem.tokens(codes[some]))
+                parts.append(self._scored(codes[some], favourable, shortfall))
             scored = Population.together(parts)
             self.seen.remember(len(scored))
             self.statistics.cells_naive += len(scored) * len(self.problem.space)
@@ -137,7 +135,8 @@ class Members:
             codes, favourable, shortfall = near.codes(best), near.verdict[best] > 0, near.shortfall[best]
             doubtful = np.flatnonzero(near.verdict[best] < 0)
             if len(doubtful):
-                favourable[doubtful], shortfall[doubtful] = self.rater.shortfalls(self.problem.tokens(codes[doubtful]))
+                rated = self.rater.measures(self.problem.tokens(codes[doubtful]))
+                favourable[doubtful], _, shortfall[doubtful] = rated
             self._keep(self._scored(codes, favourable, shortfall))
 
     def _scored(self, codes: Codes, favourable: Bools, shortfall: Floats) -> Population:

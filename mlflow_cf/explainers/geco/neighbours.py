@@ -90,8 +90,6 @@ class Neighbours:
         self.linked = sorted(linked)
         self.joint = [n for n, group in enumerate(problem.groups) if len(group.columns) > 1 and group.proposals]
         self.known: set[int] = set()
-        self.costs = np.concatenate([group.cost for group in problem.groups])
-        self.peaks = np.concatenate([group.peak for group in problem.groups])
         self.sizes = np.diff(self.choices.start)
         self.sizes[self.joint] = [problem.groups[number].proposals for number in self.joint]
         # what a group adds at least if it changes, and what it adds at least at all
@@ -123,7 +121,7 @@ class Neighbours:
         """Return (p, G) which groups of which candidates to change: where it may be nearer than `bar`, and is new."""
         problem = self.problem
         changed = parents != problem.own
-        parts = self.costs[parents + self.keys.offsets]
+        parts = problem.costs[parents + problem.start]
         low = parts.sum(axis=1)[:, None] - parts + np.where(changed, self.back, self.least)
         wanted: Bools = (low < bar) & (self.sizes > 0)
         wanted &= changed | (problem.changes_left(parents) > 0)[:, None]
@@ -146,10 +144,10 @@ class Neighbours:
             if part is not None:
                 group = problem.owner[column]
                 sums[:, choices.start[group] : choices.start[group + 1]] = part
-        places = parents + self.keys.offsets
+        places = parents + problem.start
         within = Within(problem.bound_distance.c, bar, problem.most_changes)
         parent, at, verdict, shortfall, distance = pick(
-            Parents(parents, self.costs[places], self.peaks[places]),
+            Parents(parents, problem.costs[places], problem.peaks[places]),
             choices.flat,
             Wanted(wanted, held),
             sums,
