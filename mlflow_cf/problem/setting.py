@@ -210,9 +210,11 @@ class Setting:
         for rule in self.all_rules:
             accepted &= rule.holds(Z, x0)
         for domain in self.domains:
-            changed = np.flatnonzero(differs[:, domain.columns].any(axis=1))
+            columns = list(domain.columns)
+            changed = np.flatnonzero(accepted & differs[:, columns].any(axis=1))
             if len(changed):
-                accepted[changed] &= admissible(domain, Z[changed], np.broadcast_to(x0, Z.shape)[changed])
+                own = x0[columns] if x0.ndim == 1 else x0[np.ix_(changed, columns)]
+                accepted[changed] = admissible(domain, Z[np.ix_(changed, columns)], own)
         return accepted
 
 
@@ -224,11 +226,9 @@ def _beside(demand: Demand) -> Demand:
     return replace(demand, origin=replace(demand.origin, beside_request=True))
 
 
-def admissible(domain: Domain, Z: Floats, X: Floats) -> Bools:
-    """Return (m,) whether a group of rows Z (m, d) may be proposed beside X (m, d): a tuple of its domain.
+def admissible(domain: Domain, values: Floats, own: Floats) -> Bools:
+    """Return (m,) whether tuples (m, k) may be proposed beside one own tuple (k,) or one each (m, k).
 
-    It is missing only where the query row is missing.
+    They are of the domain, and missing only where the own one is missing.
     """
-    columns = list(domain.columns)
-    values, own = Z[:, columns], X[:, columns]
     return domain.contains(values) & ~(np.isnan(values) & ~np.isnan(own)).any(axis=1)

@@ -144,8 +144,9 @@ class _Pairs:
     def _offered(self, number: int) -> Bools:
         """Return (m,) whether the values of a group may be proposed, or are the row's own."""
         domain = self.setting.domains[number]
-        changed: Bools = np.any(self._differs[:, domain.columns], axis=1)
-        return ~changed | admissible(domain, self.Z, self.X)
+        columns = list(domain.columns)
+        changed: Bools = np.any(self._differs[:, columns], axis=1)
+        return ~changed | admissible(domain, self.Z[:, columns], self.X[:, columns])
 
     def _check(self, origin: Origin, at: int, *, holds: bool) -> ConstraintCheck:
         if holds:
