@@ -213,8 +213,8 @@ class Setting:
             columns = list(domain.columns)
             changed = np.flatnonzero(accepted & differs[:, columns].any(axis=1))
             if len(changed):
-                own = x0[columns] if x0.ndim == 1 else x0[np.ix_(changed, columns)]
-                accepted[changed] = admissible(domain, Z[np.ix_(changed, columns)], own)
+                own = x0[columns] if x0.ndim == 1 else x0[changed[:, None], columns]
+                accepted[changed] = admissible(domain, Z[changed[:, None], columns], own)
         return accepted
 
 
