@@ -28,13 +28,12 @@ from mlflow_cf.proof.given import verify_given
 from mlflow_cf.request.admission import Admission
 from mlflow_cf.request.answer import answer
 from mlflow_cf.request.request import Caller, Request
-from mlflow_cf.words.description import summary
+from mlflow_cf.words.description import notes_on_constants, summary
 from mlflow_cf.words.explanations import Explanations
 from mlflow_cf.words.reasons import Uncertified
 from mlflow_cf.words.result import Explanation
 from mlflow_cf.words.verification import Verifications
 
-CONSTANTS_SHOWN = 12  # names of constant features in a description
 PATIENCE_S = 0.03  # a served request waits so long for a place; most searches are over in less
 
 
@@ -239,7 +238,7 @@ class ExplainedModel:
             "policy": self.policy.to_dict(),
             "explainer": explainer_to_dict(self.explainer),
             "explained_at_once": self.admission.places,
-            "notes": [*model.notes, *self._notes_on_constants()],
+            "notes": [*model.notes, *notes_on_constants(self.space)],
         }
 
     def __reduce__(self) -> tuple[Any, ...]:
@@ -249,11 +248,6 @@ class ExplainedModel:
 
     def __repr__(self) -> str:
         return f"ExplainedModel({summary(self.describe())})"
-
-    def _notes_on_constants(self) -> list[str]:
-        names = [feature.name for feature in self.space.features if feature.constant]
-        shown = ", ".join(names[:CONSTANTS_SHOWN]) + (", ..." if len(names) > CONSTANTS_SHOWN else "")
-        return [f"never proposed, because constant in the background ({len(names)}): {shown}"] if names else []
 
     def _asked(self, query: Query) -> AnyExplainer:
         return self.explainer if query.explainer is None else asked_explainer(query.explainer, self.explainer)
@@ -275,6 +269,7 @@ class ExplainedModel:
             max_evaluations=query.max_evaluations or self.policy.limits.max_evaluations,
             deadline=None if seconds is None else time.perf_counter() + seconds,
             row_time_s=caller.row_seconds,
+            elsewhere=partial(self._answer, query=query, explainer=explainer, caller=caller),
             admission=self.admission,
             patience_s=PATIENCE_S if caller.served else seconds,
             owner=not caller.served,

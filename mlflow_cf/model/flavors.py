@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from importlib import import_module
 from importlib.metadata import entry_points
@@ -99,11 +99,14 @@ class Flavor(Protocol):
         """
 
 
-def flavor_names() -> tuple[str, ...]:
-    """Return the names of all known flavors, most native first; those that take almost anything last."""
-    others = sorted({point.name for point in entry_points(group=ENTRY_POINTS)} - set(MODULES))
-    native = [name for name in MODULES if name not in (FUNCTION, GENERIC)]
-    return (*native, *others, FUNCTION, GENERIC)
+def flavor_names() -> Iterator[str]:
+    """Yield the names of all known flavors, most native first; those that take almost anything last.
+
+    What is installed is looked through only where no flavor of ours was taken: that costs more than opening a model.
+    """
+    yield from (name for name in MODULES if name not in UNNAMED)
+    yield from sorted({point.name for point in entry_points(group=ENTRY_POINTS)} - set(MODULES))
+    yield from UNNAMED
 
 
 def flavor_named(name: str) -> Flavor:

@@ -60,6 +60,18 @@ class Admission:
                 self._free.release()
 
     @contextmanager
+    def more(self, most: int) -> Iterator[int]:
+        """Hold further places for the time of a `with` block, at most so many; it is told how many were free."""
+        taken = 0
+        try:
+            while taken < most and self._free.acquire(blocking=False):
+                taken += 1
+            yield taken
+        finally:
+            if taken:
+                self._free.release(taken)
+
+    @contextmanager
     def predicting(self) -> Iterator[None]:
         """Let searches pause for the time of a `with` block that predicts."""
         with self._changed:

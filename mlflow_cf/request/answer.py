@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-import logging
 import time
 from dataclasses import replace
+from typing import Final
+
+import pandas as pd
 
 from mlflow_cf.errors import InputError
 from mlflow_cf.explainers import Search
@@ -12,16 +14,19 @@ from mlflow_cf.explainers.explainer import check_explainer
 from mlflow_cf.features import FeatureSpace, Rows, as_rows
 from mlflow_cf.proof.pipeline import Answer
 from mlflow_cf.request.case import is_wanted
-from mlflow_cf.request.explaining import Explaining
+from mlflow_cf.request.explaining import FIRST_ROWS, ROWS_AT_ONCE, Explaining
+from mlflow_cf.request.helpers import Helpers
+from mlflow_cf.request.progress import Progress
 from mlflow_cf.request.replies import bare, explanation
 from mlflow_cf.request.request import Request
 from mlflow_cf.request.rows import Row, read_rows
-from mlflow_cf.words.explanations import Explanations
+from mlflow_cf.words.explanations import Explanations, Interrupted
 from mlflow_cf.words.result import Explanation
 
-ROWS_AT_ONCE = 256  # rows searched before they are proved together; what a search needs stays in memory until then
-FIRST_ROWS = 8  # fewer at first where there is a deadline: how long proofs take is not known yet
-_logger = logging.getLogger(__name__)
+PART_S: Final = 2.0  # of work on the rows of a long table that are explained together
+INTERRUPTED: Final = Answer("budget", "interrupted before this row was searched")
+
+Found = dict[int, Explanation]  # by the number of the row
 
 
 def answer(request: Request, rows: Rows) -> Explanations:
@@ -40,28 +45,69 @@ def answer(request: Request, rows: Rows) -> Explanations:
     with request.admission.predicting():
         predicted = read_rows(request.judge, space, frame)
     wanted = {number: row for number, row in enumerate(predicted) if is_wanted(request, row)}
-    found: dict[int, Explanation] = {}
-    if wanted:  # every row has its prediction by now: explanations wait for their place, predictions never do
-        with request.admission.entered(request.patience_s) as admitted:
-            found = _explain_all(request, space, wanted) if admitted else _turned_away(request, wanted)
+    found: Found = {}
+    try:
+        if wanted:  # every row has its prediction by now: explanations wait for their place, predictions never do
+            with request.admission.entered(request.patience_s) as admitted:
+                _explain_all(request, space, wanted, table, found) if admitted else _turn_away(request, wanted, found)
+    except KeyboardInterrupt:
+        left = {number: row for number, row in wanted.items() if number not in found}
+        so_far = found | {number: explanation(request, row, None, INTERRUPTED) for number, row in left.items()}
+        raise Interrupted(_joined(request, predicted, so_far, table), len(found), len(wanted)) from None
+    return _joined(request, predicted, found, table)
+
+
+def _joined(request: Request, predicted: list[Row], found: Found, table: pd.DataFrame) -> Explanations:
+    """Return the explanations of all rows, in order."""
     answers = [found[number] if number in found else bare(request, row) for number, row in enumerate(predicted)]
-    return Explanations(tuple(answers), table.index, known.bare)
+    return Explanations(tuple(answers), table.index, request.setting.space.bare)
 
 
-def _explain_all(request: Request, space: FeatureSpace, rows: dict[int, Row]) -> dict[int, Explanation]:
-    """Explain rows by their number."""
+def _explain_all(
+    request: Request, space: FeatureSpace, rows: dict[int, Row], table: pd.DataFrame, found: Found
+) -> None:
+    """Explain rows by their number: all under one clock where a limit holds for all, else part by part."""
     started = time.perf_counter()
-    if request.deadline is not None:
-        request = replace(request, deadline=max(request.deadline, started + request.row_time_s * len(rows)))
     search_with = _search_of(request)
     if isinstance(search_with, Answer | Exception):
-        return {number: explanation(request, row, None, search_with) for number, row in rows.items()}
-    found = Explaining(request, search_with, space, rows).run()
-    seconds = (time.perf_counter() - started) / len(rows)
-    return {
-        number: replace(explanation, diagnostics={**explanation.diagnostics, "seconds": seconds})
-        for number, explanation in found.items()
-    }
+        found.update((number, explanation(request, row, None, search_with)) for number, row in rows.items())
+        return
+    with Progress(len(rows), watched=request.owner) as progress:
+        if request.deadline is not None and not request.row_time_s:
+            _explain(Explaining(request, search_with, space, rows, progress), started, found)
+            return
+        size, row_s = FIRST_ROWS, 0.0
+        with Helpers(request.elsewhere, table, request.admission, list(rows)) as helpers:
+            while helpers.left or helpers.busy:
+                started, part = time.perf_counter(), {number: rows[number] for number in helpers.take(size)}
+                if part:
+                    _explain(
+                        Explaining(_granted(request, len(part)), search_with, space, part, progress), started, found
+                    )
+                    row_s = (time.perf_counter() - started) / len(part)
+                    size = min(max(FIRST_ROWS, int(PART_S / row_s)), ROWS_AT_ONCE)
+                elsewhere = dict(helpers.finished(patient=not part))
+                progress.done(len(elsewhere))
+                found |= elsewhere
+                if len(found) > FIRST_ROWS:  # the first ones may have waited for what is compiled
+                    helpers.keep_busy(row_s, size)
+
+
+def _granted(request: Request, rows: int) -> Request:
+    """Return the request with the time that is granted to so many of its rows."""
+    if request.deadline is None:
+        return request
+    return replace(request, deadline=max(request.deadline, time.perf_counter() + request.row_time_s * rows))
+
+
+def _explain(explaining: Explaining, started: float, found: Found) -> None:
+    """Explain rows, and note what is found with the seconds that each took on average, however this ends."""
+    try:
+        explaining.run()
+    finally:
+        seconds = (time.perf_counter() - started) / max(len(explaining.explained), 1)
+        for number, one in explaining.explained.items():
+            found[number] = replace(one, diagnostics={**one.diagnostics, "seconds": seconds})
 
 
 def _search_of(request: Request) -> Search | Answer | Exception:
@@ -79,7 +125,7 @@ def _search_of(request: Request) -> Search | Answer | Exception:
     return ready or Answer("budget", "stopped by the time limit while the explainer learned")
 
 
-def _turned_away(request: Request, rows: dict[int, Row]) -> dict[int, Explanation]:
+def _turn_away(request: Request, rows: dict[int, Row], found: Found) -> None:
     places = request.admission.places
     reason = f"all places for explanations ({places}) are taken; the prediction stands, ask again in a moment"
-    return {number: replace(bare(request, row), status="busy", reason=reason) for number, row in rows.items()}
+    found.update((n, replace(bare(request, row), status="busy", reason=reason)) for n, row in rows.items())

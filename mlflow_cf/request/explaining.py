@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 import numpy as np
 
@@ -25,9 +25,9 @@ from mlflow_cf.request.rows import Row
 from mlflow_cf.words.reasons import Uncertified, stopped, would_suffice
 from mlflow_cf.words.result import Explanation
 
-ROWS_AT_ONCE = 256  # rows searched before they are verified together; what a search needs stays in memory until then
-SHORTEST_S = 1e-3  # of a round of certificates
-FIRST_ROWS = 8  # fewer at first: how long they take is not known yet
+ROWS_AT_ONCE: Final = 256  # searched before they are verified together; what a search needs stays in memory until then
+SHORTEST_S: Final = 1e-3  # of a round of certificates
+FIRST_ROWS: Final = 8  # fewer at first: how long they take is not known yet
 _logger = logging.getLogger(__name__)
 
 
@@ -40,15 +40,18 @@ class Unsettled(NamedTuple):
 
 
 class Explaining:
-    """One request at work; belongs to one thread.
+    """Rows of a request at work; belongs to one thread.
 
     Attributes:
         explained: the explanations so far, by the number of their row.
     """
 
-    def __init__(self, request: Request, search_with: Search, space: FeatureSpace, rows: dict[int, Row]) -> None:
-        """Set up for `rows` by their number; `space` covers them."""
+    def __init__(
+        self, request: Request, search_with: Search, space: FeatureSpace, rows: Mapping[int, Row], progress: Progress
+    ) -> None:
+        """Set up for `rows` by their number; `space` covers them, and `progress` counts them."""
         self.request, self.search_with, self.space, self.rows = request, search_with, space, rows
+        self.progress = progress
         self.proving = Proving(request.explainer.polish, keeps_order(request.explainer))
         self.explained: dict[int, Explanation] = {}
         self._clock = Clock(request.deadline)
@@ -60,13 +63,12 @@ class Explaining:
     def run(self) -> dict[int, Explanation]:
         """Give every row its answer, then certificates to those that are to have one, then reasons to the others."""
         started, numbers, done = time.perf_counter(), list(self.rows), 0
-        with Progress(len(numbers), watched=self.request.owner) as progress:
-            while done < len(numbers):
-                chunk = numbers[done : done + min(max(FIRST_ROWS, done), ROWS_AT_ONCE)]
-                self._clock.share(len(chunk), len(numbers) - done)
-                self._answer(self.request, chunk)
-                done += len(chunk)
-                progress.done(len(chunk))
+        while done < len(numbers):
+            chunk = numbers[done : done + min(max(FIRST_ROWS, done), ROWS_AT_ONCE)]
+            self._clock.share(len(chunk), len(numbers) - done)
+            self._answer(self.request, chunk)
+            done += len(chunk)
+            self.progress.done(len(chunk))
         self._say_what_would_suffice(time.perf_counter() - started)
         self._certify()
         blocked = list(self._blocked.items())
@@ -136,8 +138,8 @@ class Explaining:
         self._answer(replace(self.request, structure=None, obstacle=Uncertified("disagree")), numbers)
 
     def _say_what_would_suffice(self, seconds: float) -> None:
-        """Tell rows that were not searched how long a request of so many rows takes, by those that were."""
-        rows, searched = len(self.rows), len(self.rows) - len(self._unsearched)
+        """Tell rows that were not searched how long the request with all its rows takes, by those that were."""
+        rows, searched = self.progress.rows, len(self.rows) - len(self._unsearched)
         for number in self._unsearched if searched else ():
             reason = would_suffice(seconds * rows / searched, rows)
             self.explained[number] = replace(self.explained[number], reason=reason)

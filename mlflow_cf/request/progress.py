@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from multiprocessing import parent_process
 from typing import Final, Self
 
 from tqdm import tqdm
@@ -11,11 +12,16 @@ LONG_S: Final = 2.0  # work that takes less needs no bar
 
 
 class Progress:
-    """Counts rows that were explained; use it as a context, so that the bar goes away however the work ends."""
+    """Counts rows that were explained; use it as a context, so that the bar goes away however the work ends.
+
+    Attributes:
+        rows: how many there are in all.
+    """
 
     def __init__(self, rows: int, *, watched: bool) -> None:
         """Set up for so many rows; nothing is ever shown to those who do not watch, such as clients of a server."""
-        shown = watched and (sys.stderr.isatty() or "ipykernel" in sys.modules)
+        self.rows = rows
+        shown = watched and parent_process() is None and (sys.stderr.isatty() or "ipykernel" in sys.modules)
         self._bar = tqdm(total=rows, desc="explaining", unit="row", delay=LONG_S, leave=False, disable=not shown)
 
     def done(self, rows: int) -> None:

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
+
+import pandas as pd
 
 from mlflow_cf.explainers import AnyExplainer
 from mlflow_cf.explainers.searches import Searches
@@ -12,6 +15,9 @@ from mlflow_cf.problem import Query, Setting, Target
 from mlflow_cf.request.admission import Admission
 from mlflow_cf.structures import Structure
 from mlflow_cf.words.reasons import Uncertified
+from mlflow_cf.words.result import Explanation
+
+Work = Callable[[pd.DataFrame], Sequence[Explanation]]
 
 
 class Caller(NamedTuple):
@@ -44,6 +50,7 @@ class Request:
         max_evaluations: rows scored per explained row.
         deadline: `time.perf_counter` value for all explanations together, or None.
         row_time_s: seconds per explained row that move the deadline where there are many; 0: it stays.
+        elsewhere: does the same for a part of the rows in another process, where no deadline holds for all.
         admission: lets the request in to be explained.
         patience_s: seconds to wait for a place before its rows are answered as busy; None: as long as it takes.
         owner: whether advice may be to relax what the policy seals.
@@ -63,6 +70,7 @@ class Request:
     max_evaluations: int
     deadline: float | None
     row_time_s: float
+    elsewhere: Work
     admission: Admission
     patience_s: float | None
     owner: bool

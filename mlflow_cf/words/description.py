@@ -7,10 +7,12 @@ from collections.abc import Iterator, Mapping, Sequence
 from textwrap import wrap
 from typing import Any, Final
 
+from mlflow_cf.features import FeatureSpace
 from mlflow_cf.words.sentences import spoken
 
 INDENT: Final = 13
 WIDTH: Final = 100
+CONSTANTS_SHOWN: Final = 12  # names of constant features
 SCORES: Final = {"probability": "probabilities", "score": "scores", "margin": "margins", "none": "no scores"}
 
 Facts = Mapping[str, Any]
@@ -40,6 +42,13 @@ def summary(facts: Facts) -> str:
     target, explainer = _listed(facts["policy"]["target"]), facts["explainer"]["name"]
     count = _counted(len(facts["features"]), "feature")
     return f"{facts['flavor']}, {count}, target {target}, explainer {explainer}, {facts['structure']}"
+
+
+def notes_on_constants(space: FeatureSpace) -> list[str]:
+    """Return what is to be noted of features that have a single value, if there are some."""
+    names = [feature.name for feature in space.features if feature.constant]
+    shown = ", ".join(names[:CONSTANTS_SHOWN]) + (", ..." if len(names) > CONSTANTS_SHOWN else "")
+    return [f"never proposed, because constant in the background ({len(names)}): {shown}"] if names else []
 
 
 def _block(name: str, lines: Sequence[str]) -> Iterator[str]:

@@ -18,6 +18,21 @@ SHOWN, SHOWN_AS_HTML = 3, 10  # rows
 WIDTH: Final = 100
 
 
+class Interrupted(KeyboardInterrupt):
+    """Explaining was interrupted, and holds what there is.
+
+    Attributes:
+        explanations: of all rows; those that were not searched yet have the status ``budget``.
+    """
+
+    def __init__(self, explanations: Explanations, done: int, rows: int) -> None:
+        super().__init__(
+            f"{done:,} of {rows:,} rows were explained; they are the `explanations` of this exception (in a notebook: "
+            "import sys; sys.last_value.explanations)"
+        )
+        self.explanations = explanations
+
+
 @dataclass(frozen=True, eq=False, repr=False)
 class Explanations(Sequence[Explanation]):
     """One explanation per row, in the order of the rows.

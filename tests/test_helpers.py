@@ -1,0 +1,154 @@
+"""Long tables: other processes explain parts of them, and whatever happens there, every row gets the same answer."""
+
+import logging
+import os
+from multiprocessing import parent_process
+from threading import Lock
+
+import numpy as np
+import pandas as pd
+import pytest
+
+import mlflow_cf
+from mlflow_cf.request import answer, helpers
+from mlflow_cf.request.admission import Admission
+from mlflow_cf.words.explanations import Explanations, Interrupted
+
+ROWS = pd.DataFrame({"x": np.arange(160) % 10, "y": np.arange(160) % 7, "z": np.arange(160) % 3 / 2}).set_index(
+    pd.Index(np.arange(160) + 1000)
+)
+
+
+def decide(rows: pd.DataFrame) -> np.ndarray:
+    return ((rows["x"] + rows["y"]) > 10).astype(int).to_numpy()
+
+
+def decide_or_die(rows: pd.DataFrame) -> np.ndarray:
+    if parent_process() is not None:
+        os._exit(1)
+    return decide(rows)
+
+
+def every_part_is_worth_a_helper(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(helpers, "WORTH_S", 1e-9)
+    monkeypatch.setattr(answer, "PART_S", 1e-9)
+
+
+class Held:
+    """A model that lives in one process alone."""
+
+    def __init__(self) -> None:
+        self.lock = Lock()
+
+    def __call__(self, rows: pd.DataFrame) -> np.ndarray:
+        with self.lock:
+            return decide(rows)
+
+
+def explained_by_two(model: object, monkeypatch: pytest.MonkeyPatch) -> tuple[Explanations, Explanations]:
+    """Return what one process says of the table, and what comes of it where every row is worth a helper."""
+    made = mlflow_cf.wrap(model, ROWS, target=1, output="label")
+    alone = made.explain(ROWS)
+    every_part_is_worth_a_helper(monkeypatch)
+    object.__setattr__(made, "admission", Admission(2))
+    return alone, made.explain(ROWS)
+
+
+def assert_same(alone: Explanations, together: Explanations) -> None:
+    assert together.index.equals(alone.index)
+    assert together.to_dict() == alone.to_dict()
+
+
+def test_answers_are_the_same(monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture) -> None:
+    elsewhere: list[int] = []
+    submitted = helpers.ProcessPoolExecutor.submit
+
+    def submit(pool: object, work: object, path: str, rows: pd.DataFrame) -> object:
+        elsewhere.extend(rows.index)
+        return submitted(pool, work, path, rows)
+
+    monkeypatch.setattr(helpers.ProcessPoolExecutor, "submit", submit)
+    alone, together = explained_by_two(decide, monkeypatch)
+    assert elsewhere
+    assert not caplog.records
+    assert {one.status for one in together} == {"found", "already"}
+    assert_same(alone, together)
+
+
+def test_rows_of_a_process_that_dies_are_explained_here(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    alone, together = explained_by_two(decide_or_die, monkeypatch)
+    assert "a helper process failed" in caplog.text
+    assert_same(alone, together)
+
+
+def test_a_model_that_cannot_be_handed_over_is_asked_here(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.INFO, "mlflow_cf")
+    alone, together = explained_by_two(Held(), monkeypatch)
+    assert "explained by one process: the model cannot be handed to another" in caplog.text
+    assert_same(alone, together)
+
+
+def test_a_core_alone_takes_no_helpers(monkeypatch: pytest.MonkeyPatch) -> None:
+    every_part_is_worth_a_helper(monkeypatch)
+    monkeypatch.setattr(helpers, "ProcessPoolExecutor", None)
+    made = mlflow_cf.wrap(decide, ROWS, target=1, output="label")
+    object.__setattr__(made, "admission", Admission(1))
+    assert len(made.explain(ROWS)) == len(ROWS)
+
+
+def test_a_limit_for_all_rows_takes_no_helpers(monkeypatch: pytest.MonkeyPatch) -> None:
+    every_part_is_worth_a_helper(monkeypatch)
+    monkeypatch.setattr(helpers, "ProcessPoolExecutor", None)
+    made = mlflow_cf.wrap(decide, ROWS, target=1, output="label")
+    object.__setattr__(made, "admission", Admission(2))
+    assert len(made.explain(ROWS, time_limit_s=60)) == len(ROWS)
+
+
+class TestPlaces:
+    def test_only_free_ones_are_taken(self) -> None:
+        admission = Admission(3)
+        with admission.entered(None), admission.more(8) as more, admission.entered(0.0) as late:
+            assert more == 2
+            assert not late
+
+    def test_they_come_back(self) -> None:
+        admission = Admission(2)
+        with admission.more(1) as more:
+            assert more == 1
+        with admission.more(8) as more:
+            assert more == 2
+
+
+class TestInterrupted:
+    @pytest.mark.parametrize("limit", [None, 60.0])
+    def test_what_was_found_is_said(self, limit: float | None) -> None:
+        asked = [0]
+
+        def slow(rows: pd.DataFrame) -> np.ndarray:
+            asked[0] += 1
+            if asked[0] == stop:
+                raise KeyboardInterrupt
+            return decide(rows)
+
+        stop = -1
+        made = mlflow_cf.wrap(slow, ROWS, target=1, output="label")
+        everything = made.explain(ROWS, time_limit_s=limit)
+        stop, asked[0] = asked[0] // 2, 0
+        with pytest.raises(
+            Interrupted, match=r"^\d+ of \d+ rows were explained; they are the `explanations`"
+        ) as stopped:
+            made.explain(ROWS, time_limit_s=limit)
+        found = stopped.value.explanations
+        assert found.index.equals(everything.index)
+        statuses = {one.status for one in found}
+        assert statuses == {"found", "already", "budget"}
+        for one, whole in zip(found, everything, strict=True):
+            if one.status == "budget":
+                assert one.reason == "interrupted before this row was searched"
+                assert one.prediction == whole.prediction
+            else:
+                assert one.counterfactuals == whole.counterfactuals
