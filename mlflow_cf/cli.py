@@ -15,7 +15,6 @@ import click
 import pandas as pd
 
 from mlflow_cf.artifact.log import load_model
-from mlflow_cf.artifact.served import warm_up
 from mlflow_cf.artifact.warm import kept_in, warm_all
 from mlflow_cf.errors import CounterfactualError
 from mlflow_cf.explainers.registry import options_schema
@@ -45,7 +44,7 @@ def explain(model_uri: str, input_path: Path, query: str, *, as_json: bool) -> N
         rows = _read_rows(input_path)
         asked = _read_query(query)
         explained = load_model(model_uri)
-        warm_up(explained)  # the clock of the request shall not pay for what is compiled on first use
+        explained.warm_up()  # the clock of the request shall not pay for what is compiled on first use
         records = explained.predict(rows, {"counterfactual": asked}).to_dict("records")
     if as_json:
         click.echo(json.dumps(records, allow_nan=False, indent=1))

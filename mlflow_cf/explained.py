@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import partial
 from typing import Any, NamedTuple
@@ -28,10 +29,10 @@ from mlflow_cf.proof.given import verify_given
 from mlflow_cf.request.admission import Admission
 from mlflow_cf.request.answer import answer
 from mlflow_cf.request.request import Caller, Request
+from mlflow_cf.request.warmth import ENOUGH_OPENED, ENOUGH_SCORED, Warmth
 from mlflow_cf.words.description import notes_on_constants, summary
 from mlflow_cf.words.explanations import Explanations
 from mlflow_cf.words.reasons import Uncertified
-from mlflow_cf.words.result import Explanation
 from mlflow_cf.words.verification import Verifications
 
 PATIENCE_S = 0.03  # a served request waits so long for a place; most searches are over in less
@@ -60,6 +61,7 @@ class ExplainedModel:
         setting: the policy bound to features and background.
         opened: the structure inside the model, if it has one.
         admission: how many requests may be explained at the same time.
+        warmth: which explainers have run once.
     """
 
     model: OpenModel
@@ -74,6 +76,7 @@ class ExplainedModel:
     setting: Setting
     opened: Opened
     admission: Admission = field(default_factory=Admission)
+    warmth: Warmth = field(default_factory=Warmth)
 
     @classmethod
     def build(
@@ -137,10 +140,7 @@ class ExplainedModel:
         limits, seconds = self.policy.limits, query.time_limit_s
         default = Caller(limits.time_limit_s, limits.row_time_limit_s, served=True)
         found = self._answer(X, query, explainer, default if seconds is None else Caller(seconds, 0.0, served=True))
-        records = [explanation.to_dict() for explanation in found]
-        columns = list(Explanation("skipped", "", None, None).to_dict())
-        answers = {key: pd.Series([r[key] for r in records], dtype=object) for key in columns}
-        return pd.DataFrame(answers).set_axis(found.index, axis=0)
+        return found.to_records()
 
     def explain(
         self,
@@ -215,7 +215,6 @@ class ExplainedModel:
     def describe(self) -> dict[str, Any]:
         """Return what was wrapped, as plain values that JSON can hold; `description` makes a text of them."""
         opened, model = self.opened, self.model
-        parity = {"rows": opened.rows, "worst_difference": opened.worst, "tolerance": model.tolerance}
         return {
             "flavor": model.flavor,
             "classes": list(model.classes),
@@ -223,18 +222,9 @@ class ExplainedModel:
             "largest_score_decides": self.judge.argmax_decides,
             "opened": opened.structure is not None,
             "structure": opened.note,
-            "parity": None if opened.structure is None else parity,
+            "parity": opened.parity(model.tolerance),
             "background_rows": len(self.background),
-            "features": {
-                f.name: {
-                    "kind": f.kind,
-                    "values": len(f.values),
-                    "step": f.step if f.numeric else None,
-                    "missing": f.missing,
-                    "constant": f.constant,
-                }
-                for f in self.space.features
-            },
+            "features": {feature.name: feature.describe() for feature in self.space.features},
             "policy": self.policy.to_dict(),
             "explainer": explainer_to_dict(self.explainer),
             "explained_at_once": self.admission.places,
@@ -249,11 +239,26 @@ class ExplainedModel:
     def __repr__(self) -> str:
         return f"ExplainedModel({summary(self.describe())})"
 
+    def warm_up(self) -> None:
+        """Explain a background row, so that no request waits for what is compiled or loaded on first use."""
+        self._ensure_warm(self.explainer, certified=self.opened.structure is not None)
+
+    def _ensure_warm(self, explainer: AnyExplainer, *, certified: bool) -> None:
+        bound = BoundTarget(self.policy.target, self.model, spread=spread_of(self.outcome))
+        row = int(bound.rate(self.outcome).favourable.argmin())  # one that misses the target, if there is any
+        enough = ENOUGH_OPENED if self.opened.structure is not None else ENOUGH_SCORED
+        query = Query(certify=certified, max_evaluations=min(enough, self.policy.limits.max_evaluations))
+        asked = (self.background.iloc[[row]], query, explainer, Caller(None, 0.0, served=False))
+        with suppress(InputError):  # a model that cannot predict this row, or an explainer that needs more options
+            self.warmth.ensure(explainer, lambda: self._answer(*asked), certified=certified)
+
     def _asked(self, query: Query) -> AnyExplainer:
         return self.explainer if query.explainer is None else asked_explainer(query.explainer, self.explainer)
 
     def _answer(self, X: Rows, query: Query, explainer: AnyExplainer, caller: Caller) -> Explanations:
-        seconds = caller.seconds
+        seconds, certified = caller.seconds, query.certify or self.policy.certify
+        if seconds is not None and self.opened.structure is not None and self.searches.has(explainer):
+            self._ensure_warm(explainer, certified=certified)
         request = Request(
             judge=self.judge,
             structure=self.opened.structure,
@@ -265,7 +270,7 @@ class ExplainedModel:
             searches=self.searches,
             query=query,
             seed=self.policy.seed if query.seed is None else query.seed,
-            certified=query.certify or self.policy.certify,
+            certified=certified,
             max_evaluations=query.max_evaluations or self.policy.limits.max_evaluations,
             deadline=None if seconds is None else time.perf_counter() + seconds,
             row_time_s=caller.row_seconds,

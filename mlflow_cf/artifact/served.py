@@ -5,7 +5,6 @@ from __future__ import annotations
 import logging
 import sys
 from collections.abc import Mapping
-from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -15,12 +14,10 @@ from mlflow.exceptions import MlflowException
 from mlflow.protos.databricks_pb2 import INTERNAL_ERROR
 
 from mlflow_cf.artifact.log import load_folder
-from mlflow_cf.errors import CounterfactualError, InputError
+from mlflow_cf.errors import CounterfactualError
 from mlflow_cf.explained import ExplainedModel
-from mlflow_cf.problem import BoundTarget, spread_of
 
 SERVER = "mlflow.pyfunc.scoring_server.app"  # what `mlflow models serve` runs
-WARM_OPENED, WARM_SCORED = 20_000, 200  # evaluations: some milliseconds of a structure, some calls of a model
 _logger = logging.getLogger(__name__)
 
 
@@ -77,16 +74,5 @@ def _load_pyfunc(path: str, model_config: Mapping[str, Any] | None = None) -> Se
     """Load the explained model in the MLflow model folder `path`, ready to answer; MLflow calls this."""
     del model_config  # the policy is sealed; nothing can be overridden from outside
     explained = load_folder(Path(path))
-    warm_up(explained)
+    explained.warm_up()
     return ServedModel(explained, SERVER in sys.modules)
-
-
-def warm_up(explained: ExplainedModel) -> None:
-    """Explain a background row, so that no request waits for what is compiled or loaded on first use."""
-    bound = BoundTarget(explained.policy.target, explained.model, spread=spread_of(explained.outcome))
-    row = int(bound.rate(explained.outcome).favourable.argmin())  # one that misses the target, if there is any
-    # no clock: compiling takes longer than any search, and everything must have run once
-    opened = explained.opened.structure is not None
-    most = WARM_OPENED if opened else WARM_SCORED
-    with suppress(InputError):  # a model that cannot predict this row, or an explainer that needs more options
-        explained.explain(explained.background.iloc[[row]], max_evaluations=most, certify=opened)

@@ -70,6 +70,13 @@ class Searches:
         wait([found], None if deadline is None else max(deadline - time.perf_counter(), 0.0))
         return found.result().search if found.done() else None
 
+    def has(self, explainer: AnyExplainer) -> bool:
+        """Whether an explainer can search at once: it learns nothing, or has learned."""
+        if not isinstance(explainer, Learner) or (key := _key(explainer)) == _key(self.own.explainer):
+            return True
+        found = self._others.get(key)
+        return found is not None and found.done()
+
     def _learn(self, key: Hashable, explainer: Learner, found: Future[Ready]) -> None:
         try:
             found.set_result(_ready(explainer, self.facts, None))

@@ -63,6 +63,16 @@ class Feature:
         """The name of the raw column."""
         return int(self.name) if self.numbered else self.name
 
+    def describe(self) -> dict[str, Any]:
+        """Return what is worth knowing of it, as plain values that JSON can hold."""
+        return {
+            "kind": self.kind,
+            "values": len(self.values),
+            "step": self.step if self.numeric else None,
+            "missing": self.missing,
+            "constant": self.constant,
+        }
+
     @property
     def numeric(self) -> bool:
         """Whether codes are quantities (not levels)."""

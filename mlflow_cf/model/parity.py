@@ -33,6 +33,12 @@ class Opened:
     rows: int = 0
     worst: float = 0.0
 
+    def parity(self, tolerance: float) -> dict[str, float] | None:
+        """Return how the comparison went, for `describe()`."""
+        if self.structure is None:
+            return None
+        return {"rows": self.rows, "worst_difference": self.worst, "tolerance": tolerance}
+
 
 def open_structure(judge: Judge, space: FeatureSpace, background: Floats, outcome: Outcome) -> Opened:
     """Compile the judge's model and compare it with the judge.

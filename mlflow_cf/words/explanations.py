@@ -72,6 +72,13 @@ class Explanations(Sequence[Explanation]):
         """Return the reply that a server gives for these rows."""
         return {"predictions": [explanation.to_dict() for explanation in self.items]}
 
+    def to_records(self) -> pd.DataFrame:
+        """Return one record per row as a table of plain values: what a served model returns before it becomes JSON."""
+        records = [explanation.to_dict() for explanation in self.items]
+        columns = list(Explanation("skipped", "", None, None).to_dict())
+        answers = {key: pd.Series([record[key] for record in records], dtype=object) for key in columns}
+        return pd.DataFrame(answers).set_axis(self.index, axis=0)
+
     def to_frame(self) -> pd.DataFrame:
         """Return one row per counterfactual with the index of the row it was found for.
 

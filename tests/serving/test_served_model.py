@@ -15,10 +15,11 @@ from served import near
 from sklearn.tree import DecisionTreeClassifier, DecisionTreeRegressor
 
 import mlflow_cf
-from mlflow_cf.artifact.served import WARM_SCORED, ServedModel, _load_pyfunc, warm_up
+from mlflow_cf.artifact.served import ServedModel, _load_pyfunc
 from mlflow_cf.explained import WrapOptions, assemble
 from mlflow_cf.model.judge import OpenModel
 from mlflow_cf.request.admission import Admission
+from mlflow_cf.request.warmth import ENOUGH_SCORED
 
 TABLE = small_loans.table()
 MODEL = small_loans.fitted(TABLE)
@@ -154,10 +155,8 @@ def test_get_raw_model_is_the_explained_model(loaded):
 
 def test_loading_searches_once(folder, monkeypatch):
     asked = []
-    explain = mlflow_cf.ExplainedModel.explain
-    monkeypatch.setattr(
-        mlflow_cf.ExplainedModel, "explain", lambda *rows, **limits: asked.append(explain(*rows, **limits)) or asked[-1]
-    )
+    answer = mlflow_cf.explained.answer
+    monkeypatch.setattr(mlflow_cf.explained, "answer", lambda *request: asked.append(answer(*request)) or asked[-1])
     _load_pyfunc(folder)
     ((answer,),) = asked
     assert (answer.prediction, answer.status) == ("bad", "found")
@@ -175,7 +174,7 @@ def test_warming_up_stands_any_model(breaks):
 
     explained = assemble(OpenModel("test", (0, 1), decide), TABLE, None, WrapOptions())
     ready.set()
-    warm_up(explained)
+    explained.warm_up()
 
 
 def test_warming_up_asks_a_slow_model_little():
@@ -187,8 +186,8 @@ def test_warming_up_asks_a_slow_model_little():
 
     explained = assemble(OpenModel("test", (0, 1), decide), TABLE, None, WrapOptions())
     seen.clear()
-    warm_up(explained)
-    assert 1 < sum(seen) <= WARM_SCORED + 1
+    explained.warm_up()
+    assert 1 < sum(seen) <= ENOUGH_SCORED + 1
 
 
 def test_mlflows_model_config_changes_nothing(folder):

@@ -1,0 +1,66 @@
+"""Nothing that happens once, such as compiling, counts against the clock of a request."""
+
+from dataclasses import dataclass, field
+from typing import ClassVar
+
+import numpy as np
+import pandas as pd
+import pytest
+from sklearn.tree import DecisionTreeClassifier
+
+import mlflow_cf
+from mlflow_cf import GeCo
+from mlflow_cf.explainers.explainer import Candidates
+from mlflow_cf.problem import Budget, Problem
+from mlflow_cf.testing.watched import Clock
+
+X = pd.DataFrame({"x": np.arange(60.0) % 10, "y": np.arange(60.0) % 7})
+MODEL = DecisionTreeClassifier(random_state=0).fit(X, X["x"] > 5)
+
+
+@dataclass
+class SlowAtFirst:
+    """GeCo, whose first search takes a minute: as if it were compiled."""
+
+    clock: Clock
+    searched: list[float] = field(default_factory=list)
+
+    name: ClassVar[str] = "slow_at_first"
+    polish: ClassVar[bool] = True
+
+    def search(self, problem: Problem, budget: Budget, rng: np.random.Generator) -> Candidates:
+        if not self.searched:
+            self.clock.now += 60.0
+        self.searched.append(self.clock.now)
+        return GeCo().search(problem, budget, rng)
+
+
+@pytest.mark.parametrize("served", [False, True])
+def test_the_first_request_has_all_its_time(clock: Clock, served: bool) -> None:
+    explainer = SlowAtFirst(clock)
+    made = mlflow_cf.wrap(MODEL, X, target=1, explainer=explainer)
+    rows = X[X["x"] <= 5].iloc[:3]
+    if served:
+        statuses = list(made.predict(rows, {"counterfactual": {"time_limit_s": 1.0}})["status"])
+    else:
+        statuses = [one.status for one in made.explain(rows, time_limit_s=1.0)]
+    assert statuses == ["found"] * 3
+    assert len(explainer.searched) == 1 + 3
+    made.explain(rows, time_limit_s=1.0)
+    assert len(explainer.searched) == 1 + 3 + 3
+
+
+def test_each_explainer_and_certificate_is_tried_once(clock: Clock) -> None:
+    made = mlflow_cf.wrap(MODEL, X, target=1)
+    explainer = SlowAtFirst(clock)
+    rows = X[X["x"] <= 5].iloc[:1]
+    for certify in (False, False, True, True):
+        made.explain(rows, explainer=explainer, time_limit_s=1.0, certify=certify)
+    assert len(explainer.searched) == 4 + 2
+
+
+def test_without_a_clock_nothing_is_tried(clock: Clock) -> None:
+    explainer = SlowAtFirst(clock)
+    made = mlflow_cf.wrap(MODEL, X, target=1, explainer=explainer)
+    made.explain(X[X["x"] <= 5].iloc[:1])
+    assert len(explainer.searched) == 1
