@@ -35,12 +35,12 @@ class SlowAtFirst:
         return GeCo().search(problem, budget, rng)
 
 
-@pytest.mark.parametrize("served", [False, True])
-def test_the_first_request_has_all_its_time(clock: Clock, served: bool) -> None:
+@pytest.mark.parametrize("way", ["explain", "predict"])
+def test_the_first_request_has_all_its_time(clock: Clock, way: str) -> None:
     explainer = SlowAtFirst(clock)
     made = mlflow_cf.wrap(MODEL, X, target=1, explainer=explainer)
     rows = X[X["x"] <= 5].iloc[:3]
-    if served:
+    if way == "predict":
         statuses = list(made.predict(rows, {"counterfactual": {"time_limit_s": 1.0}})["status"])
     else:
         statuses = [one.status for one in made.explain(rows, time_limit_s=1.0)]
