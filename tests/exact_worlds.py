@@ -334,6 +334,7 @@ class Enumerated:
         self.groups, self.x0 = groups, x0
         self.rows, self.distance, self.changed = Z[order], distance[order], changed[order]
         self.known = {row.tobytes() for row in self.rows}
+        self.ranges = np.array([f.high - f.low if f.numeric else 0.0 for f in world.space.features])
 
     def minimal(self, at: int) -> bool:
         """Whether no changed group can be put back."""
@@ -352,16 +353,26 @@ class Enumerated:
             codes[:, number] = [place[tuple(map(str, line))] for line in self.rows[:, group.columns].tolist()]
         return codes
 
-    def answers(self, count: int) -> list[int]:
-        """Return positions of the answers: the nearest of every changed set, then others, all of them 1-minimal."""
-        leaders: list[int] = []
-        others: list[int] = []
-        sets: set[bytes] = set()
-        for at in range(len(self.rows)):
-            if len(leaders) == count:
-                break
-            key = self.changed[at].tobytes()
-            if (key not in sets or len(others) < count) and self.minimal(at):
-                (others if key in sets else leaders).append(at)
-                sets.add(key)
-        return (leaders + others)[:count]
+    def answers(self, count: int, least: float = 0.05) -> list[int]:
+        """Return positions of the answers: the nearest of every changed set, then others, all of them 1-minimal.
+
+        None of the others is a near-copy: some number differs by the share `least` of its range, or a level does.
+        """
+        minimal = [at for at in range(len(self.rows)) if self.minimal(at)]
+        chosen: list[int] = []
+        for at in minimal:
+            if len(chosen) < count and not any((self.changed[at] == self.changed[other]).all() for other in chosen):
+                chosen.append(at)
+        for at in minimal:
+            if len(chosen) < count and not any(self.near(at, other, least) for other in chosen):
+                chosen.append(at)
+        return chosen
+
+    def near(self, at: int, other: int, least: float) -> bool:
+        if (self.changed[at] != self.changed[other]).any():
+            return False
+        for one, two, spread in zip(self.rows[at], self.rows[other], self.ranges, strict=True):
+            alike = one == two or (np.isnan(one) and np.isnan(two))
+            if not alike and not abs(one - two) < least * spread:
+                return False
+        return True

@@ -1,12 +1,17 @@
 """Certificates of several answers, on a line of values that one can follow by hand."""
 
+from dataclasses import dataclass
+from typing import ClassVar
+
 import numpy as np
 import pandas as pd
 import pytest
 from sklearn.tree import DecisionTreeClassifier
 
 import mlflow_cf
+from mlflow_cf.explainers.explainer import Candidates
 from mlflow_cf.problem import BoundTarget, Budget, Rater, Target
+from mlflow_cf.proof import select
 from mlflow_cf.proof.certify import certify
 from mlflow_cf.proof.inquiry import run_proofs
 from mlflow_cf.proof.verify import Case, prove
@@ -94,3 +99,74 @@ def test_no_bound_is_beyond_its_own_answer():
             assert found.bound is None or found.bound <= found.distance
             capped += found.proof == "bounded" and found.bound == found.distance
     assert capped
+
+
+@dataclass(frozen=True)
+class Knows:
+    """An explainer that proposes given rows (k, d)."""
+
+    rows: tuple[tuple[float, ...], ...]
+
+    name: ClassVar[str] = "knows"
+    polish: ClassVar[bool] = True
+
+    def search(self, problem, budget, rng):
+        del problem, budget, rng
+        return Candidates(np.array(self.rows))
+
+
+def test_rows_known_before_do_not_hide_that_one_answer_stands_for_two_of_them(monkeypatch):
+    """Of the last three, (4, 4) is nearest and about the same as both others, so that (9, 9) is the third answer."""
+    monkeypatch.setattr(select, "LEAST_DIFFERENCE", 0.25)
+    wanted = {(1, 1), (9, 9), (3, 6), (6, 3), (4, 4)}
+    grid = pd.DataFrame([(x, y) for x in range(11) for y in range(11)], columns=["x", "y"])
+    tree = DecisionTreeClassifier(random_state=0).fit(
+        grid, [int(pair in wanted) for pair in grid.itertuples(index=False)]
+    )
+    explainer = Knows(((1, 1), (3, 6), (6, 3)))
+    explained = mlflow_cf.wrap(tree, grid, target=1, distance=(0, 1, 0), explainer=explainer)
+    row = pd.DataFrame({"x": [0], "y": [0]})
+    (known,) = explained.explain(row, count=3)
+    assert [(cf.row["x"], cf.row["y"]) for cf in known.counterfactuals] == [(1, 1), (3, 6), (6, 3)]
+    (answer,) = explained.explain(row, count=3, certify=True)
+    assert [(cf.row["x"], cf.row["y"]) for cf in answer.counterfactuals] == [(1, 1), (4, 4), (9, 9)]
+    assert {cf.proof for cf in answer.counterfactuals} == {"optimal"}
+
+
+class TestNearCopies:
+    """What changes the same features, and numbers by hardly anything more, is no other answer."""
+
+    ROWS = pd.DataFrame({"income": np.arange(0, 1000, 10), "job": ["cook", "nurse"] * 50})
+
+    def explained(self, **options):
+        return mlflow_cf.wrap(
+            lambda rows: (rows["income"] >= 500).astype(int), self.ROWS, target=1, output="label", **options
+        )
+
+    @pytest.mark.parametrize("explainer", ["geco", "nearest_row", "random_search"])
+    def test_they_are_left_out(self, explainer):
+        made = self.explained(explainer=explainer, constraints={"immutable": ["job"]})
+        (answer,) = made.explain(self.ROWS.iloc[:1], count=4)
+        incomes = sorted(cf.row["income"] for cf in answer.counterfactuals)
+        assert len(incomes) > 1
+        assert min(np.diff(incomes)) >= 0.05 * 990
+
+    def test_fewer_answers_say_why(self):
+        made = self.explained(constraints={"immutable": ["job"], "ranges": {"income": [0, 540]}})
+        (answer,) = made.explain(self.ROWS.iloc[:1], count=3)
+        assert [cf.row["income"] for cf in answer.counterfactuals] == [500]
+        assert answer.reason == (
+            "1 of 3 counterfactuals asked for: "
+            "nothing else was found that changes other features, or a number by 5% of its range more"
+        )
+
+    def test_fewer_answers_under_a_limit_say_that(self):
+        made = self.explained()
+        answers = [made.explain(self.ROWS.iloc[:1], count=9, max_evaluations=most)[0] for most in range(10, 60, 5)]
+        few = [answer for answer in answers if 0 < len(answer.counterfactuals) < 9]
+        assert few
+        assert all("stopped by the evaluation limit" in answer.reason for answer in few)
+
+    def test_as_many_as_were_asked_for_need_no_reason(self):
+        (answer,) = self.explained().explain(self.ROWS.iloc[:1], count=1)
+        assert answer.reason == ""

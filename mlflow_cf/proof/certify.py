@@ -16,6 +16,7 @@ from mlflow_cf.features import Floats
 from mlflow_cf.model.judge import Outcome
 from mlflow_cf.problem import Codes
 from mlflow_cf.problem.binding import same
+from mlflow_cf.proof.select import near_copies
 from mlflow_cf.proof.verify import Asked, Case, Inquiry, Proved, joined_outcomes
 from mlflow_cf.search.points import with_points
 from mlflow_cf.words.reasons import Uncertified
@@ -99,13 +100,20 @@ class _Run:
 
     def limit(self) -> float:
         """Return how far away the last answer can be at most."""
-        rows = self.proved.rows[self.needed & ~self._answered()]
-        distance = np.sort(self.case.distance(rows))
-        if not self.filling:
-            rows = rows[np.argsort(self.case.distance(rows), kind="stable")]
-            _, first = np.unique(self.case.problem.changed(rows), axis=0, return_index=True)
-            distance = distance[np.sort(first)]
-        return float(distance[self.missing - 1]) if len(distance) >= self.missing else np.inf
+        problem, rows = self.case.problem, self.proved.rows[self.needed & ~self._answered()]
+        distance = self.case.distance(rows)
+        order = np.argsort(distance, kind="stable")
+        if self.filling:
+            # an answer stands for all near it, and so for one at most of rows that are twice as far apart
+            apart: list[int] = []
+            for at in order.tolist():
+                if not near_copies(problem, rows[apart], rows[at], times=2).any():
+                    apart.append(at)
+            far = distance[apart]
+        else:
+            _, first = np.unique(problem.changed(rows[order]), axis=0, return_index=True)
+            far = distance[order][np.sort(first)]
+        return float(far[self.missing - 1]) if len(far) >= self.missing else np.inf
 
     def extend(self, search: BestFirst) -> Generator[Asked, Outcome, bool]:
         """Add answers in the order of their keys; return whether the structure and the judge agree."""
@@ -166,16 +174,17 @@ class _Run:
         return Proved(rows, outcome, tuple(proofs), (*distance[:found], *bounds), exhausted=not search.cut)
 
     def _answered(self) -> Bools:
-        """Return (k,) which of the rows proved before are among the answers."""
+        """Return (k,) which of the rows proved before are among the answers, or near-copies of them."""
         answered: Bools = np.zeros(len(self.proved.rows), dtype=np.bool_)
         for row in self.rows:
-            answered |= same(self.proved.rows, row).all(axis=1)
+            answered |= near_copies(self.case.problem, self.proved.rows, row)
         return answered
 
     def _repeats(self, leaf: Leaf) -> bool:
-        """Whether a candidate is an answer already, or its changed set is."""
+        """Whether a candidate's changed set is answered already, or the candidate is a near-copy of an answer."""
         if self.filling:
-            return any((leaf.codes == codes).all() for codes in self.codes)
+            problem = self.case.problem
+            return bool(near_copies(problem, np.array(self.rows), problem.rows(leaf.codes[None])[0]).any())
         own = self.case.problem.own
         return any(((leaf.codes != own) == (codes != own)).all() for codes in self.codes)
 

@@ -16,9 +16,10 @@ from mlflow_cf.problem import Problem
 from mlflow_cf.proof.alone import by_themselves
 from mlflow_cf.proof.certify import certify
 from mlflow_cf.proof.inquiry import run_proofs
+from mlflow_cf.proof.select import LEAST_DIFFERENCE
 from mlflow_cf.proof.verify import Case, Inquiry, Proved, prove
 from mlflow_cf.why_not.blame import contradiction, impossible
-from mlflow_cf.words.reasons import NOTHING_WANTED, Uncertified, none_among, stopped
+from mlflow_cf.words.reasons import NOTHING_WANTED, Uncertified, fewer, none_among, stopped
 from mlflow_cf.words.result import Status
 
 # An exact search went through everything, one look at every group shows it, or some rules leave no combination.
@@ -148,6 +149,14 @@ def _certified(judge: Judge, verified: Verified, proving: Proving, rows_left: in
         proved = yield from _verified(judge, case, verified.candidates, proving)
 
 
+def _why_fewer(case: Case, proved: Proved) -> str:
+    budget, wanted = case.budget, case.problem.count
+    if budget.cut:
+        return fewer(len(proved.rows), wanted, stopped(budget.cut, budget.used))
+    what = f"changes other features, or a number by {LEAST_DIFFERENCE:.0%} of its range more"
+    return fewer(len(proved.rows), wanted, f"nothing else {'exists' if proved.exhausted else 'was found'} that {what}")
+
+
 def answer_of(verified: Verified) -> Answer:
     """Return what is said of a row by what is known of it so far."""
     case, candidates, proved = verified.case, verified.candidates, verified.proved
@@ -158,7 +167,10 @@ def answer_of(verified: Verified) -> Answer:
         if candidates.costs is not None:
             diagnostics["costs"] = candidates.costs[origin].tolist()
         plans = () if candidates.plans is None else tuple(candidates.plans[position] for position in origin)
-        return Answer("found", proved.note.reason if proved.note else "", proved, plans, diagnostics)
+        reasons = [proved.note.reason] if proved.note else []
+        if len(proved.rows) < case.problem.count:
+            reasons.append(_why_fewer(case, proved))
+        return Answer("found", "; ".join(reasons), proved, plans, diagnostics)
     if proved.exhausted:
         return Answer("infeasible", NOTHING_WANTED, diagnostics=diagnostics, evidence="exhausted")
     if budget.cut:

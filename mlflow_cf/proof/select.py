@@ -3,11 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from typing import Final
 
 import numpy as np
 
+from mlflow_cf.constraints.rules import Bools
 from mlflow_cf.features import Floats
 from mlflow_cf.problem import Codes, Problem
+from mlflow_cf.problem.binding import same
+
+LEAST_DIFFERENCE: Final = 0.05  # of a number's range: two answers that change the same features differ as much in one
 
 
 class Queue:
@@ -71,18 +76,35 @@ def nearest_first(problem: Problem, Z: Floats, distance: Floats, *, polished: bo
     return np.lexsort((*ties, distance))
 
 
-def distinct_sets_first(problem: Problem, Z: Floats, order: Codes) -> Codes:
-    """Return positions of distinct rows Z (m, d), as in `order`: the first of every changed set, then the others."""
+def select(problem: Problem, Z: Floats, order: Codes) -> Codes:
+    """Return positions of the answers among rows Z (m, d), at most as many as are wanted, as in `order`.
+
+    The first of every changed set comes before all others, of which none is a near-copy of an answer before it.
+    """
     changed = problem.changed(Z)
     leaders: list[int] = []
     others: list[int] = []
     sets: set[bytes] = set()
-    rows: set[bytes] = set()
     for position in order.tolist():
-        row, key = Z[position].tobytes(), changed[position].tobytes()
-        if row in rows:
-            continue
-        rows.add(row)
+        key = changed[position].tobytes()
         (others if key in sets else leaders).append(position)
         sets.add(key)
-    return np.array(leaders + others, dtype=np.intp)
+    chosen = leaders[: problem.count]
+    for position in others:
+        if len(chosen) >= problem.count:
+            break
+        if not near_copies(problem, Z[chosen], Z[position]).any():
+            chosen.append(position)
+    return np.array(chosen, dtype=np.intp)
+
+
+def near_copies(problem: Problem, Z: Floats, row: Floats, times: int = 1) -> Bools:
+    """Return (m,) which rows Z (m, d) tell the same as a row (d,): equal levels, and about equal numbers.
+
+    They change the same groups, and no number differs by the least difference, or so many `times` as much.
+    """
+    ranges = np.array([f.high - f.low if f.numeric else 0.0 for f in problem.space.features])
+    with np.errstate(invalid="ignore"):  # a missing value is far from all numbers
+        near = same(Z, row) | (np.abs(Z - row) < times * LEAST_DIFFERENCE * ranges)
+    copies: Bools = near.all(axis=1) & (problem.changed(Z) == problem.changed(row[None])).all(axis=1)
+    return copies

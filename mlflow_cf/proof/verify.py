@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from mlflow_cf.features import Floats
 from mlflow_cf.model.judge import Outcome
 from mlflow_cf.problem import BoundTarget, Budget, Codes, Problem
-from mlflow_cf.proof.select import Queue, distinct_sets_first, nearest_first
+from mlflow_cf.proof.select import Queue, nearest_first, select
 from mlflow_cf.words.reasons import UNOPENED, Uncertified
 from mlflow_cf.words.result import Proof
 
@@ -140,7 +140,7 @@ def _chosen(case: Case, parts: Sequence[_Part], *, polished: bool, keeps_order: 
         order = np.argsort(origin[rows], kind="stable")
     else:
         order = nearest_first(case.problem, Z[rows], case.distance(Z[rows]), polished=polished)
-    rows = rows[distinct_sets_first(case.problem, Z[rows], order)[: case.problem.count]]
+    rows = rows[select(case.problem, Z[rows], order)]
     return Proved(Z[rows], joined_outcomes([part.outcome for part in parts]).take(rows), origin=origin[rows])
 
 

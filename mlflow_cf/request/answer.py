@@ -23,6 +23,7 @@ from mlflow_cf.request.rows import Row, read_rows
 from mlflow_cf.words.explanations import Explanations, Interrupted
 from mlflow_cf.words.result import Explanation
 
+LEAST_ROW_S: Final = 1e-6  # no row takes less
 PART_S: Final = 2.0  # of work on the rows of a long table that are explained together
 INTERRUPTED: Final = Answer("budget", "interrupted before this row was searched")
 
@@ -76,15 +77,16 @@ def _explain_all(
         if request.deadline is not None and not request.row_time_s:
             _explain(Explaining(request, search_with, space, rows, progress), started, found)
             return
-        size, row_s = FIRST_ROWS, 0.0
         with Helpers(request.elsewhere, table, request.admission, list(rows)) as helpers:
+            size, row_s = FIRST_ROWS, 0.0
             while helpers.left or helpers.busy:
-                started, part = time.perf_counter(), {number: rows[number] for number in helpers.take(size)}
+                part = {number: rows[number] for number in helpers.take(size)}
                 if part:
+                    started = time.perf_counter()
                     _explain(
                         Explaining(_granted(request, len(part)), search_with, space, part, progress), started, found
                     )
-                    row_s = (time.perf_counter() - started) / len(part)
+                    row_s = max((time.perf_counter() - started) / len(part), LEAST_ROW_S)
                     size = min(max(FIRST_ROWS, int(PART_S / row_s)), ROWS_AT_ONCE)
                 elsewhere = dict(helpers.finished(patient=not part))
                 progress.done(len(elsewhere))

@@ -56,6 +56,11 @@ def would_suffice(seconds: float, rows: int) -> str:
     return f"{stopped('clock', 0)}; a time_limit_s of about {seconds:.2g} would do for {rows:,} rows"
 
 
+def fewer(found: int, wanted: int, why: str) -> str:
+    """Return what is said of fewer answers than were asked for."""
+    return f"{found} of {wanted} counterfactuals asked for: {why}"
+
+
 def none_among(tried: int) -> str:
     """Return what is said of a search that ended by itself."""
     return f"no counterfactual among {tried:,} rows tried"

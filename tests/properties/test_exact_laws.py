@@ -13,7 +13,7 @@ from laws import dear
 
 from mlflow_cf.exact.best_first import BestFirst, Leaf
 from mlflow_cf.problem import Distance
-from mlflow_cf.proof import certify
+from mlflow_cf.proof import certify, select
 
 OPENED = ("forest", "forest", "linear", "network")
 
@@ -54,6 +54,18 @@ def test_answers_are_those_of_enumeration(world):
     is_exact(found, expected, answers)
     if len(answers):
         np.testing.assert_array_equal(world.proved(world.case(), found.rows, polish=True).rows, found.rows)
+
+
+@dear(2)
+@given(opened(), st.sampled_from([0.2, 0.4, 0.8]), st.sampled_from([0.0, 0.2, 1.0]))
+def test_near_copies_are_no_answers(world, least, share):
+    """Whatever was known before: answers stand for all that is near them."""
+    world, expected = replace(world, count=4), Enumerated(world)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(select, "LEAST_DIFFERENCE", least)
+        case = world.case()
+        known = world.proved(case, some_rows(world, expected, share), polish=True)
+        is_exact(world.certified(case, known), expected, expected.answers(4, least))
 
 
 shares = st.sampled_from([0.02, 0.2, 1.0])
