@@ -100,15 +100,16 @@ def _open_regressor(model: Estimator, rows: pd.DataFrame | None) -> OpenModel:
 def _open_classifier(model: Estimator, output: str | None, rows: pd.DataFrame | None) -> OpenModel:
     columns, select = _input(model, rows)
     classes = _classes(model)
-    score, kind, notes = _scores(model, len(classes), select, rows) if output != "label" else (None, "none", ())
+    predict = OneThread(model.predict)
+    decide = Labels(predict, select)
+    score, kind, notes = _scores(model, predict, select, rows) if output != "label" else (None, "none", ())
     if output == "score" and score is None:
         raise InputError("output", f"{name_of(model)} has no scores", "use output='label'")
-    decide = Labels(OneThread(model.predict), select)
-    both = None if score is None else _both(model, decide, score)
+    both = None if score is None else _both(model, predict, decide, score)
     return OpenModel(MLFLOW_FLAVOR, classes, decide, score, kind, columns, notes, both)
 
 
-def _both(model: Estimator, decide: Labels, score: Scores) -> Both | None:
+def _both(model: Estimator, predict: OneThread, decide: Labels, score: Scores) -> Both | None:
     """Return how to ask for labels and scores in one pass; None where that saves nothing."""
     from sklearn.pipeline import Pipeline
 
@@ -117,20 +118,20 @@ def _both(model: Estimator, decide: Labels, score: Scores) -> Both | None:
         return both_of(decide, score, model, classes)
     last = model.steps[-1][1]
     ask = last.predict_proba if hasattr(last, "predict_proba") else last.decision_function
-    labels, scores = Labels(OneThread(last.predict), whole), Scores(OneThread(ask), whole)
+    labels, scores = Labels(predict.instead(last.predict), whole), Scores(predict.instead(ask), whole)
     both = both_of(labels, scores, last, classes) or OneByOne(labels, scores)
     return Transformed(model[:-1].transform, decide.select, both)
 
 
 def _scores(
-    model: Estimator, n_classes: int, select: Rows, rows: pd.DataFrame | None
+    model: Estimator, predict: OneThread, select: Rows, rows: pd.DataFrame | None
 ) -> tuple[Scores | None, ScoreKind, tuple[str, ...]]:
     if hasattr(model, "predict_proba"):
-        return Scores(OneThread(model.predict_proba), select), "probability", ()
+        return Scores(predict.instead(model.predict_proba), select), "probability", ()
     if not hasattr(model, "decision_function"):
         return None, "none", (f"{name_of(model)} has labels only, no scores",)
-    score = Scores(OneThread(model.decision_function), select)
-    if rows is not None and len(rows) and score(rows.iloc[:1]).shape[1] != n_classes:
+    score = Scores(predict.instead(model.decision_function), select)
+    if rows is not None and len(rows) and score(rows.iloc[:1]).shape[1] != len(_classes(model)):
         return None, "none", ("decision_function has no column per class (one-vs-one); only labels are used",)
     return score, "margin", ()
 
