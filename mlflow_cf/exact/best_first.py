@@ -8,6 +8,7 @@ meets the target. So the first candidate the judge accepts is the nearest there 
 from __future__ import annotations
 
 import heapq
+from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import count
 from math import prod
@@ -21,6 +22,7 @@ from mlflow_cf.features import Floats
 from mlflow_cf.problem import Budget, Codes, Problem
 
 DOUBT = 4  # tolerances: scores may be off on either side of a comparison
+MOST_FLAGS = 2**22  # of the parts of a box that are bounded in one go: 4 MB
 MOST_LISTED = 128  # candidates of a box that are scored one by one instead of parting it further
 
 Key = tuple[float, int, tuple[int, ...]]
@@ -165,11 +167,9 @@ class BestFirst:
         free = [number for number, here in enumerate(near) if len(here)]
         if self.budget.take(len(free)) < len(free):
             return False
-        probes = np.repeat(box[None], len(free), axis=0)
-        for probe, number in zip(probes, free, strict=True):
-            probe[self.choices.start[number] : self.choices.start[number + 1]] = False
-            probe[near[number]] = True
-        left = self._reach(probes)
+        left = self._left(box, near, free)
+        if left is None:
+            return False
         if (left < 0).any():
             mask = box.copy()
             for number in np.flatnonzero(left < 0).tolist():
@@ -180,8 +180,36 @@ class BestFirst:
         chosen = int(np.lexsort((sizes, left))[0])
         rest = box.copy()
         rest[near[free[chosen]]] = False
-        self._push(np.stack([probes[chosen], rest]))
+        self._push(np.stack([self._confined(box, near, free[chosen]), rest]))
         return True
+
+    def _left(self, box: Bools, near: Sequence[Codes], free: Sequence[int]) -> Floats | None:
+        """Return (f,) how far a box still reaches with each of some groups confined to its nearer choices.
+
+        None: the time does not last for that.
+        """
+        rater, columns = self.problem.rater, self.choices.columns
+        if rater is not None and self._boxes is not None:
+            flags = np.zeros(len(box), dtype=np.bool_)
+            flags[np.concatenate([near[number] for number in free])] = True
+            groups = [self.problem.columns[number] for number in free]
+            found = self._boxes.confined(box[columns], flags[columns], groups)
+            if found is not None:
+                return rater.reach(*found, self.doubt)
+        parts: list[Floats] = []
+        many = max(1, MOST_FLAGS // len(box))
+        for start in range(0, len(free), many):
+            if start and self.budget.spent:
+                return None
+            parts.append(self._reach(np.stack([self._confined(box, near, n) for n in free[start : start + many]])))
+        return np.concatenate(parts)
+
+    def _confined(self, box: Bools, near: Sequence[Codes], number: int) -> Bools:
+        """Return the part of a box (choices,) in which a group has its nearer choices alone."""
+        part = box.copy()
+        part[self.choices.start[number] : self.choices.start[number + 1]] = False
+        part[near[number]] = True
+        return part
 
     def _nearer(self, mask: Bools, number: int) -> Codes:
         """Return the nearer choices of a group, by which it would be parted; none if it has one choice only."""

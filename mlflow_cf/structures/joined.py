@@ -133,3 +133,11 @@ class JoinedBoxes:
         """Return bounds (m, k), (m, k) on the sums of all rows whose choices are allowed by each of `masks`."""
         pairs = [part.bounds(masks) for part in self.parts]
         return np.concatenate([low for low, _ in pairs], axis=1), np.concatenate([high for _, high in pairs], axis=1)
+
+    def confined(self, mask: Flags, near: Flags, groups: Sequence[Sequence[int]]) -> tuple[Floats, Floats] | None:
+        """Return what all structures say of a box with the columns of one of `groups` confined, if each saves by it."""
+        pairs = [part.confined(mask, near, groups) for part in self.parts]
+        known = [pair for pair in pairs if pair is not None]
+        if len(known) < len(pairs):
+            return None
+        return np.concatenate([low for low, _ in known], axis=1), np.concatenate([high for _, high in known], axis=1)

@@ -21,8 +21,11 @@ from mlflow_cf.structures.kernels.dense import (
     sums_without,
     sweep_rectified,
 )
+from mlflow_cf.structures.layer_boxes import LayerBoxes
+from mlflow_cf.structures.linear_boxes import LinearBoxes
 from mlflow_cf.structures.links import Flags, Link, Tokens, linked
 from mlflow_cf.structures.parts import Dense
+from mlflow_cf.structures.structure import Boxes
 from mlflow_cf.structures.tokens import Source, ends_of, entries_of, key_of, token_of
 
 _MOST = 1 << 20  # numbers that a sweep holds at a time beside its result: 8 MB
@@ -196,12 +199,24 @@ class Layers:
             low, high = np.maximum(low, lower), np.minimum(high, upper)
         return low, high
 
-    def boxes(self, values: Sequence[Tokens]) -> LayerBoxes:
+    def boxes(self, values: Sequence[Tokens]) -> Boxes:
         """Return what bounds parts of a box whose columns have the tokens `values` (t, width)."""
         sizes = [len(tokens) for tokens in values]
-        choices = np.arange(sum(sizes)).repeat([part.shape[1] for part in values for _ in part])
         starts = np.cumsum([0, *sizes])[:-1]
-        return LayerBoxes(self, np.concatenate([part.ravel() for part in values]), choices, starts)
+        if not self.weights:
+            added = self._added(values, self._alone)
+            if np.isfinite(added).all():
+                alone = [first._replace(table=np.abs(first.table)) for first in self._alone]
+                most = self._added([np.abs(tokens) for tokens in values], alone)
+                size = np.abs(self.first.bias) + np.maximum.reduceat(most, starts, axis=0).sum(axis=0)
+                return LinearBoxes(self.first.bias, added, starts, (len(self.first.start) + 16) * _ULP * size)
+        choices = np.arange(sum(sizes)).repeat([part.shape[1] for part in values for _ in part])
+        return LayerBoxes(self.bounds_of, np.concatenate([part.ravel() for part in values]), choices, starts)
+
+    def _added(self, values: Sequence[Tokens], layers: Sequence[First]) -> Floats:
+        """Return what every value adds to the sums (values of all columns, width), by a first layer per column."""
+        pairs = zip(values, layers, strict=True)
+        return np.concatenate([first_sums(np.ascontiguousarray(tokens), first) for tokens, first in pairs])
 
     def _bounds_by_lines(
         self, tokens: Floats, counts: NDArray[np.intp], hidden: Sequence[Floats]
@@ -274,26 +289,3 @@ class Layers:
                 last = self._last(sums.reshape(-1, others.shape[1]))
                 totals[row : row + step, start : start + many] = last.reshape(*sums.shape[:2], -1)
         return totals
-
-
-@dataclass(frozen=True, eq=False)
-class LayerBoxes:
-    """Bounds of parts of one box.
-
-    Attributes:
-        layers: what is bounded.
-        tokens: the tokens of all values, one after the other; choices: the value each belongs to.
-        starts: (d,) the first value of every column.
-    """
-
-    layers: Layers
-    tokens: Floats
-    choices: NDArray[np.intp]
-    starts: NDArray[np.intp]
-
-    def bounds(self, masks: Flags) -> tuple[Floats, Floats]:
-        """Return bounds (m, k), (m, k) on the sums of all rows whose values are allowed by each of `masks`."""
-        counts = np.add.reduceat(masks, self.starts, axis=1, dtype=np.intp)
-        pairs = zip(masks, counts, strict=True)
-        found = [self.layers.bounds_of(self.tokens[mask[self.choices]], some) for mask, some in pairs]
-        return np.array([low for low, _ in found]), np.array([high for _, high in found])

@@ -102,3 +102,10 @@ class Boxes(Protocol):
     def bounds(self, masks: Flags) -> tuple[Floats, Floats]:
         """Return bounds (m, k), (m, k) on the sums of all rows whose choices are allowed by each of `masks`."""
         ...
+
+    def confined(self, mask: Flags, near: Flags, groups: Sequence[Sequence[int]]) -> tuple[Floats, Floats] | None:
+        """Return bounds (g, k), (g, k) of a box with the columns of one of `groups` confined to their `near` choices.
+
+        None where nothing is saved beside `bounds` for each of these parts.
+        """
+        ...

@@ -162,6 +162,10 @@ class TreeBoxes:
         slack = np.finfo(trees.nodes.value.dtype).eps * (len(trees.nodes.roots) + 1) * sizes
         return low - slack, high + slack
 
+    def confined(self, mask: Flags, near: Flags, groups: Sequence[Sequence[int]]) -> None:
+        """Return None: trees are walked for every part of a box."""
+        del mask, near, groups
+
 
 def _joined(forest: Forest, tests: Tests) -> Nodes:
     """Return the nodes of a forest with siblings side by side and roots first."""

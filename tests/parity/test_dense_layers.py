@@ -290,3 +290,40 @@ def test_sweep_restrict_and_bounds_agree_with_scikit_learn(estimator, classes):
         np.testing.assert_allclose(part.score([allowed[column]]), truth, rtol=1e-6, atol=1e-6)
         assert (low <= sums).all()
         assert (sums <= high).all()
+
+
+@given(drawn(activations=("identity", "relu")), st.data())
+def test_parts_of_a_box_are_bounded_like_boxes_of_their_own(world, data):
+    counts = data.draw(st.lists(st.integers(1, 4), min_size=len(world.levels), max_size=len(world.levels)))
+    allowed = world.tokens(counts)
+    boxes, starts = world.layers.boxes(allowed), np.cumsum([0, *counts])
+    masks = world.rng.random((5, starts[-1])) < 0.5
+    masks[:, starts[:-1]] = True
+    for mask, low, high in zip(masks, *boxes.bounds(masks), strict=True):
+        kept = [part[mask[a:b]] for part, a, b in zip(allowed, starts, starts[1:], strict=False)]
+        sums = combinations(world.layers, kept)
+        assert (low <= sums).all()
+        assert (sums <= high).all()
+        np.testing.assert_allclose([low, high], world.layers.bounds(kept), **NEAR)
+
+
+@given(drawn(activations=("identity",)), st.data())
+def test_groups_of_a_linear_model_are_confined_side_by_side(world, data):
+    columns = range(len(world.levels))
+    counts = data.draw(st.lists(st.integers(1, 4), min_size=len(columns), max_size=len(columns)))
+    groups = data.draw(st.lists(st.lists(st.sampled_from(columns), min_size=1, unique=True), min_size=1, max_size=4))
+    allowed, starts = world.tokens(counts), np.cumsum([0, *counts])
+    boxes, mask = world.layers.boxes(allowed), world.rng.random(starts[-1]) < 0.7
+    near = world.rng.random(starts[-1]) < 0.5
+    mask[starts[:-1]] = near[starts[:-1]] = True
+    parts = np.repeat(mask[None], len(groups), axis=0)
+    for part, group in zip(parts, groups, strict=True):
+        for column in group:
+            part[starts[column] : starts[column + 1]] &= near[starts[column] : starts[column + 1]]
+    lows, highs = boxes.confined(mask, near, groups)
+    np.testing.assert_allclose([lows, highs], boxes.bounds(parts), **NEAR)
+    for part, low, high in zip(parts, lows, highs, strict=True):
+        kept = [some[part[a:b]] for some, a, b in zip(allowed, starts, starts[1:], strict=False)]
+        sums = combinations(world.layers, kept)
+        assert (low <= sums).all()
+        assert (sums <= high).all()

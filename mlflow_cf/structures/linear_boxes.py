@@ -1,0 +1,50 @@
+"""Bounds of a linear model: every column adds its own share, so that boxes which differ in one are bounded together."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from mlflow_cf.features import Floats
+from mlflow_cf.structures.links import Flags
+
+
+@dataclass(frozen=True, eq=False)
+class LinearBoxes:
+    """Bounds of parts of one box.
+
+    Attributes:
+        bias: (k,) what is added to the sums.
+        added: (choices, k) what every choice adds to them; finite.
+        starts: (d,) the first choice of every column.
+        slack: (k,) by how much sums may be rounded otherwise.
+    """
+
+    bias: Floats
+    added: Floats
+    starts: NDArray[np.intp]
+    slack: Floats
+
+    def bounds(self, masks: Flags) -> tuple[Floats, Floats]:
+        """Return bounds (m, k), (m, k) on the sums of all rows whose choices are allowed by each of `masks`."""
+        ends = [[part.sum(axis=0) for part in self._ends(mask)] for mask in masks]
+        low, high = (np.array([each[side] for each in ends]).reshape(-1, len(self.bias)) for side in (0, 1))
+        return self.bias + low - self.slack, self.bias + high + self.slack
+
+    def confined(self, mask: Flags, near: Flags, groups: Sequence[Sequence[int]]) -> tuple[Floats, Floats]:
+        """Return bounds (g, k), (g, k) of a box with the columns of one of `groups` confined to `near` choices."""
+        found = []
+        for whole, some in zip(self._ends(mask), self._ends(mask & near), strict=True):
+            change = np.array([(some[list(columns)] - whole[list(columns)]).sum(axis=0) for columns in groups])
+            found.append(self.bias + whole.sum(axis=0) + change)
+        return found[0] - self.slack, found[1] + self.slack
+
+    def _ends(self, mask: Flags) -> tuple[Floats, Floats]:
+        """Return the least and the most (d, k) that every column adds; beyond all numbers where it has no choice."""
+        allowed = mask[:, None]
+        low: Floats = np.minimum.reduceat(np.where(allowed, self.added, np.inf), self.starts, axis=0)
+        high: Floats = np.maximum.reduceat(np.where(allowed, self.added, -np.inf), self.starts, axis=0)
+        return low, high
