@@ -21,7 +21,9 @@ from mlflow_cf.search.seeds import codes_of, nearest_favourable_rows
 
 MOST_STEPS = 20  # times that a candidate grows
 MOST_ROUNDS = 30  # of thinning, and of exchanges
-SEEDS = 20  # background rows that are thinned
+SEEDS = 20  # background rows that are thinned, where there are a few hundred groups or less
+FEWEST_SEEDS = 2
+MOST_CODES = 2**21  # of the rows with one change put back, of all seeds: 16 MB
 EXCHANGED = 2  # members whose changes are exchanged, beside the wanted number
 
 
@@ -75,7 +77,8 @@ def construct(search: Explored, state: Codes, merit: float, single: Single) -> N
     """Construct favourable candidates from a start `state` (G,) and its single changes, and bring them nearer."""
     _grow(search, state, merit, single)
     if not search.budget.spent:
-        search.score(_thinned(search, codes_of(search.problem, nearest_favourable_rows(search.problem)[:SEEDS])))
+        seeds = min(SEEDS, max(FEWEST_SEEDS, MOST_CODES // len(search.problem.groups) ** 2))
+        search.score(_thinned(search, codes_of(search.problem, nearest_favourable_rows(search.problem)[:seeds])))
     exchange(search)
 
 
