@@ -8,7 +8,7 @@ from mlflow_cf.explained import ExplainedModel
 from mlflow_cf.explainers import Exact, GeCo, NearestRow, RandomSearch
 from mlflow_cf.problem import Distance, Limits, Target
 from mlflow_cf.version import VERSION
-from mlflow_cf.words.explanations import Explanations
+from mlflow_cf.words.explanations import Explanations, Interrupted
 from mlflow_cf.words.result import Change, Counterfactual, Explanation, Step
 from mlflow_cf.words.verification import Verification, Verifications
 from mlflow_cf.wrapping import wrap
@@ -28,6 +28,7 @@ __all__ = [
     "Explanations",
     "GeCo",
     "InputError",
+    "Interrupted",
     "Limits",
     "NearestRow",
     "RandomSearch",

@@ -176,6 +176,7 @@ class ExplainedModel:
 
         Raises:
             InputError: arguments that are malformed, loosen the policy, or do not fit the model.
+            Interrupted: by Ctrl-C; a KeyboardInterrupt that holds what was found so far.
         """
         named = explainer if isinstance(explainer, str | Mapping) else None
         query = Query.read(
