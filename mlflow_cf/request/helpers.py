@@ -12,13 +12,9 @@ from collections import deque
 from collections.abc import Iterator, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, wait
 from contextlib import ExitStack
-from functools import lru_cache
 from multiprocessing import parent_process
-from pathlib import Path
-from tempfile import TemporaryDirectory
 from typing import Final, Self
 
-import cloudpickle
 import pandas as pd
 from loky import ProcessPoolExecutor
 
@@ -46,7 +42,7 @@ class Helpers:
         """Set up for some `rows` of a table, by number, and the `work` that explains a part of it elsewhere."""
         self.left = deque(rows)
         self._work, self._frame, self._admission = work, frame, admission
-        self._stack, self._path, self._places = ExitStack(), "", 0
+        self._stack, self._places = ExitStack(), 0
         self._pool: ProcessPoolExecutor | None = None
         self._alone = parent_process() is not None or any(name in sys.modules for name in CROWDED)
         self._parts: dict[Future[tuple[Explanation, ...]], list[int]] = {}
@@ -72,12 +68,17 @@ class Helpers:
         """Hand out parts of so many rows; start helpers first, if rows that take so many seconds each are worth it."""
         wanted = min(int(row_s * len(self.left) / WORTH_S), MOST)
         if wanted and self._pool is None and not self._alone:
-            self._open(wanted)
+            self._places = self._stack.enter_context(self._admission.more(wanted))
+            self._alone = not self._places
+            if self._places:
+                self._pool = ProcessPoolExecutor(
+                    self._places, initializer=_begin, initargs=(self._work,), env=ONE_THREAD
+                )
         while self._pool is not None and self.left and len(self._parts) < AHEAD * self._places:
             rows = [self.left.pop() for _ in range(min(part, len(self.left)))][::-1]
             try:
-                self._parts[self._pool.submit(_explained, self._path, self._frame.iloc[rows])] = rows
-            except RuntimeError as error:  # a pool that broke down takes nothing any more
+                self._parts[self._pool.submit(_explained, self._frame.iloc[rows])] = rows
+            except Exception as error:  # noqa: BLE001  a model may hold what lives in this process alone
                 self._failed(rows, error)
 
     def finished(self, *, patient: bool) -> Iterator[tuple[int, Explanation]]:
@@ -91,34 +92,19 @@ class Helpers:
                 self._failed(rows, error)
 
     def _failed(self, rows: list[int], error: Exception) -> None:
-        _logger.warning("a helper process failed with %s; going on without", type(error).__name__)
+        _logger.warning("a helper process failed with %s; explaining without", type(error).__name__)
         self.left.extend(rows)
         if self._pool is not None:
             self._pool.shutdown(wait=False, kill_workers=True)
         self._pool, self._alone = None, True
 
-    def _open(self, wanted: int) -> None:
-        places = self._stack.enter_context(self._admission.more(wanted))
-        if not places:
-            return
-        folder = self._stack.enter_context(TemporaryDirectory(prefix="mlflow_cf_"))
-        path = Path(folder) / "work"
-        try:
-            path.write_bytes(cloudpickle.dumps(self._work))
-        except Exception as error:  # noqa: BLE001  a model may hold what lives in this process alone
-            _logger.info("explained by one process: the model cannot be handed to another (%s)", type(error).__name__)
-            self._alone = True
-            return
-        self._path, self._places = str(path), places
-        self._pool = ProcessPoolExecutor(places, env=ONE_THREAD)
+
+_WORK: Final[list[Work]] = []  # in a helper alone: what it has been started for
 
 
-@lru_cache(maxsize=1)
-def _work_at(path: str) -> Work:
-    work: Work = cloudpickle.loads(Path(path).read_bytes())
-    return work
+def _begin(work: Work) -> None:
+    _WORK[:] = [work]
 
 
-def _explained(path: str, rows: pd.DataFrame) -> tuple[Explanation, ...]:
-    """Explain rows in a helper, by the work that this model's owner has laid down."""
-    return tuple(_work_at(path)(rows))
+def _explained(rows: pd.DataFrame) -> tuple[Explanation, ...]:
+    return tuple(_WORK[0](rows))
