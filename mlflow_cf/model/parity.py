@@ -64,8 +64,7 @@ def open_structure(judge: Judge, space: FeatureSpace, background: Floats, outcom
     try:
         structure = model.compile(space, space.decode(rows[:20]))
         shuffled = np.column_stack([rng.permutation(column) for column in rows.T])
-        edges, answers = _on_edges(structure, judge, space, shuffled, rng)
-        compared = ((rows, said), (shuffled, judge.verdict(space.decode(shuffled))), (edges, answers))
+        compared = ((rows, said), *_shuffled_and_edges(structure, judge, space, shuffled, rng))
         worst = max(_difference(structure, model.tolerance, table, expected) for table, expected in compared)
     except NotOpenedError as error:
         return Opened(None, f"scored through the model itself: not opened, {error}")
@@ -75,11 +74,12 @@ def open_structure(judge: Judge, space: FeatureSpace, background: Floats, outcom
     return Opened(structure, f"{structure.kind}; same as the model on {count:,} rows", count, worst)
 
 
-def _on_edges(
+def _shuffled_and_edges(
     structure: Structure, judge: Judge, space: FeatureSpace, rows: Floats, rng: np.random.Generator
-) -> tuple[Floats, Outcome]:
-    """Return `rows` with many values at which the structure changes its answer, and the judge's.
+) -> list[tuple[Floats, Outcome]]:
+    """Return shuffled `rows`, the same with many values at which the structure changes its answer, and the judge's.
 
+    The judge is asked about both together: most of a call to a pipeline does not depend on how many rows it gets.
     A model may refuse values it was not fitted on, such as missing ones, or numbers that are categories to it. So less
     and less is tried, down to the values of the background.
     """
@@ -95,10 +95,10 @@ def _on_edges(
                 edges[rng.random(len(rows)) < MISSING, column] = np.nan
         with suppress(Exception), warnings.catch_warnings():  # any model, any error
             warnings.simplefilter("ignore")  # about values that only this check asks about
-            said = judge.verdict(space.decode(edges))
+            said = judge.verdict(space.decode(np.concatenate([rows, edges])))
             if np.isfinite(_truth(said)).all():
-                return edges, said
-    return rows, judge.verdict(space.decode(rows))
+                return [(rows, said.take(slice(0, len(rows)))), (edges, said.take(slice(len(rows), None)))]
+    return [(rows, judge.verdict(space.decode(rows)))]
 
 
 def _edges(structure: Structure, column: int, feature: Feature) -> Floats:

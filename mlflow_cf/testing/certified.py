@@ -13,7 +13,7 @@ from mlflow_cf.testing.opened import Opening
 from mlflow_cf.testing.worlds import ORDERS, overrides
 from mlflow_cf.wrapping import wrap
 
-ROWS: Final = 8  # that are explained
+ROWS: Final = 5  # that are explained
 FREE: Final = ("age", "grade", "member")  # all other features are immutable, so that every row can be tried
 
 

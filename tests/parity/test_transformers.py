@@ -113,10 +113,9 @@ def test_transformers(parts, estimator):
     explained = wrapped(model, data, wanted)
     agree(model, explained, data)
     if isinstance(explained.opened.structure, TreeEnsemble):
-        for name in ("debt", "rate", "income"):
-            near = near_cuts(explained, data, (name,))
-            if len(near):
-                agree(model, explained, near)
+        near = near_cuts(explained, data, ("debt", "rate", "income"))
+        if len(near):
+            agree(model, explained, near)
 
 
 def test_one_column_transformer_after_another():

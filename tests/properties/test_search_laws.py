@@ -25,6 +25,7 @@ from worlds import (
 
 from mlflow_cf.explained import WrapOptions, assemble
 from mlflow_cf.explainers import Explainer, GeCo, NearestRow
+from mlflow_cf.testing.checker import absent
 from mlflow_cf.words.result import Explanation
 
 Row = dict[str, Any]
@@ -71,7 +72,24 @@ def check_answers(checker: Checker, query: Row, found: Explanation, weights: tup
     for part in (found.counterfactuals[:distinct], found.counterfactuals[distinct:]):
         assert all(one.distance <= two.distance for one, two in pairwise(part))
     assert (found.status == "found") == bool(found.counterfactuals)
-    assert bool(found.reason) == (found.status in {"infeasible", "not_found", "budget", "invalid"})
+    if found.status == "found":
+        assert not found.reason or found.reason.startswith(f"{len(rows)} of ")
+    else:
+        assert bool(found.reason) == (found.status in {"infeasible", "not_found", "budget", "invalid"})
+
+
+def near_copies(checker: Checker, query: Row, one: Row, two: Row) -> bool:
+    """Whether two rows change the same groups, have the same levels, and numbers within 5 % of their range."""
+    if checker.changed_groups(query, one) != checker.changed_groups(query, two):
+        return False
+    for name, value in one.items():
+        if name in ("age", "income", "rooms") and not (absent(value) or absent(two[name])):
+            seen = checker.background[name]
+            if value != two[name] and abs(value - two[name]) >= 0.05 * (seen.max() - seen.min()):
+                return False
+        elif not (value == two[name] or (absent(value) and absent(two[name]))):
+            return False
+    return True
 
 
 def is_minimal(checker: Checker, query: Row, row: Row) -> bool:
@@ -156,8 +174,11 @@ def test_nearest_row_is_brute_force(seed: int, lots: int, constraints: dict[str,
     assert bool(found.counterfactuals) == bool(valid)
     if valid:
         assert found.counterfactuals[0].distance == pytest.approx(distances[0], abs=1e-9)
-        assert len(found.counterfactuals) == min(count, len(valid))
-    assert all(tuple(answer.row.values()) in valid for answer in found.counterfactuals)
+    answers = [answer.row for answer in found.counterfactuals]
+    assert all(tuple(answer.values()) in valid for answer in answers)
+    assert not any(near_copies(checker, query, one, two) for one, two in combinations(answers, 2))
+    if len(answers) < count:
+        assert all(any(near_copies(checker, query, row, one) for one in answers) for row in valid.values())
 
 
 @dear(4)
