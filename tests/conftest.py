@@ -11,7 +11,7 @@ from hypothesis import settings
 from mlflow_cf.testing.watched import Clock
 
 # Derandomized, so that one commit gives one answer; `nightly` looks for rows nobody has seen yet.
-settings.register_profile("dev", max_examples=15, deadline=None, derandomize=True)
+settings.register_profile("dev", max_examples=12, deadline=None, derandomize=True)
 settings.register_profile("ci", max_examples=500, deadline=None, derandomize=True, print_blob=True)
 settings.register_profile("nightly", max_examples=20_000, deadline=None, print_blob=True)
 settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "dev"))

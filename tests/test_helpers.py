@@ -13,8 +13,8 @@ from mlflow_cf.request import answer, helpers
 from mlflow_cf.request.admission import Admission
 from mlflow_cf.words.explanations import Explanations, Interrupted
 
-ROWS = pd.DataFrame({"x": np.arange(60) % 10, "y": np.arange(60) % 7, "z": np.arange(60) % 3 / 2}).set_index(
-    pd.Index(np.arange(60) + 1000)
+ROWS = pd.DataFrame({"x": np.arange(30) % 10, "y": np.arange(30) % 7, "z": np.arange(30) % 3 / 2}).set_index(
+    pd.Index(np.arange(30) + 1000)
 )
 
 

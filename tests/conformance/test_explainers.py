@@ -15,7 +15,7 @@ from mlflow_cf.testing.trial import Trial
 
 class TestGeCo(ExplainerSuite):
     scenarios = SOME
-    kinds = kinds("sklearn", "lightgbm", "pyfunc")
+    kinds = kinds("sklearn", "pyfunc")
 
     def explainer(self):
         return GeCo()
