@@ -31,6 +31,7 @@ def decide_or_die(rows: pd.DataFrame) -> np.ndarray:
 def every_part_is_worth_a_helper(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(helpers, "WORTH_S", 1e-9)
     monkeypatch.setattr(answer, "PART_S", 1e-9)
+    monkeypatch.setattr(answer, "FEW", 0)
 
 
 class Held:
@@ -123,7 +124,8 @@ class TestPlaces:
 
 class TestInterrupted:
     @pytest.mark.parametrize("limit", [None, 60.0])
-    def test_what_was_found_is_said(self, limit: float | None) -> None:
+    def test_what_was_found_is_said(self, limit: float | None, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setattr(answer, "FEW", 0)
         asked = [0]
 
         def slow(rows: pd.DataFrame) -> np.ndarray:

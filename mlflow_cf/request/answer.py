@@ -23,6 +23,7 @@ from mlflow_cf.request.rows import Row, read_rows
 from mlflow_cf.words.explanations import Explanations, Interrupted
 from mlflow_cf.words.result import Explanation
 
+FEW: Final = 64  # rows that are one part: a further part costs a further call of the model
 LEAST_ROW_S: Final = 1e-6  # no row takes less
 PART_S: Final = 2.0  # of work on the rows of a long table that are explained together
 INTERRUPTED: Final = Answer("budget", "interrupted before this row was searched")
@@ -78,7 +79,7 @@ def _explain_all(
             _explain(Explaining(request, search_with, space, rows, progress), started, found)
             return
         with Helpers(request.elsewhere, table, request.admission, list(rows)) as helpers:
-            size, row_s = FIRST_ROWS, 0.0
+            size, row_s = len(rows) if len(rows) <= FEW else FIRST_ROWS, 0.0
             while helpers.left or helpers.busy:
                 part = {number: rows[number] for number in helpers.take(size)}
                 if part:

@@ -27,7 +27,7 @@ from mlflow_cf.words.result import Explanation
 
 ROWS_AT_ONCE: Final = 256  # searched before they are verified together; what a search needs stays in memory until then
 SHORTEST_S: Final = 1e-3  # of a round of certificates
-FIRST_ROWS: Final = 8  # fewer at first: how long they take is not known yet
+FIRST_ROWS: Final = 8  # fewer at first under a clock: how long they take is not known yet
 _logger = logging.getLogger(__name__)
 
 
@@ -64,7 +64,8 @@ class Explaining:
         """Give every row its answer, then certificates to those that are to have one, then reasons to the others."""
         started, numbers, done = time.perf_counter(), list(self.rows), 0
         while done < len(numbers):
-            chunk = numbers[done : done + min(max(FIRST_ROWS, done), ROWS_AT_ONCE)]
+            most = ROWS_AT_ONCE if self.request.deadline is None else min(max(FIRST_ROWS, done), ROWS_AT_ONCE)
+            chunk = numbers[done : done + most]
             self._clock.share(len(chunk), len(numbers) - done)
             self._answer(self.request, chunk)
             done += len(chunk)

@@ -111,8 +111,10 @@ class Members:
 
     def _sweep(self, members: Codes) -> Near:
         near, others = self._near(members)
-        self._keep_best(near)
-        self.score(others)
+        if len(near.distance):  # most members have none left once there are answers
+            self._keep_best(near)
+        if len(others):
+            self.score(others)
         return near
 
     def _near(self, members: Codes) -> tuple[Near, Codes]:
