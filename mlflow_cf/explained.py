@@ -242,16 +242,16 @@ class ExplainedModel:
 
     def warm_up(self) -> None:
         """Explain a background row, so that no request waits for what is compiled or loaded on first use."""
-        self._ensure_warm(self.explainer, certified=self.opened.structure is not None)
+        certified = self.opened.structure is not None
+        self.warmth.ensure(self.explainer, partial(self._try, self.explainer, certified=certified), certified=certified)
 
-    def _ensure_warm(self, explainer: AnyExplainer, *, certified: bool) -> None:
+    def _try(self, explainer: AnyExplainer, *, certified: bool) -> None:
         bound = BoundTarget(self.policy.target, self.model, spread=spread_of(self.outcome))
         row = int(bound.rate(self.outcome).favourable.argmin())  # one that misses the target, if there is any
         enough = ENOUGH_OPENED if self.opened.structure is not None else ENOUGH_SCORED
         query = Query(certify=certified, max_evaluations=min(enough, self.policy.limits.max_evaluations))
-        asked = (self.background.iloc[[row]], query, explainer, Caller(None, 0.0, served=False))
         with suppress(InputError):  # a model that cannot predict this row, or an explainer that needs more options
-            self.warmth.ensure(explainer, lambda: self._answer(*asked), certified=certified)
+            self._answer(self.background.iloc[[row]], query, explainer, Caller(None, 0.0, served=False))
 
     def _asked(self, query: Query) -> AnyExplainer:
         return self.explainer if query.explainer is None else asked_explainer(query.explainer, self.explainer)
@@ -259,7 +259,7 @@ class ExplainedModel:
     def _answer(self, X: Rows, query: Query, explainer: AnyExplainer, caller: Caller) -> Explanations:
         seconds, certified = caller.seconds, query.certify or self.policy.certify
         if seconds is not None and self.opened.structure is not None and self.searches.has(explainer):
-            self._ensure_warm(explainer, certified=certified)
+            self.warmth.ensure(explainer, partial(self._try, explainer, certified=certified), certified=certified)
         request = Request(
             judge=self.judge,
             structure=self.opened.structure,
