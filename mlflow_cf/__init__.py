@@ -6,7 +6,7 @@ from mlflow_cf.constraints import Constraints
 from mlflow_cf.errors import ArtifactError, CounterfactualError, InputError
 from mlflow_cf.explained import ExplainedModel
 from mlflow_cf.explainers import Exact, GeCo, NearestRow, RandomSearch
-from mlflow_cf.problem import Distance, Limits, Target
+from mlflow_cf.problem import Distance, Limits, Privacy, Target
 from mlflow_cf.version import VERSION
 from mlflow_cf.words.explanations import Explanations, Interrupted
 from mlflow_cf.words.result import Change, Counterfactual, Explanation, Step
@@ -31,6 +31,7 @@ __all__ = [
     "Interrupted",
     "Limits",
     "NearestRow",
+    "Privacy",
     "RandomSearch",
     "Step",
     "Target",

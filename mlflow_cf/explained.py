@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import pandas as pd
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import NDArray
 
 from mlflow_cf.constraints import Constraints, ConstraintSource
 from mlflow_cf.errors import InputError
@@ -19,11 +19,10 @@ from mlflow_cf.explainers import AnyExplainer, Facts, Learned
 from mlflow_cf.explainers.explainer import check_explainer
 from mlflow_cf.explainers.registry import ExplainerSource, asked_explainer, explainer_of, explainer_to_dict
 from mlflow_cf.explainers.searches import Searches
-from mlflow_cf.features import FeatureSpace, Rows, Table
-from mlflow_cf.model.flavors import background_of
+from mlflow_cf.features import FeatureSpace, Rows
 from mlflow_cf.model.judge import Judge, OpenModel, Outcome
 from mlflow_cf.model.parity import Opened, open_structure
-from mlflow_cf.options import TargetSource, WrapOptions
+from mlflow_cf.options import TargetSource
 from mlflow_cf.problem import BoundTarget, Explain, Policy, Query, Setting, Target, spread_of
 from mlflow_cf.proof.given import verify_given
 from mlflow_cf.request.admission import Admission
@@ -281,20 +280,3 @@ class ExplainedModel:
             owner=not caller.served,
         )
         return answer(request, X)
-
-
-def assemble(model: OpenModel, data: Table, labels: ArrayLike | None, options: WrapOptions) -> ExplainedModel:
-    """Join an opened model with its background and options."""
-    data = background_of(model, data)
-    if model.columns:
-        missing = [column for column in model.columns if column not in data.columns]
-        if missing:
-            raise InputError(f"data.{missing[0]}", "the model needs this column", "pass its raw input columns")
-        data = data.loc[:, list(model.columns)]
-    explainer = explainer_of(options.explainer)
-    policy = options.policy(model)
-    known = None if labels is None else np.asarray(labels)
-    if known is not None and known.shape != (len(data),):
-        raise InputError("labels", f"{known.shape} labels for {len(data)} rows", "pass one label per row of data")
-    background = Background(data.reset_index(drop=True), known)
-    return ExplainedModel.build(model, FeatureSpace.infer(data, options.features), background, policy, explainer)

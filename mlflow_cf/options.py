@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from mlflow_cf.constraints import Constraints, ConstraintSource, Values
 from mlflow_cf.explainers.registry import ExplainerSource
 from mlflow_cf.model.judge import Label, OpenModel
-from mlflow_cf.problem import Distance, Limits, Policy, Target
+from mlflow_cf.problem import Distance, Limits, Policy, Privacy, Sealable, Target, Trace
 
 TargetSource = Target | Mapping[str, Any] | Label | None
 DistanceSource = Distance | tuple[float, float, float] | Mapping[str, Any]
@@ -29,6 +29,9 @@ class WrapOptions:
         seed: seed of requests that name none.
         limits: most a request may ask for.
         certify: always prove that answers are the nearest; the model must be one that can be opened.
+        privacy: what requests may see of the background: `Privacy`, or a dict of sample, explainers and k_anonymous.
+        seal: what requests cannot change at all: ``"target"``, or nothing.
+        trace: make each served explanation an MLflow trace; ``"digests"``: with digests of its rows in their place.
     """
 
     target: TargetSource = None
@@ -40,6 +43,9 @@ class WrapOptions:
     seed: int = 0
     limits: Limits | Mapping[str, Any] | None = None
     certify: bool = False
+    privacy: Privacy | Mapping[str, Any] | None = None
+    seal: Sequence[Sealable] = ("target",)
+    trace: bool | Trace = False
 
     def policy(self, model: OpenModel) -> Policy:
         """Return the policy these options make for `model`."""
@@ -52,5 +58,8 @@ class WrapOptions:
                 "limits": Limits.read(self.limits),
                 "seed": self.seed,
                 "certify": self.certify,
+                "privacy": Privacy.read(self.privacy),
+                "seal": self.seal if isinstance(self.seal, str) else tuple(self.seal),
+                "trace": ("rows" if self.trace else "off") if isinstance(self.trace, bool) else self.trace,
             }
         )

@@ -2,18 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
+import numpy as np
 from numpy.typing import ArrayLike
 
 from mlflow_cf.constraints import ConstraintSource, Values
-from mlflow_cf.explained import ExplainedModel, assemble
-from mlflow_cf.explainers.registry import ExplainerSource
-from mlflow_cf.features import Table
-from mlflow_cf.model.flavors import open_native
+from mlflow_cf.errors import InputError
+from mlflow_cf.explained import Background, ExplainedModel
+from mlflow_cf.explainers.registry import ExplainerSource, explainer_of
+from mlflow_cf.features import FeatureSpace, Table
+from mlflow_cf.model.flavors import background_of, open_native
+from mlflow_cf.model.judge import OpenModel
 from mlflow_cf.options import DistanceSource, TargetSource, WrapOptions
-from mlflow_cf.problem import Limits
+from mlflow_cf.problem import Limits, Privacy, Sealable, Trace
 
 
 def wrap(
@@ -30,6 +33,9 @@ def wrap(
     seed: int = 0,
     limits: Limits | Mapping[str, Any] | None = None,
     certify: bool = False,
+    privacy: Privacy | Mapping[str, Any] | None = None,
+    seal: Sequence[Sealable] = ("target",),
+    trace: bool | Trace = False,
     output: str | None = None,
 ) -> ExplainedModel:
     """Wrap a fitted model so that it explains its decisions; in memory, without MLflow's tracking or a server.
@@ -57,10 +63,32 @@ def wrap(
         seed: seed of requests that name none; the same rows, query and seed get the same answer.
         limits: most a request may ask for: `Limits`, or a dict of count, time_limit_s and max_evaluations.
         certify: always prove that answers are the nearest; the model must be one that can be opened.
+        privacy: what requests may see of the background: `Privacy`, or a dict of sample, explainers and k_anonymous.
+        seal: what requests cannot change at all: ``"target"``, or nothing.
+        trace: make each served explanation an MLflow trace; ``"digests"``: with digests of its rows in their place.
         output: what a model without known outputs returns: ``"label"``, ``"score"`` or ``"value"``.
 
     Raises:
         InputError: anything that does not fit, with its path, the fact and the nearest fix.
     """
-    options = WrapOptions(target, constraints, explainer, features, distance, values, seed, limits, certify)
+    options = WrapOptions(
+        target, constraints, explainer, features, distance, values, seed, limits, certify, privacy, seal, trace
+    )
     return assemble(open_native(model, output=output, rows=data), data, labels, options)
+
+
+def assemble(model: OpenModel, data: Table, labels: ArrayLike | None, options: WrapOptions) -> ExplainedModel:
+    """Join an opened model with its background and options."""
+    data = background_of(model, data)
+    if model.columns:
+        missing = [column for column in model.columns if column not in data.columns]
+        if missing:
+            raise InputError(f"data.{missing[0]}", "the model needs this column", "pass its raw input columns")
+        data = data.loc[:, list(model.columns)]
+    explainer = explainer_of(options.explainer)
+    policy = options.policy(model)
+    known = None if labels is None else np.asarray(labels)
+    if known is not None and known.shape != (len(data),):
+        raise InputError("labels", f"{known.shape} labels for {len(data)} rows", "pass one label per row of data")
+    background = Background(data.reset_index(drop=True), known)
+    return ExplainedModel.build(model, FeatureSpace.infer(data, options.features), background, policy, explainer)

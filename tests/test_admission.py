@@ -15,10 +15,12 @@ import pandas as pd
 import pytest
 
 from mlflow_cf.errors import InputError
-from mlflow_cf.explained import ExplainedModel, WrapOptions, assemble
+from mlflow_cf.explained import ExplainedModel
 from mlflow_cf.explainers import GeCo
 from mlflow_cf.model.judge import OpenModel
+from mlflow_cf.options import WrapOptions
 from mlflow_cf.request.admission import GIVE_WAY_S, Admission
+from mlflow_cf.wrapping import assemble
 
 FRAME = pd.DataFrame({"income": np.arange(10.0, 90.0), "age": np.arange(80) % 40 + 20})
 POOR, RICH = FRAME.iloc[[3]], FRAME.iloc[[70]]

@@ -9,11 +9,13 @@ import pandas as pd
 import pytest
 
 from mlflow_cf.constraints.rules import Rule
-from mlflow_cf.explained import ExplainedModel, WrapOptions, assemble
+from mlflow_cf.explained import ExplainedModel
 from mlflow_cf.model.judge import OpenModel
+from mlflow_cf.options import WrapOptions
 from mlflow_cf.problem import Group, Problem
 from mlflow_cf.why_not import blame
 from mlflow_cf.words.result import Explanation
+from mlflow_cf.wrapping import assemble
 
 FRAME = pd.DataFrame(
     {

@@ -9,13 +9,15 @@ import pytest
 from worlds import bind
 
 from mlflow_cf.constraints import Constraints
-from mlflow_cf.explained import ExplainedModel, WrapOptions, assemble
+from mlflow_cf.explained import ExplainedModel
 from mlflow_cf.explainers import GeCo
 from mlflow_cf.features import FeatureSpace
 from mlflow_cf.model.judge import OpenModel
+from mlflow_cf.options import WrapOptions
 from mlflow_cf.problem import Codes, Distance, Group, Problem, Setting
 from mlflow_cf.search.cascade import Cascade
 from mlflow_cf.search.sampling import with_draws
+from mlflow_cf.wrapping import assemble
 
 
 def bound(frame: pd.DataFrame, constraints: Any, x: dict[str, Any], values: Any = "observed") -> Problem:

@@ -17,10 +17,12 @@ from sklearn.tree import DecisionTreeClassifier
 
 import mlflow_cf
 from mlflow_cf.errors import InputError
-from mlflow_cf.explained import ExplainedModel, WrapOptions, assemble
+from mlflow_cf.explained import ExplainedModel
 from mlflow_cf.features import FeatureSpace, days
 from mlflow_cf.features.dates import MICROSECONDS, decode_dates, encode_dates, iso_date
 from mlflow_cf.model.judge import OpenModel
+from mlflow_cf.options import WrapOptions
+from mlflow_cf.wrapping import assemble
 
 DAY = np.datetime64("2024-03-01")
 STARTS = pd.Series(DAY + np.arange(0, 120, 10)).astype("datetime64[us]")

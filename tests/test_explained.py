@@ -18,10 +18,12 @@ from sklearn.tree import DecisionTreeClassifier
 
 import mlflow_cf
 from mlflow_cf.errors import InputError, InputErrors
-from mlflow_cf.explained import ExplainedModel, WrapOptions, assemble
+from mlflow_cf.explained import ExplainedModel
 from mlflow_cf.explainers import GeCo, NearestRow
 from mlflow_cf.model.judge import OpenModel
+from mlflow_cf.options import WrapOptions
 from mlflow_cf.testing.watched import Clock
+from mlflow_cf.wrapping import assemble
 
 FRAME = pd.DataFrame(
     {

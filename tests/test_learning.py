@@ -15,7 +15,7 @@ import pytest
 from pydantic import StrictInt
 
 from mlflow_cf import ArtifactError, InputError, NearestRow
-from mlflow_cf.explained import ExplainedModel, assemble
+from mlflow_cf.explained import ExplainedModel
 from mlflow_cf.explainers import EXPLAINERS, Candidates, Facts, Learned, Search
 from mlflow_cf.explainers import searches as module
 from mlflow_cf.explainers.searches import Searches
@@ -23,6 +23,7 @@ from mlflow_cf.model.judge import OpenModel
 from mlflow_cf.options import WrapOptions
 from mlflow_cf.request.admission import Admission
 from mlflow_cf.testing.watched import Clock
+from mlflow_cf.wrapping import assemble
 
 FRAME = pd.DataFrame({"a": range(10), "b": range(0, 100, 10)})
 LESSONS: list[Any] = []

@@ -7,8 +7,10 @@ import pandas as pd
 import pytest
 from checker import Checker, Ruler
 
-from mlflow_cf.explained import ExplainedModel, WrapOptions, assemble
+from mlflow_cf.explained import ExplainedModel
 from mlflow_cf.model.judge import OpenModel
+from mlflow_cf.options import WrapOptions
+from mlflow_cf.wrapping import assemble
 
 RNG = np.random.default_rng(5)
 FRAME = pd.DataFrame(

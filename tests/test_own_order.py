@@ -9,12 +9,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mlflow_cf.explained import ExplainedModel, assemble
+from mlflow_cf.explained import ExplainedModel
 from mlflow_cf.explainers import Candidates, PlannedStep
 from mlflow_cf.model.judge import OpenModel
 from mlflow_cf.options import WrapOptions
 from mlflow_cf.problem import Budget, Problem
 from mlflow_cf.words.result import Step
+from mlflow_cf.wrapping import assemble
 
 FRAME = pd.DataFrame({"a": range(10), "b": range(0, 100, 10), "c": list("xyzxyzxyzx")})
 QUERY = FRAME.iloc[[0]]

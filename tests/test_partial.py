@@ -21,13 +21,15 @@ from worlds import background, constraint_dicts, explained, lottery, problem_of,
 from xgboost import XGBClassifier
 
 import mlflow_cf
-from mlflow_cf.explained import ExplainedModel, WrapOptions, assemble
+from mlflow_cf.explained import ExplainedModel
 from mlflow_cf.explainers import Candidates, GeCo
 from mlflow_cf.explainers.geco.deltas import Deltas
 from mlflow_cf.explainers.geco.draws import Draws
 from mlflow_cf.explainers.geco.partial import Partial
 from mlflow_cf.model.judge import OpenModel
+from mlflow_cf.options import WrapOptions
 from mlflow_cf.problem import Budget, Codes, Problem
+from mlflow_cf.wrapping import assemble
 
 ESTIMATORS: dict[str, Callable[[], Any]] = {
     "xgboost": lambda: XGBClassifier(n_estimators=20, max_depth=4, n_jobs=1),

@@ -10,11 +10,13 @@ import pytest
 from checker import Checker
 
 from mlflow_cf.errors import InputError
-from mlflow_cf.explained import ExplainedModel, WrapOptions, assemble
+from mlflow_cf.explained import ExplainedModel
 from mlflow_cf.explainers import Candidates, Explainer, GeCo
 from mlflow_cf.model.judge import OpenModel
+from mlflow_cf.options import WrapOptions
 from mlflow_cf.problem import Budget, Problem
 from mlflow_cf.testing.watched import Clock
+from mlflow_cf.wrapping import assemble
 
 FRAME = pd.DataFrame(
     {

@@ -14,10 +14,11 @@ from mlflow_cf.constraints import Constraints, Origin, Rule, compile_rules
 from mlflow_cf.constraints.expressions import Const, Ref, Sum
 from mlflow_cf.constraints.rules import Atom, ground
 from mlflow_cf.errors import InputError, InputErrors
-from mlflow_cf.explained import WrapOptions, assemble
 from mlflow_cf.features import FeatureSpace
 from mlflow_cf.model.judge import OpenModel
+from mlflow_cf.options import WrapOptions
 from mlflow_cf.problem import Distance, Setting
+from mlflow_cf.wrapping import assemble
 
 FRAME = background()
 SPACE = FeatureSpace.infer(FRAME, FEATURES)

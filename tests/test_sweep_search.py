@@ -30,12 +30,14 @@ from worlds import (
 
 import mlflow_cf
 from mlflow_cf.errors import InputError
-from mlflow_cf.explained import ExplainedModel, WrapOptions, assemble
+from mlflow_cf.explained import ExplainedModel
 from mlflow_cf.explainers import GeCo
 from mlflow_cf.model.judge import OpenModel
+from mlflow_cf.options import WrapOptions
 from mlflow_cf.problem import Budget, Target
 from mlflow_cf.search.population import apart
 from mlflow_cf.words.result import Explanation
+from mlflow_cf.wrapping import assemble
 
 SWEEPS, DRAWS = GeCo(sweep=True), GeCo(sweep=False)
 LARGE = {"trees": 8, "depth": 5}

@@ -19,10 +19,12 @@ from sklearn.tree import DecisionTreeClassifier
 
 import mlflow_cf
 from mlflow_cf.errors import InputError
-from mlflow_cf.explained import ExplainedModel, WrapOptions, assemble
+from mlflow_cf.explained import ExplainedModel
 from mlflow_cf.model.judge import OpenModel, Outcome
+from mlflow_cf.options import WrapOptions
 from mlflow_cf.problem import BoundTarget, Target
 from mlflow_cf.words.result import Explanation
+from mlflow_cf.wrapping import assemble
 
 RNG = np.random.default_rng(0)
 FRAME = pd.DataFrame({"a": RNG.integers(0, 11, 200), "b": RNG.integers(0, 11, 200), "c": RNG.normal(size=200).round(1)})

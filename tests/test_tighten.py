@@ -9,10 +9,12 @@ import pytest
 import mlflow_cf
 from mlflow_cf.constraints import Constraints
 from mlflow_cf.errors import InputError, InputErrors
-from mlflow_cf.explained import ExplainedModel, WrapOptions, assemble
+from mlflow_cf.explained import ExplainedModel
 from mlflow_cf.features import FeatureSpace
 from mlflow_cf.model.judge import OpenModel
+from mlflow_cf.options import WrapOptions
 from mlflow_cf.problem import Distance, Setting
+from mlflow_cf.wrapping import assemble
 
 DEGREES = ["none", "bachelor", "master", "doctor"]
 PEOPLE = pd.DataFrame(

@@ -10,10 +10,11 @@ from sklearn.tree import DecisionTreeClassifier
 
 import mlflow_cf
 from mlflow_cf.errors import InputError
-from mlflow_cf.explained import ExplainedModel, assemble
+from mlflow_cf.explained import ExplainedModel
 from mlflow_cf.model.judge import OpenModel
 from mlflow_cf.options import WrapOptions
 from mlflow_cf.words.result import Change
+from mlflow_cf.wrapping import assemble
 
 DATA = pd.DataFrame(
     {

@@ -17,8 +17,9 @@ from data_sets import FAVOURABLE
 from numpy.typing import NDArray
 
 from mlflow_cf import ExplainedModel, GeCo
-from mlflow_cf.explained import WrapOptions, assemble
 from mlflow_cf.model.judge import OpenModel
+from mlflow_cf.options import WrapOptions
+from mlflow_cf.wrapping import assemble
 
 Floats = NDArray[np.float64]
 

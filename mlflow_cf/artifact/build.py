@@ -21,11 +21,12 @@ from mlflow_cf.artifact.inner import Lineage
 from mlflow_cf.artifact.requirements import WHEELS, Requirements, requirements
 from mlflow_cf.artifact.signature import PARAM, completed, example_rows, inner_signature, signature_of
 from mlflow_cf.errors import InputError
-from mlflow_cf.explained import ExplainedModel, assemble
+from mlflow_cf.explained import ExplainedModel
 from mlflow_cf.features import Table, as_rows
 from mlflow_cf.model.flavors import OWN_FLAVOR, open_folder, open_native
 from mlflow_cf.options import WrapOptions
 from mlflow_cf.version import VERSION
+from mlflow_cf.wrapping import assemble
 
 EXAMPLE_ROWS: Final = 3
 EXAMPLE_PARAMS: Final = {PARAM: {"count": 1}}

@@ -8,19 +8,17 @@ from __future__ import annotations
 import shutil
 import tempfile
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, Final
+from typing import Any
 
-from mlflow import MlflowClient
-from mlflow.exceptions import MlflowException
 from mlflow.models import Model, ModelSignature
 from mlflow.models.model import ModelInfo
-from mlflow.protos.databricks_pb2 import RESOURCE_DOES_NOT_EXIST, ErrorCode
 from numpy.typing import ArrayLike
 
 from mlflow_cf.artifact import files
 from mlflow_cf.artifact.build import Packaging, build
+from mlflow_cf.artifact.publish import check_registry_name, publish
 from mlflow_cf.artifact.requirements import warn_of_pin
 from mlflow_cf.constraints import ConstraintSource, Values
 from mlflow_cf.errors import ArtifactError, InputError
@@ -29,9 +27,7 @@ from mlflow_cf.explainers.registry import ExplainerSource
 from mlflow_cf.features import Table
 from mlflow_cf.model.flavors import OWN_FLAVOR, fetch, open_folder
 from mlflow_cf.options import DistanceSource, TargetSource, WrapOptions
-from mlflow_cf.problem import Limits
-
-FLAVOR_NAME: Final = OWN_FLAVOR
+from mlflow_cf.problem import Limits, Privacy, Sealable, Trace
 
 
 def save_model(
@@ -49,6 +45,9 @@ def save_model(
     seed: int = 0,
     limits: Limits | Mapping[str, Any] | None = None,
     certify: bool = False,
+    privacy: Privacy | Mapping[str, Any] | None = None,
+    seal: Sequence[Sealable] = ("target",),
+    trace: bool | Trace = False,
     output: str | None = None,
     signature: ModelSignature | None = None,
     input_example: Any = None,
@@ -79,6 +78,9 @@ def save_model(
         seed: seed of requests that name none.
         limits: most a request may ask for: `Limits`, or a dict of count, time_limit_s and max_evaluations.
         certify: always prove that answers are the nearest; the model must be one that can be opened.
+        privacy: what requests may see of the background: `Privacy`, or a dict of sample, explainers and k_anonymous.
+        seal: what requests cannot change at all: ``"target"``, or nothing.
+        trace: make each served explanation an MLflow trace; ``"digests"``: with digests of its rows in their place.
         output: what a model without known outputs returns: ``"label"``, ``"score"`` or ``"value"``.
         signature: another signature than the one made from data; its param is always ours.
         input_example: rows, or (rows, params); None: the first rows of data.
@@ -94,7 +96,9 @@ def save_model(
     folder = Path(path)
     if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
         raise InputError("path", f"{str(folder)!r} exists and is not an empty folder", "choose a new folder")
-    options = WrapOptions(target, constraints, explainer, features, distance, values, seed, limits, certify)
+    options = WrapOptions(
+        target, constraints, explainer, features, distance, values, seed, limits, certify, privacy, seal, trace
+    )
     packaging = Packaging(output, signature, input_example, pip_requirements, metadata, allow_functions)
     with _built(model, data, labels, options, packaging) as staged, _removed_on_failure(folder):
         shutil.copytree(staged, folder, dirs_exist_ok=True)
@@ -115,6 +119,9 @@ def log_model(
     seed: int = 0,
     limits: Limits | Mapping[str, Any] | None = None,
     certify: bool = False,
+    privacy: Privacy | Mapping[str, Any] | None = None,
+    seal: Sequence[Sealable] = ("target",),
+    trace: bool | Trace = False,
     output: str | None = None,
     registered_model_name: str | None = None,
     signature: ModelSignature | None = None,
@@ -147,6 +154,9 @@ def log_model(
         seed: seed of requests that name none.
         limits: most a request may ask for: `Limits`, or a dict of count, time_limit_s and max_evaluations.
         certify: always prove that answers are the nearest; the model must be one that can be opened.
+        privacy: what requests may see of the background: `Privacy`, or a dict of sample, explainers and k_anonymous.
+        seal: what requests cannot change at all: ``"target"``, or nothing.
+        trace: make each served explanation an MLflow trace; ``"digests"``: with digests of its rows in their place.
         output: what a model without known outputs returns: ``"label"``, ``"score"`` or ``"value"``.
         registered_model_name: registers a version under this name.
         tags: tags of the logged model and of the registered version.
@@ -159,11 +169,13 @@ def log_model(
     Raises:
         InputError: anything that does not fit. Nothing is logged then.
     """
-    _check_registry_name(registered_model_name)
-    options = WrapOptions(target, constraints, explainer, features, distance, values, seed, limits, certify)
+    check_registry_name(registered_model_name)
+    options = WrapOptions(
+        target, constraints, explainer, features, distance, values, seed, limits, certify, privacy, seal, trace
+    )
     packaging = Packaging(output, signature, input_example, pip_requirements, metadata, allow_functions)
     with _built(model, data, labels, options, packaging) as staged:
-        info = _publish(staged, name, registered_model_name, tags or {}, metadata)
+        info = publish(staged, name, registered_model_name, tags or {}, metadata)
     warn_of_pin(pip_requirements)
     return info
 
@@ -181,7 +193,7 @@ def load_model(model_uri: str | Path) -> ExplainedModel:
 def load_folder(folder: Path) -> ExplainedModel:
     """Load the explained model in a local MLflow model folder."""
     try:
-        conf = Model.load(str(folder / "MLmodel")).flavors.get(FLAVOR_NAME)
+        conf = Model.load(str(folder / "MLmodel")).flavors.get(OWN_FLAVOR)
     except Exception as error:
         raise ArtifactError(
             "MLmodel", f"cannot be read ({type(error).__name__})", "fetch the artifact again"
@@ -192,57 +204,6 @@ def load_folder(folder: Path) -> ExplainedModel:
     model = open_folder(folder / files.MODEL, output=parts.output, rows=parts.background)
     background = Background(parts.background, parts.labels)
     return ExplainedModel.build(model, parts.space, background, parts.policy, parts.explainer, learned=parts.learned)
-
-
-def _publish(
-    staged: Path, name: str, registered_model_name: str | None, tags: Mapping[str, Any], metadata: Any
-) -> ModelInfo:
-    """Hand the finished folder to MLflow."""
-    facts = _facts(Model.load(str(staged)).flavors[FLAVOR_NAME])
-    flavor = _Staged(staged)
-    with flavor.withdrawn_on_failure():
-        info: ModelInfo = Model.log(
-            artifact_path=None,
-            name=name,
-            flavor=flavor,
-            flavor_name=FLAVOR_NAME,
-            registered_model_name=registered_model_name,
-            params=facts,
-            tags={**facts, **tags},
-            metadata=None if metadata is None else dict(metadata),
-            validate_serving_input=False,  # done before, without MLflow's watch over the environment variables
-        )
-        return info
-
-
-class _Staged:
-    """A finished model folder in the role of a flavor: for `Model.log`, saving is copying."""
-
-    def __init__(self, folder: Path) -> None:
-        self._folder = folder
-        self._model_id: str | None = None
-
-    def save_model(self, path: str, mlflow_model: Model, *, validate_serving_input: bool) -> None:
-        """Copy the folder to `path` and give its MLmodel the identity that MLflow has assigned."""
-        del validate_serving_input  # for MLflow itself, which passes its options on
-        self._model_id = mlflow_model.model_id
-        shutil.copytree(self._folder, path)
-        ready = Model.load(str(self._folder))
-        for name in ("flavors", "signature", "saved_input_example_info", "model_size_bytes", "metadata"):
-            setattr(mlflow_model, name, getattr(ready, name))
-        mlflow_model.save(str(Path(path) / "MLmodel"))
-
-    @contextmanager
-    def withdrawn_on_failure(self) -> Iterator[None]:
-        """Delete the logged model if publishing it fails half-way."""
-        done = False
-        try:
-            yield
-            done = True
-        finally:
-            if not done and self._model_id is not None:
-                with suppress(MlflowException):
-                    MlflowClient().delete_logged_model(self._model_id)
 
 
 @contextmanager
@@ -262,24 +223,3 @@ def _removed_on_failure(folder: Path) -> Iterator[None]:
     finally:
         if not done:
             shutil.rmtree(folder, ignore_errors=True)
-
-
-def _check_registry_name(name: str | None) -> None:
-    """Ask the registry about the name before anything is built, so that a bad one cannot fail after logging."""
-    if name is None:
-        return
-    try:
-        MlflowClient().get_registered_model(name)
-    except MlflowException as error:
-        if error.error_code != ErrorCode.Name(RESOURCE_DOES_NOT_EXIST):
-            raise InputError("registered_model_name", error.message.rstrip("."), "choose another name") from error
-
-
-def _facts(conf: Mapping[str, Any]) -> dict[str, str]:
-    """Return what tags and params of the logged model say, so that it can be searched for and joined."""
-    names = {
-        "explainer": "cf.explainer",
-        "inner_model_id": "cf.inner_model_id",
-        "inner_model_uri": "cf.inner_model_uri",
-    }
-    return {tag: str(conf[key]) for key, tag in names.items() if key in conf}

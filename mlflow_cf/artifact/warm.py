@@ -14,13 +14,14 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from mlflow_cf.explained import ExplainedModel, assemble
+from mlflow_cf.explained import ExplainedModel
 from mlflow_cf.features import FeatureSpace, Floats
 from mlflow_cf.model.judge import OpenModel
 from mlflow_cf.options import WrapOptions
 from mlflow_cf.problem import Target
 from mlflow_cf.problem.compiled import rate_rows
 from mlflow_cf.structures import Column, Forest, Layers, LevelColumn, NumberColumn, Structure, TreeEnsemble, score_rows
+from mlflow_cf.wrapping import assemble
 
 EVALUATIONS: Final = 2000  # some milliseconds: every kernel runs, and no search need end
 _LEVELS: Final = np.array([0.0, 1.0, 2.0, 3.0, np.nan])

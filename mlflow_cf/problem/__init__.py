@@ -2,7 +2,8 @@
 
 from mlflow_cf.problem.budget import Budget
 from mlflow_cf.problem.distance import BoundDistance, Distance
-from mlflow_cf.problem.policy import Explain, Limits, NamedExplainer, Policy, Query
+from mlflow_cf.problem.policy import Explain, Limits, NamedExplainer, Policy, Query, Sealable, Trace
+from mlflow_cf.problem.privacy import Privacy
 from mlflow_cf.problem.problem import Codes, Group, JointRule, Problem
 from mlflow_cf.problem.rater import Rater
 from mlflow_cf.problem.rating import BoundTarget, Rating, spread_of
@@ -21,11 +22,14 @@ __all__ = [
     "Limits",
     "NamedExplainer",
     "Policy",
+    "Privacy",
     "Problem",
     "Query",
     "Rater",
     "Rating",
+    "Sealable",
     "Setting",
     "Target",
+    "Trace",
     "spread_of",
 ]

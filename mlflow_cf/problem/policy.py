@@ -22,11 +22,14 @@ from mlflow_cf.constraints import Constraints, Values
 from mlflow_cf.errors import InputError, InputErrors
 from mlflow_cf.model.judge import Label, OpenModel
 from mlflow_cf.problem.distance import Distance
+from mlflow_cf.problem.privacy import Privacy
 from mlflow_cf.problem.target import Target
 from mlflow_cf.validation import Number, input_errors
 
 Explain = Literal["unfavourable", "all", "none"]
 Seconds = Annotated[Number, Field(gt=0)]
+Sealable = Literal["target"]
+Trace = Literal["off", "rows", "digests"]
 
 
 class Limits(BaseModel):
@@ -72,6 +75,9 @@ class Policy(BaseModel):
         limits: most a request may ask for.
         seed: seed of requests that name none.
         certify: whether answers are always proved to be the nearest, as far as the limits allow.
+        privacy: what requests may see of the background.
+        seal: what requests cannot change at all.
+        trace: whether each served explanation becomes an MLflow trace: with its rows, or with digests of them.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid")
@@ -83,6 +89,9 @@ class Policy(BaseModel):
     limits: Limits = Limits()
     seed: Annotated[StrictInt, Field(ge=0)] = 0
     certify: StrictBool = False
+    privacy: Privacy = Privacy()
+    seal: tuple[Sealable, ...] = ("target",)
+    trace: Trace = "off"
 
     def target_for(self, asked: Target | Mapping[str, Any] | Label | None, model: OpenModel) -> Target:
         """Return the target of a request that asks for `asked`.

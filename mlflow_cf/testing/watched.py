@@ -10,13 +10,14 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from mlflow_cf.explained import ExplainedModel, assemble
+from mlflow_cf.explained import ExplainedModel
 from mlflow_cf.explainers import AnyExplainer
 from mlflow_cf.model.judge import OpenModel
 from mlflow_cf.options import WrapOptions
 from mlflow_cf.testing.goals import Floats, truth
 from mlflow_cf.testing.worlds import overrides, table
 from mlflow_cf.words.result import Status
+from mlflow_cf.wrapping import assemble
 
 LABELS: Final = ("no", "yes")
 RARE: Final = 1.9  # few rows are worth more

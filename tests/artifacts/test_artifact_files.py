@@ -13,8 +13,9 @@ import yaml
 
 from mlflow_cf.artifact import files
 from mlflow_cf.errors import ArtifactError, InputError
-from mlflow_cf.explained import WrapOptions, assemble
 from mlflow_cf.model.judge import OpenModel
+from mlflow_cf.options import WrapOptions
+from mlflow_cf.wrapping import assemble
 
 ALL_TYPES = pd.DataFrame(
     {

@@ -19,10 +19,10 @@ from mlflow_cf.artifact import files
 from mlflow_cf.artifact import learned as module
 from mlflow_cf.artifact.learned import arrays_to_bytes, learned_from_bytes, plain_to_bytes
 from mlflow_cf.errors import ArtifactError
-from mlflow_cf.explained import assemble
 from mlflow_cf.explainers import EXPLAINERS, Candidates, Learned, NearestRow
 from mlflow_cf.model.judge import OpenModel
 from mlflow_cf.options import WrapOptions
+from mlflow_cf.wrapping import assemble
 
 FRAME = pd.DataFrame({"a": [1, 2, 3, 4]})
 MOST = 1000

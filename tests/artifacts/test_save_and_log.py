@@ -14,7 +14,7 @@ from sklearn.linear_model import LogisticRegression
 from sklearn.tree import DecisionTreeClassifier
 
 import mlflow_cf
-from mlflow_cf.artifact import inner, log
+from mlflow_cf.artifact import inner, publish
 
 TABLE = small_loans.table()
 LABELS = small_loans.labels(TABLE)
@@ -193,13 +193,13 @@ def test_nothing_is_logged_when_something_does_not_fit(name, tmp_path):
 
 @pytest.mark.parametrize("fault", [OSError("disk full"), KeyboardInterrupt()], ids=["error", "interrupt"])
 def test_no_failed_model_stays_when_the_store_fails(fault, monkeypatch):
-    whole = log._Staged.save_model
+    whole = publish._Staged.save_model
 
     def half(*args, **kwargs):
         whole(*args, **kwargs)
         raise fault
 
-    monkeypatch.setattr(log._Staged, "save_model", half)
+    monkeypatch.setattr(publish._Staged, "save_model", half)
     with pytest.raises(type(fault)), mlflow.start_run():
         mlflow_cf.log_model(MODEL, "broken", TABLE, **OPTIONS)
     assert logged_models() == []

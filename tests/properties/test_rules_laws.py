@@ -18,10 +18,11 @@ from rule_worlds import TABLE, all_rules, background, coded, comparisons, draw_r
 from mlflow_cf.constraints.plaf import parse_program, parse_rule
 from mlflow_cf.constraints.rules import ground
 from mlflow_cf.errors import InputError
-from mlflow_cf.explained import WrapOptions, assemble
+from mlflow_cf.options import WrapOptions
 from mlflow_cf.problem import Setting
 from mlflow_cf.search.cascade import Cascade
 from mlflow_cf.why_not.blame import impossible
+from mlflow_cf.wrapping import assemble
 
 seeds = st.integers(0, 2**32 - 1)
 ROWS = 200  # per example; 50 examples of the dev profile make 10,000 rows

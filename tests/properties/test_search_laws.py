@@ -23,10 +23,11 @@ from worlds import (
     wide_rows,
 )
 
-from mlflow_cf.explained import WrapOptions, assemble
 from mlflow_cf.explainers import Explainer, GeCo, NearestRow
+from mlflow_cf.options import WrapOptions
 from mlflow_cf.testing.checker import absent
 from mlflow_cf.words.result import Explanation
+from mlflow_cf.wrapping import assemble
 
 Row = dict[str, Any]
 seeds = st.integers(0, 40)

@@ -16,10 +16,11 @@ from sklearn.tree import DecisionTreeClassifier, DecisionTreeRegressor
 
 import mlflow_cf
 from mlflow_cf.artifact.served import ServedModel, _load_pyfunc
-from mlflow_cf.explained import WrapOptions, assemble
 from mlflow_cf.model.judge import OpenModel
+from mlflow_cf.options import WrapOptions
 from mlflow_cf.request.admission import Admission
 from mlflow_cf.request.warmth import ENOUGH_SCORED
+from mlflow_cf.wrapping import assemble
 
 TABLE = small_loans.table()
 MODEL = small_loans.fitted(TABLE)
