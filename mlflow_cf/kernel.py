@@ -19,7 +19,6 @@ SOURCES: Final = (
     "kernel.py",
     "exact/boxes.py",
     "explainers/geco/picking.py",
-    "problem/compiled.py",
     "search/choices.py",
     *(f"structures/kernels/{name}.py" for name in
       ("bounds", "branches", "dense", "grid", "nodes", "restrict", "score", "sweep")),

@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 from mlflow_cf.model.judge import OpenModel
 from mlflow_cf.problem import BoundTarget, Target
-from mlflow_cf.problem.compiled import reach
+from mlflow_cf.problem.sums import reach
 from mlflow_cf.structures.links import Link, linked
 
 TOLERANCE = 1e-3  # coarse, so that it shows
@@ -16,9 +16,7 @@ LABELS = tuple("abcdefghijkl")
 
 def reached(bound: BoundTarget, link: Link, sums: np.ndarray) -> np.ndarray:
     """Return how far single rows of sums (m, k) reach, in tolerances."""
-    found = np.empty(len(sums))
-    reach(sums, sums, bound.compiled(link, 0, sums.shape[1]), 0.0, found)
-    return found / TOLERANCE
+    return reach(sums, sums, [bound.of_sums(link, 0, sums.shape[1])], 0.0) / TOLERANCE
 
 
 def nobody(rows):

@@ -12,17 +12,21 @@ from numba.extending import is_jitted
 
 import mlflow_cf
 import mlflow_cf_flavors
+from mlflow_cf.exact import boxes
 from mlflow_cf.kernel import SOURCES, digest_of
-from mlflow_cf.problem import compiled
 
 ASK = """
 import logging
 logging.basicConfig(format="%(name)s %(levelname)s %(message)s")
 import mlflow_cf
 import numpy as np
-from mlflow_cf.problem.compiled import INTERVAL, TARGETS, rate_sums
-between = np.array([(0, 0, 1, 1, INTERVAL, 0, 0.0, 0.0, 2.0, 1.0, False)], TARGETS)
-print(mlflow_cf.__file__, rate_sums(np.ones((1, 1)), between)[1][0])
+from mlflow_cf.exact.boxes import Lows, Nearest, tighten_boxes
+from mlflow_cf.search.choices import Flat, Within
+whole, none = np.zeros(1, np.intp), np.zeros(1)
+lows = Lows(np.empty(1), np.empty(1, np.intp), np.empty((1, 1), np.intp))
+flat = Flat(whole, none + 1, none, np.array([0, 1]), whole - 1, whole)
+tighten_boxes(np.ones((1, 1), np.bool_), flat, Within(0.0, 2.0, 1), 2.0, Nearest(np.zeros(1, np.intp), none), lows)
+print(mlflow_cf.__file__, lows.distance[0])
 """
 
 
@@ -42,7 +46,7 @@ def without_a_place_to_write(folder: Path) -> dict[str, str]:
 
 
 def test_kernels_are_kept_where_they_can_be() -> None:
-    assert compiled.rate_rows.stats.cache_path == str(Path(compiled.__file__).parent / "__pycache__")
+    assert boxes.tighten_boxes.stats.cache_path == str(Path(boxes.__file__).parent / "__pycache__")
 
 
 def test_what_is_kept_is_named_by_all_that_kernels_are_made_of(tmp_path: Path) -> None:
@@ -55,7 +59,7 @@ def test_what_is_kept_is_named_by_all_that_kernels_are_made_of(tmp_path: Path) -
     other.write_text("3")
     assert digest_of([one, other]) != before
     package = Path(mlflow_cf.__file__).parent
-    assert compiled.rate_rows.py_func.__qualname__ == f"rate_rows_{digest_of(package / file for file in SOURCES)}"
+    assert boxes.tighten_boxes.py_func.__qualname__ == f"tighten_boxes_{digest_of(package / file for file in SOURCES)}"
 
 
 def test_all_that_kernels_are_made_of_is_known() -> None:

@@ -14,12 +14,12 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
+from mlflow_cf.exact.boxes import tighten_boxes
 from mlflow_cf.explained import ExplainedModel
 from mlflow_cf.features import FeatureSpace, Floats
 from mlflow_cf.model.judge import OpenModel
 from mlflow_cf.options import WrapOptions
 from mlflow_cf.problem import Target
-from mlflow_cf.problem.compiled import rate_rows
 from mlflow_cf.structures import Column, Forest, Layers, LevelColumn, NumberColumn, Structure, TreeEnsemble, score_rows
 from mlflow_cf.wrapping import assemble
 
@@ -45,7 +45,7 @@ def warm_all() -> Iterator[Warmed]:
 
 def kept_in() -> str | None:
     """Return one of the folders where compiled kernels are kept; None where nothing can be kept."""
-    path: str | None = rate_rows.stats.cache_path  # type: ignore[attr-defined]  # numba's dispatcher
+    path: str | None = tighten_boxes.stats.cache_path  # type: ignore[attr-defined]  # numba's dispatcher
     return path
 
 

@@ -5,12 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-import numpy as np
-
 from mlflow_cf.constraints.rules import Bools
 from mlflow_cf.features import Floats
-from mlflow_cf.problem.compiled import Array, rate_sums, reach, shortfalls
 from mlflow_cf.problem.rating import BoundTarget, Rating
+from mlflow_cf.problem.sums import SumTarget, rate_sums, reach, shortfalls
 from mlflow_cf.structures.joined import Joined
 from mlflow_cf.structures.links import Tokens
 from mlflow_cf.structures.structure import Structure
@@ -23,23 +21,23 @@ class Rater:
     Attributes:
         own: the opened model, known to agree with the judge.
         structure: the same, or several requirements' structures joined.
-        targets: table of compiled targets, one for every structure.
+        targets: one for every structure, of its sums.
     """
 
     own: Structure
     structure: Structure
-    targets: Array
+    targets: tuple[SumTarget, ...]
 
     @classmethod
     def of(cls, requirements: Sequence[tuple[Structure, BoundTarget]], columns: int) -> Rater:
         """Return the rater of candidates over so many columns that must meet each target by the structure beside it."""
-        structures, tables, start = [], [], 0
+        structures, targets, start = [], [], 0
         for structure, target in requirements:
             structures.append(structure)
-            tables.append(target.compiled(structure.link, start, structure.outputs))
+            targets.append(target.of_sums(structure.link, start, structure.outputs))
             start += structure.outputs
         together: Structure = structures[0] if len(structures) == 1 else Joined.of(structures, columns)
-        return cls(structures[0], together, np.concatenate(tables))
+        return cls(structures[0], together, tuple(targets))
 
     def tokens(self, columns: Sequence[int], tuples: Floats) -> list[Tokens]:
         """Return the structure's tokens of tuples (t, len(columns)), one array per column."""
@@ -56,21 +54,17 @@ class Rater:
         return favourable, margin
 
     def measures(self, tokens: Sequence[Tokens]) -> tuple[Bools, Floats, Floats]:
-        """Return what `margins` does, and what the sums lack to meet the targets; see `shortfall_of`."""
+        """Return what `margins` does, and what the sums lack to meet the targets; see `shortfalls`."""
         sums = self.structure.sums(tokens)
-        found = np.empty(len(sums))
-        shortfalls(sums, self.targets, found)
         favourable, _, margin = rate_sums(sums, self.targets)
-        return favourable, margin, found
+        return favourable, margin, shortfalls(sums, self.targets)
 
     def reach(self, low: Floats, high: Floats, doubt: float) -> Floats:
         """Return (m,) how far into the targets sums between bounds (m, k) can come; below 0 they cannot.
 
         Sums may be off by `doubt`, in units of max(1, |sum|).
         """
-        found = np.empty(len(low))
-        reach(low, high, self.targets, doubt, found)
-        return found
+        return reach(low, high, self.targets, doubt)
 
     def rate_tokens(self, tokens: Sequence[Tokens]) -> Rating:
         """Rate m candidates given by one token array per feature."""

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from mlflow_cf.features import Floats
 from mlflow_cf.model.judge import Label, OpenModel, Outcome
-from mlflow_cf.problem.compiled import INTERVAL, LABEL, LINKS, OTHER, SIGMOID, TARGETS, Array, rate_labels, rate_values
+from mlflow_cf.problem.sums import SumTarget, rate_labels, rate_values
 from mlflow_cf.problem.target import Target
 from mlflow_cf.structures.links import Link
 
@@ -46,24 +46,20 @@ class BoundTarget:
 
     def rate(self, outcome: Outcome) -> Rating:
         """Rate m rows by their outcome."""
-        favourable, grade = np.empty(len(outcome.codes), dtype=np.bool_), np.empty(len(outcome.codes))
         if self.target.interval:
-            rate_values(_ours(outcome.values), self._table, favourable, grade)
-        elif outcome.scores is None:
-            decided = outcome.codes != self.own if self.target.differs else outcome.codes == self._column
-            favourable[:] = grade[:] = decided & (outcome.codes >= 0)
-        else:
-            codes, scores = outcome.codes.astype(np.intp), _ours(outcome.scores)
-            rate_labels(codes, scores, self._table, favourable, grade, np.empty(len(grade)))
-        return Rating(favourable, grade)
+            return Rating(*rate_values(outcome.values.astype(np.float64), self._of_scores))
+        if outcome.scores is not None:
+            favourable, grade, _ = rate_labels(outcome.codes, outcome.scores.astype(np.float64), self._of_scores)
+            return Rating(favourable, grade)
+        decided = outcome.codes != self.own if self.target.differs else outcome.codes == self._column
+        decided &= outcome.codes >= 0
+        return Rating(decided, decided.astype(np.float64))
 
     def probability(self, outcome: Outcome) -> list[float | None]:
         """Return the probability of the wanted label (of the likeliest other one) per row; None without."""
-        count = len(outcome.codes)
         if outcome.scores is None or self.model.score_kind != "probability":
-            return [None] * count
-        codes, scores, wanted = outcome.codes.astype(np.intp), _ours(outcome.scores), np.empty(count)
-        rate_labels(codes, scores, self._table, np.empty(count, dtype=np.bool_), np.empty(count), wanted)
+            return [None] * len(outcome.codes)
+        _, _, wanted = rate_labels(outcome.codes, outcome.scores.astype(np.float64), self._of_scores)
         return [None if np.isnan(share) else float(share) for share in wanted]
 
     def prediction(self, outcome: Outcome, row: int) -> Label:
@@ -73,38 +69,31 @@ class BoundTarget:
         label: Label = self.model.classes[outcome.codes[row]]
         return label
 
-    def compiled(self, link: Link, start: int, sums: int) -> Array:
-        """Return the table (1,) of this target for a structure whose `sums` stand at `start` among all sums."""
-        target, number = self.target, LINKS.index(link)
-        kind = INTERVAL if target.interval else OTHER if target.differs else LABEL
-        line = {
-            "link": number,
-            "start": start,
-            "stop": start + sums,
-            "classes": 2 if number == SIGMOID and sums == 1 else sums,
-            "kind": kind,
-            "column": self.own if kind != LABEL else self._column,
-            "least": target.min_probability or 0.0,
-            "low": -np.inf if target.low is None else float(target.low),
-            "high": np.inf if target.high is None else float(target.high),
-            "spread": self.spread,
-            "margins": self.model.score_kind == "margin",
-        }
-        return np.array([tuple(line[str(name)] for name in TARGETS.names or ())], dtype=TARGETS)
+    def of_sums(self, link: Link, start: int, sums: int) -> SumTarget:
+        """Return this target for a structure whose `sums` stand at `start` among all sums."""
+        target = self.target
+        return SumTarget(
+            link=link,
+            start=start,
+            stop=start + sums,
+            classes=2 if link == "sigmoid" and sums == 1 else sums,
+            kind="interval" if target.interval else "other" if target.differs else "label",
+            column=self.own if target.interval or target.differs else self._column,
+            least=target.min_probability or 0.0,
+            low=-np.inf if target.low is None else float(target.low),
+            high=np.inf if target.high is None else float(target.high),
+            spread=self.spread,
+            margins=self.model.score_kind == "margin",
+        )
 
     @cached_property
-    def _table(self) -> Array:
+    def _of_scores(self) -> SumTarget:
         """The target for the model's own scores."""
-        return self.compiled("identity", 0, max(len(self.model.classes), 1))
+        return self.of_sums("identity", 0, max(len(self.model.classes), 1))
 
     @property
     def _column(self) -> int:
         return self.target.column(self.model)
-
-
-def _ours(numbers: Array) -> Array:
-    """Return a copy to overwrite; kernels are compiled once more for other numbers, and for another order in memory."""
-    return np.array(numbers, dtype=np.float64, order="C")
 
 
 def spread_of(outcome: Outcome) -> float:

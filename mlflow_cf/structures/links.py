@@ -6,7 +6,7 @@ from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.special import expit, softmax
+from scipy.special import expit
 
 from mlflow_cf.features import Floats
 
@@ -18,12 +18,21 @@ Flags = NDArray[np.bool_]
 def linked(totals: Floats, link: Link) -> Floats:
     """Turn sums of leaves or of a last layer (m, k) into scores; one sum stands for two classes where it is linked."""
     if link == "softmax":
-        return np.asarray(softmax(totals, axis=1))
+        return shares(totals)
     if link == "sigmoid" and totals.shape[1] == 1:
-        likelier = expit(totals[:, 0])
-        return np.column_stack([1 - likelier, likelier])
+        scores = np.empty((len(totals), 2))
+        scores[:, 1] = expit(totals[:, 0])
+        scores[:, 0] = 1.0 - scores[:, 1]
+        return scores
     if link == "sigmoid":  # one against the rest
-        shares = expit(totals)
-        total = shares.sum(axis=1, keepdims=True)
-        return np.asarray(np.where(total > 0, shares, 1.0) / np.where(total > 0, total, shares.shape[1]))
+        likely = expit(totals)
+        total = likely.sum(axis=1, keepdims=True)
+        return np.asarray(np.where(total > 0, likely, 1.0) / np.where(total > 0, total, likely.shape[1]))
     return totals
+
+
+def shares(values: Floats) -> Floats:
+    """Return the softmax of every row of `values` (m, k)."""
+    raised = np.exp(values - values.max(axis=1, keepdims=True))
+    found: Floats = raised / raised.sum(axis=1, keepdims=True)
+    return found

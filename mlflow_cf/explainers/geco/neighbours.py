@@ -51,7 +51,7 @@ class Near:
         parents: (p, G) the candidates.
         parent: (n,) whose neighbour each is; group, code: (n,) the one tuple in which it differs.
         verdict: (n,) 1 favourable, 0 not, -1 too close to call.
-        shortfall: (n,) what it lacks to be favourable; see `shortfall_of`.
+        shortfall: (n,) what it lacks to be favourable; see `shortfalls`.
         distance: (n,) as far as rounding goes.
     """
 

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 
 from mlflow_cf.kernel import kernel
-from mlflow_cf.problem.compiled import Array, rate_one, shortfall_of
+from mlflow_cf.problem.sums import Targets, rate_sums, shortfalls
 from mlflow_cf.search.choices import Flat, Within
+
+Array = NDArray[Any]
 
 
 class Parents(NamedTuple):
@@ -27,21 +30,18 @@ class Wanted(NamedTuple):
 
 
 class Rated(NamedTuple):
-    """Sums (p, choices, k), what they are rated against, and room for the scores of one."""
+    """Of every choice of every candidate (p, choices): 1 favourable, 0 not, -1 in doubt; and what it lacks."""
 
-    sums: Array
-    targets: Array
-    scores: Array
+    verdict: Array
+    shortfall: Array
 
 
 DOUBT = 1e-5  # sums of a sweep are rounded otherwise than those of a single row, which may be sums in float32
-
-
 NEAR = 1e-2  # a shortfall beyond this is no matter of rounding, where labels alone are compared
 
 
 def pick(
-    parents: Parents, flat: Flat, wanted: Wanted, sums: Array, targets: Array, within: Within
+    parents: Parents, flat: Flat, wanted: Wanted, sums: Array, targets: Targets, within: Within
 ) -> tuple[Array, Array, Array, Array, Array]:
     """Return the neighbours worth keeping: parent, choice, favourable or not (-1: in doubt), shortfall, distance.
 
@@ -53,19 +53,29 @@ def pick(
         sums: (p, choices, k) of the neighbours, rated against `targets`.
         within: only what is nearer counts, and changes no more groups.
     """
-    found, scores = np.empty((5, sums.shape[0] * sums.shape[1])), np.empty(targets["classes"].max())
-    count = pick_into(parents, flat, wanted, Rated(sums, targets, scores), within, found)
+    found = np.empty((5, sums.shape[0] * sums.shape[1]))
+    count = pick_into(parents, flat, wanted, _rated(sums, targets), within, found)
     whole: Array = found[:2, :count].astype(np.intp)
     return whole[0], whole[1], found[2, :count], found[3, :count], found[4, :count]
+
+
+def _rated(sums: Array, targets: Targets) -> Rated:
+    """Rate all sums (p, choices, k), also those of no choice that is wanted: to select these takes longer."""
+    flat = sums.reshape(-1, sums.shape[2])
+    lacks = shortfalls(flat, targets)
+    verdict = np.zeros(len(flat), np.int8)
+    # what is farther off needs no exponentials to be told apart, where labels alone are compared
+    near = np.flatnonzero(lacks <= (np.inf if any(target.least > 0 for target in targets) else NEAR))
+    favourable, _, margin = rate_sums(flat[near], targets)
+    verdict[near] = np.where(margin < DOUBT, -1, favourable)
+    return Rated(verdict.reshape(sums.shape[:2]), lacks.reshape(sums.shape[:2]))
 
 
 @kernel
 def pick_into(parents: Parents, flat: Flat, wanted: Wanted, rated: Rated, within: Within, found: Array) -> int:
     """Write what `pick` returns into the lines of `found`, and return how many there are."""
     code, cost, peak, start, own = flat.code, flat.cost, flat.peak, flat.start, flat.own_code
-    c, bar, most, count, near = within.c, within.limit, within.most, 0, NEAR
-    for number in range(rated.targets.size):
-        near = np.inf if rated.targets[number].least > 0 else near
+    c, bar, most, count = within.c, within.limit, within.most, 0
     for parent in range(len(parents.codes)):
         mine, costs, peaks = parents.codes[parent], parents.costs[parent], parents.peaks[parent]
         base, changes = 0.0, 0
@@ -87,14 +97,11 @@ def pick_into(parents: Parents, flat: Flat, wanted: Wanted, rated: Rated, within
                 changed = others + (code[at] != own[group])
                 if not wanted.held[parent, at] or code[at] == mine[group] or not 0 < changed <= most:
                     continue
-                favourable, doubtful, lacks = False, False, shortfall_of(rated.sums[parent, at], rated.targets)
-                if lacks <= near:  # what is farther off needs no exponentials to be told apart
-                    favourable, _, margin = rate_one(rated.sums[parent, at], rated.targets, rated.scores)
-                    doubtful = margin < DOUBT
-                if doubtful or favourable or lacks < best:
-                    found[0, count], found[1, count], found[3, count], found[4, count] = parent, at, lacks, far
-                    found[2, count] = -1 if doubtful else favourable
+                verdict, lacks = rated.verdict[parent, at], rated.shortfall[parent, at]
+                if verdict != 0 or lacks < best:
+                    found[0, count], found[1, count], found[2, count] = parent, at, verdict
+                    found[3, count], found[4, count] = lacks, far
                     best, count = min(lacks, best), count + 1
-                if favourable and not doubtful:
+                if verdict > 0:
                     break
     return count

@@ -1,4 +1,4 @@
-"""Ratings of sums and of scores, compiled, are what the words of a target say, written out a second time."""
+"""Ratings of sums and of scores are what the words of a target say, written out a second time."""
 
 import math
 from itertools import product
@@ -12,7 +12,7 @@ from scipy.special import expit
 
 from mlflow_cf.model.judge import OpenModel, Outcome
 from mlflow_cf.problem import BoundTarget, Target
-from mlflow_cf.problem.compiled import rate_sums, shortfalls
+from mlflow_cf.problem.sums import SumTarget, rate_sums, shortfalls
 from mlflow_cf.structures import Link
 from mlflow_cf.structures.links import linked
 
@@ -40,11 +40,11 @@ def drawn_sums(rng: np.random.Generator, width: int, *, shares: bool) -> np.ndar
 
 
 def rated(bound: BoundTarget, link: Link, sums: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    favourable, grade, _ = rate_sums(sums, bound.compiled(link, 0, sums.shape[1]))
+    favourable, grade, _ = rate_sums(sums, [bound.of_sums(link, 0, sums.shape[1])])
     return favourable, grade
 
 
-def rate_one(sums: np.ndarray, targets: np.ndarray) -> tuple[bool, float, float]:
+def rate_one(sums: np.ndarray, *targets: SumTarget) -> tuple[bool, float, float]:
     favourable, grade, margin = rate_sums(sums[None], targets)
     return bool(favourable[0]), float(grade[0]), float(margin[0])
 
@@ -175,7 +175,7 @@ def test_what_is_farther_from_a_change_than_its_doubt_stays_as_it_is(
     classes, rng = max(width, 2), np.random.default_rng(seed)
     least = least if kind == "probability" else None
     target = Target.other(least) if wanted == "other" else Target(label=LABELS[seed % classes], min_probability=least)
-    targets = BoundTarget(target, model_of(classes, kind), seed % classes).compiled("identity", 0, classes)
+    targets = BoundTarget(target, model_of(classes, kind), seed % classes).of_sums("identity", 0, classes)
     for scores in linked(drawn_sums(rng, width, shares=link == "identity" and kind == "probability"), link):
         favourable, _, doubt = rate_one(scores, targets)
         moved = scores + rng.uniform(-0.49, 0.49, classes) * doubt * np.maximum(1, np.abs(scores.max()))
@@ -185,7 +185,7 @@ def test_what_is_farther_from_a_change_than_its_doubt_stays_as_it_is(
 
 def test_the_doubt_of_a_value_is_how_far_it_is_from_the_ends() -> None:
     model = OpenModel("test", (), lambda rows: np.zeros(len(rows)))
-    targets = BoundTarget(Target(low=1, high=3), model).compiled("identity", 0, 1)
+    targets = BoundTarget(Target(low=1, high=3), model).of_sums("identity", 0, 1)
     doubts = [rate_one(np.array([value]), targets)[2] for value in (0.5, 1.0, 1.5, 3.0, 100.0)]
     assert doubts == pytest.approx([0.5, 0, 0.5 / 1.5, 0, 0.97])
 
@@ -197,23 +197,17 @@ def test_several_targets_must_all_be_met(ways: list[tuple[Link, int, Any]], seed
     for number, (link, width, kind) in enumerate(ways):
         classes = max(width, 2)
         bound = BoundTarget(Target(label=LABELS[(seed + number) % classes]), model_of(classes, kind))
-        tables.append((bound.compiled(link, start, width), bound.compiled(link, 0, width)))
+        tables.append((bound.of_sums(link, start, width), bound.of_sums(link, 0, width)))
         parts.append(drawn_sums(rng, width, shares=link == "identity" and kind == "probability")[:30])
         start += width
     for row in range(30):
         single = [rate_one(part[row], own) for part, (_, own) in zip(parts, tables, strict=True)]
         sums = np.concatenate([part[row] for part in parts])
-        favourable, grade, doubt = rate_one(sums, np.concatenate([table for table, _ in tables]))
+        favourable, grade, doubt = rate_one(sums, *[table for table, _ in tables])
         assert favourable == all(met for met, _, _ in single)
         assert grade == min(share for _, share, _ in single)
         wrong = [far for met, _, far in single if not met]
         assert doubt == (max(wrong) if wrong else min(near for _, _, near in single))
-
-
-def lacking(sums: np.ndarray, targets: np.ndarray) -> np.ndarray:
-    found = np.empty(len(sums))
-    shortfalls(sums, targets, found)
-    return found
 
 
 @pytest.mark.parametrize("way", WAYS, ids=str)
@@ -224,11 +218,11 @@ def test_a_shortfall_is_what_is_to_be_added_to_the_wanted_sum(way: tuple[Link, i
         return  # sums cannot reach a share of 1; of one against the rest the shares are not those of a softmax
     for column in range(max(width, 2)):
         bound = BoundTarget(Target(label=LABELS[column], min_probability=least), model_of(max(width, 2), kind))
-        targets = bound.compiled(link, 0, width)
+        targets = [bound.of_sums(link, 0, width)]
         sums = drawn_sums(np.random.default_rng(column), width, shares=link == "identity" and kind == "probability")
         sums = sums[np.abs(sums).max(axis=1) < 100]
         favourable, _, margin = rate_sums(sums, targets)
-        missing = lacking(sums, targets)
+        missing = shortfalls(sums, targets)
         assert (missing >= 0).all()
         assert (missing[favourable] <= 1e-9).all()
         assert (missing[~favourable & (margin > 1e-9)] > 0).all()
@@ -244,9 +238,11 @@ def test_a_shortfall_is_what_is_to_be_added_to_the_wanted_sum(way: tuple[Link, i
 
 def test_the_shortfalls_of_values_and_of_other_labels() -> None:
     values = BoundTarget(Target(low=2.0, high=4.0), model_of(2, "score"), spread=10.0)
-    table = values.compiled("identity", 0, 1)
-    assert lacking(np.array([[1.0], [2.0], [4.5], [np.nan]]), table).tolist() == pytest.approx([0.1, 0, 0.05, np.inf])
-    other = BoundTarget(Target.other(), model_of(3, "probability"), 0).compiled("softmax", 0, 3)
-    assert lacking(np.array([[5.0, 1.0, 3.0], [1.0, 2.0, 0.0]]), other).tolist() == [2.0, 0.0]
-    both = np.concatenate([other, values.compiled("identity", 3, 1)])
-    assert lacking(np.array([[5.0, 1.0, 3.0, 1.0]]), both).tolist() == pytest.approx([2.1])
+    table = [values.of_sums("identity", 0, 1)]
+    assert shortfalls(np.array([[1.0], [2.0], [4.5], [np.nan]]), table).tolist() == pytest.approx(
+        [0.1, 0, 0.05, np.inf]
+    )
+    other = BoundTarget(Target.other(), model_of(3, "probability"), 0).of_sums("softmax", 0, 3)
+    assert shortfalls(np.array([[5.0, 1.0, 3.0], [1.0, 2.0, 0.0]]), [other]).tolist() == [2.0, 0.0]
+    both = [other, values.of_sums("identity", 3, 1)]
+    assert shortfalls(np.array([[5.0, 1.0, 3.0, 1.0]]), both).tolist() == pytest.approx([2.1])
