@@ -19,7 +19,7 @@ from mlflow_cf.explainers import AnyExplainer, Facts, Learned
 from mlflow_cf.explainers.explainer import check_explainer
 from mlflow_cf.explainers.registry import ExplainerSource, asked_explainer, explainer_of, explainer_to_dict
 from mlflow_cf.explainers.searches import Searches
-from mlflow_cf.features import FeatureSpace, Rows
+from mlflow_cf.features import FeatureSpace, Floats, Rows
 from mlflow_cf.model.judge import Judge, OpenModel, Outcome
 from mlflow_cf.model.parity import Opened, open_structure
 from mlflow_cf.options import TargetSource
@@ -38,10 +38,11 @@ PATIENCE_S = 0.03  # a served request waits so long for a place; most searches a
 
 
 class Background(NamedTuple):
-    """Rows of training data as a table, and their labels (m,), if they are known."""
+    """Rows of training data as a table, their labels (m,), if they are known, and their codes (m, d), if at hand."""
 
     rows: pd.DataFrame
     labels: NDArray[np.generic] | None
+    codes: Floats | None = None
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -95,7 +96,8 @@ class ExplainedModel:
             InputError: a policy that does not fit the features or the model, or an explainer that does not fit either.
         """
         policy.target.check(model)
-        codes = space.encode(background.rows)
+        rows, labels, known = background
+        codes = space.encode(rows) if known is None else known
         setting = Setting.build(space, codes, policy.constraints, policy.distance, policy.values)
         judge, outcome = Judge.learn(model, space.decode(setting.background))
         opened = open_structure(judge, space, setting.background, outcome)
@@ -103,10 +105,10 @@ class ExplainedModel:
             raise InputError("certify", f"nothing can be proved of this model ({opened.note})", "leave it out")
         setting = setting.opened_by(opened.structure)
         target = BoundTarget(policy.target, model, spread=spread_of(outcome))
-        facts = Facts(setting, background.labels, outcome, target, opened.structure, policy.seed)
+        facts = Facts(setting, labels, outcome, target, opened.structure, policy.seed)
         check_explainer(explainer, facts, 1)
         searches = Searches(facts, explainer, learned)
-        return cls(model, space, *background, policy, explainer, searches, judge, outcome, setting, opened)
+        return cls(model, space, rows, labels, policy, explainer, searches, judge, outcome, setting, opened)
 
     @property
     def learned(self) -> Learned | None:

@@ -16,7 +16,6 @@ from pathlib import Path
 from typing import Any, Final, TypeVar
 
 import numpy as np
-import pandas as pd
 import pyarrow as pa
 import pyarrow.parquet as pq
 import yaml
@@ -24,10 +23,10 @@ from numpy.typing import NDArray
 
 from mlflow_cf.artifact.learned import arrays_to_bytes, learned_from_bytes, plain_to_bytes
 from mlflow_cf.errors import ArtifactError, InputError
-from mlflow_cf.explained import ExplainedModel
+from mlflow_cf.explained import Background, ExplainedModel
 from mlflow_cf.explainers import AnyExplainer, Learned, Learner
 from mlflow_cf.explainers.registry import explainer_of, explainer_to_dict
-from mlflow_cf.features import FeatureSpace
+from mlflow_cf.features import FeatureSpace, Floats
 from mlflow_cf.problem import Policy
 from mlflow_cf.version import VERSION
 
@@ -71,8 +70,7 @@ class Parts:
     """What the folder holds: everything of an explained model but the model itself."""
 
     space: FeatureSpace
-    background: pd.DataFrame
-    labels: NDArray[np.generic] | None
+    background: Background
     policy: Policy
     explainer: AnyExplainer
     learned: Learned | None
@@ -135,11 +133,13 @@ def read(root: Path, manifest_sha256: str) -> Parts:
     if digest_of_model(root / MODEL) != manifest["model_sha256"]:
         raise ArtifactError(MODEL, "is not the model that was explained", _AGAIN)
     space = _parsed(content, FEATURES, lambda raw: FeatureSpace.from_dict(json.loads(raw)))
-    background = _parsed(content, BACKGROUND, lambda raw: _rows(raw, space))
-    labels = _parsed(content, LABELS, lambda raw: _labels(raw, len(background))) if LABELS in content else None
+    codes = _parsed(content, BACKGROUND, lambda raw: _codes(raw, space))
+    rows = _parsed(content, BACKGROUND, lambda _: space.decode(codes))
+    labels = _parsed(content, LABELS, lambda raw: _labels(raw, len(codes))) if LABELS in content else None
     policy = _parsed(content, POLICY, lambda raw: Policy.from_dict(_plain_yaml(raw)))
     explainer = _parsed(content, EXPLAINER, lambda raw: explainer_of(json.loads(raw)))
-    return Parts(space, background, labels, policy, explainer, _learned(content, explainer), manifest["output"])
+    background = Background(rows, labels, codes)
+    return Parts(space, background, policy, explainer, _learned(content, explainer), manifest["output"])
 
 
 def digest_of_model(folder: Path) -> str:
@@ -231,9 +231,9 @@ def _table(raw: bytes, names: tuple[str, ...], kind: pa.DataType | None) -> pa.T
     return file.read()
 
 
-def _rows(raw: bytes, space: FeatureSpace) -> pd.DataFrame:
+def _codes(raw: bytes, space: FeatureSpace) -> Floats:
     table = _table(raw, space.names, pa.float64())
-    return space.decode(np.column_stack([column.to_numpy() for column in table.columns]))
+    return np.column_stack([column.to_numpy() for column in table.columns])
 
 
 def _labels(raw: bytes, rows: int) -> NDArray[np.generic]:

@@ -22,7 +22,7 @@ from mlflow_cf.artifact.publish import check_registry_name, publish
 from mlflow_cf.artifact.requirements import warn_of_pin
 from mlflow_cf.constraints import ConstraintSource, Values
 from mlflow_cf.errors import ArtifactError, InputError
-from mlflow_cf.explained import Background, ExplainedModel
+from mlflow_cf.explained import ExplainedModel
 from mlflow_cf.explainers.registry import ExplainerSource
 from mlflow_cf.features import Table
 from mlflow_cf.model.flavors import OWN_FLAVOR, fetch, open_folder
@@ -201,9 +201,10 @@ def load_folder(folder: Path) -> ExplainedModel:
     if not isinstance(conf, dict) or not isinstance(conf.get("manifest_sha256"), str):
         raise ArtifactError("MLmodel", "names no explained model", "pass one that mlflow_cf.log_model has logged")
     parts = files.read(folder, conf["manifest_sha256"])
-    model = open_folder(folder / files.MODEL, output=parts.output, rows=parts.background)
-    background = Background(parts.background, parts.labels)
-    return ExplainedModel.build(model, parts.space, background, parts.policy, parts.explainer, learned=parts.learned)
+    model = open_folder(folder / files.MODEL, output=parts.output, rows=parts.background.rows)
+    return ExplainedModel.build(
+        model, parts.space, parts.background, parts.policy, parts.explainer, learned=parts.learned
+    )
 
 
 @contextmanager

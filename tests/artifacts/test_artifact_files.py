@@ -107,8 +107,8 @@ def test_every_column_type_survives_exactly(tmp_path):
     frame = ALL_TYPES.drop(columns="mixed")
     before = explained(frame)
     parts = files.read(tmp_path, files.write(tmp_path, before, None))
-    pd.testing.assert_frame_equal(parts.background, frame, check_exact=True)
-    assert parts.labels is None
+    pd.testing.assert_frame_equal(parts.background.rows, frame, check_exact=True)
+    assert parts.background.labels is None
     assert parts.space.to_dict() == before.space.to_dict()
 
 
@@ -116,23 +116,23 @@ def test_levels_of_several_types_survive(tmp_path):
     (tmp_path / "model").mkdir()
     frame = ALL_TYPES[["int64", "mixed"]]
     parts = files.read(tmp_path, files.write(tmp_path, explained(frame), None))
-    pd.testing.assert_frame_equal(parts.background, frame)
-    assert [type(level) for level in parts.background["mixed"]] == [str, int, int, str]
+    pd.testing.assert_frame_equal(parts.background.rows, frame)
+    assert [type(level) for level in parts.background.rows["mixed"]] == [str, int, int, str]
 
 
 def test_policy_explainer_and_labels_survive(written):
     parts = files.read(*written)
     assert parts.policy.constraints.immutable == ("str",)
     assert (parts.policy.target.label, parts.policy.seed, parts.explainer.name) == (1, 7, "nearest_row")
-    assert parts.labels.tolist() == ["no", "yes", "no", "yes"]
+    assert parts.background.labels.tolist() == ["no", "yes", "no", "yes"]
 
 
 @pytest.mark.parametrize("labels", [[0, 1, 1, 0], [True, False, True, True], [0.5, 1.5, 2.0, 3.0], list("abca")])
 def test_labels_keep_their_type(labels, tmp_path):
     (tmp_path / "model").mkdir()
     parts = files.read(tmp_path, files.write(tmp_path, explained(ALL_TYPES[["int64"]], labels), None))
-    assert parts.labels.tolist() == labels
-    assert parts.labels.dtype == np.asarray(labels).dtype
+    assert parts.background.labels.tolist() == labels
+    assert parts.background.labels.dtype == np.asarray(labels).dtype
 
 
 @pytest.mark.parametrize("where", [0.0, 0.3, 0.5, 0.8, 1.0])
