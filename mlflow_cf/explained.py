@@ -28,7 +28,7 @@ from mlflow_cf.proof.given import verify_given
 from mlflow_cf.request.admission import Admission
 from mlflow_cf.request.answer import answer
 from mlflow_cf.request.request import Caller, Request
-from mlflow_cf.request.warmth import ENOUGH_OPENED, ENOUGH_SCORED, Warmth
+from mlflow_cf.request.warmth import ENOUGH_OPENED, ENOUGH_SCORED, TRIAL_S, Warmth
 from mlflow_cf.words.description import notes_on_constants, summary
 from mlflow_cf.words.explanations import Explanations
 from mlflow_cf.words.reasons import Uncertified
@@ -252,7 +252,7 @@ class ExplainedModel:
         enough = ENOUGH_OPENED if self.opened.structure is not None else ENOUGH_SCORED
         query = Query(certify=certified, max_evaluations=min(enough, self.policy.limits.max_evaluations))
         with suppress(InputError):  # a model that cannot predict this row, or an explainer that needs more options
-            self._answer(self.background.iloc[[row]], query, explainer, Caller(None, 0.0, served=False))
+            self._answer(self.background.iloc[[row]], query, explainer, Caller(TRIAL_S, 0.0, served=False))
 
     def _asked(self, query: Query) -> AnyExplainer:
         return self.explainer if query.explainer is None else asked_explainer(query.explainer, self.explainer)

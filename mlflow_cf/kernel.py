@@ -23,6 +23,7 @@ SOURCES: Final = (
     *(f"structures/kernels/{name}.py" for name in
       ("bounds", "branches", "dense", "grid", "nodes", "restrict", "score", "sweep")),
 )  # fmt: skip
+_KERNELS: Final[list[Any]] = []
 P = ParamSpec("P")
 R = TypeVar("R")
 _logger = logging.getLogger(__name__)
@@ -51,7 +52,13 @@ def kernel(function: Callable[P, R]) -> Callable[P, R]:
     except RuntimeError:  # numba's "no locator available": decorating compiles nothing yet, so nothing else can fail
         _say_that_nothing_is_kept()
         compiled = _njit()(function)
+    _KERNELS.append(compiled)
     return compiled
+
+
+def ready() -> int:
+    """Return how many kernels are compiled in this process, once for every kind of arrays they were given."""
+    return sum(len(each.signatures) for each in _KERNELS)
 
 
 def inner(function: Callable[P, R]) -> Callable[P, R]:

@@ -4,9 +4,11 @@ import numpy as np
 import pandas as pd
 import pytest
 from sklearn.ensemble import RandomForestClassifier
+from sklearn.linear_model import LogisticRegression
 
 import mlflow_cf
 from mlflow_cf import ExplainedModel
+from mlflow_cf.testing.watched import Clock
 
 
 @pytest.fixture(scope="module")
@@ -48,3 +50,25 @@ def test_rows_that_were_left_out_are_told_what_would_do(forest: tuple[ExplainedM
     assert last.status == "budget"
     assert "a time_limit_s of about " in last.reason
     assert last.reason.endswith(f" would do for {len(many):,} rows")
+
+
+@pytest.mark.parametrize("way", ["opened", "unopened", "certified"])
+@pytest.mark.parametrize("name", ["geco", "random_search"])
+def test_what_the_clock_changed_is_marked(clock: Clock, way: str, name: str) -> None:
+    """A reply that another run may not repeat says so; the clock goes on with every look at it."""
+    rng = np.random.default_rng(0)
+    data = pd.DataFrame(rng.normal(size=(80, 6)), columns=list("abcdef"))
+    model = LogisticRegression().fit(data, data.sum(axis=1) + 0.5 * data["a"] > 0)
+    wrapped = model if way != "unopened" else model.predict
+    output = "label" if way == "unopened" else None
+    made = mlflow_cf.wrap(wrapped, data, target=True, explainer=name, output=output)
+    rows = data[~model.predict(data)].iloc[:4]
+    options = {"count": 2, "certify": way == "certified"}
+    whole = made.explain(rows, **options)
+    marked = 0
+    for limit in 2.0 ** np.arange(-16, -2):
+        for one, full in zip(made.explain(rows, time_limit_s=float(limit), **options), whole, strict=True):
+            same = (one.status, one.counterfactuals) == (full.status, full.counterfactuals)
+            assert same or "time limit" in one.reason
+            marked += not same
+    assert marked > 3

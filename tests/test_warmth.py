@@ -12,10 +12,17 @@ import mlflow_cf
 from mlflow_cf import GeCo
 from mlflow_cf.explainers.explainer import Candidates
 from mlflow_cf.problem import Budget, Problem
+from mlflow_cf.request import warmth
 from mlflow_cf.testing.watched import Clock
 
 X = pd.DataFrame({"x": np.arange(60.0) % 10, "y": np.arange(60.0) % 7})
 MODEL = DecisionTreeClassifier(random_state=0).fit(X, X["x"] > 5)
+
+
+@pytest.fixture(autouse=True, scope="module")
+def _kernels() -> None:
+    """Have all kernels ready, whatever ran before."""
+    mlflow_cf.wrap(MODEL, X, target=1).explain(X[X["x"] <= 5].iloc[:1], certify=True)
 
 
 @dataclass
@@ -57,6 +64,25 @@ def test_each_explainer_and_certificate_is_tried_once(clock: Clock) -> None:
     for certify in (False, False, True, True):
         made.explain(rows, explainer=explainer, time_limit_s=1.0, certify=certify)
     assert len(explainer.searched) == 4 + 2
+
+
+def test_a_trial_that_compiled_something_is_made_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Compiling takes longer than a trial may: what comes after it was not reached."""
+    kernels = iter([0, 2, 2, 3, 3, 3])
+    monkeypatch.setattr(warmth, "ready", lambda: next(kernels))
+    trials: list[int] = []
+    memory = warmth.Warmth()
+    for _ in range(2):
+        memory.ensure(GeCo(), lambda: trials.append(1), certified=False)
+    assert len(trials) == 3
+
+
+def test_a_trial_has_a_clock_of_its_own(clock: Clock) -> None:
+    """Of a model with a thousand columns the whole of it takes seconds."""
+    explainer = SlowAtFirst(clock)
+    mlflow_cf.wrap(MODEL, X, target=1, explainer=explainer).warm_up()
+    assert len(explainer.searched) == 1
+    assert clock.now - explainer.searched[0] < 1
 
 
 def test_without_a_clock_nothing_is_tried(clock: Clock) -> None:

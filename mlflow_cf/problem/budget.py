@@ -41,7 +41,6 @@ class Budget:
         `even_late` asks for the one call after the clock has run out that proves what was found.
         """
         if not even_late and self._late():
-            self.cut = "clock"
             return 0
         granted = min(wanted, max(self._left, 0))
         if granted < wanted:
@@ -84,4 +83,7 @@ class Budget:
             self._until = now + max(self._deadline - now, 0.0) / rows
 
     def _late(self) -> bool:
-        return self._until is not None and time.perf_counter() >= self._until
+        if self._until is None or time.perf_counter() < self._until:
+            return False
+        self.cut = "clock"  # whoever asks stops, and what is found depends on when that was
+        return True

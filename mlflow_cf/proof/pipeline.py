@@ -19,7 +19,7 @@ from mlflow_cf.proof.inquiry import run_proofs
 from mlflow_cf.proof.select import LEAST_DIFFERENCE
 from mlflow_cf.proof.verify import Case, Inquiry, Proved, prove
 from mlflow_cf.why_not.blame import contradiction, impossible
-from mlflow_cf.words.reasons import NOTHING_WANTED, Uncertified, fewer, none_among, stopped
+from mlflow_cf.words.reasons import NOTHING_WANTED, Uncertified, fewer, hurried, none_among, stopped
 from mlflow_cf.words.result import Status
 
 # An exact search went through everything, one look at every group shows it, or some rules leave no combination.
@@ -170,6 +170,8 @@ def answer_of(verified: Verified) -> Answer:
         reasons = [proved.note.reason] if proved.note else []
         if len(proved.rows) < case.problem.count:
             reasons.append(_why_fewer(case, proved))
+        elif budget.cut == "clock" and not (proved.proofs and set(proved.proofs) == {"optimal"}):
+            reasons.append(hurried(budget.used))
         return Answer("found", "; ".join(reasons), proved, plans, diagnostics)
     if proved.exhausted:
         return Answer("infeasible", NOTHING_WANTED, diagnostics=diagnostics, evidence="exhausted")

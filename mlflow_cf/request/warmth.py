@@ -6,7 +6,10 @@ from collections.abc import Callable
 from typing import Final
 
 from mlflow_cf.explainers import AnyExplainer
+from mlflow_cf.kernel import ready
 
+TRIAL_S: Final = 0.5  # of a trial that compiles nothing: wide models take longer for the whole of it
+MOST_TRIALS: Final = 20  # more than there are kernels
 ENOUGH_OPENED: Final = 20_000  # evaluations of a trial: some milliseconds of a structure, and everything runs once
 ENOUGH_SCORED: Final = 200  # some calls of a model
 
@@ -18,10 +21,15 @@ class Warmth:
         self._tried: set[tuple[str, bool]] = set()
 
     def ensure(self, explainer: AnyExplainer, trial: Callable[[], object], *, certified: bool) -> None:
-        """Make a `trial` of the explainer, unless there was one."""
-        if (explainer.name, certified) not in self._tried:
-            self._tried.add((explainer.name, certified))  # first: a trial asks for none
+        """Make a `trial` of the explainer, unless there was one: again while it ended because a kernel was compiled."""
+        if (explainer.name, certified) in self._tried:
+            return
+        self._tried.add((explainer.name, certified))  # first: a trial asks for none
+        for _ in range(MOST_TRIALS):
+            before = ready()
             trial()
+            if ready() == before:
+                return
 
     def __reduce__(self) -> tuple[type[Warmth], tuple[()]]:
         """Begin cold in another process."""

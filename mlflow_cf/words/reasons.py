@@ -51,6 +51,11 @@ def stopped(limit: Literal["clock", "evaluations"], used: int) -> str:
     return f"stopped by the {'time' if limit == 'clock' else 'evaluation'} limit after {used:,} evaluations"
 
 
+def hurried(used: int) -> str:
+    """Return what is said of answers that depend on how fast the machine was."""
+    return f"{stopped('clock', used)}; with more time there may be nearer ones"
+
+
 def would_suffice(seconds: float, rows: int) -> str:
     """Return what is said of a row that was not searched, with the time in which all `rows` would be, as it seems."""
     return f"{stopped('clock', 0)}; a time_limit_s of about {seconds:.2g} would do for {rows:,} rows"
