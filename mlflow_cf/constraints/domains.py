@@ -9,7 +9,7 @@ from typing import Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from mlflow_cf.constraints.compile import group_columns
+from mlflow_cf.constraints.compile import Pause, group_columns, no_pause
 from mlflow_cf.constraints.model import Constraints
 from mlflow_cf.errors import InputError
 from mlflow_cf.features import Feature, FeatureSpace, Floats
@@ -90,7 +90,7 @@ def build_domains(
     domains = []
     for columns in group_columns(constraints, space):
         if len(columns) > 1:
-            domains.append(_joint(background, columns))
+            domains.append(joint_domain(background, columns))
         else:
             domain = _lone(space.features[columns[0]], columns, values)
             domains.append(_within_range(domain, space.features[columns[0]], constraints))
@@ -106,10 +106,41 @@ def _within_range(domain: Domain, feature: Feature, constraints: Constraints) ->
     return domain if low is None or high is None or low > high else replace(domain, interval=(low, high))
 
 
-def _joint(background: Floats, columns: tuple[int, ...]) -> Domain:
-    rows = background[:, columns]
-    tuples, counts = np.unique(_sortable(rows), axis=0, return_counts=True)
-    return Domain(columns, np.where(np.isinf(tuples), np.nan, tuples), counts.astype(np.float64))
+def regrouped(
+    domains: tuple[Domain, ...], constraints: Constraints, space: FeatureSpace, background: Floats, pause: Pause
+) -> tuple[Domain, ...]:
+    """Return the domains with the groups of `constraints`: known ones as they are, the others from the background.
+
+    Args:
+        domains: of the groups there are.
+        constraints: whose groups count; they only join those of `domains`.
+        space: the features.
+        background: coded background rows (n, d).
+        pause: called before each group; whatever it raises ends the work.
+    """
+    known = {domain.columns: domain for domain in domains}
+    found = []
+    for columns in group_columns(constraints, space):
+        pause()
+        found.append(known[columns] if columns in known else joint_domain(background, columns, pause))
+    return tuple(found)
+
+
+def joint_domain(background: Floats, columns: tuple[int, ...], pause: Pause = no_pause) -> Domain:
+    """Return the combinations of values that the background rows (n, d) have in several columns."""
+    keys = np.zeros(len(background), dtype=np.intp)  # of each row's combination; they ascend as combinations do
+    size = 1
+    for column in columns:
+        pause()
+        distinct, codes = np.unique(_sortable(background[:, column]), return_inverse=True)
+        if size > np.iinfo(np.intp).max // (len(distinct) + 1):
+            known, keys = np.unique(keys, return_inverse=True)
+            size = len(known)
+        keys = keys * len(distinct) + codes
+        size *= len(distinct)
+    pause()
+    _, first, counts = np.unique(keys, return_index=True, return_counts=True)
+    return Domain(columns, background[first][:, columns], counts.astype(np.float64))
 
 
 def _lone(feature: Feature, columns: tuple[int, ...], values: Values) -> Domain:

@@ -14,13 +14,17 @@ from mlflow_cf.constraints import (
     Constraints,
     Domain,
     JoinedGroup,
+    Pause,
     Rule,
     Values,
     build_domains,
     change_limit,
+    check_groups,
     check_tightens,
     compile_rules,
     joined_groups,
+    no_pause,
+    regrouped,
     repair_order,
 )
 from mlflow_cf.constraints.expressions import differing
@@ -98,23 +102,28 @@ class Setting:
         """Return the setting with a structure's tokens of all domains."""
         return replace(self, tables=replace(self.tables, structure=structure))
 
-    def tightened(self, request: Constraints) -> Setting:
+    def tightened(self, request: Constraints, pause: Pause = no_pause) -> Setting:
         """Return the setting with a request's constraints on top.
+
+        Args:
+            request: the constraints.
+            pause: called between the parts of the work; whatever it raises ends it.
 
         Raises:
             InputError: they do not fit the features, or would loosen the policy.
         """
         if not request.model_fields_set:
             return self
-        rules = compile_rules(request, self.space, "request")
+        rules = compile_rules(request, self.space, "request", pause)
         check_tightens(self.constraints, request, self.space)
         tables, joined = self.tables, self.joined
         if request.groups:
             merged = self.constraints.model_copy(
                 update={"groups": tuple(dict.fromkeys([*self.constraints.groups, *request.groups]))}
             )
-            compile_rules(merged, self.space)  # overlapping groups
-            tables = replace(tables, all=build_domains(self.space, self.background, merged, self.values))
+            check_groups(merged, self.space)  # overlapping ones
+            domains = regrouped(self.domains, merged, self.space, self.background, pause)
+            tables = replace(tables, all=domains)
             known = {group.columns for group in joined}
             added = joined_groups(request, self.space, "request")
             joined = (*map(_beside, joined), *(group for group in added if group.columns not in known))

@@ -26,11 +26,13 @@ class Caller(NamedTuple):
     Attributes:
         seconds: for all explanations together, or None; more of them may take `row_seconds` each instead.
         served: whether it is a request to the model, which knows less than the owner of an explained model may.
+        rows: most rows that are explained; None: all.
     """
 
     seconds: float | None
     row_seconds: float
     served: bool
+    rows: int | None = None
 
 
 @dataclass(frozen=True, eq=False)
@@ -40,7 +42,7 @@ class Request:
     Attributes:
         judge: decides.
         structure: scores for the search in place of the model, if it could be opened; obstacle: why not.
-        setting: policy and request, bound to the background.
+        setting: the policy, bound to the background; with the query's constraints once the request has its place.
         target: the wanted outcome.
         background: the judge's outcome for the background rows.
         explainer: searches, once `searches` has made it ready.
@@ -54,6 +56,7 @@ class Request:
         admission: lets the request in to be explained.
         patience_s: seconds to wait for a place before its rows are answered as busy; None: as long as it takes.
         owner: whether advice may be to relax what the policy seals.
+        rows: most rows that are explained; None: all.
     """
 
     judge: Judge
@@ -74,3 +77,4 @@ class Request:
     admission: Admission
     patience_s: float | None
     owner: bool
+    rows: int | None = None
