@@ -9,7 +9,7 @@ from mlflow_cf.constraints.compile import (
     joined_groups,
     no_pause,
 )
-from mlflow_cf.constraints.domains import Domain, Values, build_domains, regrouped
+from mlflow_cf.constraints.domains import Combinations, Domain, Values, build_domains, regrouped
 from mlflow_cf.constraints.limits import ChangeLimit, JoinedGroup
 from mlflow_cf.constraints.model import Constraints, ConstraintSource, Relative
 from mlflow_cf.constraints.order import repair_order
@@ -19,6 +19,7 @@ from mlflow_cf.constraints.tighten import check_tightens
 
 __all__ = [
     "ChangeLimit",
+    "Combinations",
     "ConstraintSource",
     "Constraints",
     "Domain",

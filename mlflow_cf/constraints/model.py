@@ -65,7 +65,9 @@ class Constraints(BaseModel):
     ranges: Mapping[StrictStr, tuple[Bound, Bound]] = Field(default_factory=dict)
     relative: Mapping[StrictStr, Relative] = Field(default_factory=dict)
     levels: Mapping[StrictStr, Annotated[tuple[LevelValue, ...], FailFast()]] = Field(default_factory=dict)
-    forbidden: Mapping[StrictStr, Annotated[tuple[tuple[LevelValue, LevelValue], ...], FailFast()]] = Field(default_factory=dict)
+    forbidden: Mapping[StrictStr, Annotated[tuple[tuple[LevelValue, LevelValue], ...], FailFast()]] = Field(
+        default_factory=dict
+    )
     groups: Annotated[tuple[Names, ...], FailFast()] = ()
     max_changes: Annotated[StrictInt, Field(ge=1)] | None = None
     rules: tuple[StrictStr, ...] = Field(default=(), max_length=MAX_RULES)

@@ -11,6 +11,7 @@ import numpy as np
 
 from mlflow_cf.constraints import (
     ChangeLimit,
+    Combinations,
     Constraints,
     Domain,
     JoinedGroup,
@@ -47,7 +48,7 @@ class Setting:
         space: the features.
         constraints: the policy's constraints; those of requests live in `rules`, `joined` and `limits`.
         values: which values may be proposed.
-        background: (n, d) coded background rows.
+        background: (n, d) coded background rows; combinations: what they have together.
         rules: all rules, of the policy and of the request.
         tables: the admissible tuples of every group, and what depends on them alone.
         order: the groups in the order in which rules are repaired.
@@ -60,6 +61,7 @@ class Setting:
     constraints: Constraints
     values: Values
     background: Floats
+    combinations: Combinations
     rules: tuple[Rule, ...]
     tables: Domains
     order: tuple[int, ...]
@@ -77,7 +79,8 @@ class Setting:
             InputError: constraints or distance that do not fit the features.
         """
         rules = compile_rules(constraints, space)
-        domains = build_domains(space, background, constraints, values)
+        combinations = Combinations(background)
+        domains = build_domains(space, combinations, constraints, values)
         groups = tuple(domain.columns for domain in domains)
         bound_distance = BoundDistance.bind(distance, space)
         return cls(
@@ -85,6 +88,7 @@ class Setting:
             constraints=constraints,
             values=values,
             background=background,
+            combinations=combinations,
             rules=rules,
             tables=Domains(domains, bound_distance),
             order=repair_order(rules, groups, space.names),
@@ -122,7 +126,7 @@ class Setting:
                 update={"groups": tuple(dict.fromkeys([*self.constraints.groups, *request.groups]))}
             )
             check_groups(merged, self.space)  # overlapping ones
-            domains = regrouped(self.domains, merged, self.space, self.background, pause)
+            domains = regrouped(self.domains, merged, self.space, self.combinations, pause)
             tables = replace(tables, all=domains)
             known = {group.columns for group in joined}
             added = joined_groups(request, self.space, "request")
