@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import NamedTuple
 
 import pandas as pd
@@ -11,7 +12,7 @@ import pandas as pd
 from mlflow_cf.explainers import AnyExplainer
 from mlflow_cf.explainers.searches import Searches
 from mlflow_cf.model.judge import Judge, Outcome
-from mlflow_cf.problem import Query, Setting, Target
+from mlflow_cf.problem import BoundTarget, Query, Setting, Target, spread_of
 from mlflow_cf.request.admission import Admission
 from mlflow_cf.structures import Structure
 from mlflow_cf.words.reasons import Uncertified
@@ -78,3 +79,17 @@ class Request:
     patience_s: float | None
     owner: bool
     rows: int | None = None
+
+    def bound_target(self, own: int) -> BoundTarget:
+        """Return the target for rows of which the model says the class at position `own`; many rows share one."""
+        if own not in self._bound_targets:
+            self._bound_targets[own] = BoundTarget(self.target, self.judge.model, own, self._spread)
+        return self._bound_targets[own]
+
+    @cached_property
+    def _bound_targets(self) -> dict[int, BoundTarget]:
+        return {}
+
+    @cached_property
+    def _spread(self) -> float:
+        return spread_of(self.background) if self.target.interval else 1.0

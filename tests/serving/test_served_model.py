@@ -202,9 +202,11 @@ class Broken:
     """An explained model that breaks in the middle of a request."""
 
     space = EXPLAINED.space
+    policy = EXPLAINED.policy
     error: Exception
 
-    def predict(self, _rows, _params):
+    def predict(self, _rows, _params, *, served):
+        assert not served
         raise self.error
 
 
