@@ -28,6 +28,7 @@ from mlflow_cf.proof.given import verify_given
 from mlflow_cf.request.admission import Admission
 from mlflow_cf.request.answer import answer
 from mlflow_cf.request.request import Caller, Request
+from mlflow_cf.request.rows import check_rows
 from mlflow_cf.request.warmth import ENOUGH_OPENED, ENOUGH_SCORED, TRIAL_S, Warmth
 from mlflow_cf.words.description import notes_on_constants, summary
 from mlflow_cf.words.explanations import Explanations
@@ -115,7 +116,7 @@ class ExplainedModel:
         """What the explainer has learned, if it learns."""
         return self.searches.own.learned
 
-    def predict(self, X: Rows, params: Mapping[str, Any] | None = None) -> pd.DataFrame:
+    def predict(self, X: Rows, params: Mapping[str, Any] | None = None, *, served: bool = False) -> pd.DataFrame:
         """Answer rows with predictions and counterfactuals: what the served model returns.
 
         Too many requests at the same time get their predictions and the status ``busy``.
@@ -125,23 +126,28 @@ class ExplainedModel:
                 Series or dict. ``0`` and ``"0"`` are the same column.
             params: ``{"counterfactual": {...}}`` with any of explain, count, target, constraints, explainer, seed,
                 time_limit_s, max_evaluations and certify, as in `explain`; None: the policy's defaults.
+            served: whether a client waits for the reply: then one time limit holds for all rows, and so do the policy's
+                limits on how many there may be.
 
         Returns:
             One record per row (see `Explanation.to_dict`) as a table of objects with the rows' index.
 
         Raises:
-            InputError: options that are malformed, go beyond the policy, or do not fit the model.
+            InputError: options that are too large, malformed, go beyond the policy, or do not fit the model; too many
+                rows.
         """
+        limits = self.policy.limits
+        if served:
+            check_rows(X, limits.rows)
         asked = (params or {}).get("counterfactual") or {}
         if not isinstance(asked, Mapping):
             raise InputError("counterfactual", f"a {type(asked).__name__} is not an object", "send {...}")
-        query = Query.read(asked)
-        query.check(self.policy.limits)
-        explainer = self._asked(query)
-        limits, seconds = self.policy.limits, query.time_limit_s
-        default = Caller(limits.time_limit_s, limits.row_time_limit_s, served=True)
-        found = self._answer(X, query, explainer, default if seconds is None else Caller(seconds, 0.0, served=True))
-        return found.to_records()
+        query = Query.read(asked, limits.query)
+        query.check(limits)
+        row_s = limits.row_time_limit_s if query.time_limit_s is None and not served else 0.0
+        seconds = limits.time_limit_s if query.time_limit_s is None else query.time_limit_s
+        caller = Caller(seconds, row_s, served=True, rows=limits.explained_rows if served else None)
+        return self._answer(X, query, self._asked(query), caller).to_records()
 
     def explain(
         self,
@@ -210,7 +216,7 @@ class ExplainedModel:
         `target` and `constraints` are as in `explain`, and `minimality` finds out which changes are needless. Tables
         that do not go together are an `InputError`; a row that cannot be coded is reported instead.
         """
-        wanted = self.policy.target_for(target, self.model)
+        wanted = self.policy.target_for(target, self.model, owner=True)
         setting = self.setting.tightened(Constraints.read(constraints))
         return verify_given(self.judge, setting, wanted, rows, counterfactuals, minimality=minimality)
 
@@ -259,14 +265,15 @@ class ExplainedModel:
 
     def _answer(self, X: Rows, query: Query, explainer: AnyExplainer, caller: Caller) -> Explanations:
         seconds, certified = caller.seconds, query.certify or self.policy.certify
-        if seconds is not None and self.opened.structure is not None and self.searches.has(explainer):
+        searched = seconds is not None and query.explain != "none"
+        if searched and self.opened.structure is not None and self.searches.has(explainer):
             self.warmth.ensure(explainer, partial(self._try, explainer, certified=certified), certified=certified)
         request = Request(
             judge=self.judge,
             structure=self.opened.structure,
             obstacle=Uncertified("unopened", self.opened.note),
-            setting=self.setting.tightened(query.constraints),
-            target=self.policy.target_for(query.target, self.model),
+            setting=self.setting,
+            target=self.policy.target_for(query.target, self.model, owner=not caller.served),
             background=self.outcome,
             explainer=explainer,
             searches=self.searches,
@@ -280,5 +287,6 @@ class ExplainedModel:
             admission=self.admission,
             patience_s=PATIENCE_S if caller.served else seconds,
             owner=not caller.served,
+            rows=caller.rows,
         )
         return answer(request, X)

@@ -9,7 +9,7 @@ from typing import Annotated, Final
 from pydantic import BaseModel, Field, StrictFloat, StrictInt, StrictStr, ValidationError
 from pydantic_core import ErrorDetails
 
-from mlflow_cf.errors import InputError, InputErrors, did_you_mean
+from mlflow_cf.errors import InputError, did_you_mean, joined
 
 # what pydantic's errors about a type ask for
 TYPES: Final = {
@@ -23,6 +23,7 @@ TYPES: Final = {
     "tuple_type": "a list",
     "none_required": "null",
 }
+MOST_READ: Final = 400  # findings of pydantic's, of which a message tells the first few
 LARGEST = 1e150  # beyond, sums of squares overflow
 Number = (
     Annotated[StrictInt, Field(ge=-int(LARGEST), le=int(LARGEST))]
@@ -33,20 +34,17 @@ Number = (
 def input_errors(error: ValidationError, path: str, model: type[BaseModel], data: object) -> InputError:
     """Return one error (or several in one) for everything pydantic found wrong with `data`, below `path`."""
     found: dict[tuple[str, ...], list[ErrorDetails]] = {}
-    for item in error.errors(include_url=False, include_context=True, include_input=True):
+    items = error.errors(include_url=False, include_context=True, include_input=True)
+    for item in items[:MOST_READ]:
         found.setdefault(tuple(_location(item["loc"], data, missing=item["type"] == "missing")), []).append(item)
-    errors = []
-    for names, items in found.items():
-        inside = any(len(other) > len(names) and _begins(other, names) for other in found)
-        if inside and all(item["type"] in TYPES for item in items):
-            continue  # one member of a union fits, but for what is wrong inside of it
-        errors.append(InputError(".".join(filter(None, [path, *names])), *_told(items, model, list(names))))
-    return errors[0] if len(errors) == 1 else InputErrors(errors)
-
-
-def _begins(names: tuple[str, ...], outer: tuple[str, ...]) -> bool:
-    """Whether a place lies inside of another one."""
-    return names[: len(outer)] == outer
+    outer = {names[:end] for names in found for end in range(len(names))}
+    told = (
+        InputError(".".join(filter(None, [path, *names])), *_told(items, model, list(names)))
+        for names, items in found.items()
+        # one member of a union fits, but for what is wrong inside of it
+        if names not in outer or any(item["type"] not in TYPES for item in items)
+    )
+    return joined(told)
 
 
 def _told(items: list[ErrorDetails], model: type[BaseModel], names: list[str]) -> tuple[str, str]:

@@ -61,7 +61,7 @@ def wrap(
         values: which values may be proposed: ``"observed"`` in data; on the ``"grid"`` of a feature's steps from its
             lowest to its highest value; or any number between these (``"continuous"``).
         seed: seed of requests that name none; the same rows, query and seed get the same answer.
-        limits: most a request may ask for: `Limits`, or a dict of count, time_limit_s and max_evaluations.
+        limits: most a request may ask for: `Limits`, or a dict of count, time_limit_s, rows, query and its other keys.
         certify: always prove that answers are the nearest; the model must be one that can be opened.
         privacy: what requests may see of the background: `Privacy`, or a dict of sample, explainers and k_anonymous.
         seal: what requests cannot change at all: ``"target"``, or nothing.

@@ -275,8 +275,8 @@ class TestOptionsOfARequest:
             assert record
             assert {found["row"]["home"] for found in record} == {home}
 
-    def test_another_target(self, loan: ExplainedModel) -> None:
-        reply = loan.predict(FRAME, {"counterfactual": {"target": 0}})
+    def test_another_target(self) -> None:
+        reply = wrapped(seal=()).predict(FRAME, {"counterfactual": {"target": 0}})
         assert reply["status"].tolist() == ["already"] * 4 + ["found"] * 4
         assert {found["prediction"] for record in reply["counterfactuals"] for found in record} == {0}
 

@@ -145,7 +145,9 @@ class TestAnyOther:
         assert {answer.status for answer in found} == {"found"}
 
     def test_over_http(self) -> None:
-        reply = wrapped(three_classes(), "red").predict(row(0, 0), {"counterfactual": {"target": {"other": True}}})
+        reply = wrapped(three_classes(), "red", seal=()).predict(
+            row(0, 0), {"counterfactual": {"target": {"other": True}}}
+        )
         assert reply["status"].iloc[0] == "found"
         assert reply["counterfactuals"].iloc[0][0]["prediction"] in ("green", "blue")
 

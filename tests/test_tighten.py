@@ -211,6 +211,7 @@ def loan() -> ExplainedModel:
         constraints={"immutable": ["job"], "max_changes": 2},
         features={"degree": {"kind": "ordinal", "levels": DEGREES}},
         limits={"count": 3, "time_limit_s": 5, "max_evaluations": 2000},
+        seal=(),
     )
     return assemble(model, PEOPLE, None, options)
 

@@ -76,7 +76,7 @@ def save_model(
         values: which values may be proposed: ``"observed"`` in data, on the ``"grid"`` of a feature's steps, or
             ``"continuous"``: any number from its lowest to its highest.
         seed: seed of requests that name none.
-        limits: most a request may ask for: `Limits`, or a dict of count, time_limit_s and max_evaluations.
+        limits: most a request may ask for: `Limits`, or a dict of count, time_limit_s, rows, query and its other keys.
         certify: always prove that answers are the nearest; the model must be one that can be opened.
         privacy: what requests may see of the background: `Privacy`, or a dict of sample, explainers and k_anonymous.
         seal: what requests cannot change at all: ``"target"``, or nothing.
@@ -152,7 +152,7 @@ def log_model(
         values: which values may be proposed: ``"observed"`` in data, on the ``"grid"`` of a feature's steps, or
             ``"continuous"``: any number from its lowest to its highest.
         seed: seed of requests that name none.
-        limits: most a request may ask for: `Limits`, or a dict of count, time_limit_s and max_evaluations.
+        limits: most a request may ask for: `Limits`, or a dict of count, time_limit_s, rows, query and its other keys.
         certify: always prove that answers are the nearest; the model must be one that can be opened.
         privacy: what requests may see of the background: `Privacy`, or a dict of sample, explainers and k_anonymous.
         seal: what requests cannot change at all: ``"target"``, or nothing.

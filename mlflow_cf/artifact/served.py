@@ -16,6 +16,7 @@ from mlflow.protos.databricks_pb2 import INTERNAL_ERROR
 from mlflow_cf.artifact.log import load_folder
 from mlflow_cf.errors import CounterfactualError
 from mlflow_cf.explained import ExplainedModel
+from mlflow_cf.request.rows import check_rows
 
 SERVER = "mlflow.pyfunc.scoring_server.app"  # what `mlflow models serve` runs
 _logger = logging.getLogger(__name__)
@@ -27,7 +28,7 @@ class ServedModel:
 
     Attributes:
         explained: the explained model.
-        served: whether a client waits for each reply; long tables take their time otherwise.
+        served: whether a client waits for each reply; long tables take their time otherwise, however long they are.
     """
 
     explained: ExplainedModel
@@ -41,7 +42,9 @@ class ServedModel:
                 for everything unforeseen, which MLflow would otherwise send to the client with its stack trace.
         """
         try:
-            return self.explained.predict(self._completed(model_input), self._capped(params) if self.served else params)
+            if self.served:  # before columns are added to a table of whatever length
+                check_rows(model_input, self.explained.policy.limits.rows)
+            return self.explained.predict(self._completed(model_input), params, served=self.served)
         except CounterfactualError:
             raise
         except Exception as error:
@@ -53,14 +56,6 @@ class ServedModel:
     def get_raw_model(self) -> ExplainedModel:
         """Return the explained model itself; MLflow's own name for that."""
         return self.explained
-
-    def _capped(self, params: Mapping[str, Any] | None) -> Mapping[str, Any] | None:
-        """Add the policy's time limit, which holds for a request of whatever length, where a request names none."""
-        asked = (params or {}).get("counterfactual") or {}
-        if not isinstance(asked, Mapping) or asked.get("time_limit_s") is not None:
-            return params
-        limit = self.explained.policy.limits.time_limit_s
-        return {**(params or {}), "counterfactual": {**asked, "time_limit_s": limit}}
 
     def _completed(self, rows: pd.DataFrame) -> pd.DataFrame:
         """Add the columns that may be left out because the background has missing values in them."""

@@ -1,7 +1,15 @@
 """Constraints: what users write, the rules they compile to, and the values they leave."""
 
-from mlflow_cf.constraints.compile import change_limit, compile_rules, group_columns, joined_groups
-from mlflow_cf.constraints.domains import Domain, Values, build_domains
+from mlflow_cf.constraints.compile import (
+    Pause,
+    change_limit,
+    check_groups,
+    compile_rules,
+    group_columns,
+    joined_groups,
+    no_pause,
+)
+from mlflow_cf.constraints.domains import Combinations, Domain, Values, build_domains, regrouped
 from mlflow_cf.constraints.limits import ChangeLimit, JoinedGroup
 from mlflow_cf.constraints.model import Constraints, ConstraintSource, Relative
 from mlflow_cf.constraints.order import repair_order
@@ -11,19 +19,24 @@ from mlflow_cf.constraints.tighten import check_tightens
 
 __all__ = [
     "ChangeLimit",
+    "Combinations",
     "ConstraintSource",
     "Constraints",
     "Domain",
     "JoinedGroup",
     "Origin",
+    "Pause",
     "Relative",
     "Rule",
     "Values",
     "build_domains",
     "change_limit",
+    "check_groups",
     "check_tightens",
     "compile_rules",
     "group_columns",
     "joined_groups",
+    "no_pause",
+    "regrouped",
     "repair_order",
 ]

@@ -13,25 +13,54 @@ from mlflow_cf.constraints.origin import Key, Origin, Source
 from mlflow_cf.constraints.plaf import parse_rule
 from mlflow_cf.constraints.resolve import resolve
 from mlflow_cf.constraints.rules import Atom, Comparison, Rule
-from mlflow_cf.errors import InputError, InputErrors, did_you_mean
+from mlflow_cf.errors import MOST_TOLD, InputError, did_you_mean, raise_all
 from mlflow_cf.features import Feature, FeatureSpace
 
+Pause = Callable[[], None]
+MOST_LEVELS = 24  # named in a rule's words
 MAX_RULE_TEXT = 100_000  # characters of all rules together; a request is read in about a second then
 
 
-def compile_rules(constraints: Constraints, space: FeatureSpace, source: Source = "policy") -> tuple[Rule, ...]:
+def no_pause() -> None:
+    """Go on: what work that nobody waits for does between its parts."""
+
+
+def compile_rules(
+    constraints: Constraints, space: FeatureSpace, source: Source = "policy", pause: Pause = no_pause
+) -> tuple[Rule, ...]:
     """Return one rule or more for every constraint of the policy, or of a request.
+
+    Args:
+        constraints: what was written.
+        space: the features.
+        source: who wrote it.
+        pause: called before each constraint; whatever it raises ends the work.
 
     Raises:
         InputError: unknown features or levels, an order where there is none, empty ranges, overlapping groups;
-            all of them at once, each with its path.
+            as many of them at once as a message holds, each with its path.
     """
     compiler = _Compiler(space, source)
-    rules = [rule for family in _FAMILIES for rule in family(compiler, constraints)]
+    rules = []
+    for family in _FAMILIES:
+        pause()
+        for rule in family(compiler, constraints):
+            rules.append(rule)
+            pause()
     compiler.check_groups(constraints)
-    if compiler.errors:
-        raise compiler.errors[0] if len(compiler.errors) == 1 else InputErrors(compiler.errors)
+    compiler.finish()
     return tuple(rules)
+
+
+def check_groups(constraints: Constraints, space: FeatureSpace) -> None:
+    """Refuse groups of unknown features, and groups that overlap.
+
+    Raises:
+        InputError: as `compile_rules`.
+    """
+    compiler = _Compiler(space, "policy")
+    compiler.check_groups(constraints)
+    compiler.finish()
 
 
 def group_columns(constraints: Constraints, space: FeatureSpace) -> tuple[Columns, ...]:
@@ -59,7 +88,7 @@ def change_limit(constraints: Constraints, groups: tuple[Columns, ...], source: 
 
 
 class _Compiler:
-    """Collects errors so that a user sees all of them in one go."""
+    """Collects errors so that a user sees many of them in one go, and stops where a message would hold no more."""
 
     def __init__(self, space: FeatureSpace, source: Source) -> None:
         self.space, self.source = space, source
@@ -69,7 +98,16 @@ class _Compiler:
         return Origin(self.source, key, name, position)
 
     def error(self, where: str, fact: str, fix: str = "") -> None:
-        self.errors.append(InputError(f"constraints.{where}", fact, fix))
+        self.add(InputError(f"constraints.{where}", fact, fix))
+
+    def add(self, error: InputError) -> None:
+        self.errors.append(error)
+        if len(self.errors) > MOST_TOLD:
+            self.finish()
+
+    def finish(self) -> None:
+        """Raise the errors, if there are any."""
+        raise_all(self.errors)
 
     def feature(self, key: str, name: str, *, ordered: bool = False, number: bool = False) -> Feature | None:
         where = f"{key}.{name}"
@@ -118,7 +156,7 @@ def _directions(c: _Compiler, constraints: Constraints) -> Iterator[Rule]:
         ("decreasing", constraints.decreasing, "<=", "must not increase"),
     )
     for key, names, sign, words in signs:
-        for name in names:
+        for name in dict.fromkeys(names):
             feature = c.feature(key, name, ordered=key != "immutable")
             if feature is not None:
                 column = c.space.index[name]
@@ -187,7 +225,8 @@ def _levels(c: _Compiler, constraints: Constraints) -> Iterator[Rule]:
         column = c.space.index[name]
         members = tuple(c.code(where, feature, level) for level in levels)
         then = Atom(Ref("x_cf", column), "in", members=members)
-        text = f"{name} must be one of {', '.join(map(str, levels))}"
+        more = f", {len(levels) - MOST_LEVELS} more" if len(levels) > MOST_LEVELS else ""
+        text = f"{name} must be one of {', '.join(map(str, levels[:MOST_LEVELS]))}{more}"
         yield Rule((_present(column),), then, c.origin("levels", name), text, defines=column)
 
 
@@ -217,7 +256,7 @@ def _rules(c: _Compiler, constraints: Constraints) -> Iterator[Rule]:
         try:
             yield resolve(parse_rule(text, origin.path), c.space, origin)
         except InputError as error:
-            c.errors.append(error)
+            c.add(error)
 
 
 _FAMILIES: tuple[Callable[[_Compiler, Constraints], Iterator[Rule]], ...] = (

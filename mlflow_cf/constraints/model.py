@@ -11,6 +11,7 @@ import yaml
 from pydantic import (
     BaseModel,
     ConfigDict,
+    FailFast,
     Field,
     StrictBool,
     StrictInt,
@@ -26,7 +27,8 @@ from mlflow_cf.validation import Number, input_errors
 MAX_RULES = 256
 LevelValue = StrictBool | StrictStr | Number
 Bound = Number | StrictStr | None
-Names = tuple[StrictStr, ...]
+# FailFast: of a list of nothing but mistakes the first one tells enough, and thousands take long to tell
+Names = Annotated[tuple[StrictStr, ...], FailFast()]
 
 
 class Relative(BaseModel):
@@ -62,9 +64,11 @@ class Constraints(BaseModel):
     decreasing: Names = ()
     ranges: Mapping[StrictStr, tuple[Bound, Bound]] = Field(default_factory=dict)
     relative: Mapping[StrictStr, Relative] = Field(default_factory=dict)
-    levels: Mapping[StrictStr, tuple[LevelValue, ...]] = Field(default_factory=dict)
-    forbidden: Mapping[StrictStr, tuple[tuple[LevelValue, LevelValue], ...]] = Field(default_factory=dict)
-    groups: tuple[Names, ...] = ()
+    levels: Mapping[StrictStr, Annotated[tuple[LevelValue, ...], FailFast()]] = Field(default_factory=dict)
+    forbidden: Mapping[StrictStr, Annotated[tuple[tuple[LevelValue, LevelValue], ...], FailFast()]] = Field(
+        default_factory=dict
+    )
+    groups: Annotated[tuple[Names, ...], FailFast()] = ()
     max_changes: Annotated[StrictInt, Field(ge=1)] | None = None
     rules: tuple[StrictStr, ...] = Field(default=(), max_length=MAX_RULES)
 

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from itertools import chain
 
 from mlflow_cf.constraints.model import Bound, Constraints, Relative
-from mlflow_cf.errors import InputError, InputErrors
+from mlflow_cf.errors import InputError, raise_all
 from mlflow_cf.features import Feature, FeatureSpace
 
 _LIMITS = ("up", "down", "up_percent", "down_percent")
@@ -22,13 +23,13 @@ def check_tightens(policy: Constraints, request: Constraints, space: FeatureSpac
     Raises:
         InputError: everything that loosens, each with its path.
     """
-    errors = [
-        *_freed(policy, request, path),
-        *_wider_ranges(policy, request, space, path),
-        *_wider_limits(policy, request, space, path),
-    ]
-    if errors:
-        raise errors[0] if len(errors) == 1 else InputErrors(errors)
+    raise_all(
+        chain(
+            _freed(policy, request, path),
+            _wider_ranges(policy, request, space, path),
+            _wider_limits(policy, request, space, path),
+        )
+    )
 
 
 def _freed(policy: Constraints, request: Constraints, path: str) -> Iterator[InputError]:
@@ -37,9 +38,10 @@ def _freed(policy: Constraints, request: Constraints, path: str) -> Iterator[Inp
         if key in request.model_fields_set and asked < sealed:
             freed = min(sealed - asked)
             yield InputError(f"{path}.{key}", f"would free {freed!r}, which the policy limits", _ADD)
+    fixed = set(policy.immutable)
     for key in ("increasing", "decreasing", "ranges", "relative", "levels", "forbidden"):
         for name in getattr(request, key):
-            if name in policy.immutable:
+            if name in fixed:
                 yield InputError(f"{path}.{key}.{name}", "immutable under the policy", "leave it out")
     if policy.max_changes is not None and (request.max_changes or 0) > policy.max_changes:
         fact = f"{request.max_changes} is more than the policy's {policy.max_changes}"

@@ -2,7 +2,8 @@
 
 from mlflow_cf.problem.budget import Budget
 from mlflow_cf.problem.distance import BoundDistance, Distance
-from mlflow_cf.problem.policy import Explain, Limits, NamedExplainer, Policy, Query, Sealable, Trace
+from mlflow_cf.problem.limits import Limits, QueryLimits
+from mlflow_cf.problem.policy import Explain, NamedExplainer, Policy, Query, Sealable, Trace
 from mlflow_cf.problem.privacy import Privacy
 from mlflow_cf.problem.problem import Codes, Group, JointRule, Problem
 from mlflow_cf.problem.rater import Rater
@@ -25,6 +26,7 @@ __all__ = [
     "Privacy",
     "Problem",
     "Query",
+    "QueryLimits",
     "Rater",
     "Rating",
     "Sealable",

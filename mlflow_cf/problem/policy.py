@@ -19,49 +19,19 @@ from pydantic import (
 from pydantic_core import PydanticCustomError
 
 from mlflow_cf.constraints import Constraints, Values
-from mlflow_cf.errors import InputError, InputErrors
+from mlflow_cf.errors import InputError, raise_all
 from mlflow_cf.model.judge import Label, OpenModel
 from mlflow_cf.problem.distance import Distance
+from mlflow_cf.problem.extent import check_extent
+from mlflow_cf.problem.limits import Limits, QueryLimits, Seconds
 from mlflow_cf.problem.privacy import Privacy
 from mlflow_cf.problem.target import Target
-from mlflow_cf.validation import Number, input_errors
+from mlflow_cf.validation import input_errors
 
 Explain = Literal["unfavourable", "all", "none"]
-Seconds = Annotated[Number, Field(gt=0)]
 Sealable = Literal["target"]
+MAX_OPTIONS = 64  # of an explainer
 Trace = Literal["off", "rows", "digests"]
-
-
-class Limits(BaseModel):
-    """Most a request may ask for; also what it gets when it does not say.
-
-    Attributes:
-        count: most counterfactuals per row.
-        time_limit_s: seconds for all explanations of a request together, when serving.
-        row_time_limit_s: seconds per explained row of a longer table that is answered without a server.
-        max_evaluations: rows scored per explained row.
-    """
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
-
-    count: Annotated[StrictInt, Field(ge=1, le=90)] = 10
-    time_limit_s: Seconds = 5.0
-    row_time_limit_s: Seconds = 1.0
-    max_evaluations: Annotated[StrictInt, Field(ge=1)] = 1_000_000
-
-    @classmethod
-    def read(cls, source: Limits | Mapping[str, Any] | None) -> Limits:
-        """Return limits from an object, a dict or None for the defaults.
-
-        Raises:
-            InputError: an unknown key or a value out of bounds.
-        """
-        if source is None or isinstance(source, Limits):
-            return source or cls()
-        try:
-            return cls.model_validate(dict(source))
-        except ValidationError as error:
-            raise input_errors(error, "limits", cls, source) from None
 
 
 class Policy(BaseModel):
@@ -93,13 +63,21 @@ class Policy(BaseModel):
     seal: tuple[Sealable, ...] = ("target",)
     trace: Trace = "off"
 
-    def target_for(self, asked: Target | Mapping[str, Any] | Label | None, model: OpenModel) -> Target:
-        """Return the target of a request that asks for `asked`.
+    def target_for(
+        self, asked: Target | Mapping[str, Any] | Label | None, model: OpenModel, *, owner: bool = False
+    ) -> Target:
+        """Return the target of a request, or of the `owner`, that asks for `asked`.
 
         Raises:
-            InputError: a target the model cannot meet, or one that asks for less than the policy's.
+            InputError: a target the model cannot meet, one that asks for less than the policy's, or another one where
+                the policy seals its own.
         """
-        return self.target if asked is None else self.target.tightened(Target.read(asked, model))
+        if asked is None:
+            return self.target
+        wanted = Target.read(asked, model)
+        if "target" in self.seal and not owner:
+            self.target.check_same(wanted, model)
+        return self.target.tightened(wanted)
 
     def to_dict(self) -> dict[str, Any]:
         """Return the policy as plain JSON values."""
@@ -129,7 +107,7 @@ class NamedExplainer(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid")
 
     name: StrictStr
-    options: dict[StrictStr, Any] = {}
+    options: Annotated[dict[StrictStr, Any], Field(max_length=MAX_OPTIONS)] = {}
 
     @classmethod
     def read(cls, source: str | Mapping[str, Any], path: str) -> NamedExplainer:
@@ -182,12 +160,15 @@ class Query(BaseModel):
         return {"name": asked}
 
     @classmethod
-    def read(cls, options: Mapping[str, Any]) -> Query:
+    def read(cls, options: Mapping[str, Any], limits: QueryLimits | None = None) -> Query:
         """Return the validated options of a request; a null option counts as left out.
 
         Raises:
-            InputError: unknown keys or values of the wrong form, each with its path.
+            InputError: options larger than `limits`, before anything in them is read; unknown keys or values of the
+                wrong form, each with its path.
         """
+        if limits is not None:
+            check_extent(options, limits)
         data = {key: value for key, value in options.items() if value is not None}
         try:
             query = cls.model_validate(data)
@@ -197,10 +178,8 @@ class Query(BaseModel):
 
     def check(self, limits: Limits) -> None:
         """Refuse what goes beyond the policy's limits."""
-        errors = [
+        raise_all(
             InputError(key, f"{asked} is more than the policy's {limit}", "ask for less")
             for key in ("count", "time_limit_s", "max_evaluations")
             if (asked := getattr(self, key)) is not None and asked > (limit := getattr(limits, key))
-        ]
-        if errors:
-            raise errors[0] if len(errors) == 1 else InputErrors(errors)
+        )

@@ -11,16 +11,21 @@ import numpy as np
 
 from mlflow_cf.constraints import (
     ChangeLimit,
+    Combinations,
     Constraints,
     Domain,
     JoinedGroup,
+    Pause,
     Rule,
     Values,
     build_domains,
     change_limit,
+    check_groups,
     check_tightens,
     compile_rules,
     joined_groups,
+    no_pause,
+    regrouped,
     repair_order,
 )
 from mlflow_cf.constraints.expressions import differing
@@ -43,7 +48,7 @@ class Setting:
         space: the features.
         constraints: the policy's constraints; those of requests live in `rules`, `joined` and `limits`.
         values: which values may be proposed.
-        background: (n, d) coded background rows.
+        background: (n, d) coded background rows; combinations: what they have together.
         rules: all rules, of the policy and of the request.
         tables: the admissible tuples of every group, and what depends on them alone.
         order: the groups in the order in which rules are repaired.
@@ -56,6 +61,7 @@ class Setting:
     constraints: Constraints
     values: Values
     background: Floats
+    combinations: Combinations
     rules: tuple[Rule, ...]
     tables: Domains
     order: tuple[int, ...]
@@ -73,7 +79,8 @@ class Setting:
             InputError: constraints or distance that do not fit the features.
         """
         rules = compile_rules(constraints, space)
-        domains = build_domains(space, background, constraints, values)
+        combinations = Combinations(background)
+        domains = build_domains(space, combinations, constraints, values)
         groups = tuple(domain.columns for domain in domains)
         bound_distance = BoundDistance.bind(distance, space)
         return cls(
@@ -81,6 +88,7 @@ class Setting:
             constraints=constraints,
             values=values,
             background=background,
+            combinations=combinations,
             rules=rules,
             tables=Domains(domains, bound_distance),
             order=repair_order(rules, groups, space.names),
@@ -98,23 +106,28 @@ class Setting:
         """Return the setting with a structure's tokens of all domains."""
         return replace(self, tables=replace(self.tables, structure=structure))
 
-    def tightened(self, request: Constraints) -> Setting:
+    def tightened(self, request: Constraints, pause: Pause = no_pause) -> Setting:
         """Return the setting with a request's constraints on top.
+
+        Args:
+            request: the constraints.
+            pause: called between the parts of the work; whatever it raises ends it.
 
         Raises:
             InputError: they do not fit the features, or would loosen the policy.
         """
         if not request.model_fields_set:
             return self
-        rules = compile_rules(request, self.space, "request")
+        rules = compile_rules(request, self.space, "request", pause)
         check_tightens(self.constraints, request, self.space)
         tables, joined = self.tables, self.joined
         if request.groups:
             merged = self.constraints.model_copy(
                 update={"groups": tuple(dict.fromkeys([*self.constraints.groups, *request.groups]))}
             )
-            compile_rules(merged, self.space)  # overlapping groups
-            tables = replace(tables, all=build_domains(self.space, self.background, merged, self.values))
+            check_groups(merged, self.space)  # overlapping ones
+            domains = regrouped(self.domains, merged, self.space, self.combinations, pause)
+            tables = replace(tables, all=domains)
             known = {group.columns for group in joined}
             added = joined_groups(request, self.space, "request")
             joined = (*map(_beside, joined), *(group for group in added if group.columns not in known))

@@ -108,6 +108,22 @@ class Target(BaseModel):
             raise InputError("target.label", fact, did_you_mean(self.label, model.classes, "labels"))
         return column
 
+    def check_same(self, asked: Target, model: OpenModel) -> None:
+        """Refuse another label, or any other than now, where this one is sealed; how sure it is to be may differ.
+
+        Args:
+            asked: a target that `model` can meet.
+            model: whose labels count.
+
+        Raises:
+            InputError: `asked` wants another outcome.
+        """
+        labels = [None if one.label is None else one.column(model) for one in (self, asked)]
+        if labels[0] != labels[1] or self.differs != asked.differs:
+            wanted = "any label but the row's own" if self.differs else repr(self.label)
+            fix = "leave it out, or keep it and ask for a higher min_probability"
+            raise InputError("target", f"sealed by the policy, which wants {wanted}", fix)
+
     def tightened(self, asked: Target) -> Target:
         """Return what a request that asks for `asked` gets under this policy: at least as much.
 

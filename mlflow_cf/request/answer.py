@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import time
+from contextlib import suppress
 from dataclasses import replace
+from itertools import islice
 from typing import Final
 
 import pandas as pd
@@ -13,6 +15,7 @@ from mlflow_cf.explainers import Search
 from mlflow_cf.explainers.explainer import check_explainer
 from mlflow_cf.features import FeatureSpace, Rows, as_rows
 from mlflow_cf.proof.pipeline import Answer
+from mlflow_cf.request.binding import LateError, asks_for_constraints, with_constraints
 from mlflow_cf.request.case import is_wanted
 from mlflow_cf.request.explaining import FIRST_ROWS, ROWS_AT_ONCE, Explaining
 from mlflow_cf.request.helpers import Helpers
@@ -48,8 +51,11 @@ def answer(request: Request, rows: Rows) -> Explanations:
         predicted = read_rows(request.judge, space, frame)
     wanted = {number: row for number, row in enumerate(predicted) if is_wanted(request, row)}
     found: Found = {}
+    _leave_out(request, wanted, found)
     try:
-        if wanted:  # every row has its prediction by now: explanations wait for their place, predictions never do
+        if wanted or asks_for_constraints(
+            request
+        ):  # every row has its prediction by now: explanations wait for their place, predictions never do
             with request.admission.entered(request.patience_s) as admitted:
                 _explain_all(request, space, wanted, table, found) if admitted else _turn_away(request, wanted, found)
     except KeyboardInterrupt:
@@ -68,12 +74,21 @@ def _joined(request: Request, predicted: list[Row], found: Found, table: pd.Data
 def _explain_all(
     request: Request, space: FeatureSpace, rows: dict[int, Row], table: pd.DataFrame, found: Found
 ) -> None:
-    """Explain rows by their number: all under one clock where a limit holds for all, else part by part."""
-    started = time.perf_counter()
-    search_with = _search_of(request)
-    if isinstance(search_with, Answer | Exception):
-        found.update((number, explanation(request, row, None, search_with)) for number, row in rows.items())
+    """Explain rows by their number: all under one clock where a limit holds for all, else part by part.
+
+    Raises:
+        InputError: constraints that do not fit, also where no row is to be explained: nothing is silently ignored.
+    """
+    if not rows:
+        with suppress(LateError):
+            with_constraints(request)
         return
+    started = time.perf_counter()
+    ready = _ready(request)
+    if isinstance(ready, Answer | Exception):
+        found.update((number, explanation(request, row, None, ready)) for number, row in rows.items())
+        return
+    request, search_with = ready
     with Progress(len(rows), watched=request.owner) as progress:
         if request.deadline is not None and not request.row_time_s:
             _explain(Explaining(request, search_with, space, rows, progress), started, found)
@@ -113,19 +128,33 @@ def _explain(explaining: Explaining, started: float, found: Found) -> None:
             found[number] = replace(one, diagnostics={**one.diagnostics, "seconds": seconds})
 
 
-def _search_of(request: Request) -> Search | Answer | Exception:
-    """Return the explainer's search, or what all rows are answered instead.
+def _ready(request: Request) -> tuple[Request, Search] | Answer | Exception:
+    """Return the request with its constraints and the explainer's search, or what all rows are answered instead.
 
     Raises:
-        InputError: the explainer cannot learn from this background; it could for no row.
+        InputError: constraints that do not fit, or an explainer that cannot learn from this background; it could for
+            no row.
     """
     try:
-        ready = request.searches.of(request.explainer, request.deadline)
+        bound = with_constraints(request)
+        search = request.searches.of(request.explainer, request.deadline)
     except InputError:
         raise
+    except LateError:
+        return Answer("budget", "stopped by the time limit while the constraints were read")
     except Exception as error:  # noqa: BLE001  whatever goes wrong, the predictions must still leave
         return error
-    return ready or Answer("budget", "stopped by the time limit while the explainer learned")
+    if search is None:
+        return Answer("budget", "stopped by the time limit while the explainer learned")
+    return bound, search
+
+
+def _leave_out(request: Request, rows: dict[int, Row], found: Found) -> None:
+    """Answer the rows beyond those that one request may have explained, and take them out of `rows`."""
+    most = len(rows) if request.rows is None else request.rows
+    reason = f"beyond the {most:,} rows that one request may have explained; send it in a request of its own"
+    for number in list(islice(rows, most, None)):
+        found[number] = replace(bare(request, rows.pop(number)), status="budget", reason=reason)
 
 
 def _turn_away(request: Request, rows: dict[int, Row], found: Found) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from mlflow_cf.features import FeatureSpace, Floats
-from mlflow_cf.problem import BoundTarget, Budget, Rater, Rating, spread_of
+from mlflow_cf.problem import BoundTarget, Budget, Rater, Rating
 from mlflow_cf.proof.verify import Case
 from mlflow_cf.request.request import Request
 from mlflow_cf.request.rows import Row
@@ -14,9 +14,7 @@ from mlflow_cf.words.reasons import Uncertified
 
 def bound_target(request: Request, row: Row) -> BoundTarget:
     """Return the target with what a row needs to be held against it."""
-    spread = spread_of(request.background) if request.target.interval else 1.0
-    own = -1 if row.outcome is None else int(row.outcome.codes[0])
-    return BoundTarget(request.target, request.judge.model, own, spread)
+    return request.bound_target(-1 if row.outcome is None else int(row.outcome.codes[0]))
 
 
 def is_wanted(request: Request, row: Row) -> bool:

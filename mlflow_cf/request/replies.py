@@ -14,7 +14,7 @@ from mlflow_cf.proof.verify import Case, Proved
 from mlflow_cf.request.case import bound_target
 from mlflow_cf.request.request import Request
 from mlflow_cf.request.rows import Row
-from mlflow_cf.words.result import Change, Counterfactual, Explanation, Step, describe_changes
+from mlflow_cf.words.result import Change, Counterfactual, Explanation, Status, Step, describe_changes
 
 _logger = logging.getLogger(__name__)
 
@@ -23,12 +23,9 @@ def bare(request: Request, row: Row) -> Explanation:
     """Return what a row gets that is not searched for: invalid, not asked for, or already as wanted."""
     prediction = None if row.prediction != row.prediction else row.prediction  # NaN is null in a reply
     name, space = request.explainer.name, request.setting.space.bare
-    plain = Explanation("skipped", "", prediction, None, explainer=name, seed=request.seed, space=space)
-    if row.outcome is not None:
-        plain = replace(plain, probability=bound_target(request, row).probability(row.outcome)[0])
-    if row.fault:
-        return replace(plain, status="invalid", reason=row.fault)
-    return plain if request.query.explain == "none" else replace(plain, status="already")
+    likely = None if row.outcome is None else bound_target(request, row).probability(row.outcome)[0]
+    status: Status = "invalid" if row.fault else "skipped" if request.query.explain == "none" else "already"
+    return Explanation(status, row.fault, prediction, likely, explainer=name, seed=request.seed, space=space)
 
 
 def explanation(request: Request, row: Row, case: Case | None, answer: Answer | Exception) -> Explanation:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import NamedTuple
 
 import pandas as pd
@@ -11,7 +12,7 @@ import pandas as pd
 from mlflow_cf.explainers import AnyExplainer
 from mlflow_cf.explainers.searches import Searches
 from mlflow_cf.model.judge import Judge, Outcome
-from mlflow_cf.problem import Query, Setting, Target
+from mlflow_cf.problem import BoundTarget, Query, Setting, Target, spread_of
 from mlflow_cf.request.admission import Admission
 from mlflow_cf.structures import Structure
 from mlflow_cf.words.reasons import Uncertified
@@ -26,11 +27,13 @@ class Caller(NamedTuple):
     Attributes:
         seconds: for all explanations together, or None; more of them may take `row_seconds` each instead.
         served: whether it is a request to the model, which knows less than the owner of an explained model may.
+        rows: most rows that are explained; None: all.
     """
 
     seconds: float | None
     row_seconds: float
     served: bool
+    rows: int | None = None
 
 
 @dataclass(frozen=True, eq=False)
@@ -40,7 +43,7 @@ class Request:
     Attributes:
         judge: decides.
         structure: scores for the search in place of the model, if it could be opened; obstacle: why not.
-        setting: policy and request, bound to the background.
+        setting: the policy, bound to the background; with the query's constraints once the request has its place.
         target: the wanted outcome.
         background: the judge's outcome for the background rows.
         explainer: searches, once `searches` has made it ready.
@@ -54,6 +57,7 @@ class Request:
         admission: lets the request in to be explained.
         patience_s: seconds to wait for a place before its rows are answered as busy; None: as long as it takes.
         owner: whether advice may be to relax what the policy seals.
+        rows: most rows that are explained; None: all.
     """
 
     judge: Judge
@@ -74,3 +78,18 @@ class Request:
     admission: Admission
     patience_s: float | None
     owner: bool
+    rows: int | None = None
+
+    def bound_target(self, own: int) -> BoundTarget:
+        """Return the target for rows of which the model says the class at position `own`; many rows share one."""
+        if own not in self._bound_targets:
+            self._bound_targets[own] = BoundTarget(self.target, self.judge.model, own, self._spread)
+        return self._bound_targets[own]
+
+    @cached_property
+    def _bound_targets(self) -> dict[int, BoundTarget]:
+        return {}
+
+    @cached_property
+    def _spread(self) -> float:
+        return spread_of(self.background) if self.target.interval else 1.0

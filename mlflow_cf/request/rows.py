@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sized
 from dataclasses import dataclass
 
 import numpy as np
@@ -20,6 +21,16 @@ class Row:
     fault: str
     prediction: Label | None
     outcome: Outcome | None
+
+
+def check_rows(rows: object, most: int) -> None:
+    """Refuse a table of more rows than `most`, before anything is done with it.
+
+    Raises:
+        InputError: there are more.
+    """
+    if isinstance(rows, Sized) and len(rows) > most:
+        raise InputError("rows", f"{len(rows):,} are more than the policy's {most:,}", "send fewer at a time")
 
 
 def read_rows(judge: Judge, space: FeatureSpace, frame: pd.DataFrame) -> list[Row]:

@@ -135,7 +135,8 @@ def test_a_regressor(tmp_path):
 def test_three_classes(tmp_path):
     numbers = TABLE[["age", "income"]]
     grade = np.select([numbers["income"] < 35, numbers["income"] < 45], ["low", "middle"], "high")
-    mlflow_cf.save_model(DecisionTreeClassifier().fit(numbers, grade), tmp_path / "m", numbers, target="middle")
+    model = DecisionTreeClassifier().fit(numbers, grade)
+    mlflow_cf.save_model(model, tmp_path / "m", numbers, target="middle", seal=())
     row = numbers[numbers["income"] < 30].head(1).to_dict("records")
     for target in ("middle", "high"):
         (answer,) = through_json(tmp_path / "m", row, tmp_path, target=target)
@@ -201,9 +202,11 @@ class Broken:
     """An explained model that breaks in the middle of a request."""
 
     space = EXPLAINED.space
+    policy = EXPLAINED.policy
     error: Exception
 
-    def predict(self, _rows, _params):
+    def predict(self, _rows, _params, *, served):
+        assert not served
         raise self.error
 
 

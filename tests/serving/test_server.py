@@ -157,6 +157,11 @@ WRONG = {
         {"constraints": {"imutable": ["job"]}},
         "constraints.imutable: not a known key; did you mean 'immutable'?",
     ),
+    "another target": ({"target": "bad"}, "target: sealed by the policy, which wants 'good'"),
+    "100,000 names": (
+        {"explain": "none", "constraints": {"immutable": [f"a{number}" for number in range(100_000)]}},
+        "constraints.immutable: 100,000 entries are more than the policy's 1,000",
+    ),
     "unknown target": ({"target": "great"}, "target.label: the model does not know 'great'"),
     "unknown explainer": ({"explainer": "geko"}, "explainer: no explainer is called 'geko'; did you mean 'geco'?"),
     "unknown explain": ({"explain": "some"}, "explain: "),
