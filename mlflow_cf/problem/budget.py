@@ -40,7 +40,7 @@ class Budget:
 
         `even_late` asks for the one call after the clock has run out that proves what was found.
         """
-        if not even_late and self._late():
+        if not even_late and self.late:
             return 0
         granted = min(wanted, max(self._left, 0))
         if granted < wanted:
@@ -70,7 +70,15 @@ class Budget:
     @property
     def spent(self) -> bool:
         """Whether nothing more can be taken."""
-        return self._left <= 0 or self._late()
+        return self._left <= 0 or self.late
+
+    @property
+    def late(self) -> bool:
+        """Whether the clock has run out."""
+        if self._until is None or time.perf_counter() < self._until:
+            return False
+        self.cut = "clock"  # whoever asks stops, and what is found depends on when that was
+        return True
 
     def release(self) -> None:
         """Make what was kept back available."""
@@ -81,9 +89,3 @@ class Budget:
         if self._deadline is not None:
             now = time.perf_counter()
             self._until = now + max(self._deadline - now, 0.0) / rows
-
-    def _late(self) -> bool:
-        if self._until is None or time.perf_counter() < self._until:
-            return False
-        self.cut = "clock"  # whoever asks stops, and what is found depends on when that was
-        return True

@@ -53,9 +53,8 @@ def answer(request: Request, rows: Rows) -> Explanations:
     found: Found = {}
     _leave_out(request, wanted, found)
     try:
-        if wanted or asks_for_constraints(
-            request
-        ):  # every row has its prediction by now: explanations wait for their place, predictions never do
+        # every row has its prediction by now: explanations wait for their place, predictions never do
+        if wanted or asks_for_constraints(request):
             with request.admission.entered(request.patience_s) as admitted:
                 _explain_all(request, space, wanted, table, found) if admitted else _turn_away(request, wanted, found)
     except KeyboardInterrupt:

@@ -151,12 +151,23 @@ class Explaining:
         while waiting and (left := self._left() / len(waiting)) >= 2 * share:
             share, cut = max(left, SHORTEST_S), []
             for start in range(0, len(waiting), ROWS_AT_ONCE):
+                if not self._left():
+                    self._too_late(waiting[start:])
+                    break
                 chunk = waiting[start : start + ROWS_AT_ONCE]
                 some = [Verified(self._case(number), *self._unsettled[number][:2]) for number in chunk]
                 certified = certify_all(self.request.judge, self.space, some, self.proving, len(waiting) - start)
                 triples = zip(chunk, some, certified, strict=True)
                 cut += [number for number, before, after in triples if self._settle(number, before, after)]
             waiting = cut if self.request.deadline is not None else []  # without a clock, nothing was cut by it
+
+    def _too_late(self, numbers: Sequence[int]) -> None:
+        """Say of rows without any certificate that there was no time for one."""
+        for number in numbers:
+            if not self._unsettled[number].proved.proofs:
+                before = self.explained[number]
+                reason = "; ".join(filter(None, [Uncertified("late").reason, before.reason]))
+                self.explained[number] = replace(before, reason=reason)
 
     def _left(self) -> float:
         """Return the seconds that are left."""

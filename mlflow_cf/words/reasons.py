@@ -17,12 +17,12 @@ class Uncertified:
 
     Attributes:
         cause: the model was not opened, or not for a row with a level it was opened without; numbers between those of
-            the background are not searched exactly; the opened model and the logged one disagree; or the explainer
-            ranks its answers in its own way.
+            the background are not searched exactly; the opened model and the logged one disagree; the explainer ranks
+            its answers in its own way; or the time was over.
         detail: what stood in the way of opening.
     """
 
-    cause: Literal["unopened", "unseen_level", "not_exact", "disagree", "ranked"]
+    cause: Literal["unopened", "unseen_level", "not_exact", "disagree", "ranked", "late"]
     detail: str = ""
 
     @property
@@ -40,6 +40,8 @@ class Uncertified:
                 fact = "the opened model and the logged one disagree on this row"
             case "ranked":
                 fact = "the explainer ranks its answers in another way than by distance"
+            case "late":
+                fact = "the time limit left no time for it"
         return NOT_CERTIFIED + fact
 
 
