@@ -116,7 +116,9 @@ class ExplainedModel:
         """What the explainer has learned, if it learns."""
         return self.searches.own.learned
 
-    def predict(self, X: Rows, params: Mapping[str, Any] | None = None, *, served: bool = False) -> pd.DataFrame:
+    def predict(
+        self, X: Rows, params: Mapping[str, Any] | None = None, *, within_s: float | None = None
+    ) -> pd.DataFrame:
         """Answer rows with predictions and counterfactuals: what the served model returns.
 
         Too many requests at the same time get their predictions and the status ``busy``.
@@ -126,8 +128,8 @@ class ExplainedModel:
                 Series or dict. ``0`` and ``"0"`` are the same column.
             params: ``{"counterfactual": {...}}`` with any of explain, count, target, constraints, explainer, seed,
                 time_limit_s, max_evaluations and certify, as in `explain`; None: the policy's defaults.
-            served: whether a client waits for the reply: then one time limit holds for all rows, and so do the policy's
-                limits on how many there may be.
+            within_s: seconds in which a client must have its reply, where one waits for it: one time limit holds for
+                all rows then, and so do the policy's limits on how many there may be; None: as long as it takes.
 
         Returns:
             One record per row (see `Explanation.to_dict`) as a table of objects with the rows' index.
@@ -137,16 +139,19 @@ class ExplainedModel:
                 rows.
         """
         limits = self.policy.limits
-        if served:
+        if within_s is not None:
             check_rows(X, limits.rows)
         asked = (params or {}).get("counterfactual") or {}
         if not isinstance(asked, Mapping):
             raise InputError("counterfactual", f"a {type(asked).__name__} is not an object", "send {...}")
         query = Query.read(asked, limits.query)
         query.check(limits)
-        row_s = limits.row_time_limit_s if query.time_limit_s is None and not served else 0.0
         seconds = limits.time_limit_s if query.time_limit_s is None else query.time_limit_s
-        caller = Caller(seconds, row_s, served=True, rows=limits.explained_rows if served else None)
+        if within_s is None:
+            row_s = limits.row_time_limit_s if query.time_limit_s is None else 0.0
+            caller = Caller(seconds, row_s, served=True)
+        else:
+            caller = Caller(min(seconds, within_s), 0.0, served=True, rows=limits.explained_rows)
         return self._answer(X, query, self._asked(query), caller).to_records()
 
     def explain(

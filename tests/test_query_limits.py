@@ -243,12 +243,12 @@ class TestRows:
     def test_a_server_takes_so_many(self, explained: ExplainedModel) -> None:
         many = pd.concat([POOR] * 3)
         with pytest.raises(InputError, match=f"rows: {len(many)} are more than the policy's 50; send fewer at a time"):
-            ServedModel(explained, served=True).predict(many)
+            ServedModel(explained, within_s=60.0).predict(many)
         none = {"counterfactual": {"explain": "none"}}
         assert len(ServedModel(explained).predict(many, none)) == len(many)
 
     def test_a_server_explains_so_many(self, explained: ExplainedModel) -> None:
-        reply = ServedModel(explained, served=True).predict(POOR.head(5))
+        reply = ServedModel(explained, within_s=60.0).predict(POOR.head(5))
         assert reply["status"].tolist() == ["found"] * 2 + ["budget"] * 3
         assert reply["reason"].iloc[4].startswith("beyond the 2 rows that one request may have explained")
         assert reply["prediction"].tolist() == [0] * 5

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pandas as pd
+from mlflow.environment_variables import MLFLOW_SCORING_SERVER_REQUEST_TIMEOUT
 from mlflow.exceptions import MlflowException
 from mlflow.protos.databricks_pb2 import INTERNAL_ERROR
 
@@ -18,6 +19,8 @@ from mlflow_cf.errors import CounterfactualError
 from mlflow_cf.explained import ExplainedModel
 from mlflow_cf.request.rows import check_rows
 
+LEAST_MARGIN_S = 0.5  # a request is parsed before, and its reply is written after; a call of the model may be late
+MARGIN = 0.1
 SERVER = "mlflow.pyfunc.scoring_server.app"  # what `mlflow models serve` runs
 _logger = logging.getLogger(__name__)
 
@@ -28,11 +31,12 @@ class ServedModel:
 
     Attributes:
         explained: the explained model.
-        served: whether a client waits for each reply; long tables take their time otherwise, however long they are.
+        within_s: seconds in which a client must have its reply, where one waits for it; long tables take their time
+            otherwise, however long they are.
     """
 
     explained: ExplainedModel
-    served: bool = False
+    within_s: float | None = None
 
     def predict(self, model_input: pd.DataFrame, params: Mapping[str, Any] | None = None) -> pd.DataFrame:
         """Answer rows with predictions and counterfactuals, one record per row.
@@ -42,9 +46,9 @@ class ServedModel:
                 for everything unforeseen, which MLflow would otherwise send to the client with its stack trace.
         """
         try:
-            if self.served:  # before columns are added to a table of whatever length
+            if self.within_s is not None:  # before columns are added to a table of whatever length
                 check_rows(model_input, self.explained.policy.limits.rows)
-            return self.explained.predict(self._completed(model_input), params, served=self.served)
+            return self.explained.predict(self._completed(model_input), params, within_s=self.within_s)
         except CounterfactualError:
             raise
         except Exception as error:
@@ -70,4 +74,10 @@ def _load_pyfunc(path: str, model_config: Mapping[str, Any] | None = None) -> Se
     del model_config  # the policy is sealed; nothing can be overridden from outside
     explained = load_folder(Path(path))
     explained.warm_up()
-    return ServedModel(explained, SERVER in sys.modules)
+    return ServedModel(explained, patience_s() if SERVER in sys.modules else None)
+
+
+def patience_s() -> float:
+    """Return the seconds after which MLflow's server gives up on a request, less what is needed around our part."""
+    limit = float(MLFLOW_SCORING_SERVER_REQUEST_TIMEOUT.get())
+    return max(limit - max(LEAST_MARGIN_S, MARGIN * limit), limit / 2)

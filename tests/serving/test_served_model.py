@@ -15,11 +15,12 @@ from served import near
 from sklearn.tree import DecisionTreeClassifier, DecisionTreeRegressor
 
 import mlflow_cf
-from mlflow_cf.artifact.served import ServedModel, _load_pyfunc
+from mlflow_cf.artifact.served import ServedModel, _load_pyfunc, patience_s
 from mlflow_cf.model.judge import OpenModel
 from mlflow_cf.options import WrapOptions
 from mlflow_cf.request.admission import Admission
 from mlflow_cf.request.warmth import ENOUGH_SCORED
+from mlflow_cf.testing.watched import Clock
 from mlflow_cf.wrapping import assemble
 
 TABLE = small_loans.table()
@@ -192,6 +193,29 @@ def test_warming_up_asks_a_slow_model_little():
     assert 1 < sum(seen) <= ENOUGH_SCORED + 1
 
 
+@pytest.mark.parametrize(("limit", "patience"), [(1, 0.5), (2, 1.5), (60, 54.0), (600, 540.0)])
+def test_a_reply_leaves_before_mlflow_gives_up(monkeypatch: pytest.MonkeyPatch, limit: int, patience: float) -> None:
+    monkeypatch.setenv("MLFLOW_SCORING_SERVER_REQUEST_TIMEOUT", str(limit))
+    assert patience_s() == pytest.approx(patience)
+
+
+@pytest.mark.parametrize("asked", [{}, {"time_limit_s": 4.0, "certify": True}, {"count": 5}], ids=str)
+def test_a_black_box_is_answered_in_time(clock: Clock, asked: dict[str, object]) -> None:
+    """MLflow's own limit is shorter than the policy's, and every call of the model takes a while."""
+
+    def decide(rows: pd.DataFrame) -> np.ndarray:
+        clock.now += 0.1
+        return (rows["income"] + rows["age"] > 1e9).to_numpy().astype(int)
+
+    explained = assemble(OpenModel("test", (0, 1), decide), TABLE, None, WrapOptions())
+    explained.warm_up()
+    started = clock.now
+    reply = ServedModel(explained, within_s=1.5).predict(TABLE.head(1), {"counterfactual": asked})
+    assert clock.now - started < 1.5 + 0.1 + 0.1
+    assert reply["prediction"].tolist() == [0]
+    assert "time limit" in reply["reason"][0]
+
+
 def test_mlflows_model_config_changes_nothing(folder):
     expected = EXPLAINED.predict(ASKED)
     pd.testing.assert_frame_equal(_load_pyfunc(folder, {"seed": 9}).predict(ASKED), expected)
@@ -205,7 +229,7 @@ class Broken:
     policy = EXPLAINED.policy
     error: Exception
 
-    def predict(self, _rows, _params, *, served):
+    def predict(self, _rows, _params, *, within_s=None):
         assert not served
         raise self.error
 
