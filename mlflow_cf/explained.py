@@ -130,6 +130,10 @@ class ExplainedModel:
         Raises:
             InputError: options that are malformed, go beyond the policy, or do not fit the model.
         """
+        return self.request(X, params).to_records()
+
+    def request(self, X: Rows, params: Mapping[str, Any] | None = None, *, timed: bool = True) -> Explanations:
+        """Answer rows as `predict` does, as objects; without a clock unless it is `timed`."""
         asked = (params or {}).get("counterfactual") or {}
         if not isinstance(asked, Mapping):
             raise InputError("counterfactual", f"a {type(asked).__name__} is not an object", "send {...}")
@@ -137,9 +141,10 @@ class ExplainedModel:
         query.check(self.policy.limits)
         explainer = self._asked(query)
         limits, seconds = self.policy.limits, query.time_limit_s
-        default = Caller(limits.time_limit_s, limits.row_time_limit_s, served=True)
-        found = self._answer(X, query, explainer, default if seconds is None else Caller(seconds, 0.0, served=True))
-        return found.to_records()
+        caller = Caller(limits.time_limit_s, limits.row_time_limit_s, served=True)
+        if not timed or seconds is not None:
+            caller = Caller(seconds if timed else None, 0.0, served=True)
+        return self._answer(X, query, explainer, caller)
 
     def explain(
         self,

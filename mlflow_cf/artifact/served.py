@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import sys
+import time
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -14,6 +15,8 @@ from mlflow.exceptions import MlflowException
 from mlflow.protos.databricks_pb2 import INTERNAL_ERROR
 
 from mlflow_cf.artifact.log import load_folder
+from mlflow_cf.artifact.replay import origin_of
+from mlflow_cf.audit.trace import Audit
 from mlflow_cf.errors import CounterfactualError
 from mlflow_cf.explained import ExplainedModel
 
@@ -28,10 +31,12 @@ class ServedModel:
     Attributes:
         explained: the explained model.
         served: whether a client waits for each reply; long tables take their time otherwise.
+        audit: traces what is answered, where the policy wants that.
     """
 
     explained: ExplainedModel
     served: bool = False
+    audit: Audit | None = None
 
     def predict(self, model_input: pd.DataFrame, params: Mapping[str, Any] | None = None) -> pd.DataFrame:
         """Answer rows with predictions and counterfactuals, one record per row.
@@ -41,7 +46,7 @@ class ServedModel:
                 for everything unforeseen, which MLflow would otherwise send to the client with its stack trace.
         """
         try:
-            return self.explained.predict(self._completed(model_input), self._capped(params) if self.served else params)
+            return self._answered(self._completed(model_input), self._capped(params) if self.served else params)
         except CounterfactualError:
             raise
         except Exception as error:
@@ -53,6 +58,14 @@ class ServedModel:
     def get_raw_model(self) -> ExplainedModel:
         """Return the explained model itself; MLflow's own name for that."""
         return self.explained
+
+    def _answered(self, rows: pd.DataFrame, params: Mapping[str, Any] | None) -> pd.DataFrame:
+        if self.audit is None:
+            return self.explained.predict(rows, params)
+        started_ns = time.time_ns()
+        answers = self.explained.request(rows, params)
+        self.audit.note(rows, params, answers, started_ns)
+        return answers.to_records()
 
     def _capped(self, params: Mapping[str, Any] | None) -> Mapping[str, Any] | None:
         """Add the policy's time limit, which holds for a request of whatever length, where a request names none."""
@@ -75,4 +88,5 @@ def _load_pyfunc(path: str, model_config: Mapping[str, Any] | None = None) -> Se
     del model_config  # the policy is sealed; nothing can be overridden from outside
     explained = load_folder(Path(path))
     explained.warm_up()
-    return ServedModel(explained, SERVER in sys.modules)
+    audit = None if explained.policy.trace == "off" else Audit(explained, origin_of(Path(path)))
+    return ServedModel(explained, SERVER in sys.modules, audit)
