@@ -92,7 +92,7 @@ def replay(trace_id: str, model_uri: str | None, rows: Path | None, *, as_json: 
         found = replay_trace(trace_id, model_uri=model_uri, rows=table)
     lines = [*found.notes, *map(str, found.differences), found.verdict]
     click.echo(json.dumps(found.to_dict(), allow_nan=False, indent=1) if as_json else "\n".join(lines))
-    sys.exit(found.verdict == "different")
+    sys.exit(int(found.verdict == "different"))
 
 
 @main.command()
