@@ -266,9 +266,9 @@ def test_a_trace_that_fails_is_told_without_values(logged, monkeypatch, caplog):
         for _ in range(3):
             assert set(model.predict(ASKED)["status"]) == {"found"}
             model.audit.settle()
-    assert [message for message in caplog.messages if "traced" in message] == [
-        "1 explanations have not been traced so far; now because of this: ValueError",
-        "12 explanations have not been traced so far; now because of this: ValueError",
+    assert [message for message in caplog.messages if "been traced" in message] == [
+        "explanations that have not been traced so far: 3, the latest because of: ValueError",
+        "explanations that have not been traced so far: 12, the latest because of: ValueError",
     ]
     assert str(ASKED.income[0]) not in caplog.text
 
@@ -277,7 +277,7 @@ def test_traces_are_bounded_in_number_and_size(logged, monkeypatch, caplog):
     model = logged["rows"]
     monkeypatch.setattr(traces, "MOST_ROWS", 2)
     assert len(asked(model, ASKED)[1]) == 2
-    assert "1 explanations have not been traced so far; now because of this: the request has more than 2" in caplog.text
+    assert "have not been traced so far: 1, the latest because of: at most 2 of a request" in caplog.text
     monkeypatch.setattr(records, "MOST_CHARS", 100)
     _, new = asked(model, ASKED.head(1), count=5)
     (span,) = new[0].data.spans
@@ -296,7 +296,7 @@ def test_no_reply_waits_for_a_store_that_does_not_answer(logged, monkeypatch, ca
     release.set()
     model.audit.settle()
     assert len(handed) == 2
-    assert "1 explanations have not been traced so far; now because of this: 2 others wait" in caplog.text
+    assert "have not been traced so far: 1, the latest" in caplog.text
 
 
 def test_rows_that_the_clock_cut_are_told(logged):

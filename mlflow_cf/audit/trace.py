@@ -13,35 +13,53 @@ import uuid
 from collections.abc import Iterable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
+from copy import deepcopy
+from dataclasses import dataclass
 from importlib.metadata import PackageNotFoundError, version
-from threading import BoundedSemaphore, Lock
-from typing import Any, Final, NamedTuple
+from threading import Lock
+from typing import Any, Final
 
 import mlflow
+import pandas as pd
 from mlflow.entities import SpanType
 
 from mlflow_cf.audit.record import ATTRIBUTE, Asked, Origin, Record, query_values, record_of, row_values
 from mlflow_cf.explained import ExplainedModel
 from mlflow_cf.explainers.registry import asked_explainer, explainer_to_dict
-from mlflow_cf.features import Rows
+from mlflow_cf.features import Rows, as_rows
 from mlflow_cf.problem import Query
 from mlflow_cf.version import VERSION
 from mlflow_cf.words.explanations import Explanations
-from mlflow_cf.words.result import Status
+from mlflow_cf.words.result import Explanation, Status
 
 NAME: Final = "counterfactual"
 UNTRACED: Final[tuple[Status, ...]] = ("already", "skipped", "busy")  # nothing was searched
 MOST_ROWS: Final = 256  # of one request
-MOST_WAITING: Final = 512  # records; what comes on top while the store is slow is not traced
+MOST_WAITING: Final = 512  # explanations; what comes on top while the store is slow is not traced
 OWN: Final = "mlflow-cf"
 ALWAYS: Final = ("mlflow", "numpy", "pandas", "scikit-learn", "scipy", "numba")
 AT_TIMES: Final = ("xgboost", "lightgbm", "catboost", "torch", "onnxruntime", "highspy")
 _logger = logging.getLogger(__name__)
 
 
-class Times(NamedTuple):
-    """When a request came and was answered, in nanoseconds since 1970."""
+@dataclass(frozen=True, eq=False)
+class Noted:
+    """What is known of a request once it is answered.
 
+    Attributes:
+        table: (m, d) its explained rows.
+        answers: the explanation of each, by the number of the row in the request.
+        params: its params.
+        rows: how many rows it had.
+        experiment_id: the experiment of the run in which it was made, if any.
+        started_ns, ended_ns: when it came and was answered, in nanoseconds since 1970.
+    """
+
+    table: pd.DataFrame
+    answers: Mapping[int, Explanation]
+    params: Mapping[str, Any]
+    rows: int
+    experiment_id: str | None
     started_ns: int
     ended_ns: int
 
@@ -57,7 +75,7 @@ class Audit:
     def __init__(self, explained: ExplainedModel, origin: Origin) -> None:
         """Set up for a model whose policy says what traces hold; nothing is started before the first request."""
         self.explained, self.origin = explained, origin
-        self._room, self._lock, self._missed = BoundedSemaphore(MOST_WAITING), Lock(), 0
+        self._lock, self._waiting, self._missed = Lock(), 0, 0
         # MLflow asks its store for the experiment before a trace begins. Python waits for this thread when it ends.
         self._writing = ThreadPoolExecutor(1, thread_name_prefix="mlflow-cf-audit")
 
@@ -65,39 +83,54 @@ class Audit:
         return Audit, (self.explained, self.origin)
 
     def note(self, rows: Rows, params: Mapping[str, Any] | None, answers: Explanations, started_ns: int) -> None:
-        """Note the explained rows of a request, which started at `started_ns` of `time.time_ns`.
+        """Note the explained rows of a request, which came at `started_ns` of `time.time_ns`.
 
         They are traced in another thread. Nothing is raised: whatever is wrong with a trace, the reply must leave.
         """
         wanted = [number for number, one in enumerate(answers) if one.status not in UNTRACED]
+        kept = wanted[: self._reserve(min(len(wanted), MOST_ROWS))]
+        self._miss(len(wanted) - len(kept), f"at most {MOST_ROWS} of a request are, and {MOST_WAITING} wait for it")
+        if not kept:
+            return
         try:
-            self._miss(len(wanted[MOST_ROWS:]), f"the request has more than {MOST_ROWS} of them")
-            if wanted:
-                self._note(rows, params, answers, wanted[:MOST_ROWS], Times(started_ns, time.time_ns()))
+            space, run = self.explained.space, mlflow.active_run()
+            noted = Noted(
+                # copies: the request is the caller's, and may change
+                table=space.select(as_rows(rows, space.columns)).iloc[kept].copy(),
+                answers={number: answers[number] for number in kept},
+                params=deepcopy(dict(params or {})),
+                rows=len(answers),
+                experiment_id=None if run is None else run.info.experiment_id,  # a run is known to its thread alone
+                started_ns=started_ns,
+                ended_ns=time.time_ns(),
+            )
+            self._writing.submit(self._write, noted)
         except Exception as error:  # noqa: BLE001  as above; a message may quote the row, so only the type is kept
-            self._miss(len(wanted), type(error).__name__)
+            self._release(len(kept))
+            self._miss(len(kept), type(error).__name__)
 
     def settle(self) -> None:
         """Wait until all that was noted so far has been handed to MLflow."""
         self._writing.submit(lambda: None).result()
 
-    def _note(
-        self, rows: Rows, params: Mapping[str, Any] | None, answers: Explanations, numbers: list[int], times: Times
-    ) -> None:
-        explained = self.explained
-        asked = self._asked(params, len(answers))
-        values = row_values(explained.space, rows, numbers)  # now: the table is the caller's, and may change
-        request, run = uuid.uuid4().hex, mlflow.active_run()
-        experiment = None if run is None else run.info.experiment_id  # MLflow looks for a run in this thread alone
-        for number in numbers:
-            if number not in values:
-                continue  # no row of this model; the reply says why
-            record = record_of(answers[number], values[number], number, self.origin, asked, explained.policy.trace)
-            self._hand_over(record, request, experiment, times)
+    def _write(self, noted: Noted) -> None:
+        left = list(noted.answers)
+        try:
+            asked, request = self._asked(noted), uuid.uuid4().hex
+            coded = row_values(self.explained.space, noted.table, range(len(noted.table)))
+            for place, (number, one) in enumerate(noted.answers.items()):
+                if place in coded:  # else it is no row of this model, as the reply says
+                    values, mode = coded[place], self.explained.policy.trace
+                    write(record_of(one, values, number, self.origin, asked, mode), request, noted)
+                self._release(1)
+                left.remove(number)
+        except Exception as error:  # noqa: BLE001  as in `note`
+            self._release(len(left))
+            self._miss(len(left), type(error).__name__)
 
-    def _asked(self, params: Mapping[str, Any] | None, rows: int) -> Asked:
+    def _asked(self, noted: Noted) -> Asked:
         explained = self.explained
-        query = Query.read((params or {}).get("counterfactual") or {})
+        query = Query.read(noted.params.get("counterfactual") or {})
         explainer = explained.explainer
         if query.explainer is not None:
             explainer = asked_explainer(query.explainer, explainer)
@@ -106,26 +139,19 @@ class Audit:
             target=explained.policy.target_for(query.target, explained.model).to_dict(),
             explainer=explainer_to_dict(explainer),
             max_evaluations=query.max_evaluations or explained.policy.limits.max_evaluations,
-            rows=rows,
+            rows=noted.rows,
         )
 
-    def _hand_over(self, record: Record, request: str, experiment: str | None, times: Times) -> None:
-        if not self._room.acquire(blocking=False):
-            self._miss(1, f"{MOST_WAITING} others wait for the tracking store")
-            return
-        try:
-            self._writing.submit(self._write, record, request, experiment, times)
-        except RuntimeError:  # Python is about to exit
-            self._room.release()
-            self._miss(1, "the process ends")
+    def _reserve(self, wanted: int) -> int:
+        """Return for how many explanations there is room to wait, at most so many, and count them as waiting."""
+        with self._lock:
+            granted = min(wanted, MOST_WAITING - self._waiting)
+            self._waiting += granted
+        return granted
 
-    def _write(self, record: Record, request: str, experiment: str | None, times: Times) -> None:
-        try:
-            write(record, request, experiment, times)
-        except Exception as error:  # noqa: BLE001  as in `note`
-            self._miss(1, type(error).__name__)
-        finally:
-            self._room.release()
+    def _release(self, count: int) -> None:
+        with self._lock:
+            self._waiting -= count
 
     def _miss(self, count: int, why: str) -> None:
         """Count explanations that are not traced; say so at the first one, the tenth, the hundredth, ..."""
@@ -135,10 +161,10 @@ class Audit:
             before, self._missed = self._missed, self._missed + count
             missed = self._missed
         if len(str(missed)) > len(str(before)) or not before:
-            _logger.warning("%d explanations have not been traced so far; now because of this: %s", missed, why)
+            _logger.warning("explanations that have not been traced so far: %d, the latest because of: %s", missed, why)
 
 
-def write(record: Record, request: str, experiment_id: str | None, times: Times) -> None:
+def write(record: Record, request: str, noted: Noted) -> None:
     """Write one trace; MLflow sends it from threads of its own."""
     model_id = record.origin.model_id
     span = mlflow.start_span_no_context(
@@ -147,11 +173,11 @@ def write(record: Record, request: str, experiment_id: str | None, times: Times)
         inputs=record.inputs(),
         tags={**record.tags(), "cf.request": request},
         metadata={"mlflow.modelId": model_id} if model_id else None,  # lists it among the traces of the logged model
-        experiment_id=experiment_id,
-        start_time_ns=times.started_ns,
+        experiment_id=noted.experiment_id,
+        start_time_ns=noted.started_ns,
     )
     span.set_attribute(ATTRIBUTE, record.facts())
-    span.end(outputs=record.answer, end_time_ns=times.ended_ns)
+    span.end(outputs=record.answer, end_time_ns=noted.ended_ns)
 
 
 def used_libraries() -> list[str]:
