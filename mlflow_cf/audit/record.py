@@ -99,15 +99,14 @@ class Record:
 
     def tags(self) -> dict[str, str]:
         """Return what traces are searched by."""
-        found = self.answer["counterfactuals"]
+        cut = {"cf.cut": self.cut} if self.cut else {}
         return {
             "cf.status": str(self.answer["status"]),
             "cf.prediction": str(self.answer["prediction"])[:250],
             "cf.explainer": str(self.answer["explainer"])[:250],
-            "cf.proof": str(found[0]["proof"]) if found else "none",
-            "cf.cut": self.cut,
             "cf.model_id": self.origin.model_id,
             "cf.row_sha256": self.row_sha256,
+            **cut,
         }
 
     @classmethod
