@@ -7,16 +7,17 @@ is computed again alone, and deleted alone when a person wants that. Rows of one
 from __future__ import annotations
 
 import logging
+import math
 import sys
 import time
 import uuid
+from collections import deque
 from collections.abc import Iterable, Mapping
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from copy import deepcopy
 from dataclasses import dataclass
 from importlib.metadata import PackageNotFoundError, version
-from threading import Lock
+from threading import Lock, Thread, main_thread
 from typing import Any, Final
 
 import mlflow
@@ -36,6 +37,7 @@ NAME: Final = "counterfactual"
 UNTRACED: Final[tuple[Status, ...]] = ("already", "skipped", "busy")  # nothing was searched
 MOST_ROWS: Final = 256  # of one request
 MOST_WAITING: Final = 512  # explanations; what comes on top while the store is slow is not traced
+LINGER_S: Final = 10.0  # after the end of a program, to hand over what still waits
 OWN: Final = "mlflow-cf"
 ALWAYS: Final = ("mlflow", "numpy", "pandas", "scikit-learn", "scipy", "numba")
 AT_TIMES: Final = ("xgboost", "lightgbm", "catboost", "torch", "onnxruntime", "highspy")
@@ -76,8 +78,9 @@ class Audit:
         """Set up for a model whose policy says what traces hold; nothing is started before the first request."""
         self.explained, self.origin = explained, origin
         self._lock, self._waiting, self._missed = Lock(), 0, 0
-        # MLflow asks its store for the experiment before a trace begins. Python waits for this thread when it ends.
-        self._writing = ThreadPoolExecutor(1, thread_name_prefix="mlflow-cf-audit")
+        self._line: deque[Noted] = deque()
+        self._writer: Thread | None = None  # at work; Python itself waits for it when a program ends
+        self._end = math.inf
 
     def __reduce__(self) -> tuple[Any, ...]:
         return Audit, (self.explained, self.origin)
@@ -104,14 +107,33 @@ class Audit:
                 started_ns=started_ns,
                 ended_ns=time.time_ns(),
             )
-            self._writing.submit(self._write, noted)
+            self._queue(noted)
         except Exception as error:  # noqa: BLE001  as above; a message may quote the row, so only the type is kept
             self._release(len(kept))
             self._miss(len(kept), type(error).__name__)
 
     def settle(self) -> None:
         """Wait until all that was noted so far has been handed to MLflow."""
-        self._writing.submit(lambda: None).result()
+        while (writer := self._writer) is not None:
+            writer.join()
+
+    def _queue(self, noted: Noted) -> None:
+        """Let another thread write it, for MLflow asks its store for the experiment before a trace begins."""
+        with self._lock:
+            if self._writer is None:
+                writer = Thread(target=self._write_all, name="mlflow-cf-audit")
+                writer.start()  # it waits for the lock; a program that ends may not start any
+                self._writer = writer
+            self._line.append(noted)
+
+    def _write_all(self) -> None:
+        while True:
+            with self._lock:
+                if not self._line:
+                    self._writer = None
+                    return
+                noted = self._line.popleft()
+            self._write(noted)
 
     def _write(self, noted: Noted) -> None:
         left = list(noted.answers)
@@ -119,6 +141,7 @@ class Audit:
             asked, request = self._asked(noted), uuid.uuid4().hex
             coded = row_values(self.explained.space, noted.table, range(len(noted.table)))
             for place, (number, one) in enumerate(noted.answers.items()):
+                self._check_time()
                 if place in coded:  # else it is no row of this model, as the reply says
                     values, mode = coded[place], self.explained.policy.trace
                     write(record_of(one, values, number, self.origin, asked, mode), request, noted)
@@ -127,6 +150,13 @@ class Audit:
         except Exception as error:  # noqa: BLE001  as in `note`
             self._release(len(left))
             self._miss(len(left), type(error).__name__)
+
+    def _check_time(self) -> None:
+        """Raise once a program that has ended has been kept waiting for a slow store long enough."""
+        if not main_thread().is_alive():
+            self._end = min(self._end, time.monotonic() + LINGER_S)
+        if time.monotonic() > self._end:
+            raise TimeoutError
 
     def _asked(self, noted: Noted) -> Asked:
         explained = self.explained
