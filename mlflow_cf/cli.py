@@ -1,4 +1,4 @@
-"""The command ``mlflow-cf``: explain rows of a file, describe an explained model, print the schema of a request."""
+"""The command ``mlflow-cf``: explain rows of a file, describe an explained model, compute a traced answer again."""
 
 from __future__ import annotations
 
@@ -15,6 +15,7 @@ import click
 import pandas as pd
 
 from mlflow_cf.artifact.log import load_model
+from mlflow_cf.artifact.replay import replay_trace
 from mlflow_cf.artifact.warm import kept_in, warm_all
 from mlflow_cf.errors import CounterfactualError
 from mlflow_cf.explainers.registry import options_schema
@@ -75,6 +76,26 @@ def schema() -> None:
 
 
 @main.command()
+@click.argument("trace_id")
+@click.option("-m", "--model-uri", help="Another model to compute it with than the one that the trace names.")
+@click.option(
+    "-r",
+    "--rows",
+    type=click.Path(path_type=Path),
+    help="The row, perhaps among others, where the trace holds its digest alone: .csv, .json or .parquet.",
+)
+@click.option("--json", "as_json", is_flag=True, help="Print verdict, differences and notes as JSON.")
+def replay(trace_id: str, model_uri: str | None, rows: Path | None, *, as_json: bool) -> None:
+    """Compute the explanation of a trace again; exit with 1 if it differs from what was answered."""
+    with _friendly_errors():
+        table = None if rows is None else _read_rows(rows, "--rows")
+        found = replay_trace(trace_id, model_uri=model_uri, rows=table)
+    lines = [*found.notes, *map(str, found.differences), found.verdict]
+    click.echo(json.dumps(found.to_dict(), allow_nan=False, indent=1) if as_json else "\n".join(lines))
+    sys.exit(int(found.verdict == "different"))
+
+
+@main.command()
 @click.option("--cache", type=click.Path(file_okay=False, path_type=Path), help="Folder to keep them in.")
 def warm(cache: Path | None) -> None:
     """Compile all kernels ahead, so that no server has to; for the build of an image."""
@@ -116,9 +137,9 @@ def _friendly_errors() -> Iterator[None]:
         raise click.ClickException(error.message) from None
 
 
-def _read_rows(path: Path) -> pd.DataFrame:
+def _read_rows(path: Path, hint: str = "--input-path") -> pd.DataFrame:
     if not path.is_file():
-        raise click.BadParameter(f"there is no file {str(path)!r}", param_hint="--input-path")
+        raise click.BadParameter(f"there is no file {str(path)!r}", param_hint=hint)
     match path.suffix:
         case ".csv":
             return pd.read_csv(path)
@@ -126,7 +147,7 @@ def _read_rows(path: Path) -> pd.DataFrame:
             return pd.read_json(path)
         case ".parquet":
             return pd.read_parquet(path)
-    raise click.BadParameter(f"{path.name} is none of .csv, .json, .parquet", param_hint="--input-path")
+    raise click.BadParameter(f"{path.name} is none of .csv, .json, .parquet", param_hint=hint)
 
 
 def _read_query(text: str) -> dict[str, Any]:

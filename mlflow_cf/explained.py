@@ -138,6 +138,12 @@ class ExplainedModel:
             InputError: options that are too large, malformed, go beyond the policy, or do not fit the model; too many
                 rows.
         """
+        return self.request(X, params, within_s=within_s).to_records()
+
+    def request(
+        self, X: Rows, params: Mapping[str, Any] | None = None, *, within_s: float | None = None, timed: bool = True
+    ) -> Explanations:
+        """Answer rows as `predict` does, as objects; without a clock unless it is `timed`."""
         limits = self.policy.limits
         if within_s is not None:
             check_rows(X, limits.rows)
@@ -146,13 +152,8 @@ class ExplainedModel:
             raise InputError("counterfactual", f"a {type(asked).__name__} is not an object", "send {...}")
         query = Query.read(asked, limits.query)
         query.check(limits)
-        seconds = limits.time_limit_s if query.time_limit_s is None else query.time_limit_s
-        if within_s is None:
-            row_s = limits.row_time_limit_s if query.time_limit_s is None else 0.0
-            caller = Caller(seconds, row_s, served=True)
-        else:
-            caller = Caller(min(seconds, within_s), 0.0, served=True, rows=limits.explained_rows)
-        return self._answer(X, query, self._asked(query), caller).to_records()
+        caller = Caller.of(limits, query.time_limit_s, within_s) if timed else Caller(None, 0.0, served=True)
+        return self._answer(X, query, self._asked(query), caller)
 
     def explain(
         self,

@@ -15,6 +15,7 @@ FLOORS = (
     ("cli",),
     ("testing",),
     ("artifact",),
+    ("audit",),
     ("wrapping",),
     ("explained",),
     ("options",),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import sys
+import time
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -15,6 +16,8 @@ from mlflow.exceptions import MlflowException
 from mlflow.protos.databricks_pb2 import INTERNAL_ERROR
 
 from mlflow_cf.artifact.log import load_folder
+from mlflow_cf.artifact.replay import origin_of
+from mlflow_cf.audit.trace import Audit
 from mlflow_cf.errors import CounterfactualError
 from mlflow_cf.explained import ExplainedModel
 from mlflow_cf.request.rows import check_rows
@@ -33,10 +36,12 @@ class ServedModel:
         explained: the explained model.
         within_s: seconds in which a client must have its reply, where one waits for it; long tables take their time
             otherwise, however long they are.
+        audit: traces what is answered, where the policy wants that.
     """
 
     explained: ExplainedModel
     within_s: float | None = None
+    audit: Audit | None = None
 
     def predict(self, model_input: pd.DataFrame, params: Mapping[str, Any] | None = None) -> pd.DataFrame:
         """Answer rows with predictions and counterfactuals, one record per row.
@@ -48,7 +53,7 @@ class ServedModel:
         try:
             if self.within_s is not None:  # before columns are added to a table of whatever length
                 check_rows(model_input, self.explained.policy.limits.rows)
-            return self.explained.predict(self._completed(model_input), params, within_s=self.within_s)
+            return self._answered(self._completed(model_input), params)
         except CounterfactualError:
             raise
         except Exception as error:
@@ -60,6 +65,14 @@ class ServedModel:
     def get_raw_model(self) -> ExplainedModel:
         """Return the explained model itself; MLflow's own name for that."""
         return self.explained
+
+    def _answered(self, rows: pd.DataFrame, params: Mapping[str, Any] | None) -> pd.DataFrame:
+        if self.audit is None:
+            return self.explained.predict(rows, params, within_s=self.within_s)
+        started_ns = time.time_ns()
+        answers = self.explained.request(rows, params, within_s=self.within_s)
+        self.audit.note(rows, params, answers, started_ns)
+        return answers.to_records()
 
     def _completed(self, rows: pd.DataFrame) -> pd.DataFrame:
         """Add the columns that may be left out because the background has missing values in them."""
@@ -74,7 +87,8 @@ def _load_pyfunc(path: str, model_config: Mapping[str, Any] | None = None) -> Se
     del model_config  # the policy is sealed; nothing can be overridden from outside
     explained = load_folder(Path(path))
     explained.warm_up()
-    return ServedModel(explained, patience_s() if SERVER in sys.modules else None)
+    audit = None if explained.policy.trace == "off" else Audit(explained, origin_of(Path(path)))
+    return ServedModel(explained, patience_s() if SERVER in sys.modules else None, audit)
 
 
 def patience_s() -> float:

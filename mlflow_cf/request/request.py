@@ -12,7 +12,7 @@ import pandas as pd
 from mlflow_cf.explainers import AnyExplainer
 from mlflow_cf.explainers.searches import Searches
 from mlflow_cf.model.judge import Judge, Outcome
-from mlflow_cf.problem import BoundTarget, Query, Setting, Target, spread_of
+from mlflow_cf.problem import BoundTarget, Limits, Query, Setting, Target, spread_of
 from mlflow_cf.request.admission import Admission
 from mlflow_cf.structures import Structure
 from mlflow_cf.words.reasons import Uncertified
@@ -34,6 +34,14 @@ class Caller(NamedTuple):
     row_seconds: float
     served: bool
     rows: int | None = None
+
+    @classmethod
+    def of(cls, limits: Limits, asked_s: float | None, within_s: float | None) -> Caller:
+        """Return who sends a request that asks for so many seconds, and must have its reply within others, if any."""
+        seconds = limits.time_limit_s if asked_s is None else asked_s
+        if within_s is not None:
+            return cls(min(seconds, within_s), 0.0, served=True, rows=limits.explained_rows)
+        return cls(seconds, limits.row_time_limit_s if asked_s is None else 0.0, served=True)
 
 
 @dataclass(frozen=True, eq=False)

@@ -230,7 +230,7 @@ class Broken:
     error: Exception
 
     def predict(self, _rows, _params, *, within_s=None):
-        assert not served
+        assert within_s is None
         raise self.error
 
 

@@ -1,0 +1,219 @@
+"""What is kept of one explained row: enough to find it, to read it and to compute it again."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, fields
+from typing import Any, Final
+
+import pandas as pd
+
+from mlflow_cf.errors import InputError
+from mlflow_cf.features import FeatureSpace, Rows, as_rows
+from mlflow_cf.problem import Query, Target, Trace
+from mlflow_cf.words.result import Explanation
+
+SCHEMA_VERSION: Final = 1
+ATTRIBUTE: Final = "cf.record"  # of the span: everything that is neither its inputs nor its outputs
+MOST_CHARS: Final = 65_536  # of a row, a query or an answer as JSON; what is longer is kept as its digest
+FACTS: Final = ("prediction", "probability", "status", "explainer", "seed", "evaluations")  # no values of a row
+FACTS_OF_ONE: Final = ("prediction", "probability", "distance", "n_changed", "proof", "bound")  # of a counterfactual
+
+Values = Mapping[str, Any]  # of JSON
+
+
+@dataclass(frozen=True)
+class Origin:
+    """What answered.
+
+    Attributes:
+        model_id: MLflow's id of the logged model; "" for a folder that was saved without logging.
+        manifest_sha256: digest of the manifest, and with it of everything the explained model consists of.
+        versions: of the libraries that take part.
+    """
+
+    model_id: str
+    manifest_sha256: str
+    versions: Mapping[str, str]
+
+
+@dataclass(frozen=True)
+class Asked:
+    """What a request asked for, as far as it holds for all its rows.
+
+    Attributes:
+        query: its options as JSON values; `read_query` reads them again.
+        target: the wanted outcome, the policy's where the request named none.
+        explainer: name and all options of what searched.
+        max_evaluations: rows scored per explained row, at most.
+        rows: how many rows the request had, explained or not.
+    """
+
+    query: Values
+    target: Values
+    explainer: Values
+    max_evaluations: int
+    rows: int
+
+
+@dataclass(frozen=True)
+class Record:
+    """One explained row.
+
+    Attributes:
+        origin: what answered.
+        asked: what it was asked for.
+        position: number of the row in its request, from 0.
+        row: its values by feature, None for a missing one; None where only the digest is kept.
+        row_sha256: digest of its values.
+        answer: the record of the reply; without any value of a row where `digested`.
+        digested: whether the answer is kept by digests.
+        cut: what ended the search early: "", ``evaluations`` or ``clock``.
+        seconds: that the row took, on average over the rows that were explained with it.
+    """
+
+    origin: Origin
+    asked: Asked
+    position: int
+    row: Values | None
+    row_sha256: str
+    answer: Values
+    digested: bool
+    cut: str
+    seconds: float
+
+    def inputs(self) -> dict[str, Any]:
+        """Return what a trace shows as asked."""
+        row = {"sha256": self.row_sha256} if self.row is None else {"row": self.row}
+        return {**row, "query": self.asked.query}
+
+    def facts(self) -> dict[str, Any]:
+        """Return what is neither shown as asked nor as answered."""
+        data = asdict(self)
+        for key in ("row", "answer"):
+            del data[key]
+        del data["asked"]["query"]
+        return {"schema_version": SCHEMA_VERSION, **data}
+
+    def tags(self) -> dict[str, str]:
+        """Return what traces are searched by."""
+        cut = {"cf.cut": self.cut} if self.cut else {}
+        return {
+            "cf.status": str(self.answer["status"]),
+            "cf.prediction": str(self.answer["prediction"])[:250],
+            "cf.explainer": str(self.answer["explainer"])[:250],
+            "cf.model_id": self.origin.model_id,
+            "cf.row_sha256": self.row_sha256,
+            **cut,
+        }
+
+    @classmethod
+    def read(cls, inputs: Any, outputs: Any, facts: Any) -> Record:
+        """Rebuild a record from the inputs and outputs of a trace and from `facts`.
+
+        Raises:
+            InputError: no trace of ours, or one of an unknown version.
+        """
+        try:
+            version = facts["schema_version"]
+            if version == SCHEMA_VERSION:
+                data = {field.name: facts[field.name] for field in fields(cls) if field.name not in ("row", "answer")}
+                data["origin"] = Origin(**data["origin"])
+                data["asked"] = Asked(query=dict(inputs["query"]), **data["asked"])
+                answer = {key: outputs[key] for key in (*FACTS, "counterfactuals")} | outputs
+                return cls(**data, row=inputs.get("row"), answer=answer)
+        except (KeyError, TypeError, ValueError, AttributeError):
+            fix = "pass the id of a trace whose tags have a cf.status"
+            raise InputError("trace", "does not hold an explanation of a served model", fix) from None
+        raise InputError("trace", f"is of version {version!r}, known is {SCHEMA_VERSION}", "install a newer mlflow-cf")
+
+
+def row_values(space: FeatureSpace, rows: Rows, numbers: Sequence[int]) -> dict[int, dict[str, Any]]:
+    """Return the plain values of some rows of a request, by their number; those that cannot be coded have none."""
+    table = space.select(as_rows(rows, space.columns)).iloc[list(numbers)].reset_index(drop=True)
+    covering = space.covering(table)
+    codes, faults = covering.encode_rows(table)
+    return {number: covering.values(codes[place]) for place, number in enumerate(numbers) if place not in faults}
+
+
+def table_of(space: FeatureSpace, row: Values) -> pd.DataFrame:
+    """Return the table (1, d) of one row's plain values, in the background's own types.
+
+    Raises:
+        InputError: values that are no row of this space.
+    """
+    try:
+        table = space.from_values([dict(row)])
+        same = row_values(space, table, [0]).get(0) == row
+    except (KeyError, TypeError, ValueError):
+        same = False
+    if not same:
+        raise InputError("trace", "its row does not fit the features of the model", "name the model that answered it")
+    return table
+
+
+def query_values(query: Query) -> dict[str, Any]:
+    """Return the options of a request that were set, as JSON values; `Query.read` reads them again."""
+    asked = {key: getattr(query, key) for key in query.model_fields_set}
+    plain = query.model_dump(mode="json", include=set(asked) - {"constraints", "target"})
+    if "constraints" in asked:
+        plain["constraints"] = query.constraints.to_dict()
+    if "target" in asked:
+        plain["target"] = query.target.to_dict() if isinstance(query.target, Target) else query.target
+    return plain
+
+
+def record_of(
+    explanation: Explanation, values: Values, position: int, origin: Origin, asked: Asked, mode: Trace
+) -> Record:
+    """Return what is kept of a row with these `values` and its explanation."""
+    reply = explanation.to_dict()
+    digested = mode == "digests" or _too_long(reply)
+    return Record(
+        origin=origin,
+        asked=asked,
+        position=position,
+        row=None if mode == "digests" or _too_long(values) else values,
+        row_sha256=digest(values),
+        answer=digested_answer(reply) if digested else reply,
+        digested=digested,
+        cut=cut_by(explanation),
+        seconds=float(explanation.diagnostics.get("seconds", 0.0)),
+    )
+
+
+def cut_by(explanation: Explanation) -> str:
+    """Return what ended a row's search early; rows that were never searched were cut by the clock."""
+    early = str(explanation.diagnostics.get("cut", ""))
+    return early or ("clock" if explanation.status == "budget" else "")
+
+
+def digested_answer(reply: Values) -> dict[str, Any]:
+    """Return the record of a reply with digests in place of all that repeats values of the row."""
+    return {
+        **{key: reply[key] for key in FACTS},
+        "reason_sha256": digest(reply["reason"]),
+        "counterfactuals": [
+            {
+                "changed": [change["feature"] for change in found["changes"]],
+                **{key: found[key] for key in FACTS_OF_ONE},
+                "sha256": digest(found),
+            }
+            for found in reply["counterfactuals"]
+        ],
+    }
+
+
+def digest(value: Any) -> str:
+    """Return the sha256 of a value's canonical JSON: sorted keys, no spaces, numbers as Python writes them."""
+    return hashlib.sha256(_canonical(value).encode()).hexdigest()
+
+
+def _canonical(value: Any) -> str:
+    return json.dumps(value, sort_keys=True, separators=(",", ":"), ensure_ascii=False, allow_nan=False)
+
+
+def _too_long(value: Any) -> bool:
+    return len(_canonical(value)) > MOST_CHARS
