@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
-from mlflow_cf.artifact.plain import plain_yaml, read_bounded, reading
+from mlflow_cf.artifact.plain import MOST_NODES, plain_yaml, read_bounded, reading
 from mlflow_cf.errors import ArtifactError
 from mlflow_cf.model.flavors import OWN_FLAVOR
 
@@ -65,9 +65,9 @@ def fields_sha256(fields: Mapping[str, Any]) -> str:
     flavors[OWN_FLAVOR] = {key: value for key, value in flavors.get(OWN_FLAVOR, {}).items() if key != MANIFEST_KEY}
     digest, size = hashlib.sha256(), 0
     # Piece by piece: parts that are named once and used often, which YAML allows, may unfold to any size.
-    for piece in json.JSONEncoder(sort_keys=True).iterencode({**deciding, "flavors": flavors}):
+    for count, piece in enumerate(json.JSONEncoder(sort_keys=True).iterencode({**deciding, "flavors": flavors})):
         size += len(piece)
-        if size > MOST_BYTES:
+        if size > MOST_BYTES or count > 4 * MOST_NODES:
             raise ValueError("too many fields")
         digest.update(piece.encode())
     return digest.hexdigest()

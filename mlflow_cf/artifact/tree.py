@@ -35,7 +35,7 @@ def fingerprint(root: Path, name: str) -> Fingerprint:
 def remove_empty_folders(root: Path) -> None:
     """Remove folders without files, which no remote store keeps."""
     for folder, _, _ in os.walk(root, topdown=False):
-        if folder != str(root) and not os.listdir(folder):
+        if folder != str(root) and not any(Path(folder).iterdir()):
             Path(folder).rmdir()
 
 
