@@ -97,19 +97,20 @@ def random_damage(rng: np.random.Generator, root: Path) -> Mutation:
     kind = str(rng.choice(["flip", "flip", "flip", "truncate", "append", "swap", "remove", "extra", "forge", "forge"]))
     if kind == "swap":
         other = str(rng.choice([one for one in every if one != name]))
-        return Mutation(f"swap {name} and {other}", lambda root: swap(root, name, other))
+        same = (root / name).read_bytes() == (root / other).read_bytes()
+        return Mutation(f"swap {name} and {other}", lambda root: swap(root, name, other), same)
     if kind == "extra":
         extra = f"{name}{rng.choice(['.bak', '~', '.pyc', '.py'])}"
-        return Mutation(f"extra {extra}", lambda root: (root / extra).write_text(CODE) and None)
+        return Mutation(f"extra {extra}", lambda root: written(root / extra, CODE))
     if kind == "forge":
         name = f"counterfactual/{rng.choice(OURS)}"
         flips = rng.integers(0, 8 * (root / name).stat().st_size, int(rng.integers(1, 9))).tolist()
-        return Mutation(f"forge {name} {flips}", lambda root: (flip(root, name, flips), reseal(root)) and None, True)
+        return Mutation(f"forge {name} {flips}", lambda root: flip_and_reseal(root, name, flips), True)
     place = int(rng.integers(8 * size)) if size else 0
     changes: dict[str, Callable[[Path], None]] = {
         "flip": lambda root: flip(root, name, [place]),
         "truncate": lambda root: os.truncate(root / name, place // 8),
-        "append": lambda root: (root / name).open("ab").write(b"\0") and None,
+        "append": lambda root: os.truncate(root / name, size + 1),
         "remove": lambda root: (root / name).unlink(),
     }
     return Mutation(f"{kind} {name} at {place}", changes[kind], name == "MLmodel")
@@ -120,6 +121,11 @@ def flip(root: Path, name: str, places: list[int]) -> None:
     for place in places if raw else ():
         raw[place // 8] ^= 1 << place % 8
     (root / name).write_bytes(raw)
+
+
+def flip_and_reseal(root: Path, name: str, places: list[int]) -> None:
+    flip(root, name, places)
+    reseal(root)
 
 
 def swap(root: Path, one: str, other: str) -> None:

@@ -112,11 +112,13 @@ def read(root: Path, stated: Stated) -> Parts:
     manifest.check_bytes(root, sealed)
     packing = tables.AS_IT_IS if sealed.rows is not None else tables.COMPRESSED
     space = _parsed(content, FEATURES, lambda raw: FeatureSpace.from_dict(json.loads(raw)))
-    background = _parsed(
-        content,
-        BACKGROUND,
-        lambda raw: space.decode(tables.read_codes(raw, space.names, sealed.rows, packing)),
-    )
+    # A code that is none of its feature, such as infinity for a level, is an error and not any level.
+    with np.errstate(invalid="raise"):
+        background = _parsed(
+            content,
+            BACKGROUND,
+            lambda raw: space.decode(tables.read_codes(raw, space.names, sealed.rows, packing)),
+        )
     labels = None
     if LABELS in content:
         labels = _parsed(content, LABELS, lambda raw: tables.read_labels(raw, len(background), packing))

@@ -69,12 +69,17 @@ class Publication:
         """Delete what there is, the version first: none is ever left of a deleted model."""
         client = MlflowClient()
         ids: list[str] = []
-        found = _tried("look for", lambda: ids.extend(self._logged()))
-        unregistered = found and _tried("unregister", lambda: self._unregister(client, ids))
+        found = _tried("look for the logged model", lambda: ids.extend(self._logged()))
+        unregistered = found and _tried(
+            f"unregister it as {self._registered_name!r}", lambda: self._unregister(client, ids)
+        )
         for model_id in ids:
-            if not (unregistered and _tried("delete", partial(client.delete_logged_model, model_id))):
+            if not (unregistered and _tried(f"delete {model_id}", partial(client.delete_logged_model, model_id))):
                 # Where nothing can be deleted, as in a database that is full, it shall at least not look complete.
-                _tried("mark", partial(client.finalize_logged_model, model_id, LoggedModelStatus.FAILED))
+                _tried(
+                    f"mark {model_id} as failed",
+                    partial(client.finalize_logged_model, model_id, LoggedModelStatus.FAILED),
+                )
 
     def _logged(self) -> list[str]:
         run = mlflow.active_run()
@@ -151,7 +156,9 @@ def _tried(what: str, action: Callable[[], object]) -> bool:
             if isinstance(error, MlflowException) and error.error_code == _UNKNOWN:
                 return True
             if not left:
-                _logger.warning("could not %s a model that was not logged completely (%s)", what, type(error).__name__)
+                _logger.warning(
+                    "logging a model failed, and what it left: could not %s (%s)", what, type(error).__name__
+                )
         else:
             return True
     return False

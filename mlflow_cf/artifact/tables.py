@@ -17,11 +17,13 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
+from mlflow_cf.artifact.footer import footer
 from mlflow_cf.errors import InputError
 from mlflow_cf.features import Floats
 
 MOST_CELLS: Final = 32_000_000  # of a table: 256 MB
-MOST_FOOTER_BYTES: Final = 8 * 1024**2
+FOOTER_BYTES: Final = 64 * 1024
+FOOTER_BYTES_A_COLUMN: Final = 8 * 1024  # for 32 groups of rows, and a long name
 _ROWS_A_GROUP: Final = 1024**2
 _LABEL: Final = "label"
 _LABEL_TYPES: Final = (pa.bool_(), pa.int64(), pa.float64(), pa.string())
@@ -75,8 +77,8 @@ def write_labels(path: Path, labels: NDArray[np.generic]) -> None:
 
 
 def _write(table: pa.Table, path: Path) -> None:
-    plain: dict[str, Any] = {"compression": "none", "use_dictionary": False, "row_group_size": _ROWS_A_GROUP}
-    pq.write_table(table, path, **plain)
+    plain: dict[str, Any] = {"compression": "none", "use_dictionary": False, "write_statistics": False}
+    pq.write_table(table, path, row_group_size=_ROWS_A_GROUP, store_schema=False, **plain)
 
 
 def read_codes(raw: bytes, names: tuple[str, ...], rows: int | None, packing: Packing) -> Floats:
@@ -91,7 +93,7 @@ def read_codes(raw: bytes, names: tuple[str, ...], rows: int | None, packing: Pa
         raise ValueError("other rows than expected, or too many")
     if set(file.schema_arrow.types) != {pa.float64()}:
         raise ValueError("columns of another type")
-    return np.column_stack([column.to_numpy() for column in file.read().columns])
+    return np.column_stack([column.to_numpy() for column in file.read(use_threads=False).columns])
 
 
 def read_labels(raw: bytes, rows: int, packing: Packing) -> NDArray[np.generic]:
@@ -104,9 +106,10 @@ def read_labels(raw: bytes, rows: int, packing: Packing) -> NDArray[np.generic]:
     if file.metadata.num_rows != rows or file.schema_arrow.types[0] not in _LABEL_TYPES:
         raise ValueError("labels of another type, or for other rows")
     if file.schema_arrow.types[0] != pa.string():
-        return np.asarray(file.read().column(0).to_pylist())
+        return np.asarray(file.read(use_threads=False).column(0).to_pylist())
     # Each text once, and counted before any is repeated: a few bytes can say "this page of text, a million times".
-    column = pq.ParquetFile(pa.BufferReader(raw), read_dictionary=[_LABEL]).read().column(0).combine_chunks()
+    again = pq.ParquetFile(pa.BufferReader(raw), read_dictionary=[_LABEL])
+    column = again.read(use_threads=False).column(0).combine_chunks()
     longest = pc.sum(pc.take(pc.binary_length(column.dictionary), column.indices)).as_py()
     if longest > packing.most_bytes(raw):
         raise ValueError("labels that unpack to too much")
@@ -114,21 +117,19 @@ def read_labels(raw: bytes, rows: int, packing: Packing) -> NDArray[np.generic]:
 
 
 def _opened(raw: bytes, names: tuple[str, ...], packing: Packing) -> pq.ParquetFile:
-    """Parse the footer, and check all that it says of names, rows and compression."""
-    if int.from_bytes(raw[-8:-4], "little") > MOST_FOOTER_BYTES:
-        raise ValueError("a footer of no table of ours")
-    file = pq.ParquetFile(pa.BufferReader(raw))
-    said = file.metadata
-    if file.schema_arrow.names != list(names) or said.num_columns != len(names) or said.num_rows < 1:
-        raise ValueError("other columns than expected, or no rows")
-    if said.num_row_groups > said.num_rows // _ROWS_A_GROUP + 1:
-        raise ValueError("more groups of rows than needed")
-    groups = [said.row_group(number) for number in range(said.num_row_groups)]
-    if sum(group.num_rows for group in groups) != said.num_rows or any(group.num_rows < 0 for group in groups):
+    """Check all that the footer says of rows and compression, and only then let pyarrow parse it.
+
+    pyarrow's own objects for groups and columns are never asked for: they end the process where a footer is forged.
+    """
+    said = footer(raw, FOOTER_BYTES + FOOTER_BYTES_A_COLUMN * len(names))
+    if said.rows < 1 or len(said.groups) > said.rows // _ROWS_A_GROUP + 1:
+        raise ValueError("no rows, or more groups of rows than needed")
+    if sum(group.rows for group in said.groups) != said.rows or any(group.rows < 0 for group in said.groups):
         raise ValueError("groups of other rows than the table's")
-    for group in groups:
-        for number in range(len(names)):
-            column = group.column(number)
-            if column.compression not in packing.codecs or column.num_values != group.num_rows:
-                raise ValueError("a column that is packed otherwise than ours")
+    for group in said.groups:
+        if group.values != (group.rows,) * len(names) or not set(group.codecs) <= set(packing.codecs):
+            raise ValueError("columns that are packed otherwise than ours")
+    file = pq.ParquetFile(pa.BufferReader(raw))
+    if file.metadata.num_rows != said.rows or file.schema_arrow.names != list(names):
+        raise ValueError("other columns than expected")
     return file
