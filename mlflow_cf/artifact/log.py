@@ -22,7 +22,7 @@ from mlflow_cf.artifact.mlmodel import stated
 from mlflow_cf.artifact.publish import Publication, check_registry_name
 from mlflow_cf.artifact.requirements import warn_of_pin
 from mlflow_cf.constraints import ConstraintSource, Values
-from mlflow_cf.errors import InputError
+from mlflow_cf.errors import ArtifactError, InputError
 from mlflow_cf.explained import Background, ExplainedModel
 from mlflow_cf.explainers.registry import ExplainerSource
 from mlflow_cf.features import Table
@@ -188,7 +188,7 @@ def load_model(model_uri: str | Path) -> ExplainedModel:
 
     Raises:
         InputError: there is nothing at that address.
-        ArtifactError: it is not an explained model, incomplete, altered or of an unknown version.
+        ArtifactError: it is not an explained model, incomplete, altered, of an unknown version, or forged.
     """
     return load_folder(fetch(model_uri))
 
@@ -201,9 +201,13 @@ def load_folder(folder: Path) -> ExplainedModel:
             sources.import_sources_only(folder)
         model = open_folder(folder / manifest.MODEL, output=parts.manifest.output, rows=parts.background)
         background = Background(parts.background, parts.labels)
-        return ExplainedModel.build(
-            model, parts.space, background, parts.policy, parts.explainer, learned=parts.learned
-        )
+        try:
+            return ExplainedModel.build(
+                model, parts.space, background, parts.policy, parts.explainer, learned=parts.learned
+            )
+        except InputError as error:
+            fact = f"does not fit its model ({error.message})"
+            raise ArtifactError(manifest.FOLDER, fact, "log the explained model again") from error
 
 
 @contextmanager

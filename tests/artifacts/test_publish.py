@@ -187,7 +187,7 @@ class TestSaving:
     @pytest.mark.parametrize(
         "fault", [OSError(28, "No space left on device"), KeyboardInterrupt()], ids=["full", "interrupted"]
     )
-    @pytest.mark.parametrize("at", range(1, 18, 4))
+    @pytest.mark.parametrize("at", range(1, 16, 4))
     def test_a_write_fails(self, staged, there, at, fault, tmp_path, monkeypatch):
         folder = tmp_path / "deep" / "down" / "m" if not there else tmp_path
         count, copy2 = itertools.count(1), shutil.copy2

@@ -46,21 +46,15 @@ class Outcome:
     fault: str
 
 
-def mutation(number: int, root: Path) -> Mutation:
-    """Return the mutation of this number: the chosen ones first, then those by chance."""
-    chosen = list(artifact_mutations.chosen())
-    by_chance = artifact_mutations.random_damage(np.random.default_rng(number), root)
-    return chosen[number] if number < len(chosen) else by_chance
-
-
 def peak_mb() -> float:
     return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
 
 
-def check(number: int, saved: Path, scratch: Path) -> Outcome:
-    """Spoil a copy and check it."""
+def check(number: int, chosen: list[Mutation], saved: Path, scratch: Path) -> Outcome:
+    """Spoil a copy, in one of the chosen ways or else by chance, and check it."""
     root = Path(shutil.copytree(saved, scratch / "copy"))
-    spoiled = mutation(number, root)
+    by_chance = artifact_mutations.random_damage(np.random.default_rng(number), root)
+    spoiled = chosen[number] if number < len(chosen) else by_chance
     child = os.fork()  # what a forger needs to make the files is not what refusing them takes
     if not child:
         spoiled.apply(root)
@@ -90,9 +84,10 @@ def batch(numbers: range, saved: Path, scratch: Path, to: Connection) -> None:
     scratch.mkdir()
     os.chdir(scratch.parent)
     verify_folder(saved)
+    chosen = list(artifact_mutations.chosen())
     for number in numbers:
         to.send(number)
-        to.send(check(number, saved, scratch))
+        to.send(check(number, chosen, saved, scratch))
 
 
 def outcomes(number: int, saved: Path, folder: Path) -> Iterator[Outcome]:
