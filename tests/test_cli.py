@@ -99,4 +99,3 @@ def test_verify_tells_what_is_wrong(saved, tmp_path):
         "Error: requirements.txt: has other bytes than the manifest says; log the explained"
     )
     assert run("verify", "-m", tmp_path).exit_code == 1
-    assert run("verify", "-m", "models:/nobody/1").exit_code == 1
