@@ -15,7 +15,7 @@ from mlflow_cf.errors import ArtifactError
 
 AGAIN: Final = "log the explained model again, or fetch its artifact again"
 DEEPEST: Final = 32  # levels of nesting in YAML
-MOST_NODES: Final = 50_000  # of a YAML file
+MOST_NODES: Final = 20_000  # of a YAML file
 LONGEST_NUMBER: Final = 400  # characters: more than any double has; the time to parse a number grows with their square
 _OF_NUMBERS: Final = frozenset("0123456789abcdefxABCDEFX_:.+-")
 # libyaml, where PyYAML has it, is ten times as fast; both construct nothing but plain values.
