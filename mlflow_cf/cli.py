@@ -1,4 +1,4 @@
-"""The command ``mlflow-cf``: explain rows of a file, describe an explained model, compute a traced answer again."""
+"""The command ``mlflow-cf``: explain rows of a file, describe or check a model, compute a traced answer again."""
 
 from __future__ import annotations
 
@@ -16,9 +16,11 @@ import pandas as pd
 
 from mlflow_cf.artifact.log import load_model
 from mlflow_cf.artifact.replay import replay_trace
+from mlflow_cf.artifact.verify import verify_folder
 from mlflow_cf.artifact.warm import kept_in, warm_all
 from mlflow_cf.errors import CounterfactualError
 from mlflow_cf.explainers.registry import options_schema
+from mlflow_cf.model.flavors import fetch
 from mlflow_cf.problem import Query
 from mlflow_cf.version import VERSION
 from mlflow_cf.words.description import description
@@ -65,6 +67,19 @@ def describe(model_uri: str, *, as_json: bool) -> None:
     with _friendly_errors():
         facts = load_model(model_uri).describe()
     click.echo(json.dumps(facts, allow_nan=False, indent=1) if as_json else description(facts))
+
+
+@main.command()
+@_model
+def verify(model_uri: str) -> None:
+    """Check every file of an explained model; the model inside is neither opened nor run."""
+    with _friendly_errors():
+        checked = verify_folder(fetch(model_uri))
+    written = ", ".join(f"{name} {version}" for name, version in checked.versions.items())
+    click.echo(f"files     {checked.files}, {checked.bytes:,} bytes, {checked.rows:,} background rows")
+    click.echo(f"written   by {written}; schema version {checked.schema_version}")
+    click.echo(f"manifest  sha256 {checked.sha256}")
+    click.echo("OK")
 
 
 @main.command()

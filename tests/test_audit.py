@@ -41,18 +41,24 @@ QUERY = {"count": 2, "certify": True, "seed": 7, "constraints": {"ranges": {"inc
 ORIGIN = Origin("m-1", "0" * 64, {})
 
 
+@pytest.fixture(autouse=True, scope="module")
+def at_once(throw_away_store):
+    """Have MLflow write traces when they end: a flush of its threads takes a second."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("MLFLOW_ENABLE_ASYNC_TRACE_LOGGING", "false")
+        mlflow.tracing.reset()
+        yield
+    mlflow.tracing.reset()
+
+
 @pytest.fixture(scope="module")
-def logged(throw_away_store):
+def logged(at_once):
     """Return the loaded pyfunc of a logged model for each kind of trace."""
     found = {}
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("MLFLOW_ENABLE_ASYNC_TRACE_LOGGING", "false")  # a flush of MLflow's threads takes a second
-        mlflow.tracing.reset()
-        for mode in ("rows", "digests"):
-            info = mlflow_cf.log_model(MODEL, mode, TABLE, **OPTIONS, trace=mode, pip_requirements=[])
-            found[mode] = mlflow.pyfunc.load_model(info.model_uri)
-        yield found
-    mlflow.tracing.reset()
+    for mode in ("rows", "digests"):
+        info = mlflow_cf.log_model(MODEL, mode, TABLE, **OPTIONS, trace=mode, pip_requirements=[])
+        found[mode] = mlflow.pyfunc.load_model(info.model_uri)
+    return found
 
 
 @pytest.fixture(scope="module")

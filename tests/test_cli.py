@@ -1,4 +1,5 @@
 import json
+import shutil
 
 import numpy as np
 import pandas as pd
@@ -78,3 +79,23 @@ def test_a_missing_model_is_one_clear_message(tmp_path):
     result = run("describe", "-m", tmp_path / "nothing")
     assert result.exit_code == 1
     assert "nothing" in result.output
+
+
+def test_verify_checks_without_opening_the_model(saved, monkeypatch):
+    monkeypatch.setattr("mlflow_cf.artifact.log.open_folder", lambda *_, **__: pytest.fail("opened"))
+    result = run("verify", "-m", saved / "explained")
+    assert result.exit_code == 0
+    assert result.output.startswith("files     ")
+    assert "bytes, 200 background rows\nwritten   by mlflow-cf " in result.output
+    assert result.output.endswith("\nOK\n")
+
+
+def test_verify_tells_what_is_wrong(saved, tmp_path):
+    folder = shutil.copytree(saved / "explained", tmp_path / "copy")
+    (folder / "requirements.txt").write_text("evil\n")
+    result = run("verify", "-m", folder)
+    assert result.exit_code == 1
+    assert result.output.startswith(
+        "Error: requirements.txt: has other bytes than the manifest says; log the explained"
+    )
+    assert run("verify", "-m", tmp_path).exit_code == 1

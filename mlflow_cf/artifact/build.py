@@ -16,8 +16,9 @@ import yaml
 from mlflow.models import Model, ModelSignature
 from numpy.typing import ArrayLike
 
-from mlflow_cf.artifact import files, inner
+from mlflow_cf.artifact import files, inner, manifest
 from mlflow_cf.artifact.inner import Lineage
+from mlflow_cf.artifact.mlmodel import MANIFEST_KEY, MLMODEL, fields_sha256
 from mlflow_cf.artifact.requirements import WHEELS, Requirements, requirements
 from mlflow_cf.artifact.signature import PARAM, completed, example_rows, inner_signature, signature_of
 from mlflow_cf.errors import InputError
@@ -58,7 +59,7 @@ def build(
     Raises:
         InputError: anything that does not fit.
     """
-    _check_metadata(packaging.metadata)
+    _plain_metadata(packaging.metadata)
     staged, model_folder, downloads = scratch / "staged", scratch / "inner", scratch / "downloads"
     downloads.mkdir()
     source = inner.address(model)
@@ -73,7 +74,7 @@ def build(
         signature = inner_signature(explained.space, opened)
         lineage = inner.write(model, model_folder, signature, allow_functions=packaging.allow_functions)
     meta = _write_pyfunc(staged, explained, packaging, requirements(model_folder, packaging.pip_requirements))
-    model_folder.rename(staged / files.MODEL)
+    model_folder.rename(staged / manifest.MODEL)
     _add_flavor(meta, staged, explained, lineage, packaging.output)
     _prove(staged, explained)
     return staged
@@ -90,7 +91,7 @@ def _write_pyfunc(folder: Path, explained: ExplainedModel, packaging: Packaging,
         mlflow_model=meta,
         input_example=_example(explained, packaging.input_example),
         pip_requirements=needed.lines,
-        metadata=None if packaging.metadata is None else dict(packaging.metadata),
+        metadata=_plain_metadata(packaging.metadata),
     )
     for wheel in needed.wheels:
         (folder / WHEELS).mkdir(exist_ok=True)
@@ -99,16 +100,20 @@ def _write_pyfunc(folder: Path, explained: ExplainedModel, packaging: Packaging,
 
 
 def _add_flavor(meta: Model, folder: Path, explained: ExplainedModel, lineage: Lineage, output: str | None) -> None:
-    meta.add_flavor(
-        OWN_FLAVOR,
-        schema_version=files.SCHEMA_VERSION,
-        mlflow_cf_version=VERSION,
-        explainer=explained.explainer.name,
-        manifest_sha256=files.write(folder, explained, output),
+    """Write our own part, and seal everything: MLmodel names the manifest, which has a digest of its other fields."""
+    conf = {
+        "schema_version": manifest.SCHEMA_VERSION,
+        "mlflow_cf_version": VERSION,
+        "explainer": explained.explainer.name,
         **lineage.to_dict(),
-    )
+    }
+    meta.add_flavor(OWN_FLAVOR, **conf)
+    # As they will be read, not as they stand in memory.
+    fields = yaml.safe_load(meta.to_yaml())
+    conf[MANIFEST_KEY] = files.write(folder, explained, output, fields_sha256(fields))
+    meta.add_flavor(OWN_FLAVOR, **conf)
     meta.model_size_bytes = sum(path.stat().st_size for path in folder.rglob("*") if path.is_file())
-    meta.save(str(folder / "MLmodel"))
+    meta.save(str(folder / MLMODEL))
 
 
 def _example(explained: ExplainedModel, given: Any) -> tuple[pd.DataFrame, dict[str, Any]]:
@@ -144,9 +149,11 @@ def _prove(folder: Path, explained: ExplainedModel) -> None:
     json.dumps(again.predict(rows, params).to_dict("records"), allow_nan=False)
 
 
-def _check_metadata(metadata: Mapping[str, Any] | None) -> None:
+def _plain_metadata(metadata: Mapping[str, Any] | None) -> dict[str, Any] | None:
+    """Return entries for MLmodel as JSON gives them back: each on its own, though the user may have shared parts."""
     try:
-        yaml.safe_dump(None if metadata is None else dict(metadata))
-    except (yaml.YAMLError, TypeError, ValueError) as error:
+        plain: dict[str, Any] | None = None if metadata is None else json.loads(json.dumps(dict(metadata)))
+    except (TypeError, ValueError, RecursionError) as error:
         fact = f"cannot be written to MLmodel ({type(error).__name__})"
         raise InputError("metadata", fact, "use plain dicts, lists, strings and numbers") from error
+    return plain

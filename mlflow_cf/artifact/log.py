@@ -12,20 +12,21 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from mlflow.models import Model, ModelSignature
+from mlflow.models import ModelSignature
 from mlflow.models.model import ModelInfo
 from numpy.typing import ArrayLike
 
-from mlflow_cf.artifact import files
+from mlflow_cf.artifact import files, manifest, sources
 from mlflow_cf.artifact.build import Packaging, build
-from mlflow_cf.artifact.publish import check_registry_name, publish
+from mlflow_cf.artifact.mlmodel import stated
+from mlflow_cf.artifact.publish import Publication, check_registry_name
 from mlflow_cf.artifact.requirements import warn_of_pin
 from mlflow_cf.constraints import ConstraintSource, Values
 from mlflow_cf.errors import ArtifactError, InputError
 from mlflow_cf.explained import ExplainedModel
 from mlflow_cf.explainers.registry import ExplainerSource
 from mlflow_cf.features import Table
-from mlflow_cf.model.flavors import OWN_FLAVOR, fetch, open_folder
+from mlflow_cf.model.flavors import fetch, open_folder
 from mlflow_cf.options import DistanceSource, TargetSource, WrapOptions
 from mlflow_cf.problem import Limits, Privacy, Sealable, Trace
 
@@ -174,10 +175,12 @@ def log_model(
         target, constraints, explainer, features, distance, values, seed, limits, certify, privacy, seal, trace
     )
     packaging = Packaging(output, signature, input_example, pip_requirements, metadata, allow_functions)
-    with _built(model, data, labels, options, packaging) as staged:
-        info = publish(staged, name, registered_model_name, tags or {}, metadata)
-    warn_of_pin(pip_requirements)
-    return info
+    publication = Publication(name, registered_model_name, tags or {})
+    with publication.withdrawn_on_failure():
+        with _built(model, data, labels, options, packaging) as staged:
+            info = publication.publish(staged)
+        warn_of_pin(pip_requirements)
+        return info
 
 
 def load_model(model_uri: str | Path) -> ExplainedModel:
@@ -185,42 +188,45 @@ def load_model(model_uri: str | Path) -> ExplainedModel:
 
     Raises:
         InputError: there is nothing at that address.
-        ArtifactError: it is not an explained model, incomplete, altered or of an unknown version.
+        ArtifactError: it is not an explained model, incomplete, altered, of an unknown version, or forged.
     """
     return load_folder(fetch(model_uri))
 
 
 def load_folder(folder: Path) -> ExplainedModel:
-    """Load the explained model in a local MLflow model folder."""
-    try:
-        conf = Model.load(str(folder / "MLmodel")).flavors.get(OWN_FLAVOR)
-    except Exception as error:
-        raise ArtifactError(
-            "MLmodel", f"cannot be read ({type(error).__name__})", "fetch the artifact again"
-        ) from error
-    if not isinstance(conf, dict) or not isinstance(conf.get("manifest_sha256"), str):
-        raise ArtifactError("MLmodel", "names no explained model", "pass one that mlflow_cf.log_model has logged")
-    parts = files.read(folder, conf["manifest_sha256"])
-    model = open_folder(folder / files.MODEL, output=parts.output, rows=parts.background.rows)
-    return ExplainedModel.build(
-        model, parts.space, parts.background, parts.policy, parts.explainer, learned=parts.learned
-    )
+    """Load the explained model in a local MLflow model folder, and leave nothing in it."""
+    parts = files.read(folder, stated(folder))
+    with sources.no_bytecode():
+        if any(name.endswith(".py") for name in parts.manifest.files):
+            sources.import_sources_only(folder)
+        model = open_folder(folder / manifest.MODEL, output=parts.manifest.output, rows=parts.background.rows)
+        try:
+            return ExplainedModel.build(
+                model, parts.space, parts.background, parts.policy, parts.explainer, learned=parts.learned
+            )
+        except InputError as error:
+            fact = f"does not fit its model ({error.message})"
+            raise ArtifactError(manifest.FOLDER, fact, "log the explained model again") from error
 
 
 @contextmanager
 def _built(
     model: object, data: Table, labels: ArrayLike | None, options: WrapOptions, packaging: Packaging
 ) -> Iterator[Path]:
-    with tempfile.TemporaryDirectory(prefix="mlflow-cf-") as scratch:
+    with tempfile.TemporaryDirectory(prefix="mlflow-cf-") as scratch, sources.no_bytecode():
         yield build(model, data, labels, options, packaging, Path(scratch))
 
 
 @contextmanager
 def _removed_on_failure(folder: Path) -> Iterator[None]:
+    """Leave `folder` as it was, if it was there: empty."""
+    before = folder.exists()
+    new = [parent for parent in folder.absolute().parents if not parent.exists()]
     done = False
     try:
         yield
         done = True
     finally:
         if not done:
-            shutil.rmtree(folder, ignore_errors=True)
+            for left in folder.iterdir() if before else [new[-1] if new else folder]:
+                shutil.rmtree(left) if left.is_dir() else left.unlink(missing_ok=True)

@@ -2,13 +2,19 @@
 
 from __future__ import annotations
 
+import logging
 import shutil
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager, suppress
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
+from uuid import uuid4
 
+import mlflow
 from mlflow import MlflowClient
+from mlflow.entities import LoggedModelStatus
+from mlflow.entities.model_registry import ModelVersion
 from mlflow.exceptions import MlflowException
 from mlflow.models import Model
 from mlflow.models.model import ModelInfo
@@ -17,26 +23,88 @@ from mlflow.protos.databricks_pb2 import RESOURCE_DOES_NOT_EXIST, ErrorCode
 from mlflow_cf.errors import InputError
 from mlflow_cf.model.flavors import OWN_FLAVOR
 
+# Tag of a logged model and of a version, by which they are found again if their ids never reached us.
+PUBLICATION: Final = "cf.publication"
+TRIES: Final = 3
+_UNKNOWN: Final = ErrorCode.Name(RESOURCE_DOES_NOT_EXIST)
+_logger = logging.getLogger(__name__)
 
-def publish(
-    staged: Path, name: str, registered_model_name: str | None, tags: Mapping[str, Any], metadata: Any
-) -> ModelInfo:
-    """Hand the finished folder to MLflow."""
-    facts = _facts(Model.load(str(staged)).flavors[OWN_FLAVOR])
-    flavor = _Staged(staged)
-    with flavor.withdrawn_on_failure():
+
+class Publication:
+    """One attempt to log a model, and to register a version of it if there is a name for that."""
+
+    def __init__(self, name: str, registered_name: str | None, tags: Mapping[str, Any]) -> None:
+        self._name, self._registered_name, self._tags = name, registered_name, tags
+        self._token = uuid4().hex
+        self._new_name = False
+
+    def publish(self, staged: Path) -> ModelInfo:
+        """Hand the finished folder to MLflow; call it inside of `withdrawn_on_failure`."""
+        self._new_name = self._registered_name is not None and not is_registered(self._registered_name)
+        facts = _facts(Model.load(str(staged)).flavors[OWN_FLAVOR])
         info: ModelInfo = Model.log(
             artifact_path=None,
-            name=name,
-            flavor=flavor,
+            name=self._name,
+            flavor=_Staged(staged),
             flavor_name=OWN_FLAVOR,
-            registered_model_name=registered_model_name,
+            registered_model_name=self._registered_name,
             params=facts,
-            tags={**facts, **tags},
-            metadata=None if metadata is None else dict(metadata),
+            tags={**facts, **self._tags, PUBLICATION: self._token},
             validate_serving_input=False,  # done before, without MLflow's watch over the environment variables
         )
         return info
+
+    @contextmanager
+    def withdrawn_on_failure(self) -> Iterator[None]:
+        """Leave nothing of this attempt in store and registry if anything fails inside, or is interrupted."""
+        done = False
+        try:
+            yield
+            done = True
+        finally:
+            if not done:
+                self._withdraw()
+
+    def _withdraw(self) -> None:
+        """Delete what there is, the version first: none is ever left of a deleted model."""
+        client = MlflowClient()
+        ids: list[str] = []
+        found = _tried("look for the logged model", lambda: ids.extend(self._logged()))
+        unregistered = found and _tried(
+            f"unregister it as {self._registered_name!r}", lambda: self._unregister(client, ids)
+        )
+        for model_id in ids:
+            if not (unregistered and _tried(f"delete {model_id}", partial(client.delete_logged_model, model_id))):
+                # Where nothing can be deleted, as in a database that is full, it shall at least not look complete.
+                _tried(
+                    f"mark {model_id} as failed",
+                    partial(client.finalize_logged_model, model_id, LoggedModelStatus.FAILED),
+                )
+
+    def _logged(self) -> list[str]:
+        run = mlflow.active_run()
+        models = mlflow.search_logged_models(
+            None if run is None else [run.info.experiment_id],
+            filter_string=f"tags.`{PUBLICATION}` = '{self._token}'",
+            output_format="list",
+        )
+        return [model.model_id for model in models]
+
+    def _unregister(self, client: MlflowClient, ids: list[str]) -> None:
+        name = self._registered_name
+        if name is None:
+            return
+        quote = '"' if "'" in name else "'"
+        versions: list[ModelVersion] = list(client.search_model_versions(f"name={quote}{name}{quote}"))
+        ours = [found for found in versions if self._is_ours(found, ids)]
+        for version in ours:
+            client.delete_model_version(name, str(version.version))
+        if self._new_name and len(ours) == len(versions):
+            client.delete_registered_model(name)
+
+    def _is_ours(self, version: ModelVersion, ids: list[str]) -> bool:
+        by_tag = (version.tags or {}).get(PUBLICATION) == self._token
+        return by_tag or version.source in {f"models:/{model_id}" for model_id in ids}
 
 
 class _Staged:
@@ -44,40 +112,56 @@ class _Staged:
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
-        self._model_id: str | None = None
 
     def save_model(self, path: str, mlflow_model: Model, *, validate_serving_input: bool) -> None:
         """Copy the folder to `path` and give its MLmodel the identity that MLflow has assigned."""
         del validate_serving_input  # for MLflow itself, which passes its options on
-        self._model_id = mlflow_model.model_id
         shutil.copytree(self._folder, path)
         ready = Model.load(str(self._folder))
         for name in ("flavors", "signature", "saved_input_example_info", "model_size_bytes", "metadata"):
             setattr(mlflow_model, name, getattr(ready, name))
         mlflow_model.save(str(Path(path) / "MLmodel"))
 
-    @contextmanager
-    def withdrawn_on_failure(self) -> Iterator[None]:
-        """Delete the logged model if publishing it fails half-way."""
-        done = False
-        try:
-            yield
-            done = True
-        finally:
-            if not done and self._model_id is not None:
-                with suppress(MlflowException):
-                    MlflowClient().delete_logged_model(self._model_id)
+
+def is_registered(name: str) -> bool:
+    """Return whether there is a registered model of this name.
+
+    Raises:
+        MlflowException: the registry cannot say, or takes no such name.
+    """
+    try:
+        MlflowClient().get_registered_model(name)
+    except MlflowException as error:
+        if error.error_code != _UNKNOWN:
+            raise
+        return False
+    return True
 
 
 def check_registry_name(name: str | None) -> None:
     """Ask the registry about the name before anything is built, so that a bad one cannot fail after logging."""
-    if name is None:
-        return
     try:
-        MlflowClient().get_registered_model(name)
+        if name is not None:
+            is_registered(name)
     except MlflowException as error:
-        if error.error_code != ErrorCode.Name(RESOURCE_DOES_NOT_EXIST):
-            raise InputError("registered_model_name", error.message.rstrip("."), "choose another name") from error
+        raise InputError("registered_model_name", error.message.rstrip("."), "choose another name") from error
+
+
+def _tried(what: str, action: Callable[[], object]) -> bool:
+    """Return whether `action` succeeded within a few tries; what is not there any more need not be deleted."""
+    for left in reversed(range(TRIES)):
+        try:
+            action()
+        except Exception as error:  # noqa: BLE001  a raw error of a database, too
+            if isinstance(error, MlflowException) and error.error_code == _UNKNOWN:
+                return True
+            if not left:
+                _logger.warning(
+                    "logging a model failed, and what it left: could not %s (%s)", what, type(error).__name__
+                )
+        else:
+            return True
+    return False
 
 
 def _facts(conf: Mapping[str, Any]) -> dict[str, str]:

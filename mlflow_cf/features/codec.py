@@ -63,6 +63,17 @@ def decode_column(feature: Feature, codes: Floats) -> Any:
     return column
 
 
+def recode_column(feature: Feature, codes: Floats, column: Raw) -> tuple[Floats, NDArray[np.bool_]]:
+    """Code again a `column` that was decoded from `codes` (n,); of many rows with few levels, each level once."""
+    size = len(feature.code_of)
+    if feature.numeric or size >= len(codes):
+        return encode_column(feature, column)
+    levels, odd = encode_column(feature, decode_column(feature, np.arange(size, dtype=np.float64)))
+    missing = np.isnan(codes)
+    places = np.where(missing, 0, codes).astype(np.intp)
+    return np.where(missing, np.nan, levels[places]), np.where(missing, not feature.nullable, odd[places])
+
+
 def _decoded(feature: Feature, codes: Floats) -> Any:
     if not feature.numeric:
         return _decode_levels(feature, codes)

@@ -12,7 +12,7 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from mlflow_cf.errors import InputError, did_you_mean
-from mlflow_cf.features.codec import Raw, decode_column, encode_column, fits, plain, raw_array
+from mlflow_cf.features.codec import Raw, decode_column, encode_column, fits, plain, raw_array, recode_column
 from mlflow_cf.features.feature import Feature, Floats, Level
 from mlflow_cf.features.infer import infer_feature
 from mlflow_cf.features.tables import check_table
@@ -124,7 +124,7 @@ class FeatureSpace:
         again, bad = np.empty(codes.shape), np.zeros(codes.shape, dtype=np.bool_)
         for column, feature in enumerate(self.features):
             columns.append(decode_column(feature, codes[:, column]))
-            again[:, column], bad[:, column] = encode_column(feature, columns[-1])
+            again[:, column], bad[:, column] = recode_column(feature, codes[:, column], columns[-1])
         same = (again == codes) | (np.isnan(again) & np.isnan(codes))
         return self._table(columns), (same & ~bad).all(axis=1)
 

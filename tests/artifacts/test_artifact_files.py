@@ -11,7 +11,8 @@ import pyarrow.parquet as pq
 import pytest
 import yaml
 
-from mlflow_cf.artifact import files
+from mlflow_cf.artifact import files, tables
+from mlflow_cf.artifact.mlmodel import Stated
 from mlflow_cf.errors import ArtifactError, InputError
 from mlflow_cf.model.judge import OpenModel
 from mlflow_cf.options import WrapOptions
@@ -53,6 +54,17 @@ def model_of(column):
     return OpenModel("test", (0, 1), lambda rows: (rows[column] > 1).astype(int).to_numpy())
 
 
+FIELDS = "0" * 64  # the digest of the fields of an MLmodel that these folders do not have
+
+
+def write(root, explained, output=None):
+    return files.write(root, explained, output, FIELDS)
+
+
+def read(root, digest):
+    return files.read(root, Stated(digest, FIELDS))
+
+
 def explained(frame, labels=None, **options):
     return assemble(model_of(frame.columns[0]), frame, labels, WrapOptions(**options))
 
@@ -70,7 +82,7 @@ def written(tmp_path_factory):
         "explainer": "nearest_row",
         "seed": 7,
     }
-    return root, files.write(root, explained(frame, ["no", "yes", "no", "yes"], **options), None)
+    return root, write(root, explained(frame, ["no", "yes", "no", "yes"], **options))
 
 
 @pytest.fixture
@@ -82,7 +94,7 @@ def copy(written, tmp_path):
 
 def refused(root, digest, word=""):
     with pytest.raises(ArtifactError) as caught:
-        files.read(root, digest)
+        read(root, digest)
     assert word in caught.value.message
     return caught.value.message
 
@@ -91,7 +103,7 @@ def resealed(root):
     """Write a manifest that fits the files as they are now, and return its digest: what a forger would do."""
     manifest = json.loads((root / "counterfactual" / "manifest.json").read_text())
     for name in manifest["files"]:
-        raw = (root / "counterfactual" / name).read_bytes()
+        raw = (root / name).read_bytes()
         manifest["files"][name] = {"sha256": hashlib.sha256(raw).hexdigest(), "bytes": len(raw)}
     return sealed(root, manifest)
 
@@ -106,7 +118,7 @@ def test_every_column_type_survives_exactly(tmp_path):
     (tmp_path / "model").mkdir()
     frame = ALL_TYPES.drop(columns="mixed")
     before = explained(frame)
-    parts = files.read(tmp_path, files.write(tmp_path, before, None))
+    parts = read(tmp_path, write(tmp_path, before))
     pd.testing.assert_frame_equal(parts.background.rows, frame, check_exact=True)
     assert parts.background.labels is None
     assert parts.space.to_dict() == before.space.to_dict()
@@ -115,13 +127,13 @@ def test_every_column_type_survives_exactly(tmp_path):
 def test_levels_of_several_types_survive(tmp_path):
     (tmp_path / "model").mkdir()
     frame = ALL_TYPES[["int64", "mixed"]]
-    parts = files.read(tmp_path, files.write(tmp_path, explained(frame), None))
+    parts = read(tmp_path, write(tmp_path, explained(frame)))
     pd.testing.assert_frame_equal(parts.background.rows, frame)
     assert [type(level) for level in parts.background.rows["mixed"]] == [str, int, int, str]
 
 
 def test_policy_explainer_and_labels_survive(written):
-    parts = files.read(*written)
+    parts = read(*written)
     assert parts.policy.constraints.immutable == ("str",)
     assert (parts.policy.target.label, parts.policy.seed, parts.explainer.name) == (1, 7, "nearest_row")
     assert parts.background.labels.tolist() == ["no", "yes", "no", "yes"]
@@ -130,7 +142,7 @@ def test_policy_explainer_and_labels_survive(written):
 @pytest.mark.parametrize("labels", [[0, 1, 1, 0], [True, False, True, True], [0.5, 1.5, 2.0, 3.0], list("abca")])
 def test_labels_keep_their_type(labels, tmp_path):
     (tmp_path / "model").mkdir()
-    parts = files.read(tmp_path, files.write(tmp_path, explained(ALL_TYPES[["int64"]], labels), None))
+    parts = read(tmp_path, write(tmp_path, explained(ALL_TYPES[["int64"]], labels)))
     assert parts.background.labels.tolist() == labels
     assert parts.background.labels.dtype == np.asarray(labels).dtype
 
@@ -144,7 +156,7 @@ def test_one_flipped_byte_in_any_file_is_found(copy, where):
         path.write_bytes(raw[:place] + bytes([raw[place] ^ 1]) + raw[place + 1 :])
         refused(root, digest)
         path.write_bytes(raw)
-    files.read(root, digest)
+    read(root, digest)
 
 
 @pytest.mark.parametrize("damage", ["truncate", "empty", "append", "remove", "folder", "link"])
@@ -167,7 +179,7 @@ def test_other_damage_to_any_file_is_found(copy, damage, tmp_path):
             path.rmdir()
         path.unlink(missing_ok=True)
         path.write_bytes(raw)
-    files.read(root, digest)
+    read(root, digest)
 
 
 @pytest.mark.parametrize("name", ["extra.json", "__init__.py", "sub"])
@@ -185,8 +197,10 @@ def test_missing_folders(tmp_path):
 
 def test_what_mlflow_leaves_in_a_downloaded_model_does_not_matter(copy):
     root, digest = copy
+    (root / "registered_model_meta").write_text("model_name: x\n")
+    read(root, digest)
     (root / "model" / "registered_model_meta").write_text("model_name: x\n")
-    files.read(root, digest)
+    refused(root, digest, "model/registered_model_meta: is not in the manifest")
 
 
 class TestForgedManifests:
@@ -195,19 +209,30 @@ class TestForgedManifests:
     def test_another_version(self, copy):
         root, _ = copy
         manifest = json.loads((root / "counterfactual" / "manifest.json").read_text())
-        for version in (0, 2, "1", None, 10**30):
+        for version in (0, 3, "1", None, True, 10**30):
             message = refused(root, sealed(root, {**manifest, "schema_version": version}), "schema version")
             assert "install the version" in message
 
     @pytest.mark.parametrize(
-        "name", ["../outside.json", "/etc/passwd", "model/../../outside.json", "manifest.json", ""]
+        "name",
+        [
+            "../outside.json",
+            "/etc/passwd",
+            "model/../../outside.json",
+            "counterfactual/../MLmodel",
+            "",
+            "\0",
+            "x" * 5000,
+        ],
     )
     def test_names_of_files_never_come_from_a_file(self, copy, name):
         root, _ = copy
         (root.parent / "outside.json").write_text("{}")
         manifest = json.loads((root / "counterfactual" / "manifest.json").read_text())
         manifest["files"][name] = {"sha256": hashlib.sha256(b"{}").hexdigest(), "bytes": 2}
-        refused(root, sealed(root, manifest), "counterfactual/manifest.json: cannot be read")
+        refused(root, sealed(root, manifest), "is missing or not a file")
+        manifest["files"] = {name: manifest["files"].pop("model/MLmodel")}
+        refused(root, sealed(root, manifest))
 
     @pytest.mark.parametrize(
         "manifest", [[], None, 3, {}, {"schema_version": 1}, {"schema_version": 1, "files": [], "output": None}]
@@ -264,14 +289,19 @@ class TestForgedManifests:
             root / "counterfactual" / "background.parquet",
         )
         assert (root / "counterfactual" / "background.parquet").stat().st_size < 10_000
-        monkeypatch.setattr(files, "MOST_CELLS", 200_000)
+        monkeypatch.setattr(tables, "MOST_CELLS", 200_000)
         refused(root, resealed(root), "background.parquet: cannot be read")
 
     def test_a_file_that_is_too_large_is_not_even_read(self, copy):
         root, digest = copy
         with (root / "counterfactual" / "policy.yaml").open("ab") as file:
             file.truncate(10 * 2**30)  # sparse: 10 GiB that take no room
-        refused(root, digest, "policy.yaml: is larger than")
+        refused(root, digest, "policy.yaml: has other bytes")
+        manifest = json.loads((root / "counterfactual" / "manifest.json").read_text())
+        manifest["files"]["counterfactual/policy.yaml"]["bytes"] = 10 * 2**30 + 1
+        with (root / "counterfactual" / "policy.yaml").open("ab") as file:
+            file.truncate(10 * 2**30 + 1)
+        refused(root, sealed(root, manifest), "policy.yaml: is larger than")
 
 
 class TestWriting:
@@ -293,21 +323,21 @@ class TestWriting:
 
     def test_two_writings_are_the_same(self, tmp_path):
         (tmp_path / "model").mkdir()
-        one = files.write(tmp_path, explained(ALL_TYPES[["int64"]]), None)
+        one = write(tmp_path, explained(ALL_TYPES[["int64"]]), None)
         shutil.rmtree(tmp_path / "counterfactual")
-        assert files.write(tmp_path, explained(ALL_TYPES[["int64"]]), None) == one
+        assert write(tmp_path, explained(ALL_TYPES[["int64"]])) == one
 
     def test_labels_of_mixed_types(self, tmp_path):
         (tmp_path / "model").mkdir()
         with pytest.raises(InputError, match="labels: are of several types"):
-            files.write(tmp_path, explained(ALL_TYPES[["int64"]], np.array([1, "a", 2, 3], dtype=object)), None)
+            write(tmp_path, explained(ALL_TYPES[["int64"]], np.array([1, "a", 2, 3], dtype=object)), None)
 
     def test_too_large_for_an_artifact(self, tmp_path, monkeypatch):
         (tmp_path / "model").mkdir()
-        monkeypatch.setitem(files.MOST_BYTES, "features.json", 10)
+        monkeypatch.setitem(files.MOST_BYTES, files.FEATURES, 10)
         with pytest.raises(InputError, match=r"features.json would have .* bytes"):
-            files.write(tmp_path, explained(ALL_TYPES[["int64"]]), None)
+            write(tmp_path, explained(ALL_TYPES[["int64"]]), None)
         shutil.rmtree(tmp_path / "counterfactual")
-        monkeypatch.setattr(files, "MOST_CELLS", 3)
+        monkeypatch.setattr(tables, "MOST_CELLS", 3)
         with pytest.raises(InputError, match="sample 3 of them at most"):
-            files.write(tmp_path, explained(ALL_TYPES[["int64"]]), None)
+            write(tmp_path, explained(ALL_TYPES[["int64"]]), None)

@@ -13,7 +13,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as some
-from test_artifact_files import refused, resealed
+from test_artifact_files import read, refused, resealed, write
 
 from mlflow_cf.artifact import files
 from mlflow_cf.artifact import learned as module
@@ -166,7 +166,7 @@ def root(tmp_path, monkeypatch):
     """Return a written model folder, and the digest of its manifest."""
     monkeypatch.setitem(EXPLAINERS, "taught", Taught)
     (tmp_path / "model").mkdir()
-    return tmp_path, files.write(tmp_path, explained(Taught()), None)
+    return tmp_path, write(tmp_path, explained(Taught()))
 
 
 def explained(explainer: Any) -> Any:
@@ -177,7 +177,7 @@ def explained(explainer: Any) -> Any:
 def test_written_and_read(root):
     folder, digest = root
     assert {"learned.npz", "learned.json"} <= {path.name for path in (folder / "counterfactual").iterdir()}
-    learned = files.read(folder, digest).learned
+    learned = read(folder, digest).learned
     assert plain_to_bytes(learned) == plain_to_bytes(STATE)
     assert arrays_to_bytes(learned) == arrays_to_bytes(STATE)
 
@@ -202,7 +202,7 @@ def test_what_is_missing_is_not_learned_anew(root, monkeypatch):
     folder, _ = root
     (folder / "counterfactual" / "learned.json").unlink()
     manifest = json.loads((folder / "counterfactual" / "manifest.json").read_text())
-    del manifest["files"]["learned.json"]
+    del manifest["files"]["counterfactual/learned.json"]
     (folder / "counterfactual" / "manifest.json").write_text(json.dumps(manifest))
     refused(folder, resealed(folder), "counterfactual/learned.json: is missing for the explainer 'taught'; log the")
 
@@ -214,17 +214,17 @@ def test_nothing_is_learned_for_an_explainer_that_does_not_learn(root):
 
 
 def test_too_large_to_be_read(root, monkeypatch):
-    monkeypatch.setitem(files.MOST_BYTES, "learned.npz", 10)
+    monkeypatch.setitem(files.MOST_BYTES, files.ARRAYS, 10)
     refused(*root, "learned.npz: is larger than 10 bytes")
 
 
 def test_others_have_no_such_files(tmp_path):
     (tmp_path / "model").mkdir()
-    parts = files.read(tmp_path, files.write(tmp_path, explained(NearestRow()), None))
+    parts = read(tmp_path, write(tmp_path, explained(NearestRow())))
     assert parts.learned is None
     assert not list((tmp_path / "counterfactual").glob("learned.*"))
 
 
 def test_the_error_is_one_of_artifacts(root):
     with pytest.raises(ArtifactError):
-        files.read(root[0], "0" * 64)
+        read(root[0], "0" * 64)

@@ -71,7 +71,7 @@ class TestLogModel:
         assert set(meta.flavors) == {"mlflow_cf", "python_function"}
         assert meta.flavors["python_function"]["loader_module"] == "mlflow_cf"
         conf = meta.flavors["mlflow_cf"]
-        assert (conf["schema_version"], conf["explainer"]) == (1, "geco")
+        assert (conf["schema_version"], conf["explainer"]) == (2, "geco")
         assert conf["inner_flavors"] == ["python_function", "sklearn"]
         assert not {"inner_model_id", "inner_model_uri"} & set(conf)
         assert meta.signature.params.params[0].name == "counterfactual"

@@ -12,6 +12,7 @@ from worlds import ORDERS, WIDE, background, row_dicts, space_of, table, wide_ro
 
 from mlflow_cf.errors import InputError
 from mlflow_cf.features import FeatureSpace
+from mlflow_cf.features.codec import decode_column, encode_column, recode_column
 from mlflow_cf.problem import BoundDistance, Distance
 
 INTEGERS = [f"{sign}int{bits}" for sign in ("", "u") for bits in (8, 16, 32, 64)]
@@ -109,3 +110,20 @@ def test_distance_is_the_rulers(
     metric = BoundDistance.bind(Distance(*parts, scale=scale, weights=weights), space)
     found = metric.distance(tuple((column,) for column in range(6)), codes[1:], codes[0])[0]
     assert np.isclose(found, Ruler(frame, *parts, scale, weights, ORDERS).distance(query, other), rtol=1e-12, atol=0)
+
+
+@given(st.integers(0, 2**32 - 1), st.integers(1, 60))
+def test_levels_are_coded_again_once_each_as_they_are_all_together(seed: int, rows: int) -> None:
+    """Codes that are none, such as fractions, come back as others."""
+    space, rng = space_of(background(seed)), np.random.default_rng(seed)
+    for feature in space.features:
+        if feature.numeric:
+            continue
+        codes = rng.integers(0, len(feature.code_of), rows) + rng.choice([0.0, 0.0, 0.5], rows)
+        codes = np.where(rng.random(rows) < 0.2, np.nan, codes)
+        column = decode_column(feature, codes)
+        exact = [
+            ((again == codes) | (np.isnan(again) & np.isnan(codes))) & ~bad
+            for again, bad in (recode_column(feature, codes, column), encode_column(feature, column))
+        ]
+        np.testing.assert_array_equal(*exact)
