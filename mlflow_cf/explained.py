@@ -6,7 +6,7 @@ import time
 from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
-from functools import partial
+from functools import cached_property, partial
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from mlflow_cf.constraints import Constraints, ConstraintSource
 from mlflow_cf.errors import InputError
 from mlflow_cf.explainers import AnyExplainer, Facts, Learned
-from mlflow_cf.explainers.explainer import check_explainer
+from mlflow_cf.explainers.explainer import check_explainer, check_rows
 from mlflow_cf.explainers.registry import ExplainerSource, asked_explainer, explainer_of, explainer_to_dict
 from mlflow_cf.explainers.searches import Searches
 from mlflow_cf.features import FeatureSpace, Rows
@@ -95,6 +95,8 @@ class ExplainedModel:
             InputError: a policy that does not fit the features or the model, or an explainer that does not fit either.
         """
         policy.target.check(model)
+        policy.privacy.check_groups(policy.constraints.groups)
+        check_rows(explainer, policy.privacy)
         codes = space.encode(background.rows)
         setting = Setting.build(space, codes, policy.constraints, policy.distance, policy.values)
         judge, outcome = Judge.learn(model, space.decode(setting.background))
@@ -112,6 +114,11 @@ class ExplainedModel:
     def learned(self) -> Learned | None:
         """What the explainer has learned, if it learns."""
         return self.searches.own.learned
+
+    @cached_property
+    def _for_requests(self) -> Setting:
+        """The setting without what requests may not see."""
+        return self.setting.for_requests(self.policy.privacy)
 
     def predict(self, X: Rows, params: Mapping[str, Any] | None = None) -> pd.DataFrame:
         """Answer rows with predictions and counterfactuals: what the served model returns.
@@ -135,6 +142,8 @@ class ExplainedModel:
             raise InputError("counterfactual", f"a {type(asked).__name__} is not an object", "send {...}")
         query = Query.read(asked)
         query.check(self.policy.limits)
+        if query.explainer is not None:
+            self.policy.privacy.check_asked(query.explainer.name, self.explainer.name)
         explainer = self._asked(query)
         limits, seconds = self.policy.limits, query.time_limit_s
         default = Caller(limits.time_limit_s, limits.row_time_limit_s, served=True)
@@ -209,7 +218,9 @@ class ExplainedModel:
         that do not go together are an `InputError`; a row that cannot be coded is reported instead.
         """
         wanted = self.policy.target_for(target, self.model)
-        setting = self.setting.tightened(Constraints.read(constraints))
+        asked = Constraints.read(constraints)
+        self.policy.privacy.check_groups(asked.groups)
+        setting = self.setting.tightened(asked)
         return verify_given(self.judge, setting, wanted, rows, counterfactuals, minimality=minimality)
 
     def describe(self) -> dict[str, Any]:
@@ -256,6 +267,8 @@ class ExplainedModel:
         return self.explainer if query.explainer is None else asked_explainer(query.explainer, self.explainer)
 
     def _answer(self, X: Rows, query: Query, explainer: AnyExplainer, caller: Caller) -> Explanations:
+        self.policy.privacy.check_groups(query.constraints.groups)
+        check_rows(explainer, self.policy.privacy)
         seconds, certified = caller.seconds, query.certify or self.policy.certify
         if seconds is not None and self.opened.structure is not None and self.searches.has(explainer):
             self.warmth.ensure(explainer, partial(self._try, explainer, certified=certified), certified=certified)
@@ -263,7 +276,7 @@ class ExplainedModel:
             judge=self.judge,
             structure=self.opened.structure,
             obstacle=Uncertified("unopened", self.opened.note),
-            setting=self.setting.tightened(query.constraints),
+            setting=(self._for_requests if caller.served else self.setting).tightened(query.constraints),
             target=self.policy.target_for(query.target, self.model),
             background=self.outcome,
             explainer=explainer,

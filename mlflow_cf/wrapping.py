@@ -12,7 +12,7 @@ from mlflow_cf.constraints import ConstraintSource, Values
 from mlflow_cf.errors import InputError
 from mlflow_cf.explained import Background, ExplainedModel
 from mlflow_cf.explainers.registry import ExplainerSource, explainer_of
-from mlflow_cf.features import FeatureSpace, Table
+from mlflow_cf.features import FeatureSpace, Table, stand_ins
 from mlflow_cf.model.flavors import background_of, open_native
 from mlflow_cf.model.judge import OpenModel
 from mlflow_cf.options import DistanceSource, TargetSource, WrapOptions
@@ -90,5 +90,9 @@ def assemble(model: OpenModel, data: Table, labels: ArrayLike | None, options: W
     known = None if labels is None else np.asarray(labels)
     if known is not None and known.shape != (len(data),):
         raise InputError("labels", f"{known.shape} labels for {len(data)} rows", "pass one label per row of data")
-    background = Background(data.reset_index(drop=True), known)
-    return ExplainedModel.build(model, FeatureSpace.infer(data, options.features), background, policy, explainer)
+    space = FeatureSpace.infer(data, options.features)
+    if policy.privacy.keeps_rows:
+        background = Background(data.reset_index(drop=True), known)
+    else:
+        background = Background(space.decode(stand_ins(space.encode(data))), None)
+    return ExplainedModel.build(model, space, background, policy, explainer)

@@ -14,7 +14,7 @@ from mlflow.exceptions import MlflowException
 from mlflow.protos.databricks_pb2 import INTERNAL_ERROR
 
 from mlflow_cf.artifact.log import load_folder
-from mlflow_cf.errors import CounterfactualError
+from mlflow_cf.errors import CounterfactualError, frames
 from mlflow_cf.explained import ExplainedModel
 
 SERVER = "mlflow.pyfunc.scoring_server.app"  # what `mlflow models serve` runs
@@ -46,7 +46,8 @@ class ServedModel:
             raise
         except Exception as error:
             kind = type(error).__name__
-            _logger.error("a request failed with %s", kind, exc_info=_logger.isEnabledFor(logging.DEBUG))  # noqa: TRY400
+            _logger.error("a request failed with %s", kind)  # noqa: TRY400
+            _logger.debug("%s", frames(error))  # and no more: its message may quote values
             message = f"the model could not answer this request ({kind})"
             raise MlflowException(message, error_code=INTERNAL_ERROR) from None
 

@@ -11,7 +11,7 @@ from mlflow_cf.constraints.limits import ChangeLimit, Columns, JoinedGroup
 from mlflow_cf.constraints.model import Constraints, Relative
 from mlflow_cf.constraints.origin import Key, Origin, Source
 from mlflow_cf.constraints.plaf import parse_rule
-from mlflow_cf.constraints.resolve import resolve
+from mlflow_cf.constraints.resolve import known_levels, resolve
 from mlflow_cf.constraints.rules import Atom, Comparison, Rule
 from mlflow_cf.errors import InputError, InputErrors, did_you_mean
 from mlflow_cf.features import Feature, FeatureSpace
@@ -19,14 +19,16 @@ from mlflow_cf.features import Feature, FeatureSpace
 MAX_RULE_TEXT = 100_000  # characters of all rules together; a request is read in about a second then
 
 
-def compile_rules(constraints: Constraints, space: FeatureSpace, source: Source = "policy") -> tuple[Rule, ...]:
-    """Return one rule or more for every constraint of the policy, or of a request.
+def compile_rules(
+    constraints: Constraints, space: FeatureSpace, source: Source = "policy", *, reveal: bool = True
+) -> tuple[Rule, ...]:
+    """Return one rule or more for every constraint of the policy, or of a request; `reveal` lets errors name levels.
 
     Raises:
         InputError: unknown features or levels, an order where there is none, empty ranges, overlapping groups;
             all of them at once, each with its path.
     """
-    compiler = _Compiler(space, source)
+    compiler = _Compiler(space, source, reveal=reveal)
     rules = [rule for family in _FAMILIES for rule in family(compiler, constraints)]
     compiler.check_groups(constraints)
     if compiler.errors:
@@ -61,8 +63,8 @@ def change_limit(constraints: Constraints, groups: tuple[Columns, ...], source: 
 class _Compiler:
     """Collects errors so that a user sees all of them in one go."""
 
-    def __init__(self, space: FeatureSpace, source: Source) -> None:
-        self.space, self.source = space, source
+    def __init__(self, space: FeatureSpace, source: Source, *, reveal: bool) -> None:
+        self.space, self.source, self.reveal = space, source, reveal
         self.errors: list[InputError] = []
 
     def origin(self, key: Key, name: str = "", position: int | None = None) -> Origin:
@@ -90,7 +92,7 @@ class _Compiler:
         """Return the code of a value a user wrote, noting an error if it has none."""
         code = feature.code(value)
         if code is None:
-            fix = "" if feature.numeric else did_you_mean(value, feature.levels, "levels")
+            fix = "" if feature.numeric else known_levels(feature, value, reveal=self.reveal)
             noun = "level" if not feature.numeric else "date" if feature.kind == "date" else "number"
             self.error(where, f"{value!r} is not a {noun}", fix)
             return np.nan
@@ -215,7 +217,7 @@ def _rules(c: _Compiler, constraints: Constraints) -> Iterator[Rule]:
     for number, text in enumerate(constraints.rules):
         origin = c.origin("rules", position=number)
         try:
-            yield resolve(parse_rule(text, origin.path), c.space, origin)
+            yield resolve(parse_rule(text, origin.path), c.space, origin, reveal=c.reveal)
         except InputError as error:
             c.errors.append(error)
 

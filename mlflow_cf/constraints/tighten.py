@@ -24,11 +24,32 @@ def check_tightens(policy: Constraints, request: Constraints, space: FeatureSpac
     """
     errors = [
         *_freed(policy, request, path),
+        *_sealed(policy, request, path),
         *_wider_ranges(policy, request, space, path),
         *_wider_limits(policy, request, space, path),
     ]
+    _raise(errors)
+
+
+def check_sealed(policy: Constraints, request: Constraints, path: str = "constraints") -> None:
+    """Refuse a request that gives directions for a feature the policy holds fixed; whatever values these name.
+
+    Raises:
+        InputError: every such direction, with its path.
+    """
+    _raise(list(_sealed(policy, request, path)))
+
+
+def _raise(errors: list[InputError]) -> None:
     if errors:
         raise errors[0] if len(errors) == 1 else InputErrors(errors)
+
+
+def _sealed(policy: Constraints, request: Constraints, path: str) -> Iterator[InputError]:
+    for key in ("increasing", "decreasing", "ranges", "relative", "levels", "forbidden"):
+        for name in getattr(request, key):
+            if name in policy.immutable:
+                yield InputError(f"{path}.{key}.{name}", "immutable under the policy", "leave it out")
 
 
 def _freed(policy: Constraints, request: Constraints, path: str) -> Iterator[InputError]:
@@ -37,10 +58,6 @@ def _freed(policy: Constraints, request: Constraints, path: str) -> Iterator[Inp
         if key in request.model_fields_set and asked < sealed:
             freed = min(sealed - asked)
             yield InputError(f"{path}.{key}", f"would free {freed!r}, which the policy limits", _ADD)
-    for key in ("increasing", "decreasing", "ranges", "relative", "levels", "forbidden"):
-        for name in getattr(request, key):
-            if name in policy.immutable:
-                yield InputError(f"{path}.{key}.{name}", "immutable under the policy", "leave it out")
     if policy.max_changes is not None and (request.max_changes or 0) > policy.max_changes:
         fact = f"{request.max_changes} is more than the policy's {policy.max_changes}"
         yield InputError(f"{path}.max_changes", fact, "ask for fewer")

@@ -4,6 +4,7 @@ from mlflow_cf.features.dates import days
 from mlflow_cf.features.embedding import UNIT_MISMATCH, Embedding
 from mlflow_cf.features.feature import Feature, Floats, Kind, Level
 from mlflow_cf.features.space import FeatureSpace
+from mlflow_cf.features.stand_ins import stand_ins
 from mlflow_cf.features.tables import ColumnName, Rows, Table, as_background, as_rows, check_table
 
 __all__ = [
@@ -21,4 +22,5 @@ __all__ = [
     "as_rows",
     "check_table",
     "days",
+    "stand_ins",
 ]

@@ -15,7 +15,11 @@ import mlflow_cf
 TABLE = small_loans.table()
 MODEL = small_loans.fitted(TABLE)
 ASKED = small_loans.rejected(TABLE, 3)
-OPTIONS = {"target": "good", "constraints": small_loans.CONSTRAINTS}
+OPTIONS = {
+    "target": "good",
+    "constraints": small_loans.CONSTRAINTS,
+    "privacy": {"explainers": ["geco", "nearest_row"]},
+}
 EXPLAINED = mlflow_cf.wrap(MODEL, TABLE, **OPTIONS)
 RECORDS = ASKED.to_dict("records")
 
