@@ -261,7 +261,7 @@ class ExplainedModel:
         enough = ENOUGH_OPENED if self.opened.structure is not None else ENOUGH_SCORED
         query = Query(certify=certified, max_evaluations=min(enough, self.policy.limits.max_evaluations))
         with suppress(InputError):  # a model that cannot predict this row, or an explainer that needs more options
-            self._answer(self.background.iloc[[row]], query, explainer, Caller(None, 0.0, served=False))
+            self._answer(self.background.iloc[[row]], query, explainer, Caller(None, 0.0, served=False, trial=True))
 
     def _asked(self, query: Query) -> AnyExplainer:
         return self.explainer if query.explainer is None else asked_explainer(query.explainer, self.explainer)
@@ -276,7 +276,9 @@ class ExplainedModel:
             judge=self.judge,
             structure=self.opened.structure,
             obstacle=Uncertified("unopened", self.opened.note),
-            setting=(self._for_requests if caller.served else self.setting).tightened(query.constraints),
+            setting=(self._for_requests if caller.served or caller.trial else self.setting).tightened(
+                query.constraints
+            ),
             target=self.policy.target_for(query.target, self.model),
             background=self.outcome,
             explainer=explainer,

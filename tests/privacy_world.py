@@ -56,9 +56,10 @@ def fitted():
 
 
 @cache
-def served(**policy):
-    options = {"constraints": {"immutable": ["street"]}, "limits": {"max_evaluations": MOST_EVALUATIONS}, **policy}
-    return ServedModel(mlflow_cf.wrap(fitted(), TABLE, **options))
+def served(sample="private"):
+    """Return the model as requests meet it."""
+    options = {"constraints": {"immutable": ["street"]}, "limits": {"max_evaluations": MOST_EVALUATIONS}}
+    return ServedModel(mlflow_cf.wrap(fitted(), TABLE, privacy={"sample": sample}, **options))
 
 
 def secrets():
@@ -116,8 +117,8 @@ def check(model, row, options):
     """Ask a model about one row of `ASKED`; what it says names nothing of the background that was not named."""
     rows = ASKED.iloc[[row]]
     said, _ = ask(model, rows, options)
-    named = json.dumps([options, rows.to_dict("records"), CANARIES["age"] if "age" in str(options) and False else 0])
-    found = leaks(said, named + " ".join(map(repr, rows.iloc[0])))
+    named = json.dumps(options) + " ".join(map(str, rows.iloc[0]))
+    found = leaks(said, named)
     assert not found, (found, said, options)
 
 

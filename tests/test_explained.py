@@ -181,7 +181,10 @@ class TestOptionsOfARequest:
             ({"target": 7}, "target.label: the model does not know 7"),
             ({"target": [1]}, "target"),
             ({"target": {"label": 1, "probability": 0.7}}, "target.probability: not a known key; did you mean"),
-            ({"explainer": "gecko"}, "explainer: 'gecko' does not answer requests to this model; ask for 'geco' or 'exact'"),
+            (
+                {"explainer": "gecko"},
+                "explainer: 'gecko' does not answer requests to this model; ask for 'geco' or 'exact'",
+            ),
             ({"explainer": 5}, "explainer: input should be a valid string"),
             ({"seed": -1}, "seed: input should be greater than or equal to 0"),
             ({"seed": 2**63}, "seed: input should be less than"),

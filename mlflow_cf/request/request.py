@@ -26,11 +26,13 @@ class Caller(NamedTuple):
     Attributes:
         seconds: for all explanations together, or None; more of them may take `row_seconds` each instead.
         served: whether it is a request to the model, which knows less than the owner of an explained model may.
+        trial: whether it is a search before a request, which sees what requests see.
     """
 
     seconds: float | None
     row_seconds: float
     served: bool
+    trial: bool = False
 
 
 @dataclass(frozen=True, eq=False)
