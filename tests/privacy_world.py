@@ -64,7 +64,7 @@ def served(sample="private"):
 
 def secrets():
     """Return every value of the background as a person could read it in a message."""
-    numbers = [value for value in {*TABLE["income"], CANARIES["age"]}]
+    numbers = {*TABLE["income"], CANARIES["age"]}
     texts = {*TABLE["job"], *TABLE["street"], "perhaps"}
     return {text for value in numbers for text in (repr(value), f"{value:,}", f"{value:,.6g}")} | texts
 

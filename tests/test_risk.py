@@ -15,7 +15,8 @@ DISTANCES = arrays(float, st.integers(1, 8), elements=st.sampled_from([0.0, 0.1,
 
 def pairs(members, others):
     """Return the share of pairs in which the member is further away; ties count half."""
-    wins = [(one > other) + (one == other) / 2 for one in members for other in others if one == one and other == other]
+    members, others = members[~np.isnan(members)], others[~np.isnan(others)]
+    wins = [(one > other) + (one == other) / 2 for one in members for other in others]
     return np.mean(wins) if wins else None
 
 

@@ -44,7 +44,7 @@ class ServedModel:
             return self.explained.predict(self._completed(model_input), self._capped(params) if self.served else params)
         except CounterfactualError:
             raise
-        except Exception as error:
+        except Exception as error:  # noqa: BLE001  whatever it is, it must not leave with its message
             kind = type(error).__name__
             _logger.error("a request failed with %s", kind)  # noqa: TRY400
             _logger.debug("%s", frames(error))  # and no more: its message may quote values
