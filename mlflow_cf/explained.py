@@ -24,6 +24,7 @@ from mlflow_cf.model.judge import Judge, OpenModel, Outcome
 from mlflow_cf.model.parity import Opened, open_structure
 from mlflow_cf.options import TargetSource
 from mlflow_cf.problem import BoundTarget, Explain, Policy, Query, Setting, Target, spread_of
+from mlflow_cf.problem.disclosure import notes_on_privacy
 from mlflow_cf.proof.given import verify_given
 from mlflow_cf.request.admission import Admission
 from mlflow_cf.request.answer import answer
@@ -239,7 +240,11 @@ class ExplainedModel:
             "policy": self.policy.to_dict(),
             "explainer": explainer_to_dict(self.explainer),
             "explained_at_once": self.admission.places,
-            "notes": [*model.notes, *notes_on_constants(self.space)],
+            "notes": [
+                *model.notes,
+                *notes_on_constants(self.space),
+                *notes_on_privacy(self.setting, self._for_requests),
+            ],
         }
 
     def __reduce__(self) -> tuple[Any, ...]:
@@ -276,9 +281,7 @@ class ExplainedModel:
             judge=self.judge,
             structure=self.opened.structure,
             obstacle=Uncertified("unopened", self.opened.note),
-            setting=(self._for_requests if caller.served or caller.trial else self.setting).tightened(
-                query.constraints
-            ),
+            setting=(self.setting if caller.owner else self._for_requests).tightened(query.constraints),
             target=self.policy.target_for(query.target, self.model),
             background=self.outcome,
             explainer=explainer,

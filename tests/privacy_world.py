@@ -114,12 +114,16 @@ def ask(model, row, options):
 
 
 def check(model, row, options):
-    """Ask a model about one row of `ASKED`; what it says names nothing of the background that was not named."""
+    """Ask a model about one row of `ASKED`; what it says names nothing of the background that was not named.
+
+    Returns the status, or "refused".
+    """
     rows = ASKED.iloc[[row]]
-    said, _ = ask(model, rows, options)
+    said, reply = ask(model, rows, options)
     named = json.dumps(options) + " ".join(map(str, rows.iloc[0]))
     found = leaks(said, named)
     assert not found, (found, said, options)
+    return reply[0]["status"] if reply else "refused"
 
 
 NAMES = st.sampled_from([*TABLE.columns, "incme", "jobs", "", "salary"])

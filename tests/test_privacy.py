@@ -158,6 +158,19 @@ def folder(tmp_path_factory):
     return folder / "m"
 
 
+class TestNotes:
+    def test_groups_that_requests_never_change(self):
+        alone = {"groups": [["income", "debt"]]}
+        (lost,) = mlflow_cf.wrap(MODEL, BACKGROUND, constraints=alone).describe()["notes"]
+        assert lost.startswith("requests never change the group income and debt: no more than 5 rows share any")
+
+    def test_values_that_tell(self):
+        (note,) = mlflow_cf.wrap(MODEL, BACKGROUND).describe()["notes"]
+        assert note.startswith("requests can learn whether a value of income, debt is in the background; values=")
+        for options in ({"values": "continuous"}, {"privacy": {"sample": "shown"}}):
+            assert not mlflow_cf.wrap(MODEL, BACKGROUND, **options).describe()["notes"]
+
+
 class TestSummary:
     def test_no_row_is_in_any_file(self, folder):
         stored = mlflow_cf.load_model(folder)

@@ -34,6 +34,11 @@ class Caller(NamedTuple):
     served: bool
     trial: bool = False
 
+    @property
+    def owner(self) -> bool:
+        """Whether it may see all of the background."""
+        return not (self.served or self.trial)
+
 
 @dataclass(frozen=True, eq=False)
 class Request:

@@ -273,6 +273,7 @@ def test_a_sound_learner_passes(monkeypatch, tmp_path):
     conduct.check_stored(sound, tmp_path)
     handed_over.check_own_order(sound)
     handed_over.check_plans(sound)
+    handed_over.check_rows_told(sound)
     for check in (conduct.check_learns_once, conduct.check_count, conduct.check_options_by_request):
         check(Pupil())
 
