@@ -69,7 +69,7 @@ def copy(source: str | Path, target: Path, scratch: Path) -> Lineage:
 
 def drop_example(folder: Path) -> None:
     """Delete the input example of the model in `folder`, which is usually made of training rows."""
-    meta = Model.load(str(folder))
+    meta: Any = Model.load(str(folder))
     told: Mapping[str, Any] = meta.saved_input_example_info or {}
     for key in ("artifact_path", "serving_input_path"):
         if key in told:

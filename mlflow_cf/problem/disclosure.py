@@ -19,7 +19,7 @@ def _lost(setting: Setting, for_requests: Setting) -> Iterator[str]:
         if len(every.tuples) and not len(shared.tuples):
             names = " and ".join(setting.space.names[column] for column in every.columns)
             k = for_requests.k_anonymous
-            yield f"requests never change the group {names}: no more than {k} rows share any of its tuples (k_anonymous)"
+            yield f"requests never change the group {names}: no tuple of it is shared by more than {k} rows (k_anonymous)"
 
 
 def _told(setting: Setting) -> Iterator[str]:
@@ -27,7 +27,7 @@ def _told(setting: Setting) -> Iterator[str]:
     few = [domain.columns[0] for domain in setting.domains if _is_telling(setting, domain)]
     if setting.values == "observed" and few:
         names = ", ".join(setting.space.names[column] for column in few)
-        yield f"requests can learn whether a value of {names} is in the background; values='continuous' or 'grid' hides it"
+        yield f"requests can learn whether a value of {names} is in the background; not with another `values`"
 
 
 def _is_telling(setting: Setting, domain: Domain) -> bool:

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from pydantic import StrictInt
 
-from mlflow_cf import InputError, RandomSearch
+from mlflow_cf import InputError, NearestRow, RandomSearch
 from mlflow_cf.explainers import EXPLAINERS, Learned, PlannedStep
 from mlflow_cf.testing import KINDS, Ruler, Scenario, answers, certified, conduct, handed_over, opened
 from mlflow_cf.testing.opened import Opening
@@ -254,6 +254,12 @@ def test_plans_that_are_lost(monkeypatch):
     monkeypatch.setattr("mlflow_cf.request.replies._steps", lambda *_: ())
     with refused():
         handed_over.check_plans(trial(Pupil()))
+
+
+def test_rows_of_the_background_that_nobody_is_told_of(monkeypatch):
+    monkeypatch.setattr(NearestRow, "returns_rows", False)
+    with refused():
+        handed_over.check_rows_told(trial(NearestRow()))
 
 
 def test_a_count_that_is_refused_too_late():
