@@ -19,7 +19,7 @@ def _lost(setting: Setting, for_requests: Setting) -> Iterator[str]:
         if len(every.tuples) and not len(shared.tuples):
             names = " and ".join(setting.space.names[column] for column in every.columns)
             k = for_requests.k_anonymous
-            yield f"requests never change the group {names}: no tuple of it is shared by more than {k} rows (k_anonymous)"
+            yield f"requests never change the group {names}: no tuple of it has more than {k} rows (k_anonymous)"
 
 
 def _told(setting: Setting) -> Iterator[str]:
