@@ -162,7 +162,10 @@ WRONG = {
         "constraints.imutable: not a known key; did you mean 'immutable'?",
     ),
     "unknown target": ({"target": "great"}, "target.label: the model does not know 'great'"),
-    "unknown explainer": ({"explainer": "geko"}, "explainer: no explainer is called 'geko'; did you mean 'geco'?"),
+    "unknown explainer": (
+        {"explainer": "geko"},
+        "explainer: 'geko' does not answer requests to this model; ask for 'geco' or 'nearest_row'",
+    ),
     "unknown explain": ({"explain": "some"}, "explain: "),
     "seed": ({"seed": -1}, "seed: "),
     "time": ({"time_limit_s": 0}, "time_limit_s: "),
