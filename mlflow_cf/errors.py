@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable
 from difflib import get_close_matches
 from itertools import chain, islice
+from pathlib import Path
+from traceback import extract_tb
 from typing import Any, Final
 
 from mlflow.exceptions import MlflowException
@@ -98,6 +100,11 @@ def did_you_mean(word: object, known: Iterable[object], noun: str = "known") -> 
         return f"did you mean {names[near[0]]!r}?"
     shown = ", ".join(repr(name) for name in known[:12]) + (", ..." if len(known) > 12 else "")
     return f"{noun}: {shown}" if known else ""
+
+
+def frames(error: BaseException) -> str:
+    """Return where an error was raised, innermost last, without its message: that may quote values."""
+    return " > ".join(f"{Path(at.filename).name}:{at.lineno} {at.name}" for at in extract_tb(error.__traceback__))
 
 
 def _type(value: object) -> str:

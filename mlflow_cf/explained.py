@@ -6,8 +6,8 @@ import time
 from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
-from functools import partial
-from typing import Any, NamedTuple
+from functools import cached_property, partial
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -16,34 +16,27 @@ from numpy.typing import NDArray
 from mlflow_cf.constraints import Constraints, ConstraintSource
 from mlflow_cf.errors import InputError
 from mlflow_cf.explainers import AnyExplainer, Facts, Learned
-from mlflow_cf.explainers.explainer import check_explainer
+from mlflow_cf.explainers.explainer import check_explainer, check_rows_kept
 from mlflow_cf.explainers.registry import ExplainerSource, asked_explainer, explainer_of, explainer_to_dict
 from mlflow_cf.explainers.searches import Searches
-from mlflow_cf.features import FeatureSpace, Floats, Rows
+from mlflow_cf.features import Background, FeatureSpace, Rows
 from mlflow_cf.model.judge import Judge, OpenModel, Outcome
 from mlflow_cf.model.parity import Opened, open_structure
 from mlflow_cf.options import TargetSource
 from mlflow_cf.problem import BoundTarget, Explain, Policy, Query, Setting, Target, spread_of
+from mlflow_cf.problem.disclosure import notes_on_privacy
 from mlflow_cf.proof.given import verify_given
 from mlflow_cf.request.admission import Admission
 from mlflow_cf.request.answer import answer
 from mlflow_cf.request.request import Caller, Request
 from mlflow_cf.request.rows import check_rows
-from mlflow_cf.request.warmth import ENOUGH_OPENED, ENOUGH_SCORED, TRIAL_S, Warmth
+from mlflow_cf.request.warmth import TRIAL_S, Warmth, query_to_try, row_to_try
 from mlflow_cf.words.description import notes_on_constants, summary
 from mlflow_cf.words.explanations import Explanations
 from mlflow_cf.words.reasons import Uncertified
 from mlflow_cf.words.verification import Verifications
 
 PATIENCE_S = 0.03  # a served request waits so long for a place; most searches are over in less
-
-
-class Background(NamedTuple):
-    """Rows of training data as a table, their labels (m,), if they are known, and their codes (m, d), if at hand."""
-
-    rows: pd.DataFrame
-    labels: NDArray[np.generic] | None
-    codes: Floats | None = None
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -97,8 +90,9 @@ class ExplainedModel:
             InputError: a policy that does not fit the features or the model, or an explainer that does not fit either.
         """
         policy.target.check(model)
-        rows, labels, known = background
-        codes = space.encode(rows) if known is None else known
+        policy.privacy.check_groups(policy.constraints.groups)
+        check_rows_kept(explainer, policy.privacy)
+        codes = space.encode(background.rows) if background.codes is None else background.codes
         setting = Setting.build(space, codes, policy.constraints, policy.distance, policy.values)
         judge, outcome = Judge.learn(model, space.decode(setting.background))
         opened = open_structure(judge, space, setting.background, outcome)
@@ -106,15 +100,20 @@ class ExplainedModel:
             raise InputError("certify", f"nothing can be proved of this model ({opened.note})", "leave it out")
         setting = setting.opened_by(opened.structure)
         target = BoundTarget(policy.target, model, spread=spread_of(outcome))
-        facts = Facts(setting, labels, outcome, target, opened.structure, policy.seed)
+        facts = Facts(setting, background.labels, outcome, target, opened.structure, policy.seed)
         check_explainer(explainer, facts, 1)
         searches = Searches(facts, explainer, learned)
-        return cls(model, space, rows, labels, policy, explainer, searches, judge, outcome, setting, opened)
+        return cls(model, space, *background[:2], policy, explainer, searches, judge, outcome, setting, opened)
 
     @property
     def learned(self) -> Learned | None:
         """What the explainer has learned, if it learns."""
         return self.searches.own.learned
+
+    @cached_property
+    def _for_requests(self) -> Setting:
+        """The setting without what requests may not see."""
+        return self.setting.for_requests(self.policy.privacy)
 
     def predict(
         self, X: Rows, params: Mapping[str, Any] | None = None, *, within_s: float | None = None
@@ -144,16 +143,13 @@ class ExplainedModel:
         self, X: Rows, params: Mapping[str, Any] | None = None, *, within_s: float | None = None, timed: bool = True
     ) -> Explanations:
         """Answer rows as `predict` does, as objects; without a clock unless it is `timed`."""
-        limits = self.policy.limits
         if within_s is not None:
-            check_rows(X, limits.rows)
-        asked = (params or {}).get("counterfactual") or {}
-        if not isinstance(asked, Mapping):
-            raise InputError("counterfactual", f"a {type(asked).__name__} is not an object", "send {...}")
-        query = Query.read(asked, limits.query)
-        query.check(limits)
-        caller = Caller.of(limits, query.time_limit_s, within_s) if timed else Caller(None, 0.0, served=True)
-        return self._answer(X, query, self._asked(query), caller)
+            check_rows(X, self.policy.limits.rows)
+        query = Query.asked(params, self.policy.limits)
+        if query.explainer is not None:
+            self.policy.privacy.check_asked(query.explainer.name, self.explainer.name)
+        timely = Caller.of(self.policy.limits, query.time_limit_s, within_s)
+        return self._answer(X, query, self._asked(query), timely if timed else Caller(None, 0.0, served=True))
 
     def explain(
         self,
@@ -223,7 +219,9 @@ class ExplainedModel:
         that do not go together are an `InputError`; a row that cannot be coded is reported instead.
         """
         wanted = self.policy.target_for(target, self.model, owner=True)
-        setting = self.setting.tightened(Constraints.read(constraints))
+        asked = Constraints.read(constraints)
+        self.policy.privacy.check_groups(asked.groups)
+        setting = self.setting.tightened(asked)
         return verify_given(self.judge, setting, wanted, rows, counterfactuals, minimality=minimality)
 
     def describe(self) -> dict[str, Any]:
@@ -242,7 +240,11 @@ class ExplainedModel:
             "policy": self.policy.to_dict(),
             "explainer": explainer_to_dict(self.explainer),
             "explained_at_once": self.admission.places,
-            "notes": [*model.notes, *notes_on_constants(self.space)],
+            "notes": [
+                *model.notes,
+                *notes_on_constants(self.space),
+                *notes_on_privacy(self.setting, self._for_requests),
+            ],
         }
 
     def __reduce__(self) -> tuple[Any, ...]:
@@ -259,17 +261,17 @@ class ExplainedModel:
         self.warmth.ensure(self.explainer, partial(self._try, self.explainer, certified=certified), certified=certified)
 
     def _try(self, explainer: AnyExplainer, *, certified: bool) -> None:
-        bound = BoundTarget(self.policy.target, self.model, spread=spread_of(self.outcome))
-        row = int(bound.rate(self.outcome).favourable.argmin())  # one that misses the target, if there is any
-        enough = ENOUGH_OPENED if self.opened.structure is not None else ENOUGH_SCORED
-        query = Query(certify=certified, max_evaluations=min(enough, self.policy.limits.max_evaluations))
+        row = row_to_try(BoundTarget(self.policy.target, self.model, spread=spread_of(self.outcome)), self.outcome)
+        query = query_to_try(self.policy.limits, opened=self.opened.structure is not None, certified=certified)
         with suppress(InputError):  # a model that cannot predict this row, or an explainer that needs more options
-            self._answer(self.background.iloc[[row]], query, explainer, Caller(TRIAL_S, 0.0, served=False))
+            self._answer(self.background.iloc[[row]], query, explainer, Caller(TRIAL_S, 0.0, served=False, trial=True))
 
     def _asked(self, query: Query) -> AnyExplainer:
         return self.explainer if query.explainer is None else asked_explainer(query.explainer, self.explainer)
 
     def _answer(self, X: Rows, query: Query, explainer: AnyExplainer, caller: Caller) -> Explanations:
+        self.policy.privacy.check_groups(query.constraints.groups)
+        check_rows_kept(explainer, self.policy.privacy)
         seconds, certified = caller.seconds, query.certify or self.policy.certify
         searched = seconds is not None and query.explain != "none"
         if searched and self.opened.structure is not None and self.searches.has(explainer):
@@ -278,7 +280,7 @@ class ExplainedModel:
             judge=self.judge,
             structure=self.opened.structure,
             obstacle=Uncertified("unopened", self.opened.note),
-            setting=self.setting,
+            setting=self.setting if caller.owner else self._for_requests,
             target=self.policy.target_for(query.target, self.model, owner=not caller.served),
             background=self.outcome,
             explainer=explainer,
@@ -292,7 +294,7 @@ class ExplainedModel:
             elsewhere=partial(self._answer, query=query, explainer=explainer, caller=caller),
             admission=self.admission,
             patience_s=PATIENCE_S if caller.served else seconds,
-            owner=not caller.served,
+            owner=caller.owner,
             rows=caller.rows,
         )
         return answer(request, X)

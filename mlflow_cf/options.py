@@ -29,7 +29,8 @@ class WrapOptions:
         seed: seed of requests that name none.
         limits: most a request may ask for.
         certify: always prove that answers are the nearest; the model must be one that can be opened.
-        privacy: what requests may see of the background: `Privacy`, or a dict of sample, explainers and k_anonymous.
+        privacy: what requests may see of the background: `Privacy`, or a dict of sample (private, summary or shown),
+            explainers and k_anonymous.
         seal: what requests cannot change at all: ``"target"``, or nothing.
         trace: make each served explanation an MLflow trace; ``"digests"``: with digests of its rows in their place.
     """

@@ -10,9 +10,9 @@ from numpy.typing import ArrayLike
 
 from mlflow_cf.constraints import ConstraintSource, Values
 from mlflow_cf.errors import InputError
-from mlflow_cf.explained import Background, ExplainedModel
+from mlflow_cf.explained import ExplainedModel
 from mlflow_cf.explainers.registry import ExplainerSource, explainer_of
-from mlflow_cf.features import FeatureSpace, Table
+from mlflow_cf.features import Background, FeatureSpace, Table, stand_ins
 from mlflow_cf.model.flavors import background_of, open_native
 from mlflow_cf.model.judge import OpenModel
 from mlflow_cf.options import DistanceSource, TargetSource, WrapOptions
@@ -63,7 +63,8 @@ def wrap(
         seed: seed of requests that name none; the same rows, query and seed get the same answer.
         limits: most a request may ask for: `Limits`, or a dict of count, time_limit_s, rows, query and its other keys.
         certify: always prove that answers are the nearest; the model must be one that can be opened.
-        privacy: what requests may see of the background: `Privacy`, or a dict of sample, explainers and k_anonymous.
+        privacy: what requests may see of the background: `Privacy`, or a dict of sample (private, summary or shown),
+            explainers and k_anonymous.
         seal: what requests cannot change at all: ``"target"``, or nothing.
         trace: make each served explanation an MLflow trace; ``"digests"``: with digests of its rows in their place.
         output: what a model without known outputs returns: ``"label"``, ``"score"`` or ``"value"``.
@@ -90,5 +91,9 @@ def assemble(model: OpenModel, data: Table, labels: ArrayLike | None, options: W
     known = None if labels is None else np.asarray(labels)
     if known is not None and known.shape != (len(data),):
         raise InputError("labels", f"{known.shape} labels for {len(data)} rows", "pass one label per row of data")
-    background = Background(data.reset_index(drop=True), known)
-    return ExplainedModel.build(model, FeatureSpace.infer(data, options.features), background, policy, explainer)
+    space = FeatureSpace.infer(data, options.features)
+    if policy.privacy.keeps_rows:
+        background = Background(data.reset_index(drop=True), known)
+    else:
+        background = Background(space.decode(stand_ins(space.encode(data))), None)
+    return ExplainedModel.build(model, space, background, policy, explainer)

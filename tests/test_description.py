@@ -26,6 +26,7 @@ CONSTRAINTS = {
     "max_changes": 2,
     "rules": ["IF x_cf.income > x.income THEN x_cf.savings >= x.savings"],
 }
+SHOWN = {"sample": "shown"}  # or notes would say what is left of the background's secrets
 LIMITS = {"count": 1, "time_limit_s": 2.5, "max_evaluations": 20_000}
 
 
@@ -36,12 +37,15 @@ def lines(explained: mlflow_cf.ExplainedModel) -> list[str]:
 @pytest.fixture(scope="module")
 def tree() -> mlflow_cf.ExplainedModel:
     model = DecisionTreeClassifier(max_depth=2, random_state=0).fit(FRAME, (FRAME["income"] > 25_000).to_numpy())
-    return mlflow_cf.wrap(model, FRAME, target=True, constraints=CONSTRAINTS, limits=LIMITS, explainer="nearest_row")
+    options = {"target": True, "constraints": CONSTRAINTS, "limits": LIMITS, "privacy": SHOWN}
+    return mlflow_cf.wrap(model, FRAME, explainer="nearest_row", **options)
 
 
 @pytest.fixture(scope="module")
 def function() -> mlflow_cf.ExplainedModel:
-    return mlflow_cf.wrap(lambda rows: (rows["income"] > 25_000).astype(int), FRAME, output="label", target=1)
+    return mlflow_cf.wrap(
+        lambda rows: (rows["income"] > 25_000).astype(int), FRAME, output="label", target=1, privacy=SHOWN
+    )
 
 
 def test_facts_of_an_opened_model(tree: mlflow_cf.ExplainedModel) -> None:
@@ -103,7 +107,7 @@ def test_text_without_what_there_is_not(function: mlflow_cf.ExplainedModel) -> N
 
 def test_text_of_a_regression() -> None:
     model = LinearRegression().fit(FRAME[["income", "age"]], FRAME["income"])
-    text = lines(mlflow_cf.wrap(model, FRAME[["income", "age"]], target={"low": 90_000.0}))
+    text = lines(mlflow_cf.wrap(model, FRAME[["income", "age"]], target={"low": 90_000.0}, privacy=SHOWN))
     assert text[0] == "model        sklearn, predicts a number"
     assert "target       low 90,000" in text
 
@@ -111,5 +115,7 @@ def test_text_of_a_regression() -> None:
 def test_long_facts_are_broken_into_lines() -> None:
     wide = pd.DataFrame(RNG.integers(0, 9, (50, 30)), columns=[f"measurement_{n}" for n in range(30)])
     constraints = {"immutable": list(wide.columns[:20])}
-    explained = mlflow_cf.wrap(lambda rows: rows["measurement_29"] > 4, wide, output="label", constraints=constraints)
+    explained = mlflow_cf.wrap(
+        lambda rows: rows["measurement_29"] > 4, wide, output="label", constraints=constraints, privacy=SHOWN
+    )
     assert all(len(line) <= 100 for line in lines(explained))

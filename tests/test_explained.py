@@ -181,7 +181,10 @@ class TestOptionsOfARequest:
             ({"target": 7}, "target.label: the model does not know 7"),
             ({"target": [1]}, "target"),
             ({"target": {"label": 1, "probability": 0.7}}, "target.probability: not a known key; did you mean"),
-            ({"explainer": "gecko"}, "explainer: no explainer is called 'gecko'; did you mean 'geco'?"),
+            (
+                {"explainer": "gecko"},
+                "explainer: 'gecko' does not answer requests to this model; ask for 'geco' or 'exact'",
+            ),
             ({"explainer": 5}, "explainer: input should be a valid string"),
             ({"seed": -1}, "seed: input should be greater than or equal to 0"),
             ({"seed": 2**63}, "seed: input should be less than"),
@@ -266,7 +269,8 @@ class TestOptionsOfARequest:
         shuffled = POOR[["member", "home", "age", "income"]].assign(name="x")
         pd.testing.assert_frame_equal(loan.predict(shuffled), loan.predict(POOR))
 
-    def test_options_reach_the_search(self, loan: ExplainedModel) -> None:
+    def test_options_reach_the_search(self) -> None:
+        loan = wrapped(privacy={"explainers": ["nearest_row"]})
         asked = {"count": 3, "explainer": "nearest_row", "seed": 5, "constraints": {"immutable": ["home"]}}
         reply = loan.predict(POOR, {"counterfactual": asked})
         assert set(reply["explainer"]) == {"nearest_row"}

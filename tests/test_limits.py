@@ -22,7 +22,9 @@ JOINED = {"groups": [NAMES[:5]]}
 
 @pytest.fixture(scope="module")
 def explained() -> ExplainedModel:
-    return mlflow_cf.wrap(FOREST, PEOPLE, constraints={"max_changes": 4}, limits={"time_limit_s": 60})
+    return mlflow_cf.wrap(
+        FOREST, PEOPLE, constraints={"max_changes": 4}, limits={"time_limit_s": 60}, privacy={"sample": "shown"}
+    )
 
 
 @pytest.mark.parametrize("explainer", ["geco", "exact", "nearest_row", "random_search"])

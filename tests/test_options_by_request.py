@@ -25,7 +25,7 @@ FRAME = pd.DataFrame({"a": range(10), "b": range(0, 100, 10)})
 
 def wrapped(explainer: Any = "geco") -> ExplainedModel:
     model = OpenModel("test", (0, 1), lambda rows: (rows["a"] > 4).to_numpy().astype(int))
-    return assemble(model, FRAME, None, WrapOptions(explainer=explainer))
+    return assemble(model, FRAME, None, WrapOptions(explainer=explainer, privacy={"sample": "shown"}))
 
 
 def asked(name: str, own: Any = None, **options: Any) -> Any:

@@ -50,7 +50,10 @@ MAY: dict[str, tuple[list[Any], list[tuple[Any, str]]]] = {
         [{"immutable": ["age", "debt"]}, {}],
         [({"immutable": []}, "constraints.immutable: would free 'age'")],
     ),
-    "explainer": (["geco", {"name": "geco", "options": {"q": 50}}], [("gecko", "explainer: no explainer is called")]),
+    "explainer": (
+        ["geco", {"name": "geco", "options": {"q": 50}}],
+        [("gecko", "explainer: 'gecko' does not answer requests to this model")],
+    ),
     "seed": ([0, 7], [(-1, "seed: ")]),
     "time_limit_s": ([1, 5], [(5.5, "time_limit_s: 5.5 is more than the policy's 5")]),
     "max_evaluations": ([100], [(50_001, "max_evaluations: 50001 is more than the policy's 50000")]),

@@ -26,6 +26,7 @@ from mlflow_cf.explained import ExplainedModel
 from mlflow_cf.features import Table, as_rows
 from mlflow_cf.model.flavors import OWN_FLAVOR, open_folder, open_native
 from mlflow_cf.options import WrapOptions
+from mlflow_cf.problem.binding import same
 from mlflow_cf.version import VERSION
 from mlflow_cf.wrapping import assemble
 
@@ -70,6 +71,10 @@ def build(
         else open_folder(model_folder, output=packaging.output, rows=data)
     )
     explained = assemble(opened, data, labels, options)
+    if not explained.policy.privacy.keeps_rows:
+        _check_rowless(explained, data, packaging.input_example)
+        if source is not None:
+            inner.drop_example(model_folder)
     if source is None:
         signature = inner_signature(explained.space, opened)
         lineage = inner.write(model, model_folder, signature, allow_functions=packaging.allow_functions)
@@ -123,6 +128,18 @@ def _example(explained: ExplainedModel, given: Any) -> tuple[pd.DataFrame, dict[
         raise InputError("input_example", "is neither rows nor (rows, params)", "pass a table, such as data.head(3)")
     rows = explained.space.select(as_rows(rows, explained.space.columns)).reset_index(drop=True)
     return example_rows(explained.space, rows), dict(params)
+
+
+def _check_rowless(explained: ExplainedModel, data: Table, given: Any) -> None:
+    """Refuse an input example with a row of data; what is no table is refused later."""
+    rows = given[0] if isinstance(given, tuple) and given else given
+    if not isinstance(rows, pd.DataFrame | np.ndarray):
+        return
+    space = explained.space
+    shown, kept_out = (space.encode_rows(as_rows(table, space.columns))[0] for table in (rows, data))
+    if any(same(kept_out, row).all(axis=1).any() for row in shown):
+        fact = "has a row of data, which privacy.sample 'summary' keeps out of the artifact"
+        raise InputError("input_example", fact, "leave it out, or pass rows of your own")
 
 
 def _prove(folder: Path, explained: ExplainedModel) -> None:

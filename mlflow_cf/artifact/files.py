@@ -24,10 +24,10 @@ from mlflow_cf.artifact.mlmodel import Stated
 from mlflow_cf.artifact.plain import json_bytes, plain_yaml, read_bounded, reading, sha256_of
 from mlflow_cf.artifact.tree import altered
 from mlflow_cf.errors import ArtifactError, InputError
-from mlflow_cf.explained import Background, ExplainedModel
+from mlflow_cf.explained import ExplainedModel
 from mlflow_cf.explainers import AnyExplainer, Learned, Learner
 from mlflow_cf.explainers.registry import explainer_of, explainer_to_dict
-from mlflow_cf.features import FeatureSpace, Floats
+from mlflow_cf.features import Background, FeatureSpace, Floats
 from mlflow_cf.problem import Policy
 
 FEATURES: Final = f"{FOLDER}/features.json"

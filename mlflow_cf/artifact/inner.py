@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import shutil
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
@@ -64,6 +65,18 @@ def copy(source: str | Path, target: Path, scratch: Path) -> Lineage:
     meta = Model.load(str(target))
     uri = str(source) if _URI.match(str(source)) and not str(source).startswith("file:") else None
     return Lineage(meta.model_id, uri, tuple(sorted(meta.flavors)))
+
+
+def drop_example(folder: Path) -> None:
+    """Delete the input example of the model in `folder`, which is usually made of training rows."""
+    meta: Any = Model.load(str(folder))
+    told: Mapping[str, Any] = meta.saved_input_example_info or {}
+    for key in ("artifact_path", "serving_input_path"):
+        if key in told:
+            (folder / Path(told[key]).name).unlink(missing_ok=True)
+    if told:
+        meta.saved_input_example_info = None
+        meta.save(str(folder / "MLmodel"))
 
 
 def write(model: object, target: Path, signature: ModelSignature, *, allow_functions: bool = False) -> Lineage:

@@ -18,7 +18,7 @@ from mlflow.protos.databricks_pb2 import INTERNAL_ERROR
 from mlflow_cf.artifact.log import load_folder
 from mlflow_cf.artifact.replay import origin_of
 from mlflow_cf.audit.trace import Audit
-from mlflow_cf.errors import CounterfactualError
+from mlflow_cf.errors import CounterfactualError, frames
 from mlflow_cf.explained import ExplainedModel
 from mlflow_cf.request.rows import check_rows
 
@@ -56,9 +56,10 @@ class ServedModel:
             return self._answered(self._completed(model_input), params)
         except CounterfactualError:
             raise
-        except Exception as error:
+        except Exception as error:  # noqa: BLE001  whatever it is, it must not leave with its message
             kind = type(error).__name__
-            _logger.error("a request failed with %s", kind, exc_info=_logger.isEnabledFor(logging.DEBUG))  # noqa: TRY400
+            _logger.error("a request failed with %s", kind)  # noqa: TRY400
+            _logger.debug("%s", frames(error))  # and no more: its message may quote values
             message = f"the model could not answer this request ({kind})"
             raise MlflowException(message, error_code=INTERNAL_ERROR) from None
 

@@ -11,7 +11,7 @@ from mlflow_cf.constraints.limits import ChangeLimit, Columns, JoinedGroup
 from mlflow_cf.constraints.model import Constraints, Relative
 from mlflow_cf.constraints.origin import Key, Origin, Source
 from mlflow_cf.constraints.plaf import parse_rule
-from mlflow_cf.constraints.resolve import resolve
+from mlflow_cf.constraints.resolve import known_levels, resolve
 from mlflow_cf.constraints.rules import Atom, Comparison, Rule
 from mlflow_cf.errors import MOST_TOLD, InputError, did_you_mean, raise_all
 from mlflow_cf.features import Feature, FeatureSpace
@@ -26,7 +26,12 @@ def no_pause() -> None:
 
 
 def compile_rules(
-    constraints: Constraints, space: FeatureSpace, source: Source = "policy", pause: Pause = no_pause
+    constraints: Constraints,
+    space: FeatureSpace,
+    source: Source = "policy",
+    pause: Pause = no_pause,
+    *,
+    reveal: bool = True,
 ) -> tuple[Rule, ...]:
     """Return one rule or more for every constraint of the policy, or of a request.
 
@@ -35,12 +40,13 @@ def compile_rules(
         space: the features.
         source: who wrote it.
         pause: called before each constraint; whatever it raises ends the work.
+        reveal: whether errors may name levels that were not written.
 
     Raises:
         InputError: unknown features or levels, an order where there is none, empty ranges, overlapping groups;
             as many of them at once as a message holds, each with its path.
     """
-    compiler = _Compiler(space, source)
+    compiler = _Compiler(space, source, reveal=reveal)
     rules = []
     for family in _FAMILIES:
         pause()
@@ -58,7 +64,7 @@ def check_groups(constraints: Constraints, space: FeatureSpace) -> None:
     Raises:
         InputError: as `compile_rules`.
     """
-    compiler = _Compiler(space, "policy")
+    compiler = _Compiler(space, "policy", reveal=False)
     compiler.check_groups(constraints)
     compiler.finish()
 
@@ -90,8 +96,8 @@ def change_limit(constraints: Constraints, groups: tuple[Columns, ...], source: 
 class _Compiler:
     """Collects errors so that a user sees many of them in one go, and stops where a message would hold no more."""
 
-    def __init__(self, space: FeatureSpace, source: Source) -> None:
-        self.space, self.source = space, source
+    def __init__(self, space: FeatureSpace, source: Source, *, reveal: bool) -> None:
+        self.space, self.source, self.reveal = space, source, reveal
         self.errors: list[InputError] = []
 
     def origin(self, key: Key, name: str = "", position: int | None = None) -> Origin:
@@ -128,7 +134,7 @@ class _Compiler:
         """Return the code of a value a user wrote, noting an error if it has none."""
         code = feature.code(value)
         if code is None:
-            fix = "" if feature.numeric else did_you_mean(value, feature.levels, "levels")
+            fix = "" if feature.numeric else known_levels(feature, value, reveal=self.reveal)
             noun = "level" if not feature.numeric else "date" if feature.kind == "date" else "number"
             self.error(where, f"{value!r} is not a {noun}", fix)
             return np.nan
@@ -254,7 +260,7 @@ def _rules(c: _Compiler, constraints: Constraints) -> Iterator[Rule]:
     for number, text in enumerate(constraints.rules):
         origin = c.origin("rules", position=number)
         try:
-            yield resolve(parse_rule(text, origin.path), c.space, origin)
+            yield resolve(parse_rule(text, origin.path), c.space, origin, reveal=c.reveal)
         except InputError as error:
             c.add(error)
 

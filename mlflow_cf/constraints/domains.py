@@ -42,6 +42,13 @@ class Domain:
             found |= (values[:, 0] >= self.interval[0]) & (values[:, 0] <= self.interval[1])
         return found
 
+    def shared(self, k: int) -> Domain:
+        """Return the domain of a group without the tuples that `k` or fewer background rows share."""
+        if len(self.columns) == 1:
+            return self
+        kept = self.weights > k
+        return self if kept.all() else replace(self, tuples=self.tuples[kept], weights=self.weights[kept])
+
     def keys(self, values: Floats) -> tuple[NDArray[np.bool_], NDArray[np.intp]]:
         """Return (m,) whether each tuple is one of the domain's, and if so a number that no other tuple has."""
         if not len(self.tuples):

@@ -33,16 +33,21 @@ class _Side:
     word: str | bool | None = None
 
 
-def resolve(statement: Statement, space: FeatureSpace, origin: Origin) -> Rule:
-    """Return the rule of a statement.
+def known_levels(feature: Feature, word: object, *, reveal: bool) -> str:
+    """Return what to write in place of a `word` that is no level of `feature`; its levels only if they may be told."""
+    return did_you_mean(word, feature.levels, "levels") if reveal else "write levels as the model's data have them"
+
+
+def resolve(statement: Statement, space: FeatureSpace, origin: Origin, *, reveal: bool = True) -> Rule:
+    """Return the rule of a statement; `reveal` lets errors and warnings name levels.
 
     Raises:
         InputError: unknown features, levels compared with numbers, an order where there is none, arithmetic on levels.
     """
     path = origin.path
-    when = tuple(_atom(comparison, space, path) for comparison in statement.when)
+    when = tuple(_atom(comparison, space, path, reveal=reveal) for comparison in statement.when)
     then = _turned(statement.then)
-    return Rule(when, _atom(then, space, path), origin, str(statement), _defined(then, space))
+    return Rule(when, _atom(then, space, path, reveal=reveal), origin, str(statement), _defined(then, space))
 
 
 def _turned(then: Comparison) -> Comparison:
@@ -68,11 +73,11 @@ def _references(node: Node) -> list[Reference]:
     return []
 
 
-def _atom(comparison: Comparison, space: FeatureSpace, path: str) -> Atom:
+def _atom(comparison: Comparison, space: FeatureSpace, path: str, *, reveal: bool) -> Atom:
     sign = comparison.sign
     left, right = _side(comparison.left, space, path), _side(comparison.right, space, path)
     if "level" in (left.kind, right.kind):
-        return _level_atom(left, sign, right, path)
+        return _level_atom(left, sign, right, path, reveal=reveal)
     if left.kind == right.kind == "word":
         return _word_atom(left, sign, right, path)
     left, right = _dated(left, right, path), _dated(right, left, path)
@@ -146,7 +151,7 @@ def _word_atom(left: _Side, sign: Sign, right: _Side, path: str) -> Atom:
     return Atom(Const(0.0), sign, Const(0.0 if left.word == right.word else 1.0))
 
 
-def _level_atom(left: _Side, sign: Sign, right: _Side, path: str) -> Atom:
+def _level_atom(left: _Side, sign: Sign, right: _Side, path: str, *, reveal: bool) -> Atom:
     if left.kind != "level":  # so that a level stands on the left
         left, sign, right = right, _MIRROR[sign], left
     feature = left.feature
@@ -154,21 +159,25 @@ def _level_atom(left: _Side, sign: Sign, right: _Side, path: str) -> Atom:
     if sign not in ("==", "!=") and not feature.has_order:
         fix = f"declare it: features={{{feature.name!r}: {{'kind': 'ordinal', 'levels': [...]}}}}"
         raise InputError(path, f"{feature.name} {sign}: a {feature.kind} has no order", fix)
-    right_side = _recoded(left, sign, right, path) if right.kind == "level" else _beside_level(feature, right, path)
-    return Atom(left.expression, sign, right_side, unknown_from=feature.unknown_from)
+    if right.kind == "level":
+        side = _recoded(left, sign, right, path)
+    else:
+        side = _beside_level(feature, right, path, reveal=reveal)
+    return Atom(left.expression, sign, side, unknown_from=feature.unknown_from)
 
 
-def _beside_level(feature: Feature, side: _Side, path: str) -> Expression:
+def _beside_level(feature: Feature, side: _Side, path: str, *, reveal: bool) -> Expression:
     """Return the code of what a level of `feature` is compared with."""
     word = side.word if side.kind == "word" else side.expression.value if isinstance(side.expression, Const) else None
     comparable = side.kind == "word" or any(isinstance(level, int | float) for level in feature.levels)
     if word is None or not comparable or (feature.kind == "boolean" and not isinstance(word, bool)):
-        fix = "use true or false" if feature.kind == "boolean" else did_you_mean("", feature.levels, "levels")
+        fix = "use true or false" if feature.kind == "boolean" else known_levels(feature, "", reveal=reveal)
         raise InputError(path, f"compares {feature.name}, a {feature.kind}, with {_called(side)}", fix)
     code = feature.code(word)
     if code is None:
-        fix = did_you_mean(word, feature.levels, "levels")
-        warnings.warn(f"{path}: {_cut(word)} is not a level of {feature.name}, so never equal; {fix}", stacklevel=2)
+        if reveal:  # a server's log would have the word, and who sent it never sees the warning
+            fix = known_levels(feature, word, reveal=reveal)
+            warnings.warn(f"{path}: {_cut(word)} is not a level of {feature.name}, so never equal; {fix}", stacklevel=2)
         return UNKNOWN
     return Const(code)
 

@@ -26,10 +26,28 @@ def check_tightens(policy: Constraints, request: Constraints, space: FeatureSpac
     raise_all(
         chain(
             _freed(policy, request, path),
+            _sealed(policy, request, path),
             _wider_ranges(policy, request, space, path),
             _wider_limits(policy, request, space, path),
         )
     )
+
+
+def check_sealed(policy: Constraints, request: Constraints, path: str = "constraints") -> None:
+    """Refuse a request that gives directions for a feature the policy holds fixed; whatever values these name.
+
+    Raises:
+        InputError: every such direction, with its path.
+    """
+    raise_all(_sealed(policy, request, path))
+
+
+def _sealed(policy: Constraints, request: Constraints, path: str) -> Iterator[InputError]:
+    fixed = set(policy.immutable)
+    for key in ("increasing", "decreasing", "ranges", "relative", "levels", "forbidden"):
+        for name in getattr(request, key):
+            if name in fixed:
+                yield InputError(f"{path}.{key}.{name}", "immutable under the policy", "leave it out")
 
 
 def _freed(policy: Constraints, request: Constraints, path: str) -> Iterator[InputError]:
@@ -38,11 +56,6 @@ def _freed(policy: Constraints, request: Constraints, path: str) -> Iterator[Inp
         if key in request.model_fields_set and asked < sealed:
             freed = min(sealed - asked)
             yield InputError(f"{path}.{key}", f"would free {freed!r}, which the policy limits", _ADD)
-    fixed = set(policy.immutable)
-    for key in ("increasing", "decreasing", "ranges", "relative", "levels", "forbidden"):
-        for name in getattr(request, key):
-            if name in fixed:
-                yield InputError(f"{path}.{key}.{name}", "immutable under the policy", "leave it out")
     if policy.max_changes is not None and (request.max_changes or 0) > policy.max_changes:
         fact = f"{request.max_changes} is more than the policy's {policy.max_changes}"
         yield InputError(f"{path}.max_changes", fact, "ask for fewer")

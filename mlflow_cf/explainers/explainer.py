@@ -9,9 +9,10 @@ from typing import Any, ClassVar, Protocol, runtime_checkable
 
 import numpy as np
 
+from mlflow_cf.errors import InputError
 from mlflow_cf.explainers.learned import Facts, Learned
 from mlflow_cf.features import Floats
-from mlflow_cf.problem import Budget, Problem
+from mlflow_cf.problem import Budget, Privacy, Problem
 from mlflow_cf.problem.binding import same
 
 
@@ -85,6 +86,9 @@ class Explainer(Protocol):
     Beside what is listed here it may have:
 
     * ``keeps_order: bool``: whether its answers stay in its own order instead of that of the distance;
+    * ``returns_rows: ClassVar[bool]``: whether its candidates are rows of the background, as they are or nearly so;
+      ``needs_rows: ClassVar[bool]``: whether it makes no sense where each column of the background is shuffled by
+      itself; a model that keeps no rows refuses both;
     * ``by_request: ClassVar[Mapping[str, Any]]``: options that a request may set, each with the type that pydantic
       checks; every number needs bounds, so that no caller can ask for absurd work;
     * ``check(facts: Facts, count: int) -> None``: raises an `InputError` if it cannot search for so many answers, or
@@ -143,6 +147,22 @@ AnyExplainer = Explainer | Learner
 def keeps_order(explainer: AnyExplainer) -> bool:
     """Whether answers stay in the explainer's own order."""
     return bool(getattr(explainer, "keeps_order", False))
+
+
+def returns_rows(explainer: AnyExplainer) -> bool:
+    """Whether candidates are rows of the background."""
+    return bool(getattr(explainer, "returns_rows", False))
+
+
+def check_rows_kept(explainer: AnyExplainer, privacy: Privacy) -> None:
+    """Refuse an explainer that needs rows of data where none are kept.
+
+    Raises:
+        InputError: it does, and there are none.
+    """
+    if not privacy.keeps_rows and (returns_rows(explainer) or getattr(explainer, "needs_rows", False)):
+        fact = f"{explainer.name!r} needs rows of data, and privacy.sample 'summary' keeps none"
+        raise InputError("explainer", fact, "use another, such as 'geco', or privacy.sample 'private'")
 
 
 def check_explainer(explainer: AnyExplainer, facts: Facts, count: int) -> None:

@@ -24,6 +24,7 @@ class NearestRow:
 
     name: ClassVar[str] = "nearest_row"
     polish: ClassVar[bool] = False
+    returns_rows: ClassVar[bool] = True
 
     def search(self, problem: Problem, budget: Budget, rng: np.random.Generator) -> Candidates:
         """Return the nearest admissible favourable background rows."""

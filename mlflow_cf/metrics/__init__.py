@@ -46,6 +46,7 @@ from mlflow_cf.metrics.proximity import (
     sparsity_changed,
     sparsity_unchanged,
 )
+from mlflow_cf.metrics.risk import Labelled, extraction_fidelity, membership_auc
 
 __all__ = [
     "METRICS",
@@ -53,6 +54,7 @@ __all__ = [
     "Answers",
     "Better",
     "Inliers",
+    "Labelled",
     "Measure",
     "Options",
     "Steps",
@@ -73,6 +75,7 @@ __all__ = [
     "diversity",
     "diversity_cat",
     "diversity_ratio",
+    "extraction_fidelity",
     "feasibility",
     "gower",
     "jaccard",
@@ -80,6 +83,7 @@ __all__ = [
     "l1",
     "linf",
     "measure",
+    "membership_auc",
     "mixed",
     "n_changed",
     "norm_diversity",

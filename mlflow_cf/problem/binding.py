@@ -169,8 +169,8 @@ class Domains:
             own_allowed = bool(held[-1])
         code = _place(domain.tuples[kept], own)
         places = np.insert(np.flatnonzero(kept), code, np.flatnonzero(equal)[0] if equal.any() else -1)
-        tuples, weights = domain.tuples[places], domain.weights[places]
-        tuples[code], weights[code] = own, 0.0
+        tuples = np.insert(domain.tuples[kept], code, own, axis=0)  # there may be no other
+        weights = np.insert(domain.weights[kept], code, 0.0)
         part, top = self.bound_distance.parts(domain.columns, tuples, own)
         return Group(domain.columns, tuples, weights, code, own_allowed, part, top, tuple(rules), domain, places)
 

@@ -176,6 +176,20 @@ class Query(BaseModel):
             raise input_errors(error, "", cls, data) from None
         return query
 
+    @classmethod
+    def asked(cls, params: Mapping[str, Any] | None, limits: Limits) -> Query:
+        """Return the validated options among the params of a request, which are within the policy's limits.
+
+        Raises:
+            InputError: options that are no object, as `read`, or beyond the limits.
+        """
+        options = (params or {}).get("counterfactual") or {}
+        if not isinstance(options, Mapping):
+            raise InputError("counterfactual", f"a {type(options).__name__} is not an object", "send {...}")
+        query = cls.read(options, limits.query)
+        query.check(limits)
+        return query
+
     def check(self, limits: Limits) -> None:
         """Refuse what goes beyond the policy's limits."""
         raise_all(

@@ -2,25 +2,29 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Annotated, Any, Literal
+from collections.abc import Mapping, Sequence
+from typing import Annotated, Any, Final, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, StrictInt, StrictStr, ValidationError
 
+from mlflow_cf.errors import InputError
 from mlflow_cf.validation import input_errors
 
-Sample = Literal["private", "shown"]
+Sample = Literal["private", "summary", "shown"]
+ALLOWED: Final = ("geco", "exact")  # beside the model's own; what they propose is proved, and drawn value by value
 
 
 class Privacy(BaseModel):
     """How much of the background leaves with replies to requests.
 
     Attributes:
-        sample: ``private``: no message names its values, and no explainer that returns its rows answers a request;
-            ``shown``: it is no secret.
-        explainers: names that requests may ask for; None: the model's own, ``geco`` and ``exact`` where the sample is
-            private, all of them where it is shown.
-        k_anonymous: combinations of a group's values are proposed where more than so many background rows share them.
+        sample: ``private``: no message names its values, and no explainer that returns its rows answers a request
+            unless its owner allows it; ``summary``: so too, and nothing but the values of each column, apart from the
+            others, is kept at all; ``shown``: it is no secret.
+        explainers: names that requests may ask for beside the model's own; None: ``geco`` and ``exact``, or all of
+            them where the sample is shown.
+        k_anonymous: requests are proposed combinations of a group's values that more than so many background rows
+            share; of no meaning where the sample is shown.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid")
@@ -42,3 +46,36 @@ class Privacy(BaseModel):
             return cls.model_validate(dict(source))
         except ValidationError as error:
             raise input_errors(error, "privacy", cls, source) from None
+
+    @property
+    def reveals(self) -> bool:
+        """Whether messages to requests may name values of the background, and groups propose its rarest ones."""
+        return self.sample == "shown"
+
+    @property
+    def keeps_rows(self) -> bool:
+        """Whether a model keeps rows of the data it is wrapped with; else columns shuffled apart stand in for them."""
+        return self.sample != "summary"
+
+    def check_groups(self, groups: Sequence[object]) -> None:
+        """Refuse groups where no rows are kept: which combinations there are is not known then.
+
+        Raises:
+            InputError: there are groups and no rows.
+        """
+        if groups and not self.keeps_rows:
+            fact = "privacy.sample 'summary' keeps no rows, and so no combinations"
+            raise InputError("constraints.groups", fact, "write them as rules, or leave them out")
+
+    def check_asked(self, name: str, own: str) -> None:
+        """Refuse an explainer that requests may not ask for; `own` is that of the model, which its owner chose.
+
+        Raises:
+            InputError: it is not allowed.
+        """
+        if self.explainers is None and self.reveals:
+            return
+        allowed = dict.fromkeys([own, *(ALLOWED if self.explainers is None else self.explainers)])
+        if name not in allowed:
+            fact = f"{name[:60]!r} does not answer requests to this model"
+            raise InputError("explainer", fact, f"ask for {' or '.join(map(repr, allowed))}, or leave it out")

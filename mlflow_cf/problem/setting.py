@@ -21,6 +21,7 @@ from mlflow_cf.constraints import (
     build_domains,
     change_limit,
     check_groups,
+    check_sealed,
     check_tightens,
     compile_rules,
     joined_groups,
@@ -33,6 +34,7 @@ from mlflow_cf.constraints.rules import Bools, ground, recode
 from mlflow_cf.features import FeatureSpace, Floats
 from mlflow_cf.problem.binding import Domains
 from mlflow_cf.problem.distance import BoundDistance, Distance
+from mlflow_cf.problem.privacy import Privacy
 from mlflow_cf.problem.problem import Problem
 from mlflow_cf.problem.rater import Rater
 from mlflow_cf.problem.rating import Rating
@@ -55,6 +57,8 @@ class Setting:
         bound_distance: the distance.
         joined: the groups that constraints name.
         limits: how many groups may change, of the policy and of the request.
+        reveal: whether messages about a request's constraints may name values of the background.
+        k_anonymous: tuples of a group that so many background rows or fewer share are not proposed.
     """
 
     space: FeatureSpace
@@ -68,6 +72,8 @@ class Setting:
     bound_distance: BoundDistance
     joined: tuple[JoinedGroup, ...]
     limits: tuple[ChangeLimit, ...]
+    reveal: bool = True
+    k_anonymous: int = 0
 
     @classmethod
     def build(
@@ -106,6 +112,16 @@ class Setting:
         """Return the setting with a structure's tokens of all domains."""
         return replace(self, tables=replace(self.tables, structure=structure))
 
+    def for_requests(self, privacy: Privacy) -> Setting:
+        """Return the setting as requests see it: without values in messages, and rare tuples of groups."""
+        if privacy.reveals:
+            return self
+        hidden = replace(self, reveal=False, k_anonymous=privacy.k_anonymous)
+        kept = tuple(domain.shared(hidden.k_anonymous) for domain in self.domains)
+        if all(one is other for one, other in zip(kept, self.domains, strict=True)):
+            return hidden  # with the same tables, and whatever they remember
+        return replace(hidden, tables=replace(self.tables, all=kept))
+
     def tightened(self, request: Constraints, pause: Pause = no_pause) -> Setting:
         """Return the setting with a request's constraints on top.
 
@@ -118,7 +134,9 @@ class Setting:
         """
         if not request.model_fields_set:
             return self
-        rules = compile_rules(request, self.space, "request", pause)
+        if not self.reveal:
+            check_sealed(self.constraints, request)  # first, so that nobody tries which levels a sealed feature has
+        rules = compile_rules(request, self.space, "request", pause, reveal=self.reveal)
         check_tightens(self.constraints, request, self.space)
         tables, joined = self.tables, self.joined
         if request.groups:
@@ -127,7 +145,7 @@ class Setting:
             )
             check_groups(merged, self.space)  # overlapping ones
             domains = regrouped(self.domains, merged, self.space, self.combinations, pause)
-            tables = replace(tables, all=domains)
+            tables = replace(tables, all=tuple(domain.shared(self.k_anonymous) for domain in domains))
             known = {group.columns for group in joined}
             added = joined_groups(request, self.space, "request")
             joined = (*map(_beside, joined), *(group for group in added if group.columns not in known))

@@ -7,6 +7,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from typing import Any
 
+from mlflow_cf.errors import frames
 from mlflow_cf.explainers.explainer import Plan
 from mlflow_cf.features import FeatureSpace
 from mlflow_cf.proof.pipeline import Answer
@@ -33,7 +34,8 @@ def explanation(request: Request, row: Row, case: Case | None, answer: Answer | 
     plain = bare(request, row)
     if isinstance(answer, Exception):
         kind = type(answer).__name__
-        _logger.warning("an explanation failed with %s", kind, exc_info=answer if _logger.isEnabledFor(10) else None)
+        _logger.warning("an explanation failed with %s", kind)
+        _logger.debug("%s", frames(answer), exc_info=answer if request.setting.reveal else None)
         return replace(plain, status="invalid", reason=f"the explanation failed ({kind})")
     return replace(
         plain,

@@ -28,12 +28,19 @@ class Caller(NamedTuple):
         seconds: for all explanations together, or None; more of them may take `row_seconds` each instead.
         served: whether it is a request to the model, which knows less than the owner of an explained model may.
         rows: most rows that are explained; None: all.
+        trial: whether it is a search before a request, which sees what requests see.
     """
 
     seconds: float | None
     row_seconds: float
     served: bool
     rows: int | None = None
+    trial: bool = False
+
+    @property
+    def owner(self) -> bool:
+        """Whether it may see all of the background."""
+        return not (self.served or self.trial)
 
     @classmethod
     def of(cls, limits: Limits, asked_s: float | None, within_s: float | None) -> Caller:

@@ -7,11 +7,24 @@ from typing import Final
 
 from mlflow_cf.explainers import AnyExplainer
 from mlflow_cf.kernel import ready
+from mlflow_cf.model.judge import Outcome
+from mlflow_cf.problem import BoundTarget, Limits, Query
 
 TRIAL_S: Final = 0.5  # of a trial that compiles nothing: wide models take longer for the whole of it
 MOST_TRIALS: Final = 20  # more than there are kernels
 ENOUGH_OPENED: Final = 20_000  # evaluations of a trial: some milliseconds of a structure, and everything runs once
 ENOUGH_SCORED: Final = 200  # some calls of a model
+
+
+def row_to_try(target: BoundTarget, outcome: Outcome) -> int:
+    """Return the number of a background row with this outcome that misses the target, if there is any."""
+    return int(target.rate(outcome).favourable.argmin())
+
+
+def query_to_try(limits: Limits, *, opened: bool, certified: bool) -> Query:
+    """Return the query of a trial."""
+    enough = ENOUGH_OPENED if opened else ENOUGH_SCORED
+    return Query(certify=certified, max_evaluations=min(enough, limits.max_evaluations))
 
 
 class Warmth:

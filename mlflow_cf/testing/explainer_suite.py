@@ -77,6 +77,9 @@ class ExplainerSuite:
     def test_plans_reach_the_reply(self, scenario_of_kind: Scenario) -> None:
         handed_over.check_plans(self.trial(scenario_of_kind))
 
+    def test_rows_of_the_background_are_told(self, scenario_of_kind: Scenario) -> None:
+        handed_over.check_rows_told(self.trial(scenario_of_kind))
+
     def test_answers_repeat(self, scenario_of_kind: Scenario) -> None:
         conduct.check_repeats(self.trial(scenario_of_kind))
 

@@ -10,8 +10,9 @@ from typing import ClassVar
 import numpy as np
 
 from mlflow_cf.explainers import AnyExplainer, Candidates, Search
-from mlflow_cf.explainers.explainer import keeps_order
+from mlflow_cf.explainers.explainer import keeps_order, returns_rows
 from mlflow_cf.problem import Budget, Problem
+from mlflow_cf.problem.binding import same
 from mlflow_cf.testing.checker import Row
 from mlflow_cf.testing.trial import COUNT, EVALUATIONS, Trial
 from mlflow_cf.words.result import Explanation
@@ -89,6 +90,18 @@ def check_plans(trial: Trial) -> None:
                 assert [dict(step.row) for step in found.plan] in plans
                 assert record["plan"][-1]["row"] == record["row"]
                 assert all(set(step) == {"step", "action", "effort", "discount", "row"} for step in record["plan"])
+
+
+def check_rows_told(trial: Trial) -> None:
+    """An explainer that hands over rows of the background says so: their owner decides who may see them.
+
+    One or the other may be met by chance, and is then changed by polishing; that most are is no chance.
+    """
+    if returns_rows(trial.explainer):
+        return
+    for _, _, problem, candidates in _searches(trial):
+        met = [same(problem.background, row).all(axis=1).any() for row in candidates.rows]
+        assert sum(met) <= len(met) / 2, "candidates are background rows: declare returns_rows = True"
 
 
 def _searches(trial: Trial) -> list[tuple[int, Explanation, Problem, Candidates]]:

@@ -174,7 +174,8 @@ def _advice(asked: Question, x0: Floats, origin: Origin, decision: Decision) -> 
             return f"allow {changes} changes instead of {limit.most}"
     declared = [rule for rule in setting.rules if rule.origin == origin]
     broken = [rule for rule in declared if not rule.holds(row[None, :], x0)[0]] or declared
-    return " and ".join(dict.fromkeys(_relax(rule, setting.space, x0, row) for rule in broken))
+    relax = _relax if setting.reveal else _relax_somehow
+    return " and ".join(dict.fromkeys(relax(rule, setting.space, x0, row) for rule in broken))
 
 
 def _relax(rule: Rule, space: FeatureSpace, x0: Floats, row: Floats) -> str:
@@ -190,6 +191,21 @@ def _relax(rule: Rule, space: FeatureSpace, x0: Floats, row: Floats) -> str:
     if key == "levels":
         return f"allow {feature.name} to be {new}"
     return f"let {feature.name} go from {old} to {new}"
+
+
+def _relax_somehow(rule: Rule, space: FeatureSpace, x0: Floats, row: Floats) -> str:
+    """Return in words in which direction one rule must give way, without the value of the row (d,) that needs it."""
+    key, left = rule.origin.key, rule.then.left
+    if key in ("rules", "forbidden") or not isinstance(left, Ref):
+        return f"leave out {rule.origin.path} ({rule.text})"
+    feature = space.features[left.column]
+    if key == "ranges":
+        return f"{'raise' if rule.then.sign == '<=' else 'lower'} the limit of {feature.name} ({rule.text})"
+    if key == "levels":
+        return f"allow more levels of {feature.name}"
+    old, new = x0[left.column], row[left.column]
+    way = "change" if not feature.has_order or not abs(new - old) > 0 else "rise" if new > old else "fall"
+    return f"let {feature.name} {way}{' further' if key == 'relative' else ''}"
 
 
 def _in_full(value: Level | None) -> str:

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from pydantic import StrictInt
 
-from mlflow_cf import InputError, RandomSearch
+from mlflow_cf import InputError, NearestRow, RandomSearch
 from mlflow_cf.explainers import EXPLAINERS, Learned, PlannedStep
 from mlflow_cf.testing import KINDS, Ruler, Scenario, answers, certified, conduct, handed_over, opened
 from mlflow_cf.testing.opened import Opening
@@ -256,6 +256,12 @@ def test_plans_that_are_lost(monkeypatch):
         handed_over.check_plans(trial(Pupil()))
 
 
+def test_rows_of_the_background_that_nobody_is_told_of(monkeypatch):
+    monkeypatch.setattr(NearestRow, "returns_rows", False)
+    with refused():
+        handed_over.check_rows_told(trial(NearestRow()))
+
+
 def test_a_count_that_is_refused_too_late():
     with refused():
         conduct.check_count(Late())
@@ -273,6 +279,7 @@ def test_a_sound_learner_passes(monkeypatch, tmp_path):
     conduct.check_stored(sound, tmp_path)
     handed_over.check_own_order(sound)
     handed_over.check_plans(sound)
+    handed_over.check_rows_told(sound)
     for check in (conduct.check_learns_once, conduct.check_count, conduct.check_options_by_request):
         check(Pupil())
 

@@ -62,7 +62,8 @@ def test_it_is_called_by_its_name():
 
 
 def test_a_request_names_it():
-    explained = mlflow_cf.wrap(older_than_35, ROWS, target="yes", output="label")
+    privacy = {"explainers": ["single_changes"]}
+    explained = mlflow_cf.wrap(older_than_35, ROWS, target="yes", output="label", privacy=privacy)
     asked = explained.predict(ROWS.iloc[:1], {"counterfactual": {"explainer": "single_changes"}})
     assert asked["explainer"].tolist() == ["single_changes"]
     assert asked["status"].tolist() == ["found"]

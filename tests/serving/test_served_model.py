@@ -26,7 +26,8 @@ from mlflow_cf.wrapping import assemble
 TABLE = small_loans.table()
 MODEL = small_loans.fitted(TABLE)
 ASKED = small_loans.rejected(TABLE, 3)
-OPTIONS = {"target": "good", "constraints": small_loans.CONSTRAINTS}
+ALLOWED = ("geco", "nearest_row", "random_search")
+OPTIONS = {"target": "good", "constraints": small_loans.CONSTRAINTS, "privacy": {"explainers": ALLOWED}}
 EXPLAINED = mlflow_cf.wrap(MODEL, TABLE, **OPTIONS)
 
 

@@ -15,7 +15,11 @@ import mlflow_cf
 TABLE = small_loans.table()
 MODEL = small_loans.fitted(TABLE)
 ASKED = small_loans.rejected(TABLE, 3)
-OPTIONS = {"target": "good", "constraints": small_loans.CONSTRAINTS}
+OPTIONS = {
+    "target": "good",
+    "constraints": small_loans.CONSTRAINTS,
+    "privacy": {"explainers": ["geco", "nearest_row"]},
+}
 EXPLAINED = mlflow_cf.wrap(MODEL, TABLE, **OPTIONS)
 RECORDS = ASKED.to_dict("records")
 
@@ -163,7 +167,10 @@ WRONG = {
         "constraints.immutable: 100,000 entries are more than the policy's 1,000",
     ),
     "unknown target": ({"target": "great"}, "target.label: the model does not know 'great'"),
-    "unknown explainer": ({"explainer": "geko"}, "explainer: no explainer is called 'geko'; did you mean 'geco'?"),
+    "unknown explainer": (
+        {"explainer": "geko"},
+        "explainer: 'geko' does not answer requests to this model; ask for 'geco' or 'nearest_row'",
+    ),
     "unknown explain": ({"explain": "some"}, "explain: "),
     "seed": ({"seed": -1}, "seed: "),
     "time": ({"time_limit_s": 0}, "time_limit_s: "),

@@ -1,0 +1,36 @@
+"""What the owner of a model should know of what requests see of the background, and of what they never get."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from mlflow_cf.constraints import Domain
+from mlflow_cf.problem.setting import Setting
+
+
+def notes_on_privacy(setting: Setting, for_requests: Setting) -> list[str]:
+    """Return what is to be noted of a policy's `setting` beside what it is `for_requests`; nothing if that is all."""
+    return [] if for_requests.reveal else [*_lost(setting, for_requests), *_told(for_requests)]
+
+
+def _lost(setting: Setting, for_requests: Setting) -> Iterator[str]:
+    """Yield the groups that requests can never change, because too few rows share any of their tuples."""
+    for every, shared in zip(setting.domains, for_requests.domains, strict=True):
+        if len(every.tuples) and not len(shared.tuples):
+            names = " and ".join(setting.space.names[column] for column in every.columns)
+            k = for_requests.k_anonymous
+            yield f"requests never change the group {names}: no tuple of it has more than {k} rows (k_anonymous)"
+
+
+def _told(setting: Setting) -> Iterator[str]:
+    """Yield the features whose values are mostly those of few rows, so that one of them may be known by its value."""
+    few = [domain.columns[0] for domain in setting.domains if _is_telling(setting, domain)]
+    if setting.values == "observed" and few:
+        names = ", ".join(setting.space.names[column] for column in few)
+        yield f"requests can learn whether a value of {names} is in the background; not with another `values`"
+
+
+def _is_telling(setting: Setting, domain: Domain) -> bool:
+    if len(domain.columns) > 1 or not setting.space.features[domain.columns[0]].has_order or not len(domain.weights):
+        return False
+    return bool((domain.weights <= setting.k_anonymous).mean() > 0.5)
