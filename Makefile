@@ -8,7 +8,7 @@ INSTALL := $(BIN)/python -m pip install -qq --disable-pip-version-check
 # One thread per process: small models gain nothing from more, and the test workers share the cores.
 ONE_THREAD := OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1 MKL_NUM_THREADS=1
 
-.PHONY: demo test thorough lint types bench format wheel dev clean
+.PHONY: demo test thorough soak lint types bench format wheel dev clean
 .DELETE_ON_ERROR:
 
 demo: $(VENV)/.package  ## train, log, register, serve and ask
@@ -19,6 +19,9 @@ test: $(VENV)/.dev  ## all tests
 
 thorough: $(VENV)/.dev  ## all tests, with many more examples of every law and every scenario of the suites; hours
 	HYPOTHESIS_PROFILE=ci $(ONE_THREAD) $(BIN)/python -m pytest -n $(WORKERS) --dist loadfile $(ARGS)
+
+soak: $(VENV)/.dev  ## answers, attacks, load, damaged artifacts and fuzzed requests at length, with figures; about an hour
+	for part in answers server artifacts privacy; do $(ONE_THREAD) $(BIN)/python tests/soak/$$part.py || exit 1; done
 
 lint: $(VENV)/.dev  ## formatting, lint rules, sizes of files and functions
 	$(BIN)/ruff format --check .

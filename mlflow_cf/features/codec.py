@@ -66,7 +66,7 @@ def decode_column(feature: Feature, codes: Floats) -> Any:
 def recode_column(feature: Feature, codes: Floats, column: Raw) -> tuple[Floats, NDArray[np.bool_]]:
     """Code again a `column` that was decoded from `codes` (n,); of many rows with few levels, each level once."""
     size = len(feature.code_of)
-    if feature.numeric or size >= len(codes):
+    if feature.numeric or not 0 < size < len(codes):
         return encode_column(feature, column)
     levels, odd = encode_column(feature, decode_column(feature, np.arange(size, dtype=np.float64)))
     missing = np.isnan(codes)

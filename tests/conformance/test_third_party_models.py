@@ -119,7 +119,7 @@ def test_a_stored_scorecard_is_json_and_serves(card, tmp_path, monkeypatch):
     info = mlflow_cf.log_model(card, "scorecard", LOANS, target="granted", explainer="exact")
     explained = mlflow_cf.load_model(info.model_uri)
     expected = [answer.to_dict() for answer in explained.explain(LOANS)]
-    folder = Path(mlflow.artifacts.download_artifacts(info.model_uri, dst_path=str(tmp_path)))
+    folder = Path(mlflow.artifacts.download_artifacts(info.model_uri, dst_path=str(tmp_path / "m")))
     assert not [file for file in folder.rglob("*") if file.suffix in (".pkl", ".pickle", ".joblib", ".cloudpickle")]
     assert (folder / "model" / "scorecard.json").is_file()
     monkeypatch.setenv("PYTHONPATH", os.pathsep.join([str(FOLDER), *sys.path]))
