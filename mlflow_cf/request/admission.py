@@ -12,7 +12,7 @@ from typing import Final
 
 # MLflow answers requests on asyncio's pool of min(32, cores + 4) threads: searches never take the last four
 MOST_PLACES: Final = 28
-GIVE_WAY_S: Final = 0.02  # longest pause before a call to the model: searches get on even if predictions never cease
+GIVE_WAY_S: Final = 0.05  # longest pause before a call to the model: searches get on even if predictions never cease
 
 CPU_QUOTA: Final = Path("/sys/fs/cgroup/cpu.max")  # Linux: microseconds of CPU per period, or "max"
 
