@@ -112,13 +112,13 @@ def idle_share(server: Server) -> float:
     return (used(server)[0] - before) / 2.0
 
 
-def worst_attack(server: Server) -> tuple[float, float, list[str]]:
+def worst_attack(server: Server, *, explaining: bool) -> tuple[float, float, list[str]]:
     """Return the longest refusal and the longest prediction meanwhile, in seconds, and what was not refused."""
     accepted, refusals, predictions, done = [], [], [], threading.Event()
 
     def predict() -> None:
         while not done.is_set():
-            predictions.append(timed(server, ROWS, {"explain": "none"})[0])
+            predictions.append(timed(server, ROWS, {"explain": "none"} if explaining else None)[0])
 
     with ThreadPoolExecutor(1) as pool:
         predicting = pool.submit(predict)
@@ -160,14 +160,13 @@ def main(seconds: float, requested: int) -> list[str]:
             broken.append(words)
 
     with tempfile.TemporaryDirectory() as scratch, both(Path(scratch)) as (bare, explained):
-        longest, prediction, accepted = worst_attack(explained)
-        *_, usual = sorted(timed(bare, ROWS, None)[0] for _ in range(200))
-        alone = under_load(bare, seconds / 4, explaining=False)
+        refusal, prediction, accepted = worst_attack(explained, explaining=True)
+        other, usual, _ = worst_attack(bare, explaining=False)  # which ignores all of it, once it is parsed
         promise(f"attacks that were not refused: {accepted}", kept=not accepted)
-        print(
-            f"longest prediction under attack {1e3 * prediction:.0f} ms; of the bare model, alone {1e3 * usual:.0f} ms"
-        )
-        print(f"longest refusal {1e3 * longest:.0f} ms, with what MLflow takes to parse it")
+        words = f"longest prediction under attack {1e3 * prediction:.0f} ms, of the bare model {1e3 * usual:.0f} ms"
+        promise(words, kept=prediction <= 2 * usual)
+        print(f"longest refusal {1e3 * refusal:.0f} ms; the bare model parses and answers it in {1e3 * other:.0f} ms")
+        alone = under_load(bare, seconds / 4, explaining=False)
         load = under_load(explained, seconds, explaining=True)
         promise(f"status codes {dict(load.codes)}", kept=not any(code >= 500 for code in load.codes))
         words = f"predictions' p99 {p99(load.predicted):.0f} ms, of the bare model {p99(alone.predicted):.0f} ms"
