@@ -55,8 +55,9 @@ def drifted(trial: Trial, reloaded: PyFuncModel) -> int:
     if not answers:
         return 0
     columns = {name: [answer.row[name] for answer in answers] for name in trial.background.columns}
-    # whole numbers that may be missing are doubles in a signature
-    kinds = {name: float if str(dtype) == "Int64" else dtype for name, dtype in trial.background.dtypes.items()}
+    # as the signature has them: whole numbers that may be missing are doubles, and levels are texts
+    as_sent = {"Int64": float, "category": object}
+    kinds = {name: as_sent.get(str(dtype), dtype) for name, dtype in trial.background.dtypes.items()}
     sent = pd.DataFrame({name: pd.Series(values, dtype=kinds[name]) for name, values in columns.items()})
     said = reloaded.predict(sent, {"counterfactual": {"explain": "none"}})["prediction"]
     return sum(not _same(one, answer.prediction) for one, answer in zip(said, answers, strict=True))
