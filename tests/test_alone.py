@@ -12,6 +12,7 @@ from sklearn.tree import DecisionTreeClassifier
 
 import mlflow_cf
 from mlflow_cf import Target
+from mlflow_cf.testing.watched import Clock
 
 RNG = np.random.default_rng(3)
 FRAME = pd.DataFrame(RNG.normal(size=(300, 7)), columns=list("abcdefg"))
@@ -83,3 +84,19 @@ def test_labels_that_come_with_scores_are_believed_only_where_they_are_the_model
     assert [found.prediction for found in explained.explain(FRAME.head(5), explain="none")] == model.predict(
         FRAME.head(5)
     ).tolist()
+
+
+@pytest.mark.parametrize("name", ["nearest_row", "geco"])
+def test_asking_row_by_row_ends_with_the_clock(clock: Clock, name: str) -> None:
+    """Each answer costs a call then; those that are not reached stay as they were judged together."""
+
+    def decide(rows: pd.DataFrame) -> np.ndarray:
+        clock.now += 0.1
+        return (rows.to_numpy() @ np.ones(7) > 1).astype(int)
+
+    explained = mlflow_cf.wrap(decide, FRAME, target=1, output="label", explainer=name)
+    rows = FRAME[FRAME.sum(axis=1) < 1].head(8)
+    started = clock.now
+    found = explained.explain(rows, count=3, time_limit_s=2.0)
+    assert clock.now - started < 2.0 + 0.25
+    assert sum(len(one.counterfactuals) for one in found)

@@ -68,7 +68,9 @@ def test_what_the_clock_changed_is_marked(clock: Clock, way: str, name: str) -> 
     marked = 0
     for limit in 2.0 ** np.arange(-16, -2):
         for one, full in zip(made.explain(rows, time_limit_s=float(limit), **options), whole, strict=True):
-            same = (one.status, one.counterfactuals) == (full.status, full.counterfactuals)
+            # a proof may come on top: a search that was cut falls back on the exact one
+            mine, others = ([found.row for found in each.counterfactuals] for each in (one, full))
+            same = (one.status, mine) == (full.status, others)
             assert same or "time limit" in one.reason
             marked += not same
     assert marked > 3

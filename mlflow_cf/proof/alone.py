@@ -37,7 +37,11 @@ def by_themselves(case: Case, proved: Proved, tolerance: float) -> Generator[Ask
         return replace(proved, outcome=joined_outcomes(single))
     if case.budget.take(len(proved.rows)) < len(proved.rows):
         return proved
-    outcome = yield Alone(proved.rows)
+    outcome = yield Alone(proved.rows, lambda: case.budget.late)
+    said = len(outcome.codes)
+    if said < len(proved.rows):  # the clock ran out: the others stay as they were judged together
+        rest = proved.outcome.take(np.arange(said, len(proved.rows)))
+        outcome = joined_outcomes([outcome, rest]) if said else rest
     accepted = case.target.rate(outcome).favourable
     case.refused.update(row.tobytes() for row in proved.rows[~accepted])
     return _some(proved, outcome, np.flatnonzero(accepted))

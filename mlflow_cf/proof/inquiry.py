@@ -57,11 +57,21 @@ def _judged(judge: Judge, space: FeatureSpace, batches: list[Asked]) -> list[Out
     found = dict(zip(together, _in_one_call(judge, space, [_rows(batches[at]) for at in together]), strict=True))
     for at, batch in enumerate(batches):
         if isinstance(batch, Alone):
-            single = [_in_one_call(judge, space, [row[None]])[0] for row in batch.rows]
-            failed = [outcome for outcome in single if isinstance(outcome, Exception)]
-            said = [outcome for outcome in single if isinstance(outcome, Outcome)]
-            found[at] = failed[0] if failed else joined_outcomes(said)
+            found[at] = _one_by_one(judge, space, batch)
     return [found[at] for at in range(len(batches))]
+
+
+def _one_by_one(judge: Judge, space: FeatureSpace, batch: Alone) -> Outcome | Exception:
+    """Ask the judge about row after row, of which each costs a call."""
+    said: list[Outcome] = []
+    for row in batch.rows:
+        if batch.late():
+            break
+        outcome = _in_one_call(judge, space, [row[None]])[0]
+        if isinstance(outcome, Exception):
+            return outcome
+        said.append(outcome)
+    return joined_outcomes(said) if said else Outcome(np.empty(0, dtype=np.intp), None)
 
 
 def _rows(batch: Asked) -> Floats:

@@ -5,7 +5,7 @@ A proof is a generator: it yields candidate rows and is sent what the judge says
 
 from __future__ import annotations
 
-from collections.abc import Generator, Sequence
+from collections.abc import Callable, Generator, Sequence
 from dataclasses import dataclass, field, replace
 
 import numpy as np
@@ -74,9 +74,10 @@ class Proved:
 
 @dataclass(frozen=True, eq=False)
 class Alone:
-    """Rows (m, d) that the judge is asked about one by one."""
+    """Rows (m, d) that the judge is asked about one by one, as long as it is not `late`; the others stay unanswered."""
 
     rows: Floats
+    late: Callable[[], bool]
 
 
 Asked = Floats | Alone

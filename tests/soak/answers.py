@@ -43,6 +43,7 @@ def trials() -> Iterator[Trial]:
 
 def stored(trial: Trial, folder: Path) -> PyFuncModel:
     """Return the scenario's explained model as MLflow loads it."""
+    folder.mkdir()
     source = trial.model.model if trial.model.store is None else trial.model.store(folder)
     functions = KINDS[trial.scenario.kind].function
     save_model(source, folder / "saved", trial.background, allow_functions=functions, **trial.options)
