@@ -40,12 +40,12 @@ class Server:
 
 
 @contextmanager
-def serving(model_uri: str, log: Path) -> Iterator[Server]:
+def serving(model_uri: str, log: Path, workers: int = 1) -> Iterator[Server]:
     """Serve the model at `model_uri`, output going to the file `log`, for the time of a `with` block."""
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         port = free.getsockname()[1]
-    command = ["mlflow", "models", "serve", "-m", model_uri, "-h", "127.0.0.1", "-p", str(port)]
+    command = ["mlflow", "models", "serve", "-m", model_uri, "-h", "127.0.0.1", "-p", str(port), "-w", str(workers)]
     # MLflow starts uvicorn by its bare name.
     path = os.pathsep.join([str(Path(sys.executable).parent), os.environ["PATH"]])
     with log.open("wb") as output:

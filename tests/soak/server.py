@@ -134,13 +134,13 @@ def worst_attack(server: Server, *, explaining: bool) -> tuple[float, float, lis
 
 
 @contextmanager
-def both(folder: Path) -> Iterator[tuple[Server, Server]]:
+def both(folder: Path, workers: int) -> Iterator[tuple[Server, Server]]:
     """Serve a model, and the same model explained."""
     options = {"target": "good", "limits": {"time_limit_s": LIMIT_S}}
     mlflow_cf.save_model(small_loans.fitted(TABLE), folder / "explained", TABLE, **options)
     with (
-        serving(str(folder / "explained" / "model"), folder / "bare.txt") as bare,
-        serving(str(folder / "explained"), folder / "explained.txt") as explained,
+        serving(str(folder / "explained" / "model"), folder / "bare.txt", workers) as bare,
+        serving(str(folder / "explained"), folder / "explained.txt", workers) as explained,
     ):
         yield bare, explained
 
@@ -150,16 +150,17 @@ def p99(seconds: list[float]) -> float:
     return 1e3 * float(np.percentile(seconds, 99))
 
 
-def main(seconds: float, requested: int) -> list[str]:
-    """Measure, print, and return the promises that are broken."""
+def main(seconds: float, requested: int, workers: int) -> list[str]:
+    """Measure with so many worker processes, print, and return the promises that are broken."""
     broken: list[str] = []
+    print(f"{workers} worker{'s' * (workers > 1)}", flush=True)
 
     def promise(words: str, *, kept: bool) -> None:
         print("kept  " if kept else "BROKEN", words, flush=True)
         if not kept:
             broken.append(words)
 
-    with tempfile.TemporaryDirectory() as scratch, both(Path(scratch)) as (bare, explained):
+    with tempfile.TemporaryDirectory() as scratch, both(Path(scratch), workers) as (bare, explained):
         refusal, prediction, accepted = worst_attack(explained, explaining=True)
         other, usual, _ = worst_attack(bare, explaining=False)  # which ignores all of it, once it is parsed
         promise(f"attacks that were not refused: {accepted}", kept=not accepted)
@@ -184,4 +185,6 @@ def main(seconds: float, requested: int) -> list[str]:
 
 if __name__ == "__main__":
     arguments = [float(argument) for argument in sys.argv[1:]]
-    sys.exit(bool(main(arguments[0] if arguments else 60.0, int(arguments[1]) if len(arguments) > 1 else 10_000)))
+    asked = (arguments[0] if arguments else 60.0, int(arguments[1]) if len(arguments) > 1 else 10_000)
+    found = main(*asked, workers=1) + main(*asked, workers=2)
+    sys.exit(bool(found))
