@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import reduce
 from typing import Literal
 
 import numpy as np
@@ -129,12 +130,7 @@ def _rate(sums: Floats, target: SumTarget) -> tuple[Bools, Floats, Floats]:
         gap = np.minimum(np.abs(value - target.low), np.abs(value - target.high))
         return favourable, grade, gap / np.maximum(1.0, np.abs(value))
     scores = linked(sums, target.link)
-    label = scores.argmax(axis=1)
-    top = scores[np.arange(len(scores)), label]
-    if scores.shape[1] == 1:
-        second: Floats = np.full(len(scores), -np.inf)
-    else:
-        second = scores.min(axis=1) if scores.shape[1] == 2 else np.partition(scores, -2, axis=1)[:, -2]
+    label, top, second = _ranked(scores)
     margin = (top - second) / np.maximum(1.0, np.abs(top))
     favourable, grade, _ = rate_labels(label, scores, target)
     if target.least > 0:
@@ -142,23 +138,47 @@ def _rate(sums: Floats, target: SumTarget) -> tuple[Bools, Floats, Floats]:
     return favourable, grade, margin
 
 
+def _ranked(scores: Floats) -> tuple[NDArray[np.intp], Floats, Floats]:
+    """Return of scores (m, k) the place of the largest, and the two largest, (m,) each."""
+    if scores.shape[1] == 2:  # as all others, and several times as fast
+        one, other = scores[:, 0], scores[:, 1]
+        return (other > one).astype(np.intp), np.maximum(one, other), np.minimum(one, other)
+    label = scores.argmax(axis=1)
+    top = scores[np.arange(len(scores)), label]
+    if scores.shape[1] == 1:
+        return label, top, np.full(len(scores), -np.inf)
+    return label, top, np.partition(scores, -2, axis=1)[:, -2]
+
+
 @np.errstate(invalid="ignore", over="ignore", divide="ignore")
-def shortfalls(sums: Floats, targets: Targets) -> Floats:
-    """Return how far m candidates with sums (m, k) are from meeting all targets, 0 where they do; inf if unknown.
+def lacking(sums: Floats, targets: Targets) -> Floats:
+    """Return what m candidates with sums (m, k) lack to meet all targets, (m,); NaN if that is unknown.
 
     It is what to add to the sums, those of an interval in units of its spread, and tells candidates apart whose grades
-    are all next to 0. It only guides a search: what meets a target is for `rate_sums` to say.
+    are all next to 0. Of a candidate that meets them all it is below 0, by what the first one of them is met. It only
+    guides a search: what meets a target is for `rate_sums` to say.
     """
-    total = np.zeros(len(sums))
-    for target in targets:
-        mine = target.of(sums)
-        if target.kind == "interval":
-            least = np.maximum(target.low - mine[:, 0], mine[:, 0] - target.high) / target.spread
-        else:
-            least = np.minimum.reduce([_behind(mine, column, target) for column in target.columns], initial=np.inf)
-        total += np.maximum(least, 0.0)
-    total[np.isnan(total)] = np.inf
-    return total
+    parts = [_lacks(target.of(sums), target) for target in targets]
+    if len(parts) == 1:
+        return parts[0]
+    worst, total = reduce(np.maximum, parts), reduce(np.add, [np.maximum(part, 0.0) for part in parts])
+    return np.where(worst > 0, total, worst)
+
+
+def shortfalls(sums: Floats, targets: Targets) -> Floats:
+    """Return (m,) what candidates with sums (m, k) lack to meet all targets: 0 if nothing, inf if unknown."""
+    found = np.maximum(lacking(sums, targets), 0.0)
+    found[np.isnan(found)] = np.inf
+    return found
+
+
+def _lacks(sums: Floats, target: SumTarget) -> Floats:
+    """Return what is to be added to the sums (m, k) of one target to meet it, below 0 where it is met."""
+    if target.kind == "interval":
+        found: Floats = np.maximum(target.low - sums[:, 0], sums[:, 0] - target.high) / target.spread
+        return found
+    behind = [_behind(sums, column, target) for column in target.columns]
+    return reduce(np.minimum, behind) if behind else np.full(len(sums), np.inf)
 
 
 def _behind(sums: Floats, column: int, target: SumTarget) -> Floats:
@@ -167,12 +187,12 @@ def _behind(sums: Floats, column: int, target: SumTarget) -> Floats:
     if target.link == "sigmoid" and sums.shape[1] == 1:
         found: Floats = max(odds, 0.0) + (-sums[:, 0] if column == 1 else sums[:, 0])
         return found
-    own, others = sums[:, column], np.delete(sums, column, axis=1)
-    rival = others.max(axis=1, initial=-np.inf)
+    own, others = sums[:, column], [sums[:, other] for other in range(sums.shape[1]) if other != column]
+    rival = reduce(np.maximum, others) if others else np.full(len(sums), -np.inf)
     if target.least > 0 and target.link == "identity":
         rival = np.maximum(rival, target.least)
     elif target.least > 0:  # of one against the rest, as if the shares were those of a softmax
-        rest = np.exp(others - rival[:, None]).sum(axis=1)
+        rest = sum(np.exp(other - rival) for other in others)
         rival = np.maximum(rival, rival + np.log(rest) + odds)
     lacks: Floats = rival - own
     return lacks

@@ -139,7 +139,7 @@ class Neighbours:
         values = [tokens if any_ else None for tokens, any_ in zip(choices.tokens, some, strict=True)]
         rows = [table[parents[:, n]] for table, n in zip(problem.token_tables, problem.owner, strict=True)]
         found = self.rater.structure.sweep(rows, values, columns)
-        sums = np.empty((len(parents), len(choices.code), self.rater.structure.outputs))
+        sums = np.full((len(parents), len(choices.code), self.rater.structure.outputs), np.nan)
         for column, part in enumerate(found):
             if part is not None:
                 group = problem.owner[column]

@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mlflow_cf.kernel import kernel
-from mlflow_cf.problem.sums import Targets, rate_sums, shortfalls
+from mlflow_cf.problem.sums import Targets, lacking, rate_sums
 from mlflow_cf.search.choices import Flat, Within
 
 Array = NDArray[Any]
@@ -30,14 +30,18 @@ class Wanted(NamedTuple):
 
 
 class Rated(NamedTuple):
-    """Of every choice of every candidate (p, choices): 1 favourable, 0 not, -1 in doubt; and what it lacks."""
+    """What every choice of every candidate (p, choices) lacks, and a verdict where that is next to nothing.
 
+    The verdict is 1 for favourable, 0 for not, -1 in doubt; `near` is what is next to nothing.
+    """
+
+    lacks: Array
     verdict: Array
-    shortfall: Array
+    near: float
 
 
 DOUBT = 1e-5  # sums of a sweep are rounded otherwise than those of a single row, which may be sums in float32
-NEAR = 1e-2  # a shortfall beyond this is no matter of rounding, where labels alone are compared
+NEAR = 1e-2  # a sum farther from a target's end than this is no matter of rounding, where labels alone are compared
 
 
 def pick(
@@ -50,7 +54,7 @@ def pick(
     Args:
         parents: whose neighbours; flat: what their groups may take.
         wanted: which neighbours.
-        sums: (p, choices, k) of the neighbours, rated against `targets`.
+        sums: (p, choices, k) of the neighbours, rated against `targets`; NaN where nothing is wanted.
         within: only what is nearer counts, and changes no more groups.
     """
     found = np.empty((5, sums.shape[0] * sums.shape[1]))
@@ -62,13 +66,12 @@ def pick(
 def _rated(sums: Array, targets: Targets) -> Rated:
     """Rate all sums (p, choices, k), also those of no choice that is wanted: to select these takes longer."""
     flat = sums.reshape(-1, sums.shape[2])
-    lacks = shortfalls(flat, targets)
-    verdict = np.zeros(len(flat), np.int8)
-    # what is farther off needs no exponentials to be told apart, where labels alone are compared
-    near = np.flatnonzero(lacks <= (np.inf if any(target.least > 0 for target in targets) else NEAR))
-    favourable, _, margin = rate_sums(flat[near], targets)
-    verdict[near] = np.where(margin < DOUBT, -1, favourable)
-    return Rated(verdict.reshape(sums.shape[:2]), lacks.reshape(sums.shape[:2]))
+    lacks, verdict = lacking(flat, targets), np.zeros(len(flat), np.int8)
+    near = np.inf if any(target.least > 0 for target in targets) else NEAR
+    close = np.flatnonzero(np.abs(lacks) <= near)  # of others no exponentials are needed to tell
+    favourable, _, margin = rate_sums(flat[close], targets)
+    verdict[close] = np.where(margin < DOUBT, -1, favourable)
+    return Rated(lacks.reshape(sums.shape[:2]), verdict.reshape(sums.shape[:2]), near)
 
 
 @kernel
@@ -97,7 +100,11 @@ def pick_into(parents: Parents, flat: Flat, wanted: Wanted, rated: Rated, within
                 changed = others + (code[at] != own[group])
                 if not wanted.held[parent, at] or code[at] == mine[group] or not 0 < changed <= most:
                     continue
-                verdict, lacks = rated.verdict[parent, at], rated.shortfall[parent, at]
+                lacks = rated.lacks[parent, at]
+                verdict = np.int8(lacks < 0)
+                if abs(lacks) <= rated.near:
+                    verdict = rated.verdict[parent, at]
+                lacks = max(lacks, 0.0) if lacks == lacks else np.inf  # noqa: PLR0124  NaN
                 if verdict != 0 or lacks < best:
                     found[0, count], found[1, count], found[2, count] = parent, at, verdict
                     found[3, count], found[4, count] = lacks, far
