@@ -71,7 +71,7 @@ def answered(explained: ExplainedModel, query: dict[str, object]) -> list[str]:
     return list(reply["status"])
 
 
-@pytest.mark.parametrize("query", [{}, {"count": 3}], ids=str)
+@pytest.mark.parametrize("query", [{"max_evaluations": 300}, {"max_evaluations": 300, "count": 3}], ids=str)
 def test_the_model_fails_once(query: dict[str, object]) -> None:
     failing = Failing()
 
