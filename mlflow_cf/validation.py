@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
-from typing import Annotated, Final
+from typing import Annotated, Final, TypeVar
 
 from pydantic import BaseModel, Field, StrictFloat, StrictInt, StrictStr, ValidationError
 from pydantic_core import ErrorDetails
@@ -29,6 +29,21 @@ Number = (
     Annotated[StrictInt, Field(ge=-int(LARGEST), le=int(LARGEST))]
     | Annotated[StrictFloat, Field(ge=-LARGEST, le=LARGEST, allow_inf_nan=False)]
 )
+
+
+Model = TypeVar("Model", bound=BaseModel)
+
+
+def validated(kind: type[Model], data: object, path: str) -> Model:
+    """Return `data` as a model of this kind.
+
+    Raises:
+        InputError: everything that is wrong with it, below `path`.
+    """
+    try:
+        return kind.model_validate(data)
+    except ValidationError as error:
+        raise input_errors(error, path, kind, data) from None
 
 
 def input_errors(error: ValidationError, path: str, model: type[BaseModel], data: object) -> InputError:

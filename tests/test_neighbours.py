@@ -3,6 +3,7 @@
 from typing import Any
 
 import numpy as np
+import pytest
 from forest_worlds import DISTANCES, RULES, forest_model, opened_problem
 from hypothesis import assume, given, reject
 from hypothesis import strategies as st
@@ -10,8 +11,10 @@ from laws import dear
 from worlds import background, constraint_dicts, explained, stepped, table, wide_rows
 
 from mlflow_cf.errors import InputError
+from mlflow_cf.explainers.geco import picking
 from mlflow_cf.explainers.geco.neighbours import Near, Neighbours
 from mlflow_cf.problem import Budget, Codes, Problem
+from mlflow_cf.problem.sums import SumTarget
 from mlflow_cf.search.cascade import Cascade
 from mlflow_cf.search.points import with_points
 from mlflow_cf.search.population import Keys
@@ -269,3 +272,13 @@ def test_a_rule_over_groups_that_have_no_choice() -> None:
     found = made.explain(rows)
     assert "invalid" not in {one.status for one in found}
     assert "found" in {one.status for one in found}
+
+
+@pytest.mark.parametrize("scale", [1.0, 1e6])
+def test_what_is_in_doubt_grows_with_the_sums(scale: float) -> None:
+    """Sums of a sweep are rounded by a share of their size: far inside is nothing to be sure of next to large ones."""
+    target = SumTarget("identity", 0, 1, 1, "interval", -1, 0.0, scale, np.inf, 100.0 * min(scale, 1e4) / 1e4, False)
+    gaps = scale * np.array([-1e-3, -2e-6, 2e-6, 1e-3])
+    rated = picking._rated((scale + gaps).reshape(1, 4, 1), (target,))
+    verdicts = np.where(np.abs(rated.lacks) <= rated.near, rated.verdict, rated.lacks < 0)
+    assert verdicts.tolist() == [[0, -1, -1, 1]]

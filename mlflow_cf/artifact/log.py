@@ -224,11 +224,9 @@ def _removed_on_failure(folder: Path) -> Iterator[None]:
     """Leave `folder` as it was, if it was there: empty."""
     before = folder.exists()
     new = [parent for parent in folder.absolute().parents if not parent.exists()]
-    done = False
     try:
         yield
-        done = True
-    finally:
-        if not done:
-            for left in folder.iterdir() if before else [new[-1] if new else folder]:
-                shutil.rmtree(left) if left.is_dir() else left.unlink(missing_ok=True)
+    except BaseException:
+        for left in folder.iterdir() if before else [new[-1] if new else folder]:
+            shutil.rmtree(left) if left.is_dir() else left.unlink(missing_ok=True)
+        raise

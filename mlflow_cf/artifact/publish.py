@@ -57,13 +57,11 @@ class Publication:
     @contextmanager
     def withdrawn_on_failure(self) -> Iterator[None]:
         """Leave nothing of this attempt in store and registry if anything fails inside, or is interrupted."""
-        done = False
         try:
             yield
-            done = True
-        finally:
-            if not done:
-                self._withdraw()
+        except BaseException:
+            self._withdraw()
+            raise
 
     def _withdraw(self) -> None:
         """Delete what there is, the version first: none is ever left of a deleted model."""

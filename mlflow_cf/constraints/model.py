@@ -16,13 +16,12 @@ from pydantic import (
     StrictBool,
     StrictInt,
     StrictStr,
-    ValidationError,
     model_validator,
 )
 
 from mlflow_cf.constraints.plaf import is_program, parse_program
 from mlflow_cf.errors import InputError
-from mlflow_cf.validation import Number, input_errors
+from mlflow_cf.validation import Number, validated
 
 MAX_RULES = 256
 LevelValue = StrictBool | StrictStr | Number
@@ -92,10 +91,7 @@ class Constraints(BaseModel):
         if isinstance(source, Constraints):
             return source
         data = dict(source) if isinstance(source, Mapping) else _read_text(source, path)
-        try:
-            return cls.model_validate(data)
-        except ValidationError as error:
-            raise input_errors(error, path, cls, data) from None
+        return validated(cls, data, path)
 
     def to_dict(self) -> dict[str, Any]:
         """Return the keys that are set, as plain JSON values."""

@@ -9,11 +9,11 @@ from typing import Annotated, Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
-from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
+from pydantic import BaseModel, ConfigDict, Field, model_validator
 
 from mlflow_cf.errors import InputError, did_you_mean
 from mlflow_cf.features import FeatureSpace, Floats
-from mlflow_cf.validation import input_errors
+from mlflow_cf.validation import validated
 
 Weight = Annotated[float, Field(ge=0, allow_inf_nan=False)]
 
@@ -60,10 +60,7 @@ class Distance(BaseModel):
             data = dict(zip(("l0", "l1", "linf"), source, strict=True))
         else:
             raise InputError("distance", f"{source!r} is not a distance", "pass (l0, l1, linf), such as (0.5, 0.5, 0)")
-        try:
-            return cls.model_validate(data)
-        except ValidationError as error:
-            raise input_errors(error, "distance", cls, data) from None
+        return validated(cls, data, "distance")
 
 
 @dataclass(frozen=True, eq=False)

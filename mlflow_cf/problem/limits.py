@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Annotated, Any
 
-from pydantic import BaseModel, ConfigDict, Field, StrictInt, ValidationError
+from pydantic import BaseModel, ConfigDict, Field, StrictInt
 
-from mlflow_cf.validation import Number, input_errors
+from mlflow_cf.validation import Number, validated
 
 Seconds = Annotated[Number, Field(gt=0)]
 Count = Annotated[StrictInt, Field(ge=1)]
@@ -69,7 +69,4 @@ class Limits(BaseModel):
         """
         if source is None or isinstance(source, Limits):
             return source or cls()
-        try:
-            return cls.model_validate(dict(source))
-        except ValidationError as error:
-            raise input_errors(error, "limits", cls, source) from None
+        return validated(cls, dict(source), "limits")

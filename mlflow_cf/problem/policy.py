@@ -13,7 +13,6 @@ from pydantic import (
     StrictFloat,
     StrictInt,
     StrictStr,
-    ValidationError,
     field_validator,
 )
 from pydantic_core import PydanticCustomError
@@ -26,7 +25,7 @@ from mlflow_cf.problem.extent import check_extent
 from mlflow_cf.problem.limits import Limits, QueryLimits, Seconds
 from mlflow_cf.problem.privacy import Privacy
 from mlflow_cf.problem.target import Target
-from mlflow_cf.validation import input_errors
+from mlflow_cf.validation import validated
 
 Explain = Literal["unfavourable", "all", "none"]
 Sealable = Literal["target"]
@@ -90,10 +89,7 @@ class Policy(BaseModel):
     @classmethod
     def from_dict(cls, data: Mapping[str, Any]) -> Policy:
         """Rebuild a policy from `to_dict`."""
-        try:
-            return cls.model_validate(dict(data))
-        except ValidationError as error:
-            raise input_errors(error, "policy", cls, data) from None
+        return validated(cls, dict(data), "policy")
 
 
 class NamedExplainer(BaseModel):
@@ -117,10 +113,7 @@ class NamedExplainer(BaseModel):
             InputError: an unknown key, or a value of the wrong form.
         """
         data = {"name": source} if isinstance(source, str) else dict(source)
-        try:
-            return cls.model_validate(data)
-        except ValidationError as error:
-            raise input_errors(error, path, cls, data) from None
+        return validated(cls, data, path)
 
 
 class Query(BaseModel):
@@ -170,11 +163,7 @@ class Query(BaseModel):
         if limits is not None:
             check_extent(options, limits)
         data = {key: value for key, value in options.items() if value is not None}
-        try:
-            query = cls.model_validate(data)
-        except ValidationError as error:
-            raise input_errors(error, "", cls, data) from None
-        return query
+        return validated(cls, data, "")
 
     @classmethod
     def asked(cls, params: Mapping[str, Any] | None, limits: Limits) -> Query:

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Annotated, Any, Final, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, StrictInt, StrictStr, ValidationError
+from pydantic import BaseModel, ConfigDict, Field, StrictInt, StrictStr
 
 from mlflow_cf.errors import InputError
-from mlflow_cf.validation import input_errors
+from mlflow_cf.validation import validated
 
 Sample = Literal["private", "summary", "shown"]
 ALLOWED: Final = ("geco", "exact")  # beside the model's own; what they propose is proved, and drawn value by value
@@ -42,10 +42,7 @@ class Privacy(BaseModel):
         """
         if source is None or isinstance(source, Privacy):
             return source or cls()
-        try:
-            return cls.model_validate(dict(source))
-        except ValidationError as error:
-            raise input_errors(error, "privacy", cls, source) from None
+        return validated(cls, dict(source), "privacy")
 
     @property
     def reveals(self) -> bool:

@@ -6,11 +6,11 @@ from collections.abc import Mapping
 from typing import Annotated, Any
 
 import numpy as np
-from pydantic import BaseModel, ConfigDict, Field, StrictBool, StrictStr, ValidationError
+from pydantic import BaseModel, ConfigDict, Field, StrictBool, StrictStr
 
 from mlflow_cf.errors import InputError, did_you_mean
 from mlflow_cf.model.judge import Label, OpenModel
-from mlflow_cf.validation import Number, input_errors
+from mlflow_cf.validation import Number, validated
 
 MOST_LABELS = 12  # named in a message
 Share = Annotated[Number, Field(ge=0, le=1)]
@@ -61,10 +61,7 @@ class Target(BaseModel):
             target = source
         else:
             data = dict(source) if isinstance(source, Mapping) else {"label": _plain(source)}
-            try:
-                target = cls.model_validate(data)
-            except ValidationError as error:
-                raise input_errors(error, "target", cls, data) from None
+            target = validated(cls, data, "target")
         target.check(model)
         return target
 

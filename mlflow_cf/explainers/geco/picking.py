@@ -67,11 +67,26 @@ def _rated(sums: Array, targets: Targets) -> Rated:
     """Rate all sums (p, choices, k), also those of no choice that is wanted: to select these takes longer."""
     flat = sums.reshape(-1, sums.shape[2])
     lacks, verdict = lacking(flat, targets), np.zeros(len(flat), np.int8)
-    near = np.inf if any(target.least > 0 for target in targets) else NEAR
+    near = _near(flat, targets)
     close = np.flatnonzero(np.abs(lacks) <= near)  # of others no exponentials are needed to tell
     favourable, _, margin = rate_sums(flat[close], targets)
     verdict[close] = np.where(margin < DOUBT, -1, favourable)
     return Rated(lacks.reshape(sums.shape[:2]), verdict.reshape(sums.shape[:2]), near)
+
+
+def _near(sums: Array, targets: Targets) -> float:
+    """Return what sums (m, k) may lack, or have left, and still be a matter of rounding.
+
+    That is `NEAR`, unless a least probability counts, or scores are as large as sums: rounding grows with these.
+    """
+    if any(target.least > 0 for target in targets):
+        return np.inf
+    units = [min(target.spread, 1.0) for target in targets if target.link == "identity"]
+    if not units:
+        return NEAR
+    high, low = np.fmax.reduce(sums, axis=None, initial=1.0), np.fmin.reduce(sums, axis=None, initial=-1.0)
+    largest = float(max(high, -low))
+    return NEAR if DOUBT * largest <= NEAR * min(units) else np.inf
 
 
 @kernel
