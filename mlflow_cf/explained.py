@@ -36,8 +36,6 @@ from mlflow_cf.words.explanations import Explanations
 from mlflow_cf.words.reasons import Uncertified
 from mlflow_cf.words.verification import Verifications
 
-PATIENCE_S = 0.03  # a served request waits so long for a place; most searches are over in less
-
 
 @dataclass(frozen=True, eq=False, repr=False)
 class ExplainedModel:
@@ -290,11 +288,8 @@ class ExplainedModel:
             certified=certified,
             max_evaluations=query.max_evaluations or self.policy.limits.max_evaluations,
             deadline=None if seconds is None else time.perf_counter() + seconds,
-            row_time_s=caller.row_seconds,
             elsewhere=partial(self._answer, query=query, explainer=explainer, caller=caller),
             admission=self.admission,
-            patience_s=PATIENCE_S if caller.served else seconds,
-            owner=caller.owner,
-            rows=caller.rows,
+            caller=caller,
         )
         return answer(request, X)

@@ -19,7 +19,8 @@ from mlflow_cf.explained import ExplainedModel
 from mlflow_cf.explainers import GeCo
 from mlflow_cf.model.judge import OpenModel
 from mlflow_cf.options import WrapOptions
-from mlflow_cf.request.admission import GIVE_WAY_S, Admission
+from mlflow_cf.problem import Budget
+from mlflow_cf.request.admission import GIVE_WAY, GIVE_WAY_S, Admission
 from mlflow_cf.wrapping import assemble
 
 FRAME = pd.DataFrame({"income": np.arange(10.0, 90.0), "age": np.arange(80) % 40 + 20})
@@ -155,6 +156,24 @@ def test_a_copy_has_as_many_places_all_of_them_free() -> None:
                 assert (twin.places, admitted) == (1, True)
 
 
+def test_no_more_wait_on_a_servers_threads_than_there_are_places() -> None:
+    admission = Admission(1)
+
+    def enter() -> bool:
+        with admission.entered(20.0, served=True) as admitted:
+            return admitted
+
+    with ThreadPoolExecutor(1) as pool:
+        with admission.entered(0.0, served=True) as first:
+            waiting = pool.submit(enter)
+            while admission._patient.acquire(blocking=False):  # until the other thread waits
+                admission._patient.release()
+            assert not enter()  # at once
+            assert not waiting.done()
+        assert first
+        assert waiting.result(timeout=20)
+
+
 class Noted(threading.Condition):
     """A condition that notes how long anybody would wait for it."""
 
@@ -188,7 +207,7 @@ class TestGivingWay:
     def test_a_search_goes_on_when_the_last_prediction_is_there(
         self, admission: Admission, monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        monkeypatch.setattr("mlflow_cf.request.admission.GIVE_WAY_S", None)  # as long as it takes
+        monkeypatch.setattr("mlflow_cf.request.admission.GIVE_WAY_S", 1e6)  # as long as it takes
         with ThreadPoolExecutor(1) as pool:
             with admission.predicting():
                 with admission.predicting():
@@ -196,6 +215,23 @@ class TestGivingWay:
                     assert admission._changed.waiting.wait(20)
                 assert not paused.done()
             paused.result(timeout=20)
+
+    def test_a_pause_is_no_longer_than_a_few_times_the_work_since_the_last(
+        self, admission: Admission, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        clock = iter([100.0, 100.0, 100.01, 100.05, 100.0501])
+        monkeypatch.setattr("mlflow_cf.request.admission.time.perf_counter", lambda: next(clock))
+        with admission.predicting():
+            for _ in range(3):  # from 100.0 on, after 10 ms of work, after next to none
+                admission.give_way()
+        assert admission._changed.longest == [GIVE_WAY_S, pytest.approx(GIVE_WAY * 0.01)]
+
+    def test_a_budget_lets_predictions_go_first(self, admission: Admission) -> None:
+        budget = Budget(10, pause=admission.give_way)
+        with admission.predicting():
+            assert budget.take(3) == 3
+            assert budget.anew(2).take(3) == 2
+        assert len(admission._changed.longest) == 1  # at once again there was nothing to make up for
 
     def test_a_prediction_that_fails_is_over(self, admission: Admission) -> None:
         with pytest.raises(ZeroDivisionError), admission.predicting():

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Callable
 from typing import Literal
 
 LEAST_ROWS = 64  # scored in one go: a call to the model has its price whatever its size
@@ -15,20 +16,26 @@ class Budget:
     One budget belongs to one row and one thread. An answer is reproducible when the clock did not cut it.
     """
 
-    def __init__(self, max_evaluations: int, reserve: int = 0) -> None:
+    def __init__(self, max_evaluations: int, reserve: int = 0, pause: Callable[[], None] | None = None) -> None:
         """Set up a budget.
 
         Args:
             max_evaluations: rows that may be scored in all.
             reserve: evaluations kept back from `take` until `release`, so that what is found can still be proved.
+            pause: called before more is taken, to let others go first.
         """
         self.used = 0
         self.cut: Literal["", "evaluations", "clock"] = ""
+        self._pause = pause
         self._left = max_evaluations - reserve
         self._reserve = reserve
         self._until: float | None = None
         self._deadline: float | None = None
         self._started = 0.0
+
+    def anew(self, max_evaluations: int) -> Budget:
+        """Return another budget that lets the same others go first."""
+        return Budget(max_evaluations, pause=self._pause)
 
     def start(self, until: float | None, deadline: float | None) -> None:
         """Start the search; `until` ends it, `deadline` ends the proof (`time.perf_counter` values, None: no limit)."""
@@ -40,6 +47,8 @@ class Budget:
 
         `even_late` asks for the one call after the clock has run out that proves what was found.
         """
+        if self._pause is not None:
+            self._pause()
         if not even_late and self.late:
             return 0
         granted = min(wanted, max(self._left, 0))

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import os
 import threading
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -12,7 +13,9 @@ from typing import Final
 
 # MLflow answers requests on asyncio's pool of min(32, cores + 4) threads: searches never take the last four
 MOST_PLACES: Final = 28
-GIVE_WAY_S: Final = 0.05  # longest pause before a call to the model: searches get on even if predictions never cease
+GIVE_WAY_S: Final = 0.05  # longest pause of a search
+GIVE_WAY: Final = 4.0  # times what it worked since the last one: searches get on even if predictions never cease
+SHORTEST_PAUSE_S: Final = 1e-3
 
 CPU_QUOTA: Final = Path("/sys/fs/cgroup/cpu.max")  # Linux: microseconds of CPU per period, or "max"
 
@@ -42,22 +45,37 @@ class Admission:
         """Set up `places`; None: one per core, as far as MLflow has threads for them."""
         self.places = min(cores(), MOST_PLACES) if places is None else places
         self._free = threading.Semaphore(self.places)
+        self._patient = threading.Semaphore(self.places)
         self._predicting = 0
         self._changed = threading.Condition()
+        self._paused = threading.local()  # when each thread went on after its last pause
 
     @contextmanager
-    def entered(self, patience_s: float | None) -> Iterator[bool]:
+    def entered(self, patience_s: float | None, *, served: bool = False) -> Iterator[bool]:
         """Hold a place for the time of a `with` block, which is told whether there was one.
 
         Args:
             patience_s: seconds to wait for a place; None: as long as it takes.
+            served: whether it is one of many that wait on a server's few threads, which predictions need: no more
+                than there are places wait then, the others are turned away at once.
         """
-        admitted = self._free.acquire(timeout=patience_s)
+        admitted = self._free.acquire(blocking=False)
+        if not admitted:
+            admitted = self._waited(patience_s) if served else self._free.acquire(timeout=patience_s)
         try:
             yield admitted
         finally:
             if admitted:
                 self._free.release()
+
+    def _waited(self, patience_s: float | None) -> bool:
+        """Wait for a place among as many others as there are places; return whether there was one."""
+        if not self._patient.acquire(blocking=False):
+            return False
+        try:
+            return self._free.acquire(timeout=patience_s)
+        finally:
+            self._patient.release()
 
     @contextmanager
     def more(self, most: int) -> Iterator[int]:
@@ -85,9 +103,15 @@ class Admission:
 
     def give_way(self) -> None:
         """Pause shortly while another request predicts: two threads that run Python get on at half the speed each."""
-        if self._predicting:
-            with self._changed:
-                self._changed.wait_for(lambda: not self._predicting, GIVE_WAY_S)
+        if not self._predicting:
+            return
+        worked_s = time.perf_counter() - getattr(self._paused, "ended", 0.0)
+        pause_s = min(GIVE_WAY * worked_s, GIVE_WAY_S)
+        if pause_s < SHORTEST_PAUSE_S:
+            return
+        with self._changed:
+            self._changed.wait_for(lambda: not self._predicting, pause_s)
+        self._paused.ended = time.perf_counter()
 
     def __reduce__(self) -> tuple[type[Admission], tuple[int]]:
         """Copy the number of places; who holds one stays here."""

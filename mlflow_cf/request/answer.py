@@ -55,7 +55,7 @@ def answer(request: Request, rows: Rows) -> Explanations:
     try:
         # every row has its prediction by now: explanations wait for their place, predictions never do
         if wanted or asks_for_constraints(request):
-            with request.admission.entered(request.patience_s) as admitted:
+            with request.admission.entered(request.caller.patience_s, served=request.caller.served) as admitted:
                 _explain_all(request, space, wanted, table, found) if admitted else _turn_away(request, wanted, found)
     except KeyboardInterrupt:
         left = {number: row for number, row in wanted.items() if number not in found}
@@ -88,8 +88,8 @@ def _explain_all(
         found.update((number, explanation(request, row, None, ready)) for number, row in rows.items())
         return
     request, search_with = ready
-    with Progress(len(rows), watched=request.owner) as progress:
-        if request.deadline is not None and not request.row_time_s:
+    with Progress(len(rows), watched=request.caller.owner) as progress:
+        if request.deadline is not None and not request.caller.row_seconds:
             _explain(Explaining(request, search_with, space, rows, progress), started, found)
             return
         with Helpers(request.elsewhere, table, request.admission, list(rows)) as helpers:
@@ -114,7 +114,7 @@ def _granted(request: Request, rows: int) -> Request:
     """Return the request with the time that is granted to so many of its rows."""
     if request.deadline is None:
         return request
-    return replace(request, deadline=max(request.deadline, time.perf_counter() + request.row_time_s * rows))
+    return replace(request, deadline=max(request.deadline, time.perf_counter() + request.caller.row_seconds * rows))
 
 
 def _explain(explaining: Explaining, started: float, found: Found) -> None:
@@ -150,7 +150,7 @@ def _ready(request: Request) -> tuple[Request, Search] | Answer | Exception:
 
 def _leave_out(request: Request, rows: dict[int, Row], found: Found) -> None:
     """Answer the rows beyond those that one request may have explained, and take them out of `rows`."""
-    most = len(rows) if request.rows is None else request.rows
+    most = len(rows) if request.caller.rows is None else request.caller.rows
     reason = f"beyond the {most:,} rows that one request may have explained; send it in a request of its own"
     for number in list(islice(rows, most, None)):
         found[number] = replace(bare(request, rows.pop(number)), status="budget", reason=reason)

@@ -34,7 +34,6 @@ def case_of(request: Request, space: FeatureSpace, row: Row) -> Case:
     rater = None if opened is None else Rater.of([(opened, target)], len(space))
 
     def rate(Z: Floats) -> Rating:
-        request.admission.give_way()
         return target.rate(judge.outcome(space.decode(Z)))
 
     problem = request.setting.bind(
@@ -50,4 +49,4 @@ def case_of(request: Request, space: FeatureSpace, row: Row) -> Case:
     if unseen and request.structure is not None:
         feature = space.features[unseen[0]]
         obstacle = Uncertified("unseen_level", f"{feature.value(row.codes[unseen[0]])!r} of {feature.name}")
-    return Case(problem, target, Budget(most, reserve), obstacle)
+    return Case(problem, target, Budget(most, reserve, request.admission.give_way), obstacle)

@@ -9,7 +9,7 @@ from dataclasses import replace
 from mlflow_cf.explainers import Candidates, GeCo
 from mlflow_cf.features import FeatureSpace
 from mlflow_cf.model.judge import Judge
-from mlflow_cf.problem import Budget, Setting, Target
+from mlflow_cf.problem import Setting, Target
 from mlflow_cf.proof.pipeline import Answer, Evidence, search, settle
 from mlflow_cf.proof.verify import Case
 from mlflow_cf.request.case import case_of
@@ -43,7 +43,7 @@ class Decider:
         if left <= 0 or (until is not None and time.perf_counter() >= until):
             return Decision(None)
         case = self.case(question.setting, question.target)
-        case = replace(case, budget=Budget(left))
+        case = replace(case, budget=case.budget.anew(left))
         case.budget.start(until, until)
         found = search(case, GeCo(last_resort=False).search, 0)
         if not question.nearest and isinstance(found, Candidates) and len(found.rows):
@@ -83,7 +83,7 @@ def reasoned(
         asked,
         row.codes,
         decide,
-        lambda origin: request.owner or origin.source == "request",
+        lambda origin: request.caller.owner or origin.source == "request",
         proved=evidence is not None,
     )
     used = before.evaluations + left - decide.left

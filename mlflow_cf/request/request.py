@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 import pandas as pd
 
@@ -17,6 +17,8 @@ from mlflow_cf.request.admission import Admission
 from mlflow_cf.structures import Structure
 from mlflow_cf.words.reasons import Uncertified
 from mlflow_cf.words.result import Explanation
+
+PATIENCE_S: Final = 0.03  # a served request waits so long for a place; most searches are over in less
 
 Work = Callable[[pd.DataFrame], Sequence[Explanation]]
 
@@ -39,8 +41,13 @@ class Caller(NamedTuple):
 
     @property
     def owner(self) -> bool:
-        """Whether it may see all of the background."""
+        """Whether it may see all of the background, and be advised to relax what the policy seals."""
         return not (self.served or self.trial)
+
+    @property
+    def patience_s(self) -> float | None:
+        """Seconds to wait for a place before all rows are answered as busy; None: as long as it takes."""
+        return PATIENCE_S if self.served else self.seconds
 
     @classmethod
     def of(cls, limits: Limits, asked_s: float | None, within_s: float | None) -> Caller:
@@ -67,12 +74,9 @@ class Request:
         certified: whether answers are proved to be the nearest.
         max_evaluations: rows scored per explained row.
         deadline: `time.perf_counter` value for all explanations together, or None.
-        row_time_s: seconds per explained row that move the deadline where there are many; 0: it stays.
         elsewhere: does the same for a part of the rows in another process, where no deadline holds for all.
         admission: lets the request in to be explained.
-        patience_s: seconds to wait for a place before its rows are answered as busy; None: as long as it takes.
-        owner: whether advice may be to relax what the policy seals.
-        rows: most rows that are explained; None: all.
+        caller: who asks, and how long that may take.
     """
 
     judge: Judge
@@ -88,12 +92,9 @@ class Request:
     certified: bool
     max_evaluations: int
     deadline: float | None
-    row_time_s: float
     elsewhere: Work
     admission: Admission
-    patience_s: float | None
-    owner: bool
-    rows: int | None = None
+    caller: Caller
 
     def bound_target(self, own: int) -> BoundTarget:
         """Return the target for rows of which the model says the class at position `own`; many rows share one."""

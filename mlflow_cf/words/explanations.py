@@ -74,10 +74,12 @@ class Explanations(Sequence[Explanation]):
 
     def to_records(self) -> pd.DataFrame:
         """Return one record per row as a table of plain values: what a served model returns before it becomes JSON."""
-        records = [explanation.to_dict() for explanation in self.items]
         columns = list(Explanation("skipped", "", None, None).to_dict())
-        answers = {key: pd.Series([record[key] for record in records], dtype=object) for key in columns}
-        return pd.DataFrame(answers).set_axis(self.index, axis=0)
+        answers = np.empty((len(self.items), len(columns)), dtype=object)  # one block: columns take five times as long
+        for place, explanation in enumerate(self.items):
+            for column, value in enumerate(explanation.to_dict().values()):
+                answers[place, column] = value  # one by one: of lists, numpy would make further axes
+        return pd.DataFrame(answers, index=self.index, columns=columns, dtype=object, copy=False)
 
     def to_frame(self) -> pd.DataFrame:
         """Return one row per counterfactual with the index of the row it was found for.
