@@ -17,7 +17,7 @@ class Percentiles:
 
     Below an observed value lie the rows whose value is smaller, and half of those that have it. Between two observed
     values the line is straight, and beyond the smallest and the largest one it goes on as if the background's rows were
-    spread evenly over its range; so it rises everywhere, and different values have different numbers of rows below them.
+    spread evenly over its range. So it rises everywhere: no two values have as many rows below them.
 
     Attributes:
         values: (k,) where lines begin or end, column after column, as complex numbers: column, and value.
@@ -47,7 +47,8 @@ class Percentiles:
 
         Half rows are exact numbers, and so no line rises beyond the point where the next one begins.
         """
-        at = self.values.searchsorted(_keys(columns, values), side="right") - 1
+        # one column after the other: in large tables neighbours in search are neighbours in memory
+        at = self.values.searchsorted(_keys(columns, values).T, side="right").T - 1
         at = at.clip(self.first[columns], self.last[columns])
         start, end = self.values.imag[at], self.values.imag[at + 1]
         below: Floats = self.below[at] + (values - start) / (end - start) * (self.below[at + 1] - self.below[at])

@@ -26,9 +26,9 @@ class Distance(BaseModel):
     Attributes:
         l0, l1, linf: how much each part counts.
         scale: numbers are divided by their range over the background, or by their median absolute deviation; or a
-            change is the share of background rows between the two values, those that have one of the two counted half
-            (``percentile``; Ustun, Spangher and Liu 2019, the percentile shift). Between observed values the share grows
-            in proportion, and beyond them, however far, as it would if the rows were spread evenly over the range.
+            change is the share of background rows between the two values (``percentile``; the percentile shift of
+            Ustun, Spangher and Liu 2019). Rows that have one of the two values count half; between observed values the
+            share grows in proportion, and beyond them as if the rows were spread evenly over the range.
         weights: feature -> weight of its change (default 1).
     """
 
@@ -75,7 +75,7 @@ class BoundDistance:
     Attributes:
         a, b, c: weights of the l0, l1 and l-infinity parts.
         scale: (d,) divisor of a numeric change; 0 where only [differs] counts: levels, and numbers without spread.
-        percentiles: how many background rows lie below a value, whose changes are measured; None: those of the values are.
+        percentiles: changes are those of the number of background rows below a value; None: of the value itself.
         unknown_from: (d,) codes from here on have no rank; leaving one behind is a change of 1.
         weights: (d,) feature weights.
     """

@@ -273,7 +273,7 @@ def _near_enough(old: Any, new: Any, limits: Mapping[str, Any]) -> bool:
 
 
 def _rows_below(value: float, seen: Sequence[float], extent: float) -> float:
-    """Return how many of the values `seen` are smaller, those that are equal counted half; in between, in proportion."""
+    """Return how many of the values `seen` are smaller, half of those that are equal; in between, in proportion."""
     low, high = min(seen), max(seen)
     if not low <= value <= high:
         end = low if value < low else high
