@@ -23,7 +23,7 @@ def _lost(setting: Setting, for_requests: Setting) -> Iterator[str]:
 
 
 def _told(setting: Setting) -> Iterator[str]:
-    """Yield the features whose values are mostly those of few rows, which may be known by them, and what distances tell."""
+    """Yield what requests can learn: whether few rows have a value, and what distances tell."""
     few = [domain.columns[0] for domain in setting.domains if _is_telling(setting, domain)]
     if setting.values == "observed" and few:
         names = ", ".join(setting.space.names[column] for column in few)

@@ -163,11 +163,11 @@ class BoundDistance:
         return float(self.weights.max())
 
     def distance(self, groups: tuple[tuple[int, ...], ...], Z: Floats, x0: Floats) -> Floats:
-        """Return the distance (m,) of rows Z (m, d) from x0 (d,), added up group by group in order.
+        """Return the distance (m,) of rows Z (m, d) from x0 (d,) or (m, d), added up group by group in order.
 
         Every bound and table adds the same parts in the same order, so distances compare exactly, without tolerance.
         """
-        part, top = self.contributions(np.arange(len(x0)), Z, x0)
+        part, top = self.contributions(np.arange(Z.shape[1]), Z, x0)
         total = _in_order(
             [part[:, columns[0]] if len(columns) == 1 else _in_order(part[:, columns].T) for columns in groups]
         )
