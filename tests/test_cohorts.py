@@ -269,3 +269,9 @@ class TestBadInput:
     def test_answers_of_other_rows(self) -> None:
         with pytest.raises(InputError, match="counterfactuals: 1 for 6 rows"):
             cohorts(loans(), ASKING, counterfactuals=[None])
+
+    def test_answers_without_a_feature(self) -> None:
+        answers: list[Any] = [None, {"income": 60, "member": False}, *[None] * 4]
+        message = r"counterfactuals\[1\]\.town: feature is missing; give every feature a value"
+        with pytest.raises(InputError, match=message):
+            cohorts(loans(), ASKING, counterfactuals=answers)

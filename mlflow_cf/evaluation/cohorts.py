@@ -148,8 +148,16 @@ def cohorts(
         found = explained.explain(table.iloc[places]) if places else ()
         answers: list[Answer | None] = [one.counterfactuals[0].row if one.counterfactuals else None for one in found]
     else:
+        _check(counterfactuals, explained.space.names)
         answers = [counterfactuals[place] for place in places]
     return unfavourable.chosen(unfavourable.common_changes(answers), most)
+
+
+def _check(answers: Sequence[Answer | None], names: Sequence[str]) -> None:
+    for at, answer in enumerate(answers):
+        for name in names if answer is not None else ():
+            if name not in (answer or {}):
+                raise InputError(f"counterfactuals[{at}].{name}", "feature is missing", "give every feature a value")
 
 
 @dataclass(frozen=True, eq=False)

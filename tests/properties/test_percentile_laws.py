@@ -1,12 +1,17 @@
 """The percentile shift: a metric on each feature, equal to counting rows, for values that were observed and others."""
 
+import json
 from fractions import Fraction
+from itertools import product
 
 import numpy as np
 import pandas as pd
 from hypothesis import given
 from hypothesis import strategies as st
+from laws import dear
+from sklearn.tree import DecisionTreeClassifier
 
+import mlflow_cf
 from mlflow_cf.features import FeatureSpace
 from mlflow_cf.problem import BoundDistance, Distance
 
@@ -73,3 +78,39 @@ def test_what_is_further_away_on_one_side_never_counts_less(values: list[float],
     moves = metric.changes(np.ones(len(ladder), dtype=np.intp), ladder, np.full(len(ladder), own))
     assert (np.diff(moves[ladder >= own]) >= 0).all()
     assert (np.diff(moves[ladder <= own]) <= 0).all()
+
+
+@given(backgrounds, st.data())
+def test_what_an_artifact_keeps_is_enough(values: list[float], data: st.DataObject) -> None:
+    """And a model that keeps no rows measures as one that does: distributions come from the counts of every feature."""
+    space = FeatureSpace.infer(pd.DataFrame({"before": range(len(values)), "x": values}))
+    again = FeatureSpace.from_dict(json.loads(json.dumps(space.to_dict())))
+    distance = Distance(0, 1, 0, scale="percentile")
+    old, new = (data.draw(st.sampled_from(values) | anywhere) for _ in range(2))
+    moves = [shift(BoundDistance.bind(distance, one), old, new) for one in (space, again)]
+    assert moves[0] == moves[1]
+
+
+@dear(5)
+@given(st.integers(0, 2**16))
+def test_certified_answers_among_continuous_numbers_are_nearest(seed: int) -> None:
+    """Against the values on both sides of every cut of a tree."""
+    rng = np.random.default_rng(seed)
+    frame = pd.DataFrame({"gain": np.where(rng.random(60) < 0.6, 0.0, rng.lognormal(7, 2, 60)), "rate": rng.random(60)})
+    granted = ((frame["rate"] > 0.6) ^ (frame["gain"] > rng.choice([10, 1000]))).to_numpy()
+    tree = DecisionTreeClassifier(max_depth=3, random_state=0).fit(frame, granted)
+    distance = Distance(scale="percentile")
+    explained = mlflow_cf.wrap(tree, frame, target=True, values="continuous", distance=distance, certify=True)
+    rows = frame[~tree.predict(frame)].head(3)
+    cuts = [tree.tree_.threshold[tree.tree_.feature == column] for column in range(2)]
+    for row, answer in zip(rows.to_numpy(), explained.explain(rows), strict=True):
+        sides = [
+            np.concatenate([[own], cut * (1 - 1e-6), cut * (1 + 1e-6)]) for own, cut in zip(row, cuts, strict=True)
+        ]
+        points = pd.DataFrame(list(product(*sides)), columns=list(frame.columns))
+        best = points[tree.predict(points)].to_numpy()
+        far = explained.setting.bound_distance.distance(((0,), (1,)), best, row)
+        (found,) = answer.counterfactuals
+        assert found.proof == "optimal"
+        assert found.distance <= far.min() + 1e-12
+        assert found.distance >= far.min() - 1e-4
