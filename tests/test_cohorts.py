@@ -26,7 +26,9 @@ from worlds import (
 from mlflow_cf.errors import InputError
 from mlflow_cf.evaluation import cohorts as module
 from mlflow_cf.evaluation.cohorts import Cohorts, cohorts
+from mlflow_cf.evaluation.common_changes import MOST_VALUES, common_changes
 from mlflow_cf.explained import ExplainedModel
+from mlflow_cf.features import FeatureSpace
 from mlflow_cf.model.judge import OpenModel
 from mlflow_cf.options import WrapOptions
 from mlflow_cf.problem import Target
@@ -137,6 +139,23 @@ def test_more_changes_never_cover_less(seed: int, constraints: dict[str, Any], r
         assert sum(one.groups.values()) == one.rows
         turned = sum(one.groups[name] * share for name, share in one.by_group.items())
         assert turned == pytest.approx(one.covered * one.rows)
+
+
+@given(st.lists(st.tuples(st.integers(0, 500), st.integers(0, 500)), min_size=1, max_size=60))
+def test_many_values_of_a_number_are_rounded_to_few_that_go_as_far(pairs: list[tuple[int, int]]) -> None:
+    space = FeatureSpace.infer(pd.DataFrame({"x": range(501)}))
+    olds, news = np.array(pairs, dtype=np.float64).T[:, :, None]
+    changes = common_changes(space, olds, news, 99)
+    for direction in (1, -1):
+        values = {move.code for (move,) in changes if move.direction == direction}
+        reached = {new for old, new in pairs if (new - old) * direction > 0}
+        assert len(values) <= MOST_VALUES
+        assert values <= reached
+        assert values == reached or len(reached) > MOST_VALUES
+        for old, new in pairs:
+            if (new - old) * direction > 0:
+                assert any((value - new) * direction >= 0 for value in values)
+    assert len(set(changes)) == len(changes)
 
 
 # A world to check by hand: a loan is granted from an income of 50, of 30 to members.
