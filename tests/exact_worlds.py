@@ -50,7 +50,7 @@ constraint_dicts = st.fixed_dictionaries(
 distances = st.builds(
     lambda parts, scale, weights: Distance(*parts, scale=scale, weights=weights),
     st.sampled_from([(0.5, 0.5, 0), (0, 1, 0), (1, 0, 0), (0.2, 0.3, 0.5), (0, 0, 1), (0.5, 0, 0.5)]),
-    st.sampled_from(["range", "mad"]),
+    st.sampled_from(["range", "mad", "percentile"]),
     st.sampled_from([{}, {"age": 2.0, "job": 0.25}]),
 )  # fmt: skip
 

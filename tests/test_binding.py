@@ -35,13 +35,16 @@ def bound(row: int, constraints: dict[str, object], distance: Distance) -> tuple
     return setting, x0, problem.groups
 
 
+@pytest.mark.parametrize("scale", ["mad", "percentile"])
 @pytest.mark.parametrize("short", [500, 3, 0])
 @pytest.mark.parametrize("grouped", [[], [["income", "debt"]], [["age", "rank", "home"]]], ids=str)
 @pytest.mark.parametrize("row", range(len(FRAME)))
-def test_what_the_rules_leave(row: int, grouped: list[list[str]], short: int, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_the_rules_leave(
+    row: int, grouped: list[list[str]], short: int, scale: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Against the definition, tuple by tuple."""
     monkeypatch.setattr(binding, "SHORT", short)
-    distance = Distance(0.2, 0.3, 0.5, scale="mad", weights={"age": 2})
+    distance = Distance(0.2, 0.3, 0.5, scale=scale, weights={"age": 2})
     setting, x0, groups = bound(row, {**CONSTRAINTS, "groups": grouped}, distance)
     for group in groups:
         columns = list(group.columns)

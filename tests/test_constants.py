@@ -148,7 +148,8 @@ class TestConstants:
     def test_distances_do_not_divide_by_their_range(self) -> None:
         frame, model = FRAME[["income", "pixel"]], LogisticRegression()
         model.fit(frame, favourable(FRAME).astype(int))
-        for distance in ({"l0": 0.5, "l1": 0.5}, {"l0": 0.5, "l1": 0.5, "scale": "mad"}):
+        for scale in ("range", "mad", "percentile"):
+            distance = {"l0": 0.5, "l1": 0.5, "scale": scale}
             explained = mlflow_cf.wrap(model, frame, distance=distance, certify=True)
             (found,) = explained.explain(frame.assign(pixel=9.0)[frame["income"] < 20].head(1))
             assert np.isfinite(found.counterfactuals[0].distance)

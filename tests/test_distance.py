@@ -11,7 +11,7 @@ from worlds import bind
 from mlflow_cf.constraints import Constraints
 from mlflow_cf.errors import InputError
 from mlflow_cf.features import FeatureSpace
-from mlflow_cf.problem import BoundDistance, Distance, Setting
+from mlflow_cf.problem import BoundDistance, Distance, Setting, binding
 
 DEGREES = ["none", "bachelor", "master", "doctor"]
 FRAME = pd.DataFrame(
@@ -98,11 +98,45 @@ class TestFormulas:
         assert measure(options, degree="doctor") == pytest.approx(2 / 5)
         assert measure(options, job="c") == pytest.approx(1 / 5)
 
+    def test_percentile_is_the_share_of_rows_between(self) -> None:
+        # ages 20 30 40 70: of the two ends of a change half a row each counts
+        options = {"l0": 0, "l1": 1, "scale": "percentile"}
+        assert measure(options, age=40) == pytest.approx(1 / 4 / 5)
+        assert measure(options, age=70) == pytest.approx(2 / 4 / 5)
+        assert measure(options, age=20) == pytest.approx(1 / 4 / 5)
+        # incomes 0 10 40, one is missing
+        assert measure(options, income=40.0) == pytest.approx(1 / 3 / 5)
+        assert measure(options, job="c") == pytest.approx(1 / 5)
+
+    def test_percentile_between_observed_values_is_in_proportion(self) -> None:
+        options = {"l0": 0, "l1": 1, "scale": "percentile"}
+        assert measure(options, age=55) == pytest.approx((1 / 4 + 1 / 8) / 5)
+        assert measure(options, {**ROW, "age": 34}, age=36) == pytest.approx(0.2 / 4 / 5)
+
+    def test_percentile_beyond_the_background_goes_on_by_the_range(self) -> None:
+        options = {"l0": 0, "l1": 1, "scale": "percentile"}
+        assert measure(options, age=170) == pytest.approx((2 / 4 + 100 / 50) / 5)
+        assert measure(options, age=10) == pytest.approx((1 / 4 + 10 / 50) / 5)
+        assert measure(options, {**ROW, "age": -10}, age=170) == pytest.approx((3 / 4 + 130 / 50) / 5)
+
+    def test_percentile_of_ordinals(self) -> None:
+        # one row each for none, bachelor and master; nobody is a doctor, and the order has three steps
+        options = {"l0": 0, "l1": 1, "scale": "percentile"}
+        assert measure(options, degree="master") == pytest.approx(1 / 3 / 5)
+        assert measure(options, degree="doctor") == pytest.approx((1 / 3 + 1 / 3) / 5)
+
+    def test_percentile_counts_equal_rows(self) -> None:
+        space = FeatureSpace.infer(pd.DataFrame({"gain": [0] * 8 + [100, 5000], "b": range(10)}))
+        metric = BoundDistance.bind(Distance(0, 1, 0, scale="percentile"), space)
+        moves = metric.changes(np.zeros(3, dtype=np.intp), np.array([0.0, 100.0, 5000.0]), np.zeros(3))
+        np.testing.assert_allclose(moves, [0, 0.45, 0.55])
+
     def test_no_spread_only_differs(self) -> None:
         frame = pd.DataFrame({"a": [1, 1, 1], "b": [1, 2, 3]})
         space = FeatureSpace.infer(frame, {"a": {"low": 1, "high": 1}})
-        metric = BoundDistance.bind(Distance(0, 1, 0), space)
-        assert metric.distance(((0,), (1,)), np.array([[7.0, 1.0]]), np.array([1.0, 1.0])).tolist() == [0.5]
+        for scale in ("range", "mad", "percentile"):
+            metric = BoundDistance.bind(Distance(0, 1, 0, scale=scale), space)
+            assert metric.distance(((0,), (1,)), np.array([[7.0, 1.0]]), np.array([1.0, 1.0])).tolist() == [0.5]
 
 
 class TestReading:
@@ -119,7 +153,7 @@ class TestReading:
             ((0.5, 0.4, 0.0), "distance: value error, l0 + l1 + linf must be 1"),
             ((1.5, -0.5, 0.0), "distance.l1: input should be greater than or equal to 0"),
             ({"weight": {}}, "distance.weight: not a known key; did you mean 'weights'?"),
-            ({"scale": "std"}, "distance.scale: input should be 'range' or 'mad'"),
+            ({"scale": "std"}, "distance.scale: input should be 'range', 'mad' or 'percentile'"),
             ({"weights": {"age": 0}}, "distance.weights.age: input should be greater than 0"),
             ({"weights": {"age": float("inf")}}, "distance.weights.age: input should be a finite number"),
         ],
@@ -137,8 +171,12 @@ class TestReading:
 
 @pytest.mark.parametrize("weights", [(0.5, 0.5, 0.0), (0.2, 0.5, 0.3), (0, 0, 1)], ids=str)
 @pytest.mark.parametrize("groups", [[], [["age", "degree"]], [["income", "job"], ["degree", "member"]]], ids=str)
-@pytest.mark.parametrize("scale", ["range", "mad"])
-def test_codes_rows_and_single_rows_agree_bit_for_bit(weights: Any, groups: Any, scale: str) -> None:
+@pytest.mark.parametrize("short", [500, 0])
+@pytest.mark.parametrize("scale", ["range", "mad", "percentile"])
+def test_codes_rows_and_single_rows_agree_bit_for_bit(
+    weights: Any, groups: Any, scale: str, short: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(binding, "SHORT", short)
     names = dict(zip(("l0", "l1", "linf"), weights, strict=True))
     distance = Distance.read({**names, "scale": scale, "weights": {"age": 0.3, "job": 1.7}})
     setting = Setting.build(SPACE, SPACE.encode(FRAME), Constraints(groups=groups), distance, "observed")

@@ -14,6 +14,7 @@ PACKAGE = Path(mlflow_cf.__file__).parent
 FLOORS = (
     ("cli",),
     ("testing",),
+    ("evaluation",),
     ("artifact",),
     ("audit",),
     ("wrapping",),

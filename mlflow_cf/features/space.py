@@ -15,6 +15,7 @@ from mlflow_cf.errors import InputError, did_you_mean
 from mlflow_cf.features.codec import Raw, decode_column, encode_column, fits, plain, raw_array, recode_column
 from mlflow_cf.features.feature import Feature, Floats, Level
 from mlflow_cf.features.infer import infer_feature
+from mlflow_cf.features.percentiles import Percentiles
 from mlflow_cf.features.tables import check_table
 
 
@@ -61,6 +62,11 @@ class FeatureSpace:
     def index(self) -> dict[str, int]:
         """Name -> column number."""
         return {name: column for column, name in enumerate(self.names)}
+
+    @cached_property
+    def percentiles(self) -> Percentiles:
+        """How many rows of the background lie below a value."""
+        return Percentiles.of(self.features)
 
     def __len__(self) -> int:
         return len(self.features)

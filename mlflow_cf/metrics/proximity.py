@@ -32,7 +32,7 @@ def l0(space: FeatureSpace, x: Floats, Z: Floats, options: Options = DEFAULTS) -
 def l1(space: FeatureSpace, x: Floats, Z: Floats, options: Options = DEFAULTS) -> float | None:
     """Mean of sum_j d_j / d, the l1 part of the distance, with its scale and feature weights.
 
-    Unit: share of the range (or MADs). Better: down. Source: GeCo.
+    Unit: share of the range (or MADs, or share of the background). Better: down. Source: GeCo.
     """
     return mean(distances(space, x, Z, _part(options.distance, l1=1)))
 
@@ -40,7 +40,7 @@ def l1(space: FeatureSpace, x: Floats, Z: Floats, options: Options = DEFAULTS) -
 def linf(space: FeatureSpace, x: Floats, Z: Floats, options: Options = DEFAULTS) -> float | None:
     """Mean of max_j d_j, the l-infinity part of the distance, with its scale and feature weights.
 
-    Unit: share of the range (or MADs). Better: down. Source: GeCo.
+    Unit: share of the range (or MADs, or share of the background). Better: down. Source: GeCo.
     """
     return mean(distances(space, x, Z, _part(options.distance, linf=1)))
 

@@ -87,6 +87,18 @@ class Domains:
         return np.concatenate([np.append(self.all[number].weights, 0.0) for number in self._short])
 
     @cached_property
+    def _positions(self) -> Floats:
+        """Where the values stand on the line along which changes are measured."""
+        return self.bound_distance.positions(self._columns[self._group], self._values)
+
+    @cached_property
+    def _long_positions(self) -> dict[int, Floats]:
+        """The same for the values of every long group of one column."""
+        long = [domain for domain in self.all if len(domain.columns) == 1 and len(domain.tuples) > SHORT]
+        columns = ((np.array(domain.columns), domain.tuples[:, 0]) for domain in long)
+        return {int(column[0]): self.bound_distance.positions(column, values) for column, values in columns}
+
+    @cached_property
     def _group(self) -> Codes:
         """Which of the short groups each of the values belongs to."""
         return np.arange(len(self._short)).repeat(np.diff(self._ends, prepend=0))
@@ -99,7 +111,9 @@ class Domains:
         values = self._values.copy()
         values[self._ends - 1] = own
         allowed = self._apply(rules, x0, values, kept)
-        part, top = self.bound_distance.contributions(self._columns[group], values, own[group])
+        part, top = self.bound_distance.contributions(
+            self._columns[group], values, own[group], self._short_positions(own)
+        )
         before = kept & (np.isnan(own)[group] | (values < own[group]))
         counts = np.bincount(group[kept], minlength=len(own)) + 1
         starts = counts.cumsum() - counts
@@ -123,6 +137,14 @@ class Domains:
             )  # fmt: skip
             groups.append((number, group_of_one))
         return groups
+
+    def _short_positions(self, own: Floats) -> tuple[Floats, Floats] | None:
+        """Return the positions of the values (t,) of the short groups, and of the own one beside each of them."""
+        if self.bound_distance.percentiles is None:
+            return None  # those are the values
+        positions, own_positions = self._positions.copy(), self.bound_distance.positions(self._columns, own)
+        positions[self._ends - 1] = own_positions
+        return positions, own_positions[self._group]
 
     def _apply(self, rules: Rules, x0: Floats, values: Floats, kept: Bools) -> list[bool]:
         """Unmark the values (t,) that the rules of their group reject; return which groups' own values are allowed."""
@@ -150,7 +172,11 @@ class Domains:
         places = np.concatenate([before, [start if known else -1], after])
         codes, weights = values[places], domain.weights[places]
         codes[len(before)], weights[len(before)] = own, 0.0
-        part, top = self.bound_distance.contributions(np.array(domain.columns), codes, np.array([own]))
+        column = np.array(domain.columns)
+        own_position = self.bound_distance.positions(column, np.array([own]))
+        positions = self._long_positions[domain.columns[0]][places]
+        positions[len(before)] = own_position[0]
+        part, top = self.bound_distance.contributions(column, codes, np.array([own]), (positions, own_position))
         return Group(
             domain.columns, codes[:, None], weights, len(before), own_allowed, part, top, tuple(rules), domain, places
         )

@@ -23,11 +23,13 @@ def _lost(setting: Setting, for_requests: Setting) -> Iterator[str]:
 
 
 def _told(setting: Setting) -> Iterator[str]:
-    """Yield the features whose values are mostly those of few rows, so that one of them may be known by its value."""
+    """Yield what requests can learn: whether few rows have a value, and what distances tell."""
     few = [domain.columns[0] for domain in setting.domains if _is_telling(setting, domain)]
     if setting.values == "observed" and few:
         names = ", ".join(setting.space.names[column] for column in few)
         yield f"requests can learn whether a value of {names} is in the background; not with another `values`"
+    if setting.bound_distance.percentiles is not None:
+        yield "distances tell requests which share of the background lies between two values; not with another `scale`"
 
 
 def _is_telling(setting: Setting, domain: Domain) -> bool:

@@ -12,9 +12,11 @@ from numpy.typing import NDArray
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
 from mlflow_cf.errors import InputError, did_you_mean
-from mlflow_cf.features import FeatureSpace, Floats
+from mlflow_cf.features import FeatureSpace, Floats, Percentiles
 from mlflow_cf.validation import validated
 
+LEAST_SHIFT = float(np.finfo(np.float64).eps)  # of a change, as a share of the background
+Scale = Literal["range", "mad", "percentile"]
 Weight = Annotated[float, Field(ge=0, allow_inf_nan=False)]
 
 
@@ -23,7 +25,10 @@ class Distance(BaseModel):
 
     Attributes:
         l0, l1, linf: how much each part counts.
-        scale: numbers are divided by their range over the background, or by their median absolute deviation.
+        scale: numbers are divided by their range over the background, or by their median absolute deviation; or a
+            change is the share of background rows between the two values (``percentile``; the percentile shift of
+            Ustun, Spangher and Liu 2019). Rows that have one of the two values count half; between observed values the
+            share grows in proportion, and beyond them as if the rows were spread evenly over the range.
         weights: feature -> weight of its change (default 1).
     """
 
@@ -32,7 +37,7 @@ class Distance(BaseModel):
     l0: Weight = 0.5
     l1: Weight = 0.5
     linf: Weight = 0.0
-    scale: Literal["range", "mad"] = "range"
+    scale: Scale = "range"
     weights: Mapping[str, Annotated[float, Field(gt=0, allow_inf_nan=False)]] = Field(default_factory=dict)
 
     def __init__(self, l0: float = 0.5, l1: float = 0.5, linf: float = 0.0, **options: Any) -> None:
@@ -70,6 +75,7 @@ class BoundDistance:
     Attributes:
         a, b, c: weights of the l0, l1 and l-infinity parts.
         scale: (d,) divisor of a numeric change; 0 where only [differs] counts: levels, and numbers without spread.
+        percentiles: changes are those of the number of background rows below a value; None: of the value itself.
         unknown_from: (d,) codes from here on have no rank; leaving one behind is a change of 1.
         weights: (d,) feature weights.
     """
@@ -80,6 +86,7 @@ class BoundDistance:
     scale: Floats
     unknown_from: Floats
     weights: Floats
+    percentiles: Percentiles | None = None
 
     @classmethod
     def bind(cls, distance: Distance, space: FeatureSpace) -> BoundDistance:
@@ -92,33 +99,47 @@ class BoundDistance:
             if name not in space.index:
                 fix = did_you_mean(name, space.names, "features")
                 raise InputError(f"distance.weights.{name}", "not a feature", fix)
+        percentiles = space.percentiles if distance.scale == "percentile" else None
         spread = [
             (f.high - f.low if distance.scale == "range" else f.mad) if f.has_order else 0.0 for f in space.features
         ]
-        weights = [distance.weights.get(name, 1.0) for name in space.names]
-        unknown_from = [f.unknown_from for f in space.features]
-        return cls(distance.l0, distance.l1, distance.linf, *map(np.array, (spread, unknown_from, weights)))
+        scale = np.array(spread) if percentiles is None else percentiles.rows
+        weights = np.array([distance.weights.get(name, 1.0) for name in space.names])
+        unknown_from = np.array([f.unknown_from for f in space.features])
+        return cls(distance.l0, distance.l1, distance.linf, scale, unknown_from, weights, percentiles)
 
-    def changes(self, columns: NDArray[np.intp], values: Floats, own: Floats) -> Floats:
+    def positions(self, columns: NDArray[np.intp], values: Floats) -> Floats:
+        """Return where values (n,) or (m, n) of `columns` (n,) stand on the line along which changes are measured."""
+        return values if self.percentiles is None else self.percentiles.rows_below(columns, values)
+
+    def changes(
+        self, columns: NDArray[np.intp], values: Floats, own: Floats, positions: tuple[Floats, Floats] | None = None
+    ) -> Floats:
         """Return d_i, the scaled changes from the query row's own values.
 
         Args:
             columns: (n,) column of each value, or of each column of values.
             values: (n,) or (m, n) codes.
             own: (n,) codes of the query row in these columns.
+            positions: those of `values` and of `own`, if they are at hand.
         """
         missing = np.isnan(values)
         differs: NDArray[np.bool_] = (values != own) & ~(missing & np.isnan(own))
         scale, limit = self.scale[columns], self.unknown_from[columns]
         ranked = (scale != 0) & (own < limit)  # not where the own value is missing
-        change: Floats = np.abs(values - own) / np.where(ranked, scale, 1.0)
+        at, own_at = positions or (self.positions(columns, values), self.positions(columns, own))
+        change: Floats = np.abs(at - own_at) / np.where(ranked, scale, 1.0)
+        if self.percentiles is not None:  # rounding may put two values in one position
+            change = np.maximum(change, np.where(differs, LEAST_SHIFT, 0.0))
         measured = ranked & ~missing & (values < limit)
         return np.where(measured, change, differs)
 
-    def contributions(self, columns: NDArray[np.intp], values: Floats, own: Floats) -> tuple[Floats, Floats]:
+    def contributions(
+        self, columns: NDArray[np.intp], values: Floats, own: Floats, positions: tuple[Floats, Floats] | None = None
+    ) -> tuple[Floats, Floats]:
         """Return what each change adds to the sum, and its weighted change as a share of the largest weight."""
         weights = self.weights[columns]
-        change = self.changes(columns, values, own) * weights
+        change = self.changes(columns, values, own, positions) * weights
         changed = np.where(change != 0, weights, 0.0)
         return (self.a * changed + self.b * change) / self._all_weights, change / self._top_weight
 
@@ -142,11 +163,11 @@ class BoundDistance:
         return float(self.weights.max())
 
     def distance(self, groups: tuple[tuple[int, ...], ...], Z: Floats, x0: Floats) -> Floats:
-        """Return the distance (m,) of rows Z (m, d) from x0 (d,), added up group by group in order.
+        """Return the distance (m,) of rows Z (m, d) from x0 (d,) or (m, d), added up group by group in order.
 
         Every bound and table adds the same parts in the same order, so distances compare exactly, without tolerance.
         """
-        part, top = self.contributions(np.arange(len(x0)), Z, x0)
+        part, top = self.contributions(np.arange(Z.shape[1]), Z, x0)
         total = _in_order(
             [part[:, columns[0]] if len(columns) == 1 else _in_order(part[:, columns].T) for columns in groups]
         )

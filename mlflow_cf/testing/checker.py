@@ -205,13 +205,20 @@ class Ruler:
             if old not in order or new not in order:
                 return 1.0
             ranks = [float(order.index(value)) for value in self._present[name]]
-            spread = len(order) - 1.0 if self.scale == "range" else _deviation(ranks)
-            return abs(order.index(new) - order.index(old)) / spread if spread else 1.0
+            return self._moved(order.index(old), order.index(new), ranks, (0.0, len(order) - 1.0))
         if not self._is_quantity(name):
             return 1.0
         seen = [_number(value) for value in self._present[name]]
-        spread = max(seen) - min(seen) if self.scale == "range" else _deviation(seen)
-        return abs(_number(new) - _number(old)) / spread if spread else 1.0
+        return self._moved(_number(old), _number(new), seen, (min(seen), max(seen)))
+
+    def _moved(self, old: float, new: float, seen: list[float], ends: tuple[float, float]) -> float:
+        """Return the change of a number beside those `seen` in the background, and its lowest and highest value."""
+        extent = ends[1] - ends[0]
+        if self.scale == "percentile" and extent:
+            below = [_rows_below(value, seen, extent) for value in (old, new)]
+            return abs(below[1] - below[0]) / len(seen)
+        spread = _deviation(seen) if self.scale == "mad" else extent
+        return abs(new - old) / spread if spread else 1.0
 
     def _is_quantity(self, name: str) -> bool:
         dtype = self.background[name].dtype
@@ -263,6 +270,17 @@ def _near_enough(old: Any, new: Any, limits: Mapping[str, Any]) -> bool:
     least = [limits[key] for key in ("down",) if limits.get(key) is not None]
     least += [abs(old) * (limits[key] / 100) for key in ("down_percent",) if limits.get(key) is not None]
     return all(new <= old + by for by in most) and all(new >= old - by for by in least)
+
+
+def _rows_below(value: float, seen: Sequence[float], extent: float) -> float:
+    """Return how many of the values `seen` are smaller, half of those that are equal; in between, in proportion."""
+    low, high = min(seen), max(seen)
+    if not low <= value <= high:
+        end = low if value < low else high
+        return _rows_below(end, seen, extent) + (value - end) / extent * len(seen)
+    before, after = max(v for v in seen if v <= value), min(v for v in seen if v >= value)
+    counted = [sum(v < end for v in seen) + sum(v == end for v in seen) / 2 for end in (before, after)]
+    return counted[0] + (counted[1] - counted[0]) * ((value - before) / (after - before) if after > before else 0.0)
 
 
 def _deviation(values: Sequence[float]) -> float:

@@ -1,4 +1,4 @@
-"""Which kinds of models, targets, constraints and values are tried together."""
+"""Which kinds of models, targets, constraints, values and distances are tried together."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from itertools import combinations, product
 from typing import Any, Final, get_args
 
 from mlflow_cf.constraints import Values
+from mlflow_cf.problem.distance import Scale
 from mlflow_cf.testing.goals import GOALS
 from mlflow_cf.testing.models import KINDS
 from mlflow_cf.testing.worlds import DEMANDS
@@ -25,12 +26,14 @@ class Scenario:
         goal: of target, among `GOALS`.
         demands: of constraints, among `DEMANDS`.
         values: which values may be proposed.
+        scale: how the distance measures a change of a number.
     """
 
     kind: str
     goal: str
     demands: str
     values: Values
+    scale: Scale = "range"
 
     def __str__(self) -> str:
         return "-".join(astuple(self))
@@ -50,7 +53,7 @@ def covering(covered: Callable[[Scenario], set[Any]]) -> tuple[Scenario, ...]:
     Among those that cover as much, the one that brings most together for the first time is chosen, so that what is left
     over is spread over all kinds of models, targets and values.
     """
-    scenarios = [Scenario(*choice) for choice in product(KINDS, GOALS, DEMANDS, get_args(Values))]
+    scenarios = [Scenario(*choice) for choice in product(KINDS, GOALS, DEMANDS, get_args(Values), get_args(Scale))]
     scenarios = [scenario for scenario in scenarios if KINDS[scenario.kind].takes(GOALS[scenario.goal])]
     found = {scenario: covered(scenario) for scenario in scenarios}
     left = set().union(*found.values())

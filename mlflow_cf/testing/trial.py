@@ -11,6 +11,7 @@ import pandas as pd
 
 from mlflow_cf.explained import ExplainedModel
 from mlflow_cf.explainers import AnyExplainer
+from mlflow_cf.problem import Distance
 from mlflow_cf.testing.checker import Checker, Row, Ruler, plain_rows, table_of
 from mlflow_cf.testing.goals import GOALS, Goal, Reply
 from mlflow_cf.testing.models import KINDS, Fitted, fitted
@@ -56,6 +57,7 @@ class Trial:
             "explainer": explainer,
             "features": overrides(scenario.values),
             "values": scenario.values,
+            "distance": Distance(scale=scenario.scale),
             "output": model.output,
         }
         return cls(scenario, explainer, model, background, rows_of(scenario), options)
@@ -111,7 +113,7 @@ class Trial:
     @cached_property
     def ruler(self) -> Ruler:
         """The independent distance."""
-        return Ruler(self.background, orders=ORDERS)
+        return Ruler(self.background, scale=self.scenario.scale, orders=ORDERS)
 
     def found(self) -> Iterator[tuple[int, Row, Counterfactual]]:
         """Yield every counterfactual with the position and the plain values of the row it explains."""

@@ -35,6 +35,11 @@ def sentence(changes: Sequence[tuple[str, Any, Any]], prediction: Any) -> str:
     return f"{joined}: the prediction becomes {spoken(prediction)}"
 
 
+def aim(name: str, value: Any, beyond: str) -> str:
+    """Return ``utilisation to 30 or less``; ``beyond`` is the word for values that are left as they are, if any are."""
+    return f"{name.replace('_', ' ')} to {spoken(value)}{' or ' + beyond if beyond else ''}"
+
+
 def _clause(name: str, old: Any, new: Any) -> str:
     numbers = [isinstance(v, int | float) and not isinstance(v, bool) for v in (old, new)]
     if not all(numbers):

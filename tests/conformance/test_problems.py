@@ -18,19 +18,20 @@ from mlflow_cf.testing.trial import rows_of
 from mlflow_cf.testing.worlds import DEMANDS, odd_row, overrides, table
 
 VALUES = ("observed", "grid", "continuous")
+SCALES = ("range", "mad", "percentile")
+PARTS = (KINDS, GOALS, DEMANDS, VALUES, SCALES)
 
 
 def test_every_two_choices_meet_where_they_can():
-    parts = (KINDS, GOALS, DEMANDS, VALUES)
     met = set().union(*(case.pairs() for case in SCENARIOS))
-    wanted = {(i, a, j, b) for i, j in combinations(range(4), 2) for a in parts[i] for b in parts[j]}
+    wanted = {(i, a, j, b) for i, j in combinations(range(5), 2) for a in PARTS[i] for b in PARTS[j]}
     assert wanted - met == {(0, "pyfunc", 1, "sure")}  # labels have no probability
     assert met <= wanted
     assert len(SCENARIOS) == len(set(SCENARIOS)) < 80 < len(KINDS) * len(GOALS) * len(DEMANDS) * len(VALUES)
 
 
 def test_every_choice_is_made_in_few():
-    everything = {(i, a) for i, choices in enumerate((KINDS, GOALS, DEMANDS, VALUES)) for a in choices}
+    everything = {(i, a) for i, choices in enumerate(PARTS) for a in choices}
     assert set().union(*(case.choices() for case in FEW)) == everything
     assert len(FEW) <= len(DEMANDS) + 1
 

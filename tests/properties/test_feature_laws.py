@@ -97,7 +97,7 @@ def test_rows_come_back_as_they_were(seed: int, rows: list[dict[str, Any]]) -> N
     wide_rows,
     st.fixed_dictionaries({}, optional={name: st.sampled_from(values) for name, values in WIDE.items()}),
     st.sampled_from([(0.5, 0.5, 0.0), (0.0, 1.0, 0.0), (0.2, 0.3, 0.5)]),
-    st.sampled_from(["range", "mad"]),
+    st.sampled_from(["range", "mad", "percentile"]),
     st.dictionaries(st.sampled_from(["age", "income", "job"]), st.sampled_from([0.1, 2.0, 5.0])),
 )
 def test_distance_is_the_rulers(

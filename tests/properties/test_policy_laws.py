@@ -28,7 +28,11 @@ policies = st.builds(
     Policy,
     target=targets,
     constraints=constraint_dicts.map(Constraints.read),
-    distance=shares.map(lambda parts: Distance(*parts, weights={"age": 2.0}, scale="mad")),
+    distance=st.builds(
+        lambda parts, scale: Distance(*parts, weights={"age": 2.0}, scale=scale),
+        shares,
+        st.sampled_from(["mad", "percentile"]),
+    ),
     values=st.sampled_from(["observed", "grid", "continuous"]),
     limits=st.builds(Limits, count=st.integers(1, 90), max_evaluations=st.integers(1, 10**9)),
     seed=st.integers(0, 2**62),

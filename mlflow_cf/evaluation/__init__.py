@@ -1,0 +1,1 @@
+"""How good explanations are: measured row by row, summarised, logged, and compared."""
