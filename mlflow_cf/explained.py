@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
@@ -17,23 +16,25 @@ from mlflow_cf.constraints import Constraints, ConstraintSource
 from mlflow_cf.errors import InputError
 from mlflow_cf.explainers import AnyExplainer, Facts, Learned
 from mlflow_cf.explainers.explainer import check_explainer, check_rows_kept
-from mlflow_cf.explainers.registry import ExplainerSource, asked_explainer, explainer_of, explainer_to_dict
+from mlflow_cf.explainers.registry import ExplainerSource, asked_explainer, explainer_of
 from mlflow_cf.explainers.searches import Searches
 from mlflow_cf.features import Background, FeatureSpace, Rows
 from mlflow_cf.model.judge import Judge, OpenModel, Outcome
 from mlflow_cf.model.parity import Opened, open_structure
 from mlflow_cf.options import TargetSource
-from mlflow_cf.problem import BoundTarget, Explain, Policy, Query, Setting, Target, spread_of
-from mlflow_cf.problem.disclosure import notes_on_privacy
+from mlflow_cf.problem import BoundTarget, Explain, Policy, Query, Requirement, Requirements, Setting, Target, spread_of
+from mlflow_cf.problem.further import AnyVersions
 from mlflow_cf.proof.given import verify_given
 from mlflow_cf.request.admission import Admission
 from mlflow_cf.request.answer import answer
-from mlflow_cf.request.request import Caller, Request
+from mlflow_cf.request.asking import Asking
+from mlflow_cf.request.facts import described
+from mlflow_cf.request.held import Held, Kept
+from mlflow_cf.request.request import Caller
 from mlflow_cf.request.rows import check_rows
 from mlflow_cf.request.warmth import TRIAL_S, Warmth, query_to_try, row_to_try
-from mlflow_cf.words.description import notes_on_constants, summary
+from mlflow_cf.words.description import summary
 from mlflow_cf.words.explanations import Explanations
-from mlflow_cf.words.reasons import Uncertified
 from mlflow_cf.words.verification import Verifications
 
 
@@ -52,6 +53,7 @@ class ExplainedModel:
         judge, outcome: the model's decision rule, and what it says about the background.
         setting: the policy bound to features and background.
         opened: the structure inside the model, if it has one.
+        held: what else answers can be held to: other models, plausibility.
         admission: how many requests may be explained at the same time.
         warmth: which explainers have run once.
     """
@@ -67,6 +69,7 @@ class ExplainedModel:
     outcome: Outcome
     setting: Setting
     opened: Opened
+    held: Held = field(default_factory=Held)
     admission: Admission = field(default_factory=Admission)
     warmth: Warmth = field(default_factory=Warmth)
 
@@ -78,30 +81,35 @@ class ExplainedModel:
         background: Background,
         policy: Policy,
         explainer: AnyExplainer,
-        learned: Learned | None = None,
+        kept: Kept,
     ) -> ExplainedModel:
         """Prepare everything that depends on model and background alone, once.
 
-        The explainer learns here, unless it is given what it has `learned` before.
+        The explainer learns here, unless what it has learned before is `kept`.
 
         Raises:
             InputError: a policy that does not fit the features or the model, or an explainer that does not fit either.
         """
         policy.target.check(model)
+        policy.target.check_margin(policy.margin, model)
         policy.privacy.check_groups(policy.constraints.groups)
         check_rows_kept(explainer, policy.privacy)
         codes = space.encode(background.rows) if background.codes is None else background.codes
         setting = Setting.build(space, codes, policy.constraints, policy.distance, policy.values)
         judge, outcome = Judge.learn(model, space.decode(setting.background))
         opened = open_structure(judge, space, setting.background, outcome)
-        if policy.certify and opened.structure is None:
-            raise InputError("certify", f"nothing can be proved of this model ({opened.note})", "leave it out")
-        setting = setting.opened_by(opened.structure)
         target = BoundTarget(policy.target, model, spread=spread_of(outcome))
+        setting = setting.opened_by(opened.structure)
         facts = Facts(setting, background.labels, outcome, target, opened.structure, policy.seed)
         check_explainer(explainer, facts, 1)
-        searches = Searches(facts, explainer, learned)
-        return cls(model, space, *background[:2], policy, explainer, searches, judge, outcome, setting, opened)
+        searches = Searches(facts, explainer, kept.learned)
+        whole = cls(
+            model, space, *background[:2], policy, explainer, searches, judge, outcome, setting, opened, kept.held
+        )
+        if policy.certify and whole.asking.required.structure is None:
+            reason = whole.asking.required.obstacle.fact
+            raise InputError("certify", f"nothing can be proved of this model ({reason})", "leave it out")
+        return whole
 
     @property
     def learned(self) -> Learned | None:
@@ -109,9 +117,10 @@ class ExplainedModel:
         return self.searches.own.learned
 
     @cached_property
-    def _for_requests(self) -> Setting:
-        """The setting without what requests may not see."""
-        return self.setting.for_requests(self.policy.privacy)
+    def asking(self) -> Asking:
+        """What all requests share."""
+        model = Requirements(self.space, self.judge, self.outcome, self.opened)
+        return Asking(self.policy, model, self.held, self.setting, self.searches, self.admission)
 
     def predict(
         self, X: Rows, params: Mapping[str, Any] | None = None, *, within_s: float | None = None
@@ -162,6 +171,9 @@ class ExplainedModel:
         max_evaluations: int | None = None,
         certify: bool = False,
         explain: Explain = "unfavourable",
+        robust_to: AnyVersions = None,
+        plausible: bool | Mapping[str, Any] | None = None,
+        margin: float | None = None,
     ) -> Explanations:
         """Explain rows (m, d), in order; where too many threads do so at the same time, the others wait.
 
@@ -177,6 +189,10 @@ class ExplainedModel:
             max_evaluations: rows scored per explained row; None: the policy's limit.
             certify: prove that nothing is nearer, or find what is, as far as the limits allow.
             explain: which rows to explain: ``unfavourable`` ones, ``all`` or ``none``.
+            robust_to: more models under which answers must meet the same target: names of those in the artifact or
+                True for all; others as in `wrap`.
+            plausible: whether answers must look like the background, or ``{"quantile": ...}`` for how much.
+            margin: by how much the probability of the wanted label must exceed the target's, or one half.
 
         Returns:
             One explanation per row with the rows' index; `Explanations.to_frame` makes one table of them.
@@ -186,6 +202,7 @@ class ExplainedModel:
             Interrupted: by Ctrl-C; a KeyboardInterrupt that holds what was found so far.
         """
         named = explainer if isinstance(explainer, str | Mapping) else None
+        versions, others = self.asking.opened(robust_to)
         query = Query.read(
             {
                 "explain": explain,
@@ -197,10 +214,13 @@ class ExplainedModel:
                 "time_limit_s": time_limit_s,
                 "max_evaluations": max_evaluations,
                 "certify": certify,
+                "robust_to": versions,
+                "plausible": plausible,
+                "margin": margin,
             }
         )
         chosen = self._asked(query) if explainer is None or named is not None else explainer_of(explainer)
-        return self._answer(X, query, chosen, Caller(query.time_limit_s, 0.0, served=False))
+        return self._answer(X, query, chosen, Caller(query.time_limit_s, 0.0, served=False), others)
 
     def verify(
         self,
@@ -210,86 +230,63 @@ class ExplainedModel:
         target: TargetSource = None,
         constraints: ConstraintSource = None,
         minimality: bool = True,
+        robust_to: AnyVersions = None,
+        plausible: bool | Mapping[str, Any] | None = None,
+        margin: float | None = None,
     ) -> Verifications:
         """Verify given counterfactuals (m, d), each for its row of `rows` (m, d) or all for a single one (1, d).
 
-        `target` and `constraints` are as in `explain`, and `minimality` finds out which changes are needless. Tables
-        that do not go together are an `InputError`; a row that cannot be coded is reported instead.
+        `minimality` finds out which changes are needless; all else is as in `explain`. Tables that do not go together
+        are an `InputError`; a row that cannot be coded is reported instead.
         """
+        versions, others = self.asking.opened(robust_to)
+        query = Query.read({"robust_to": versions, "plausible": plausible, "margin": margin})
+        requirements = self.asking.requirements(query, others)
         wanted = self.policy.target_for(target, self.model, owner=True)
         asked = Constraints.read(constraints)
         self.policy.privacy.check_groups(asked.groups)
         setting = self.setting.tightened(asked)
-        return verify_given(self.judge, setting, wanted, rows, counterfactuals, minimality=minimality)
+        return verify_given(requirements, setting, wanted, rows, counterfactuals, minimality=minimality)
 
     def describe(self) -> dict[str, Any]:
         """Return what was wrapped, as plain values that JSON can hold; `description` makes a text of them."""
-        opened, model = self.opened, self.model
-        return {
-            "flavor": model.flavor,
-            "classes": list(model.classes),
-            "score": model.score_kind,
-            "largest_score_decides": self.judge.argmax_decides,
-            "opened": opened.structure is not None,
-            "structure": opened.note,
-            "parity": opened.parity(model.tolerance),
-            "background_rows": len(self.background),
-            "features": {feature.name: feature.describe() for feature in self.space.features},
-            "policy": self.policy.to_dict(),
-            "explainer": explainer_to_dict(self.explainer),
-            "explained_at_once": self.admission.places,
-            "notes": [
-                *model.notes,
-                *notes_on_constants(self.space),
-                *notes_on_privacy(self.setting, self._for_requests),
-            ],
-        }
+        return described(self.asking)
 
     def __reduce__(self) -> tuple[Any, ...]:
         """Copy and pickle what cannot be prepared again: the model and what it was wrapped with."""
         made_of = (self.model, self.space, Background(self.background, self.labels), self.policy, self.explainer)
-        return partial(ExplainedModel.build, learned=self.learned), made_of
+        return partial(ExplainedModel.build, kept=Kept(self.learned, self.held)), made_of
 
     def __repr__(self) -> str:
         return f"ExplainedModel({summary(self.describe())})"
 
     def warm_up(self) -> None:
         """Explain a background row, so that no request waits for what is compiled or loaded on first use."""
-        certified = self.opened.structure is not None
+        certified = self.asking.required.structure is not None
         self.warmth.ensure(self.explainer, partial(self._try, self.explainer, certified=certified), certified=certified)
 
     def _try(self, explainer: AnyExplainer, *, certified: bool) -> None:
         row = row_to_try(BoundTarget(self.policy.target, self.model, spread=spread_of(self.outcome)), self.outcome)
-        query = query_to_try(self.policy.limits, opened=self.opened.structure is not None, certified=certified)
+        opened = self.asking.required.structure is not None
+        query = query_to_try(self.policy.limits, opened=opened, certified=certified)
         with suppress(InputError):  # a model that cannot predict this row, or an explainer that needs more options
             self._answer(self.background.iloc[[row]], query, explainer, Caller(TRIAL_S, 0.0, served=False, trial=True))
 
     def _asked(self, query: Query) -> AnyExplainer:
         return self.explainer if query.explainer is None else asked_explainer(query.explainer, self.explainer)
 
-    def _answer(self, X: Rows, query: Query, explainer: AnyExplainer, caller: Caller) -> Explanations:
+    def _answer(
+        self,
+        X: Rows,
+        query: Query,
+        explainer: AnyExplainer,
+        caller: Caller,
+        others: tuple[Requirement, ...] = (),
+    ) -> Explanations:
         self.policy.privacy.check_groups(query.constraints.groups)
         check_rows_kept(explainer, self.policy.privacy)
-        seconds, certified = caller.seconds, query.certify or self.policy.certify
-        searched = seconds is not None and query.explain != "none"
-        if searched and self.opened.structure is not None and self.searches.has(explainer):
+        certified, opened = query.certify or self.policy.certify, self.asking.required.structure is not None
+        if caller.seconds is not None and query.explain != "none" and opened and self.searches.has(explainer):
             self.warmth.ensure(explainer, partial(self._try, explainer, certified=certified), certified=certified)
-        request = Request(
-            judge=self.judge,
-            structure=self.opened.structure,
-            obstacle=Uncertified("unopened", self.opened.note),
-            setting=self.setting if caller.owner else self._for_requests,
-            target=self.policy.target_for(query.target, self.model, owner=not caller.served),
-            background=self.outcome,
-            explainer=explainer,
-            searches=self.searches,
-            query=query,
-            seed=self.policy.seed if query.seed is None else query.seed,
-            certified=certified,
-            max_evaluations=query.max_evaluations or self.policy.limits.max_evaluations,
-            deadline=None if seconds is None else time.perf_counter() + seconds,
-            elsewhere=partial(self._answer, query=query, explainer=explainer, caller=caller),
-            admission=self.admission,
-            caller=caller,
-        )
-        return answer(request, X)
+        elsewhere = partial(self._answer, query=query, explainer=explainer, caller=caller, others=others)
+        return answer(self.asking.request(query, explainer, caller, others, elsewhere), X)

@@ -4,14 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 from mlflow_cf.constraints import Constraints, ConstraintSource, Values
 from mlflow_cf.explainers.registry import ExplainerSource
 from mlflow_cf.model.judge import Label, OpenModel
-from mlflow_cf.problem import Distance, Limits, Policy, Privacy, Sealable, Target, Trace
+from mlflow_cf.model.versions import Version, read_versions
+from mlflow_cf.problem import Distance, Limits, Plausible, Policy, Privacy, RobustTo, Sealable, Target, Trace
 
 TargetSource = Target | Mapping[str, Any] | Label | None
+PlausibleSource = Plausible | Mapping[str, Any] | str | None
 DistanceSource = Distance | tuple[float, float, float] | Mapping[str, Any]
 
 
@@ -33,6 +36,9 @@ class WrapOptions:
             explainers and k_anonymous.
         seal: what requests cannot change at all: ``"target"``, or nothing.
         trace: make each served explanation an MLflow trace; ``"digests"``: with digests of its rows in their place.
+        robust_to: other models under which answers must meet the same target.
+        plausible: how much answers must look like the background.
+        margin: by how much the probability of the wanted label must exceed the target's, or one half.
     """
 
     target: TargetSource = None
@@ -47,6 +53,14 @@ class WrapOptions:
     privacy: Privacy | Mapping[str, Any] | None = None
     seal: Sequence[Sealable] = ("target",)
     trace: bool | Trace = False
+    robust_to: Sequence[object] = ()
+    plausible: PlausibleSource = None
+    margin: float = 0.0
+
+    @cached_property
+    def versions(self) -> tuple[Version, ...]:
+        """The other models with their names."""
+        return read_versions(self.robust_to)
 
     def policy(self, model: OpenModel) -> Policy:
         """Return the policy these options make for `model`."""
@@ -62,5 +76,8 @@ class WrapOptions:
                 "privacy": Privacy.read(self.privacy),
                 "seal": self.seal if isinstance(self.seal, str) else tuple(self.seal),
                 "trace": ("rows" if self.trace else "off") if isinstance(self.trace, bool) else self.trace,
+                "robust_to": tuple(RobustTo(name=one.name, required=one.required) for one in self.versions),
+                "plausible": Plausible.read(self.plausible),
+                "margin": self.margin,
             }
         )

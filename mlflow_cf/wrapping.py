@@ -15,8 +15,10 @@ from mlflow_cf.explainers.registry import ExplainerSource, explainer_of
 from mlflow_cf.features import Background, FeatureSpace, Table, stand_ins
 from mlflow_cf.model.flavors import background_of, open_native
 from mlflow_cf.model.judge import OpenModel
-from mlflow_cf.options import DistanceSource, TargetSource, WrapOptions
+from mlflow_cf.model.versions import open_versions
+from mlflow_cf.options import DistanceSource, PlausibleSource, TargetSource, WrapOptions
 from mlflow_cf.problem import Limits, Privacy, Sealable, Trace
+from mlflow_cf.request.held import Held, Kept
 
 
 def wrap(
@@ -36,6 +38,9 @@ def wrap(
     privacy: Privacy | Mapping[str, Any] | None = None,
     seal: Sequence[Sealable] = ("target",),
     trace: bool | Trace = False,
+    robust_to: Sequence[object] = (),
+    plausible: PlausibleSource = None,
+    margin: float = 0.0,
     output: str | None = None,
 ) -> ExplainedModel:
     """Wrap a fitted model so that it explains its decisions; in memory, without MLflow's tracking or a server.
@@ -67,19 +72,30 @@ def wrap(
             explainers and k_anonymous.
         seal: what requests cannot change at all: ``"target"``, or nothing.
         trace: make each served explanation an MLflow trace; ``"digests"``: with digests of its rows in their place.
+        robust_to: more models under which answers must meet the same target: fitted ones, MLflow model URIs or folders,
+            or dicts of ``model``, ``name`` and ``required`` (False: only where a request asks for it).
+        plausible: how much answers must look like data: ``"isolation_forest"``, which can be part of proofs, or
+            ``"lof"``, or a dict of ``method``, ``quantile`` (0.05) and ``required``.
+        margin: by how much the probability of the wanted label must exceed the target's `min_probability`, or 0.5.
         output: what a model without known outputs returns: ``"label"``, ``"score"`` or ``"value"``.
 
     Raises:
         InputError: anything that does not fit, with its path, the fact and the nearest fix.
     """
-    options = WrapOptions(
-        target, constraints, explainer, features, distance, values, seed, limits, certify, privacy, seal, trace
-    )
-    return assemble(open_native(model, output=output, rows=data), data, labels, options)
+    options = WrapOptions(target, constraints, explainer, features, distance, values, seed, limits, certify, privacy,
+                          seal, trace, robust_to, plausible, margin)  # fmt: skip
+    opened = open_native(model, output=output, rows=data)
+    return assemble(opened, data, labels, options, open_versions(options.versions, data, output))
 
 
-def assemble(model: OpenModel, data: Table, labels: ArrayLike | None, options: WrapOptions) -> ExplainedModel:
-    """Join an opened model with its background and options."""
+def assemble(
+    model: OpenModel,
+    data: Table,
+    labels: ArrayLike | None,
+    options: WrapOptions,
+    versions: Mapping[str, OpenModel] | None = None,
+) -> ExplainedModel:
+    """Join an opened model, and other `versions` by their names, with its background and options."""
     data = background_of(model, data)
     if model.columns:
         missing = [column for column in model.columns if column not in data.columns]
@@ -92,8 +108,11 @@ def assemble(model: OpenModel, data: Table, labels: ArrayLike | None, options: W
     if known is not None and known.shape != (len(data),):
         raise InputError("labels", f"{known.shape} labels for {len(data)} rows", "pass one label per row of data")
     space = FeatureSpace.infer(data, options.features)
+    codes = space.encode(data)
     if policy.privacy.keeps_rows:
-        background = Background(data.reset_index(drop=True), known)
+        background = Background(data.reset_index(drop=True), known, codes)
     else:
-        background = Background(space.decode(stand_ins(space.encode(data))), None)
-    return ExplainedModel.build(model, space, background, policy, explainer)
+        codes = stand_ins(codes)
+        background = Background(space.decode(codes), None, codes)
+    held = Held.learn(policy, versions or {}, space, codes)
+    return ExplainedModel.build(model, space, background, policy, explainer, Kept(held=held))

@@ -26,6 +26,7 @@ FLOORS = (
     ("explainers",),
     ("exact",),
     ("search",),
+    ("plausibility",),
     ("metrics",),
     ("problem",),
     ("model",),

@@ -27,8 +27,9 @@ from mlflow_cf.explained import ExplainedModel
 from mlflow_cf.explainers.registry import ExplainerSource
 from mlflow_cf.features import Table
 from mlflow_cf.model.flavors import fetch, open_folder
-from mlflow_cf.options import DistanceSource, TargetSource, WrapOptions
+from mlflow_cf.options import DistanceSource, PlausibleSource, TargetSource, WrapOptions
 from mlflow_cf.problem import Limits, Privacy, Sealable, Trace
+from mlflow_cf.request.held import Kept
 
 
 def save_model(
@@ -49,6 +50,9 @@ def save_model(
     privacy: Privacy | Mapping[str, Any] | None = None,
     seal: Sequence[Sealable] = ("target",),
     trace: bool | Trace = False,
+    robust_to: Sequence[object] = (),
+    plausible: PlausibleSource = None,
+    margin: float = 0.0,
     output: str | None = None,
     signature: ModelSignature | None = None,
     input_example: Any = None,
@@ -83,6 +87,11 @@ def save_model(
             explainers and k_anonymous.
         seal: what requests cannot change at all: ``"target"``, or nothing.
         trace: make each served explanation an MLflow trace; ``"digests"``: with digests of its rows in their place.
+        robust_to: more models under which answers must meet the same target: fitted ones, MLflow model URIs or folders,
+            or dicts of ``model``, ``name`` and ``required`` (False: only where a request asks for it).
+        plausible: how much answers must look like data: ``"isolation_forest"``, which can be part of proofs, or
+            ``"lof"``, or a dict of ``method``, ``quantile`` (0.05) and ``required``.
+        margin: by how much the probability of the wanted label must exceed the target's `min_probability`, or 0.5.
         output: what a model without known outputs returns: ``"label"``, ``"score"`` or ``"value"``.
         signature: another signature than the one made from data; its param is always ours.
         input_example: rows, or (rows, params); None: the first rows of data.
@@ -98,9 +107,8 @@ def save_model(
     folder = Path(path)
     if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
         raise InputError("path", f"{str(folder)!r} exists and is not an empty folder", "choose a new folder")
-    options = WrapOptions(
-        target, constraints, explainer, features, distance, values, seed, limits, certify, privacy, seal, trace
-    )
+    options = WrapOptions(target, constraints, explainer, features, distance, values, seed, limits, certify, privacy,
+                          seal, trace, robust_to, plausible, margin)  # fmt: skip
     packaging = Packaging(output, signature, input_example, pip_requirements, metadata, allow_functions)
     with _built(model, data, labels, options, packaging) as staged, _removed_on_failure(folder):
         shutil.copytree(staged, folder, dirs_exist_ok=True)
@@ -124,6 +132,9 @@ def log_model(
     privacy: Privacy | Mapping[str, Any] | None = None,
     seal: Sequence[Sealable] = ("target",),
     trace: bool | Trace = False,
+    robust_to: Sequence[object] = (),
+    plausible: PlausibleSource = None,
+    margin: float = 0.0,
     output: str | None = None,
     registered_model_name: str | None = None,
     signature: ModelSignature | None = None,
@@ -160,6 +171,11 @@ def log_model(
             explainers and k_anonymous.
         seal: what requests cannot change at all: ``"target"``, or nothing.
         trace: make each served explanation an MLflow trace; ``"digests"``: with digests of its rows in their place.
+        robust_to: more models under which answers must meet the same target: fitted ones, MLflow model URIs or folders,
+            or dicts of ``model``, ``name`` and ``required`` (False: only where a request asks for it).
+        plausible: how much answers must look like data: ``"isolation_forest"``, which can be part of proofs, or
+            ``"lof"``, or a dict of ``method``, ``quantile`` (0.05) and ``required``.
+        margin: by how much the probability of the wanted label must exceed the target's `min_probability`, or 0.5.
         output: what a model without known outputs returns: ``"label"``, ``"score"`` or ``"value"``.
         registered_model_name: registers a version under this name.
         tags: tags of the logged model and of the registered version.
@@ -173,14 +189,12 @@ def log_model(
         InputError: anything that does not fit. Nothing is logged then.
     """
     check_registry_name(registered_model_name)
-    options = WrapOptions(
-        target, constraints, explainer, features, distance, values, seed, limits, certify, privacy, seal, trace
-    )
+    options = WrapOptions(target, constraints, explainer, features, distance, values, seed, limits, certify, privacy,
+                          seal, trace, robust_to, plausible, margin)  # fmt: skip
     packaging = Packaging(output, signature, input_example, pip_requirements, metadata, allow_functions)
     publication = Publication(name, registered_model_name, tags or {})
-    with publication.withdrawn_on_failure():
-        with _built(model, data, labels, options, packaging) as staged:
-            info = publication.publish(staged)
+    with publication.withdrawn_on_failure(), _built(model, data, labels, options, packaging) as staged:
+        info = publication.publish(staged)
         warn_of_pin(pip_requirements)
         return info
 
@@ -204,7 +218,7 @@ def load_folder(folder: Path) -> ExplainedModel:
         model = open_folder(folder / manifest.MODEL, output=parts.manifest.output, rows=parts.background.rows)
         try:
             return ExplainedModel.build(
-                model, parts.space, parts.background, parts.policy, parts.explainer, learned=parts.learned
+                model, parts.space, parts.background, parts.policy, parts.explainer, Kept(parts.learned)
             )
         except InputError as error:
             fact = f"does not fit its model ({error.message})"

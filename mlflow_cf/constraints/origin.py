@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Literal
+from typing import Final, Literal
 
 Source = Literal["policy", "request"]
 Key = Literal[
@@ -18,7 +18,12 @@ Key = Literal[
     "max_changes",
     "rules",
     "min_probability",
+    "margin",
+    "robust_to",
+    "plausible",
 ]
+# Keys that stand beside the constraints.
+_ELSEWHERE: Final = {"min_probability": "target.min_probability"} | {k: k for k in ("margin", "robust_to", "plausible")}
 
 
 @dataclass(frozen=True)
@@ -28,7 +33,7 @@ class Origin:
     Attributes:
         source: who asks for it.
         key: the key it stands under; `min_probability` stands in the target.
-        name: the feature it is about, if its key goes by feature.
+        name: the feature it is about, if its key goes by feature, or the model of ``robust_to``.
         position: its place in the list of its key (and feature), if that is a list of constraints.
         beside_request: whether a request adds constraints, so that messages tell which ones are the policy's.
     """
@@ -43,7 +48,7 @@ class Origin:
     def section(self) -> str:
         """Where its key stands, such as ``constraints.ranges``."""
         whose = "policy." if self.source == "policy" and self.beside_request else ""
-        return f"{whose}{'target' if self.key == 'min_probability' else 'constraints'}.{self.key}"
+        return f"{whose}{_ELSEWHERE.get(self.key, f'constraints.{self.key}')}"
 
     @property
     def place(self) -> str:

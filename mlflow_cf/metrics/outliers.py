@@ -65,13 +65,13 @@ class Inliers:
     def to_arrays(self) -> dict[str, NDArray[Any]]:
         """Return what was learned as arrays by name."""
         own = {"points": self.points, "reach": self.reach, "density": self.density}
-        facts = {f"embedding.{name}": array for name, array in self.embedding.to_arrays().items()}
+        facts = {f"embedding_{name}": array for name, array in self.embedding.to_arrays().items()}
         return {**own, "neighbours": np.array(self.neighbours), **facts}
 
     @classmethod
     def from_arrays(cls, space: FeatureSpace, arrays: Mapping[str, NDArray[Any]]) -> Inliers:
         """Rebuild from `to_arrays`; the answers are the same, bit for bit."""
-        prefix = "embedding."
+        prefix = "embedding_"
         facts = {name.removeprefix(prefix): array for name, array in arrays.items() if name.startswith(prefix)}
         embedding = Embedding.from_arrays(space, facts)
         return cls(embedding, arrays["points"], arrays["reach"], arrays["density"], int(arrays["neighbours"]))

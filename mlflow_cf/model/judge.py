@@ -74,21 +74,25 @@ class Outcome:
         codes: (m,) position of each row's label among the model's classes, -1 for a label it did not announce.
         scores: (m, len(classes)) as `OpenModel.score` gives them, or None.
         values: (m,) predictions of a regression; empty for labels.
+        further: what the judges of further requirements say about these rows, in their order.
     """
 
     codes: NDArray[np.intp]
     scores: NDArray[np.float64] | None = None
     values: NDArray[np.float64] = field(default_factory=lambda: np.empty(0))
+    further: tuple[Outcome, ...] = ()
 
     def take(self, rows: NDArray[np.intp] | slice) -> Outcome:
         """Return the outcome of some of the rows."""
         scores = None if self.scores is None else self.scores[rows]
-        return Outcome(self.codes[rows], scores, self.values[rows] if len(self.values) else self.values)
+        values = self.values[rows] if len(self.values) else self.values
+        return Outcome(self.codes[rows], scores, values, tuple(other.take(rows) for other in self.further))
 
     def withheld(self, rows: NDArray[np.bool_]) -> Outcome:
         """Return the outcome without what was said about some of the rows (m,): no label, and no value."""
         values = np.where(rows, np.nan, self.values) if len(self.values) else self.values
-        return Outcome(np.where(rows, -1, self.codes), self.scores, values)
+        further = tuple(other.withheld(rows) for other in self.further)
+        return Outcome(np.where(rows, -1, self.codes), self.scores, values, further)
 
 
 @dataclass(frozen=True, eq=False)
@@ -99,10 +103,17 @@ class Judge:
         model: the opened model.
         argmax_decides: the largest score was the model's own decision on every background row, so that a search
             needs the scores alone. What leaves the package is decided by `verdict`, never by the scores.
+        further: those of further requirements, which are asked about the same rows.
     """
 
     model: OpenModel
     argmax_decides: bool
+    further: tuple[Judge, ...] = ()
+
+    @property
+    def tolerance(self) -> float:
+        """How far the scores of structures may be from the models' own."""
+        return max(self.model.tolerance, *(other.tolerance for other in self.further), 0.0)
 
     @classmethod
     def learn(cls, model: OpenModel, rows: pd.DataFrame) -> tuple[Judge, Outcome]:
@@ -134,11 +145,13 @@ class Judge:
 
     def verdict(self, rows: pd.DataFrame) -> Outcome:
         """Return the logged model's own decision for `rows` (m, d), with scores if it has them."""
-        return self.predict(rows)[1]
+        return replace(self.predict(rows)[1], further=tuple(other.verdict(rows) for other in self.further))
 
     def outcome(self, rows: pd.DataFrame) -> Outcome:
         """Return the decision for `rows` (m, d) by the cheapest rule that agrees with the model's own."""
         if self.argmax_decides and self.model.score is not None:
             scores = self.model.score(rows)
-            return Outcome(scores.argmax(axis=1), scores)
-        return self.verdict(rows)
+            said = Outcome(scores.argmax(axis=1), scores)
+        else:
+            said = self.predict(rows)[1]
+        return replace(said, further=tuple(other.outcome(rows) for other in self.further))

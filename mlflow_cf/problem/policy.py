@@ -22,6 +22,7 @@ from mlflow_cf.errors import InputError, raise_all
 from mlflow_cf.model.judge import Label, OpenModel
 from mlflow_cf.problem.distance import Distance
 from mlflow_cf.problem.extent import check_extent
+from mlflow_cf.problem.further import MOST_VERSIONS, Margin, Plausible, Plausibly, RobustTo, VersionName
 from mlflow_cf.problem.limits import Limits, QueryLimits, Seconds
 from mlflow_cf.problem.privacy import Privacy
 from mlflow_cf.problem.target import Target
@@ -47,6 +48,9 @@ class Policy(BaseModel):
         privacy: what requests may see of the background.
         seal: what requests cannot change at all.
         trace: whether each served explanation becomes an MLflow trace: with its rows, or with digests of them.
+        robust_to: other models in the artifact under which answers must meet the same target.
+        plausible: how much answers must look like the background; None: that was not learned.
+        margin: what the probability of the wanted label must exceed the target's by, or one half where that has none.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid")
@@ -61,6 +65,27 @@ class Policy(BaseModel):
     privacy: Privacy = Privacy()
     seal: tuple[Sealable, ...] = ("target",)
     trace: Trace = "off"
+    robust_to: Annotated[tuple[RobustTo, ...], Field(max_length=MOST_VERSIONS)] = ()
+    plausible: Plausible | None = None
+    margin: Margin = 0.0
+
+    @field_validator("robust_to")
+    @classmethod
+    def _named_apart(cls, versions: tuple[RobustTo, ...]) -> tuple[RobustTo, ...]:
+        names = [version.name.casefold() for version in versions]  # of folders, which some file systems tell no better
+        if len(set(names)) < len(names):
+            raise PydanticCustomError("robust_to", "Two models have the same name, give each its own")
+        return versions
+
+    def margin_for(self, asked: float | None) -> float:
+        """Return the margin of a request that asks for `asked`.
+
+        Raises:
+            InputError: it is smaller than the policy's.
+        """
+        if asked is not None and asked < self.margin:
+            raise InputError("margin", f"{asked} is less than the policy's {self.margin}", "ask for more")
+        return float(self.margin if asked is None else asked)
 
     def target_for(
         self, asked: Target | Mapping[str, Any] | Label | None, model: OpenModel, *, owner: bool = False
@@ -129,6 +154,9 @@ class Query(BaseModel):
         time_limit_s: seconds for all explanations together.
         max_evaluations: rows scored per explained row.
         certify: prove that nothing is nearer, as far as the limits allow.
+        robust_to: names of other models in the artifact under which answers must hold as well, or true for all.
+        plausible: whether answers must look like the background, or ``{"quantile": ...}`` for how much.
+        margin: by how much the probability must exceed the least one; not less than the policy's.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid")
@@ -142,6 +170,9 @@ class Query(BaseModel):
     time_limit_s: Seconds | None = None
     max_evaluations: Annotated[StrictInt, Field(ge=1)] | None = None
     certify: StrictBool = False
+    robust_to: StrictBool | Annotated[tuple[VersionName, ...], Field(max_length=MOST_VERSIONS)] = ()
+    plausible: StrictBool | Plausibly = False
+    margin: Margin | None = None
 
     @field_validator("explainer", mode="before", json_schema_input_type=StrictStr | NamedExplainer | None)
     @classmethod

@@ -31,13 +31,17 @@ class Rater:
     @classmethod
     def of(cls, requirements: Sequence[tuple[Structure, BoundTarget]], columns: int) -> Rater:
         """Return the rater of candidates over so many columns that must meet each target by the structure beside it."""
-        structures, targets, start = [], [], 0
-        for structure, target in requirements:
-            structures.append(structure)
-            targets.append(target.of_sums(structure.link, start, structure.outputs))
+        structures = [structure for structure, _ in requirements]
+        return cls.bound(structures, joined(structures, columns), [target for _, target in requirements])
+
+    @classmethod
+    def bound(cls, structures: Sequence[Structure], together: Structure, targets: Sequence[BoundTarget]) -> Rater:
+        """Return the rater of structures that are joined already, each with the target beside it."""
+        of_sums, start = [], 0
+        for structure, target in zip(structures, targets, strict=True):
+            of_sums.append(target.of_sums(structure.link, start, structure.outputs))
             start += structure.outputs
-        together: Structure = structures[0] if len(structures) == 1 else Joined.of(structures, columns)
-        return cls(structures[0], together, tuple(targets))
+        return cls(structures[0], together, tuple(of_sums))
 
     def tokens(self, columns: Sequence[int], tuples: Floats) -> list[Tokens]:
         """Return the structure's tokens of tuples (t, len(columns)), one array per column."""
@@ -73,3 +77,8 @@ class Rater:
     def rate(self, Z: Floats) -> Rating:
         """Rate coded rows (m, d)."""
         return self.rate_tokens(self.tokens(range(Z.shape[1]), Z))
+
+
+def joined(structures: Sequence[Structure], columns: int) -> Structure:
+    """Return structures over so many columns as one."""
+    return structures[0] if len(structures) == 1 else Joined.of(structures, columns)

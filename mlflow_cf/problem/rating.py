@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -26,6 +27,14 @@ class Rating:
 
     favourable: NDArray[np.bool_]
     grade: Floats
+
+    @classmethod
+    def of_all(cls, ratings: Sequence[Rating]) -> Rating:
+        """Return one rating by several targets, all of which must be met; the least grade counts."""
+        if len(ratings) == 1:
+            return ratings[0]
+        favourable = np.logical_and.reduce([rating.favourable for rating in ratings])
+        return cls(favourable, np.minimum.reduce([rating.grade for rating in ratings]))
 
 
 @dataclass(frozen=True)

@@ -30,11 +30,13 @@ def by_themselves(case: Case, proved: Proved, tolerance: float) -> Generator[Ask
         tolerance: how far a structure's scores may be from the model's.
     """
     rater = case.problem.rater
-    if not len(proved.rows) or (rater is not None and rater.own.steady):
+    if not len(proved.rows) or (rater is not None and rater.structure.steady):
         return proved
     if rater is not None and _certain(rater, proved.rows, tolerance):
+        if rater.own.steady:
+            return proved
         single = [_said(rater, row[None], proved.outcome.codes[[at]]) for at, row in enumerate(proved.rows)]
-        return replace(proved, outcome=joined_outcomes(single))
+        return replace(proved, outcome=replace(joined_outcomes(single), further=proved.outcome.further))
     if case.budget.take(len(proved.rows)) < len(proved.rows):
         return proved
     outcome = yield Alone(proved.rows, lambda: case.budget.late)
@@ -42,7 +44,7 @@ def by_themselves(case: Case, proved: Proved, tolerance: float) -> Generator[Ask
     if said < len(proved.rows):  # the clock ran out: the others stay as they were judged together
         rest = proved.outcome.take(np.arange(said, len(proved.rows)))
         outcome = joined_outcomes([outcome, rest]) if said else rest
-    accepted = case.target.rate(outcome).favourable
+    accepted = case.meets(outcome)
     case.refused.update(row.tobytes() for row in proved.rows[~accepted])
     return _some(proved, outcome, np.flatnonzero(accepted))
 

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from functools import cached_property
 
 import numpy as np
@@ -14,15 +14,16 @@ from mlflow_cf.constraints.expressions import differing
 from mlflow_cf.constraints.rules import Bools
 from mlflow_cf.errors import InputError, did_you_mean
 from mlflow_cf.features import FeatureSpace, Floats, Rows, as_rows
-from mlflow_cf.model.judge import Judge, Label, Outcome
-from mlflow_cf.problem import BoundTarget, Codes, Setting, Target
+from mlflow_cf.model.judge import Label, Outcome
+from mlflow_cf.problem import BoundTarget, Codes, Requirements, Setting, Target
+from mlflow_cf.problem.requirements import MARGIN, rate_all
 from mlflow_cf.problem.setting import admissible
 from mlflow_cf.words.result import Change
 from mlflow_cf.words.verification import ConstraintCheck, Verification, Verifications
 
 
 def verify_given(
-    judge: Judge,
+    requirements: Requirements,
     setting: Setting,
     target: Target,
     rows: Rows,
@@ -33,8 +34,8 @@ def verify_given(
     """Verify counterfactuals in pairs with the rows they are for.
 
     Args:
-        judge: the model.
-        setting, target: what must hold.
+        requirements: the model, and what else must hold beside `target` and the constraints of `setting`.
+        setting, target: see there.
         rows: (m, d), or one for all; counterfactuals: (m, d).
         minimality: whether to find out which changes are needless; costs one row per changed group.
 
@@ -52,7 +53,7 @@ def verify_given(
     faults = {**{at: f"counterfactual: {fault}" for at, fault in more.items()},
               **{at: f"row: {fault}" for at, fault in faults.items()}}  # fmt: skip
     good = np.array([at for at in range(len(found)) if at not in faults], dtype=np.intp)
-    pairs = _Pairs(judge, setting.covering(space), target, space, X[good], Z[good])
+    pairs = _Pairs(requirements, setting.covering(space), target, space, X[good], Z[good])
     verified = dict(zip(good.tolist(), pairs.verified(minimality=minimality), strict=True))
     return Verifications(verified.get(at) or Verification(faults[at]) for at in range(len(found)))
 
@@ -70,7 +71,7 @@ def _table(space: FeatureSpace, given: Rows, path: str) -> pd.DataFrame:
 class _Pairs:
     """Rows X (m, d) and their counterfactuals Z (m, d), coded by `space`; `setting` covers it."""
 
-    judge: Judge
+    requirements: Requirements
     setting: Setting
     target: Target
     space: FeatureSpace
@@ -87,16 +88,20 @@ class _Pairs:
                 yield Verification(f"row: {row}" if isinstance(row, str) else f"counterfactual: {prediction}")
                 continue
             label, outcome = prediction
-            target = BoundTarget(self.target, self.judge.model, -1 if row is None else int(row[1].codes[0]))
+            target = BoundTarget(
+                self.target, self.requirements.judge.model, -1 if row is None else int(row[1].codes[0])
+            )
+            targets = self.requirements.targets(target)
             yield Verification(
                 prediction=label,
                 probability=target.probability(outcome)[0],
                 valid=bool(target.rate(outcome).favourable[0]),
                 constraints=tuple(self._check(origin, at, holds=bool(held[at])) for origin, held in checks.items()),
+                requirements=dict(self._required(targets, outcome)),
                 admissible={self.space.names[c]: bool(may[at]) for columns, may in offered.items() for c in columns},
                 distance=float(self._distance(at)),
                 n_changed=int(self._differs[at].sum()),
-                needless=self._needless(at, target) if minimality else None,
+                needless=self._needless(at, targets) if minimality else None,
             )
 
     @cached_property
@@ -116,11 +121,14 @@ class _Pairs:
         if not len(rows):
             return []
         try:
-            labels, outcome = self.judge.predict(self.space.decode(rows))
+            table = self.space.decode(rows)
+            labels, outcome = self.requirements.judge.predict(table)
+            further = tuple(one.judge.verdict(table) for one in self.requirements.further)
         except Exception as error:  # noqa: BLE001  any model, any error; the message may quote the row
             if len(rows) > 1:
                 return [said for row in rows for said in self._asked(row[None])]
             return [f"the model cannot predict it ({type(error).__name__})"]
+        outcome = replace(outcome, further=further)
         return [(label, outcome.take(np.array([at]))) for at, label in enumerate(labels)]
 
     @cached_property
@@ -158,7 +166,14 @@ class _Pairs:
         names = [self.space.names[column] for column in columns]
         return ConstraintCheck(origin.path, False, tuple(Change(name, old[name], new[name]) for name in names))
 
-    def _needless(self, at: int, target: BoundTarget) -> tuple[tuple[str, ...], ...]:
+    def _required(self, targets: Sequence[BoundTarget], outcome: Outcome) -> Iterator[tuple[str, bool]]:
+        """Yield the path of every further requirement, and whether a row with this outcome meets it."""
+        if self.requirements.margin:
+            yield MARGIN.path, bool(targets[0].rate(outcome).favourable[0])
+        for one, target, said in zip(self.requirements.further, targets[1:], outcome.further, strict=True):
+            yield one.origin.path, bool(target.rate(said).favourable[0])
+
+    def _needless(self, at: int, targets: Sequence[BoundTarget]) -> tuple[tuple[str, ...], ...]:
         """Return the changed groups that can be put back alone, something else still being changed."""
         changed = [columns for columns in self._columns if self._differs[at, columns].any()]
         if len(changed) < 2:
@@ -169,6 +184,6 @@ class _Pairs:
         lawful: Codes = np.flatnonzero(self.setting.accepts(variants, self.X[at]))
         needless = []
         for position, said in zip(lawful.tolist(), self._asked(variants[lawful]), strict=True):
-            if not isinstance(said, str) and target.rate(said[1]).favourable[0]:
+            if not isinstance(said, str) and rate_all(targets, said[1]).favourable[0]:
                 needless.append(tuple(self.space.names[column] for column in changed[position]))
         return tuple(needless)

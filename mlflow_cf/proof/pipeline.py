@@ -129,7 +129,7 @@ def _verified(judge: Judge, case: Case, candidates: Candidates, proving: Proving
     while True:
         proved = yield from prove(case, candidates.rows[order], polish=polish, keeps_order=proving.keeps_order)
         refused = len(case.refused)
-        alone = yield from by_themselves(case, replace(proved, origin=order[proved.origin]), judge.model.tolerance)
+        alone = yield from by_themselves(case, replace(proved, origin=order[proved.origin]), judge.tolerance)
         if len(case.refused) == refused or case.budget.spent:
             return alone
 
@@ -141,9 +141,9 @@ def _certified(judge: Judge, verified: Verified, proving: Proving, rows_left: in
         return replace(proved, note=Uncertified("ranked"))
     case.budget.share(rows_left)
     while True:
-        certified = yield from certify(case, proved, judge.model.tolerance)
+        certified = yield from certify(case, proved, judge.tolerance)
         refused = len(case.refused)
-        alone = yield from by_themselves(case, certified, judge.model.tolerance)
+        alone = yield from by_themselves(case, certified, judge.tolerance)
         if len(case.refused) == refused or case.budget.spent:
             return alone
         proved = yield from _verified(judge, case, verified.candidates, proving)

@@ -30,6 +30,7 @@ class Case:
         problem: what is searched; target: what the judge must say.
         budget: what it may cost.
         obstacle: why the model is not opened for this row, if it is not.
+        further: what the judges of further requirements must say, in their order.
         refused: rows that the judge has accepted beside others and refused alone.
     """
 
@@ -37,11 +38,19 @@ class Case:
     target: BoundTarget
     budget: Budget
     obstacle: Uncertified = UNOPENED
+    further: tuple[BoundTarget, ...] = ()
     refused: set[bytes] = field(default_factory=set)
 
+    def meets(self, outcome: Outcome) -> NDArray[np.bool_]:
+        """Return (m,) whether rows with this outcome meet the target and all further requirements."""
+        met = self.target.rate(outcome).favourable
+        for target, said in zip(self.further, outcome.further, strict=True):
+            met = met & target.rate(said).favourable
+        return met
+
     def accepts(self, Z: Floats, outcome: Outcome) -> NDArray[np.bool_]:
-        """Return (m,) whether rows Z (m, d) with this outcome meet the target."""
-        favourable = self.target.rate(outcome).favourable
+        """Return (m,) whether rows Z (m, d) with this outcome meet all that is wanted, and were not refused alone."""
+        favourable = self.meets(outcome)
         if self.refused:
             favourable &= np.array([row.tobytes() not in self.refused for row in Z], dtype=np.bool_)
         return favourable
@@ -223,8 +232,10 @@ def _nearest(case: Case, undone: _Undone) -> tuple[NDArray[np.intp], NDArray[np.
 def joined_outcomes(outcomes: list[Outcome]) -> Outcome:
     """Return the outcomes of several lots of rows as one."""
     scores = [outcome.scores for outcome in outcomes if outcome.scores is not None]
+    further = max((outcome.further for outcome in outcomes), key=len)  # what nobody was asked about has none
     return Outcome(
         np.concatenate([outcome.codes for outcome in outcomes]),
         np.concatenate(scores) if scores else None,
         np.concatenate([outcome.values for outcome in outcomes]),
+        tuple(joined_outcomes([o.further[at] for o in outcomes if o.further]) for at in range(len(further))),
     )

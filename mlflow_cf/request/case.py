@@ -5,7 +5,8 @@ from __future__ import annotations
 import numpy as np
 
 from mlflow_cf.features import FeatureSpace, Floats
-from mlflow_cf.problem import BoundTarget, Budget, Rater, Rating
+from mlflow_cf.problem import BoundTarget, Budget, Rating
+from mlflow_cf.problem.requirements import rate_all
 from mlflow_cf.proof.verify import Case
 from mlflow_cf.request.request import Request
 from mlflow_cf.request.rows import Row
@@ -14,7 +15,7 @@ from mlflow_cf.words.reasons import Uncertified
 
 def bound_target(request: Request, row: Row) -> BoundTarget:
     """Return the target with what a row needs to be held against it."""
-    return request.bound_target(-1 if row.outcome is None else int(row.outcome.codes[0]))
+    return request.bound_target(_own(row))
 
 
 def is_wanted(request: Request, row: Row) -> bool:
@@ -26,27 +27,31 @@ def is_wanted(request: Request, row: Row) -> bool:
 
 def case_of(request: Request, space: FeatureSpace, row: Row) -> Case:
     """Return a row's problem, with a budget of its own."""
-    target, judge = bound_target(request, row), request.judge
+    requirements, targets = request.requirements, request.all_targets(_own(row))
     count, most = request.query.count, request.max_evaluations
     # what the structure takes a level for that is not in the background, the model may know
     unseen = np.flatnonzero(row.codes >= request.setting.bound_distance.unknown_from).tolist()
-    opened = None if unseen else request.structure
-    rater = None if opened is None else Rater.of([(opened, target)], len(space))
+    rater = None if unseen else requirements.rater(targets)
 
     def rate(Z: Floats) -> Rating:
-        return target.rate(judge.outcome(space.decode(Z)))
+        return rate_all(targets, requirements.judges.outcome(space.decode(Z)))
 
     problem = request.setting.bind(
         row.codes,
         space=space,
         count=count,
         rate=rater.rate if rater else rate,
-        rate_background=lambda: target.rate(request.background),
+        rate_background=lambda: rate_all(targets, requirements.background),
         rater=rater,
     )
     reserve = min(most // 4, 8 * count * (len(problem.groups) + 1))
-    obstacle = request.obstacle
-    if unseen and request.structure is not None:
+    obstacle = requirements.obstacle
+    if unseen and requirements.structure is not None:
         feature = space.features[unseen[0]]
         obstacle = Uncertified("unseen_level", f"{feature.value(row.codes[unseen[0]])!r} of {feature.name}")
-    return Case(problem, target, Budget(most, reserve, request.admission.give_way), obstacle)
+    return Case(problem, targets[0], Budget(most, reserve, request.admission.give_way), obstacle, targets[1:])
+
+
+def _own(row: Row) -> int:
+    """Return the position of the class that the model says of a row, -1 without."""
+    return -1 if row.outcome is None else int(row.outcome.codes[0])

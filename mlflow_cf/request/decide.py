@@ -8,8 +8,6 @@ from dataclasses import replace
 
 from mlflow_cf.explainers import Candidates, GeCo
 from mlflow_cf.features import FeatureSpace
-from mlflow_cf.model.judge import Judge
-from mlflow_cf.problem import Setting, Target
 from mlflow_cf.proof.pipeline import Answer, Evidence, search, settle
 from mlflow_cf.proof.verify import Case
 from mlflow_cf.request.case import case_of
@@ -27,11 +25,9 @@ class Decider:
     Half of both is kept for questions about the nearest answer: advice helps more than a shorter list of what blocks.
     """
 
-    def __init__(
-        self, judge: Judge, space: FeatureSpace, case: Callable[[Setting, Target], Case], left: int, until: float | None
-    ) -> None:
+    def __init__(self, space: FeatureSpace, case: Callable[[Question], Case], left: int, until: float | None) -> None:
         """Set up for a row; `case` makes its case; `left` evaluations may be used, up to a time of `perf_counter`."""
-        self.judge, self.space, self.case, self.left, self.until = judge, space, case, left, until
+        self.space, self.case, self.left, self.until = space, case, left, until
         self._kept = left // 2
         now = time.perf_counter()
         self._half_time = None if until is None else now + (until - now) / 2
@@ -42,15 +38,16 @@ class Decider:
         until = self.until if question.nearest else self._half_time
         if left <= 0 or (until is not None and time.perf_counter() >= until):
             return Decision(None)
-        case = self.case(question.setting, question.target)
+        case = self.case(question)
         case = replace(case, budget=case.budget.anew(left))
         case.budget.start(until, until)
         found = search(case, GeCo(last_resort=False).search, 0)
         if not question.nearest and isinstance(found, Candidates) and len(found.rows):
             self.left -= case.budget.used
             return Decision(True)  # what keeps a constraint in the list need not be asked of the judge
+        judges = question.requirements.judges
         answer: Answer | Exception = (
-            settle(self.judge, self.space, case, Candidates(found.rows)) if isinstance(found, Candidates) else found
+            settle(judges, self.space, case, Candidates(found.rows)) if isinstance(found, Candidates) else found
         )
         self.left -= case.budget.used
         if not isinstance(answer, Answer) or answer.status not in ("found", "infeasible"):
@@ -72,13 +69,16 @@ def reasoned(
     now = time.perf_counter()
     until = None if request.deadline is None else now + max(request.deadline - now, 0.0) / rows_left
 
-    def case(setting: Setting, target: Target) -> Case:
+    def case(question: Question) -> Case:
         single = request.query.model_copy(update={"count": 1})
-        return case_of(replace(request, setting=setting, target=target, query=single), space, row)
+        left = replace(
+            request, query=single, setting=question.setting, target=question.target, requirements=question.requirements
+        )
+        return case_of(left, space, row)
 
     left = min(request.max_evaluations - before.evaluations, MOST_ASKED)
-    decide = Decider(request.judge, space, case, left, until)
-    asked = Question(request.setting, request.target, nearest=False)
+    decide = Decider(space, case, left, until)
+    asked = Question(request.setting, request.target, request.requirements, nearest=False)
     found = why_not(
         asked,
         row.codes,

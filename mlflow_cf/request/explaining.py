@@ -101,7 +101,7 @@ class Explaining:
             else:
                 self._say(number, case, result)
         started = time.perf_counter()
-        verified = verify_all(request.judge, self.space, list(found.values()), self.proving)
+        verified = verify_all(request.requirements.judges, self.space, list(found.values()), self.proving)
         self._clock.proved(len(found), time.perf_counter() - started)
         doubted = [n for (n, (case, _)), one in zip(found.items(), verified, strict=True) if self._note(n, case, one)]
         if doubted:
@@ -136,7 +136,8 @@ class Explaining:
             "the opened model and the logged one disagree on %d rows; searched without opening", len(numbers)
         )
         self._clock.again(len(numbers))
-        self._answer(replace(self.request, structure=None, obstacle=Uncertified("disagree")), numbers)
+        unopened = replace(self.request.requirements, unopened=Uncertified("disagree"))
+        self._answer(replace(self.request, requirements=unopened), numbers)
 
     def _say_what_would_suffice(self, seconds: float) -> None:
         """Tell rows that were not searched how long the request with all its rows takes, by those that were."""
@@ -156,7 +157,8 @@ class Explaining:
                     break
                 chunk = waiting[start : start + ROWS_AT_ONCE]
                 some = [Verified(self._case(number), *self._unsettled[number][:2]) for number in chunk]
-                certified = certify_all(self.request.judge, self.space, some, self.proving, len(waiting) - start)
+                judges = self.request.requirements.judges
+                certified = certify_all(judges, self.space, some, self.proving, len(waiting) - start)
                 triples = zip(chunk, some, certified, strict=True)
                 cut += [number for number, before, after in triples if self._settle(number, before, after)]
             waiting = cut if self.request.deadline is not None else []  # without a clock, nothing was cut by it

@@ -11,11 +11,9 @@ import pandas as pd
 
 from mlflow_cf.explainers import AnyExplainer
 from mlflow_cf.explainers.searches import Searches
-from mlflow_cf.model.judge import Judge, Outcome
-from mlflow_cf.problem import BoundTarget, Limits, Query, Setting, Target, spread_of
+from mlflow_cf.model.judge import Judge
+from mlflow_cf.problem import BoundTarget, Limits, Query, Requirements, Setting, Target, spread_of
 from mlflow_cf.request.admission import Admission
-from mlflow_cf.structures import Structure
-from mlflow_cf.words.reasons import Uncertified
 from mlflow_cf.words.result import Explanation
 
 PATIENCE_S: Final = 0.03  # a served request waits so long for a place; most searches are over in less
@@ -63,11 +61,9 @@ class Request:
     """Everything the rows of one request share.
 
     Attributes:
-        judge: decides.
-        structure: scores for the search in place of the model, if it could be opened; obstacle: why not.
+        requirements: the model's own decision, and all else that candidates must meet.
         setting: the policy, bound to the background; with the query's constraints once the request has its place.
-        target: the wanted outcome.
-        background: the judge's outcome for the background rows.
+        target: the wanted outcome; a row that meets it needs no counterfactual, whatever else is required of one.
         explainer: searches, once `searches` has made it ready.
         query: the request's options.
         seed: seed of every row.
@@ -79,12 +75,9 @@ class Request:
         caller: who asks, and how long that may take.
     """
 
-    judge: Judge
-    structure: Structure | None
-    obstacle: Uncertified
+    requirements: Requirements
     setting: Setting
     target: Target
-    background: Outcome
     explainer: AnyExplainer
     searches: Searches
     query: Query
@@ -96,16 +89,31 @@ class Request:
     admission: Admission
     caller: Caller
 
+    @property
+    def judge(self) -> Judge:
+        """The model's own decision."""
+        return self.requirements.judge
+
     def bound_target(self, own: int) -> BoundTarget:
         """Return the target for rows of which the model says the class at position `own`; many rows share one."""
         if own not in self._bound_targets:
             self._bound_targets[own] = BoundTarget(self.target, self.judge.model, own, self._spread)
         return self._bound_targets[own]
 
+    def all_targets(self, own: int) -> tuple[BoundTarget, ...]:
+        """Return what is wanted of the model and of every further judge, for the same rows."""
+        if own not in self._all_targets:
+            self._all_targets[own] = self.requirements.targets(self.bound_target(own))
+        return self._all_targets[own]
+
     @cached_property
     def _bound_targets(self) -> dict[int, BoundTarget]:
         return {}
 
     @cached_property
+    def _all_targets(self) -> dict[int, tuple[BoundTarget, ...]]:
+        return {}
+
+    @cached_property
     def _spread(self) -> float:
-        return spread_of(self.background) if self.target.interval else 1.0
+        return spread_of(self.requirements.outcome) if self.target.interval else 1.0

@@ -18,6 +18,6 @@ def by_kind(origins: Sequence[Origin]) -> list[str]:
         if len(kind) <= FEW:
             words.extend(origin.path for origin in kind)
         else:
-            features = all(origin.position is None for origin in kind)
+            features = all(origin.position is None and origin.key != "robust_to" for origin in kind)
             words.append(several(section, [origin.place for origin in kind], features=features))
     return words

@@ -16,7 +16,9 @@ import numpy as np
 from mlflow_cf.constraints import Origin, Rule
 from mlflow_cf.constraints.expressions import Changed, Ref, evaluate
 from mlflow_cf.features import FeatureSpace, Floats, Level
-from mlflow_cf.problem import Setting, Target
+from mlflow_cf.problem import Requirements, Setting, Target
+from mlflow_cf.problem.requirements import MARGIN
+from mlflow_cf.problem.target import EVEN
 from mlflow_cf.why_not.kinds import by_kind
 from mlflow_cf.words.reasons import blocked
 from mlflow_cf.words.sentences import spoken
@@ -29,11 +31,13 @@ class Question:
     """A problem with some of its constraints left out.
 
     Attributes:
-        setting, target: what is left; nearest: whether the nearest answer is wanted, or any.
+        setting, target, requirements: what is left.
+        nearest: whether the nearest answer is wanted, or any.
     """
 
     setting: Setting
     target: Target
+    requirements: Requirements
     nearest: bool
 
 
@@ -106,7 +110,7 @@ def why_not(
         may_relax: whether the asker may leave out a constraint.
         proved: whether it is known that there is no answer; if not, that is asked first.
     """
-    everything = _origins(asked.setting, asked.target)
+    everything = _origins(asked)
     answerable = False if proved else decide(replace(asked, nearest=False)).found
     if answerable:
         return WhyNot((), False, False, "", {}, False)  # nothing blocks: the search missed it
@@ -142,11 +146,14 @@ def _fewest(
     return kept, minimal
 
 
-def _origins(setting: Setting, target: Target) -> list[Origin]:
-    """Return every constraint that can be left out, each once."""
-    found = [rule.origin for rule in setting.all_rules]
-    if target.min_probability is not None:
+def _origins(asked: Question) -> list[Origin]:
+    """Return every constraint and requirement that can be left out, each once."""
+    found = [rule.origin for rule in asked.setting.all_rules]
+    if asked.target.min_probability is not None:
         found.append(MIN_PROBABILITY)
+    if asked.requirements.margin:
+        found.append(MARGIN)
+    found += [one.origin for one in asked.requirements.further]
     return list(dict.fromkeys(found))
 
 
@@ -157,16 +164,20 @@ def _without(asked: Question, left_out: set[Origin], *, nearest: bool) -> Questi
         target = target.model_copy(update={"min_probability": None})
     rules = tuple(rule for rule in setting.rules if rule.origin not in left_out)
     limits = tuple(limit for limit in setting.limits if limit.origin not in left_out)
-    return Question(replace(setting, rules=rules, limits=limits), target, nearest)
+    requirements = asked.requirements.without(left_out)
+    return Question(replace(setting, rules=rules, limits=limits), target, requirements, nearest)
 
 
 def _advice(asked: Question, x0: Floats, origin: Origin, decision: Decision) -> str:
     """Return what to do about one constraint, as the nearest answer without it needs it."""
     setting, row = asked.setting, decision.row
     if origin == MIN_PROBABILITY:
-        reached = Context(prec=3, rounding=ROUND_FLOOR).create_decimal(decision.probability or 0.0)
-        return f"ask for a probability of {float(reached)} instead of {asked.target.min_probability}"
-    if row is None:
+        reached = _three_digits(max((decision.probability or 0.0) - asked.requirements.margin, 0.0))
+        return f"ask for a probability of {reached} instead of {asked.target.min_probability}"
+    if origin == MARGIN:
+        above = (decision.probability or 0.0) - (asked.target.min_probability or EVEN)
+        return f"ask for a margin of {_three_digits(max(above, 0.0))} instead of {asked.requirements.margin}"
+    if row is None or origin.key in ("robust_to", "plausible"):
         return f"leave out {origin.path}"
     for limit in setting.limits:
         if limit.origin == origin:
@@ -176,6 +187,11 @@ def _advice(asked: Question, x0: Floats, origin: Origin, decision: Decision) -> 
     broken = [rule for rule in declared if not rule.holds(row[None, :], x0)[0]] or declared
     relax = _relax if setting.reveal else _relax_somehow
     return " and ".join(dict.fromkeys(relax(rule, setting.space, x0, row) for rule in broken))
+
+
+def _three_digits(number: float) -> float:
+    """Return a number that is at most this one, for a sentence."""
+    return float(Context(prec=3, rounding=ROUND_FLOOR).create_decimal(number))
 
 
 def _relax(rule: Rule, space: FeatureSpace, x0: Floats, row: Floats) -> str:

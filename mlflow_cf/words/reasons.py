@@ -16,22 +16,29 @@ class Uncertified:
     """Why an answer has no certificate.
 
     Attributes:
-        cause: the model was not opened, or not for a row with a level it was opened without; numbers between those of
-            the background are not searched exactly; the opened model and the logged one disagree; the explainer ranks
-            its answers in its own way; or the time was over.
+        cause: the model was not opened, or not for a row with a level it was opened without; a further requirement
+            was not; numbers between those of the background are not searched exactly; the opened model and the logged
+            one disagree; the explainer ranks its answers in its own way; or the time was over.
         detail: what stood in the way of opening.
     """
 
-    cause: Literal["unopened", "unseen_level", "not_exact", "disagree", "ranked", "late"]
+    cause: Literal["unopened", "requirement", "unseen_level", "not_exact", "disagree", "ranked", "late"]
     detail: str = ""
 
     @property
     def reason(self) -> str:
         """The sentence of a reply."""
+        return NOT_CERTIFIED + self.fact
+
+    @property
+    def fact(self) -> str:
+        """What stands in the way, in words."""
         opened = "the model could not be opened for this row"
         match self.cause:
             case "unopened":
                 fact = f"{opened} ({self.detail})" if self.detail else opened
+            case "requirement":
+                fact = f"a further requirement could not be opened ({self.detail})"
             case "unseen_level":
                 fact = f"{opened} (the background has no level {self.detail})"
             case "not_exact":
@@ -42,7 +49,7 @@ class Uncertified:
                 fact = "the explainer ranks its answers in another way than by distance"
             case "late":
                 fact = "the time limit left no time for it"
-        return NOT_CERTIFIED + fact
+        return fact
 
 
 UNOPENED: Final = Uncertified("unopened")

@@ -41,6 +41,8 @@ class Verification:
         probability: probability of the wanted label; None if the model gives none.
         valid: whether the prediction meets the target.
         constraints: every constraint.
+        requirements: path of every further requirement -> whether it is met: ``margin``, ``robust_to.v2``,
+            ``plausible``.
         admissible: feature -> whether its value may be proposed; an unchanged one always may.
         distance: distance between the rows; n_changed: number of changed features.
         needless: changes, by their features, that can be undone one by one while the row stays a counterfactual; None:
@@ -52,6 +54,7 @@ class Verification:
     probability: float | None = None
     valid: bool = False
     constraints: tuple[ConstraintCheck, ...] = ()
+    requirements: Mapping[str, bool] = field(default_factory=dict)
     admissible: Mapping[str, bool] = field(default_factory=dict)
     distance: float | None = None
     n_changed: int = 0
@@ -63,6 +66,11 @@ class Verification:
         return tuple(check.path for check in self.constraints if not check.holds)
 
     @property
+    def unmet(self) -> tuple[str, ...]:
+        """The paths of the further requirements that are not met."""
+        return tuple(path for path, met in self.requirements.items() if not met)
+
+    @property
     def inadmissible(self) -> tuple[str, ...]:
         """The features whose values may not be proposed."""
         return tuple(name for name, may in self.admissible.items() if not may)
@@ -70,7 +78,8 @@ class Verification:
     @property
     def ok(self) -> bool:
         """Whether it is a counterfactual: something changes, the target is met, and everything holds."""
-        return self.valid and self.n_changed > 0 and not (self.fault or self.broken or self.inadmissible)
+        faultless = not (self.fault or self.broken or self.unmet or self.inadmissible)
+        return self.valid and self.n_changed > 0 and faultless
 
     def to_dict(self) -> dict[str, Any]:
         """Return plain JSON values."""
@@ -81,6 +90,7 @@ class Verification:
             "probability": self.probability,
             "valid": self.valid,
             "constraints": [check.to_dict() for check in self.constraints],
+            "requirements": dict(self.requirements),
             "admissible": dict(self.admissible),
             "distance": self.distance,
             "n_changed": self.n_changed,
@@ -94,7 +104,7 @@ class Verifications(tuple[Verification, ...]):
     __slots__ = ()
 
     def to_frame(self) -> pd.DataFrame:
-        """Return one row per pair, with the paths of broken constraints and the names of inadmissible features."""
+        """Return one row per pair, with the paths of what is broken or unmet, and the inadmissible features."""
         return pd.DataFrame(
             {
                 "ok": pd.Series([one.ok for one in self], dtype=bool),
@@ -105,6 +115,7 @@ class Verifications(tuple[Verification, ...]):
                 "distance": pd.Series([one.distance for one in self], dtype="float64"),
                 "n_changed": pd.Series([one.n_changed for one in self], dtype="int64"),
                 "broken": pd.Series([list(one.broken) for one in self], dtype=object),
+                "unmet": pd.Series([list(one.unmet) for one in self], dtype=object),
                 "inadmissible": pd.Series([list(one.inadmissible) for one in self], dtype=object),
                 "needless": pd.Series([one.needless for one in self], dtype=object),
             }

@@ -1,0 +1,155 @@
+"""From the options of a request, and what a model was wrapped with, to what its answers must meet."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from functools import cached_property
+
+from mlflow_cf.constraints import Origin
+from mlflow_cf.errors import InputError, did_you_mean
+from mlflow_cf.explainers import AnyExplainer
+from mlflow_cf.explainers.searches import Searches
+from mlflow_cf.model.versions import WHERE, open_versions
+from mlflow_cf.problem import Policy, Query, Requirement, Requirements, Setting, Target
+from mlflow_cf.problem.further import AnyVersions, Plausibly, PlausiblyAsked, VersionsAsked
+from mlflow_cf.request.admission import Admission
+from mlflow_cf.request.held import Held, version_of
+from mlflow_cf.request.request import Caller, Request, Work
+
+
+@dataclass(frozen=True, eq=False)
+class Asking:
+    """What the requests to one explained model share.
+
+    Attributes:
+        policy: what holds for all of them.
+        model: the model itself, without any further requirement.
+        held: what else answers may be held to.
+        setting: the policy, bound to the background.
+        searches: the explainers; admission: how many requests are explained at the same time.
+    """
+
+    policy: Policy
+    model: Requirements
+    held: Held
+    setting: Setting
+    searches: Searches
+    admission: Admission
+
+    @cached_property
+    def required(self) -> Requirements:
+        """What the policy requires of all answers."""
+        return self._requirements(Query(), ())
+
+    @cached_property
+    def owners(self) -> Setting:
+        """The setting as the owner of the model sees it."""
+        structure = self.required.structure
+        return self.setting if structure is self.setting.tables.structure else self.setting.opened_by(structure)
+
+    @cached_property
+    def for_requests(self) -> Setting:
+        """The setting without what requests may not see."""
+        return self.owners.for_requests(self.policy.privacy)
+
+    def opened(self, asked: AnyVersions) -> tuple[VersionsAsked, tuple[Requirement, ...]]:
+        """Return the names in `asked` of models that are held, and the others, opened for one call.
+
+        Raises:
+            InputError: one of them cannot be opened, or does not take the same features.
+        """
+        versions, others = self.held.split(asked)
+        if not others:
+            return versions, ()
+        space, background = self.model.space, self.setting.background
+        models = open_versions(others, space.decode(background))
+        return versions, tuple(
+            version_of(Origin("request", "robust_to", name), model, space, background) for name, model in models.items()
+        )
+
+    def requirements(self, query: Query, others: tuple[Requirement, ...] = ()) -> Requirements:
+        """Return what answers to a query must meet; `others` are opened for it alone.
+
+        Raises:
+            InputError: it asks for less than the policy, or for what the model was not wrapped with.
+        """
+        asks = query.robust_to or query.plausible or query.margin is not None or others
+        return self._requirements(query, others) if asks else self.required
+
+    def _requirements(self, query: Query, others: tuple[Requirement, ...]) -> Requirements:
+        further = (*self._versions(query.robust_to), *self._plausible(query.plausible), *others)
+        return replace(self.model, further=further, margin=self.policy.margin_for(query.margin))
+
+    def _versions(self, asked: VersionsAsked) -> Iterator[Requirement]:
+        """Yield the models that answers must hold under, by the policy or because that is asked."""
+        for name in asked if isinstance(asked, tuple) else ():
+            if name not in self.held.versions:
+                known = list(self.held.versions)
+                fact = f"{name!r} is no model in this artifact"
+                raise InputError(WHERE, fact, did_you_mean(name, known, "known ones") if known else "it holds none")
+        for version in self.policy.robust_to:
+            requirement = self.held.versions[version.name]
+            if version.required:
+                yield requirement
+            elif asked is True or (isinstance(asked, tuple) and version.name in asked):
+                yield _by_request(requirement)
+
+    def _plausible(self, asked: PlausiblyAsked) -> Iterator[Requirement]:
+        """Yield the requirement to look like the background, by the policy or because that is asked."""
+        policy, learned = self.policy.plausible, self.held.plausibility
+        if policy is None or learned is None:
+            if asked:
+                fix = "leave it out, or log the model with plausible=..."
+                raise InputError("plausible", "was not learned when the model was logged", fix)
+            return
+        if asked or policy.required:
+            wanted = asked if isinstance(asked, Plausibly) else Plausibly()
+            requirement = learned.required(wanted.tightened(policy))
+            yield requirement if policy.required else _by_request(requirement)
+
+    def target(self, query: Query, requirements: Requirements, *, owner: bool) -> Target:
+        """Return the target of a query.
+
+        Raises:
+            InputError: one that it may not ask for, or that one of the requirements cannot meet.
+        """
+        target = self.policy.target_for(query.target, self.model.judge.model, owner=owner)
+        target.check_margin(requirements.margin, self.model.judge.model)
+        for requirement in requirements.further:
+            requirement.check(target)
+        return target
+
+    def request(
+        self,
+        query: Query,
+        explainer: AnyExplainer,
+        caller: Caller,
+        others: tuple[Requirement, ...],
+        elsewhere: Work,
+    ) -> Request:
+        """Return a request with all that its rows share."""
+        requirements, seconds = self.requirements(query, others), caller.seconds
+        setting = self.owners if caller.owner else self.for_requests
+        if requirements is not self.required:
+            setting = setting.opened_by(requirements.structure)
+        return Request(
+            requirements=requirements,
+            setting=setting,
+            target=self.target(query, requirements, owner=not caller.served),
+            explainer=explainer,
+            searches=self.searches,
+            query=query,
+            seed=self.policy.seed if query.seed is None else query.seed,
+            certified=query.certify or self.policy.certify,
+            max_evaluations=query.max_evaluations or self.policy.limits.max_evaluations,
+            deadline=None if seconds is None else time.perf_counter() + seconds,
+            elsewhere=elsewhere,
+            admission=self.admission,
+            caller=caller,
+        )
+
+
+def _by_request(requirement: Requirement) -> Requirement:
+    return replace(requirement, origin=replace(requirement.origin, source="request"))

@@ -1,0 +1,89 @@
+"""What a model is wrapped with so that answers can be held to more than its target."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from mlflow_cf.constraints import Origin
+from mlflow_cf.explainers import Learned
+from mlflow_cf.features import FeatureSpace, Floats
+from mlflow_cf.model.judge import OpenModel
+from mlflow_cf.model.versions import Version, read_versions, shown_features
+from mlflow_cf.plausibility.plausibility import Plausibility
+from mlflow_cf.problem import Policy, Requirement
+from mlflow_cf.problem.further import AnyVersions, VersionsAsked
+
+
+@dataclass(frozen=True, eq=False)
+class Held:
+    """What a model was wrapped with so that answers can be held to more than its target.
+
+    Attributes:
+        versions: name -> another model that answers may have to hold under.
+        plausibility: what was learned of how much rows look like the background, if it was.
+    """
+
+    versions: Mapping[str, Requirement] = field(default_factory=dict)
+    plausibility: Plausibility | None = None
+
+    @classmethod
+    def learn(
+        cls,
+        policy: Policy,
+        versions: Mapping[str, OpenModel],
+        space: FeatureSpace,
+        background: Floats,
+        plausibility: Plausibility | None = None,
+    ) -> Held:
+        """Learn from coded background rows (n, d) what a policy asks for, unless `plausibility` was learned before.
+
+        Raises:
+            InputError: a version that does not take the same features, or cannot meet the same target.
+        """
+        opened = {
+            name: version_of(Origin("policy", "robust_to", name), model, space, background)
+            for name, model in versions.items()
+        }
+        if policy.plausible is not None and plausibility is None:
+            plausibility = Plausibility.learn(policy.plausible.method, space, background)
+        for requirement in opened.values():
+            requirement.check(policy.target)
+        return cls(opened, plausibility)
+
+    def split(self, asked: AnyVersions) -> tuple[VersionsAsked, tuple[Version, ...]]:
+        """Return the names in `asked` that are held here, and the models that are to be opened for it.
+
+        Raises:
+            InputError: it is no list, or has models with malformed names.
+        """
+        if asked is None or isinstance(asked, bool):
+            return bool(asked), ()
+        named = tuple(one for one in asked if isinstance(one, str) and one in self.versions)
+        return named, read_versions([one for one in asked if not (isinstance(one, str) and one in self.versions)])
+
+    def describe(self) -> dict[str, str]:
+        """Return what is inside of each, by its path."""
+        every = [*self.versions.values(), *([self.plausibility.requirement] if self.plausibility else [])]
+        return {one.origin.path: one.opened.note for one in every}
+
+
+@dataclass(frozen=True, eq=False)
+class Kept:
+    """What was learned of the background once.
+
+    Attributes:
+        learned: by the explainer, if it learns; held: by what else answers can be held to.
+    """
+
+    learned: Learned | None = None
+    held: Held = field(default_factory=Held)
+
+
+def version_of(origin: Origin, model: OpenModel, space: FeatureSpace, background: Floats) -> Requirement:
+    """Return the requirement to hold under another model, which sees rows of `space`.
+
+    Raises:
+        InputError: it needs a column that is not there.
+    """
+    return Requirement.learn(origin, shown_features(model, space, origin.name), space, background)
