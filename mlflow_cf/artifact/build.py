@@ -16,7 +16,7 @@ import yaml
 from mlflow.models import Model, ModelSignature
 from numpy.typing import ArrayLike
 
-from mlflow_cf.artifact import files, inner, manifest
+from mlflow_cf.artifact import files, inner, manifest, versions
 from mlflow_cf.artifact.inner import Lineage
 from mlflow_cf.artifact.mlmodel import MANIFEST_KEY, MLMODEL, fields_sha256
 from mlflow_cf.artifact.requirements import WHEELS, Requirements, requirements
@@ -70,17 +70,24 @@ def build(
         if source is None
         else open_folder(model_folder, output=packaging.output, rows=data)
     )
-    explained = assemble(opened, data, labels, options)
+    packed = versions.pack(options.versions, scratch, data, packaging.output)
+    explained = assemble(opened, data, labels, options, {one.version.name: one.model for one in packed})
     if not explained.policy.privacy.keeps_rows:
         _check_rowless(explained, data, packaging.input_example)
-        if source is not None:
-            inner.drop_example(model_folder)
+        for folder in [*([] if source is None else [model_folder]), *(one.folder for one in packed if one.lineage)]:
+            inner.drop_example(folder)
     if source is None:
         signature = inner_signature(explained.space, opened)
         lineage = inner.write(model, model_folder, signature, allow_functions=packaging.allow_functions)
-    meta = _write_pyfunc(staged, explained, packaging, requirements(model_folder, packaging.pip_requirements))
+    beside = {
+        one.version.name: one.written(explained.space, allow_functions=packaging.allow_functions) for one in packed
+    }
+    needed = requirements([model_folder, *(one.folder for one in packed)], packaging.pip_requirements)
+    meta = _write_pyfunc(staged, explained, packaging, needed)
     model_folder.rename(staged / manifest.MODEL)
-    _add_flavor(meta, staged, explained, lineage, packaging.output)
+    if packed:
+        (scratch / versions.FOLDER).rename(staged / versions.FOLDER)
+    _add_flavor(meta, staged, explained, {**lineage.to_dict(), **versions.lineages(beside)}, packaging.output)
     _prove(staged, explained)
     return staged
 
@@ -104,13 +111,15 @@ def _write_pyfunc(folder: Path, explained: ExplainedModel, packaging: Packaging,
     return meta
 
 
-def _add_flavor(meta: Model, folder: Path, explained: ExplainedModel, lineage: Lineage, output: str | None) -> None:
+def _add_flavor(
+    meta: Model, folder: Path, explained: ExplainedModel, lineage: Mapping[str, Any], output: str | None
+) -> None:
     """Write our own part, and seal everything: MLmodel names the manifest, which has a digest of its other fields."""
     conf = {
         "schema_version": manifest.SCHEMA_VERSION,
         "mlflow_cf_version": VERSION,
         "explainer": explained.explainer.name,
-        **lineage.to_dict(),
+        **lineage,
     }
     meta.add_flavor(OWN_FLAVOR, **conf)
     # As they will be read, not as they stand in memory.

@@ -28,6 +28,7 @@ from mlflow_cf.explained import ExplainedModel
 from mlflow_cf.explainers import AnyExplainer, Learned, Learner
 from mlflow_cf.explainers.registry import explainer_of, explainer_to_dict
 from mlflow_cf.features import Background, FeatureSpace, Floats
+from mlflow_cf.plausibility.plausibility import Plausibility
 from mlflow_cf.problem import Policy
 
 FEATURES: Final = f"{FOLDER}/features.json"
@@ -38,6 +39,9 @@ LABELS: Final = f"{FOLDER}/labels.parquet"
 # Of explainers that learn, and of no others.
 ARRAYS: Final = f"{FOLDER}/learned.npz"
 PLAIN: Final = f"{FOLDER}/learned.json"
+# Of policies that ask for plausible answers, and of no others.
+PLAUSIBLE_ARRAYS: Final = f"{FOLDER}/plausible.npz"
+PLAUSIBLE_PLAIN: Final = f"{FOLDER}/plausible.json"
 
 Parsed = TypeVar("Parsed")
 
@@ -50,6 +54,8 @@ MOST_BYTES: Final = {
     LABELS: 64 * KIB**2,
     ARRAYS: 256 * KIB**2,
     PLAIN: 8 * KIB**2,
+    PLAUSIBLE_ARRAYS: 256 * KIB**2,
+    PLAUSIBLE_PLAIN: 64 * KIB,
 }
 REQUIRED: Final = (FEATURES, POLICY, EXPLAINER, BACKGROUND)
 
@@ -61,9 +67,11 @@ class Parts:
     manifest: Manifest
     space: FeatureSpace
     background: Background
+    codes: Floats
     policy: Policy
     explainer: AnyExplainer
     learned: Learned | None
+    plausibility: Plausibility | None
 
 
 def write(root: Path, explained: ExplainedModel, output: str | None, fields_sha256: str) -> str:
@@ -81,6 +89,10 @@ def write(root: Path, explained: ExplainedModel, output: str | None, fields_sha2
     if explained.learned is not None:
         (root / ARRAYS).write_bytes(arrays_to_bytes(explained.learned))
         (root / PLAIN).write_bytes(plain_to_bytes(explained.learned))
+    if explained.held.plausibility is not None:
+        kept = Learned(explained.held.plausibility.arrays)
+        (root / PLAUSIBLE_ARRAYS).write_bytes(arrays_to_bytes(kept))
+        (root / PLAUSIBLE_PLAIN).write_bytes(plain_to_bytes(kept))
     # Codes, not raw values: features.json turns them back.
     tables.write_codes(root / BACKGROUND, explained.setting.background, space.names)
     if explained.labels is not None:
@@ -118,7 +130,8 @@ def read(root: Path, stated: Stated) -> Parts:
     policy = _parsed(content, POLICY, lambda raw: Policy.from_dict(plain_yaml(raw)))
     explainer = _parsed(content, EXPLAINER, lambda raw: explainer_of(json.loads(raw)))
     background = Background(rows, labels, codes)
-    return Parts(sealed, space, background, policy, explainer, _learned(content, explainer))
+    learned, plausibility = _learned(content, explainer), _plausibility(content, policy, space, codes)
+    return Parts(sealed, space, background, codes, policy, explainer, learned, plausibility)
 
 
 def _checked(root: Path, name: str, sealed: Manifest) -> bytes:
@@ -140,6 +153,26 @@ def _decoded(space: FeatureSpace, codes: Floats) -> pd.DataFrame:
     if not exact.all():
         raise ValueError
     return rows
+
+
+def _plausibility(
+    content: Mapping[str, bytes], policy: Policy, space: FeatureSpace, codes: Floats
+) -> Plausibility | None:
+    """Return what was learned of how the background looks; what is not there is not learned anew."""
+    stored = {PLAUSIBLE_ARRAYS, PLAUSIBLE_PLAIN}
+    odd = stored & set(content) ^ (set() if policy.plausible is None else stored)
+    if odd:
+        fact = f"{'is not for' if policy.plausible is None else 'is missing for'} the policy"
+        raise ArtifactError(min(odd), fact, "log the explained model again")
+    if policy.plausible is None:
+        return None
+    method = policy.plausible.method
+
+    def restored(raw: bytes) -> Plausibility:
+        found = learned_from_bytes(raw, content[PLAUSIBLE_PLAIN], tables.MOST_CELLS)
+        return Plausibility.restored(method, space, codes, found.arrays)
+
+    return _parsed(content, PLAUSIBLE_ARRAYS, restored)
 
 
 def _learned(content: Mapping[str, bytes], explainer: AnyExplainer) -> Learned | None:

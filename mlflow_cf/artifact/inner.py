@@ -13,7 +13,7 @@ from mlflow.models import Model, ModelSignature
 from mlflow.pyfunc import PyFuncModel
 
 from mlflow_cf.errors import InputError
-from mlflow_cf.model.flavors import check_is_model, fetch, flavor_of
+from mlflow_cf.model.flavors import check_is_model, fetch, flavor_of, inner_of
 
 # What MLflow leaves in a model it downloads from a registry; it would claim our model to be that registered version.
 _LEAVINGS: Final = ("registered_model_meta", "__pycache__")
@@ -52,10 +52,14 @@ def address(model: object) -> str | Path | None:
     raise InputError("model", "this pyfunc does not know where it was loaded from", "pass the folder or URI itself")
 
 
-def copy(source: str | Path, target: Path, scratch: Path) -> Lineage:
-    """Copy the MLflow model at `source` to the new folder `target`; `scratch` is an empty folder for downloads."""
+def copy(source: str | Path, target: Path, scratch: Path, *, unwrap: bool = False) -> Lineage:
+    """Copy the MLflow model at `source` to the new folder `target`; `scratch` is an empty folder for downloads.
+
+    With `unwrap`, of an explained model the model inside is copied.
+    """
     found = fetch(source, scratch)
     check_is_model(found)  # before copying: a mistyped path may lead to anything
+    found = inner_of(found) if unwrap else found
     if found.is_relative_to(scratch):
         shutil.move(found, target)
         for name in _LEAVINGS:

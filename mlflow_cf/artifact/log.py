@@ -16,7 +16,7 @@ from mlflow.models import ModelSignature
 from mlflow.models.model import ModelInfo
 from numpy.typing import ArrayLike
 
-from mlflow_cf.artifact import files, manifest, sources
+from mlflow_cf.artifact import files, manifest, sources, versions
 from mlflow_cf.artifact.build import Packaging, build
 from mlflow_cf.artifact.mlmodel import stated
 from mlflow_cf.artifact.publish import Publication, check_registry_name
@@ -29,7 +29,7 @@ from mlflow_cf.features import Table
 from mlflow_cf.model.flavors import fetch, open_folder
 from mlflow_cf.options import DistanceSource, PlausibleSource, TargetSource, WrapOptions
 from mlflow_cf.problem import Limits, Privacy, Sealable, Trace
-from mlflow_cf.request.held import Kept
+from mlflow_cf.request.held import Held, Kept
 
 
 def save_model(
@@ -215,11 +215,13 @@ def load_folder(folder: Path) -> ExplainedModel:
     with sources.no_bytecode():
         if any(name.endswith(".py") for name in parts.manifest.files):
             sources.import_sources_only(folder)
-        model = open_folder(folder / manifest.MODEL, output=parts.manifest.output, rows=parts.background.rows)
+        rows, output = parts.background.rows, parts.manifest.output
+        model = open_folder(folder / manifest.MODEL, output=output, rows=rows)
         try:
-            return ExplainedModel.build(
-                model, parts.space, parts.background, parts.policy, parts.explainer, Kept(parts.learned)
-            )
+            others = versions.open_packed(folder, parts.policy, rows, output)
+            held = Held.learn(parts.policy, others, parts.space, parts.codes, parts.plausibility)
+            kept = Kept(parts.learned, held)
+            return ExplainedModel.build(model, parts.space, parts.background, parts.policy, parts.explainer, kept)
         except InputError as error:
             fact = f"does not fit its model ({error.message})"
             raise ArtifactError(manifest.FOLDER, fact, "log the explained model again") from error

@@ -19,10 +19,11 @@ from mlflow_cf.artifact.mlmodel import Stated
 from mlflow_cf.artifact.plain import AGAIN, json_bytes, read_bounded, reading, sha256_of
 from mlflow_cf.artifact.tree import Fingerprint
 from mlflow_cf.errors import ArtifactError, InputError
+from mlflow_cf.model.flavors import INNER
 from mlflow_cf.version import VERSION
 
 SCHEMA_VERSION: Final = 2
-MODEL: Final = "model"
+MODEL: Final = INNER
 FOLDER: Final = "counterfactual"
 MANIFEST: Final = f"{FOLDER}/manifest.json"
 MOST_BYTES: Final = 4 * 1024**2  # some 30,000 files

@@ -32,11 +32,11 @@ class Requirements:
     wheels: tuple[Path, ...] = ()
 
 
-def requirements(folder: Path, given: Given) -> Requirements:
-    """Return mlflow-cf's requirement and those `given` by the user, or else those of the model in `folder`.
+def requirements(folders: Sequence[Path], given: Given) -> Requirements:
+    """Return mlflow-cf's requirement and those `given` by the user, or else those of the models in `folders`.
 
     Args:
-        folder: an MLflow model folder.
+        folders: MLflow model folders, that of the model itself first.
         given: the path of a requirements file, or a list. Wheels in it, and a requirement of mlflow-cf, come on top
             of the model's own where nothing else is in the list. Of two that name one distribution the first stays.
 
@@ -51,7 +51,7 @@ def requirements(folder: Path, given: Given) -> Requirements:
     own = [line for line in [*pins, *others] if _distribution(line) == OWN] or [PIN]
     rest = [line for line in others if _distribution(line) != OWN]
     if given is None or (given and not rest):
-        rest = _of_the_model(folder)
+        rest = [line for folder in folders for line in _of_the_model(folder)]
     looked_up = [f"--find-links {WHEELS}"] if wheels else []
     return Requirements(_first_of_each([*looked_up, *own, *pins, *rest]), wheels)
 

@@ -24,6 +24,7 @@ GENERIC: Final = "python_function"
 FUNCTION: Final = "mlflow_cf_function"
 UNNAMED: Final = (FUNCTION, GENERIC)  # opened with tables as they come, also with numbers for names
 OWN_FLAVOR: Final = "mlflow_cf"
+INNER: Final = "model"  # folder of the model inside an explained one
 # MLflow's name of a flavor -> our module, in the order of preference for a model with several flavors.
 MODULES: Final = MappingProxyType(
     {
@@ -220,6 +221,12 @@ def flavor_of_folder(path: Path) -> Flavor:
         if name in named:
             return flavor_named(name)
     raise InputError("model", f"has only the flavors {sorted(named)}", "log it with a python_function flavor")
+
+
+def inner_of(folder: Path) -> Path:
+    """Return the folder of the model inside, where the MLflow model in `folder` is an explained one; else `folder`."""
+    check_is_model(folder)
+    return folder / INNER if OWN_FLAVOR in Model.load(str(folder)).flavors else folder
 
 
 def _raw_model(model: object) -> object | None:

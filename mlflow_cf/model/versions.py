@@ -10,10 +10,11 @@ from pathlib import Path
 from typing import Any, Final, TypeVar
 
 import pandas as pd
+from mlflow.pyfunc import PyFuncModel
 
 from mlflow_cf.errors import InputError
 from mlflow_cf.features import FeatureSpace, Table
-from mlflow_cf.model.flavors import open_native
+from mlflow_cf.model.flavors import OWN_FLAVOR, fetch, inner_of, open_folder, open_native
 from mlflow_cf.model.judge import Compile, OpenModel
 
 NAME: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,63}")
@@ -95,8 +96,23 @@ def open_versions(versions: Sequence[Version], rows: Table | None, output: str |
     found = {}
     for version in versions:
         with named(version.name):
-            found[version.name] = open_native(version.model, output=output, rows=rows)
+            found[version.name] = opened(version, rows, output)
     return found
+
+
+def opened(version: Version, rows: Table | None, output: str | None) -> OpenModel:
+    """Open one model; of an explained one, the model inside.
+
+    Raises:
+        InputError: it cannot be opened, or cannot answer some raw rows.
+    """
+    model = version.model
+    if isinstance(model, str | Path):
+        return open_folder(inner_of(fetch(model)), output=output, rows=rows)
+    if isinstance(model, PyFuncModel) and OWN_FLAVOR in model.metadata.flavors:
+        model = model.get_raw_model()
+    inside = getattr(model, "model", None)
+    return inside if isinstance(inside, OpenModel) else open_native(model, output=output, rows=rows)
 
 
 def shown_features(model: OpenModel, space: FeatureSpace, name: str) -> OpenModel:

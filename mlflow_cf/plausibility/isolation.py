@@ -61,9 +61,8 @@ class Isolation:
             ValueError: they are no forest over these features.
         """
         isolation = cls(space, {name: arrays[name] for name in (*CODING, *NODES)})
+        _check_coding(isolation.arrays, space)
         _check_nodes(isolation.arrays, len(space))
-        if isolation.arrays["numbers"].shape != (len(space), 3) or len(isolation.arrays["sizes"]) != len(space):
-            raise ValueError("a coding of other features")
         return isolation
 
     @cached_property
@@ -134,10 +133,20 @@ def _depths(tree: Any) -> Floats:
     return depth
 
 
+def _check_coding(coding: Mapping[str, NDArray[Any]], space: FeatureSpace) -> None:
+    """Refuse what codes rows of other features."""
+    sizes = [0 if feature.numeric else len(feature.levels) + 2 for feature in space.features]
+    sound = coding["numbers"].shape == (len(space), 3) and coding["sizes"].tolist() == sizes
+    if not sound or coding["tables"].shape != (sum(sizes),) or not all(np.isfinite(coding[n]).all() for n in CODING):
+        raise ValueError("a coding of other features")
+
+
 def _check_nodes(nodes: Mapping[str, NDArray[Any]], columns: int) -> None:
     """Refuse nodes that are no trees over so many columns: a child stands behind its parent, in the same tree."""
     roots, column = nodes["roots"], nodes["column"]
     count = len(column)
+    if any(nodes[name].dtype != (np.float64 if name in ("threshold", "length") else np.int32) for name in NODES):
+        raise ValueError("nodes of another type")
     inner = np.flatnonzero(column >= 0)
     ends = np.append(roots[1:], count)[np.searchsorted(roots, inner, side="right") - 1]
     sound = len(roots) and roots[0] == 0 and (np.diff(roots) > 0).all() and roots[-1] < count

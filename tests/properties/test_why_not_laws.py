@@ -15,7 +15,9 @@ from worlds import KEYS, background, explained, setting_of, table, wide_rows
 
 import mlflow_cf
 from mlflow_cf.explained import ExplainedModel
-from mlflow_cf.problem import Target
+from mlflow_cf.model.judge import Judge, OpenModel, Outcome
+from mlflow_cf.model.parity import Opened
+from mlflow_cf.problem import Requirements, Target
 from mlflow_cf.why_not.relax import Decision, Question, WhyNot, why_not
 
 LONE = {key: drawn for key, drawn in KEYS.items() if key != "groups"}
@@ -131,7 +133,9 @@ def scripted(probability: float | None, *, found: bool | None = False) -> WhyNot
         lower = question.target.min_probability is None and probability is not None
         return Decision(True, row, 0.1, probability) if lower else Decision(found)
 
-    asked = Question(setting, Target(label="yes", min_probability=0.99), nearest=False)
+    nobody = Judge(OpenModel("test", ("no", "yes"), lambda rows: np.full(len(rows), "no")), argmax_decides=False)
+    alone = Requirements(setting.space, nobody, Outcome(np.empty(0, dtype=np.intp)), Opened(None, ""))
+    asked = Question(setting, Target(label="yes", min_probability=0.99), alone, nearest=False)
     return why_not(asked, row, decide, lambda _: True)
 
 
