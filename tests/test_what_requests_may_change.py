@@ -58,6 +58,21 @@ MAY: dict[str, tuple[list[Any], list[tuple[Any, str]]]] = {
     "time_limit_s": ([1, 5], [(5.5, "time_limit_s: 5.5 is more than the policy's 5")]),
     "max_evaluations": ([100], [(50_001, "max_evaluations: 50001 is more than the policy's 50000")]),
     "certify": ([True, False], [("yes", "certify: ")]),
+    "robust_to": (
+        [["v1"], True, []],
+        [
+            (["v2"], "robust_to: 'v2' is no model in this artifact"),
+            (["models:/credit/1"], "robust_to: 'models:/credit/1' is no model in this artifact; known ones: 'v1'"),
+        ],
+    ),
+    "plausible": (
+        [True, False, {"quantile": 0.1}],
+        [
+            ({"quantile": 0.01}, "plausible.quantile: 0.01 is less than the policy's 0.05; ask for more"),
+            ({"method": "lof"}, "plausible.method: "),
+        ],
+    ),
+    "margin": ([0.1, 0.2], [(0.05, "margin: 0.05 is less than the policy's 0.1; ask for more"), (0.5, "margin: ")]),
 }
 # key of constraints -> the same
 MAY_ADD: dict[str, tuple[list[Any], list[tuple[Any, str]]]] = {
@@ -76,8 +91,16 @@ MAY_ADD: dict[str, tuple[list[Any], list[tuple[Any, str]]]] = {
 
 @pytest.fixture(scope="module")
 def explained() -> ExplainedModel:
-    model = LogisticRegression().fit(NUMBERS, GOOD)
-    return mlflow_cf.wrap(model, NUMBERS, target={"label": 1, "min_probability": 0.7}, **POLICY)
+    model, other = LogisticRegression().fit(NUMBERS, GOOD), LogisticRegression(C=0.1).fit(NUMBERS[:99], GOOD[:99])
+    return mlflow_cf.wrap(
+        model,
+        NUMBERS,
+        target={"label": 1, "min_probability": 0.7},
+        robust_to=[{"model": other, "name": "v1", "required": False}],
+        plausible="isolation_forest",
+        margin=0.1,
+        **POLICY,
+    )
 
 
 @pytest.fixture(scope="module")

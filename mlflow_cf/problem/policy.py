@@ -22,7 +22,7 @@ from mlflow_cf.errors import InputError, raise_all
 from mlflow_cf.model.judge import Label, OpenModel
 from mlflow_cf.problem.distance import Distance
 from mlflow_cf.problem.extent import check_extent
-from mlflow_cf.problem.further import MOST_VERSIONS, Margin, Plausible, Plausibly, RobustTo, VersionName
+from mlflow_cf.problem.further import MOST_VERSIONS, Margin, Plausible, Plausibly, RobustTo
 from mlflow_cf.problem.limits import Limits, QueryLimits, Seconds
 from mlflow_cf.problem.privacy import Privacy
 from mlflow_cf.problem.target import Target
@@ -170,7 +170,7 @@ class Query(BaseModel):
     time_limit_s: Seconds | None = None
     max_evaluations: Annotated[StrictInt, Field(ge=1)] | None = None
     certify: StrictBool = False
-    robust_to: StrictBool | Annotated[tuple[VersionName, ...], Field(max_length=MOST_VERSIONS)] = ()
+    robust_to: StrictBool | Annotated[tuple[StrictStr, ...], Field(max_length=MOST_VERSIONS)] = ()
     plausible: StrictBool | Plausibly = False
     margin: Margin | None = None
 

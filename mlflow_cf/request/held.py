@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from mlflow_cf.constraints import Origin
+from mlflow_cf.errors import InputError
 from mlflow_cf.explainers import Learned
 from mlflow_cf.features import FeatureSpace, Floats
 from mlflow_cf.model.judge import OpenModel
@@ -39,12 +40,16 @@ class Held:
         """Learn from coded background rows (n, d) what a policy asks for, unless `plausibility` was learned before.
 
         Raises:
-            InputError: a version that does not take the same features, or cannot meet the same target.
+            InputError: a version that does not take the same features, or cannot meet the same target; neighbours
+                wanted where no rows are kept.
         """
         opened = {
             name: version_of(Origin("policy", "robust_to", name), model, space, background)
             for name, model in versions.items()
         }
+        if policy.plausible is not None and policy.plausible.method == "lof" and not policy.privacy.keeps_rows:
+            fact = "'lof' compares with rows of data, and privacy.sample 'summary' keeps none"
+            raise InputError("plausible.method", fact, "use 'isolation_forest'")
         if policy.plausible is not None and plausibility is None:
             plausibility = Plausibility.learn(policy.plausible.method, space, background)
         for requirement in opened.values():

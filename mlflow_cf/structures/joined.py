@@ -22,18 +22,19 @@ class Joined:
 
     Attributes:
         structures: the structures.
-        widths: per structure, how wide its tokens of every column are; 0 for tokens (n,).
+        widths: per structure, how wide its tokens of every column are, 0 of one it does not look at; None for tokens
+            (n,).
     """
 
     structures: tuple[Structure, ...]
-    widths: tuple[tuple[int, ...], ...]
+    widths: tuple[tuple[int | None, ...], ...]
 
     @classmethod
     def of(cls, structures: Sequence[Structure], columns: int) -> Joined:
         """Return structures over so many columns as one."""
         nothing = np.empty(0)
         shapes = [[part.encode(column, nothing).shape[1:] for column in range(columns)] for part in structures]
-        return cls(tuple(structures), tuple(tuple(shape[0] if shape else 0 for shape in some) for some in shapes))
+        return cls(tuple(structures), tuple(tuple(shape[0] if shape else None for shape in some) for some in shapes))
 
     @property
     def kind(self) -> str:
@@ -115,9 +116,9 @@ class Joined:
 
     def _tokens(self, at: int, column: int, tokens: Tokens) -> Tokens:
         """Return one part's tokens out of those of a column, for any number of rows or for a single one."""
-        start = sum(widths[column] or 1 for widths in self.widths[:at])
-        width = self.widths[at][column]
-        if width:
+        before, width = [widths[column] for widths in self.widths[:at]], self.widths[at][column]
+        start = sum(1 if known is None else known for known in before)
+        if width is not None:
             return tokens[..., start : start + width].astype(np.float64)
         cells: Tokens = tokens[..., start].astype(np.int32)
         return cells

@@ -43,35 +43,35 @@ def wheel(tmp_path):
 def test_requirements_are_merged_without_repetition(given, lines, merged, tmp_path):
     (tmp_path / "requirements.txt").write_text("\n".join(lines))
     expected = [PIN, *(line.format(folder=tmp_path) for line in merged)]
-    assert requirements(tmp_path, given).lines == expected
+    assert requirements([tmp_path], given).lines == expected
 
 
 def test_another_address_of_mlflow_cf_comes_on_top(tmp_path):
     (tmp_path / "requirements.txt").write_text("c")
-    assert requirements(tmp_path, [ADDRESS]).lines == [ADDRESS, "c"]
-    assert requirements(tmp_path, ["d", ADDRESS]).lines == [ADDRESS, "d"]
+    assert requirements([tmp_path], [ADDRESS]).lines == [ADDRESS, "c"]
+    assert requirements([tmp_path], ["d", ADDRESS]).lines == [ADDRESS, "d"]
 
 
 def test_wheels_are_looked_up_beside_the_requirements(wheel, tmp_path):
     (tmp_path / "requirements.txt").write_text("c")
     (tmp_path / "our_tool-1.2-1-cp311-cp311-linux_x86_64.whl").touch()
     tool = str(tmp_path / "our_tool-1.2-1-cp311-cp311-linux_x86_64.whl")
-    found = requirements(tmp_path, [tool, wheel])
+    found = requirements([tmp_path], [tool, wheel])
     assert found.lines == ["--find-links wheels", PIN, "our-tool==1.2", "c"]
     assert [str(path) for path in found.wheels] == [tool, wheel]
-    assert requirements(tmp_path, ["d", wheel]).lines == ["--find-links wheels", PIN, "d"]
+    assert requirements([tmp_path], ["d", wheel]).lines == ["--find-links wheels", PIN, "d"]
 
 
 @pytest.mark.parametrize("name", [WHEEL, "mlflow_cf.whl"])
 def test_a_wheel_that_is_not_there(name, tmp_path):
     with pytest.raises(InputError, match=f"pip_requirements: there is no wheel '{name}'; pass the path"):
-        requirements(tmp_path, [name])
+        requirements([tmp_path], [name])
 
 
 def test_a_wheel_of_another_version(tmp_path):
     (tmp_path / "mlflow_cf-0.0.1-py3-none-any.whl").touch()
     with pytest.raises(InputError, match=r"pip_requirements: mlflow_cf-0.0.1-py3-none-any.whl is not version"):
-        requirements(tmp_path, [str(tmp_path / "mlflow_cf-0.0.1-py3-none-any.whl")])
+        requirements([tmp_path], [str(tmp_path / "mlflow_cf-0.0.1-py3-none-any.whl")])
 
 
 def test_an_image_has_the_wheel(wheel, tmp_path):
