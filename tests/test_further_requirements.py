@@ -220,7 +220,8 @@ class TestArtifact:
         free = {"model": LINEAR, "name": "linear", "required": False}
         named = {"model": OTHER, "name": "other"}
         wrapped = mlflow_cf.wrap(MODEL, DATA, target=1, robust_to=[named, free], plausible="lof", margin=0.1)
-        pd.testing.assert_frame_equal(mlflow_cf.load_model(folder).predict(POOR), wrapped.predict(POOR))
+        answers = mlflow_cf.load_model(folder).explain(POOR)
+        pd.testing.assert_frame_equal(answers.to_records(), wrapped.explain(POOR).to_records())
 
     @pytest.mark.parametrize("name", ["robust_to/other/MLmodel", "counterfactual/plausible.npz"])
     def test_what_was_altered_is_refused_before_anything_is_opened(

@@ -41,8 +41,8 @@ class Packed:
         """Write a model that has no files yet as an MLflow model folder; return where its files are from."""
         if self.lineage is not None:
             return self.lineage
-        columns = list(self.model.columns or space.columns)
-        own = FeatureSpace(tuple(feature for feature in space.features if feature.column in columns))
+        known = {feature.column: feature for feature in space.features}
+        own = FeatureSpace(tuple(known[column] for column in self.model.columns or space.columns))
         self.folder.parent.mkdir(exist_ok=True)
         with named(self.version.name):
             return inner.write(

@@ -151,7 +151,5 @@ class Judge:
         """Return the decision for `rows` (m, d) by the cheapest rule that agrees with the model's own."""
         if self.argmax_decides and self.model.score is not None:
             scores = self.model.score(rows)
-            said = Outcome(scores.argmax(axis=1), scores)
-        else:
-            said = self.predict(rows)[1]
-        return replace(said, further=tuple(other.outcome(rows) for other in self.further))
+            return Outcome(scores.argmax(axis=1), scores)
+        return self.predict(rows)[1]

@@ -142,6 +142,20 @@ class Requirements:
         kept = tuple(one for one in self.further if one.origin not in left_out)
         return replace(self, further=kept, margin=0.0 if MARGIN in left_out else self.margin)
 
+    def rate(self, targets: Sequence[BoundTarget], space: FeatureSpace, Z: Floats, *, opened: bool) -> Rating:
+        """Rate coded rows Z (m, d) where not all is opened: by the structures there are, if `opened`, else by judges.
+
+        `space` covers the rows, and `targets` are bound to the row that they are candidates for.
+        """
+        table, ratings = space.decode(Z), []
+        every = [(self.judge, self.opened), *((one.judge, one.opened) for one in self.further)]
+        for target, (judge, inside) in zip(targets, every, strict=True):
+            if opened and self.unopened is None and inside.structure is not None:
+                ratings.append(Rater.of([(inside.structure, target)], len(space)).rate(Z))
+            else:
+                ratings.append(target.rate(judge.outcome(table)))
+        return Rating.of_all(ratings)
+
 
 def rate_all(targets: Sequence[BoundTarget], outcome: Outcome) -> Rating:
     """Rate m rows by what the model and all further judges say about them."""

@@ -34,7 +34,7 @@ def case_of(request: Request, space: FeatureSpace, row: Row) -> Case:
     rater = None if unseen else requirements.rater(targets)
 
     def rate(Z: Floats) -> Rating:
-        return rate_all(targets, requirements.judges.outcome(space.decode(Z)))
+        return requirements.rate(targets, space, Z, opened=not unseen)
 
     problem = request.setting.bind(
         row.codes,
