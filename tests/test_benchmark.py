@@ -19,7 +19,7 @@ import mlflow_cf
 BENCHMARK = Path(__file__).resolve().parent.parent / "example_projects" / "benchmark"
 NAMES = (
     "generated", "models", "data_sets", "independent", "tree_boxes", "turns", "rival", "measures", "published", "gates",
-    "certificates", "summary",
+    "certificates", "summary", "further",
     "contest", "structure_speed", "regimes", "paper", "synthetic", "serving", "load", "hard", "runs", "bench",
 )  # fmt: skip
 
@@ -381,6 +381,19 @@ def test_large_models_are_proved_only_where_that_is_promised(benchmark):
     assert [benchmark.certificates.promised("adult", model) for model in benchmark.models.LARGE] == [True, True]
     assert [benchmark.certificates.promised("credit", model) for model in benchmark.models.LARGE] == [True, False]
     assert [benchmark.certificates.promised("loans", model) for model in benchmark.models.LARGE] == [False, False]
+
+
+def test_answers_with_further_requirements_are_compared_on_the_same_rows(benchmark, case):
+    lines = benchmark.further.run(case, "tree", 0)
+    wanted, robust, plausible = (
+        lines[wish] for wish in (benchmark.further.PLAIN, "robust_to another version", "plausible")
+    )
+    assert {line.proved for line in lines.values()} == {1.0}
+    assert (robust.holding, plausible.inside) == (1.0, 1.0)
+    assert wanted.found >= robust.found
+    assert "robust_to another version" in benchmark.further.table({"small / tree": lines})
+    *kept, _ = benchmark.further.gates(lines)
+    assert all(gate.kept for gate in kept)
 
 
 def test_proofs_that_an_answer_contradicts_are_named(benchmark):
