@@ -150,8 +150,7 @@ def test_a_clock_holds_for_the_whole_table(monkeypatch):
 
     monkeypatch.setattr(ExplainedModel, "explain", noted)
     measured_table(model, frame, Measuring(time_limit_s=600.0, part=5))
-    assert len(granted) == 3
-    assert granted == pytest.approx([600 / 14] * 3, rel=0.2)
+    assert granted == pytest.approx([600 / 14, 600 / 9, 600 / 4], rel=0.2)  # what is left, for the rows that are left
 
 
 def test_every_metric_has_its_column():
