@@ -4,6 +4,8 @@ from mlflow_cf.artifact.log import load_model, log_model, save_model
 from mlflow_cf.artifact.served import _load_pyfunc as _load_pyfunc  # MLflow calls it: this package is the loader module
 from mlflow_cf.constraints import Constraints
 from mlflow_cf.errors import ArtifactError, CounterfactualError, InputError
+from mlflow_cf.evaluation.evaluate import evaluate
+from mlflow_cf.evaluation.result import Evaluation
 from mlflow_cf.explained import ExplainedModel
 from mlflow_cf.explainers import Exact, GeCo, NearestRow, RandomSearch
 from mlflow_cf.problem import Distance, Limits, Privacy, Target
@@ -22,6 +24,7 @@ __all__ = [
     "Counterfactual",
     "CounterfactualError",
     "Distance",
+    "Evaluation",
     "Exact",
     "ExplainedModel",
     "Explanation",
@@ -37,6 +40,7 @@ __all__ = [
     "Target",
     "Verification",
     "Verifications",
+    "evaluate",
     "load_model",
     "log_model",
     "save_model",

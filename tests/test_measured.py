@@ -14,11 +14,12 @@ from mlflow_cf import InputError, Interrupted
 from mlflow_cf.evaluation import measured
 from mlflow_cf.evaluation.measured import Measuring, measure_rows, measured_table
 from mlflow_cf.explained import ExplainedModel
-from mlflow_cf.metrics import METRICS, Wishes
+from mlflow_cf.metrics import METRICS, Options, Wishes
 from mlflow_cf.request.answer import INTERRUPTED
 from mlflow_cf.words.explanations import Explanations
 
 TIMES = ["seconds"]
+PLAIN = measured._Measure(Options(), 1, None, None)
 
 
 def wide_table(rows, like):
@@ -95,13 +96,13 @@ def test_a_wrong_answer_shows():
     free = explained(lottery(1), frame)
     strict = explained(lottery(1), frame, {"immutable": list(frame.columns[:5])})
     explanations = free.explain(frame)
-    lines = measured._measured(strict, frame, explanations, measured._Measure.of(strict, Measuring(), None))
+    lines = measured._measured(strict, frame, explanations, PLAIN)
     found = lines[lines["answers"] > 0]
     beyond = found["changed"].map(lambda names: names != ["rooms"])
     assert beyond.any()
     assert (found["constraint_satisfaction"] == np.where(beyond, 0, 1)).all()
     other = explained(lottery(1, share=0.1), frame)  # says yes to fewer rows
-    lines = measured._measured(other, frame, explanations, measured._Measure.of(other, Measuring(), None))
+    lines = measured._measured(other, frame, explanations, PLAIN)
     assert set(lines["validity"].dropna()) == {0, 1}, "some of them"
 
 

@@ -19,6 +19,7 @@ from mlflow_cf.explainers.registry import ExplainerSource
 from mlflow_cf.features import FeatureSpace, Floats, as_rows
 from mlflow_cf.metrics import METRICS, Answers, Inliers, Options, Steps, Wishes, measure
 from mlflow_cf.request.answer import INTERRUPTED
+from mlflow_cf.request.progress import Progress
 from mlflow_cf.words.explanations import Explanations, Interrupted
 from mlflow_cf.words.result import Counterfactual, Explanation
 
@@ -83,23 +84,31 @@ def measure_rows(explained: ExplainedModel, rows: pd.DataFrame, options: Measuri
     table = explained.space.select(as_rows(rows, explained.space.columns))
     if not len(table):
         raise InputError("rows", "there are none", "pass at least one row")
-    inliers = _inliers(explained) if options.lof else None
+    how = _Measure(
+        options=Options(explained.policy.distance),
+        requested=options.count,
+        inliers=_inliers(explained) if options.lof else None,
+        wishes=options.wishes,
+    )
     deadline = None if options.time_limit_s is None else time.perf_counter() + options.time_limit_s
-    for start in range(0, len(table), options.part):
-        part = table.iloc[start : start + options.part]
-        granted_s = None
-        if deadline is not None:
-            left_s = max(deadline - time.perf_counter(), LEAST_S)
-            granted_s = left_s * len(part) / (len(table) - start)
-        try:
-            explanations = _explain(explained, part, options, granted_s)
-        except Interrupted as stop:
-            found = [at for at, one in enumerate(stop.explanations) if one.reason != INTERRUPTED.reason]
-            some = [stop.explanations[at] for at in found]
-            if found:
-                yield _measured(explained, part.iloc[found], some, _Measure.of(explained, options, inliers))
-            raise
-        yield _measured(explained, part, explanations, _Measure.of(explained, options, inliers))
+    with Progress(len(table), watched=len(table) > options.part) as progress:
+        for start in range(0, len(table), options.part):
+            part = table.iloc[start : start + options.part]
+            granted_s = _granted_s(deadline, len(part) / (len(table) - start))
+            try:
+                explanations = _explain(explained, part, options, granted_s)
+            except Interrupted as stop:
+                found = [at for at, one in enumerate(stop.explanations) if one.reason != INTERRUPTED.reason]
+                if found:
+                    yield _measured(explained, part.iloc[found], [stop.explanations[at] for at in found], how)
+                raise
+            yield _measured(explained, part, explanations, how)
+            progress.done(len(part))
+
+
+def _granted_s(deadline: float | None, share: float) -> float | None:
+    """Return the seconds of a part that is this share of the rows that are left."""
+    return None if deadline is None else max(deadline - time.perf_counter(), LEAST_S) * share
 
 
 def _explain(
@@ -130,10 +139,6 @@ class _Measure(NamedTuple):
     requested: int
     inliers: Inliers | None
     wishes: Wishes | None
-
-    @classmethod
-    def of(cls, explained: ExplainedModel, options: Measuring, inliers: Inliers | None) -> _Measure:
-        return cls(Options(explained.policy.distance), options.count, inliers, options.wishes)
 
 
 class _Checked(NamedTuple):
