@@ -5,6 +5,7 @@ from mlflow_cf.artifact.served import _load_pyfunc as _load_pyfunc  # MLflow cal
 from mlflow_cf.constraints import Constraints
 from mlflow_cf.errors import ArtifactError, CounterfactualError, InputError
 from mlflow_cf.evaluation.evaluate import evaluate
+from mlflow_cf.evaluation.predictor import predictor
 from mlflow_cf.evaluation.result import Evaluation
 from mlflow_cf.explained import ExplainedModel
 from mlflow_cf.explainers import Exact, GeCo, NearestRow, RandomSearch
@@ -43,6 +44,7 @@ __all__ = [
     "evaluate",
     "load_model",
     "log_model",
+    "predictor",
     "save_model",
     "wrap",
 ]

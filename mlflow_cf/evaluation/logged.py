@@ -19,16 +19,7 @@ from mlflow_cf.evaluation.figures import figures
 
 AT_ONCE: Final = 500  # metrics; MLflow takes 1,000
 SHOWN: Final = 1_000  # rows of the table for MLflow's pages, which is one JSON file
-FOR_READERS: Final = (
-    "status",
-    "reason",
-    "prediction",
-    "changed",
-    "counterfactual",
-    "target_probability",
-    "mixed",
-    "proof",
-)
+FOR_READERS: Final = ("status", "reason", "prediction", "text", "changed", "target_probability", "mixed", "proof")
 
 
 @dataclass(frozen=True, eq=False)

@@ -29,9 +29,9 @@ PART: Final = (
 LEAST_S: Final = 1e-3  # of a part under a time limit: its predictions are made in any case
 SPENT: Final = ("model_calls", "generations", "candidates")  # metrics that an explainer may report itself
 FACTS: Final = ("status", "reason", "prediction", "probability", "answers")
-OF_THE_NEAREST: Final = ("evaluations", "proof", "counterfactual", "changed", "target_probability")
+OF_THE_NEAREST: Final = ("evaluations", "proof", "counterfactual", "changed", "text", "target_probability")
 TYPES: Final[Mapping[str, str]] = {
-    **dict.fromkeys(("status", "reason", "proof"), "str"),
+    **dict.fromkeys(("status", "reason", "proof", "text"), "str"),
     **dict.fromkeys(("answers", "evaluations"), "int64"),
     **dict.fromkeys((*METRICS, "probability", "target_probability"), "float64"),
 }
@@ -74,8 +74,8 @@ def measure_rows(explained: ExplainedModel, rows: pd.DataFrame, options: Measuri
 
     Columns are ``status``, ``reason``, ``prediction``, ``probability`` and ``answers`` (how many) of the row; one per
     metric, its value for this query and NaN where it says nothing; and ``evaluations`` with what the nearest answer is:
-    ``proof``, ``counterfactual`` (its row as JSON), ``changed`` (names) and ``target_probability``. Validity and
-    constraints are asked of the model anew. What a line says depends on nothing but its row, except ``seconds``.
+    ``proof``, ``counterfactual`` (its row as JSON), ``changed`` (names), ``text`` and ``target_probability``.
+    Validity and constraints are asked of the model anew. But for ``seconds``, a line depends on nothing but its row.
 
     Raises:
         InputError: no rows, or options that do not fit.
@@ -202,12 +202,13 @@ def _facts(explanation: Explanation) -> dict[str, Any]:
 def _of_the_nearest(explanation: Explanation) -> dict[str, Any]:
     nearest = min(explanation.counterfactuals, key=lambda found: found.distance, default=None)
     if nearest is None:
-        return {"evaluations": explanation.evaluations, "proof": "", "counterfactual": None, "changed": []}
+        return {"evaluations": explanation.evaluations, "proof": "", "counterfactual": None, "changed": [], "text": ""}
     return {
         "evaluations": explanation.evaluations,
         "proof": nearest.proof,
         "counterfactual": json.dumps(dict(nearest.row), ensure_ascii=False, allow_nan=False),
         "changed": [change.feature for change in nearest.changes],
+        "text": nearest.text,
         "target_probability": nearest.probability,
     }
 
