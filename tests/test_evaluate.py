@@ -165,6 +165,23 @@ def test_a_bake_off_names_the_winner_and_whoever_fails(loans):
     assert mlflow.get_run(found.run_id).data.metrics["cf/geco/mixed"] < found.metrics["cf/nearest_row/mixed"]
 
 
+def test_the_winner_becomes_the_explainer_of_a_new_version(loans):
+    several = ["random_search", GeCo(q=20)]
+    found = mlflow_cf.evaluate(f"models:/{NAME}/1", loans.rows.head(30), explainers=several, register_winner=NAME)
+    assert found.version == 2
+    first, second = mlflow_cf.load_model(f"models:/{NAME}/1"), mlflow_cf.load_model(f"models:/{NAME}/2")
+    winner = GeCo(q=20) if found.winner == "geco" else mlflow_cf.RandomSearch()
+    assert second.explainer == winner
+    assert first.describe() | {"explainer": None} == second.describe() | {"explainer": None}
+    pd.testing.assert_frame_equal(first.background, second.background)
+    meta = mlflow.models.get_model_info(f"models:/{NAME}/2")
+    assert meta.model_id != loans.info.model_id
+    assert meta.run_id == found.run_id
+    assert mlflow.get_logged_model(meta.model_id).tags["cf.explainer"] == found.winner
+    with pytest.raises(InputError, match="register_winner: the files of this model are not known"):
+        mlflow_cf.evaluate(loans.explained, loans.rows, register_winner=NAME)
+
+
 def test_errors_inside_of_searches_are_rows_that_failed(loans):
     found = mlflow_cf.evaluate(loans.explained, loans.rows, explainers=[Breaks(), NearestRow()])
     assert found.winner == "nearest_row"

@@ -80,8 +80,8 @@ def build(
         lineage = inner.write(model, model_folder, signature, allow_functions=packaging.allow_functions)
     meta = _write_pyfunc(staged, explained, packaging, requirements(model_folder, packaging.pip_requirements))
     model_folder.rename(staged / manifest.MODEL)
-    _add_flavor(meta, staged, explained, lineage, packaging.output)
-    _prove(staged, explained)
+    add_flavor(meta, staged, explained, lineage, packaging.output)
+    prove(staged, explained)
     return staged
 
 
@@ -104,7 +104,7 @@ def _write_pyfunc(folder: Path, explained: ExplainedModel, packaging: Packaging,
     return meta
 
 
-def _add_flavor(meta: Model, folder: Path, explained: ExplainedModel, lineage: Lineage, output: str | None) -> None:
+def add_flavor(meta: Model, folder: Path, explained: ExplainedModel, lineage: Lineage, output: str | None) -> None:
     """Write our own part, and seal everything: MLmodel names the manifest, which has a digest of its other fields."""
     conf = {
         "schema_version": manifest.SCHEMA_VERSION,
@@ -142,7 +142,7 @@ def _check_rowless(explained: ExplainedModel, data: Table, given: Any) -> None:
         raise InputError("input_example", fact, "leave it out, or pass rows of your own")
 
 
-def _prove(folder: Path, explained: ExplainedModel) -> None:
+def prove(folder: Path, explained: ExplainedModel) -> None:
     """Load the folder as a server would; it must decide every background row and answer the example as before.
 
     Raises:

@@ -27,11 +27,11 @@ class Contestant:
 
     Attributes:
         name: its own name, numbered where several have the same.
-        source: what was passed; None: the model's own explainer.
+        source: what was passed.
     """
 
     name: str
-    source: ExplainerSource | None
+    source: ExplainerSource
 
 
 @dataclass(frozen=True)

@@ -14,6 +14,7 @@ import numpy as np
 import pandas as pd
 from numpy.typing import ArrayLike
 
+from mlflow_cf.artifact.rebuild import log_with_explainer
 from mlflow_cf.errors import InputError, did_you_mean
 from mlflow_cf.evaluation import lines
 from mlflow_cf.evaluation.aggregates import LEAST_SURE, aggregates, flat
@@ -76,6 +77,7 @@ def evaluate(
     max_evaluations: int | None = None,
     certify: bool = False,
     name: str = "counterfactual",
+    register_winner: str | None = None,
 ) -> Evaluation:
     """Explain a table, measure the answers, and log everything to the active run, or else to a new one.
 
@@ -96,6 +98,7 @@ def evaluate(
         seed, max_evaluations, certify: as in `ExplainedModel.explain`.
         time_limit_s: seconds for all rows of an explainer; None: no clock.
         name: folder of the run's artifacts.
+        register_winner: registers a new version under this name: the model as it is, with the winner as its explainer.
 
     Raises:
         InputError: arguments that do not fit, or no explainer that can do it.
@@ -113,8 +116,15 @@ def evaluate(
         max_evaluations=max_evaluations,
         certify=certify,
     )
+    folder = task.source.folder
+    if register_winner is not None and folder is None:
+        fix = "pass the URI or folder of a logged one"
+        raise InputError("register_winner", "the files of this model are not known", fix)
     with _run() as run_id:
-        return carry_out(task, Logbook(run_id, name, task.source.model_id, dataset_of(task.rows, name)))
+        found = carry_out(task, Logbook(run_id, name, task.source.model_id, dataset_of(task.rows, name)))
+        if register_winner is None or folder is None:
+            return found
+        return _registered(found, task, folder, register_winner)
 
 
 def task_of(
@@ -218,6 +228,14 @@ def _notes(task: Task, table: pd.DataFrame) -> Iterator[str]:
     for group, rows in zip(sizes["group"], sizes["value"], strict=True):
         if rows < LEAST_SURE:
             yield f"{group} has {rows:.0f} rows: too few for a standard error"
+
+
+def _registered(found: Evaluation, task: Task, folder: Path, registered_name: str) -> Evaluation:
+    """Register the model with the winner as its explainer."""
+    winner = next(one for one in task.explainers if one.name == found.winner)
+    info = log_with_explainer(folder, winner.source, "explained", registered_name)
+    version = info.registered_model_version
+    return replace(found, version=None if version is None else int(version))
 
 
 def _told(found: Evaluation | None, task: Task) -> str:

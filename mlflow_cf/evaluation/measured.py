@@ -23,9 +23,7 @@ from mlflow_cf.request.progress import Progress
 from mlflow_cf.words.explanations import Explanations, Interrupted
 from mlflow_cf.words.result import Counterfactual, Explanation
 
-PART: Final = (
-    4_096  # rows explained, measured and let go of together; each part of a long table starts its helpers anew
-)
+PART: Final = 4_096  # rows explained, measured and let go of together; each part starts its helper processes anew
 LEAST_S: Final = 1e-3  # of a part under a time limit: its predictions are made in any case
 SPENT: Final = ("model_calls", "generations", "candidates")  # metrics that an explainer may report itself
 FACTS: Final = ("status", "reason", "prediction", "probability", "answers")

@@ -31,6 +31,7 @@ class Evaluation:
         run_id: the run it is logged to.
         artifacts: explainer -> path of its lines among the run's artifacts.
         source: the model; rows: what was explained.
+        version: the version that was registered with the winner, if that was asked for.
     """
 
     metrics: Mapping[str, float]
@@ -42,6 +43,7 @@ class Evaluation:
     artifacts: Mapping[str, str]
     source: Source
     rows: pd.DataFrame
+    version: int | None = None
 
     @property
     def winner(self) -> str:
