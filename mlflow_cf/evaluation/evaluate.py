@@ -21,7 +21,7 @@ from mlflow_cf.evaluation.aggregates import LEAST_SURE, aggregates, flat
 from mlflow_cf.evaluation.bake_off import Contestant, contestants, ranking
 from mlflow_cf.evaluation.grouping import GroupSource
 from mlflow_cf.evaluation.logged import Logbook, dataset_of
-from mlflow_cf.evaluation.measured import Measuring, measure_rows
+from mlflow_cf.evaluation.measured import Measuring, inliers_of, measure_rows
 from mlflow_cf.evaluation.result import Evaluation
 from mlflow_cf.evaluation.source import ModelSource, Source, source_of
 from mlflow_cf.explainers.registry import ExplainerSource
@@ -153,7 +153,12 @@ def task_of(
     beside = lines.Beside.of(table, _labels(table, labels), groups, source.explained)
     chosen = contestants([source.explained.explainer] if explainers is None else explainers)
     measuring = Measuring(
-        count=count, seed=seed, time_limit_s=time_limit_s, max_evaluations=max_evaluations, certify=certify
+        count=count,
+        seed=seed,
+        time_limit_s=time_limit_s,
+        max_evaluations=max_evaluations,
+        certify=certify,
+        lof=inliers_of(source.explained),
     )
     return Task(source, table, beside, chosen, measuring, explainers is not None)
 

@@ -47,7 +47,7 @@ class Measuring:
         max_evaluations: rows scored per explained row; None: the policy's limit.
         certify: prove that nothing is nearer, as far as the limits allow.
         wishes: what users are ready to change, for `actionability` and `feasibility`.
-        lof: whether plausibility is measured; a model without rows of its background never has it.
+        lof: whether plausibility is measured, or the `inliers_of` the model if they are known already.
         part: rows that are explained, measured and let go of together.
     """
 
@@ -58,7 +58,7 @@ class Measuring:
     max_evaluations: int | None = None
     certify: bool = False
     wishes: Wishes | None = None
-    lof: bool = True
+    lof: bool | Inliers | None = True
     part: int = PART
 
 
@@ -85,7 +85,7 @@ def measure_rows(explained: ExplainedModel, rows: pd.DataFrame, options: Measuri
     how = _Measure(
         options=Options(explained.policy.distance),
         requested=options.count,
-        inliers=_inliers(explained) if options.lof else None,
+        inliers=inliers_of(explained) if options.lof is True else options.lof or None,
         wishes=options.wishes,
     )
     deadline = None if options.time_limit_s is None else time.perf_counter() + options.time_limit_s
@@ -123,8 +123,8 @@ def _explain(
     )
 
 
-def _inliers(explained: ExplainedModel) -> Inliers | None:
-    """Return the background's outlier factor, where its rows are those of people and not made up column by column."""
+def inliers_of(explained: ExplainedModel) -> Inliers | None:
+    """Return the background's outlier factor; None where its rows are made up column by column, or there is but one."""
     if not explained.policy.privacy.keeps_rows or len(explained.background) < 2:
         return None
     return Inliers.fit(explained.space, explained.setting.background)
