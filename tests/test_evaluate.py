@@ -133,6 +133,14 @@ def test_words_for_people(evaluation):
     assert frame.loc["coverage", ("geco", "queries")] == evaluation.metrics["cf/queries/coverage"]
 
 
+def test_the_summary_is_made_of_the_answers(loans, evaluation):
+    summary = evaluation.summary(most=3)
+    assert summary.rows == evaluation.metrics["cf/status/found"] + evaluation.metrics["cf/status/not_found"]
+    assert 0 < summary.covered <= 1
+    assert len(summary.items) <= 3
+    assert "30 to 45, cook" in summary.groups
+
+
 class Breaks:
     """An explainer that raises."""
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import html
+import json
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
@@ -12,7 +13,9 @@ from typing import Final
 import mlflow
 import pandas as pd
 
+from mlflow_cf.evaluation import lines
 from mlflow_cf.evaluation.bake_off import RULE
+from mlflow_cf.evaluation.cohorts import Cohorts, cohorts
 from mlflow_cf.evaluation.source import Source
 
 SHOWN: Final = ("coverage", "validity", "constraint_satisfaction", "mixed", "n_changed", "plausibility", "seconds")
@@ -69,14 +72,26 @@ class Evaluation:
         )
         return table.swaplevel(axis=1).sort_index(axis=1, level=0, sort_remaining=False)
 
+    def summary(self, most: int = 5) -> Cohorts:
+        """Return the fewest common changes that turn the most rows, by the winner's answers; all verified.
+
+        Args:
+            most: how many changes.
+        """
+        own = self.table[self.table["explainer"] == self.winner]
+        answers = [None if pd.isna(answer) else json.loads(answer) for answer in own["counterfactual"]]
+        columns = [column for column in own.columns if column.startswith(lines.GROUP)]
+        groups = own[columns].agg(", ".join, axis=1) if columns else None
+        return cohorts(self.source.explained, self.rows, most=most, groups=groups, counterfactuals=answers)
+
     def __repr__(self) -> str:
         whole = self.aggregates[(self.aggregates["group"] == "") & self.aggregates["metric"].isin(SHOWN)]
         heads = []
         for name, one in whole.groupby("explainer", sort=False):
             values = dict(zip(one["metric"], one["value"], strict=True))
             heads.append(f"  {name}: " + ", ".join(f"{key} {values[key]:.4g}" for key in SHOWN if key in values))
-        lines = [f"Evaluation of {len(self.rows):,} rows; winner {self.winner}", *heads]
-        return "\n".join([*lines, *(f"  {name} failed: {why}" for name, why in self.failures.items()), *self.notes])
+        said = [f"Evaluation of {len(self.rows):,} rows; winner {self.winner}", *heads]
+        return "\n".join([*said, *(f"  {name} failed: {why}" for name, why in self.failures.items()), *self.notes])
 
     def _repr_html_(self) -> str:
         """Return the figures as a table for notebooks, with those who failed."""
