@@ -70,6 +70,7 @@ def _groups(table: pd.DataFrame) -> Figure:
     for name, one in coverage.groupby("explainer", sort=False):
         axes.errorbar(one["value"], one["group"], xerr=one["standard_error"].fillna(0.0), fmt="o", label=str(name))
     axes.set_xlabel("coverage")
+    axes.set_xlim(0.0, 1.05)
     _legend(axes, coverage["explainer"].nunique())
     return figure
 
