@@ -246,7 +246,8 @@ def _registered(found: Evaluation, task: Task, folder: Path, registered_name: st
 def _told(found: Evaluation | None, task: Task) -> str:
     if found is None:
         return "interrupted before any row was measured"
-    measured = found.aggregates.query("group == '' and metric == 'rows'")
+    table = found.aggregates
+    measured = table[(table["group"] == "") & (table["metric"] == "rows")]
     done = ", ".join(
         f"{rows:,.0f} by {name}" for name, rows in zip(measured["explainer"], measured["value"], strict=True)
     )
