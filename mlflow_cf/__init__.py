@@ -4,6 +4,9 @@ from mlflow_cf.artifact.log import load_model, log_model, save_model
 from mlflow_cf.artifact.served import _load_pyfunc as _load_pyfunc  # MLflow calls it: this package is the loader module
 from mlflow_cf.constraints import Constraints
 from mlflow_cf.errors import ArtifactError, CounterfactualError, InputError
+from mlflow_cf.evaluation.evaluate import evaluate
+from mlflow_cf.evaluation.predictor import predictor
+from mlflow_cf.evaluation.result import Evaluation
 from mlflow_cf.explained import ExplainedModel
 from mlflow_cf.explainers import Exact, GeCo, NearestRow, RandomSearch
 from mlflow_cf.problem import Distance, Limits, Privacy, Target
@@ -22,6 +25,7 @@ __all__ = [
     "Counterfactual",
     "CounterfactualError",
     "Distance",
+    "Evaluation",
     "Exact",
     "ExplainedModel",
     "Explanation",
@@ -37,8 +41,10 @@ __all__ = [
     "Target",
     "Verification",
     "Verifications",
+    "evaluate",
     "load_model",
     "log_model",
+    "predictor",
     "save_model",
     "wrap",
 ]

@@ -1,4 +1,4 @@
-"""The command ``mlflow-cf``: explain rows of a file, describe or check a model, compute a traced answer again."""
+"""The command ``mlflow-cf``: explain or evaluate rows of a file, describe or check a model, replay a traced answer."""
 
 from __future__ import annotations
 
@@ -19,6 +19,7 @@ from mlflow_cf.artifact.replay import replay_trace
 from mlflow_cf.artifact.verify import verify_folder
 from mlflow_cf.artifact.warm import kept_in, warm_all
 from mlflow_cf.errors import CounterfactualError
+from mlflow_cf.evaluation.evaluate import evaluate
 from mlflow_cf.explainers.registry import options_schema
 from mlflow_cf.model.flavors import fetch
 from mlflow_cf.problem import Query
@@ -57,6 +58,27 @@ def explain(model_uri: str, input_path: Path, query: str, *, as_json: bool) -> N
         click.echo(f"row {number}: prediction {record['prediction']}, {record['status']}{reason}")
         for found in record["counterfactuals"]:
             click.echo(f"  {found['text']}{_proof(found)}")
+
+
+@main.command("evaluate")
+@_model
+@click.option("-r", "--rows", required=True, type=click.Path(path_type=Path), help="Rows: .csv, .json or .parquet.")
+@click.option("--labels", help="Column of the rows with the true targets.")
+@click.option("-e", "--explainer", "explainers", multiple=True, help="An explainer of a bake-off; again for each.")
+@click.option("-g", "--group", "groups", multiple=True, help="A column by which figures are split; again for each.")
+@click.option("--count", default=1, show_default=True, help="Counterfactuals per row.")
+@click.option("--seed", type=int, help="Another seed than the model's own.")
+@click.option("--certify", is_flag=True, help="Prove that nothing is nearer.")
+@click.option("--json", "as_json", is_flag=True, help="Print the metrics as JSON.")
+def evaluate_rows(model_uri: str, rows: Path, **options: Any) -> None:
+    """Explain the rows of a file, measure the answers, and log everything to a run of MLflow."""
+    as_json, explainers, groups = (options.pop(name) for name in ("as_json", "explainers", "groups"))
+    with _friendly_errors():
+        table = _read_rows(rows, "--rows")
+        found = evaluate(model_uri, table, explainers=explainers or None, groups=groups or None, **options)
+    click.echo(
+        json.dumps(dict(found.metrics), allow_nan=False, indent=1) if as_json else f"{found}\nrun {found.run_id}"
+    )
 
 
 @main.command()

@@ -1,6 +1,7 @@
 import json
 import shutil
 
+import mlflow
 import numpy as np
 import pandas as pd
 import pytest
@@ -41,6 +42,21 @@ def test_explain_says_what_is_proved(saved):
 def test_explain_prints_the_records_of_a_reply(saved):
     result = run("explain", "-m", saved / "explained", "-i", saved / "rows.csv", "--json", "-q", '{"explain": "none"}')
     assert [record["status"] for record in json.loads(result.output)] == ["skipped", "skipped"]
+
+
+def test_evaluate_prints_and_logs_the_figures(saved, tmp_path):
+    rows = pd.read_csv(saved / "rows.csv").assign(group=["a", "b"], rich=[False, False])
+    rows.to_parquet(tmp_path / "rows.parquet")
+    words = ("-m", saved / "explained", "-r", tmp_path / "rows.parquet", "-g", "group", "--labels", "rich")
+    result = run("evaluate", *words, "--json")
+    assert result.exit_code == 0, result.output
+    metrics = json.loads(result.output[result.output.index("{") :])
+    assert metrics["cf/coverage/group.a"] == 1
+    assert metrics["cf/accuracy"] == 1
+    assert mlflow.last_active_run().data.metrics == metrics
+    result = run("evaluate", *words, "-e", "geco", "-e", "nearest_row")
+    assert "winner geco" in result.output
+    assert run("evaluate", *words, "-e", "gecko").output.strip().endswith("did you mean 'geco'?")
 
 
 def test_describe_names_model_and_policy(saved):

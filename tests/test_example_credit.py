@@ -37,7 +37,6 @@ def credit():
         "pipelines",
         "store",
         "progress",
-        "quality",
         "train",
         "server",
         "serve_and_ask",
@@ -174,12 +173,12 @@ def test_train_logs_scores_and_metrics(trained):
 
 
 def test_train_logs_a_table_of_explained_rows(trained):
-    table = mlflow.load_table("explained_rows.json", run_ids=[trained.info.run_id])
+    table = mlflow.load_table("counterfactual/rows.json", run_ids=[trained.info.run_id])
     assert len(table) == 8
-    assert (table["decision"] == 0).all()
+    assert (table["prediction"] == 0).all()
     found = table[table["status"] == "found"]
-    assert (found["changes"].str.contains(" -> ")).all()
-    assert (found["sentence"].str.len() > 10).all()
+    assert (found["changed"].str.len() > 2).all()
+    assert (found["text"].str.contains("the prediction becomes")).all()
 
 
 def test_train_registers_a_model_that_explains(trained):

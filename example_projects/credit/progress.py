@@ -14,7 +14,7 @@ def end_on_signals() -> None:
 
 
 class Progress:
-    """Prints one line per step, with the seconds since the start, and counts inside a long step."""
+    """Prints one line per step, with the seconds since the start, and what a long step waits for."""
 
     def __init__(self) -> None:
         self._start = time.monotonic()
@@ -23,11 +23,6 @@ class Progress:
     def step(self, text: str) -> None:
         """Print `text` as the next step."""
         print(f"[{time.monotonic() - self._start:5.1f} s] {text}", flush=True)
-
-    def count(self, done: int, total: int, noun: str) -> None:
-        """Show that `done` of `total` are finished: on a terminal in place, elsewhere one line per quarter."""
-        if 4 * done // total > 4 * (done - 1) // total or sys.stdout.isatty():
-            self._in_place(f"{done} of {total} {noun}", last=done == total)
 
     def wait(self, text: str, *, over: bool = False) -> None:
         """Show what is being waited for: on a terminal in place, elsewhere one line at the start and the end."""

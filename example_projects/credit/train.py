@@ -5,19 +5,15 @@ from __future__ import annotations
 import argparse
 import logging
 import os
-import time
-from collections import Counter
 from dataclasses import dataclass
 from pathlib import Path
 
 import mlflow
-import numpy as np
 import pandas as pd
 from mlflow import MlflowClient
 from mlflow.models.model import ModelInfo
 from pipelines import MODELS, build_pipeline, log_plain
 from progress import Progress, end_on_signals
-from quality import explained_rows, measure
 from sklearn.metrics import roc_auc_score
 from sklearn.model_selection import train_test_split
 from sklearn.pipeline import Pipeline
@@ -29,6 +25,8 @@ from mlflow_cf import Constraints, InputError
 
 HERE = Path(__file__).resolve().parent
 ALIAS = "champion"
+STATUSES = ("found", "already", "infeasible", "not_found", "budget", "invalid")
+SHOWN = ("cf/coverage", "cf/validity", "cf/n_changed", "cf/gower", "cf/seconds_p50", "cf/seconds_p95")
 
 
 @dataclass(frozen=True)
@@ -82,7 +80,7 @@ def main(arguments: list[str] | None = None) -> None:
             raise SystemExit("The model refuses none of the test rows, so there is nothing to explain.")
         progress.step(f"Logging the explained model and registering it as {chosen.registered_name!r}")
         info = _log_and_register(pipeline, split, table, constraints, refused, chosen)
-        _explain(info.model_uri, refused, split, table, progress)
+        _evaluate(info.model_uri, refused, progress)
         MlflowClient().set_registered_model_alias(chosen.registered_name, ALIAS, str(info.registered_model_version))
         progress.step(f"Version {info.registered_model_version} of {chosen.registered_name!r} is now the {ALIAS}")
 
@@ -142,25 +140,15 @@ def _log_and_register(
         raise SystemExit(error.message) from error
 
 
-def _explain(model_uri: str, refused: pd.DataFrame, split: Split, table: Table, progress: Progress) -> None:
-    """Explain the rows one by one, as applicants come; log how good the answers are and a table of them."""
+def _evaluate(model_uri: str, refused: pd.DataFrame, progress: Progress) -> None:
+    """Explain the rows and log how good the answers are, to this run and to the logged model."""
     progress.step(f"Explaining {len(refused)} refused applicants")
-    explained = mlflow_cf.load_model(model_uri)
-    explanations, seconds = [], []
-    for position in range(len(refused)):
-        start = time.perf_counter()
-        explanations += explained.explain(refused.iloc[[position]])
-        seconds.append(time.perf_counter() - start)
-        progress.count(position + 1, len(refused), "explained")
-    mlflow.log_table(explained_rows(refused, explanations), "explained_rows.json")
-    metrics = measure(model_uri, refused, explanations, background=split.rows, favourable=table.favourable)
-    metrics["cf/seconds_p50"] = float(np.median(seconds))
-    mlflow.log_metrics(metrics)
-    statuses = Counter(explanation.status for explanation in explanations)
-    progress.step("Outcome: " + ", ".join(f"{count} {status}" for status, count in statuses.most_common()))
-    if not metrics["cf/coverage"]:
-        raise SystemExit(f"None of the refused applicants has a counterfactual: {explanations[0].reason}")
-    progress.step("Logged: " + ", ".join(f"{name} {value:.3g}" for name, value in metrics.items()))
+    found = mlflow_cf.evaluate(model_uri, refused)
+    counts = {name: int(found.metrics[f"cf/status/{name}"]) for name in STATUSES}
+    progress.step("Outcome: " + ", ".join(f"{count} {name}" for name, count in counts.items() if count))
+    if not found.metrics.get("cf/coverage"):
+        raise SystemExit(f"None of the refused applicants has a counterfactual: {found.table['reason'][0]}")
+    progress.step("Logged: " + ", ".join(f"{name} {found.metrics[name]:.3g}" for name in SHOWN))
 
 
 if __name__ == "__main__":

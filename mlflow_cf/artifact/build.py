@@ -87,8 +87,8 @@ def build(
     model_folder.rename(staged / manifest.MODEL)
     if packed:
         (scratch / versions.FOLDER).rename(staged / versions.FOLDER)
-    _add_flavor(meta, staged, explained, {**lineage.to_dict(), **versions.lineages(beside)}, packaging.output)
-    _prove(staged, explained)
+    add_flavor(meta, staged, explained, {**lineage.to_dict(), **versions.lineages(beside)}, packaging.output)
+    prove(staged, explained)
     return staged
 
 
@@ -111,7 +111,7 @@ def _write_pyfunc(folder: Path, explained: ExplainedModel, packaging: Packaging,
     return meta
 
 
-def _add_flavor(
+def add_flavor(
     meta: Model, folder: Path, explained: ExplainedModel, lineage: Mapping[str, Any], output: str | None
 ) -> None:
     """Write our own part, and seal everything: MLmodel names the manifest, which has a digest of its other fields."""
@@ -151,7 +151,7 @@ def _check_rowless(explained: ExplainedModel, data: Table, given: Any) -> None:
         raise InputError("input_example", fact, "leave it out, or pass rows of your own")
 
 
-def _prove(folder: Path, explained: ExplainedModel) -> None:
+def prove(folder: Path, explained: ExplainedModel) -> None:
     """Load the folder as a server would; it must decide every background row and answer the example as before.
 
     Raises:

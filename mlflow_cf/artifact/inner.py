@@ -16,7 +16,7 @@ from mlflow_cf.errors import InputError
 from mlflow_cf.model.flavors import check_is_model, fetch, flavor_of, inner_of
 
 # What MLflow leaves in a model it downloads from a registry; it would claim our model to be that registered version.
-_LEAVINGS: Final = ("registered_model_meta", "__pycache__")
+LEAVINGS: Final = ("registered_model_meta", "__pycache__")
 _URI: Final = re.compile(r"[A-Za-z][A-Za-z0-9+.-]+:/")  # a folder's path says more about a machine than about a model
 
 
@@ -62,10 +62,10 @@ def copy(source: str | Path, target: Path, scratch: Path, *, unwrap: bool = Fals
     found = inner_of(found) if unwrap else found
     if found.is_relative_to(scratch):
         shutil.move(found, target)
-        for name in _LEAVINGS:
+        for name in LEAVINGS:
             (target / name).unlink(missing_ok=True)
     else:
-        shutil.copytree(found, target, ignore=shutil.ignore_patterns(*_LEAVINGS))
+        shutil.copytree(found, target, ignore=shutil.ignore_patterns(*LEAVINGS))
     meta = Model.load(str(target))
     uri = str(source) if _URI.match(str(source)) and not str(source).startswith("file:") else None
     return Lineage(meta.model_id, uri, tuple(sorted(meta.flavors)))

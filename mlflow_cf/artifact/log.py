@@ -16,20 +16,19 @@ from mlflow.models import ModelSignature
 from mlflow.models.model import ModelInfo
 from numpy.typing import ArrayLike
 
-from mlflow_cf.artifact import files, manifest, sources, versions
+from mlflow_cf.artifact import sources
 from mlflow_cf.artifact.build import Packaging, build
-from mlflow_cf.artifact.mlmodel import stated
+from mlflow_cf.artifact.load import load_folder
 from mlflow_cf.artifact.publish import Publication, check_registry_name
 from mlflow_cf.artifact.requirements import warn_of_pin
 from mlflow_cf.constraints import ConstraintSource, Values
-from mlflow_cf.errors import ArtifactError, InputError
+from mlflow_cf.errors import InputError
 from mlflow_cf.explained import ExplainedModel
 from mlflow_cf.explainers.registry import ExplainerSource
 from mlflow_cf.features import Table
-from mlflow_cf.model.flavors import fetch, open_folder
+from mlflow_cf.model.flavors import fetch
 from mlflow_cf.options import DistanceSource, PlausibleSource, TargetSource, WrapOptions
 from mlflow_cf.problem import Limits, Privacy, Sealable, Trace
-from mlflow_cf.request.held import Held, Kept
 
 
 def save_model(
@@ -207,24 +206,6 @@ def load_model(model_uri: str | Path) -> ExplainedModel:
         ArtifactError: it is not an explained model, incomplete, altered, of an unknown version, or forged.
     """
     return load_folder(fetch(model_uri))
-
-
-def load_folder(folder: Path) -> ExplainedModel:
-    """Load the explained model in a local MLflow model folder, and leave nothing in it."""
-    parts = files.read(folder, stated(folder))
-    with sources.no_bytecode():
-        if any(name.endswith(".py") for name in parts.manifest.files):
-            sources.import_sources_only(folder)
-        rows, output = parts.background.rows, parts.manifest.output
-        model = open_folder(folder / manifest.MODEL, output=output, rows=rows)
-        try:
-            others = versions.open_packed(folder, parts.policy, rows, output)
-            held = Held.learn(parts.policy, others, parts.space, parts.codes, parts.plausibility)
-            kept = Kept(parts.learned, held)
-            return ExplainedModel.build(model, parts.space, parts.background, parts.policy, parts.explainer, kept)
-        except InputError as error:
-            fact = f"does not fit its model ({error.message})"
-            raise ArtifactError(manifest.FOLDER, fact, "log the explained model again") from error
 
 
 @contextmanager

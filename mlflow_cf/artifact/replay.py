@@ -11,7 +11,7 @@ from mlflow import MlflowClient
 from mlflow.exceptions import MlflowException
 from mlflow.models import Model
 
-from mlflow_cf.artifact.log import load_folder
+from mlflow_cf.artifact.load import load_folder
 from mlflow_cf.audit.record import ATTRIBUTE, Origin, Record
 from mlflow_cf.audit.replay import Replay, replay
 from mlflow_cf.audit.trace import used_libraries, versions

@@ -15,7 +15,7 @@ from mlflow.environment_variables import MLFLOW_SCORING_SERVER_REQUEST_TIMEOUT
 from mlflow.exceptions import MlflowException
 from mlflow.protos.databricks_pb2 import INTERNAL_ERROR
 
-from mlflow_cf.artifact.log import load_folder
+from mlflow_cf.artifact.load import load_folder
 from mlflow_cf.artifact.replay import origin_of
 from mlflow_cf.audit.trace import Audit
 from mlflow_cf.errors import CounterfactualError, frames

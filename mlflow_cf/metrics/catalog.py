@@ -179,7 +179,7 @@ def _near(metric: Callable[[FeatureSpace, Floats, Floats, Options], float | None
 
 
 def _apart(metric: Callable[[FeatureSpace, Floats, Options], float | None]) -> _Function:
-    return lambda answers, options: metric(answers.space, answers.Z, options)
+    return lambda answers, options: metric(answers.space, answers.Z, options) if len(answers.Z) > 1 else None
 
 
 def _plan(cost: Callable[[costs.Steps], float]) -> _Function:

@@ -118,12 +118,17 @@ def _granted(request: Request, rows: int) -> Request:
 
 
 def _explain(explaining: Explaining, started: float, found: Found) -> None:
-    """Explain rows, and note what is found with the seconds that each took on average, however this ends."""
+    """Explain rows, and note what is found with the seconds of each, however this ends.
+
+    They are those of its own search, and an even share of what was done for all together.
+    """
     try:
         explaining.run()
     finally:
-        seconds = (time.perf_counter() - started) / max(len(explaining.explained), 1)
+        own_s = explaining.search_s
+        shared_s = (time.perf_counter() - started - sum(own_s.values())) / max(len(explaining.explained), 1)
         for number, one in explaining.explained.items():
+            seconds = shared_s + own_s.get(number, 0.0)
             found[number] = replace(one, diagnostics={**one.diagnostics, "seconds": seconds})
 
 

@@ -44,6 +44,7 @@ class Explaining:
 
     Attributes:
         explained: the explanations so far, by the number of their row.
+        search_s: the seconds that the search of each row took; proofs are made side by side and belong to none.
     """
 
     def __init__(
@@ -54,6 +55,7 @@ class Explaining:
         self.progress = progress
         self.proving = Proving(request.explainer.polish, keeps_order(request.explainer))
         self.explained: dict[int, Explanation] = {}
+        self.search_s: dict[int, float] = {}
         self._clock = Clock(request.deadline)
         self._unsearched: list[int] = []
         self._unsettled: dict[int, Unsettled] = {}
@@ -92,7 +94,9 @@ class Explaining:
             try:
                 case = case_of(request, self.space, self.rows[number])
                 case.budget.start(until, request.deadline)
+                began = time.perf_counter()
                 result = search(case, self.search_with, request.seed)
+                self.search_s[number] = time.perf_counter() - began
             except Exception as error:  # noqa: BLE001  whatever goes wrong, the prediction must still leave
                 self._say(number, case, error)
                 continue

@@ -1,0 +1,91 @@
+"""An evaluation in MLflow: metrics of the run and of the LoggedModel, the data set, tables and figures."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final
+
+import mlflow
+import pandas as pd
+from mlflow.data.pandas_dataset import from_pandas
+from mlflow.entities import LoggedModelInput
+
+from mlflow_cf.evaluation import lines
+from mlflow_cf.evaluation.figures import figures
+
+AT_ONCE: Final = 500  # metrics; MLflow takes 1,000
+SHOWN: Final = 1_000  # rows of the table for MLflow's pages, which is one JSON file
+FOR_READERS: Final = ("status", "reason", "prediction", "text", "changed", "target_probability", "mixed", "proof")
+
+
+@dataclass(frozen=True, eq=False)
+class Logbook:
+    """Where an evaluation is written down: the active run, in a folder of its artifacts.
+
+    Attributes:
+        run_id: the active run.
+        folder: of the run's artifacts.
+        model_id: the LoggedModel whose metrics these are; None: metrics are those of the run alone.
+        dataset: the rows as MLflow knows them; None: somebody else logs them.
+        metrics: whether metrics are logged; else somebody else does so at the end.
+    """
+
+    run_id: str
+    folder: str
+    model_id: str | None
+    dataset: Any | None
+    metrics: bool = True
+
+    def note_input(self) -> None:
+        """Tie the data set, and the model if it is known, to the run."""
+        if self.dataset is None:
+            return
+        model = None if self.model_id is None else LoggedModelInput(self.model_id)
+        with _quiet():
+            mlflow.log_input(self.dataset, context="counterfactual evaluation", model=model)
+
+    def note_metrics(self, metrics: Mapping[str, float]) -> None:
+        """Log metrics to the run, and to the LoggedModel with the data set."""
+        pairs = list(metrics.items())
+        for start in range(0, len(pairs), AT_ONCE):
+            with _quiet():
+                mlflow.log_metrics(dict(pairs[start : start + AT_ONCE]), model_id=self.model_id, dataset=self.dataset)
+
+    def note_tables(self, paths: Mapping[str, Path], table: pd.DataFrame) -> None:
+        """Log every explainer's lines, the figures as a table, and drawings."""
+        for path in paths.values():
+            mlflow.log_artifact(str(path), self.folder)
+        mlflow.log_table(_readable(paths), f"{self.folder}/rows.json")
+        mlflow.log_text(table.to_csv(index=False), f"{self.folder}/metrics.csv")
+        for name, figure in figures(paths, table):
+            mlflow.log_figure(figure, f"{self.folder}/{name}.png")
+
+
+def dataset_of(rows: pd.DataFrame, name: str) -> Any:
+    """Return rows as a data set of MLflow, whose schema takes no categories."""
+    levels = rows.select_dtypes("category").columns
+    with _quiet():
+        return from_pandas(rows.astype(dict.fromkeys(levels, "str")), name=name)
+
+
+def _readable(paths: Mapping[str, Path]) -> pd.DataFrame:
+    """Return the first lines of all explainers as people read them in MLflow's pages."""
+    tables = []
+    for name, path in paths.items():
+        table = lines.read(path, [lines.ROW, *FOR_READERS]).head(max(1, SHOWN // len(paths)))
+        table.insert(0, "explainer", name)
+        tables.append(table.assign(changed=table["changed"].map(", ".join)).rename(columns={"mixed": "distance"}))
+    table = pd.concat(tables).astype(object)
+    return table.where(table.notna(), None)
+
+
+@contextmanager
+def _quiet() -> Iterator[None]:
+    """Keep MLflow's hint about integer columns away: it is for those who log models."""
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", message="(?s).*integer column", category=UserWarning)
+        yield

@@ -1,0 +1,221 @@
+"""Rows explained and measured, part by part: one line per row with every metric of its query."""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+from typing import Any, Final, NamedTuple
+
+import numpy as np
+import pandas as pd
+
+from mlflow_cf.constraints.rules import Bools
+from mlflow_cf.errors import InputError
+from mlflow_cf.explained import ExplainedModel
+from mlflow_cf.explainers.registry import ExplainerSource
+from mlflow_cf.features import FeatureSpace, Floats, as_rows
+from mlflow_cf.metrics import METRICS, Answers, Inliers, Options, Steps, Wishes, measure
+from mlflow_cf.request.answer import INTERRUPTED
+from mlflow_cf.request.progress import Progress
+from mlflow_cf.words.explanations import Explanations, Interrupted
+from mlflow_cf.words.result import Counterfactual, Explanation
+
+PART: Final = 4_096  # rows explained, measured and let go of together; each part starts its helper processes anew
+LEAST_S: Final = 1e-3  # of a part under a time limit: its predictions are made in any case
+SPENT: Final = ("model_calls", "generations", "candidates")  # metrics that an explainer may report itself
+FACTS: Final = ("status", "reason", "prediction", "probability", "answers")
+OF_THE_NEAREST: Final = ("evaluations", "proof", "counterfactual", "changed", "text", "target_probability")
+TYPES: Final[Mapping[str, str]] = {
+    **dict.fromkeys(("status", "reason", "proof", "text"), "str"),
+    **dict.fromkeys(("answers", "evaluations"), "int64"),
+    **dict.fromkeys((*METRICS, "probability", "target_probability"), "float64"),
+}
+
+
+@dataclass(frozen=True)
+class Measuring:
+    """How rows are explained and measured; all but the last three are as in `ExplainedModel.explain`.
+
+    Attributes:
+        explainer: another explainer than the model's own.
+        count: counterfactuals per row.
+        seed: seed of every row; None: the policy's.
+        time_limit_s: seconds for the whole table, evenly shared by the rows; None: no clock.
+        max_evaluations: rows scored per explained row; None: the policy's limit.
+        certify: prove that nothing is nearer, as far as the limits allow.
+        wishes: what users are ready to change, for `actionability` and `feasibility`.
+        lof: whether plausibility is measured, or the `inliers_of` the model if they are known already.
+        part: rows that are explained, measured and let go of together.
+    """
+
+    explainer: ExplainerSource | None = None
+    count: int = 1
+    seed: int | None = None
+    time_limit_s: float | None = None
+    max_evaluations: int | None = None
+    certify: bool = False
+    wishes: Wishes | None = None
+    lof: bool | Inliers | None = True
+    part: int = PART
+
+
+def measured_table(explained: ExplainedModel, rows: pd.DataFrame, options: Measuring) -> pd.DataFrame:
+    """Return the parts of `measure_rows` as one table."""
+    return pd.concat(list(measure_rows(explained, rows, options)))
+
+
+def measure_rows(explained: ExplainedModel, rows: pd.DataFrame, options: Measuring) -> Iterator[pd.DataFrame]:
+    """Explain rows (m, d) part by part and yield each part's table: one line per row, in order, with the rows' index.
+
+    Columns are ``status``, ``reason``, ``prediction``, ``probability`` and ``answers`` (how many) of the row; one per
+    metric, its value for this query and NaN where it says nothing; and ``evaluations`` with what the nearest answer is:
+    ``proof``, ``counterfactual`` (its row as JSON), ``changed`` (names), ``text`` and ``target_probability``.
+    Validity and constraints are asked of the model anew. But for ``seconds``, a line depends on nothing but its row.
+
+    Raises:
+        InputError: no rows, or options that do not fit.
+        Interrupted: by Ctrl-C; what was found of the part under way is yielded first.
+    """
+    table = explained.space.select(as_rows(rows, explained.space.columns))
+    if not len(table):
+        raise InputError("rows", "there are none", "pass at least one row")
+    how = _Measure(
+        options=Options(explained.policy.distance),
+        requested=options.count,
+        inliers=inliers_of(explained) if options.lof is True else options.lof or None,
+        wishes=options.wishes,
+    )
+    deadline = None if options.time_limit_s is None else time.perf_counter() + options.time_limit_s
+    with Progress(len(table), watched=len(table) > options.part) as progress:
+        for start in range(0, len(table), options.part):
+            part = table.iloc[start : start + options.part]
+            granted_s = _granted_s(deadline, len(part) / (len(table) - start))
+            try:
+                explanations = _explain(explained, part, options, granted_s)
+            except Interrupted as stop:
+                found = [at for at, one in enumerate(stop.explanations) if one.reason != INTERRUPTED.reason]
+                if found:
+                    yield _measured(explained, part.iloc[found], [stop.explanations[at] for at in found], how)
+                raise
+            yield _measured(explained, part, explanations, how)
+            progress.done(len(part))
+
+
+def _granted_s(deadline: float | None, share: float) -> float | None:
+    """Return the seconds of a part that is this share of the rows that are left."""
+    return None if deadline is None else max(deadline - time.perf_counter(), LEAST_S) * share
+
+
+def _explain(
+    explained: ExplainedModel, part: pd.DataFrame, options: Measuring, granted_s: float | None
+) -> Explanations:
+    return explained.explain(
+        part,
+        count=options.count,
+        explainer=options.explainer,
+        seed=options.seed,
+        time_limit_s=granted_s,
+        max_evaluations=options.max_evaluations,
+        certify=options.certify,
+    )
+
+
+def inliers_of(explained: ExplainedModel) -> Inliers | None:
+    """Return the background's outlier factor; None where its rows are made up column by column, or there is but one."""
+    if not explained.policy.privacy.keeps_rows or len(explained.background) < 2:
+        return None
+    return Inliers.fit(explained.space, explained.setting.background)
+
+
+class _Measure(NamedTuple):
+    """What all queries of a part are measured with."""
+
+    options: Options
+    requested: int
+    inliers: Inliers | None
+    wishes: Wishes | None
+
+
+class _Checked(NamedTuple):
+    """Answers of a part, checked anew: (k,) flags, and where those of each row begin and end."""
+
+    codes: Floats
+    valid: Bools
+    lawful: Bools
+    ends: list[tuple[int, int]]
+
+
+def _measured(
+    explained: ExplainedModel, part: pd.DataFrame, explanations: Sequence[Explanation], how: _Measure
+) -> pd.DataFrame:
+    """Return the lines of a part."""
+    space = explained.space.covering(part)
+    X, _ = space.encode_rows(part)
+    checked = _check(explained, space, part, explanations)
+    lines = []
+    for x, explanation, (start, end) in zip(X, explanations, checked.ends, strict=True):
+        answers = Answers(
+            space=space,
+            x=x,
+            Z=checked.codes[start:end],
+            valid=checked.valid[start:end],
+            status=explanation.status,
+            requested=how.requested,
+            satisfied=checked.lawful[start:end],
+            inliers=how.inliers,
+            wishes=how.wishes,
+            plans=tuple(_steps(found) for found in explanation.counterfactuals if found.plan),
+            spent=_spent(explanation),
+        )
+        lines.append({**_facts(explanation), **measure(answers, how.options), **_of_the_nearest(explanation)})
+    table = pd.DataFrame(lines, columns=[*FACTS, *METRICS, *OF_THE_NEAREST], index=part.index, dtype=object)
+    return table.astype(TYPES)
+
+
+def _check(
+    explained: ExplainedModel, space: FeatureSpace, part: pd.DataFrame, explanations: Sequence[Explanation]
+) -> _Checked:
+    """Ask the model and every constraint again about all answers of a part."""
+    counts = [len(explanation.counterfactuals) for explanation in explanations]
+    ends = np.cumsum([0, *counts]).tolist()
+    spans = list(pairwise(ends))
+    if not ends[-1]:
+        return _Checked(np.empty((0, len(space))), np.empty(0, np.bool_), np.empty(0, np.bool_), spans)
+    found = space.from_values([one.row for explanation in explanations for one in explanation.counterfactuals])
+    asked = part.iloc[np.repeat(np.arange(len(part)), counts)]
+    verified = explained.verify(asked, found, minimality=False)
+    valid = np.array([one.valid for one in verified], dtype=np.bool_)
+    lawful = np.array([not (one.fault or one.broken or one.inadmissible) for one in verified], dtype=np.bool_)
+    return _Checked(space.encode(found), valid, lawful, spans)
+
+
+def _facts(explanation: Explanation) -> dict[str, Any]:
+    own = {name: getattr(explanation, name) for name in FACTS[:-1]}
+    return {**own, "answers": len(explanation.counterfactuals)}
+
+
+def _of_the_nearest(explanation: Explanation) -> dict[str, Any]:
+    nearest = min(explanation.counterfactuals, key=lambda found: found.distance, default=None)
+    if nearest is None:
+        return {"evaluations": explanation.evaluations, "proof": "", "counterfactual": None, "changed": [], "text": ""}
+    return {
+        "evaluations": explanation.evaluations,
+        "proof": nearest.proof,
+        "counterfactual": json.dumps(dict(nearest.row), ensure_ascii=False, allow_nan=False),
+        "changed": [change.feature for change in nearest.changes],
+        "text": nearest.text,
+        "target_probability": nearest.probability,
+    }
+
+
+def _steps(found: Counterfactual) -> Steps:
+    return Steps(tuple(step.effort for step in found.plan), tuple(step.discount for step in found.plan))
+
+
+def _spent(explanation: Explanation) -> Mapping[str, float]:
+    facts = explanation.diagnostics
+    known = {name: float(facts[name]) for name in SPENT if isinstance(facts.get(name), int | float)}
+    return {**known, "seconds": float(facts["seconds"])} if "seconds" in facts else known

@@ -1,0 +1,50 @@
+"""What MLflow's evaluator asks for, as an evaluation, and its result in MLflow's own words."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+import mlflow
+import numpy as np
+import pandas as pd
+from mlflow.models import EvaluationArtifact
+from mlflow.models.evaluation import EvaluationResult
+from mlflow.models.evaluation.artifacts import CsvEvaluationArtifact, ParquetEvaluationArtifact
+from mlflow.pyfunc import PyFuncModel
+
+from mlflow_cf.errors import InputError, did_you_mean
+from mlflow_cf.evaluation.evaluate import carry_out, task_of
+from mlflow_cf.evaluation.evaluator import MODEL_TYPE, OPTIONS
+from mlflow_cf.evaluation.logged import Logbook
+from mlflow_cf.evaluation.result import Evaluation
+
+
+def evaluated(
+    model: PyFuncModel, dataset: Any, run_id: str, config: Mapping[str, Any], model_id: str | None
+) -> EvaluationResult:
+    """Evaluate a loaded pyfunc on MLflow's evaluation data set in the active run `run_id`.
+
+    Raises:
+        InputError: no explained model, no table, or options that `mlflow_cf.evaluate` does not have.
+    """
+    for key in config:
+        if key not in OPTIONS:
+            raise InputError(f"evaluator_config.{key}", "not an option", did_you_mean(key, OPTIONS, "options"))
+    rows = dataset.features_data
+    if isinstance(rows, np.ndarray):
+        rows = pd.DataFrame(rows, columns=dataset.feature_names)
+    task = task_of(model, rows, labels=dataset.labels_data if dataset.has_targets else None, **config)
+    # MLflow ties the data set to the run itself, and logs the metrics wherever it knows the model's id: not of versions
+    logbook = Logbook(run_id, MODEL_TYPE, task.source.model_id, None, metrics=model_id is None)
+    found = carry_out(task, logbook)
+    return EvaluationResult(dict(found.metrics), dict(_artifacts(found)), run_id)
+
+
+def _artifacts(found: Evaluation) -> Iterator[tuple[str, EvaluationArtifact]]:
+    for name, path in found.artifacts.items():
+        lines = found.table.loc[found.table["explainer"] == name].reset_index(drop=True)
+        uri = mlflow.get_artifact_uri(path)
+        yield f"{MODEL_TYPE}_rows_{name}", ParquetEvaluationArtifact(uri=uri, content=lines)
+    uri = mlflow.get_artifact_uri(f"{MODEL_TYPE}/metrics.csv")
+    yield f"{MODEL_TYPE}_metrics", CsvEvaluationArtifact(uri=uri, content=found.aggregates)
