@@ -4,6 +4,8 @@ from mlflow_cf.artifact.log import load_model, log_model, save_model
 from mlflow_cf.artifact.served import _load_pyfunc as _load_pyfunc  # MLflow calls it: this package is the loader module
 from mlflow_cf.constraints import Constraints
 from mlflow_cf.errors import ArtifactError, CounterfactualError, InputError
+from mlflow_cf.evaluation.compare import compare
+from mlflow_cf.evaluation.comparison import Comparison
 from mlflow_cf.evaluation.evaluate import evaluate
 from mlflow_cf.evaluation.predictor import predictor
 from mlflow_cf.evaluation.result import Evaluation
@@ -21,6 +23,7 @@ __version__ = VERSION
 __all__ = [
     "ArtifactError",
     "Change",
+    "Comparison",
     "Constraints",
     "Counterfactual",
     "CounterfactualError",
@@ -41,6 +44,7 @@ __all__ = [
     "Target",
     "Verification",
     "Verifications",
+    "compare",
     "evaluate",
     "load_model",
     "log_model",

@@ -1,4 +1,4 @@
-"""The command ``mlflow-cf``: explain or evaluate rows of a file, describe or check a model, replay a traced answer."""
+"""The command ``mlflow-cf``: explain or evaluate rows, compare versions, describe or check models, replay answers."""
 
 from __future__ import annotations
 
@@ -13,13 +13,16 @@ from typing import Any
 
 import click
 import pandas as pd
+from mlflow.models.evaluation.validation import ModelValidationFailedException
 
 from mlflow_cf.artifact.log import load_model
 from mlflow_cf.artifact.replay import replay_trace
 from mlflow_cf.artifact.verify import verify_folder
 from mlflow_cf.artifact.warm import kept_in, warm_all
 from mlflow_cf.errors import CounterfactualError
+from mlflow_cf.evaluation.compare import compare
 from mlflow_cf.evaluation.evaluate import evaluate
+from mlflow_cf.evaluation.gate import read_thresholds
 from mlflow_cf.explainers.registry import options_schema
 from mlflow_cf.model.flavors import fetch
 from mlflow_cf.problem import Query
@@ -79,6 +82,29 @@ def evaluate_rows(model_uri: str, rows: Path, **options: Any) -> None:
     click.echo(
         json.dumps(dict(found.metrics), allow_nan=False, indent=1) if as_json else f"{found}\nrun {found.run_id}"
     )
+
+
+@main.command("compare")
+@click.argument("models", nargs=-1, required=True)
+@click.option("-r", "--rows", required=True, type=click.Path(path_type=Path), help="Rows: .csv, .json or .parquet.")
+@click.option("--versions", help="Numbers or aliases of a registered model's versions, as in 3,champion; all without.")
+@click.option("--labels", help="Column of the rows with the true targets.")
+@click.option("-e", "--explainer", "explainers", multiple=True, help="An explainer to compare; again for each.")
+@click.option("-g", "--group", "groups", multiple=True, help="A column by which figures are split; again for each.")
+@click.option("--count", default=1, show_default=True, help="Counterfactuals per row.")
+@click.option("-t", "--threshold", multiple=True, help="What the newest version must reach: 'cf/survival>=0.8'.")
+def compare_versions(models: tuple[str, ...], rows: Path, threshold: tuple[str, ...], **options: Any) -> None:
+    """Compare the versions of a registered model, or several URIs; exit with 1 where the newest misses a threshold."""
+    versions, explainers, groups = (options.pop(name) or None for name in ("versions", "explainers", "groups"))
+    named = None if versions is None else versions.split(",")
+    with _friendly_errors():
+        gate, table = read_thresholds(threshold), _read_rows(rows, "--rows")
+        sources = models[0] if len(models) == 1 else list(models)
+        found = compare(sources, table, versions=named, explainers=explainers, groups=groups, **options)
+        click.echo(f"{found}\nrun {found.run_id}")
+        found.validate(gate)
+    if gate:
+        click.echo(f"{found.newest} passes")
 
 
 @main.command()
@@ -170,7 +196,7 @@ def _friendly_errors() -> Iterator[None]:
     """Print our errors as one message and exit with 1; a stack trace helps nobody at a terminal."""
     try:
         yield
-    except CounterfactualError as error:
+    except (CounterfactualError, ModelValidationFailedException) as error:
         raise click.ClickException(error.message) from None
 
 

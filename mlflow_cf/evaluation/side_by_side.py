@@ -1,0 +1,146 @@
+"""Measured versions put side by side: the tables of a comparison."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+import pandas as pd
+
+from mlflow_cf.errors import InputError
+from mlflow_cf.evaluation.aggregates import COLUMNS, Figure
+from mlflow_cf.evaluation.burden import advice, burden
+from mlflow_cf.evaluation.paired import Bootstrap, differences
+from mlflow_cf.evaluation.survival import Issued, judged, survival
+from mlflow_cf.evaluation.versions import Version
+from mlflow_cf.metrics import METRICS
+
+Key = tuple[str, str]  # names of a version and of an explainer
+
+
+@dataclass(frozen=True, eq=False)
+class Measured:
+    """What one explainer of one version has answered.
+
+    Attributes:
+        version: the version.
+        explainer: name of the explainer; place: its number among those that are compared.
+        table: one line per row that was measured, numbered from 0.
+    """
+
+    version: Version
+    explainer: str
+    place: int
+    table: pd.DataFrame
+
+    @property
+    def key(self) -> Key:
+        """Names of the version and of the explainer."""
+        return self.version.name, self.explainer
+
+
+@dataclass(frozen=True, eq=False)
+class SideBySide:
+    """Measurements of the same rows.
+
+    Attributes:
+        measured: in the order of the versions, then of the explainers.
+        rows: (m, c) the rows, numbered from 0.
+        groups: (m, ..) the group of every row in one or more columns.
+        bootstrap: of all intervals.
+    """
+
+    measured: Sequence[Measured]
+    rows: pd.DataFrame
+    groups: pd.DataFrame
+    bootstrap: Bootstrap
+
+    @cached_property
+    def versions(self) -> tuple[Version, ...]:
+        """The versions that were measured."""
+        return tuple({one.version.name: one.version for one in self.measured}.values())
+
+    def before(self, one: Measured) -> Measured | None:
+        """Return the measurement of the version before, with the explainer at the same place."""
+        at = self.versions.index(one.version)
+        same = (other for other in self.measured if at and other.version is self.versions[at - 1])
+        return next((other for other in same if other.place == one.place), None)
+
+    def table(self) -> pd.DataFrame:
+        """Return all measured lines: version, explainer, row, then what was measured."""
+        return _stacked({one.key: one.table.rename_axis("row").reset_index() for one in self.measured})
+
+    def differences(self) -> pd.DataFrame:
+        """Return the paired differences of all metrics between neighbours."""
+        found = []
+        for one in self.measured:
+            first = next(other for other in self.measured if other.version is one.version)
+            for base in dict.fromkeys((self.before(one), None if first is one else first)):
+                if base is not None:
+                    compared = differences(base.table[list(METRICS)], one.table[list(METRICS)], self.bootstrap)
+                    names = ("base_version", "base_explainer", "version", "explainer")
+                    found.append(_labelled(compared[compared["rows"] > 0], names, (*base.key, *one.key)))
+        return _joined(found)
+
+    def burden(self) -> pd.DataFrame:
+        """Return the burden of every group under every version and explainer, and how it moved."""
+        return _stacked(
+            {one.key: burden(one.table, self._before(one), self.groups, self.bootstrap) for one in self.measured}
+        )
+
+    def advice(self) -> pd.DataFrame:
+        """Return which features the answers of every version and explainer change, and how that moved."""
+        names = list(dict.fromkeys(name for version in self.versions for name in version.explained.space.names))
+        return _stacked({one.key: advice(one.table, self._before(one), names, self.bootstrap) for one in self.measured})
+
+    def survival(self) -> tuple[pd.DataFrame, list[str]]:
+        """Return how the counterfactuals of every version fare under every version, and notes on who cannot judge."""
+        found, notes = [], []
+        for one in self.measured:
+            issued = Issued.of(one.version.explained, one.table, self.rows)
+            for judge in self.versions:
+                try:
+                    verdict = judged(issued, judge.explained, len(self.rows))
+                except InputError as error:
+                    notes.append(f"{judge.name} cannot judge the answers of {one.version.name}: {error.message}")
+                    continue
+                names = ("issued", "explainer", "judged")
+                table = survival(verdict, self.groups, self.bootstrap)
+                found.append(_labelled(table, names, (*one.key, judge.name)))
+        return _joined(found), list(dict.fromkeys(notes))
+
+    def survivors(self, survivals: pd.DataFrame, version: Version) -> pd.DataFrame:
+        """Return how the answers of the version before fare under a version, as figures of an evaluation."""
+        figures = []
+        for one in self.measured:
+            before = self.before(one) if one.version is version else None
+            asked = None if before is None else (*before.key, version.name)
+            for line in survivals.to_dict("records"):
+                if asked == (line["issued"], line["explainer"], line["judged"]):
+                    values = {name: line[name] for name in ("survival", "probability_lost")}
+                    figures += [
+                        Figure(one.explainer, line["group"], name, value, None, line["answers"])
+                        for name, value in values.items()
+                        if np.isfinite(value)
+                    ]
+        return pd.DataFrame(figures, columns=list(COLUMNS))
+
+    def _before(self, one: Measured) -> pd.DataFrame | None:
+        other = self.before(one)
+        return None if other is None else other.table
+
+
+def _stacked(tables: Mapping[Key, pd.DataFrame]) -> pd.DataFrame:
+    return _joined([_labelled(table, ("version", "explainer"), key) for key, table in tables.items()])
+
+
+def _labelled(table: pd.DataFrame, names: Sequence[str], values: Sequence[str]) -> pd.DataFrame:
+    """Return the table with columns of one value each in front."""
+    facts = pd.DataFrame(dict(zip(names, values, strict=True)), index=table.index)
+    return pd.concat([facts, table], axis=1)
+
+
+def _joined(tables: Sequence[pd.DataFrame]) -> pd.DataFrame:
+    return pd.concat(tables, ignore_index=True) if tables else pd.DataFrame()
