@@ -21,6 +21,7 @@ from sklearn.preprocessing import OneHotEncoder
 import mlflow_cf
 
 ALIAS = "champion"
+MOST_EVALUATIONS = 20_000  # a row; to prove that there is no answer under two models can take many more
 
 
 def options() -> argparse.ArgumentParser:
@@ -105,7 +106,8 @@ def _table_of_remedies(chosen: argparse.Namespace, asked: pd.DataFrame) -> pd.Da
         "both": mlflow_cf.wrap(model, data, target=1, constraints=CONSTRAINTS, robust_to=[before], margin=0.1),
     }
     with mlflow.start_run(run_name="remedies", nested=True):
-        found = mlflow_cf.compare({**remedies, "third year": fitted(third, chosen.seed)}, asked)
+        models = {**remedies, "third year": fitted(third, chosen.seed)}
+        found = mlflow_cf.compare(models, asked, max_evaluations=MOST_EVALUATIONS)
     under_third = found.survival.query("group == '' and judged == 'third year'").set_index("issued")
     figures = found.to_frame().droplevel("explainer")[["coverage", "mixed", "n_changed"]]
     return figures.join(under_third[["survival", "probability_lost"]]).drop(index="third year").rename_axis("answers")

@@ -1,7 +1,7 @@
 """Made-up loan applications whose applicants, and whose outcomes, drift from year to year.
 
 Incomes rise by 3 % a year. Debts grow faster, and from year to year it matters more how much of the income they take
-and how many payments were late. Of the sex depend but the hours worked, and through these the income.
+and how many payments were late. Women work fewer hours, which lowers their income; nothing else depends on the sex.
 """
 
 from __future__ import annotations
