@@ -7,7 +7,6 @@ from mlflow_cf.errors import ArtifactError, CounterfactualError, InputError
 from mlflow_cf.evaluation.compare import compare
 from mlflow_cf.evaluation.comparison import Comparison
 from mlflow_cf.evaluation.evaluate import evaluate
-from mlflow_cf.evaluation.predictor import predictor
 from mlflow_cf.evaluation.result import Evaluation
 from mlflow_cf.explained import ExplainedModel
 from mlflow_cf.explainers import Exact, GeCo, NearestRow, RandomSearch
@@ -48,7 +47,6 @@ __all__ = [
     "evaluate",
     "load_model",
     "log_model",
-    "predictor",
     "save_model",
     "wrap",
 ]

@@ -108,19 +108,36 @@ def test_what_does_not_fit_is_one_clear_message(loans):
         mlflow.models.evaluate(inner.model_uri, rows, **OURS)
 
 
-def test_mlflows_evaluator_of_classifiers_takes_the_predictor(loans):
+def test_mlflows_evaluator_of_classifiers_takes_the_model_itself(loans):
     found = mlflow.models.evaluate(
-        mlflow_cf.predictor(loans.info.model_uri),
+        loans.info.model_uri,
         loans.rows,
         targets="approved",
         model_type="classifier",
-        model_id=loans.info.model_id,
+        predictions="prediction",
         evaluator_config={"pos_label": "good"},
     )
     right = small_loans.fitted(small_loans.table()).predict(small_loans.table()) == loans.rows["approved"]
     assert found.metrics["accuracy_score"] == pytest.approx(right.mean())
-    keys = {one.key for one in mlflow.get_logged_model(loans.info.model_id).metrics}
-    assert "accuracy_score" in keys
+    assert "accuracy_score" in {one.key for one in mlflow.get_logged_model(loans.info.model_id).metrics}
+
+
+def test_metrics_of_their_own_see_the_predictions_of_classifiers(loans):
+    def share(predictions, targets):
+        return float((predictions == "good").mean())
+
+    found = mlflow.models.evaluate(
+        loans.info.model_uri,
+        loans.rows,
+        targets="approved",
+        model_type="classifier",
+        predictions="prediction",
+        evaluators=["default", "counterfactual"],
+        extra_metrics=[mlflow.models.make_metric(eval_fn=share, greater_is_better=True, name="share")],
+    )
+    good = small_loans.fitted(small_loans.table()).predict(small_loans.table()) == "good"
+    assert found.metrics["share"] == pytest.approx(good.mean())
+    assert not any(name.startswith("cf/") for name in found.metrics)
 
 
 def test_mlflows_evaluator_of_regressors_takes_the_model_itself():

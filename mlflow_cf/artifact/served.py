@@ -17,6 +17,7 @@ from mlflow.protos.databricks_pb2 import INTERNAL_ERROR
 
 from mlflow_cf.artifact.load import load_folder
 from mlflow_cf.artifact.replay import origin_of
+from mlflow_cf.artifact.replies import Replies
 from mlflow_cf.audit.trace import Audit
 from mlflow_cf.errors import CounterfactualError, frames
 from mlflow_cf.explained import ExplainedModel
@@ -69,11 +70,11 @@ class ServedModel:
 
     def _answered(self, rows: pd.DataFrame, params: Mapping[str, Any] | None) -> pd.DataFrame:
         if self.audit is None:
-            return self.explained.predict(rows, params, within_s=self.within_s)
+            return Replies(self.explained.predict(rows, params, within_s=self.within_s))
         started_ns = time.time_ns()
         answers = self.explained.request(rows, params, within_s=self.within_s)
         self.audit.note(rows, params, answers, started_ns)
-        return answers.to_records()
+        return Replies(answers.to_records())
 
     def _completed(self, rows: pd.DataFrame) -> pd.DataFrame:
         """Add the columns that may be left out because the background has missing values in them."""
