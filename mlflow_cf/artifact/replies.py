@@ -17,12 +17,12 @@ class Replies(pd.DataFrame):
     the replies are like any other; what is selected from them is a plain one.
     """
 
-    def __array__(self, dtype: DTypeLike | None = None, copy: bool | None = None) -> NDArray[Any]:
+    def __array__(self, dtype: DTypeLike | None = None, copy: bool | None = None) -> NDArray[Any]:  # noqa: FBT001
         """Return the predictions (m,)."""
         del copy  # it always is one
         return np.array(self["prediction"].tolist(), dtype=dtype)
 
-    def __deepcopy__(self, memo: dict[int, Any] | None = None) -> pd.Series:  # type: ignore[override]
+    def __deepcopy__(self, memo: dict[int, Any] | None = None) -> pd.Series:
         """Return the predictions (m,); `copy` copies the whole table."""
         del memo
         return pd.Series(np.asarray(self), index=self.index, name="prediction")
