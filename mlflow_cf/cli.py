@@ -72,6 +72,7 @@ def explain(model_uri: str, input_path: Path, query: str, *, as_json: bool) -> N
 @click.option("--count", default=1, show_default=True, help="Counterfactuals per row.")
 @click.option("--seed", type=int, help="Another seed than the model's own.")
 @click.option("--certify", is_flag=True, help="Prove that nothing is nearer.")
+@click.option("--risk", is_flag=True, help="Measure what answers give away; the rows must not be training rows.")
 @click.option("--json", "as_json", is_flag=True, help="Print the metrics as JSON.")
 def evaluate_rows(model_uri: str, rows: Path, **options: Any) -> None:
     """Explain the rows of a file, measure the answers, and log everything to a run of MLflow."""

@@ -21,6 +21,7 @@ from mlflow_cf.evaluation.aggregates import MEANS, aggregates
 from mlflow_cf.evaluation.bake_off import ranking
 from mlflow_cf.evaluation.grouping import groups_of
 from mlflow_cf.explained import ExplainedModel
+from mlflow_cf.metrics import Labelled, extraction_fidelity, membership_auc
 
 NAME = "evaluated-loans"
 
@@ -330,3 +331,34 @@ def test_bins_take_their_lower_edge():
     rows = pd.DataFrame({"age": [29.0, 30.0, 49.0, 50.0, np.nan]})
     expected = ["below 30", "30 to 50", "30 to 50", "50 or more", "missing"]
     assert groups_of(rows, {"age": [50, 30]})["age"].tolist() == expected
+
+
+def distances(explanations):
+    return np.array([one.counterfactuals[0].distance if one.counterfactuals else np.nan for one in explanations])
+
+
+def test_risks_are_those_of_the_metrics(loans):
+    explained = loans.explained
+    rows = pd.concat([loans.rows, loans.rows[:40]]).reset_index(drop=True)
+    found = mlflow_cf.evaluate(explained, rows, risk=True)
+    members = explained.background.sample(min(1_000, len(explained.background)), random_state=0)
+    inside, outside = (distances(explained.explain(some)) for some in (members, rows))
+    assert found.metrics["cf/risk/membership_auc"] == pytest.approx(membership_auc(inside, outside))
+    space, decide = explained.space, explained.model.decide
+    asked = rows.iloc[:100][list(space.names)]
+    answers = explained.explain(asked).to_frame()[list(space.names)]
+    held_out = Labelled(space.encode(explained.background), decide(explained.background))
+    for figure, table in {"baseline": asked, "fidelity": pd.concat([asked, answers])}.items():
+        copied = extraction_fidelity(Labelled(space.encode(table), decide(table)), held_out)
+        assert found.metrics[f"cf/risk/extraction_{figure}_100"] == pytest.approx(copied)
+    assert not any(name.endswith("_1000") for name in found.metrics)
+    assert not any("risk" in name for name in mlflow_cf.evaluate(explained, rows.iloc[:5]).metrics)
+
+
+def test_without_rows_of_the_background_nobody_can_be_told_from_them(loans):
+    table = pd.concat([loans.rows[list(loans.explained.space.names)]] * 2)
+    model = small_loans.fitted(small_loans.table())
+    explained = mlflow_cf.wrap(model, table, target="good", privacy={"sample": "summary"})
+    metrics = mlflow_cf.evaluate(explained, table, risk=True).metrics
+    assert "cf/risk/membership_auc" not in metrics
+    assert "cf/risk/extraction_fidelity_100" in metrics

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Final, NamedTuple, get_args
 
@@ -61,7 +61,12 @@ def aggregates(path: Path, explainer: str = "") -> pd.DataFrame:
     facts = lines.read(path, ["status", "proof", "answers", "seconds"])
     for group, rows in members.items():
         found += _counts(explainer, group, facts[rows])
-    return pd.DataFrame(found, columns=list(COLUMNS)).astype({"standard_error": "float64"})
+    return figures_table(found)
+
+
+def figures_table(figures: Iterable[Figure]) -> pd.DataFrame:
+    """Return figures as a table of `COLUMNS`."""
+    return pd.DataFrame(figures, columns=list(COLUMNS)).astype({"standard_error": "float64"})
 
 
 def flat(table: pd.DataFrame, *, by_explainer: bool) -> dict[str, float]:

@@ -17,12 +17,13 @@ from numpy.typing import ArrayLike
 from mlflow_cf.artifact.rebuild import log_with_explainer
 from mlflow_cf.errors import InputError, did_you_mean
 from mlflow_cf.evaluation import lines
-from mlflow_cf.evaluation.aggregates import LEAST_SURE, aggregates, flat
+from mlflow_cf.evaluation.aggregates import LEAST_SURE, Figure, aggregates, figures_table, flat
 from mlflow_cf.evaluation.bake_off import Contestant, contestants, ranking
 from mlflow_cf.evaluation.grouping import GroupSource
 from mlflow_cf.evaluation.logged import Logbook, dataset_of
 from mlflow_cf.evaluation.measured import Measuring, inliers_of, measure_rows
 from mlflow_cf.evaluation.result import Evaluation
+from mlflow_cf.evaluation.risk import risk_figures
 from mlflow_cf.evaluation.source import ModelSource, Source, source_of
 from mlflow_cf.explainers.registry import ExplainerSource
 from mlflow_cf.features import as_rows
@@ -39,6 +40,7 @@ class Task:
         explainers: who explains them.
         measuring: how.
         competing: whether figures are logged by explainer.
+        risk: whether what answers give away is measured too.
     """
 
     source: Source
@@ -47,6 +49,7 @@ class Task:
     explainers: tuple[Contestant, ...]
     measuring: Measuring
     competing: bool
+    risk: bool = False
 
 
 @dataclass(eq=False)
@@ -54,12 +57,13 @@ class SoFar:
     """What is there so far, so that nothing is lost however it ends.
 
     Attributes:
-        paths: the lines of each explainer.
+        paths: the lines of each explainer; risks: what its answers give away.
         failures: who could not do it, and why.
         interruption: what stopped the work, if anything has.
     """
 
     paths: dict[str, Path] = field(default_factory=dict)
+    risks: list[Figure] = field(default_factory=list)
     failures: dict[str, str] = field(default_factory=dict)
     interruption: BaseException | None = None
 
@@ -76,6 +80,7 @@ def evaluate(
     time_limit_s: float | None = None,
     max_evaluations: int | None = None,
     certify: bool = False,
+    risk: bool = False,
     name: str = "counterfactual",
     register_winner: str | None = None,
 ) -> Evaluation:
@@ -97,6 +102,8 @@ def evaluate(
         groups: a column of `rows`, several, or column -> edges of bins: figures of each group beside those of all.
         seed, max_evaluations, certify: as in `ExplainedModel.explain`.
         time_limit_s: seconds for all rows of an explainer; None: no clock.
+        risk: also measure what answers give away, as ``cf/risk/...`` (see `mlflow_cf.evaluation.risk`), on rows that
+            the model was not trained on; up to 1,000 of its background are explained beside them.
         name: folder of the run's artifacts.
         register_winner: registers a new version under this name: the model as it is, with the winner as its explainer.
 
@@ -115,6 +122,7 @@ def evaluate(
         time_limit_s=time_limit_s,
         max_evaluations=max_evaluations,
         certify=certify,
+        risk=risk,
     )
     folder = task.source.folder
     if register_winner is not None and folder is None:
@@ -139,6 +147,7 @@ def task_of(
     time_limit_s: float | None = None,
     max_evaluations: int | None = None,
     certify: bool = False,
+    risk: bool = False,
 ) -> Task:
     """Return what `evaluate` is asked for, checked before any run is opened.
 
@@ -160,7 +169,7 @@ def task_of(
         certify=certify,
         lof=inliers_of(source.explained),
     )
-    return Task(source, table, beside, chosen, measuring, explainers is not None)
+    return Task(source, table, beside, chosen, measuring, explainers is not None, risk)
 
 
 def carry_out(task: Task, logbook: Logbook) -> Evaluation:
@@ -186,11 +195,12 @@ def carry_out(task: Task, logbook: Logbook) -> Evaluation:
 def _measure(task: Task, one: Contestant, scratch: Path, so_far: SoFar) -> None:
     """Write the lines of one explainer; note how it failed if it did."""
     path = scratch / f"{one.name}.parquet"
-    parts = measure_rows(
-        task.source.explained, task.rows.reset_index(drop=True), replace(task.measuring, explainer=one.source)
-    )
+    explained, rows = task.source.explained, task.rows.reset_index(drop=True)
+    measuring = replace(task.measuring, explainer=one.source)
     try:
-        lines.write(path, parts, task.beside, task.source.explained)
+        lines.write(path, measure_rows(explained, rows, measuring), task.beside, explained)
+        if task.risk:
+            so_far.risks += risk_figures(one.name, explained, rows, path, measuring)
     except KeyboardInterrupt as error:
         so_far.interruption = error
     except Exception as error:  # noqa: BLE001  whatever an explainer raises, the others go on
@@ -205,6 +215,8 @@ def _measure(task: Task, one: Contestant, scratch: Path, so_far: SoFar) -> None:
 def _logged(task: Task, so_far: SoFar, logbook: Logbook) -> Evaluation:
     """Log what is there and return it."""
     table = pd.concat([aggregates(path, name) for name, path in so_far.paths.items()], ignore_index=True)
+    if so_far.risks:
+        table = pd.concat([table, figures_table(so_far.risks)], ignore_index=True)
     metrics = flat(table, by_explainer=task.competing)
     if logbook.metrics or so_far.interruption is not None:
         logbook.note_metrics(metrics)

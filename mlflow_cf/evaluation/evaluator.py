@@ -16,6 +16,7 @@ OPTIONS: Final = (
     "time_limit_s",
     "max_evaluations",
     "certify",
+    "risk",
 )  # as in `evaluate`
 
 
