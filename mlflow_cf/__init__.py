@@ -1,13 +1,12 @@
 """Counterfactual explanations for MLflow models: predictions, and what would have to change, in one reply."""
 
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
 from mlflow_cf.artifact.log import load_model, log_model, save_model
 from mlflow_cf.artifact.served import _load_pyfunc as _load_pyfunc  # MLflow calls it: this package is the loader module
 from mlflow_cf.constraints import Constraints
 from mlflow_cf.errors import ArtifactError, CounterfactualError, InputError
-from mlflow_cf.evaluation.compare import compare
-from mlflow_cf.evaluation.comparison import Comparison
-from mlflow_cf.evaluation.evaluate import evaluate
-from mlflow_cf.evaluation.result import Evaluation
 from mlflow_cf.explained import ExplainedModel
 from mlflow_cf.explainers import Exact, GeCo, NearestRow, RandomSearch
 from mlflow_cf.problem import Distance, Limits, Privacy, Target
@@ -17,7 +16,15 @@ from mlflow_cf.words.result import Change, Counterfactual, Explanation, Step
 from mlflow_cf.words.verification import Verification, Verifications
 from mlflow_cf.wrapping import wrap
 
+if TYPE_CHECKING:
+    from mlflow_cf.evaluation.compare import compare
+    from mlflow_cf.evaluation.comparison import Comparison
+    from mlflow_cf.evaluation.evaluate import evaluate
+    from mlflow_cf.evaluation.result import Evaluation
+
 __version__ = VERSION
+# What a server has no use for is imported when it is asked for: it would take most of a second.
+_LATER = {"Comparison": "comparison", "Evaluation": "result", "compare": "compare", "evaluate": "evaluate"}
 
 __all__ = [
     "ArtifactError",
@@ -50,3 +57,10 @@ __all__ = [
     "save_model",
     "wrap",
 ]
+
+
+def __getattr__(name: str) -> Any:
+    """Import what evaluates models when it is asked for."""
+    if name not in _LATER:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    return getattr(import_module(f"{__name__}.evaluation.{_LATER[name]}"), name)

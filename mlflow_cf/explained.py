@@ -133,7 +133,8 @@ class ExplainedModel:
             X: rows to explain: a table with at least the model's columns, an array (m, d) of them, or one row as a
                 Series or dict. ``0`` and ``"0"`` are the same column.
             params: ``{"counterfactual": {...}}`` with any of explain, count, target, constraints, explainer, seed,
-                time_limit_s, max_evaluations and certify, as in `explain`; None: the policy's defaults.
+                time_limit_s, max_evaluations, certify, robust_to, plausible and margin, as in `explain`; None: the
+                policy's defaults.
             within_s: seconds in which a client must have its reply, where one waits for it: one time limit holds for
                 all rows then, and so do the policy's limits on how many there may be; None: as long as it takes.
 

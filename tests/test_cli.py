@@ -98,7 +98,7 @@ def test_a_missing_model_is_one_clear_message(tmp_path):
 
 
 def test_verify_checks_without_opening_the_model(saved, monkeypatch):
-    monkeypatch.setattr("mlflow_cf.artifact.log.open_folder", lambda *_, **__: pytest.fail("opened"))
+    monkeypatch.setattr("mlflow_cf.artifact.load.open_folder", lambda *_, **__: pytest.fail("opened"))
     result = run("verify", "-m", saved / "explained")
     assert result.exit_code == 0
     assert result.output.startswith("files     ")

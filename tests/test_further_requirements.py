@@ -231,7 +231,7 @@ class TestArtifact:
             raise AssertionError("a model was opened")
 
         monkeypatch.setattr(versions, "open_folder", opened)
-        monkeypatch.setattr("mlflow_cf.artifact.log.open_folder", opened)
+        monkeypatch.setattr("mlflow_cf.artifact.load.open_folder", opened)
         path, before = folder / name, (folder / name).read_bytes()
         path.write_bytes(before[:-1] + b" ")
         try:

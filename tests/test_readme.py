@@ -46,6 +46,7 @@ columns = make_column_transformer(
     (OneHotEncoder(), ["education", "housing"]), (StandardScaler(), ["income", "age", "floor"])
 )
 pipeline = make_pipeline(columns, LogisticRegression()).fit(X_train, y)
+challenger = make_pipeline(columns, LogisticRegression(C=0.1)).fit(X_train, y)
 rows = X_train[pipeline.predict(X_train) == 0].head(5)
 """
 

@@ -8,7 +8,6 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.spatial.distance import cdist
 
 from mlflow_cf.constraints.rules import Bools
 from mlflow_cf.errors import InputError
@@ -104,6 +103,8 @@ def _neighbours(points: Floats, asked: Floats, count: int, *, itself: bool = Fal
     In the order of the points; of those equally far away the first. With `itself` both are the same points, and none
     is its own neighbour.
     """
+    from scipy.spatial.distance import cdist  # noqa: PLC0415  a server loads faster without
+
     distances, positions = [], []
     size = max(1, CELLS // len(points))
     for start in range(0, len(asked), size):

@@ -14,7 +14,6 @@ from typing import Any, Final
 import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
-from sklearn.ensemble import IsolationForest
 
 from mlflow_cf.features import FeatureSpace, Floats
 from mlflow_cf.structures import Affine, Column, Forest, LevelColumn, NumberColumn, Step, TreeEnsemble
@@ -48,6 +47,8 @@ class Isolation:
     @classmethod
     def fit(cls, space: FeatureSpace, background: Floats) -> Isolation:
         """Learn from coded background rows (n, d)."""
+        from sklearn.ensemble import IsolationForest  # noqa: PLC0415  half a second that no server needs
+
         coding = _coding(space, background)
         rows = np.column_stack([column.encode(background[:, column.feature]) for column in _columns(space, coding)])
         grown = IsolationForest(n_estimators=TREES, random_state=SEED).fit(rows)

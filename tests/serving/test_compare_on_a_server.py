@@ -33,6 +33,7 @@ def server(tmp_path_factory):
     good = (labels(data) == "good").astype(int)
     with tracking(folder) as url:
         mlflow.set_tracking_uri(url)
+        mlflow.set_experiment("Default")  # other tests have experiments that this server does not know
         try:
             infos = [
                 mlflow_cf.log_model(
