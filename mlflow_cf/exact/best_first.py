@@ -19,9 +19,12 @@ from numpy.typing import NDArray
 from mlflow_cf.constraints.rules import Bools
 from mlflow_cf.exact.boxes import boxes_of_sets, choices_within, tighten, whole_box
 from mlflow_cf.features import Floats
-from mlflow_cf.problem import Budget, Codes, Problem
+from mlflow_cf.problem import Budget, Codes, Problem, Rater
+from mlflow_cf.problem.sums import rate_sums
+from mlflow_cf.search.choices import Within
 
 DOUBT = 4  # tolerances: scores may be off on either side of a comparison
+SWEPT = 1e-5  # sums of a sweep are rounded otherwise than those of a single row, which may be sums in float32
 MOST_FLAGS = 2**22  # of the parts of a box that are bounded in one go: 4 MB
 MOST_LISTED = 128  # candidates of a box that are scored one by one instead of parting it further
 
@@ -76,7 +79,7 @@ class BestFirst:
         self.joint_rules = problem.joint_rules
         linked = {number for joint in self.joint_rules for number in joint.groups}
         self.choices = choices_within(problem, linked if sets is None else set(range(len(problem.groups))), limit)
-        self.most = problem.most_changes
+        self.within = Within(problem.bound_distance.c, limit, problem.most_changes)
         self.doubt = DOUBT * tolerance
         self.cut = False
         self.closed: set[bytes] = set()
@@ -84,6 +87,8 @@ class BestFirst:
         self._heap: list[tuple[Key, int, Leaf | Box]] = []
         if all(np.diff(self.choices.start) > 0):
             rater = problem.rater
+            if sets is None and rater is not None and self._list_singles(rater):
+                self.within = self.within._replace(least=2)
             self._boxes = None if rater is None else rater.structure.boxes(self.choices.tokens)
             self._push(whole_box(self.choices) if sets is None else boxes_of_sets(self.choices, sets))
 
@@ -128,7 +133,7 @@ class BestFirst:
 
     def _push(self, masks: Bools) -> None:
         """Add boxes (m, choices), but those that hold no candidate."""
-        lows = tighten(masks, self.choices, self.problem.bound_distance.c, self.limit, self.most)
+        lows = tighten(masks, self.choices, self.within)
         alive = np.flatnonzero(np.isfinite(lows.distance))
         alive = alive[[self._possible(mask) for mask in masks[alive]]]
         found = self._reach(masks[alive])
@@ -221,13 +226,18 @@ class BestFirst:
 
     def _list(self, box: Bools) -> bool:
         """Add all candidates of a box one by one; return False if the budget does not last for that."""
-        choices, problem = self.choices, self.problem
+        choices = self.choices
         parts = [choices.code[a:b][box[a:b]] for a, b in zip(choices.start[:-1], choices.start[1:], strict=True)]
         sizes = [len(part) for part in parts]
         places = np.unravel_index(np.arange(prod(sizes)), sizes)
         codes = np.stack([part[place] for part, place in zip(parts, places, strict=True)], axis=1)
+        return self._add(codes, self.within.least)
+
+    def _add(self, codes: Codes, least: int) -> bool:
+        """Add those of candidates (m, G) that change so many groups; return False if the budget does not last."""
+        problem = self.problem
         distance, changes = problem.distance(codes), (codes != problem.own).sum(axis=1)
-        kept = (distance <= self.limit) & (changes > 0) & (problem.changes_left(codes) >= 0)
+        kept = (distance <= self.limit) & (changes >= least) & (problem.changes_left(codes) >= 0)
         for joint in self.joint_rules:
             kept &= joint.holds(codes)
         codes, distance, changes = codes[kept], distance[kept], changes[kept]
@@ -243,3 +253,33 @@ class BestFirst:
             key = (float(distance[place]), int(changes[place]), tuple(codes[place].tolist()))
             heapq.heappush(self._heap, (key, next(self._serial), Leaf(key, codes[place], bool(certain[place]))))
         return True
+
+    def _list_singles(self, rater: Rater) -> bool:
+        """Add all candidates that change one group, found by one sweep; return False where they were not all looked at.
+
+        Boxes then hold what changes two groups at least, and nothing of that may be as near.
+        """
+        problem, choices = self.problem, self.choices
+        changed = choices.code != problem.own[choices.group]
+        cells = int(changed.sum())
+        if any(choices.own < 0) or len(problem.groups) < len(problem.space) or self.budget.left < 2 * cells:
+            return False
+        self.budget.take(cells)
+        own = problem.tokens(problem.own[None])
+        values = [tokens if len(tokens) > 1 else None for tokens in choices.tokens]
+        swept = rater.structure.sweep(own, values)
+        at = [
+            choices.start[column] + np.flatnonzero(self._near(rater, sums[0]))
+            for column, sums in enumerate(swept)
+            if sums is not None
+        ]
+        found = np.concatenate([np.empty(0, np.intp), *at])
+        found = found[changed[found]]
+        codes = np.repeat(problem.own[None], len(found), axis=0)
+        codes[np.arange(len(found)), choices.group[found]] = choices.code[found]
+        return self._add(codes, 1)
+
+    def _near(self, rater: Rater, sums: Floats) -> Bools:
+        """Return which candidates (m,) with swept sums (m, k) may meet the target, however sweeps are rounded."""
+        favourable, _, margin = rate_sums(sums, rater.targets)
+        return favourable | (margin < self.doubt + SWEPT)

@@ -19,6 +19,7 @@ from mlflow_cf.search.choices import Choices, Flat, Within
 from mlflow_cf.structures.links import Tokens
 
 Array = NDArray[Any]
+MOST_LEAST = 2  # groups that must change at least, as far as bounds know
 SLACK = 1e-12  # of the limit, so that rounding never drops a tuple that is as near
 
 
@@ -101,20 +102,31 @@ class Lows(NamedTuple):
     code: Codes
 
 
-def tighten(masks: Bools, choices: Choices, c: float, limit: float, most: int) -> Lows:
-    """Drop, in place, choices of boxes (m, choices) that no candidate within `limit` and `most` changes has."""
+def tighten(masks: Bools, choices: Choices, within: Within) -> Lows:
+    """Drop, in place, choices of boxes (m, choices) that no candidate within limits has; none of them is lost."""
     groups = len(choices.own)
     changes, code = np.empty(len(masks), dtype=np.intp), np.empty((len(masks), groups), dtype=np.intp)
-    lows, nearest = Lows(np.empty(len(masks)), changes, code), Nearest(np.empty(groups, np.intp), np.empty(groups))
-    tighten_boxes(masks, choices.flat, Within(c, limit, most), _loose(limit), nearest, lows)
+    lows = Lows(np.empty(len(masks)), changes, code)
+    nearest = Nearest(
+        np.empty(groups, np.intp), np.empty(groups), np.empty(MOST_LEAST + 1), np.empty(MOST_LEAST + 1, np.intp)
+    )
+    tighten_boxes(masks, choices.flat, within, _loose(within.limit), nearest, lows)
     return lows
 
 
 class Nearest(NamedTuple):
-    """Of every group the first choice that a box allows (G,), and the smallest peak of all that it does."""
+    """What a box allows at least.
+
+    Attributes:
+        first: (G,) the first choice of every group; tops: (G,) the smallest peak of all that it allows.
+        further: (MOST_LEAST + 1,) the least costs, ascending, of changing groups that need not change; inf where there
+            are fewer; whose: (MOST_LEAST + 1,) these groups.
+    """
 
     first: Array
     tops: Array
+    further: Array
+    whose: Array
 
 
 @numba.njit(inline="always")
@@ -138,11 +150,44 @@ def _least(mask: Array, flat: Flat, nearest: Nearest, smallest: Array) -> tuple[
     return total, changes
 
 
+@numba.njit(inline="always")
+def _further(mask: Array, flat: Flat, nearest: Nearest) -> None:
+    """Write what the groups that stay as they are would cost at least if they changed."""
+    further, whose = nearest.further, nearest.whose
+    for place in range(further.size):
+        further[place], whose[place] = np.inf, -1
+    for group in range(flat.own.size):
+        at = nearest.first[group] + 1
+        if nearest.first[group] != flat.own[group]:
+            continue
+        while at < flat.start[group + 1] and not mask[at]:
+            at += 1
+        if at == flat.start[group + 1]:
+            continue
+        cost, number = flat.cost[at], group
+        for place in range(further.size):
+            if cost < further[place]:
+                further[place], cost = cost, further[place]
+                whose[place], number = number, whose[place]
+
+
+@numba.njit(inline="always")
+def _added(nearest: Nearest, needed: int, group: int) -> float:
+    """Return what so many changes of groups other than `group` add at least."""
+    added, place = 0.0, 0
+    while needed > 0:
+        if nearest.whose[place] != group or group < 0:
+            added += nearest.further[place]
+            needed -= 1
+        place += 1
+    return added
+
+
 @kernel
 def tighten_boxes(masks: Array, flat: Flat, within: Within, loose: float, nearest: Nearest, lows: Lows) -> None:
     """Do what `tighten` does; what is no farther than `loose` is within the limit, however it is rounded."""
     own, start, cost, peak, distance, changes = flat.own, flat.start, flat.cost, flat.peak, lows.distance, lows.changes
-    c, limit, most = within.c, within.limit, within.most
+    c, limit, most, least = within.c, within.limit, within.most, within.least
     first, tops = nearest.first, nearest.tops
     for box in range(len(masks)):
         mask = masks[box]
@@ -150,18 +195,28 @@ def tighten_boxes(masks: Array, flat: Flat, within: Within, loose: float, neares
         top = 0.0
         for group in range(own.size):
             top = max(top, tops[group])
-        changes[box], distance[box] = changed, np.inf
-        if total == np.inf or total + c * top > limit or changed > most:
+        changes[box], distance[box] = max(changed, least), np.inf
+        if total == np.inf or total + c * top > limit or changes[box] > most:
             continue
-        distance[box] = total + c * top
+        low = total
+        if least > 1:
+            _further(mask, flat, nearest)
+        if changed < least and least > 1:  # added up in another order than distances are
+            low = max(total, total + _added(nearest, least - changed, -1) - SLACK * max(1.0, total))
+        if low == np.inf or low + c * top > limit:
+            continue
+        distance[box] = low + c * top
         for group in range(own.size):
             rest, highest = total - cost[first[group]], 0.0
             for other in range(own.size if c > 0 else 0):
                 highest = max(highest, tops[other] if other != group else 0.0)
             bound = own[group] >= 0 and mask[own[group]] and changed == most  # no further group may change
+            needed = least - changed + (first[group] != own[group]) if least > 1 else 0
+            stays = rest + _added(nearest, needed, group)
+            moves = rest + _added(nearest, needed - 1, group)
             left = 0
             for at in range(start[group], start[group + 1]):
-                far = rest + cost[at] + c * max(highest, peak[at]) > loose
+                far = (stays if at == own[group] else moves) + cost[at] + c * max(highest, peak[at]) > loose
                 if mask[at] and (far or (bound and at != own[group])):
                     mask[at] = False
                 left += mask[at]

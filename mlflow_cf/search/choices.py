@@ -31,7 +31,7 @@ class Flat(NamedTuple):
 
 
 class Within(NamedTuple):
-    """Which candidates count, for kernels: those nearer than `limit` that change at most so many groups.
+    """Which candidates count, for kernels: those nearer than `limit` that change at most, and at least, so many groups.
 
     The distance is the sum of the costs and `c` times the largest peak.
     """
@@ -39,6 +39,7 @@ class Within(NamedTuple):
     c: float
     limit: float
     most: int
+    least: int = 1
 
 
 @dataclass(frozen=True, eq=False)
