@@ -25,7 +25,7 @@ from mlflow_cf.search.choices import Flat, Within
 whole, none = np.zeros(1, np.intp), np.zeros(1)
 lows = Lows(np.empty(1), np.empty(1, np.intp), np.empty((1, 1), np.intp))
 flat = Flat(whole, none + 1, none, np.array([0, 1]), whole - 1, whole)
-tighten_boxes(np.ones((1, 1), np.bool_), flat, Within(0.0, 2.0, 1), 2.0, Nearest(np.zeros(1, np.intp), none), lows)
+tighten_boxes(np.ones((1, 1), np.bool_), flat, Within(0.0, 2.0, 1), 2.0, Nearest.room(1), lows)
 print(mlflow_cf.__file__, lows.distance[0])
 """
 

@@ -107,9 +107,7 @@ def tighten(masks: Bools, choices: Choices, within: Within) -> Lows:
     groups = len(choices.own)
     changes, code = np.empty(len(masks), dtype=np.intp), np.empty((len(masks), groups), dtype=np.intp)
     lows = Lows(np.empty(len(masks)), changes, code)
-    nearest = Nearest(
-        np.empty(groups, np.intp), np.empty(groups), np.empty(MOST_LEAST + 1), np.empty(MOST_LEAST + 1, np.intp)
-    )
+    nearest = Nearest.room(groups)
     tighten_boxes(masks, choices.flat, within, _loose(within.limit), nearest, lows)
     return lows
 
@@ -127,6 +125,12 @@ class Nearest(NamedTuple):
     tops: Array
     further: Array
     whose: Array
+
+    @classmethod
+    def room(cls, groups: int) -> Nearest:
+        """Return arrays for so many groups."""
+        some = MOST_LEAST + 1
+        return cls(np.empty(groups, np.intp), np.empty(groups), np.empty(some), np.empty(some, np.intp))
 
 
 @numba.njit(inline="always")
