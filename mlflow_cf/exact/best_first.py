@@ -87,8 +87,9 @@ class BestFirst:
         self._heap: list[tuple[Key, int, Leaf | Box]] = []
         if all(np.diff(self.choices.start) > 0):
             rater = problem.rater
-            if sets is None and rater is not None and self._list_singles(rater):
-                self.within = self.within._replace(least=2)
+            if sets is None and rater is not None and self._are_swept:
+                self.cut = not self._list_singles(rater)
+                self.within = self.within._replace(least=1 if self.cut else 2)
             self._boxes = None if rater is None else rater.structure.boxes(self.choices.tokens)
             self._push(whole_box(self.choices) if sets is None else boxes_of_sets(self.choices, sets))
 
@@ -254,29 +255,30 @@ class BestFirst:
             heapq.heappush(self._heap, (key, next(self._serial), Leaf(key, codes[place], bool(certain[place]))))
         return True
 
-    def _list_singles(self, rater: Rater) -> bool:
-        """Add all candidates that change one group, found by one sweep; return False where they were not all looked at.
+    @property
+    def _are_swept(self) -> bool:
+        """Whether one sweep from the row itself looks at all that changes one group alone."""
+        return len(self.problem.groups) == len(self.problem.space) and bool((self.choices.own >= 0).all())
 
-        Boxes then hold what changes two groups at least, and nothing of that may be as near.
+    def _list_singles(self, rater: Rater) -> bool:
+        """Add all candidates that change one group; return False if the budget does not last for that.
+
+        Boxes then hold what changes two groups at least, and often nothing of that can be as near.
         """
         problem, choices = self.problem, self.choices
-        changed = choices.code != problem.own[choices.group]
-        cells = int(changed.sum())
-        if any(choices.own < 0) or len(problem.groups) < len(problem.space) or self.budget.left < 2 * cells:
+        groups = len(problem.groups)
+        if self.budget.take(groups) < groups:  # like bounds: a sweep costs little more
             return False
-        self.budget.take(cells)
-        own = problem.tokens(problem.own[None])
         values = [tokens if len(tokens) > 1 else None for tokens in choices.tokens]
-        swept = rater.structure.sweep(own, values)
-        at = [
-            choices.start[column] + np.flatnonzero(self._near(rater, sums[0]))
-            for column, sums in enumerate(swept)
+        swept = rater.structure.sweep(problem.tokens(problem.own[None]), values)
+        possible = [
+            choices.start[number] + np.flatnonzero(self._near(rater, sums[0]))
+            for number, sums in zip(problem.owner.tolist(), swept, strict=True)
             if sums is not None
         ]
-        found = np.concatenate([np.empty(0, np.intp), *at])
-        found = found[changed[found]]
-        codes = np.repeat(problem.own[None], len(found), axis=0)
-        codes[np.arange(len(found)), choices.group[found]] = choices.code[found]
+        at = np.concatenate([np.empty(0, dtype=np.intp), *possible])
+        codes = np.repeat(problem.own[None], len(at), axis=0)
+        codes[np.arange(len(at)), choices.group[at]] = choices.code[at]
         return self._add(codes, 1)
 
     def _near(self, rater: Rater, sums: Floats) -> Bools:
