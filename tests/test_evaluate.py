@@ -24,6 +24,7 @@ from mlflow_cf.explained import ExplainedModel
 from mlflow_cf.metrics import Labelled, extraction_fidelity, membership_auc
 
 NAME = "evaluated-loans"
+pytestmark = pytest.mark.usefixtures("undrawn")
 
 
 @pytest.fixture(scope="module")

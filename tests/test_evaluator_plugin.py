@@ -19,6 +19,7 @@ from mlflow_cf import InputError
 from mlflow_cf.evaluation.evaluator import CounterfactualEvaluator
 
 OURS = {"model_type": "counterfactual", "evaluators": "counterfactual"}
+pytestmark = pytest.mark.usefixtures("undrawn")
 
 
 @pytest.fixture(scope="module", autouse=True)

@@ -36,10 +36,10 @@ def test_years_drift(generator):
     assert 0.3 < first["repaid"].mean() < 0.8
 
 
-@pytest.mark.parametrize(("least", "code"), [(0.0, 0), (1.01, 1)])
-def test_the_gate_opens_and_stays_shut(tmp_path, least, code):
+@pytest.mark.parametrize(("least", "code", "more"), [(0.0, 0, []), (1.01, 1, ["--no-remedies"])])
+def test_the_gate_opens_and_stays_shut(tmp_path, least, code, more):
     store = f"sqlite:///{tmp_path / 'mlflow.db'}"
-    words = ["--rows", 600, "--rows-to-explain", 40, "--registered-name", "gated", "--least-survival", least]
+    words = ["--rows", 600, "--rows-to-explain", 40, "--registered-name", "gated", "--least-survival", least, *more]
     run = subprocess.run(
         [sys.executable, str(GATE / "gate.py"), *map(str, words)],
         cwd=tmp_path,
@@ -53,7 +53,7 @@ def test_the_gate_opens_and_stays_shut(tmp_path, least, code):
     assert ("NOT PROMOTED" in run.stdout) == bool(code)
     assert ("cf/survival value threshold check failed" in run.stdout) == bool(code)
     for answers in ("plain", "margin=0.1", "robust_to", "both"):
-        assert f"\n{answers} " in run.stdout
+        assert (f"\n{answers} " in run.stdout) == (not more)
     client = MlflowClient(tracking_uri=store, registry_uri=store)
     aliases = client.get_registered_model("gated").aliases
     assert {name: str(version) for name, version in aliases.items()} == ({} if code else {"champion": "2"})

@@ -35,6 +35,7 @@ def options() -> argparse.ArgumentParser:
         "--least-survival", type=float, default=0.9, metavar="SHARE", help="of old advice that must hold (default: 0.9)"
     )
     add("--seed", type=int, default=0, help="for applications, models and explainer (default: 0)")
+    add("--no-remedies", action="store_true", help="leave out what makes advice hold under a later version")
     return parser
 
 
@@ -48,7 +49,8 @@ def main(arguments: list[str] | None = None) -> int:
         for year in (FIRST_YEAR, FIRST_YEAR + 1):
             version = _register(chosen, year)
         promoted = _gate(chosen, asked, version)
-        print(_table_of_remedies(chosen, asked).to_string(float_format="{:.3f}".format))
+        if not chosen.no_remedies:
+            print(_table_of_remedies(chosen, asked).to_string(float_format="{:.3f}".format))
     return 0 if promoted else 1
 
 

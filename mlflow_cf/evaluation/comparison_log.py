@@ -12,6 +12,7 @@ import pandas as pd
 from mlflow_cf.evaluation.comparison import Comparison
 from mlflow_cf.evaluation.versions import Version
 
+MOST_WORDS: Final = 4_000  # characters of a description
 FOLDER: Final = "compare"  # of tables and figures among the artifacts of the run
 TABLES: Final = ("aggregates", "survival", "burden", "advice", "differences")
 TAG: Final = "cf.compared"
@@ -63,4 +64,6 @@ def log_comparison(comparison: Comparison) -> None:
             mlflow.log_table(table.astype(texts), f"{FOLDER}/{name}.json")
     for name, figure in figures_of(comparison).items():
         mlflow.log_figure(figure, f"{FOLDER}/{name}.png")
+    # what the run's page shows first
+    mlflow.set_tag("mlflow.note.content", f"```\n{comparison!r}"[:MOST_WORDS] + "\n```")
     mlflow.log_dict({"notes": list(comparison.notes), "left_out": dict(comparison.failed)}, f"{FOLDER}/notes.json")
