@@ -8,17 +8,22 @@ INSTALL := $(BIN)/python -m pip install -qq --disable-pip-version-check
 # One thread per process: small models gain nothing from more, and the test workers share the cores.
 ONE_THREAD := OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1 MKL_NUM_THREADS=1
 
-.PHONY: demo test thorough soak lint types bench format wheel dev clean
+PYTEST := $(ONE_THREAD) $(BIN)/python -m pytest -n $(WORKERS) --dist loadfile
+
+.PHONY: demo test system thorough soak lint types bench format wheel dev clean
 .DELETE_ON_ERROR:
 
 demo: $(VENV)/.package  ## train, log, register, serve and ask
 	$(BIN)/python example_projects/credit/demo.py $(ARGS)
 
-test: $(VENV)/.dev  ## all tests
-	$(ONE_THREAD) $(BIN)/python -m pytest -n $(WORKERS) --dist loadfile $(ARGS)
+test: $(VENV)/.dev  ## all tests but those of `make system`
+	$(PYTEST) -m 'not system' $(ARGS)
+
+system: $(VENV)/.dev  ## tests of servers, examples and the README as a user runs them
+	$(PYTEST) -m system $(ARGS)
 
 thorough: $(VENV)/.dev  ## all tests, with many more examples of every law and every scenario of the suites; hours
-	HYPOTHESIS_PROFILE=ci $(ONE_THREAD) $(BIN)/python -m pytest -n $(WORKERS) --dist loadfile $(ARGS)
+	HYPOTHESIS_PROFILE=ci $(PYTEST) $(ARGS)
 
 soak: $(VENV)/.dev  ## answers, attacks, load, damaged artifacts and fuzzed requests at length, with figures; about an hour
 	for part in answers server artifacts privacy; do $(ONE_THREAD) $(BIN)/python tests/soak/$$part.py || exit 1; done

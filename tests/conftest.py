@@ -17,6 +17,15 @@ settings.register_profile("nightly", max_examples=20_000, deadline=None, print_b
 settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "dev"))
 
 CHECKOUT = Path(__file__).resolve().parent.parent
+# Whole programs: servers, examples and the README as a user runs them. `make test` leaves them to `make system`.
+SYSTEM = ("serving/", "test_example_", "test_readme.py", "test_benchmark.py")
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Mark tests of whole programs."""
+    for item in items:
+        if str(item.path.relative_to(Path(__file__).parent)).startswith(SYSTEM):
+            item.add_marker(pytest.mark.system)
 
 
 @pytest.fixture(scope="session")

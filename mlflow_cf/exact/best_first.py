@@ -87,11 +87,11 @@ class BestFirst:
         self._heap: list[tuple[Key, int, Leaf | Box]] = []
         if all(np.diff(self.choices.start) > 0):
             rater = problem.rater
-            if sets is None and rater is not None and self._are_swept:
-                self.cut = not self._list_singles(rater)
-                self.within = self.within._replace(least=1 if self.cut else 2)
             self._boxes = None if rater is None else rater.structure.boxes(self.choices.tokens)
-            self._push(whole_box(self.choices) if sets is None else boxes_of_sets(self.choices, sets))
+            whole = whole_box(self.choices) if sets is None else boxes_of_sets(self.choices, sets)
+            self._push(whole.copy())
+            if self._heap and sets is None and rater is not None and self._are_swept:
+                self._sweep(rater, whole)
 
     @property
     def low(self) -> float:
@@ -260,15 +260,16 @@ class BestFirst:
         """Whether one sweep from the row itself looks at all that changes one group alone."""
         return len(self.problem.groups) == len(self.problem.space) and bool((self.choices.own >= 0).all())
 
-    def _list_singles(self, rater: Rater) -> bool:
-        """Add all candidates that change one group; return False if the budget does not last for that.
+    def _sweep(self, rater: Rater, whole: Bools) -> None:
+        """Put the candidates that change one group, and a box of those that change two at least, in place of all.
 
-        Boxes then hold what changes two groups at least, and often nothing of that can be as near.
+        Often nothing that changes two groups can be as near.
         """
         problem, choices = self.problem, self.choices
         groups = len(problem.groups)
         if self.budget.take(groups) < groups:  # like bounds: a sweep costs little more
-            return False
+            self.cut = True
+            return
         values = [tokens if len(tokens) > 1 else None for tokens in choices.tokens]
         swept = rater.structure.sweep(problem.tokens(problem.own[None]), values)
         possible = [
@@ -279,7 +280,12 @@ class BestFirst:
         at = np.concatenate([np.empty(0, dtype=np.intp), *possible])
         codes = np.repeat(problem.own[None], len(at), axis=0)
         codes[np.arange(len(at)), choices.group[at]] = choices.code[at]
-        return self._add(codes, 1)
+        before, self._heap = self._heap, []
+        if not self._add(codes, 1):
+            self.cut, self._heap = True, before
+            return
+        self.within = self.within._replace(least=2)
+        self._push(whole)
 
     def _near(self, rater: Rater, sums: Floats) -> Bools:
         """Return which candidates (m,) with swept sums (m, k) may meet the target, however sweeps are rounded."""

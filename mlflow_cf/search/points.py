@@ -25,16 +25,15 @@ def with_points(problem: Problem) -> tuple[Problem, bool]:
     if all(group.interval is None for group in problem.groups):
         return problem, True
     linked = {column for rule in problem.linking for column in rule.columns("x_cf")}
-    groups, exact = [], True
-    for group in problem.groups:
+    points, exact = {}, True
+    for number, group in enumerate(problem.groups):
         if group.interval is None:
-            groups.append(group)
             continue
         ends = None if group.columns[0] in linked else _ends(problem, group)
         exact &= ends is not None
         even = np.linspace(*limits(problem, group), CONTINUOUS_DRAWS)
-        groups.append(with_values(problem, group, even if ends is None else _around(problem, group, ends)))
-    return replace(problem, groups=tuple(groups)), exact
+        points[number] = even if ends is None else _around(problem, group, ends)
+    return with_values(problem, points), exact
 
 
 def _ends(problem: Problem, group: Group) -> Floats | None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import replace
 
 import numpy as np
@@ -83,31 +84,45 @@ def with_draws(problem: Problem, rng: np.random.Generator) -> Problem:
     """Return the problem with uniform draws among the tuples of its continuous features, half and half by weight."""
     if all(group.interval is None for group in problem.groups):
         return problem
-    return replace(problem, groups=tuple(_drawn(problem, group, rng) for group in problem.groups))
+    draws = {
+        number: rng.uniform(*limits(problem, group), size=CONTINUOUS_DRAWS)
+        for number, group in enumerate(problem.groups)
+        if group.interval is not None
+    }
+    return with_values(problem, draws)
 
 
-def _drawn(problem: Problem, group: Group, rng: np.random.Generator) -> Group:
-    if group.interval is None:
-        return group
-    return with_values(problem, group, rng.uniform(*limits(problem, group), size=CONTINUOUS_DRAWS))
+def with_values(problem: Problem, values: Mapping[int, Floats]) -> Problem:
+    """Return the problem with more values (v,) of groups of one number, by the number of the group.
+
+    Only those count that the column's type can hold and the group's rules allow.
+    """
+    longest = max((len(some) for some in values.values()), default=0)
+    rows = np.tile(problem.x0, (longest, 1))
+    for number, some in values.items():
+        rows[: len(some), problem.groups[number].columns[0]] = some
+    held = problem.space.encode(problem.space.decode(rows))  # all in one table: it costs more than what is in it
+    groups = list(problem.groups)
+    for number, some in values.items():
+        (column,) = groups[number].columns
+        groups[number] = _with_codes(problem, groups[number], held[: len(some), column])
+    return replace(problem, groups=tuple(groups))
 
 
-def with_values(problem: Problem, group: Group, values: Floats) -> Group:
-    """Return a group of one number with more values (v,), those that its type can hold and its rules allow."""
+def _with_codes(problem: Problem, group: Group, codes: Floats) -> Group:
+    """Return a group of one number with more codes (v,), those that its rules allow."""
     (column,) = group.columns
-    rows = np.tile(problem.x0, (len(values), 1))
-    rows[:, column] = values
-    rows = problem.space.encode(problem.space.decode(rows))  # numbers the column's type can hold
-    kept = np.ones(len(rows), dtype=np.bool_)
-    for rule in group.rules:
-        kept &= rule.holds(rows, problem.x0)
-    draws = np.setdiff1d(rows[kept, column], group.tuples[:, 0])
-    if not len(draws):
+    kept = np.ones(len(codes), dtype=np.bool_)
+    if group.rules:
+        rows = np.broadcast_to(codes[:, None], (len(codes), len(problem.x0)))  # they read this column alone
+        kept = np.logical_and.reduce([rule.holds(rows, problem.x0) for rule in group.rules])
+    more = np.setdiff1d(codes[kept], group.tuples[:, 0])
+    if not len(more):
         return group
-    values = np.concatenate([group.tuples[:, 0], draws])
-    weights = np.concatenate([group.weights, np.full(len(draws), (group.weights.sum() or 1.0) / len(draws))])
-    order = np.argsort(values, kind="stable")  # NaN, a missing own value, stays last
-    tuples = values[order][:, None]
+    codes = np.concatenate([group.tuples[:, 0], more])
+    weights = np.concatenate([group.weights, np.full(len(more), (group.weights.sum() or 1.0) / len(more))])
+    order = np.argsort(codes, kind="stable")  # NaN, a missing own value, stays last
+    tuples = codes[order][:, None]
     part, top = problem.bound_distance.parts(group.columns, tuples, problem.x0[[column]])
     own = int(np.flatnonzero(order == group.own)[0])
     return replace(group, tuples=tuples, weights=weights[order], own=own, cost=part, peak=top, places=None)

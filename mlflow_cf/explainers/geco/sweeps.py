@@ -12,6 +12,8 @@ from mlflow_cf.search.points import with_points
 from mlflow_cf.search.population import changed_sets
 from mlflow_cf.search.seeds import codes_of, nearest_favourable_rows
 
+ROUNDING = 1e-12  # of a sum that is added up in another order than distances are
+
 
 class Sweeps:
     """One search.
@@ -37,12 +39,22 @@ class Sweeps:
             if not members.population.favourable.any():
                 construct(members, start, merit, single)
                 members.constructed = True
-        generations = self._evolve()
+        generations = 0 if self._is_settled else self._evolve()
         if not members.population.favourable.any() and not self.budget.cut:
             members.score(codes_of(problem, nearest_favourable_rows(problem))[: self.q])
             generations += self._evolve()
         found = members.population.codes[members.population.favourable]
         return problem.rows(found), members.statistics.summary(generations, self.budget.used)
+
+    @property
+    def _is_settled(self) -> bool:
+        """Whether the only answer that is wanted is a single change that no two changes can be nearer than."""
+        problem, population = self.problem, self.members.population
+        found = population.codes[population.favourable]
+        if problem.count > 1 or not len(found) or not all(group.own_allowed for group in problem.groups):
+            return False
+        nearest = float(problem.distance(found).min())
+        return nearest <= float(np.sort(self.members.neighbours.least)[:2].sum()) * (1 - ROUNDING)
 
     def _evolve(self) -> int:
         """Pass generations until the best members are favourable and old, or nothing new comes; return how many."""
