@@ -110,6 +110,7 @@ class Tried:
 @given(drawn("tree", "forest", "linear"))
 def test_the_nearest_that_meets_everything_is_found(world: Drawn) -> None:
     tried = Tried(world)
+    assume(tried.explained.asking.required.structure is not None)  # forests whose shares tie are not opened
     (found,) = tried.explained.explain(tried.row, certify=True)
     if tried.good.empty:
         assert (found.status, found.counterfactuals) == ("infeasible", ())
