@@ -363,3 +363,19 @@ def test_without_rows_of_the_background_nobody_can_be_told_from_them(loans):
     metrics = mlflow_cf.evaluate(explained, table, risk=True).metrics
     assert "cf/risk/membership_auc" not in metrics
     assert "cf/risk/extraction_fidelity_100" in metrics
+
+
+def test_the_winner_keeps_what_its_answers_were_held_to(loans):
+    rows = loans.rows.head(12)
+    table = small_loans.table()
+    rich = {"model": small_loans.fitted(table[table["income"] > 30].reset_index(drop=True)), "name": "rich"}
+    mlflow_cf.log_model(
+        small_loans.fitted(table), "held", table, target="good", robust_to=[rich], plausible="isolation_forest",
+        registered_model_name="held-loans", pip_requirements=["scikit-learn"],
+    )  # fmt: skip
+    found = mlflow_cf.evaluate(
+        "models:/held-loans/1", rows, explainers=["random_search", "geco"], register_winner="held-loans"
+    )
+    before, after = (mlflow_cf.load_model(f"models:/held-loans/{number}") for number in (1, found.version))
+    assert set(after.describe()["requirements"]) == {"robust_to.rich", "plausible"}
+    assert after.explain(rows).to_dict() == before.explain(rows, explainer=found.winner).to_dict()

@@ -19,6 +19,8 @@ from mlflow_cf.errors import ArtifactError, InputError
 from mlflow_cf.features import FeatureSpace
 from mlflow_cf.plausibility.isolation import SEED, TREES, Isolation, average_path
 from mlflow_cf.plausibility.plausibility import Plausibility
+from mlflow_cf.problem import Query
+from mlflow_cf.request.asking import MOST_KEPT
 
 RNG = np.random.default_rng(0)
 DATA = pd.DataFrame({"a": RNG.normal(size=300).round(1), "b": RNG.normal(size=300).round(1)})
@@ -239,3 +241,23 @@ class TestArtifact:
                 mlflow_cf.load_model(folder)
         finally:
             path.write_bytes(before)
+
+
+class TestSharedByRequests:
+    HELD = mlflow_cf.wrap(MODEL, DATA, target=1, robust_to=[{"model": OTHER, "name": "other", "required": False}])
+
+    def test_who_asks_for_the_same_gets_what_was_prepared_for_it(self) -> None:
+        asking, query = self.HELD.asking, Query(robust_to=("other",), margin=0.1)
+        assert asking.requirements(query) is asking.requirements(Query(robust_to=("other",), margin=0.1))
+        assert asking.requirements(Query()) is asking.required
+
+    def test_a_margin_alone_needs_no_other_tables(self) -> None:
+        asking = self.HELD.asking
+        shared = asking._share(robust_to=False, plausible=False, margin=0.1)
+        assert shared.owners is asking.setting
+        assert asking._share(robust_to=True, plausible=False, margin=None).owners is not asking.setting
+
+    def test_callers_cannot_fill_the_memory(self) -> None:
+        for percent in range(40):
+            self.HELD.predict(POOR[:1], {"counterfactual": {"explain": "none", "margin": percent / 100}})
+        assert self.HELD.asking._shared.cache_info().currsize <= MOST_KEPT

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
-from functools import cached_property
+from functools import cached_property, lru_cache, partial
+from typing import Final, NamedTuple
 
 from mlflow_cf.constraints import Origin
 from mlflow_cf.errors import InputError, did_you_mean
@@ -17,6 +18,21 @@ from mlflow_cf.problem.further import AnyVersions, Plausibly, PlausiblyAsked, Ve
 from mlflow_cf.request.admission import Admission
 from mlflow_cf.request.held import Held, version_of
 from mlflow_cf.request.request import Caller, Request, Work
+
+MOST_KEPT: Final = 8  # kinds of requests for which structures and tables stay: callers choose them
+
+
+class Shared(NamedTuple):
+    """What all requests share that ask for the same beside the target.
+
+    Attributes:
+        requirements: what answers must meet.
+        owners: the setting as the owner of the model sees it; for_requests: without what requests may not see.
+    """
+
+    requirements: Requirements
+    owners: Setting
+    for_requests: Setting
 
 
 @dataclass(frozen=True, eq=False)
@@ -38,21 +54,20 @@ class Asking:
     searches: Searches
     admission: Admission
 
-    @cached_property
+    @property
     def required(self) -> Requirements:
         """What the policy requires of all answers."""
-        return self._requirements(Query(), ())
+        return self._shared((), False, None).requirements
 
-    @cached_property
+    @property
     def owners(self) -> Setting:
         """The setting as the owner of the model sees it."""
-        structure = self.required.structure
-        return self.setting if structure is self.setting.tables.structure else self.setting.opened_by(structure)
+        return self._shared((), False, None).owners
 
-    @cached_property
+    @property
     def for_requests(self) -> Setting:
         """The setting without what requests may not see."""
-        return self.owners.for_requests(self.policy.privacy)
+        return self._shared((), False, None).for_requests
 
     def opened(self, asked: AnyVersions) -> tuple[VersionsAsked, tuple[Requirement, ...]]:
         """Return the names in `asked` of models that are held, and the others, opened for one call.
@@ -75,12 +90,29 @@ class Asking:
         Raises:
             InputError: it asks for less than the policy, or for what the model was not wrapped with.
         """
-        asks = query.robust_to or query.plausible or query.margin is not None or others
-        return self._requirements(query, others) if asks else self.required
+        return self._shared_by(query, others).requirements
 
-    def _requirements(self, query: Query, others: tuple[Requirement, ...]) -> Requirements:
-        further = (*self._versions(query.robust_to), *self._plausible(query.plausible), *others)
-        return replace(self.model, further=further, margin=self.policy.margin_for(query.margin))
+    def _shared_by(self, query: Query, others: tuple[Requirement, ...]) -> Shared:
+        share = partial(self._share, others=others) if others else self._shared
+        return share(query.robust_to or (), query.plausible, query.margin)
+
+    @cached_property
+    def _shared(self) -> Callable[[VersionsAsked, PlausiblyAsked, float | None], Shared]:
+        """What `_share` returns, kept for those who ask for the same; of others than the last few it is made anew."""
+        return lru_cache(MOST_KEPT, typed=True)(self._share)
+
+    def _share(
+        self,
+        robust_to: VersionsAsked,
+        plausible: PlausiblyAsked,
+        margin: float | None,
+        others: tuple[Requirement, ...] = (),
+    ) -> Shared:
+        further = (*self._versions(robust_to), *self._plausible(plausible), *others)
+        requirements = replace(self.model, further=further, margin=self.policy.margin_for(margin))
+        known = requirements.structure is self.setting.tables.structure
+        setting = self.setting if known else self.setting.opened_by(requirements.structure)
+        return Shared(requirements, setting, setting.for_requests(self.policy.privacy))
 
     def _versions(self, asked: VersionsAsked) -> Iterator[Requirement]:
         """Yield the models that answers must hold under, by the policy or because that is asked."""
@@ -130,14 +162,11 @@ class Asking:
         elsewhere: Work,
     ) -> Request:
         """Return a request with all that its rows share."""
-        requirements, seconds = self.requirements(query, others), caller.seconds
-        setting = self.owners if caller.owner else self.for_requests
-        if requirements is not self.required:
-            setting = setting.opened_by(requirements.structure)
+        shared, seconds = self._shared_by(query, others), caller.seconds
         return Request(
-            requirements=requirements,
-            setting=setting,
-            target=self.target(query, requirements, owner=not caller.served),
+            requirements=shared.requirements,
+            setting=shared.owners if caller.owner else shared.for_requests,
+            target=self.target(query, shared.requirements, owner=not caller.served),
             explainer=explainer,
             searches=self.searches,
             query=query,
