@@ -17,6 +17,7 @@ from mlflow_cf.evaluation.evaluate import Task, carry_out, task_of
 from mlflow_cf.evaluation.grouping import GroupSource, groups_of
 from mlflow_cf.evaluation.lines import ROW
 from mlflow_cf.evaluation.logged import Logbook, dataset_of
+from mlflow_cf.evaluation.measured import Measuring
 from mlflow_cf.evaluation.paired import Bootstrap
 from mlflow_cf.evaluation.result import Evaluation
 from mlflow_cf.evaluation.side_by_side import Measured, SideBySide
@@ -61,19 +62,9 @@ def compare(
     """
     table = _numbered(rows)
     found = open_versions(name_or_uris, table, versions)
+    how = Measuring(None, count, seed, time_limit_s, max_evaluations, certify)
     tasks = {
-        version.name: task_of(
-            version.explained,
-            table,
-            labels=labels,
-            explainers=explainers,
-            groups=groups,
-            count=count,
-            seed=seed,
-            time_limit_s=time_limit_s,
-            max_evaluations=max_evaluations,
-            certify=certify,
-        )
+        version.name: task_of(version.explained, table, how, labels=labels, explainers=explainers, groups=groups)
         for version in found.compared
     }
     return _Sheet(found, tasks, table, groups_of(table, groups)).compared()

@@ -111,19 +111,8 @@ def evaluate(
         InputError: arguments that do not fit, or no explainer that can do it.
         KeyboardInterrupt: by Ctrl-C; what was measured by then is logged, and a run of our own has failed.
     """
-    task = task_of(
-        model,
-        rows,
-        labels=labels,
-        explainers=explainers,
-        count=count,
-        groups=groups,
-        seed=seed,
-        time_limit_s=time_limit_s,
-        max_evaluations=max_evaluations,
-        certify=certify,
-        risk=risk,
-    )
+    how = Measuring(None, count, seed, time_limit_s, max_evaluations, certify)
+    task = task_of(model, rows, how, labels=labels, explainers=explainers, groups=groups, risk=risk)
     folder = task.source.folder
     if register_winner is not None and folder is None:
         fix = "pass the URI or folder of a logged one"
@@ -138,15 +127,11 @@ def evaluate(
 def task_of(
     model: ModelSource,
     rows: pd.DataFrame,
+    measuring: Measuring,
     *,
     labels: str | ArrayLike | None = None,
     explainers: Sequence[ExplainerSource] | None = None,
-    count: int = 1,
     groups: GroupSource | None = None,
-    seed: int | None = None,
-    time_limit_s: float | None = None,
-    max_evaluations: int | None = None,
-    certify: bool = False,
     risk: bool = False,
 ) -> Task:
     """Return what `evaluate` is asked for, checked before any run is opened.
@@ -161,14 +146,7 @@ def task_of(
         raise InputError("rows", "there are none", "pass at least one row")
     beside = lines.Beside.of(table, _labels(table, labels), groups, source.explained)
     chosen = contestants([source.explained.explainer] if explainers is None else explainers)
-    measuring = Measuring(
-        count=count,
-        seed=seed,
-        time_limit_s=time_limit_s,
-        max_evaluations=max_evaluations,
-        certify=certify,
-        lof=inliers_of(source.explained),
-    )
+    measuring = replace(measuring, lof=inliers_of(source.explained))  # learned once for all explainers
     return Task(source, table, beside, chosen, measuring, explainers is not None, risk)
 
 

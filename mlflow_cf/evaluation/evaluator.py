@@ -8,16 +8,8 @@ from typing import Any, Final
 from mlflow.models.evaluation import EvaluationResult, ModelEvaluator
 
 MODEL_TYPE: Final = "counterfactual"
-OPTIONS: Final = (
-    "explainers",
-    "count",
-    "groups",
-    "seed",
-    "time_limit_s",
-    "max_evaluations",
-    "certify",
-    "risk",
-)  # as in `evaluate`
+MEASURING: Final = ("count", "seed", "time_limit_s", "max_evaluations", "certify")  # as in `Measuring`
+OPTIONS: Final = ("explainers", "groups", "risk", *MEASURING)  # as in `evaluate`
 
 
 class CounterfactualEvaluator(ModelEvaluator):

@@ -15,8 +15,9 @@ from mlflow.pyfunc import PyFuncModel
 
 from mlflow_cf.errors import InputError, did_you_mean
 from mlflow_cf.evaluation.evaluate import carry_out, task_of
-from mlflow_cf.evaluation.evaluator import MODEL_TYPE, OPTIONS
+from mlflow_cf.evaluation.evaluator import MEASURING, MODEL_TYPE, OPTIONS
 from mlflow_cf.evaluation.logged import Logbook
+from mlflow_cf.evaluation.measured import Measuring
 from mlflow_cf.evaluation.result import Evaluation
 
 
@@ -34,7 +35,9 @@ def evaluated(
     rows = dataset.features_data
     if isinstance(rows, np.ndarray):
         rows = pd.DataFrame(rows, columns=dataset.feature_names)
-    task = task_of(model, rows, labels=dataset.labels_data if dataset.has_targets else None, **config)
+    how = Measuring(**{key: value for key, value in config.items() if key in MEASURING})
+    others = {key: value for key, value in config.items() if key not in MEASURING}
+    task = task_of(model, rows, how, labels=dataset.labels_data if dataset.has_targets else None, **others)
     # MLflow ties the data set to the run itself, and logs the metrics wherever it knows the model's id: not of versions
     logbook = Logbook(run_id, MODEL_TYPE, task.source.model_id, None, metrics=model_id is None)
     found = carry_out(task, logbook)
