@@ -87,4 +87,7 @@ def opened_problem(wrapped: ExplainedModel, query: pd.DataFrame, count: int = 1)
     own = int(wrapped.judge.verdict(query).codes[0])
     target = BoundTarget(wrapped.policy.target, wrapped.model, own)
     rater = Rater.of([(wrapped.opened.structure, target)], len(wrapped.space))
-    return replace(problem_of(wrapped, query, count), rate=rater.rate, rater=rater)
+    tables = wrapped.setting.tables
+    return replace(
+        problem_of(wrapped, query, count), rate=rater.rate, rater=rater, domain_tokens=tables.tokens, cells=tables.cells
+    )

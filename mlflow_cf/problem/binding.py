@@ -10,9 +10,10 @@ import numpy as np
 
 from mlflow_cf.constraints import Domain, Rule
 from mlflow_cf.constraints.rules import Bools
-from mlflow_cf.features import Floats
+from mlflow_cf.features import FeatureSpace, Floats
+from mlflow_cf.problem.cells import Cells
 from mlflow_cf.problem.distance import BoundDistance
-from mlflow_cf.problem.problem import Codes, Group
+from mlflow_cf.problem.group import Codes, Group
 from mlflow_cf.structures.links import Tokens
 from mlflow_cf.structures.structure import Structure
 
@@ -25,11 +26,13 @@ class Domains:
     """The domains of all groups; short ones of one column lie end to end, so that one pass binds them all to a row.
 
     Attributes:
+        space: the features.
         all: the domain of every group.
         bound_distance: the distance.
         structure: whose tokens of all tuples are kept, or None.
     """
 
+    space: FeatureSpace
     all: tuple[Domain, ...]
     bound_distance: BoundDistance
     structure: Structure | None = None
@@ -44,6 +47,13 @@ class Domains:
             for domain in self.all
             for part, column in enumerate(domain.columns)
         }
+
+    @cached_property
+    def cells(self) -> Cells | None:
+        """The cells of all continuous numbers that the structure only compares."""
+        if self.structure is None or all(domain.interval is None for domain in self.all):
+            return None
+        return Cells.of(self.structure, self.all, self.space)
 
     def bind(self, rules: Rules, x0: Floats) -> tuple[Group, ...]:
         """Return the groups of a row (d,); `rules` are the grounded ones that speak of one group alone, by its number.

@@ -6,62 +6,23 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
 from math import prod
+from typing import Any, TypeVar
 
 import numpy as np
-from numpy.typing import NDArray
 
-from mlflow_cf.constraints.domains import Domain
 from mlflow_cf.constraints.expressions import Changed, evaluate
 from mlflow_cf.constraints.limits import ChangeLimit
 from mlflow_cf.constraints.rules import Bools, Rule
 from mlflow_cf.features import FeatureSpace, Floats
+from mlflow_cf.problem.cells import Cells
 from mlflow_cf.problem.distance import BoundDistance
+from mlflow_cf.problem.group import Codes, Group
 from mlflow_cf.problem.rater import Rater
 from mlflow_cf.problem.rating import Rating
 from mlflow_cf.structures.links import Tokens
 
-Codes = NDArray[np.intp]
+Made = TypeVar("Made")
 MOST_COMBINATIONS = 20_000  # of codes for which a rule is tabulated once per row to explain
-
-
-@dataclass(frozen=True, eq=False)
-class Group:
-    """The unit of change, bound to the query row: the tuples it may take.
-
-    A candidate names one tuple of every group by its code, the position in `tuples`.
-
-    Attributes:
-        columns: the group's columns.
-        tuples: (t, len(columns)) ascending; what the rules leave of the domain, plus the query row's own tuple.
-        weights: (t,) frequency in the background; 0 for the own tuple, which is never drawn.
-        own: code of the query row's own tuple.
-        own_allowed: whether the rules accept it; if not, this group must change.
-        cost, peak: (t,) what each tuple adds to the distance's sum, and its largest change; see `BoundDistance.parts`.
-        rules: the grounded rules that speak of this group alone.
-        domain: the tuples before the rules.
-        places: (t,) where each tuple stands in the domain, -1 for an own tuple that is not there; None: not told.
-    """
-
-    columns: tuple[int, ...]
-    tuples: Floats
-    weights: Floats
-    own: int
-    own_allowed: bool
-    cost: Floats
-    peak: Floats
-    rules: tuple[Rule, ...]
-    domain: Domain
-    places: Codes | None = None
-
-    @property
-    def proposals(self) -> int:
-        """How many tuples other than its own the group may take."""
-        return len(self.tuples) - 1
-
-    @property
-    def interval(self) -> tuple[float, float] | None:
-        """Range of a lone continuous number, or None."""
-        return self.domain.interval
 
 
 @dataclass(frozen=True, eq=False)
@@ -85,6 +46,8 @@ class Problem:
         check: rows (m, d) -> (m,) whether each meets every constraint and `values` as a whole row.
         domain_tokens: for every column, the tokens that the rater's structure has for the tuples of its domain; empty:
             they are made when they are needed.
+        cells: those of its continuous numbers, if the model was opened; celled: the columns whose groups have the
+            nearest value of every cell instead of observed ones.
     """
 
     space: FeatureSpace
@@ -102,6 +65,16 @@ class Problem:
     check: Callable[[Floats], Bools]
     rater: Rater | None = None
     domain_tokens: Mapping[int, Tokens] = field(default_factory=dict)
+    cells: Cells | None = None
+    celled: frozenset[int] = frozenset()
+    _made: dict[Any, Any] = field(default_factory=dict, init=False, repr=False)
+
+    def kept(self, make: Callable[[Problem], Made]) -> Made:
+        """Return what `make` returns for this problem, made once for all who ask."""
+        if make not in self._made:
+            self._made[make] = make(self)
+        found: Made = self._made[make]
+        return found
 
     @cached_property
     def own(self) -> Codes:
@@ -151,7 +124,8 @@ class Problem:
 
     def _tokens_of(self, rater: Rater, group: Group) -> list[Tokens]:
         """Return the tokens (t, ...) of a group's tuples, one array per column."""
-        if group.places is None or not self.domain_tokens or group.places.max() < 0:  # no tuple is in its domain
+        known = set(group.columns) <= self.domain_tokens.keys()
+        if not known or group.places is None or group.places.max() < 0:  # no tuple is in its domain
             return rater.tokens(group.columns, group.tuples)
         tables = [self.domain_tokens[column].take(group.places, axis=0) for column in group.columns]
         if group.places[group.own] < 0:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import TypeVar
@@ -38,7 +38,6 @@ from mlflow_cf.problem.privacy import Privacy
 from mlflow_cf.problem.problem import Problem
 from mlflow_cf.problem.rater import Rater
 from mlflow_cf.problem.rating import Rating
-from mlflow_cf.structures.links import Tokens
 from mlflow_cf.structures.structure import Structure
 
 
@@ -96,7 +95,7 @@ class Setting:
             background=background,
             combinations=combinations,
             rules=rules,
-            tables=Domains(domains, bound_distance),
+            tables=Domains(space, domains, bound_distance),
             order=repair_order(rules, groups, space.names),
             bound_distance=bound_distance,
             joined=joined_groups(constraints, space, "policy"),
@@ -172,17 +171,8 @@ class Setting:
     ) -> Problem:
         """Bind one row (d,), coded by `space` (this setting's space, or one that covers the row's unseen levels)."""
         setting = self.covering(space)
-        own = {number: list(rules) for number, rules in self._limited.items()}
-        linking: list[Rule] = []
-        never: list[Rule] = []
-        for rule, groups in zip(setting.rules, self._spoken_of, strict=True):
-            grounded = ground(rule, x0)
-            if grounded is None:
-                continue
-            if len(groups) == 1:
-                own.setdefault(groups[0], []).append(grounded)
-            else:
-                (linking if groups else never).append(grounded)
+        own, linking, never = setting.grounded(x0)
+        known = rater is not None and rater.structure is self.tables.structure
         return Problem(
             space=space,
             x0=x0,
@@ -198,18 +188,30 @@ class Setting:
             rate_background=rate_background,
             check=lambda Z: setting.accepts(Z, x0),
             rater=rater,
-            domain_tokens=self._tokens_for(rater),
+            domain_tokens=self.tables.tokens if known else {},
+            cells=self.tables.cells if known else None,
         )
+
+    def grounded(self, x0: Floats) -> tuple[dict[int, list[Rule]], list[Rule], list[Rule]]:
+        """Return the rules for one row: those of one group by its number, those that link several, those that fail."""
+        own = {number: list(rules) for number, rules in self._limited.items()}
+        linking: list[Rule] = []
+        never: list[Rule] = []
+        for rule, groups in zip(self.rules, self._spoken_of, strict=True):
+            bound = ground(rule, x0)
+            if bound is None:
+                continue
+            if len(groups) == 1:
+                own.setdefault(groups[0], []).append(bound)
+            else:
+                (linking if groups else never).append(bound)
+        return own, linking, never
 
     @cached_property
     def _spoken_of(self) -> list[list[int]]:
         """For every rule, the groups that it speaks of; grounding does not change them."""
         owner = {column: number for number, domain in enumerate(self.domains) for column in domain.columns}
         return [sorted({owner[column] for column in rule.columns("x_cf")}) for rule in self.rules]
-
-    def _tokens_for(self, rater: Rater | None) -> Mapping[int, Tokens]:
-        known = rater is not None and rater.structure is self.tables.structure
-        return self.tables.tokens if known else {}
 
     @cached_property
     def _limited(self) -> dict[int, list[Rule]]:

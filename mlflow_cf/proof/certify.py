@@ -16,9 +16,9 @@ from mlflow_cf.features import Floats
 from mlflow_cf.model.judge import Outcome
 from mlflow_cf.problem import Codes
 from mlflow_cf.problem.binding import same
+from mlflow_cf.problem.points import with_points
 from mlflow_cf.proof.select import near_copies
 from mlflow_cf.proof.verify import Asked, Case, Inquiry, Proved, joined_outcomes
-from mlflow_cf.search.points import with_points
 from mlflow_cf.words.reasons import Uncertified
 from mlflow_cf.words.result import Proof
 

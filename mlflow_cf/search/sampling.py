@@ -2,17 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import replace
-
 import numpy as np
 
-from mlflow_cf.constraints.expressions import Ref
 from mlflow_cf.constraints.rules import Bools
 from mlflow_cf.features import Floats
-from mlflow_cf.problem import Codes, Group, Problem
+from mlflow_cf.problem import Codes, Problem
+from mlflow_cf.problem.points import limits, with_values
 
-CONTINUOUS_DRAWS = 500
+UNIFORM_DRAWS = 500  # of a continuous number
 FEW = 16  # codes per code drawn
 
 
@@ -85,60 +82,8 @@ def with_draws(problem: Problem, rng: np.random.Generator) -> Problem:
     if all(group.interval is None for group in problem.groups):
         return problem
     draws = {
-        number: rng.uniform(*limits(problem, group), size=CONTINUOUS_DRAWS)
+        number: rng.uniform(*limits(problem, group), size=UNIFORM_DRAWS)
         for number, group in enumerate(problem.groups)
         if group.interval is not None
     }
     return with_values(problem, draws)
-
-
-def with_values(problem: Problem, values: Mapping[int, Floats]) -> Problem:
-    """Return the problem with more values (v,) of groups of one number, by the number of the group.
-
-    Only those count that the column's type can hold and the group's rules allow.
-    """
-    longest = max((len(some) for some in values.values()), default=0)
-    rows = np.tile(problem.x0, (longest, 1))
-    for number, some in values.items():
-        rows[: len(some), problem.groups[number].columns[0]] = some
-    held = problem.space.encode(problem.space.decode(rows))  # all in one table: it costs more than what is in it
-    groups = list(problem.groups)
-    for number, some in values.items():
-        (column,) = groups[number].columns
-        groups[number] = _with_codes(problem, groups[number], held[: len(some), column])
-    return replace(problem, groups=tuple(groups))
-
-
-def _with_codes(problem: Problem, group: Group, codes: Floats) -> Group:
-    """Return a group of one number with more codes (v,), those that its rules allow."""
-    (column,) = group.columns
-    kept = np.ones(len(codes), dtype=np.bool_)
-    if group.rules:
-        rows = np.broadcast_to(codes[:, None], (len(codes), len(problem.x0)))  # they read this column alone
-        kept = np.logical_and.reduce([rule.holds(rows, problem.x0) for rule in group.rules])
-    more = np.setdiff1d(codes[kept], group.tuples[:, 0])
-    if not len(more):
-        return group
-    codes = np.concatenate([group.tuples[:, 0], more])
-    weights = np.concatenate([group.weights, np.full(len(more), (group.weights.sum() or 1.0) / len(more))])
-    order = np.argsort(codes, kind="stable")  # NaN, a missing own value, stays last
-    tuples = codes[order][:, None]
-    part, top = problem.bound_distance.parts(group.columns, tuples, problem.x0[[column]])
-    own = int(np.flatnonzero(order == group.own)[0])
-    return replace(group, tuples=tuples, weights=weights[order], own=own, cost=part, peak=top, places=None)
-
-
-def limits(problem: Problem, group: Group) -> tuple[float, float]:
-    """Return the interval cut to what the group's plain bounds allow; only where to draw, the rules still decide."""
-    (column,) = group.columns
-    low, high = group.interval or (0.0, 0.0)
-    own = problem.x0[None, :]
-    for rule in group.rules:
-        if rule.then.left != Ref("x_cf", column) or any(atom.sign != "!=" for atom in rule.when):
-            continue
-        bound = float(rule.then.bound(own, problem.x0)[0])
-        if rule.then.sign in (">=", ">"):
-            low = max(low, bound)
-        elif rule.then.sign in ("<=", "<"):
-            high = min(high, bound)
-    return (low, high) if low <= high else (low, low)

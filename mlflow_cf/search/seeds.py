@@ -31,24 +31,46 @@ def _admissible_favourable_rows(problem: Problem) -> Floats:
 
 
 def codes_of(problem: Problem, Z: Floats) -> Codes:
-    """Return the codes (k, G) of rows Z (m, d); rows with a tuple that is not among a group's are left out."""
+    """Return the codes (k, G) of rows Z (m, d); rows with a tuple that is not among a group's are left out.
+
+    A number is coded by the nearest value of its cell where a problem has one of every cell.
+    """
     codes = np.empty((len(Z), len(problem.groups)), dtype=np.intp)
     known: Bools = np.ones(len(Z), dtype=np.bool_)
     changed = problem.changed(Z)
     for number, group in enumerate(problem.groups):
-        codes[:, number], found = _group_codes(group, Z[:, group.columns])
+        find = _cell_codes if group.columns[0] in problem.celled else _group_codes
+        codes[:, number], found = find(problem, group, Z[:, group.columns])
         codes[~changed[:, number], number] = group.own
         known &= found | ~changed[:, number]
     return codes[known]
 
 
-def _group_codes(group: Group, values: Floats) -> tuple[Codes, Bools]:
+def _cell_codes(problem: Problem, group: Group, values: Floats) -> tuple[Codes, Bools]:
+    """Return the codes (m,) of numbers (m, 1) by their cells, and which have one."""
+    if problem.cells is None or group.places is None:
+        raise ValueError("the numbers of this group have no cells")
+    candidates = np.arange(len(group.tuples))
+    if not group.own_allowed:
+        candidates = np.delete(candidates, group.own)
+    sought = problem.cells.places(group.columns[0], values[:, 0])
+    return _sought(candidates, group.places[candidates], sought, ~np.isnan(values[:, 0]))
+
+
+def _group_codes(problem: Problem, group: Group, values: Floats) -> tuple[Codes, Bools]:
+    """Return the codes (m,) of tuples (m, k) among those of their group's domain, and which have one."""
+    del problem
     known, keys = group.domain.keys(values)
     listed, own_keys = group.domain.keys(group.tuples)
     listed[group.own] = False
     candidates = np.flatnonzero(listed)
+    return _sought(candidates, own_keys[candidates], keys, known)
+
+
+def _sought(candidates: Codes, keys: Codes, sought: Codes, known: Bools) -> tuple[Codes, Bools]:
+    """Return the candidate (m,) with each of the keys that are sought, and which of the known ones there are."""
     if not len(candidates):
-        return np.zeros(len(values), dtype=np.intp), np.zeros(len(values), dtype=np.bool_)
-    order = candidates[np.argsort(own_keys[candidates], kind="stable")]
-    position = np.searchsorted(own_keys[order], keys).clip(max=len(order) - 1)
-    return order[position], known & (own_keys[order[position]] == keys)
+        return np.zeros(len(sought), dtype=np.intp), np.zeros(len(sought), dtype=np.bool_)
+    order = np.argsort(keys, kind="stable")
+    position = np.searchsorted(keys[order], sought).clip(max=len(order) - 1)
+    return candidates[order[position]], known & (keys[order[position]] == sought)

@@ -13,7 +13,7 @@ from mlflow_cf.features import Embedding, Feature, Floats
 from mlflow_cf.features.codec import decode_column, encode_column
 from mlflow_cf.features.embedding import borders
 from mlflow_cf.problem import Codes, Group, Problem
-from mlflow_cf.search.sampling import limits
+from mlflow_cf.problem.points import limits
 
 CELLS = 2**16  # of a table of rows against tuples: it stays in the processor's cache
 

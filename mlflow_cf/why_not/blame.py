@@ -10,7 +10,7 @@ import numpy as np
 
 from mlflow_cf.constraints.rules import Rule
 from mlflow_cf.features import Floats
-from mlflow_cf.problem.problem import Codes, Group, Problem
+from mlflow_cf.problem import Codes, Group, Problem
 from mlflow_cf.why_not.kinds import by_kind
 
 MOST_ROWS = 200_000  # combinations tried to prove that linked rules contradict each other

@@ -8,7 +8,7 @@ from mlflow_cf.explainers.geco.construction import construct, start_of
 from mlflow_cf.explainers.geco.members import Members
 from mlflow_cf.features import Floats
 from mlflow_cf.problem import Budget, Codes, Problem
-from mlflow_cf.search.points import with_points
+from mlflow_cf.problem.points import with_points
 from mlflow_cf.search.population import changed_sets
 from mlflow_cf.search.seeds import codes_of, nearest_favourable_rows
 

@@ -1,0 +1,141 @@
+"""The cells of continuous numbers: intervals between which an opened model changes its answer, and only there."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from mlflow_cf.constraints import Domain
+from mlflow_cf.constraints.rules import Bools
+from mlflow_cf.features import FeatureSpace, Floats
+from mlflow_cf.problem.distance import BoundDistance
+from mlflow_cf.problem.group import Codes, Group
+from mlflow_cf.structures.links import Tokens
+from mlflow_cf.structures.structure import Structure
+
+MOST_CELLS = 30_000  # of one number
+INWARDS = (np.inf, -np.inf)  # from the ends of an interval
+
+
+@dataclass(frozen=True, eq=False)
+class Cells:
+    """The cells of numbers, number after number, ascending.
+
+    Of all values in a cell the one nearest to the row's own stands for them all: the model cannot tell them apart.
+
+    Attributes:
+        groups: the groups of these numbers, ascending; start: (groups + 1,) where their cells start.
+        column: (c,) column of every cell.
+        first, last: (c,) its ends, as the column's type holds them.
+        tokens: for every column, the structure's tokens of its cells.
+    """
+
+    groups: tuple[int, ...]
+    start: Codes
+    column: Codes
+    first: Floats
+    last: Floats
+    tokens: dict[int, Tokens]
+
+    @classmethod
+    def of(cls, structure: Structure, domains: Sequence[Domain], space: FeatureSpace) -> Cells:
+        """Return the cells of all numbers that `structure` only compares with some ends, cut to their intervals."""
+        groups, columns, ends = [], [], []
+        for number, domain in enumerate(domains):
+            feature = space.features[domain.columns[0]]
+            if domain.interval is None or feature.kind == "date" or feature.stored.kind != "f":
+                continue  # its type may not hold the values beside an end
+            known = structure.ends(domain.columns[0])
+            if known is None or len(known) > MOST_CELLS:
+                continue
+            groups.append(number)
+            columns.append(domain.columns[0])
+            ends.append(_cut(known, domain.interval, feature.stored))
+        sizes = [len(first) for first, _ in ends]
+        return cls(
+            tuple(groups),
+            np.cumsum([0, *sizes]),
+            np.repeat(np.array(columns, dtype=np.intp), sizes),
+            np.concatenate([np.empty(0), *(first for first, _ in ends)]),
+            np.concatenate([np.empty(0), *(last for _, last in ends)]),
+            {column: structure.encode(column, last) for column, (_, last) in zip(columns, ends, strict=True)},
+        )
+
+    def nearest(self, x0: Floats) -> Floats:
+        """Return the values (c,) of all cells that are nearest to those of a row (d,)."""
+        own = x0[self.column]
+        return np.where(np.isnan(own), self.first, np.clip(own, self.first, self.last))
+
+    def places(self, column: int, values: Floats) -> Codes:
+        """Return the cells (m,) of numbers (m,) of one of the columns, counted from its first one."""
+        at = int(np.flatnonzero(self.column[self.start[:-1]] == column)[0])
+        return np.searchsorted(self.last[self.start[at] : self.start[at + 1]], values)
+
+
+class Some(NamedTuple):
+    """Some values (v,) of a group's number, ascending, and the cells (v,) of the number that they lie in."""
+
+    group: Group
+    values: Floats
+    cells: Codes
+
+
+def bind_cells(some: Sequence[Some], x0: Floats, distance: BoundDistance) -> list[Group]:
+    """Return groups of one number with these values and the own tuple of a row (d,), at what they cost."""
+    column = np.array([one.group.columns[0] for one in some], dtype=np.intp)
+    whose = np.repeat(np.arange(len(some)), [len(one.values) for one in some])
+    own, values = x0[column], np.concatenate([one.values for one in some])
+    cells, other = np.concatenate([one.cells for one in some]), values != own[whose]
+    table, starts, places = _with_own(values[other], whose[other], own)
+    at, rest = starts + places, np.ones(len(table), dtype=np.bool_)
+    rest[at] = False
+    known = np.full(len(table), -1)
+    known[rest], known[at[whose[~other]]] = cells[other], cells[~other]
+    sizes = np.diff(starts, append=len(table))
+    each = np.repeat(np.arange(len(some)), sizes)
+    cost, peak = distance.contributions(column[each], table, own[each])
+    weights, groups = rest.astype(np.float64), []
+    for one, start, size, place in zip(some, starts.tolist(), sizes.tolist(), places.tolist(), strict=True):
+        part = slice(start, start + size)
+        group = replace(one.group, tuples=table[part, None], weights=weights[part], own=place)
+        groups.append(replace(group, cost=cost[part], peak=peak[part], places=known[part]))
+    return groups
+
+
+def _cut(ends: Floats, interval: tuple[float, float], stored: np.dtype[np.generic]) -> tuple[Floats, Floats]:
+    """Return the ends of the cells in an interval: values of the column's type, that rounds nothing across an end."""
+    low, high = (float(_held(np.array([end]), stored, side)[0]) for end, side in zip(interval, INWARDS, strict=True))
+    last = np.unique(_held(ends[np.isfinite(ends)], stored, -np.inf))
+    last = last[(last >= low) & (last < high)]
+    if not low <= high:
+        return np.empty(0), np.empty(0)
+    after = np.nextafter(last.astype(stored), stored.type(np.inf)).astype(np.float64)
+    return np.append(low, after), np.append(last, high)
+
+
+def _held(values: Floats, stored: np.dtype[np.generic], side: float) -> Floats:
+    """Return values (n,) of a type: the nearest ones on one side where the type does not hold them."""
+    with np.errstate(over="ignore"):
+        held: NDArray[np.generic] = values.astype(stored)
+        beyond = held.astype(np.float64) < values if side > 0 else held.astype(np.float64) > values
+        return np.where(beyond, np.nextafter(held, stored.type(side)), held).astype(np.float64)
+
+
+def _with_own(values: Floats, whose: Codes, own: Floats) -> tuple[Floats, Codes, Codes]:
+    """Put the own value of each of g groups among its values (n,), ascending; a missing one comes last.
+
+    Returns:
+        All values, where each group starts (g,), and the place of its own value in it (g,).
+    """
+    before: Bools = np.isnan(own)[whose] | (values < own[whose])
+    counts = np.bincount(whose, minlength=len(own)) + 1
+    starts: Codes = counts.cumsum() - counts
+    places: Codes = np.bincount(whose[before], minlength=len(own))
+    table = np.empty(len(values) + len(own))
+    table[np.arange(len(values)) + whose + ~before] = values
+    table[starts + places] = own
+    return table, starts, places

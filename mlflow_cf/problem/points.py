@@ -1,0 +1,181 @@
+"""The numbers worth trying of continuous features: where the model or a rule changes its answer."""
+
+from __future__ import annotations
+
+from collections.abc import Container, Mapping
+from dataclasses import replace
+
+import numpy as np
+
+from mlflow_cf.constraints.expressions import Ref
+from mlflow_cf.constraints.rules import Atom, Bools
+from mlflow_cf.features import Floats
+from mlflow_cf.problem.cells import MOST_CELLS, Some, bind_cells
+from mlflow_cf.problem.group import Group
+from mlflow_cf.problem.problem import Problem
+
+EVEN_POINTS = 500  # of a number that the model tells apart everywhere
+
+
+def with_points(problem: Problem) -> tuple[Problem, bool]:
+    """Return the problem with points instead of intervals, and whether none of the numbers between them is nearer.
+
+    That is so for trees, whose answer changes at known values: the nearest point of every cell stands for it, cut to
+    what rules allow. "Nearer" is meant up to one step of the column's type. For all other models, and for rules that
+    link several groups, the points are evenly spaced and prove nothing.
+    """
+    return problem.kept(_pointed)
+
+
+def _pointed(problem: Problem) -> tuple[Problem, bool]:
+    intervals = [number for number, group in enumerate(problem.groups) if group.interval is not None]
+    if not intervals:
+        return problem, True
+    linked = {column for rule in problem.linking for column in rule.columns("x_cf")}
+    problem = _with_cells(problem, linked)
+    points, exact = {}, True
+    for number in intervals:
+        group = problem.groups[number]
+        if group.columns[0] in problem.celled:
+            continue
+        ends = None if group.columns[0] in linked else _ends(problem, group)
+        exact &= ends is not None
+        even = np.linspace(*limits(problem, group), EVEN_POINTS)
+        points[number] = even if ends is None else _around(problem, group, ends)
+    return with_values(problem, points) if points else problem, exact
+
+
+def _with_cells(problem: Problem, linked: Container[int]) -> Problem:
+    """Return the problem with the nearest values of the cells of all numbers that no rule links to others."""
+    cells = problem.cells
+    if cells is None:
+        return problem
+    nearest, some, numbers = cells.nearest(problem.x0), [], []
+    for number, start, stop in zip(cells.groups, cells.start[:-1].tolist(), cells.start[1:].tolist(), strict=True):
+        group, values, places = problem.groups[number], nearest[start:stop], np.arange(stop - start)
+        if group.columns[0] in linked:
+            continue
+        if group.rules:
+            constants = _rule_ends(problem, group)
+            if constants is None:
+                continue
+            values = _lawful(problem, group, np.append(values, _around(problem, group, constants)))
+            places = cells.places(group.columns[0], values)
+        some.append(Some(group, values, places))
+        numbers.append(number)
+    if not some:
+        return problem
+    groups = list(problem.groups)
+    for number, group in zip(numbers, bind_cells(some, problem.x0, problem.bound_distance), strict=True):
+        groups[number] = group
+    celled = {groups[number].columns[0] for number in numbers}
+    tokens = {**problem.domain_tokens, **{column: cells.tokens[column] for column in celled}}
+    return replace(problem, groups=tuple(groups), domain_tokens=tokens, celled=frozenset(celled))
+
+
+def _lawful(problem: Problem, group: Group, values: Floats) -> Floats:
+    """Return the distinct values (v,), ascending, that a group's rules allow, and the row's own if it is among them."""
+    distinct = np.unique(values)
+    kept = _allowed(problem, group, distinct) | (distinct == problem.x0[group.columns[0]])
+    return np.asarray(distinct[kept])
+
+
+def _allowed(problem: Problem, group: Group, values: Floats) -> Bools:
+    """Return (v,) which values the rules of a group of one number allow."""
+    rows = np.broadcast_to(values[:, None], (len(values), len(problem.x0)))  # they read this column alone
+    kept = np.ones(len(values), dtype=np.bool_)
+    for rule in group.rules:
+        kept &= rule.holds(rows, problem.x0)
+    return kept
+
+
+def _ends(problem: Problem, group: Group) -> Floats | None:
+    """Return the values at which the model or a rule of the group changes its answer; None if that cannot be told."""
+    known = None if problem.rater is None else problem.rater.structure.ends(group.columns[0])
+    constants = _rule_ends(problem, group)
+    if known is None or len(known) > MOST_CELLS or constants is None:
+        return None
+    return np.concatenate([known[np.isfinite(known)], constants, np.array(group.interval)])
+
+
+def _rule_ends(problem: Problem, group: Group) -> Floats | None:
+    """Return the values at which a rule of the group changes its answer; None if that cannot be told."""
+    (column,) = group.columns
+    found = [_constants(problem, atom, column) for rule in group.rules for atom in (*rule.when, rule.then)]
+    known = [constants for constants in found if constants is not None]
+    return np.concatenate([np.empty(0), *known]) if len(known) == len(found) else None
+
+
+def _constants(problem: Problem, atom: Atom, column: int) -> Floats | None:
+    """Return the values of a feature at which an atom changes its truth; None if that is not plain to see."""
+    feature, own = Ref("x_cf", column), problem.x0[None, :]
+    if column not in atom.columns("x_cf"):
+        return np.empty(0)
+    if atom.left != feature:
+        return None
+    if atom.sign == "in":
+        return np.array(atom.members, dtype=np.float64)
+    mentioned = replace(atom, left=Ref("x", column)).columns("x_cf")
+    if mentioned:
+        return None
+    bound = atom.bound(own, problem.x0)
+    return np.append(bound - atom.tolerance, bound + atom.tolerance) if atom.tolerance else bound
+
+
+def _around(problem: Problem, group: Group, ends: Floats) -> Floats:
+    """Return the values (n,) of the column's type at, just below and just above each of `ends`."""
+    stored = problem.space.features[group.columns[0]].stored
+    low, high = group.interval or (0.0, 0.0)
+    at = np.unique(ends[np.isfinite(ends)]).astype(stored if stored.kind == "f" else np.float64)
+    with np.errstate(over="ignore"):
+        below, above = (np.nextafter(at, at.dtype.type(side)) for side in (-np.inf, np.inf))
+    points = np.unique(np.concatenate([below, at, above]).astype(np.float64))
+    return points[(points >= low) & (points <= high)]
+
+
+def with_values(problem: Problem, values: Mapping[int, Floats]) -> Problem:
+    """Return the problem with more values (v,) of groups of one number, by the number of the group.
+
+    Only those count that the column's type can hold and the group's rules allow.
+    """
+    longest = max((len(some) for some in values.values()), default=0)
+    rows = np.tile(problem.x0, (longest, 1))
+    for number, some in values.items():
+        rows[: len(some), problem.groups[number].columns[0]] = some
+    held = problem.space.encode(problem.space.decode(rows))  # all in one table: it costs more than what is in it
+    groups = list(problem.groups)
+    for number, some in values.items():
+        (column,) = groups[number].columns
+        groups[number] = _with_codes(problem, groups[number], held[: len(some), column])
+    return replace(problem, groups=tuple(groups))
+
+
+def _with_codes(problem: Problem, group: Group, codes: Floats) -> Group:
+    """Return a group of one number with more codes (v,), those that its rules allow."""
+    (column,) = group.columns
+    more = np.setdiff1d(codes[_allowed(problem, group, codes)], group.tuples[:, 0])
+    if not len(more):
+        return group
+    codes = np.concatenate([group.tuples[:, 0], more])
+    weights = np.concatenate([group.weights, np.full(len(more), (group.weights.sum() or 1.0) / len(more))])
+    order = np.argsort(codes, kind="stable")  # NaN, a missing own value, stays last
+    tuples = codes[order][:, None]
+    part, top = problem.bound_distance.parts(group.columns, tuples, problem.x0[[column]])
+    own = int(np.flatnonzero(order == group.own)[0])
+    return replace(group, tuples=tuples, weights=weights[order], own=own, cost=part, peak=top, places=None)
+
+
+def limits(problem: Problem, group: Group) -> tuple[float, float]:
+    """Return the interval cut to what the group's plain bounds allow; only where to draw, the rules still decide."""
+    (column,) = group.columns
+    low, high = group.interval or (0.0, 0.0)
+    own = problem.x0[None, :]
+    for rule in group.rules:
+        if rule.then.left != Ref("x_cf", column) or any(atom.sign != "!=" for atom in rule.when):
+            continue
+        bound = float(rule.then.bound(own, problem.x0)[0])
+        if rule.then.sign in (">=", ">"):
+            low = max(low, bound)
+        elif rule.then.sign in ("<=", "<"):
+            high = min(high, bound)
+    return (low, high) if low <= high else (low, low)
