@@ -21,7 +21,7 @@ SOURCES: Final = (
     "explainers/geco/picking.py",
     "search/choices.py",
     *(f"structures/kernels/{name}.py" for name in
-      ("bounds", "branches", "dense", "grid", "nodes", "restrict", "score", "sweep")),
+      ("bounds", "branches", "dense", "grid", "nodes", "pairs", "restrict", "score", "sweep")),
 )  # fmt: skip
 _KERNELS: Final[list[Any]] = []
 P = ParamSpec("P")

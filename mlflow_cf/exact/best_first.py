@@ -17,14 +17,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mlflow_cf.constraints.rules import Bools
-from mlflow_cf.exact.boxes import boxes_of_sets, choices_within, tighten, whole_box
+from mlflow_cf.exact.boxes import boxes_of_sets, choices_within, loose, tighten, whole_box
+from mlflow_cf.exact.few_changes import FewChanges
 from mlflow_cf.features import Floats
 from mlflow_cf.problem import Budget, Codes, Problem, Rater
-from mlflow_cf.problem.sums import rate_sums
 from mlflow_cf.search.choices import Within
 
 DOUBT = 4  # tolerances: scores may be off on either side of a comparison
-SWEPT = 1e-5  # sums of a sweep are rounded otherwise than those of a single row, which may be sums in float32
 MOST_FLAGS = 2**22  # of the parts of a box that are bounded in one go: 4 MB
 MOST_LISTED = 128  # candidates of a box that are scored one by one instead of parting it further
 
@@ -91,7 +90,7 @@ class BestFirst:
             whole = whole_box(self.choices) if sets is None else boxes_of_sets(self.choices, sets)
             self._push(whole.copy())
             if self._heap and sets is None and rater is not None and self._are_swept:
-                self._sweep(rater, whole)
+                self._decide_few(rater, whole)
 
     @property
     def low(self) -> float:
@@ -260,34 +259,29 @@ class BestFirst:
         """Whether one sweep from the row itself looks at all that changes one group alone."""
         return len(self.problem.groups) == len(self.problem.space) and bool((self.choices.own >= 0).all())
 
-    def _sweep(self, rater: Rater, whole: Bools) -> None:
-        """Put the candidates that change one group, and a box of those that change two at least, in place of all.
+    def _decide_few(self, rater: Rater, whole: Bools) -> None:
+        """Put the candidates that change one group, or two, and a box of those that change more, in place of all.
 
-        Often nothing that changes two groups can be as near.
+        Often nothing that changes more groups can be as near.
         """
-        problem, choices = self.problem, self.choices
-        groups = len(problem.groups)
+        groups = len(self.problem.groups)
         if self.budget.take(groups) < groups:  # like bounds: a sweep costs little more
             self.cut = True
             return
-        values = [tokens if len(tokens) > 1 else None for tokens in choices.tokens]
-        swept = rater.structure.sweep(problem.tokens(problem.own[None]), values)
-        possible = [
-            choices.start[number] + np.flatnonzero(self._near(rater, sums[0]))
-            for number, sums in zip(problem.owner.tolist(), swept, strict=True)
-            if sums is not None
-        ]
-        at = np.concatenate([np.empty(0, dtype=np.intp), *possible])
-        codes = np.repeat(problem.own[None], len(at), axis=0)
-        codes[np.arange(len(at)), choices.group[at]] = choices.code[at]
+        few = FewChanges(self.problem, rater, self.choices, self.doubt)
         before, self._heap = self._heap, []
-        if not self._add(codes, 1):
+        if not self._add(few.singles(), 1):
             self.cut, self._heap = True, before
             return
         self.within = self.within._replace(least=2)
+        if (pairs := self._pairs(few, whole)) is not None and self._add(pairs, 2):
+            self.within = self.within._replace(least=3)
         self._push(whole)
 
-    def _near(self, rater: Rater, sums: Floats) -> Bools:
-        """Return which candidates (m,) with swept sums (m, k) may meet the target, however sweeps are rounded."""
-        favourable, _, margin = rate_sums(sums, rater.targets)
-        return favourable | (margin < self.doubt + SWEPT)
+    def _pairs(self, few: FewChanges, whole: Bools) -> Codes | None:
+        """Return the candidates that change two groups and may meet the target; None if they are not told."""
+        allowed = whole.copy()
+        lows = tighten(allowed, self.choices, self.within)
+        if not np.isfinite(lows.distance[0]):
+            return self.problem.own[None][:0]
+        return few.pairs(allowed[0], loose(self.within.limit))

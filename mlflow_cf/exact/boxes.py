@@ -19,11 +19,12 @@ from mlflow_cf.search.choices import Choices, Flat, Within
 from mlflow_cf.structures.links import Tokens
 
 Array = NDArray[Any]
-MOST_LEAST = 2  # groups that must change at least, as far as bounds know
+MOST_LEAST = 3  # groups that must change at least, as far as bounds know
 SLACK = 1e-12  # of the limit, so that rounding never drops a tuple that is as near
 
 
-def _loose(limit: float) -> float:
+def loose(limit: float) -> float:
+    """Return a limit that nothing exceeds by rounding alone."""
     return limit + SLACK * max(1.0, limit)
 
 
@@ -33,26 +34,28 @@ def choices_within(problem: Problem, linked: set[int], limit: float) -> Choices:
     Of the tuples of a lone feature in one cell of the model the nearest stands for all, unless rules over several
     groups speak of the feature: whatever accepts another one accepts the nearest too.
     """
-    least = np.array(
-        [(g.cost if g.own_allowed else np.delete(g.cost, g.own)).min(initial=np.inf) for g in problem.groups]
-    )
-    codes = []
-    for number, group in enumerate(problem.groups):
-        rest = least.sum() - least[number] if np.isfinite(least).all() else np.inf
-        near = rest + group.cost <= _loose(limit)
-        near[group.own] = group.own_allowed
-        allowed = np.flatnonzero(near)
-        if len(allowed) < 2:  # most groups, once something near is known
-            codes.append(allowed)
-            continue
-        top = group.peak[allowed] if problem.bound_distance.c else np.zeros(len(allowed))
-        nearest = allowed[np.lexsort((allowed, allowed != group.own, top, group.cost[allowed]))]
-        if problem.rater is not None and len(group.columns) == 1 and number not in linked:
-            cells = problem.token_tables[group.columns[0]]
-            if cells.ndim == 1:
-                nearest = _unbeaten(nearest, cells[nearest], group, problem.bound_distance.c)
-        codes.append(nearest)
-    return Choices.of(problem, codes)
+    groups, own = problem.group_of, problem.own + problem.start
+    banned = own[[not group.own_allowed for group in problem.groups]]
+    costs = problem.costs.copy()
+    costs[banned] = np.inf
+    least = np.minimum.reduceat(costs, problem.start)
+    rest = least.sum() - least if np.isfinite(least).all() else np.full(len(least), np.inf)
+    near = rest[groups] + costs <= loose(limit)
+    near[own], near[banned] = True, False
+    places = np.flatnonzero(near)
+    code = places - problem.start[groups[places]]
+    top = problem.peaks[places] if problem.bound_distance.c else np.zeros(len(places))
+    stays = code == problem.own[groups[places]]
+    nearest = places[np.lexsort((code, ~stays, top, problem.costs[places], groups[places]))]
+    whose = groups[nearest]
+    kept = np.ones(len(nearest), dtype=np.bool_)
+    for number in problem.repeating(linked):
+        here = np.flatnonzero(whose == number)
+        if len(here) > 1:
+            codes = nearest[here] - problem.start[number]
+            cells = problem.token_tables[problem.columns[number][0]][codes]
+            kept[here] = _unbeaten(codes, cells, problem.groups[number], problem.bound_distance.c)
+    return Choices.of_places(problem, nearest[kept])
 
 
 def whole_box(choices: Choices) -> Bools:
@@ -68,8 +71,8 @@ def boxes_of_sets(choices: Choices, sets: Bools) -> Bools:
     return boxes
 
 
-def _unbeaten(nearest: Codes, cells: Tokens, group: Group, c: float) -> Codes:
-    """Return the tuples (t,), nearest first, that may be in the least key of a box among those of their cell (t,).
+def _unbeaten(nearest: Codes, cells: Tokens, group: Group, c: float) -> Bools:
+    """Return which tuples (t,), nearest first, may be in the least key of a box among those of their cell (t,).
 
     That is the nearest one. Of those that add as much to the sum, a smaller code may also win, where another group has
     the largest change; but never against the row's own tuple, which is no change.
@@ -84,8 +87,7 @@ def _unbeaten(nearest: Codes, cells: Tokens, group: Group, c: float) -> Codes:
         for at in np.flatnonzero(equal & (rank < least[cell])).tolist():
             kept[at] |= rank[at] < least[cell[at]]
             least[cell[at]] = min(least[cell[at]], rank[at])
-    unbeaten: Codes = nearest[kept]
-    return unbeaten
+    return kept
 
 
 class Lows(NamedTuple):
@@ -108,7 +110,7 @@ def tighten(masks: Bools, choices: Choices, within: Within) -> Lows:
     changes, code = np.empty(len(masks), dtype=np.intp), np.empty((len(masks), groups), dtype=np.intp)
     lows = Lows(np.empty(len(masks)), changes, code)
     nearest = Nearest.room(groups)
-    tighten_boxes(masks, choices.flat, within, _loose(within.limit), nearest, lows)
+    tighten_boxes(masks, choices.flat, within, loose(within.limit), nearest, lows)
     return lows
 
 

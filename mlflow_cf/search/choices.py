@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import NamedTuple
@@ -61,18 +60,11 @@ class Choices:
     start: Codes
 
     @classmethod
-    def of(cls, problem: Problem, codes: Sequence[Codes]) -> Choices:
-        """Return the tuples `codes` (c,) of every group."""
-        sizes = [len(some) for some in codes]
-        pairs = list(zip(problem.groups, codes, strict=True))
-        return cls(
-            problem,
-            np.repeat(np.arange(len(codes)), sizes),
-            np.concatenate(codes),
-            np.concatenate([group.cost[some] for group, some in pairs]),
-            np.concatenate([group.peak[some] for group, some in pairs]),
-            np.cumsum([0, *sizes]),
-        )
+    def of_places(cls, problem: Problem, places: Codes) -> Choices:
+        """Return the tuples at `places` (choices,) among those of all groups, group after group."""
+        group = problem.group_of[places]
+        start = np.searchsorted(group, np.arange(len(problem.groups) + 1))
+        return cls(problem, group, places - problem.start[group], problem.costs[places], problem.peaks[places], start)
 
     @cached_property
     def flat(self) -> Flat:

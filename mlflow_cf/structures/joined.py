@@ -7,11 +7,13 @@ from dataclasses import dataclass
 from itertools import chain
 
 import numpy as np
+from numpy.typing import NDArray
 
 from mlflow_cf.features import Floats
+from mlflow_cf.structures.kernels.pairs import Alone
 from mlflow_cf.structures.links import Flags, Link, Tokens
 from mlflow_cf.structures.parts import Part
-from mlflow_cf.structures.structure import Boxes, Structure
+from mlflow_cf.structures.structure import Boxes, Pairs, Structure
 
 
 @dataclass(frozen=True, eq=False)
@@ -101,6 +103,13 @@ class Joined:
         swept = ([sums for sums in column if sums is not None] for column in zip(*found, strict=True))
         return [np.concatenate(column, axis=2) if column else None for column in swept]
 
+    def pairs(self, row: Sequence[Tokens], values: Sequence[Tokens]) -> JoinedPairs | None:
+        """Return what two changes of a `row` together do to the sums of all structures, if all of them tell."""
+        found = [part.pairs(self._of(at, row), self._of(at, values)) for at, part in enumerate(self.structures)]
+        known = tuple(pairs for pairs in found if pairs is not None)
+        outputs = tuple(part.outputs for part in self.structures)
+        return JoinedPairs(known, outputs) if len(known) == len(found) else None
+
     def bounds(self, allowed: Sequence[Tokens]) -> tuple[Floats, Floats]:
         """Return lower and upper bounds (k,) on the sums of all structures."""
         pairs = [part.bounds(self._of(at, allowed)) for at, part in enumerate(self.structures)]
@@ -122,6 +131,29 @@ class Joined:
             return tokens[..., start : start + width].astype(np.float64)
         cells: Tokens = tokens[..., start].astype(np.int32)
         return cells
+
+
+@dataclass(frozen=True, eq=False)
+class JoinedPairs:
+    """What two changes do to the sums of several structures, of so many `outputs` each."""
+
+    parts: tuple[Pairs, ...]
+    outputs: tuple[int, ...]
+
+    def sums(self, first: NDArray[np.intp], second: NDArray[np.intp]) -> list[Floats]:
+        """Return what changes of two columns add (t, s, k), per pair of columns, the `first` of which is smaller."""
+        found = [part.sums(first, second) for part in self.parts]
+        return [np.concatenate(tables, axis=2) for tables in zip(*found, strict=True)]
+
+    def extremes(self, first: NDArray[np.intp], second: NDArray[np.intp], alone: Alone) -> tuple[Floats, Floats]:
+        """Return the least and the largest sums (p, k), (p, k) of two changes that count; inf, -inf: none does."""
+        found, start = [], 0
+        for part, outputs in zip(self.parts, self.outputs, strict=True):
+            mine = slice(start, start + outputs)
+            sums = np.ascontiguousarray(alone.sums[:, mine])
+            found.append(part.extremes(first, second, alone._replace(sums=sums, base=alone.base[mine])))
+            start += outputs
+        return np.concatenate([low for low, _ in found], axis=1), np.concatenate([high for _, high in found], axis=1)
 
 
 @dataclass(frozen=True, eq=False)

@@ -5,7 +5,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Protocol
 
+import numpy as np
+from numpy.typing import NDArray
+
 from mlflow_cf.features import Floats
+from mlflow_cf.structures.kernels.pairs import Alone
 from mlflow_cf.structures.links import Flags, Link, Tokens
 from mlflow_cf.structures.parts import Part
 
@@ -76,6 +80,13 @@ class Structure(Protocol):
         """Return lower and upper bounds (k,) on the sums of all rows whose tokens are allowed (t, ...), t >= 1."""
         ...
 
+    def pairs(self, row: Sequence[Tokens], values: Sequence[Tokens]) -> Pairs | None:
+        """Return what two changes of a `row` (1, ...) together do to its sums; `values` (t, ...) are tried per column.
+
+        None where bounds of boxes are as good.
+        """
+        ...
+
     def parts(self) -> tuple[Part, ...] | None:
         """Return what it is made of, in plain arrays; the sums of several parts stand side by side.
 
@@ -94,6 +105,18 @@ class Structure(Protocol):
 def score_rows(structure: Structure, Z: Floats) -> Floats:
     """Return scores of coded rows (m, d)."""
     return structure.score([structure.encode(column, Z[:, column]) for column in range(Z.shape[1])])
+
+
+class Pairs(Protocol):
+    """What two changes of a row do to its sums beyond what each of them does alone."""
+
+    def sums(self, first: NDArray[np.intp], second: NDArray[np.intp]) -> list[Floats]:
+        """Return what changes of two columns add (t, s, k), per pair of columns, the `first` of which is smaller."""
+        ...
+
+    def extremes(self, first: NDArray[np.intp], second: NDArray[np.intp], alone: Alone) -> tuple[Floats, Floats]:
+        """Return the least and the largest sums (p, k), (p, k) of two changes that count; inf, -inf: none does."""
+        ...
 
 
 class Boxes(Protocol):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
 from itertools import pairwise
 
 import numpy as np
@@ -15,12 +16,14 @@ from mlflow_cf.structures.forest import Forest, Ints
 from mlflow_cf.structures.kernels.bounds import bounds_boxes
 from mlflow_cf.structures.kernels.grid import grid_trees
 from mlflow_cf.structures.kernels.nodes import FEATURE, LEFT, Features, Nodes, Trees, bits_of
+from mlflow_cf.structures.kernels.pairs import Paths
 from mlflow_cf.structures.kernels.restrict import restrict_trees
 from mlflow_cf.structures.kernels.score import add_trees, walk_of
 from mlflow_cf.structures.kernels.sweep import sweep_trees
 from mlflow_cf.structures.leaves import leaves_of
 from mlflow_cf.structures.links import Flags, Link, Tokens, linked
 from mlflow_cf.structures.parts import Leaves
+from mlflow_cf.structures.tree_pairs import TreePairs, paths_of
 
 
 @dataclass(frozen=True, eq=False)
@@ -140,6 +143,17 @@ class TreeEnsemble:
         flags = np.zeros(start[-1], dtype=np.bool_)
         flags[cells] = True
         return TreeBoxes(restrict_trees(flags, np.arange(len(values)), self.trees), cells)
+
+    def pairs(self, row: Sequence[Tokens], values: Sequence[Tokens]) -> TreePairs | None:
+        """Return what two changes of a `row` (1,) together do; `values` (t,) are the cells tried per column."""
+        if self._paths is None:
+            return None
+        return TreePairs.of(self._paths, np.diff(self.trees.features.start), row, values)
+
+    @cached_property
+    def _paths(self) -> Paths | None:
+        """What the leaves ask."""
+        return paths_of(self.parts()[0])
 
 
 @dataclass(frozen=True, eq=False)

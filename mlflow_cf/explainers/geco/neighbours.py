@@ -26,21 +26,20 @@ MOST_JOINT = 20_000  # tuples of groups of several features that are tried besid
 
 def _nearest_choices(problem: Problem, linked: frozenset[int]) -> Choices:
     """Return the tuples worth looking at of all swept groups, nearest first; `linked` groups keep all of theirs."""
-    codes: list[Codes] = []
-    for number, group in enumerate(problem.groups):
-        if len(group.columns) > 1 or not group.proposals:
-            codes.append(np.empty(0, dtype=np.intp))
-            continue
-        known = problem.token_tables[group.columns[0]]
-        allowed = np.arange(len(group.tuples))
-        if not group.own_allowed:
-            allowed = np.delete(allowed, group.own)
-        nearest = allowed[np.argsort(alone(problem, number)[allowed], kind="stable")]
-        if known.ndim == 1 and number not in linked:  # cells
-            _, first = np.unique(known[nearest], return_index=True)
-            nearest = nearest[np.sort(first)]
-        codes.append(nearest)
-    return Choices.of(problem, codes)
+    swept = np.array([len(group.columns) == 1 and group.proposals > 0 for group in problem.groups])
+    tried = swept[problem.group_of]
+    tried[(problem.own + problem.start)[[not group.own_allowed for group in problem.groups]]] = False
+    places = np.flatnonzero(tried)
+    alone = problem.costs[places] + problem.bound_distance.c * problem.peaks[places]
+    nearest = places[np.lexsort((alone, problem.group_of[places]))]
+    whose = problem.group_of[nearest]
+    kept = np.ones(len(nearest), dtype=np.bool_)
+    for number in problem.repeating(linked):
+        here = np.flatnonzero(whose == number)
+        cells = problem.token_tables[problem.columns[number][0]][nearest[here] - problem.start[number]]
+        kept[here] = False
+        kept[here[np.unique(cells, return_index=True)[1]]] = True
+    return Choices.of_places(problem, nearest[kept])
 
 
 @dataclass(frozen=True, eq=False)

@@ -1,0 +1,222 @@
+"""Pairs: what two changes do to the sums of a row beyond what each of them does alone.
+
+A leaf takes a row iff it takes the cell of every feature it asks about. If exactly the features i and j change, to the
+cells a and b, the product of what it takes is ``(o_i + u_i(a)) (o_j + u_j(b))``, where o says whether the leaf takes
+the row's own cell, and u how that changes: 1, 0 or -1. The mixed terms are what single changes do, so only ``u_i u_j``
+is left, of the leaves that take the row in all features but these two. The cells where u is not 0 are a few runs of
+the cells that are tried, so a leaf adds its value at the corners of some rectangles, and all is added up at the end.
+"""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import numba
+import numpy as np
+
+from mlflow_cf.kernel import kernel
+from mlflow_cf.structures.kernels.nodes import Array
+
+MOST_MISSED = 2  # features in which a leaf that matters does not take the row's own cells
+
+
+class Paths(NamedTuple):
+    """What the leaves of all trees ask, leaf after leaf.
+
+    Attributes:
+        start: (leaves + 1,) where the questions of each leaf start.
+        asks: (n, 5) int32, per question: the feature; first and last cell that is taken; whether the cell of missing
+            values is, the last one of the feature; where in `taken` the flags of its cells start, -1 if the first and
+            the last cell say it all.
+        taken: flags of cells.
+        value: (leaves, k) what each leaf adds.
+    """
+
+    start: Array
+    asks: Array
+    taken: Array
+    value: Array
+
+
+class Tried(NamedTuple):
+    """The cells tried in place of a row's own.
+
+    Attributes:
+        own: (d,) the row's cells; missing: (d,) those of missing values.
+        cells: the cells tried, feature after feature, ascending; start: (d + 1,) where those of each feature start.
+        before: how many of the feature's cells that are tried stand before each of its cells; offset: (d,) where the
+            feature starts there.
+    """
+
+    own: Array
+    missing: Array
+    cells: Array
+    start: Array
+    before: Array
+    offset: Array
+
+
+class Wanted(NamedTuple):
+    """Pairs of features, the first one smaller.
+
+    Attributes:
+        number: (d, d) the number of each pair, -1 of those that are not wanted.
+        first, second: (p,) the features.
+        place: (p + 1,) where the table of each pair starts, which has a line and a column more than there are cells.
+    """
+
+    number: Array
+    first: Array
+    second: Array
+    place: Array
+
+
+class Alone(NamedTuple):
+    """What the cells tried do by themselves, and which two of them count.
+
+    Attributes:
+        sums: (t, k) of the row with one of the cells tried; base: (k,) of the row itself.
+        cost, peak: (t,) what each adds to the distance; c, limit: two count that are no farther than `limit` in all,
+            by the sum of their costs and `c` times the larger peak.
+    """
+
+    sums: Array
+    base: Array
+    cost: Array
+    peak: Array
+    c: float
+    limit: float
+
+
+class Room(NamedTuple):
+    """Room to work in, per question of a leaf: the `ends` of its runs, how many, and whether the row is `missed`."""
+
+    ends: Array
+    counts: Array
+    missed: Array
+
+
+@numba.njit(inline="always")
+def _takes(paths: Paths, at: Any, cell: Any, missing: Any) -> Any:
+    """Whether a question lets a cell pass."""
+    if paths.asks[at, 4] >= 0:
+        return paths.taken[paths.asks[at, 4] + cell]
+    if cell == missing:
+        return paths.asks[at, 3] != 0
+    return paths.asks[at, 1] <= cell <= paths.asks[at, 2]
+
+
+@numba.njit(inline="always")
+def _runs(paths: Paths, at: Any, tried: Tried, missed: Any, ends: Array) -> Any:
+    """Write where the runs of tried cells begin and end that pass although the row does not, or the other way round."""
+    feature = paths.asks[at, 0]
+    start, total = tried.start[feature], tried.start[feature + 1] - tried.start[feature]
+    count = 0
+    if paths.asks[at, 4] >= 0:
+        inside = False
+        for place in range(total):
+            other = paths.taken[paths.asks[at, 4] + tried.cells[start + place]] == missed
+            if other != inside:
+                ends[count], inside = place, other
+                count += 1
+        if inside:
+            ends[count] = total
+            count += 1
+        return count
+    low = tried.before[tried.offset[feature] + paths.asks[at, 1]]
+    high = max(low, tried.before[tried.offset[feature] + paths.asks[at, 2] + 1])
+    if missed:
+        ends[0], ends[1] = low, high
+        return 2 if low < high else 0
+    if low > 0:
+        ends[0], ends[1] = 0, low
+        count = 2
+    if high < total:
+        ends[count], ends[count + 1] = high, total
+        count += 2
+    return count
+
+
+@numba.njit(inline="always")
+def _corners(room: Room, one: Any, two: Any, table: Array, width: Any, value: Array) -> None:
+    """Add a leaf's value at the corners of its rectangles to a pair's table, whose lines are `width` long."""
+    for a in range(room.counts[one]):
+        line = room.ends[one, a] * width
+        for b in range(room.counts[two]):
+            sign = 1.0 - 2.0 * ((a ^ b ^ room.missed[one] ^ room.missed[two]) & 1)
+            for place in range(value.size):
+                table[line + room.ends[two, b], place] += sign * value[place]
+
+
+@kernel
+def add_pairs(paths: Paths, tried: Tried, wanted: Wanted, room: Room, out: Array) -> None:
+    """Write the tables of the wanted pairs one after the other into `out` (n, k), which is 0."""
+    for leaf in range(paths.start.size - 1):
+        first, stop, misses = paths.start[leaf], paths.start[leaf + 1], 0
+        for at in range(first, stop):
+            feature = paths.asks[at, 0]
+            missed = not _takes(paths, at, tried.own[feature], tried.missing[feature])
+            room.missed[at - first] = missed
+            misses += missed
+            if misses > MOST_MISSED:
+                break
+        if misses > MOST_MISSED:
+            continue
+        for at in range(first, stop):
+            room.counts[at - first] = _runs(paths, at, tried, room.missed[at - first] != 0, room.ends[at - first])
+        for one in range(stop - first):
+            if room.counts[one] == 0:
+                continue
+            for two in range(one + 1, stop - first):
+                if room.counts[two] == 0 or room.missed[one] + room.missed[two] < misses:
+                    continue
+                pair = wanted.number[paths.asks[first + one, 0], paths.asks[first + two, 0]]
+                if pair >= 0:
+                    second = wanted.second[pair]
+                    width = tried.start[second + 1] - tried.start[second] + 1
+                    _corners(room, one, two, out[wanted.place[pair] : wanted.place[pair + 1]], width, paths.value[leaf])
+
+
+@kernel
+def add_up(tried: Tried, wanted: Wanted, tables: Array) -> None:
+    """Add up, in place, what stands at corners of rectangles: along the lines and down the columns of every table."""
+    for pair in range(wanted.first.size):
+        second = wanted.second[pair]
+        width = tried.start[second + 1] - tried.start[second] + 1
+        for k in range(tables.shape[1]):
+            line = 0.0
+            for at in range(wanted.place[pair], wanted.place[pair + 1]):
+                before = at - wanted.place[pair] - width
+                line = tables[at, k] + (line if (before + width) % width else 0.0)
+                tables[at, k] = line + (tables[at - width, k] if before >= 0 else 0.0)
+
+
+@kernel
+def find_extremes(tried: Tried, wanted: Wanted, tables: Array, alone: Alone, found: Array) -> None:
+    """Write the least and the largest sums (2, p, k) of the pairs that count into `found`; `tables` are added up."""
+    for pair in range(wanted.first.size):
+        for k in range(alone.base.size):
+            found[0, pair, k], found[1, pair, k] = _extremes(tried, wanted, tables[:, k], alone, pair, k)
+
+
+@numba.njit(inline="always")
+def _extremes(tried: Tried, wanted: Wanted, table: Array, alone: Alone, pair: Any, k: Any) -> Any:
+    """Add up a pair's table for one output, and return its least and its largest sum."""
+    cost, peak, sums, base = alone.cost, alone.peak, alone.sums, alone.base[k]
+    first, second = wanted.first[pair], wanted.second[pair]
+    one, two, at = tried.start[first], tried.start[second], wanted.place[pair]
+    lines, columns = tried.start[first + 1] - one, tried.start[second + 1] - two
+    low, high = np.inf, -np.inf
+    for a in range(one, one + lines):
+        added, left, own = 0.0, alone.limit - cost[a], sums[a, k] - base
+        above = at - columns - 1
+        for place in range(columns):
+            added += table[at + place]
+            both = added + (table[above + place] if a > one else 0.0)
+            table[at + place] = both
+            b = two + place
+            if cost[b] + alone.c * max(peak[a], peak[b]) <= left:
+                value = own + sums[b, k] + both
+                low, high = min(low, value), max(high, value)
+        at += columns + 1
+    return low, high

@@ -1,0 +1,115 @@
+"""What two changes together do to the sums of trees."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from mlflow_cf.features import Floats
+from mlflow_cf.structures.kernels.pairs import Alone, Paths, Room, Tried, Wanted, add_pairs, add_up, find_extremes
+from mlflow_cf.structures.links import Tokens
+from mlflow_cf.structures.parts import Leaves
+
+MOST_FLAGS = 2**26  # of cells that leaves take, where these are no intervals: 64 MB
+Numbers = NDArray[np.integer[Any]]
+
+
+def paths_of(leaves: Leaves) -> Paths | None:
+    """Return what leaves ask of the features, leaf after leaf; None if that takes too much memory."""
+    if sum(limits.taken.size for limits in leaves.limits if limits.taken is not None) > MOST_FLAGS:
+        return None
+    leaf: list[Numbers] = []
+    asks: list[Numbers] = []
+    taken, filled = [np.empty(0, np.bool_)], 0
+    for feature, limits in enumerate(leaves.limits):
+        count, offset = len(limits.leaf), np.full(len(limits.leaf), -1)
+        if limits.taken is not None:
+            offset = filled + limits.taken.shape[1] * np.arange(count)
+            taken.append(limits.taken.ravel())
+            filled += limits.taken.size
+        leaf.append(limits.leaf)
+        asks.append(
+            np.column_stack([np.full(count, feature), limits.low, limits.high, limits.missing, offset]).astype(np.int32)
+        )
+    whose = np.concatenate(leaf)
+    order = np.argsort(whose, kind="stable")
+    start = np.searchsorted(whose[order], np.arange(len(leaves.value) + 1))
+    return Paths(start, np.concatenate(asks)[order], np.concatenate(taken), np.ascontiguousarray(leaves.value))
+
+
+@dataclass(frozen=True, eq=False)
+class TreePairs:
+    """The pairs of changes of one row.
+
+    Attributes:
+        paths: what leaves ask; tried: the cells that are tried.
+        order: (t,) where each of the cells tried, ascending by feature, stands among the values as they were given.
+    """
+
+    paths: Paths
+    tried: Tried
+    order: Numbers
+
+    @classmethod
+    def of(cls, paths: Paths, sizes: Numbers, row: Sequence[Tokens], values: Sequence[Tokens]) -> TreePairs:
+        """Return the pairs of changes from the cells of a `row` (1,) to `values` (t,), one array per feature.
+
+        `sizes` (d,) are the numbers of cells; no value is missing.
+        """
+        start = np.cumsum([0, *map(len, values)])
+        cells = np.concatenate([np.empty(0, np.int32), *values]).astype(np.int32)
+        order = np.lexsort((cells, np.repeat(np.arange(len(values)), np.diff(start))))
+        ascending = [cells[order[a:b]] for a, b in pairwise(start.tolist())]
+        before = [np.searchsorted(some, np.arange(size + 1)) for some, size in zip(ascending, sizes, strict=True)]
+        tried = Tried(
+            own=np.concatenate(row).astype(np.int32),
+            missing=(sizes - 1).astype(np.int32),
+            cells=cells[order],
+            start=start,
+            before=np.concatenate(before),
+            offset=np.cumsum([0, *(len(each) for each in before[:-1])]),
+        )
+        return cls(paths, tried, order)
+
+    def sums(self, first: Numbers, second: Numbers) -> list[Floats]:
+        """Return, per pair of features, what both changes add (t, s, k) beyond each alone; `first` are the smaller."""
+        wanted, tables = self._tables(first, second)
+        add_up(self.tried, wanted, tables)
+        rank = np.empty(len(self.order), dtype=np.intp)
+        rank[self.order] = np.arange(len(self.order))
+        ranks = [rank[a:b] - a for a, b in pairwise(self.tried.start.tolist())]
+        found = []
+        for one, two, place in zip(first, second, wanted.place[:-1].tolist(), strict=True):
+            shape = len(ranks[one]) + 1, len(ranks[two]) + 1
+            table = tables[place : place + shape[0] * shape[1]].reshape(*shape, -1)
+            found.append(table[np.ix_(ranks[one], ranks[two])])
+        return found
+
+    def extremes(self, first: Numbers, second: Numbers, alone: Alone) -> tuple[Floats, Floats]:
+        """Return the least and the largest sums (p, k), (p, k) of two changes that count; inf, -inf: none does.
+
+        What the values do `alone` is told as they were given.
+        """
+        wanted, tables = self._tables(first, second)
+        found = np.empty((2, len(first), tables.shape[1]))
+        sums, cost, peak = alone.sums[self.order], alone.cost[self.order], alone.peak[self.order]
+        find_extremes(self.tried, wanted, tables, alone._replace(sums=sums, cost=cost, peak=peak), found)
+        return found[0], found[1]
+
+    def _tables(self, first: Numbers, second: Numbers) -> tuple[Wanted, Floats]:
+        """Return the tables (n, k) of pairs of features, one after the other, with what stands at their corners."""
+        features, outputs = len(self.tried.own), self.paths.value.shape[1]
+        number = np.full((features, features), -1)
+        number[first, second] = np.arange(len(first))
+        counts = np.diff(self.tried.start)
+        wanted = Wanted(number, first, second, np.append(0, ((counts[first] + 1) * (counts[second] + 1)).cumsum()))
+        tables = np.zeros((wanted.place[-1], outputs))
+        most = int(np.diff(self.paths.start).max(initial=1))
+        room = Room(np.empty((most, counts.max() + 3), np.int64), np.empty(most, np.int64), np.empty(most, np.int64))
+        add_pairs(self.paths, self.tried, wanted, room, tables)
+        return wanted, tables

@@ -1,0 +1,107 @@
+"""Pairs of changes: what two of them do beyond each alone, against rows that are scored whole."""
+
+from typing import Any
+
+import numpy as np
+import pytest
+from forest_worlds import random_trees
+from hypothesis import given
+from hypothesis import strategies as st
+from worlds import background, space_of, table, wide_rows
+
+from mlflow_cf.structures import Structure, tree_pairs
+from mlflow_cf.structures.joined import Joined
+from mlflow_cf.structures.kernels.pairs import Alone
+
+PAIRS = [(one, two) for one in range(6) for two in range(one + 1, 6)]
+
+
+class World:
+    """A structure, the tokens of a row, and those of some values per column, in any order, none missing."""
+
+    def __init__(self, structure: Structure, codes: Any, values: list[Any]) -> None:
+        self.structure, self.d = structure, len(codes)
+        self.row = [structure.encode(column, codes[[column]]) for column in range(self.d)]
+        self.values = [structure.encode(column, some) for column, some in enumerate(values)]
+
+    def sums(self, changes: dict[int, int]) -> Any:
+        """Return the sums of the row with the column's value of this number in some columns."""
+        tokens = [
+            self.values[column][[changes[column]]] if column in changes else self.row[column]
+            for column in range(self.d)
+        ]
+        return self.structure.sums(tokens)[0]
+
+
+@st.composite
+def worlds(draw: Any, parts: int = 1) -> World:
+    seed, outputs = draw(st.integers(0, 2**16)), draw(st.sampled_from([1, 3]))
+    frame = background(seed)
+    space = space_of(frame)
+    trees = [random_trees(seed + part, space, outputs, trees=6, depth=5) for part in range(parts)]
+    query = table([draw(wide_rows)], frame)
+    codes = space.covering(query).encode(query)[0]
+    rng = np.random.default_rng(seed)
+    values = [
+        rng.permutation(np.unique(rng.choice(feature.values, 5))) if rng.random() < 0.8 else np.empty(0)
+        for feature in space.features
+    ]
+    structure: Structure = trees[0] if parts == 1 else Joined.of(trees, len(space))
+    return World(structure, codes, values)
+
+
+def check(world: World) -> None:
+    pairs = world.structure.pairs(world.row, world.values)
+    assert pairs is not None
+    chosen = [pair for pair in PAIRS if pair[1] < world.d]
+    found = pairs.sums(*np.array(chosen).T)
+    base = world.sums({})
+    for (one, two), table_of_pair in zip(chosen, found, strict=True):
+        counts = len(world.values[one]), len(world.values[two])
+        assert table_of_pair.shape == (*counts, len(base))
+        for a, b in np.ndindex(*counts):
+            both = world.sums({one: a, two: b})
+            alone = world.sums({one: a}) + world.sums({two: b}) - base
+            np.testing.assert_allclose(table_of_pair[a, b], both - alone, rtol=0, atol=1e-5)
+
+
+@given(worlds(), st.integers(0, 2**16), st.sampled_from([0.0, 0.5]), st.sampled_from([0.3, 0.8, 3.0]))
+def test_extremes_are_those_of_the_pairs_within_the_limit(world: World, seed: int, c: float, limit: float) -> None:
+    pairs = world.structure.pairs(world.row, world.values)
+    assert pairs is not None
+    chosen = np.array([pair for pair in PAIRS if pair[1] < world.d]).T
+    start = np.cumsum([0, *map(len, world.values)])
+    places = [(column, place) for column, some in enumerate(world.values) for place in range(len(some))]
+    base, rng = world.sums({}), np.random.default_rng(seed)
+    sums = np.array([world.sums({column: place}) for column, place in places]).reshape(-1, len(base))
+    cost, peak = rng.random((2, len(places)))
+    low, high = pairs.extremes(*chosen, Alone(sums, base, cost, peak, c, limit))
+    for at, (one, two) in enumerate(chosen.T):
+        within = [
+            world.sums({one: a, two: b})
+            for a, b in np.ndindex(len(world.values[one]), len(world.values[two]))
+            if cost[start[one] + a] + cost[start[two] + b] + c * max(peak[start[one] + a], peak[start[two] + b])
+            <= limit
+        ]
+        known = np.array(within).reshape(-1, len(base))
+        np.testing.assert_allclose(low[at], known.min(axis=0, initial=np.inf), rtol=0, atol=1e-5)
+        np.testing.assert_allclose(high[at], known.max(axis=0, initial=-np.inf), rtol=0, atol=1e-5)
+
+
+@given(worlds())
+def test_pairs_add_to_single_changes_what_whole_rows_say(world: World) -> None:
+    check(world)
+
+
+@given(worlds(parts=2))
+def test_pairs_of_several_structures_stand_side_by_side(world: World) -> None:
+    check(world)
+
+
+def test_trees_with_too_many_levels_say_nothing_of_pairs(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(tree_pairs, "MOST_FLAGS", 3)
+    frame = background(1)
+    trees = random_trees(1, space_of(frame), 1, trees=6, depth=5)
+    codes = space_of(frame).encode(frame)
+    world = World(trees, codes[0], [column[:2] for column in codes.T])
+    assert trees.pairs(world.row, world.values) is None
