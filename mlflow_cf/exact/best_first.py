@@ -17,10 +17,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mlflow_cf.constraints.rules import Bools
-from mlflow_cf.exact.boxes import boxes_of_sets, choices_within, loose, tighten, whole_box
+from mlflow_cf.exact.boxes import boxes_of_sets, choices_within, tighten, whole_box
 from mlflow_cf.exact.few_changes import FewChanges
 from mlflow_cf.features import Floats
-from mlflow_cf.problem import Budget, Codes, Problem, Rater
+from mlflow_cf.problem import Budget, Codes, Problem
 from mlflow_cf.search.choices import Within
 
 DOUBT = 4  # tolerances: scores may be off on either side of a comparison
@@ -76,8 +76,7 @@ class BestFirst:
     ) -> None:
         self.problem, self.budget, self.limit = problem, budget, limit
         self.joint_rules = problem.joint_rules
-        linked = {number for joint in self.joint_rules for number in joint.groups}
-        self.choices = choices_within(problem, linked if sets is None else set(range(len(problem.groups))), limit)
+        self.choices = choices_within(problem, limit, whole=sets is not None)
         self.within = Within(problem.bound_distance.c, limit, problem.most_changes)
         self.doubt = DOUBT * tolerance
         self.cut = False
@@ -89,8 +88,9 @@ class BestFirst:
             self._boxes = None if rater is None else rater.structure.boxes(self.choices.tokens)
             whole = whole_box(self.choices) if sets is None else boxes_of_sets(self.choices, sets)
             self._push(whole.copy())
-            if self._heap and sets is None and rater is not None and self._are_swept:
-                self._decide_few(rater, whole)
+            few = problem.kept(FewChanges.of) if self._heap and sets is None else None
+            if few is not None:
+                self._decide_few(few, whole)
 
     @property
     def low(self) -> float:
@@ -254,12 +254,7 @@ class BestFirst:
             heapq.heappush(self._heap, (key, next(self._serial), Leaf(key, codes[place], bool(certain[place]))))
         return True
 
-    @property
-    def _are_swept(self) -> bool:
-        """Whether one sweep from the row itself looks at all that changes one group alone."""
-        return len(self.problem.groups) == len(self.problem.space) and bool((self.choices.own >= 0).all())
-
-    def _decide_few(self, rater: Rater, whole: Bools) -> None:
+    def _decide_few(self, few: FewChanges, whole: Bools) -> None:
         """Put the candidates that change one group, or two, and a box of those that change more, in place of all.
 
         Often nothing that changes more groups can be as near.
@@ -268,20 +263,12 @@ class BestFirst:
         if self.budget.take(groups) < groups:  # like bounds: a sweep costs little more
             self.cut = True
             return
-        few = FewChanges(self.problem, rater, self.choices, self.doubt)
         before, self._heap = self._heap, []
-        if not self._add(few.singles(), 1):
+        if not self._add(few.singles(self.limit, self.doubt), 1):
             self.cut, self._heap = True, before
             return
         self.within = self.within._replace(least=2)
-        if (pairs := self._pairs(few, whole)) is not None and self._add(pairs, 2):
+        pairs = few.pairs(self.limit, self.doubt, self.budget)
+        if pairs is not None and self._add(pairs, 2):
             self.within = self.within._replace(least=3)
         self._push(whole)
-
-    def _pairs(self, few: FewChanges, whole: Bools) -> Codes | None:
-        """Return the candidates that change two groups and may meet the target; None if they are not told."""
-        allowed = whole.copy()
-        lows = tighten(allowed, self.choices, self.within)
-        if not np.isfinite(lows.distance[0]):
-            return self.problem.own[None][:0]
-        return few.pairs(allowed[0], loose(self.within.limit))

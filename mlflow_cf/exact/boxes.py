@@ -14,9 +14,8 @@ from numpy.typing import NDArray
 from mlflow_cf.constraints.rules import Bools
 from mlflow_cf.features import Floats
 from mlflow_cf.kernel import kernel
-from mlflow_cf.problem import Codes, Group, Problem
-from mlflow_cf.search.choices import Choices, Flat, Within
-from mlflow_cf.structures.links import Tokens
+from mlflow_cf.problem import Codes, Problem
+from mlflow_cf.search.choices import Choices, Flat, Within, lawful, telling
 
 Array = NDArray[Any]
 MOST_LEAST = 3  # groups that must change at least, as far as bounds know
@@ -28,34 +27,21 @@ def loose(limit: float) -> float:
     return limit + SLACK * max(1.0, limit)
 
 
-def choices_within(problem: Problem, linked: set[int], limit: float) -> Choices:
+def choices_within(problem: Problem, limit: float, *, whole: bool = False) -> Choices:
     """Return the choices of a problem no farther away than `limit`, nearest first within each group.
 
-    Of the tuples of a lone feature in one cell of the model the nearest stands for all, unless rules over several
-    groups speak of the feature: whatever accepts another one accepts the nearest too.
+    With `whole`, also those that the model cannot tell from a nearer one.
     """
-    groups, own = problem.group_of, problem.own + problem.start
-    banned = own[[not group.own_allowed for group in problem.groups]]
-    costs = problem.costs.copy()
-    costs[banned] = np.inf
-    least = np.minimum.reduceat(costs, problem.start)
+    places = lawful(problem) if whole else problem.kept(telling)
+    groups, costs = problem.group_of[places], problem.costs[places]
+    least = np.full(len(problem.groups), np.inf)
+    np.minimum.at(least, groups, costs)
     rest = least.sum() - least if np.isfinite(least).all() else np.full(len(least), np.inf)
-    near = rest[groups] + costs <= loose(limit)
-    near[own], near[banned] = True, False
-    places = np.flatnonzero(near)
-    code = places - problem.start[groups[places]]
+    stays = places == (problem.own + problem.start)[groups]
+    near = stays | (rest[groups] + costs <= loose(limit))
+    places, groups, costs, stays = places[near], groups[near], costs[near], stays[near]
     top = problem.peaks[places] if problem.bound_distance.c else np.zeros(len(places))
-    stays = code == problem.own[groups[places]]
-    nearest = places[np.lexsort((code, ~stays, top, problem.costs[places], groups[places]))]
-    whose = groups[nearest]
-    kept = np.ones(len(nearest), dtype=np.bool_)
-    for number in problem.repeating(linked):
-        here = np.flatnonzero(whose == number)
-        if len(here) > 1:
-            codes = nearest[here] - problem.start[number]
-            cells = problem.token_tables[problem.columns[number][0]][codes]
-            kept[here] = _unbeaten(codes, cells, problem.groups[number], problem.bound_distance.c)
-    return Choices.of_places(problem, nearest[kept])
+    return Choices.of_places(problem, places[np.lexsort((places, ~stays, top, costs, groups))])
 
 
 def whole_box(choices: Choices) -> Bools:
@@ -69,25 +55,6 @@ def boxes_of_sets(choices: Choices, sets: Bools) -> Bools:
     own[choices.own[choices.own >= 0]] = True
     boxes: Bools = sets[:, choices.group] != own
     return boxes
-
-
-def _unbeaten(nearest: Codes, cells: Tokens, group: Group, c: float) -> Bools:
-    """Return which tuples (t,), nearest first, may be in the least key of a box among those of their cell (t,).
-
-    That is the nearest one. Of those that add as much to the sum, a smaller code may also win, where another group has
-    the largest change; but never against the row's own tuple, which is no change.
-    """
-    _, first, cell = np.unique(cells, return_index=True, return_inverse=True)
-    kept = np.zeros(len(nearest), dtype=np.bool_)
-    kept[first] = True
-    if c > 0:
-        rank = np.where(nearest == group.own, -1, nearest)
-        least = rank[first]
-        equal = group.cost[nearest] == group.cost[nearest[first]][cell]
-        for at in np.flatnonzero(equal & (rank < least[cell])).tolist():
-            kept[at] |= rank[at] < least[cell[at]]
-            least[cell[at]] = min(least[cell[at]], rank[at])
-    return kept
 
 
 class Lows(NamedTuple):

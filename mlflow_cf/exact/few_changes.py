@@ -8,8 +8,9 @@ from typing import NamedTuple
 import numpy as np
 
 from mlflow_cf.constraints.rules import Bools
+from mlflow_cf.exact.boxes import choices_within, loose
 from mlflow_cf.features import Floats
-from mlflow_cf.problem import Codes, Problem, Rater
+from mlflow_cf.problem import Budget, Codes, Problem, Rater
 from mlflow_cf.problem.sums import rate_sums
 from mlflow_cf.search.choices import Choices
 from mlflow_cf.structures.kernels.pairs import Alone
@@ -23,49 +24,79 @@ MOST_FOUND = 20_000  # candidates of two changes; where there are more, most are
 
 
 class FewChanges:
-    """What a row becomes by few changes, as far as the model can tell the choices of its groups apart.
+    """What the row of a problem becomes by few changes, as far as the model can tell them apart.
 
-    Every feature is a group by itself, and the row's own tuples are among the choices.
+    Attributes:
+        problem: every feature is a group by itself, and may stay as it is.
+        rater: rates candidates; choices: all tuples worth looking at.
     """
 
-    def __init__(self, problem: Problem, rater: Rater, choices: Choices, doubt: float) -> None:
-        """Set up for the choices; what is within `doubt` of the target may meet it."""
-        self.problem, self.rater, self.choices = problem, rater, choices
-        self.doubt = doubt + SWEPT
+    def __init__(self, problem: Problem, rater: Rater) -> None:
+        """Sweep the row."""
+        self.problem, self.rater = problem, rater
+        self.choices = choices_within(problem, np.inf)
         self._own = problem.tokens(problem.own[None])
-        values = [tokens if len(tokens) > 1 else None for tokens in choices.tokens]
-        swept = rater.structure.sweep(self._own, values)
-        self._sums = np.empty((len(choices.code), rater.structure.outputs))
-        for number, sums in zip(problem.owner.tolist(), swept, strict=True):
+        values = [tokens if len(tokens) > 1 else None for tokens in self.choices.tokens]
+        self._sums = np.empty((len(self.choices.code), rater.structure.outputs))
+        for number, sums in zip(problem.owner.tolist(), rater.structure.sweep(self._own, values), strict=True):
             if sums is not None:
-                self._sums[choices.start[number] : choices.start[number + 1]] = sums[0]
-        self._changed = np.ones(len(choices.code), dtype=np.bool_)
-        self._changed[choices.own] = False
+                self._sums[self.choices.start[number] : self.choices.start[number + 1]] = sums[0]
+        self._changed = np.ones(len(self.choices.code), dtype=np.bool_)
+        self._changed[self.choices.own] = False
+        self._known: tuple[float, float, Codes] | None = None
 
-    def singles(self) -> Codes:
-        """Return the candidates (m, G) of one change that may meet the target."""
-        tried = np.flatnonzero(self._changed)
-        return self._codes(tried[self._may(self._sums[tried])][:, None])
+    @classmethod
+    def of(cls, problem: Problem) -> FewChanges | None:
+        """Return what is known of a problem; None where a sweep does not look at all single changes."""
+        whole = len(problem.groups) == len(problem.space) and all(group.own_allowed for group in problem.groups)
+        return cls(problem, problem.rater) if whole and problem.rater is not None else None
 
-    def pairs(self, allowed: Bools, limit: float) -> Codes | None:
-        """Return the candidates (m, G) of two of the `allowed` choices (choices,) no farther than `limit` that may.
+    def singles(self, limit: float, doubt: float) -> Codes:
+        """Return the candidates (m, G) of one change, no farther than `limit`, that may meet the target.
 
-        None where they are too many, or where the model does not tell.
+        What is within `doubt` of the target may.
         """
-        tried = _Tried.of(self.choices, allowed & self._changed)
+        alone = self.choices.cost + self.problem.bound_distance.c * self.choices.peak
+        tried = np.flatnonzero(self._changed & (alone <= loose(limit)))
+        return self._codes(tried[self._may(self._sums[tried], doubt)][:, None])
+
+    def cells(self, limit: float) -> int:
+        """Return how many pairs of choices `pairs` looks at."""
+        tried = self._tried(limit)
+        first, second = tried.pairs(loose(limit))
+        return int((tried.counts[first] * tried.counts[second]).sum())
+
+    def pairs(self, limit: float, doubt: float, budget: Budget) -> Codes | None:
+        """Return the candidates (m, G) of two changes, no farther than `limit`, that may meet the target.
+
+        None where they are too many, where the model does not tell, or where the budget does not last.
+        """
+        if self._known is None or limit > self._known[0] or doubt > self._known[1]:
+            found = self._pairs(loose(limit), doubt, budget)
+            if found is None:
+                return None
+            self._known = limit, doubt, found
+        codes = self._known[2]
+        return codes[self.problem.distance(codes) <= limit]
+
+    def _pairs(self, limit: float, doubt: float, budget: Budget) -> Codes | None:
+        tried = self._tried(limit)
         first, second = tried.pairs(limit)
-        pairs = self.rater.structure.pairs(self._own, tried.tokens)
         sizes = tried.counts[first] * tried.counts[second]
-        if pairs is None or sizes.sum() > MOST_CELLS:
+        if sizes.sum() > MOST_CELLS or budget.take(len(first)) < len(first):
             return None
-        alone = Alone(
-            self._sums[tried.places], self._base, tried.cost, tried.peak, self.problem.bound_distance.c, limit
-        )
+        pairs = self.rater.structure.pairs(self._own, tried.tokens)
+        if pairs is None:
+            return None
+        c = self.problem.bound_distance.c
+        alone = Alone(self._sums[tried.places], self._base, tried.cost, tried.peak, c, limit)
         reaching = [np.empty(0, dtype=np.intp)]
         for here in _portions(sizes, CELLS_AT_ONCE):
+            if budget.late:
+                return None
             low, high = pairs.extremes(first[here], second[here], alone)
             some = np.isfinite(low).all(axis=1)
-            reaching.append(here[some][self.rater.reach(low[some], high[some], self.doubt) >= 0])
+            reaching.append(here[some][self.rater.reach(low[some], high[some], doubt + SWEPT) >= 0])
         left = np.concatenate(reaching)
         if sizes[left].sum() > MOST_LISTED:
             return None
@@ -73,9 +104,18 @@ class FewChanges:
         for one, two, table in zip(first[left], second[left], pairs.sums(first[left], second[left]), strict=True):
             at, to = tried.within(one, two, alone)
             sums = alone.sums[at] + (alone.sums[to] - alone.base) + table[at - tried.start[one], to - tried.start[two]]
-            found.append(tried.places[np.column_stack([at, to])[self._may(sums)]])
+            found.append(tried.places[np.column_stack([at, to])[self._may(sums, doubt)]])
         whole = np.concatenate(found)
         return self._codes(whole) if len(whole) <= MOST_FOUND else None
+
+    def _tried(self, limit: float) -> _Tried:
+        """Return the changes that are within a limit beside the least change of another feature."""
+        choices = self.choices
+        least = np.full(len(self.problem.groups), np.inf)
+        np.minimum.at(least, choices.group[self._changed], choices.cost[self._changed])
+        nearest = np.sort(least)[:2]
+        other = np.where(least[choices.group] == nearest[0], nearest[-1], nearest[0])
+        return _Tried.of(choices, self._changed & (choices.cost + other <= limit))
 
     @cached_property
     def _base(self) -> Floats:
@@ -83,18 +123,21 @@ class FewChanges:
         base: Floats = self.rater.structure.sums(self._own)[0]
         return base
 
-    def _may(self, sums: Floats) -> Bools:
+    def _may(self, sums: Floats, doubt: float) -> Bools:
         """Return which candidates (m,) with such sums (m, k) may meet the target, however they are rounded."""
         favourable, _, margin = rate_sums(sums, self.rater.targets)
-        may: Bools = favourable | (margin < self.doubt)
+        may: Bools = favourable | (margin < doubt + SWEPT)
         return may
 
     def _codes(self, places: Codes) -> Codes:
-        """Return the candidates (m, G) that take the choices at `places` (m, n), each of another group."""
+        """Return the lawful candidates (m, G) that take the choices at `places` (k, n), each of another group."""
         codes = np.repeat(self.problem.own[None], len(places), axis=0)
         for at in places.T:
             codes[np.arange(len(places)), self.choices.group[at]] = self.choices.code[at]
-        return codes
+        held = self.problem.changes_left(codes) >= 0
+        for joint in self.problem.joint_rules:
+            held &= joint.holds(codes)
+        return np.asarray(codes[held])
 
 
 class _Tried(NamedTuple):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Container, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
 from math import prod
@@ -152,17 +152,6 @@ class Problem:
     def group_of(self) -> Codes:
         """The group of every tuple, group after group."""
         return np.repeat(np.arange(len(self.groups)), [len(group.tuples) for group in self.groups])
-
-    def repeating(self, linked: Container[int]) -> list[int]:
-        """Return the groups of which several tuples may be one to the model and to all rules.
-
-        These are lone features whose tokens are cells, without those of the `linked` groups.
-        """
-        if self.rater is None:
-            return []
-        lone = [(number, columns[0]) for number, columns in enumerate(self.columns) if len(columns) == 1]
-        unlinked = [(n, column) for n, column in lone if n not in linked and column not in self.celled]
-        return [number for number, column in unlinked if self.token_tables[column].ndim == 1]
 
     @cached_property
     def costs(self) -> Floats:

@@ -73,16 +73,8 @@ def start_of(problem: Problem, cascade: Cascade) -> Codes:
     return own if lawful and all(joint.holds(own)[0] for joint in cascade.joint_rules) else cascade.repair(own)
 
 
-def construct(search: Explored, state: Codes, merit: float, single: Single) -> None:
-    """Construct favourable candidates from a start `state` (G,) and its single changes, and bring them nearer."""
-    _grow(search, state, merit, single)
-    if not search.budget.spent:
-        seeds = min(SEEDS, max(FEWEST_SEEDS, MOST_CODES // len(search.problem.groups) ** 2))
-        search.score(_thinned(search, codes_of(search.problem, nearest_favourable_rows(search.problem)[:seeds])))
-    exchange(search)
-
-
-def _grow(search: Explored, state: Codes, merit: float, single: Single) -> None:
+def grow(search: Explored, state: Codes, merit: float, single: Single) -> None:
+    """Let a start `state` (G,) grow by its single changes until it is favourable."""
     for _ in range(MOST_STEPS):
         need = search.need(merit)
         capped = single._replace(gain=np.minimum(single.gain, need))
@@ -96,6 +88,14 @@ def _grow(search: Explored, state: Codes, merit: float, single: Single) -> None:
             return
         state, merit = scored.codes[best], float(merits[best])
         single = search.singles(state, merit)
+
+
+def improve(search: Explored) -> None:
+    """Look for nearer answers among background rows, and by exchanging changes."""
+    if not search.budget.spent:
+        seeds = min(SEEDS, max(FEWEST_SEEDS, MOST_CODES // len(search.problem.groups) ** 2))
+        search.score(_thinned(search, codes_of(search.problem, nearest_favourable_rows(search.problem)[:seeds])))
+    exchange(search)
 
 
 def _thinned(search: Explored, states: Codes) -> Codes:

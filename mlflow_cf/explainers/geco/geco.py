@@ -12,7 +12,7 @@ from pydantic import Field, StrictBool, StrictInt
 
 from mlflow_cf.errors import InputError
 from mlflow_cf.explainers.explainer import Candidates
-from mlflow_cf.explainers.geco.construction import construct, start_of
+from mlflow_cf.explainers.geco.construction import grow, improve, start_of
 from mlflow_cf.explainers.geco.drawn import Drawn
 from mlflow_cf.explainers.geco.draws import Draws
 from mlflow_cf.explainers.geco.sweeps import Sweeps
@@ -101,7 +101,7 @@ class GeCo:
         stable = max(STABLE, problem.count)
         search = Sweeps(problem, budget, self.q, stable, range(self.min_generations, self.max_generations + 1))
         rows, statistics = search.run()
-        return Candidates(rows, statistics, certify=not len(rows))
+        return Candidates(rows, statistics, certify=search.settled or not len(rows))
 
     def _by_draws(self, problem: Problem, budget: Budget, rng: np.random.Generator) -> Candidates:
         problem, stable = with_draws(problem, rng), max(STABLE, problem.count)
@@ -127,7 +127,8 @@ class GeCo:
         """Put answers of several changes together at once, where no single change that was drawn suffices."""
         drawn = Drawn(run, population, self.m_init)
         for start in start_of(run.problem, run.cascade):
-            construct(drawn, start, *drawn.start(start))
+            grow(drawn, start, *drawn.start(start))
+            improve(drawn)
         return drawn.population
 
     def _from_background(self, run: Draws, population: Population) -> Population:

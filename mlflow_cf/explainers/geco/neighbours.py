@@ -17,29 +17,20 @@ from mlflow_cf.explainers.geco.picking import Parents, Wanted, pick
 from mlflow_cf.features import Floats
 from mlflow_cf.problem import Budget, Codes, Problem, Rater
 from mlflow_cf.search.cascade import Cascade, alone
-from mlflow_cf.search.choices import Choices, Within
+from mlflow_cf.search.choices import Choices, Within, telling
 from mlflow_cf.search.population import Keys
 
 FAR = 1e3  # more than any distance
 MOST_JOINT = 20_000  # tuples of groups of several features that are tried beside the candidates of one call
 
 
-def _nearest_choices(problem: Problem, linked: frozenset[int]) -> Choices:
-    """Return the tuples worth looking at of all swept groups, nearest first; `linked` groups keep all of theirs."""
+def _nearest_choices(problem: Problem) -> Choices:
+    """Return the tuples worth looking at of all swept groups, nearest first."""
     swept = np.array([len(group.columns) == 1 and group.proposals > 0 for group in problem.groups])
-    tried = swept[problem.group_of]
-    tried[(problem.own + problem.start)[[not group.own_allowed for group in problem.groups]]] = False
-    places = np.flatnonzero(tried)
+    places = problem.kept(telling)
+    places = places[swept[problem.group_of[places]]]
     alone = problem.costs[places] + problem.bound_distance.c * problem.peaks[places]
-    nearest = places[np.lexsort((alone, problem.group_of[places]))]
-    whose = problem.group_of[nearest]
-    kept = np.ones(len(nearest), dtype=np.bool_)
-    for number in problem.repeating(linked):
-        here = np.flatnonzero(whose == number)
-        cells = problem.token_tables[problem.columns[number][0]][nearest[here] - problem.start[number]]
-        kept[here] = False
-        kept[here[np.unique(cells, return_index=True)[1]]] = True
-    return Choices.of_places(problem, nearest[kept])
+    return Choices.of_places(problem, places[np.lexsort((alone, problem.group_of[places]))])
 
 
 @dataclass(frozen=True, eq=False)
@@ -85,7 +76,7 @@ class Neighbours:
     def __init__(self, problem: Problem, rater: Rater, cascade: Cascade, keys: Keys) -> None:
         self.problem, self.rater, self.cascade, self.keys = problem, rater, cascade, keys
         linked = frozenset(number for joint in cascade.joint_rules for number in joint.groups)
-        self.choices = _nearest_choices(problem, linked)
+        self.choices = _nearest_choices(problem)
         self.linked = sorted(linked)
         self.joint = [n for n, group in enumerate(problem.groups) if len(group.columns) > 1 and group.proposals]
         self.known: set[int] = set()

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from mlflow_cf.explainers.geco.construction import construct, start_of
+from mlflow_cf.exact.few_changes import FewChanges
+from mlflow_cf.explainers.geco.construction import grow, improve, start_of
 from mlflow_cf.explainers.geco.members import Members
 from mlflow_cf.features import Floats
 from mlflow_cf.problem import Budget, Codes, Problem
@@ -12,6 +13,8 @@ from mlflow_cf.problem.points import with_points
 from mlflow_cf.search.population import changed_sets
 from mlflow_cf.search.seeds import codes_of, nearest_favourable_rows
 
+MOST_PAIRED = 2**20  # pairs of choices: as long as some generations take
+CLOSE = 1e-4  # to the target: a certificate may ask the model about these
 ROUNDING = 1e-12  # of a sum that is added up in another order than distances are
 
 
@@ -24,11 +27,12 @@ class Sweeps:
 
     def __init__(self, problem: Problem, budget: Budget, q: int, stable: int, generations: range) -> None:
         """Set up a search that keeps `q` members for some `generations` until the best `stable` ones do not change."""
-        (self.problem, _), self.budget = with_points(problem), budget
+        (self.problem, self.exact), self.budget = with_points(problem), budget
         self.q, self.stable, self.generations = q, stable, generations
         if self.problem.rater is None:
             raise ValueError("sweeps need a structure")
         self.members = Members(self.problem, self.problem.rater, budget, q)
+        self.settled = False
 
     def run(self) -> tuple[Floats, dict[str, int | float]]:
         """Return favourable rows (m, d), nearest first, and the statistics of the search."""
@@ -37,24 +41,33 @@ class Sweeps:
             members.score(start[None] if (start != problem.own).any() else start[None][:0])
             merit, single = members.start(start)
             if not members.population.favourable.any():
-                construct(members, start, merit, single)
+                grow(members, start, merit, single)
+                if not self._is_settled():
+                    improve(members)
                 members.constructed = True
-        generations = 0 if self._is_settled else self._evolve()
+        self.settled = self._is_settled()
+        generations = 0 if self.settled else self._evolve()
         if not members.population.favourable.any() and not self.budget.cut:
             members.score(codes_of(problem, nearest_favourable_rows(problem))[: self.q])
             generations += self._evolve()
         found = members.population.codes[members.population.favourable]
         return problem.rows(found), members.statistics.summary(generations, self.budget.used)
 
-    @property
     def _is_settled(self) -> bool:
-        """Whether the only answer that is wanted is a single change that no two changes can be nearer than."""
-        problem, population = self.problem, self.members.population
-        found = population.codes[population.favourable]
-        if problem.count > 1 or not len(found) or not all(group.own_allowed for group in problem.groups):
+        """Whether the only answer that is wanted is known to be the nearest: looks at all changes of two groups."""
+        few = self.problem.kept(FewChanges.of) if self.exact and self.problem.count == 1 else None
+        if few is None or self.members.bar == np.inf:
             return False
-        nearest = float(problem.distance(found).min())
-        return nearest <= float(np.sort(self.members.neighbours.least)[:2].sum()) * (1 - ROUNDING)
+        least = np.sort(self.members.neighbours.least)
+        if self.members.bar <= float(least[:2].sum()) * (1 - ROUNDING):
+            return True
+        if few.cells(self.members.bar) > MOST_PAIRED:
+            return False
+        pairs = few.pairs(self.members.bar, CLOSE, self.budget)
+        if pairs is None:
+            return False
+        self.members.score(pairs)
+        return self.members.bar <= float(least[:3].sum()) * (1 - ROUNDING)
 
     def _evolve(self) -> int:
         """Pass generations until the best members are favourable and old, or nothing new comes; return how many."""
