@@ -50,23 +50,8 @@ def worlds(draw: Any, parts: int = 1) -> World:
     return World(structure, codes, values)
 
 
-def check(world: World) -> None:
-    pairs = world.structure.pairs(world.row, world.values)
-    assert pairs is not None
-    chosen = [pair for pair in PAIRS if pair[1] < world.d]
-    found = pairs.sums(*np.array(chosen).T)
-    base = world.sums({})
-    for (one, two), table_of_pair in zip(chosen, found, strict=True):
-        counts = len(world.values[one]), len(world.values[two])
-        assert table_of_pair.shape == (*counts, len(base))
-        for a, b in np.ndindex(*counts):
-            both = world.sums({one: a, two: b})
-            alone = world.sums({one: a}) + world.sums({two: b}) - base
-            np.testing.assert_allclose(table_of_pair[a, b], both - alone, rtol=0, atol=1e-5)
-
-
-@given(worlds(), st.integers(0, 2**16), st.sampled_from([0.0, 0.5]), st.sampled_from([0.3, 0.8, 3.0]))
-def test_extremes_are_those_of_the_pairs_within_the_limit(world: World, seed: int, c: float, limit: float) -> None:
+def check(world: World, seed: int, c: float, limit: float) -> None:
+    """Compare what is said of the pairs that count with rows that are scored whole."""
     pairs = world.structure.pairs(world.row, world.values)
     assert pairs is not None
     chosen = np.array([pair for pair in PAIRS if pair[1] < world.d]).T
@@ -75,27 +60,34 @@ def test_extremes_are_those_of_the_pairs_within_the_limit(world: World, seed: in
     base, rng = world.sums({}), np.random.default_rng(seed)
     sums = np.array([world.sums({column: place}) for column, place in places]).reshape(-1, len(base))
     cost, peak = rng.random((2, len(places)))
-    low, high = pairs.extremes(*chosen, Alone(sums, base, cost, peak, c, limit))
-    for at, (one, two) in enumerate(chosen.T):
-        within = [
-            world.sums({one: a, two: b})
-            for a, b in np.ndindex(len(world.values[one]), len(world.values[two]))
-            if cost[start[one] + a] + cost[start[two] + b] + c * max(peak[start[one] + a], peak[start[two] + b])
-            <= limit
-        ]
-        known = np.array(within).reshape(-1, len(base))
-        np.testing.assert_allclose(low[at], known.min(axis=0, initial=np.inf), rtol=0, atol=1e-5)
-        np.testing.assert_allclose(high[at], known.max(axis=0, initial=-np.inf), rtol=0, atol=1e-5)
+    alone = Alone(sums, base, cost, peak, c, limit)
+    tables = pairs.tables(*chosen)
+    low, high = tables.extremes(alone)
+    for pair, (one, two) in enumerate(chosen.T):
+        known = {}
+        for a, b in np.ndindex(len(world.values[one]), len(world.values[two])):
+            both = (int(start[one] + a), int(start[two] + b))
+            if cost[list(both)].sum() + c * peak[list(both)].max() <= limit:
+                known[both] = world.sums({one: a, two: b})
+        at, found = tables.near(alone, np.array([pair]))
+        assert sorted(map(tuple, at.tolist())) == sorted(known)
+        whole = np.array([known[both] for both in map(tuple, at.tolist())]).reshape(-1, len(base))
+        np.testing.assert_allclose(found, whole, rtol=0, atol=1e-5)
+        np.testing.assert_allclose(low[pair], whole.min(axis=0, initial=np.inf), rtol=0, atol=1e-5)
+        np.testing.assert_allclose(high[pair], whole.max(axis=0, initial=-np.inf), rtol=0, atol=1e-5)
 
 
-@given(worlds())
-def test_pairs_add_to_single_changes_what_whole_rows_say(world: World) -> None:
-    check(world)
+told = st.integers(0, 2**16), st.sampled_from([0.0, 0.5]), st.sampled_from([0.3, 0.8, 3.0])
 
 
-@given(worlds(parts=2))
-def test_pairs_of_several_structures_stand_side_by_side(world: World) -> None:
-    check(world)
+@given(worlds(), *told)
+def test_pairs_add_to_single_changes_what_whole_rows_say(world: World, seed: int, c: float, limit: float) -> None:
+    check(world, seed, c, limit)
+
+
+@given(worlds(parts=2), *told)
+def test_pairs_of_several_structures_stand_side_by_side(world: World, seed: int, c: float, limit: float) -> None:
+    check(world, seed, c, limit)
 
 
 def test_trees_with_too_many_levels_say_nothing_of_pairs(monkeypatch: pytest.MonkeyPatch) -> None:

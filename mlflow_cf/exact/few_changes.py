@@ -11,7 +11,7 @@ from mlflow_cf.constraints.rules import Bools
 from mlflow_cf.exact.boxes import choices_within, loose
 from mlflow_cf.features import Floats
 from mlflow_cf.problem import Budget, Codes, Problem, Rater
-from mlflow_cf.problem.sums import rate_sums
+from mlflow_cf.problem.sums import lacking, rate_sums, rounding
 from mlflow_cf.search.choices import Choices
 from mlflow_cf.structures.kernels.pairs import Alone
 from mlflow_cf.structures.links import Tokens
@@ -19,7 +19,7 @@ from mlflow_cf.structures.links import Tokens
 SWEPT = 1e-5  # sums of a sweep are rounded otherwise than those of a single row, which may be sums in float32
 MOST_CELLS = 2**26  # pairs of choices that are looked at, in a third of a second
 CELLS_AT_ONCE = 2**20  # their sums take 8 MB per output
-MOST_LISTED = 2**22  # pairs of choices of the pairs of features that may meet the target
+AT_ONCE = 128  # candidates that are rated, nearest first
 MOST_FOUND = 20_000  # candidates of two changes; where there are more, most are not needed
 
 
@@ -51,6 +51,17 @@ class FewChanges:
         whole = len(problem.groups) == len(problem.space) and all(group.own_allowed for group in problem.groups)
         return cls(problem, problem.rater) if whole and problem.rater is not None else None
 
+    def least(self, changes: int) -> float:
+        """Return what so many changes cost at least."""
+        return float(np.sort(self._least)[:changes].sum()) if changes <= len(self._least) else np.inf
+
+    @cached_property
+    def _least(self) -> Floats:
+        """(G,) the least cost of a change of every group."""
+        least = np.full(len(self.problem.groups), np.inf)
+        np.minimum.at(least, self.choices.group[self._changed], self.choices.cost[self._changed])
+        return least
+
     def singles(self, limit: float, doubt: float) -> Codes:
         """Return the candidates (m, G) of one change, no farther than `limit`, that may meet the target.
 
@@ -58,10 +69,12 @@ class FewChanges:
         """
         alone = self.choices.cost + self.problem.bound_distance.c * self.choices.peak
         tried = np.flatnonzero(self._changed & (alone <= loose(limit)))
-        return self._codes(tried[self._may(self._sums[tried], doubt)][:, None])
+        return self._codes(tried[self._may(self._sums[tried], doubt + SWEPT)][:, None])
 
     def cells(self, limit: float) -> int:
         """Return how many pairs of choices `pairs` looks at."""
+        if loose(limit) < self.least(2):
+            return 0
         tried = self._tried(limit)
         first, second = tried.pairs(loose(limit))
         return int((tried.counts[first] * tried.counts[second]).sum())
@@ -69,10 +82,13 @@ class FewChanges:
     def pairs(self, limit: float, doubt: float, budget: Budget) -> Codes | None:
         """Return the candidates (m, G) of two changes, no farther than `limit`, that may meet the target.
 
-        None where they are too many, where the model does not tell, or where the budget does not last.
+        The nearest come first; where one answer is wanted, none farther than the first that certainly meets it. None
+        where they are too many, where the model does not tell, or where the budget does not last.
         """
+        if loose(limit) < self.least(2):
+            return self.problem.own[None][:0]
         if self._known is None or limit > self._known[0] or doubt > self._known[1]:
-            found = self._pairs(loose(limit), doubt, budget)
+            found = self._pairs(loose(limit), doubt + SWEPT, budget)
             if found is None:
                 return None
             self._known = limit, doubt, found
@@ -83,36 +99,49 @@ class FewChanges:
         tried = self._tried(limit)
         first, second = tried.pairs(limit)
         sizes = tried.counts[first] * tried.counts[second]
-        if sizes.sum() > MOST_CELLS or budget.take(len(first)) < len(first):
-            return None
         pairs = self.rater.structure.pairs(self._own, tried.tokens)
-        if pairs is None:
+        if pairs is None or sizes.sum() > MOST_CELLS or budget.take(len(first)) < len(first):
             return None
         c = self.problem.bound_distance.c
         alone = Alone(self._sums[tried.places], self._base, tried.cost, tried.peak, c, limit)
-        reaching = [np.empty(0, dtype=np.intp)]
+        places, far = np.empty((0, 2), dtype=np.intp), np.empty(0)
         for here in _portions(sizes, CELLS_AT_ONCE):
             if budget.late:
                 return None
-            low, high = pairs.extremes(first[here], second[here], alone)
-            some = np.isfinite(low).all(axis=1)
-            reaching.append(here[some][self.rater.reach(low[some], high[some], doubt + SWEPT) >= 0])
-        left = np.concatenate(reaching)
-        if sizes[left].sum() > MOST_LISTED:
-            return None
-        found = [np.empty((0, 2), dtype=np.intp)]
-        for one, two, table in zip(first[left], second[left], pairs.sums(first[left], second[left]), strict=True):
-            at, to = tried.within(one, two, alone)
-            sums = alone.sums[at] + (alone.sums[to] - alone.base) + table[at - tried.start[one], to - tried.start[two]]
-            found.append(tried.places[np.column_stack([at, to])[self._may(sums, doubt)]])
-        whole = np.concatenate(found)
-        return self._codes(whole) if len(whole) <= MOST_FOUND else None
+            tables = pairs.tables(first[here], second[here])
+            low, high = tables.extremes(alone)
+            some = np.flatnonzero(np.isfinite(low).all(axis=1))
+            at, sums = tables.near(alone, some[self.rater.reach(low[some], high[some], doubt) >= 0])
+            one, two = at.T
+            distance = tried.cost[one] + tried.cost[two] + c * np.maximum(tried.peak[one], tried.peak[two])
+            near = np.flatnonzero(self._may(sums, doubt))
+            places, far = np.concatenate([places, tried.places[at[near]]]), np.append(far, distance[near])
+            if self.problem.count == 1:
+                alone = alone._replace(limit=min(alone.limit, loose(self._certain(sums[near], distance[near], doubt))))
+            if len(places) > MOST_FOUND and (far <= alone.limit).sum() > MOST_FOUND:
+                return None
+        order = np.flatnonzero(far <= alone.limit)
+        return self._codes(places[order[np.argsort(far[order], kind="stable")]])
+
+    def _certain(self, sums: Floats, distance: Floats, doubt: float) -> float:
+        """Return the distance of the nearest of n candidates that certainly meets the target; inf: none does.
+
+        Rules over several groups may still reject it, and then nothing is certain.
+        """
+        if self.problem.joint_rules or not self.problem.plain_limits:
+            return np.inf
+        order = np.argsort(distance, kind="stable")
+        for start in range(0, len(order), AT_ONCE):
+            some = order[start : start + AT_ONCE]
+            favourable, _, margin = rate_sums(sums[some], self.rater.targets)
+            certain = np.flatnonzero(favourable & (margin >= doubt))
+            if len(certain):
+                return float(distance[some[certain[0]]])
+        return np.inf
 
     def _tried(self, limit: float) -> _Tried:
         """Return the changes that are within a limit beside the least change of another feature."""
-        choices = self.choices
-        least = np.full(len(self.problem.groups), np.inf)
-        np.minimum.at(least, choices.group[self._changed], choices.cost[self._changed])
+        choices, least = self.choices, self._least
         nearest = np.sort(least)[:2]
         other = np.where(least[choices.group] == nearest[0], nearest[-1], nearest[0])
         return _Tried.of(choices, self._changed & (choices.cost + other <= limit))
@@ -125,8 +154,11 @@ class FewChanges:
 
     def _may(self, sums: Floats, doubt: float) -> Bools:
         """Return which candidates (m,) with such sums (m, k) may meet the target, however they are rounded."""
-        favourable, _, margin = rate_sums(sums, self.rater.targets)
-        may: Bools = favourable | (margin < doubt + SWEPT)
+        near, lacks = rounding(sums, self.rater.targets, doubt), lacking(sums, self.rater.targets)
+        may: Bools = lacks < 0
+        close = np.flatnonzero(~(np.abs(lacks) > near))
+        favourable, _, margin = rate_sums(sums[close], self.rater.targets)
+        may[close] = favourable | (margin < doubt)
         return may
 
     def _codes(self, places: Codes) -> Codes:
@@ -178,13 +210,6 @@ class _Tried(NamedTuple):
         first, second = np.triu_indices(len(least), k=1)
         near = least[first] + least[second] <= limit
         return first[near], second[near]
-
-    def within(self, one: int, two: int, alone: Alone) -> tuple[Codes, Codes]:
-        """Return the choices (m,), (m,) of two columns that are together within the limit."""
-        a, b = (np.arange(self.start[column], self.start[column + 1]) for column in (one, two))
-        peak = np.maximum(self.peak[a][:, None], self.peak[b])
-        at, to = np.nonzero(self.cost[a][:, None] + self.cost[b] + alone.c * peak <= alone.limit)
-        return a[at], b[to]
 
 
 def _portions(sizes: Codes, most: int) -> list[Codes]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import NamedTuple
 
 import numpy as np
@@ -101,8 +101,13 @@ def bind_cells(some: Sequence[Some], x0: Floats, distance: BoundDistance) -> lis
     weights, groups = rest.astype(np.float64), []
     for one, start, size, place in zip(some, starts.tolist(), sizes.tolist(), places.tolist(), strict=True):
         part = slice(start, start + size)
-        group = replace(one.group, tuples=table[part, None], weights=weights[part], own=place)
-        groups.append(replace(group, cost=cost[part], peak=peak[part], places=known[part]))
+        before = one.group
+        groups.append(
+            Group(
+                before.columns, table[part, None], weights[part], place, before.own_allowed, cost[part], peak[part],
+                before.rules, before.domain, known[part],
+            )
+        )  # fmt: skip
     return groups
 
 

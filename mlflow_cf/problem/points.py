@@ -8,7 +8,7 @@ from dataclasses import replace
 import numpy as np
 
 from mlflow_cf.constraints.expressions import Ref
-from mlflow_cf.constraints.rules import Atom, Bools
+from mlflow_cf.constraints.rules import Atom, Bools, Rule
 from mlflow_cf.features import Floats
 from mlflow_cf.problem.cells import MOST_CELLS, Some, bind_cells
 from mlflow_cf.problem.group import Group
@@ -55,7 +55,9 @@ def _with_cells(problem: Problem, linked: Container[int]) -> Problem:
         group, values, places = problem.groups[number], nearest[start:stop], np.arange(stop - start)
         if group.columns[0] in linked:
             continue
-        if group.rules:
+        if any(_pins(rule, group.columns[0]) for rule in group.rules):
+            values, places = values[:0], places[:0]
+        elif group.rules:
             constants = _rule_ends(problem, group)
             if constants is None:
                 continue
@@ -71,6 +73,13 @@ def _with_cells(problem: Problem, linked: Container[int]) -> Problem:
     celled = {groups[number].columns[0] for number in numbers}
     tokens = {**problem.domain_tokens, **{column: cells.tokens[column] for column in celled}}
     return replace(problem, groups=tuple(groups), domain_tokens=tokens, celled=frozenset(celled))
+
+
+def _pins(rule: Rule, column: int) -> bool:
+    """Whether a rule leaves a feature nothing but the row's own value."""
+    return not rule.when and rule.then.sign == "==" and {rule.then.left, rule.then.right} == {
+        Ref("x", column), Ref("x_cf", column),
+    }  # fmt: skip
 
 
 def _lawful(problem: Problem, group: Group, values: Floats) -> Floats:

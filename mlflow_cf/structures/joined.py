@@ -13,7 +13,7 @@ from mlflow_cf.features import Floats
 from mlflow_cf.structures.kernels.pairs import Alone
 from mlflow_cf.structures.links import Flags, Link, Tokens
 from mlflow_cf.structures.parts import Part
-from mlflow_cf.structures.structure import Boxes, Pairs, Structure
+from mlflow_cf.structures.structure import Boxes, Pairs, PairTables, Structure
 
 
 @dataclass(frozen=True, eq=False)
@@ -140,20 +140,33 @@ class JoinedPairs:
     parts: tuple[Pairs, ...]
     outputs: tuple[int, ...]
 
-    def sums(self, first: NDArray[np.intp], second: NDArray[np.intp]) -> list[Floats]:
-        """Return what changes of two columns add (t, s, k), per pair of columns, the `first` of which is smaller."""
-        found = [part.sums(first, second) for part in self.parts]
-        return [np.concatenate(tables, axis=2) for tables in zip(*found, strict=True)]
+    def tables(self, first: NDArray[np.intp], second: NDArray[np.intp]) -> JoinedTables:
+        """Return what is known of pairs of columns (p,), (p,), of which the `first` are the smaller."""
+        return JoinedTables(tuple(part.tables(first, second) for part in self.parts), self.outputs)
 
-    def extremes(self, first: NDArray[np.intp], second: NDArray[np.intp], alone: Alone) -> tuple[Floats, Floats]:
+
+@dataclass(frozen=True, eq=False)
+class JoinedTables:
+    """The changes of some pairs of columns; see `JoinedPairs`."""
+
+    parts: tuple[PairTables, ...]
+    outputs: tuple[int, ...]
+
+    def extremes(self, alone: Alone) -> tuple[Floats, Floats]:
         """Return the least and the largest sums (p, k), (p, k) of two changes that count; inf, -inf: none does."""
-        found, start = [], 0
-        for part, outputs in zip(self.parts, self.outputs, strict=True):
-            mine = slice(start, start + outputs)
-            sums = np.ascontiguousarray(alone.sums[:, mine])
-            found.append(part.extremes(first, second, alone._replace(sums=sums, base=alone.base[mine])))
-            start += outputs
+        found = [part.extremes(mine) for part, mine in zip(self.parts, self._parts_of(alone), strict=True)]
         return np.concatenate([low for low, _ in found], axis=1), np.concatenate([high for _, high in found], axis=1)
+
+    def near(self, alone: Alone, some: NDArray[np.intp]) -> tuple[NDArray[np.intp], Floats]:
+        """Return the changes (n, 2) of `some` pairs that count and their sums (n, k)."""
+        found = [part.near(mine, some) for part, mine in zip(self.parts, self._parts_of(alone), strict=True)]
+        return found[0][0], np.concatenate([sums for _, sums in found], axis=1)
+
+    def _parts_of(self, alone: Alone) -> list[Alone]:
+        """Return what each structure says of the values alone."""
+        ends = np.cumsum(self.outputs)
+        cut = [slice(end - width, end) for end, width in zip(ends.tolist(), self.outputs, strict=True)]
+        return [alone._replace(sums=np.ascontiguousarray(alone.sums[:, at]), base=alone.base[at]) for at in cut]
 
 
 @dataclass(frozen=True, eq=False)

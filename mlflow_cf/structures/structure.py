@@ -110,12 +110,20 @@ def score_rows(structure: Structure, Z: Floats) -> Floats:
 class Pairs(Protocol):
     """What two changes of a row do to its sums beyond what each of them does alone."""
 
-    def sums(self, first: NDArray[np.intp], second: NDArray[np.intp]) -> list[Floats]:
-        """Return what changes of two columns add (t, s, k), per pair of columns, the `first` of which is smaller."""
+    def tables(self, first: NDArray[np.intp], second: NDArray[np.intp]) -> PairTables:
+        """Return what is known of pairs of columns (p,), (p,), of which the `first` are the smaller."""
         ...
 
-    def extremes(self, first: NDArray[np.intp], second: NDArray[np.intp], alone: Alone) -> tuple[Floats, Floats]:
+
+class PairTables(Protocol):
+    """The changes of some pairs of columns. What each value does alone, and which two count, is told when asked."""
+
+    def extremes(self, alone: Alone) -> tuple[Floats, Floats]:
         """Return the least and the largest sums (p, k), (p, k) of two changes that count; inf, -inf: none does."""
+        ...
+
+    def near(self, alone: Alone, some: NDArray[np.intp]) -> tuple[NDArray[np.intp], Floats]:
+        """Return the changes (n, 2) of `some` pairs that count and their sums (n, k); `extremes` were asked before."""
         ...
 
 

@@ -11,20 +11,30 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mlflow_cf.features import Floats
-from mlflow_cf.structures.kernels.pairs import Alone, Paths, Room, Tried, Wanted, add_pairs, add_up, find_extremes
+from mlflow_cf.structures.kernels.pairs import (
+    Alone,
+    Near,
+    Paths,
+    Room,
+    Tried,
+    Wanted,
+    add_pairs,
+    find_extremes,
+    list_near,
+)
 from mlflow_cf.structures.links import Tokens
 from mlflow_cf.structures.parts import Leaves
 
 MOST_FLAGS = 2**26  # of cells that leaves take, where these are no intervals: 64 MB
-Numbers = NDArray[np.integer[Any]]
+Numbers = NDArray[np.intp]
 
 
 def paths_of(leaves: Leaves) -> Paths | None:
     """Return what leaves ask of the features, leaf after leaf; None if that takes too much memory."""
     if sum(limits.taken.size for limits in leaves.limits if limits.taken is not None) > MOST_FLAGS:
         return None
-    leaf: list[Numbers] = []
-    asks: list[Numbers] = []
+    leaf: list[NDArray[Any]] = []
+    asks: list[NDArray[np.int32]] = []
     taken, filled = [np.empty(0, np.bool_)], 0
     for feature, limits in enumerate(leaves.limits):
         count, offset = len(limits.leaf), np.full(len(limits.leaf), -1)
@@ -76,40 +86,48 @@ class TreePairs:
         )
         return cls(paths, tried, order)
 
-    def sums(self, first: Numbers, second: Numbers) -> list[Floats]:
-        """Return, per pair of features, what both changes add (t, s, k) beyond each alone; `first` are the smaller."""
-        wanted, tables = self._tables(first, second)
-        add_up(self.tried, wanted, tables)
-        rank = np.empty(len(self.order), dtype=np.intp)
-        rank[self.order] = np.arange(len(self.order))
-        ranks = [rank[a:b] - a for a, b in pairwise(self.tried.start.tolist())]
-        found = []
-        for one, two, place in zip(first, second, wanted.place[:-1].tolist(), strict=True):
-            shape = len(ranks[one]) + 1, len(ranks[two]) + 1
-            table = tables[place : place + shape[0] * shape[1]].reshape(*shape, -1)
-            found.append(table[np.ix_(ranks[one], ranks[two])])
-        return found
-
-    def extremes(self, first: Numbers, second: Numbers, alone: Alone) -> tuple[Floats, Floats]:
-        """Return the least and the largest sums (p, k), (p, k) of two changes that count; inf, -inf: none does.
-
-        What the values do `alone` is told as they were given.
-        """
-        wanted, tables = self._tables(first, second)
-        found = np.empty((2, len(first), tables.shape[1]))
-        sums, cost, peak = alone.sums[self.order], alone.cost[self.order], alone.peak[self.order]
-        find_extremes(self.tried, wanted, tables, alone._replace(sums=sums, cost=cost, peak=peak), found)
-        return found[0], found[1]
-
-    def _tables(self, first: Numbers, second: Numbers) -> tuple[Wanted, Floats]:
-        """Return the tables (n, k) of pairs of features, one after the other, with what stands at their corners."""
-        features, outputs = len(self.tried.own), self.paths.value.shape[1]
+    def tables(self, first: Numbers, second: Numbers) -> TreeTables:
+        """Return the tables of pairs of features (p,), (p,), of which the `first` are the smaller."""
+        features = len(self.tried.own)
         number = np.full((features, features), -1)
         number[first, second] = np.arange(len(first))
         counts = np.diff(self.tried.start)
         wanted = Wanted(number, first, second, np.append(0, ((counts[first] + 1) * (counts[second] + 1)).cumsum()))
-        tables = np.zeros((wanted.place[-1], outputs))
+        tables = np.zeros((wanted.place[-1], self.paths.value.shape[1]))
         most = int(np.diff(self.paths.start).max(initial=1))
         room = Room(np.empty((most, counts.max() + 3), np.int64), np.empty(most, np.int64), np.empty(most, np.int64))
         add_pairs(self.paths, self.tried, wanted, room, tables)
-        return wanted, tables
+        return TreeTables(self.tried, self.order, wanted, tables)
+
+
+@dataclass(frozen=True, eq=False)
+class TreeTables:
+    """What pairs of changes add to single ones; see `TreePairs`.
+
+    Attributes:
+        tried, order: the cells tried, and where they stood; wanted: the pairs.
+        corners: (n, k) of the tables one after the other, until `extremes` adds them up.
+    """
+
+    tried: Tried
+    order: Numbers
+    wanted: Wanted
+    corners: Floats
+
+    def extremes(self, alone: Alone) -> tuple[Floats, Floats]:
+        """Return the least and the largest sums (p, k), (p, k) of two changes that count; inf, -inf: none does."""
+        found = np.empty((2, len(self.wanted.first), self.corners.shape[1]))
+        find_extremes(self.tried, self.wanted, self.corners, self._ascending(alone), found)
+        return found[0], found[1]
+
+    def near(self, alone: Alone, some: Numbers) -> tuple[Numbers, Floats]:
+        """Return the changes (n, 2) of `some` pairs that count and their sums (n, k); `extremes` were asked before."""
+        counts = np.diff(self.tried.start)
+        most = int((counts[self.wanted.first[some]] * counts[self.wanted.second[some]]).sum())
+        near = Near(np.empty((most, 2), dtype=np.intp), np.empty((most, self.corners.shape[1])))
+        count = list_near(self.tried, self.wanted, some, self.corners, self._ascending(alone), near)
+        return self.order[near.at[:count]], near.sums[:count]
+
+    def _ascending(self, alone: Alone) -> Alone:
+        order = self.order
+        return alone._replace(sums=alone.sums[order], cost=alone.cost[order], peak=alone.peak[order])

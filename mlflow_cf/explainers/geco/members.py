@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import ClassVar
+
 import numpy as np
 
 from mlflow_cf.constraints.rules import Bools
@@ -30,6 +32,8 @@ class Members:
         constructed: whether a construction has found answers: then what is too far off at this price is given up.
     """
 
+    PHASES: ClassVar = ("sweep", "cross", "score")
+
     def __init__(self, problem: Problem, rater: Rater, budget: Budget, q: int) -> None:
         self.problem, self.rater, self.budget, self.q = problem, rater, budget, q
         self.cascade = Cascade(problem)
@@ -37,7 +41,7 @@ class Members:
         self.neighbours = Neighbours(problem, rater, self.cascade, self.seen.keys)
         self.population = none_scored(problem)
         self.bar, self.price, self.constructed = np.inf, 0.0, False
-        self.statistics = Statistics(("sweep", "cross", "score"))
+        self.statistics = Statistics(self.PHASES)
         self._swept: set[bytes] = set()
         self._at_once = max(1, min(AT_ONCE, MOST_CHOICES // max(1, len(self.neighbours.choices.code))))
 

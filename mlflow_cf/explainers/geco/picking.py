@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mlflow_cf.kernel import kernel
-from mlflow_cf.problem.sums import Targets, lacking, rate_sums
+from mlflow_cf.problem.sums import Targets, lacking, rate_sums, rounding
 from mlflow_cf.search.choices import Flat, Within
 
 Array = NDArray[Any]
@@ -41,7 +41,6 @@ class Rated(NamedTuple):
 
 
 DOUBT = 1e-5  # sums of a sweep are rounded otherwise than those of a single row, which may be sums in float32
-NEAR = 1e-2  # a sum farther from a target's end than this is no matter of rounding, where labels alone are compared
 
 
 def pick(
@@ -67,26 +66,11 @@ def _rated(sums: Array, targets: Targets) -> Rated:
     """Rate all sums (p, choices, k), also those of no choice that is wanted: to select these takes longer."""
     flat = sums.reshape(-1, sums.shape[2])
     lacks, verdict = lacking(flat, targets), np.zeros(len(flat), np.int8)
-    near = _near(flat, targets)
+    near = rounding(flat, targets, DOUBT)
     close = np.flatnonzero(np.abs(lacks) <= near)  # of others no exponentials are needed to tell
     favourable, _, margin = rate_sums(flat[close], targets)
     verdict[close] = np.where(margin < DOUBT, -1, favourable)
     return Rated(lacks.reshape(sums.shape[:2]), verdict.reshape(sums.shape[:2]), near)
-
-
-def _near(sums: Array, targets: Targets) -> float:
-    """Return what sums (m, k) may lack, or have left, and still be a matter of rounding.
-
-    That is `NEAR`, unless a least probability counts, or scores are as large as sums: rounding grows with these.
-    """
-    if any(target.least > 0 for target in targets):
-        return np.inf
-    units = [min(target.spread, 1.0) for target in targets if target.link == "identity"]
-    if not units:
-        return NEAR
-    high, low = np.fmax.reduce(sums, axis=None, initial=1.0), np.fmin.reduce(sums, axis=None, initial=-1.0)
-    largest = float(max(high, -low))
-    return NEAR if DOUBT * largest <= NEAR * min(units) else np.inf
 
 
 @kernel

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from functools import cached_property
+
 import numpy as np
 
 from mlflow_cf.exact.few_changes import FewChanges
 from mlflow_cf.explainers.geco.construction import grow, improve, start_of
 from mlflow_cf.explainers.geco.members import Members
+from mlflow_cf.explainers.geco.statistics import Statistics
 from mlflow_cf.features import Floats
 from mlflow_cf.problem import Budget, Codes, Problem
 from mlflow_cf.problem.points import with_points
@@ -15,6 +18,7 @@ from mlflow_cf.search.seeds import codes_of, nearest_favourable_rows
 
 MOST_PAIRED = 2**20  # pairs of choices: as long as some generations take
 CLOSE = 1e-4  # to the target: a certificate may ask the model about these
+NEAREST = 32  # candidates that are nearer than others, in case the model refuses the first ones
 ROUNDING = 1e-12  # of a sum that is added up in another order than distances are
 
 
@@ -29,23 +33,33 @@ class Sweeps:
         """Set up a search that keeps `q` members for some `generations` until the best `stable` ones do not change."""
         (self.problem, self.exact), self.budget = with_points(problem), budget
         self.q, self.stable, self.generations = q, stable, generations
+        self.settled = False
+
+    @cached_property
+    def members(self) -> Members:
+        """The members of the search."""
         if self.problem.rater is None:
             raise ValueError("sweeps need a structure")
-        self.members = Members(self.problem, self.problem.rater, budget, q)
-        self.settled = False
+        return Members(self.problem, self.problem.rater, self.budget, self.q)
 
     def run(self) -> tuple[Floats, dict[str, int | float]]:
         """Return favourable rows (m, d), nearest first, and the statistics of the search."""
-        problem, members = self.problem, self.members
+        problem = self.problem
+        few = problem.kept(FewChanges.of) if self.exact and problem.count == 1 else None
+        single = None if few is None else self._single(few)
+        if single is not None:
+            self.settled = True
+            return problem.rows(single), Statistics(Members.PHASES).summary(0, self.budget.used)
+        members = self.members
         for start in start_of(problem, members.cascade):
             members.score(start[None] if (start != problem.own).any() else start[None][:0])
-            merit, single = members.start(start)
+            merit, changes = members.start(start)
             if not members.population.favourable.any():
-                grow(members, start, merit, single)
-                if not self._is_settled():
+                grow(members, start, merit, changes)
+                if few is None or not self._pair(few):
                     improve(members)
                 members.constructed = True
-        self.settled = self._is_settled()
+        self.settled = few is not None and self._pair(few)
         generations = 0 if self.settled else self._evolve()
         if not members.population.favourable.any() and not self.budget.cut:
             members.score(codes_of(problem, nearest_favourable_rows(problem))[: self.q])
@@ -53,21 +67,34 @@ class Sweeps:
         found = members.population.codes[members.population.favourable]
         return problem.rows(found), members.statistics.summary(generations, self.budget.used)
 
-    def _is_settled(self) -> bool:
-        """Whether the only answer that is wanted is known to be the nearest: looks at all changes of two groups."""
-        few = self.problem.kept(FewChanges.of) if self.exact and self.problem.count == 1 else None
-        if few is None or self.members.bar == np.inf:
+    def _single(self, few: FewChanges) -> Codes | None:
+        """Return the nearest favourable single changes (m, G) if no two changes can be as near; else None."""
+        near = self._nearest(few.singles(few.least(2) * (1 - ROUNDING), CLOSE))
+        return near if len(near) else None
+
+    def _pair(self, few: FewChanges) -> bool:
+        """Look at all pairs of changes that may be nearer; whether no three changes can be as near as what is known."""
+        members = self.members
+        if few.cells(members.bar) > MOST_PAIRED:
             return False
-        least = np.sort(self.members.neighbours.least)
-        if self.members.bar <= float(least[:2].sum()) * (1 - ROUNDING):
-            return True
-        if few.cells(self.members.bar) > MOST_PAIRED:
-            return False
-        pairs = few.pairs(self.members.bar, CLOSE, self.budget)
+        pairs = few.pairs(members.bar, CLOSE, self.budget)
         if pairs is None:
             return False
-        self.members.score(pairs)
-        return self.members.bar <= float(least[:3].sum()) * (1 - ROUNDING)
+        members.score(self._nearest(pairs))
+        return members.bar <= few.least(3) * (1 - ROUNDING)
+
+    def _nearest(self, codes: Codes) -> Codes:
+        """Return the nearest of candidates (m, G) that are favourable, and not much more."""
+        if self.problem.rater is None:
+            raise ValueError("sweeps need a structure")
+        codes = codes[np.argsort(self.problem.distance(codes), kind="stable")]
+        for start in range(0, len(codes), NEAREST):
+            some = codes[start : start + NEAREST]
+            some = some[: self.budget.take(len(some))]
+            favourable = self.problem.rater.measures(self.problem.tokens(some))[0]
+            if favourable.any():
+                return np.asarray(some[favourable])
+        return codes[:0]
 
     def _evolve(self) -> int:
         """Pass generations until the best members are favourable and old, or nothing new comes; return how many."""

@@ -88,6 +88,13 @@ class Alone(NamedTuple):
     limit: float
 
 
+class Near(NamedTuple):
+    """Pairs of cells that count: which of the cells tried they are `at` (n, 2), and their `sums` (n, k)."""
+
+    at: Array
+    sums: Array
+
+
 class Room(NamedTuple):
     """Room to work in, per question of a leaf: the `ends` of its runs, how many, and whether the row is `missed`."""
 
@@ -178,22 +185,8 @@ def add_pairs(paths: Paths, tried: Tried, wanted: Wanted, room: Room, out: Array
 
 
 @kernel
-def add_up(tried: Tried, wanted: Wanted, tables: Array) -> None:
-    """Add up, in place, what stands at corners of rectangles: along the lines and down the columns of every table."""
-    for pair in range(wanted.first.size):
-        second = wanted.second[pair]
-        width = tried.start[second + 1] - tried.start[second] + 1
-        for k in range(tables.shape[1]):
-            line = 0.0
-            for at in range(wanted.place[pair], wanted.place[pair + 1]):
-                before = at - wanted.place[pair] - width
-                line = tables[at, k] + (line if (before + width) % width else 0.0)
-                tables[at, k] = line + (tables[at - width, k] if before >= 0 else 0.0)
-
-
-@kernel
 def find_extremes(tried: Tried, wanted: Wanted, tables: Array, alone: Alone, found: Array) -> None:
-    """Write the least and the largest sums (2, p, k) of the pairs that count into `found`; `tables` are added up."""
+    """Add up `tables` in place, and write the least and the largest sums (2, p, k) of what counts into `found`."""
     for pair in range(wanted.first.size):
         for k in range(alone.base.size):
             found[0, pair, k], found[1, pair, k] = _extremes(tried, wanted, tables[:, k], alone, pair, k)
@@ -220,3 +213,27 @@ def _extremes(tried: Tried, wanted: Wanted, table: Array, alone: Alone, pair: An
                 low, high = min(low, value), max(high, value)
         at += columns + 1
     return low, high
+
+
+@kernel
+def list_near(tried: Tried, wanted: Wanted, some: Array, tables: Array, alone: Alone, near: Near) -> int:
+    """Write the cells of `some` pairs that count, and return how many there are.
+
+    The tables are added up by now.
+    """
+    cost, peak, count = alone.cost, alone.peak, 0
+    for pair in some:
+        first, second, place = wanted.first[pair], wanted.second[pair], wanted.place[pair]
+        two = tried.start[second]
+        columns = tried.start[second + 1] - two
+        for a in range(tried.start[first], tried.start[first + 1]):
+            left = alone.limit - cost[a]
+            for b in range(two, two + columns):
+                if cost[b] + alone.c * max(peak[a], peak[b]) <= left:
+                    near.at[count, 0], near.at[count, 1] = a, b
+                    for k in range(alone.base.size):
+                        more = alone.sums[b, k] + tables[place + b - two, k]
+                        near.sums[count, k] = alone.sums[a, k] - alone.base[k] + more
+                    count += 1
+            place += columns + 1
+    return count
