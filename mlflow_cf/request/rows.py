@@ -10,7 +10,7 @@ import pandas as pd
 
 from mlflow_cf.errors import InputError
 from mlflow_cf.features import FeatureSpace, Floats
-from mlflow_cf.model.judge import Judge, Label, Outcome
+from mlflow_cf.model.judge import Decides, Label, Outcome
 
 
 @dataclass(frozen=True, eq=False)
@@ -33,7 +33,7 @@ def check_rows(rows: object, most: int) -> None:
         raise InputError("rows", f"{len(rows):,} are more than the policy's {most:,}", "send fewer at a time")
 
 
-def read_rows(judge: Judge, space: FeatureSpace, frame: pd.DataFrame) -> list[Row]:
+def read_rows(judge: Decides, space: FeatureSpace, frame: pd.DataFrame) -> list[Row]:
     """Predict all rows at once; rows that make the model fail are predicted one by one and marked."""
     codes, faults = space.encode_rows(frame)
     good = np.array([row for row in range(len(frame)) if row not in faults], dtype=np.intp)
@@ -53,7 +53,7 @@ def read_rows(judge: Judge, space: FeatureSpace, frame: pd.DataFrame) -> list[Ro
     return [rows[row] for row in range(len(frame))]
 
 
-def _single(judge: Judge, frame: pd.DataFrame, codes: Floats, fault: str) -> Row:
+def _single(judge: Decides, frame: pd.DataFrame, codes: Floats, fault: str) -> Row:
     try:
         labels, outcome = judge.predict(frame)
     except Exception as error:  # noqa: BLE001  see above; the message may quote the row, so only the type is kept
