@@ -146,6 +146,9 @@ def recode(rule: Rule, features: Sequence[Feature]) -> Rule:
 
 
 def _ground_atom(atom: Atom, x0: Floats) -> Atom:
+    if not atom.columns("x"):
+        return atom
+
     # Arithmetic stays arithmetic even over constants: a bare missing value compares differently from a computed one.
     def value(part: Expression) -> Expression:
         return Const(float(x0[part.column])) if isinstance(part, Ref) and part.side == "x" else part

@@ -22,6 +22,16 @@ def raw_array(column: pd.Series[Any]) -> Raw:
     return column.to_numpy() if isinstance(column.dtype, np.dtype) else column.array
 
 
+def is_plain(feature: Feature) -> bool:
+    """Whether a column of the feature's stored type holds its codes as they are."""
+    return feature.numeric and feature.kind != "date" and feature.stored.kind in "iuf"
+
+
+def largest(feature: Feature) -> float:
+    """Return the largest code of a plain column."""
+    return LARGEST if feature.stored.kind == "f" else EXACT_INTEGER
+
+
 def encode_column(feature: Feature, column: Raw) -> tuple[Floats, NDArray[np.bool_]]:
     """Code one raw column, given as its array.
 
@@ -30,9 +40,9 @@ def encode_column(feature: Feature, column: Raw) -> tuple[Floats, NDArray[np.boo
         not a number, infinite, a fraction in a whole-number column, beyond the column's type, missing where the
         type has no missing value, or a level `feature` does not know.
     """
-    if feature.numeric and feature.kind != "date" and column.dtype == feature.stored and feature.stored.kind in "iuf":
+    if column.dtype == feature.stored and is_plain(feature):
         codes = np.array(column, dtype=np.float64)
-        return codes, np.abs(codes) > (LARGEST if feature.stored.kind == "f" else EXACT_INTEGER)
+        return codes, np.abs(codes) > largest(feature)
     missing = np.asarray(pd.isna(column) if isinstance(column, np.ndarray) else column.isna(), dtype=np.bool_)
     lost = missing & (not feature.nullable)
     if not feature.numeric:

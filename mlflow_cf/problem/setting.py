@@ -208,10 +208,14 @@ class Setting:
         return own, linking, never
 
     @cached_property
+    def _owner(self) -> dict[int, int]:
+        """The group of every column."""
+        return {column: number for number, domain in enumerate(self.domains) for column in domain.columns}
+
+    @cached_property
     def _spoken_of(self) -> list[list[int]]:
         """For every rule, the groups that it speaks of; grounding does not change them."""
-        owner = {column: number for number, domain in enumerate(self.domains) for column in domain.columns}
-        return [sorted({owner[column] for column in rule.columns("x_cf")}) for rule in self.rules]
+        return [sorted({self._owner[column] for column in rule.columns("x_cf")}) for rule in self.rules]
 
     @cached_property
     def _limited(self) -> dict[int, list[Rule]]:
@@ -242,7 +246,8 @@ class Setting:
         accepted: Bools = np.any(differs, axis=1)
         for rule in self.all_rules:
             accepted &= rule.holds(Z, x0)
-        for domain in self.domains:
+        touched = {self._owner[column] for column in np.flatnonzero(differs.any(axis=0)).tolist()}
+        for domain in (self.domains[number] for number in touched):
             columns = list(domain.columns)
             changed = np.flatnonzero(accepted & differs[:, columns].any(axis=1))
             if len(changed):
