@@ -73,12 +73,20 @@ def decode_column(feature: Feature, codes: Floats) -> Any:
     return column
 
 
-def recode_column(feature: Feature, codes: Floats, column: Raw) -> tuple[Floats, NDArray[np.bool_]]:
-    """Code again a `column` that was decoded from `codes` (n,); of many rows with few levels, each level once."""
-    size = len(feature.code_of)
-    if feature.numeric or not 0 < size < len(codes):
+def recoded_levels(feature: Feature) -> tuple[Floats, NDArray[np.bool_]] | None:
+    """Return what `encode_column` says of all levels as they are decoded; None of a number, or without levels."""
+    if feature.numeric or not feature.code_of:
+        return None
+    return encode_column(feature, decode_column(feature, np.arange(len(feature.code_of), dtype=np.float64)))
+
+
+def recode_column(
+    feature: Feature, codes: Floats, column: Raw, known: tuple[Floats, NDArray[np.bool_]] | None
+) -> tuple[Floats, NDArray[np.bool_]]:
+    """Code again a `column` that was decoded from `codes` (n,); `known` are its `recoded_levels`, if it has levels."""
+    if known is None:
         return encode_column(feature, column)
-    levels, odd = encode_column(feature, decode_column(feature, np.arange(size, dtype=np.float64)))
+    levels, odd = known
     missing = np.isnan(codes)
     places = np.where(missing, 0, codes).astype(np.intp)
     return np.where(missing, np.nan, levels[places]), np.where(missing, not feature.nullable, odd[places])

@@ -22,6 +22,7 @@ from mlflow_cf.features.codec import (
     plain,
     raw_array,
     recode_column,
+    recoded_levels,
 )
 from mlflow_cf.features.feature import Feature, Floats, Level
 from mlflow_cf.features.infer import infer_feature
@@ -171,9 +172,15 @@ class FeatureSpace:
         again, bad = np.empty(codes.shape), np.zeros(codes.shape, dtype=np.bool_)
         for column, feature in enumerate(self.features):
             columns.append(decode_column(feature, codes[:, column]))
-            again[:, column], bad[:, column] = recode_column(feature, codes[:, column], columns[-1])
+            known = self._recoded_levels[column]
+            again[:, column], bad[:, column] = recode_column(feature, codes[:, column], columns[-1], known)
         same = (again == codes) | (np.isnan(again) & np.isnan(codes))
         return self._table(columns), (same & ~bad).all(axis=1)
+
+    @cached_property
+    def _recoded_levels(self) -> list[tuple[Floats, NDArray[np.bool_]] | None]:
+        """What `recode_column` wants to know of every column: it is the same for all tables."""
+        return [recoded_levels(feature) for feature in self.features]
 
     def _block(self, values: NDArray[Any]) -> pd.DataFrame:
         """Return raw rows of one type as a table."""

@@ -25,7 +25,7 @@ from mlflow_cf.request.helpers import Helpers
 from mlflow_cf.request.progress import Progress
 from mlflow_cf.request.replies import bare, explanation
 from mlflow_cf.request.request import Request
-from mlflow_cf.request.rows import Row
+from mlflow_cf.request.rows import CodedRows, Row
 from mlflow_cf.words.explanations import Explanations, Interrupted
 from mlflow_cf.words.result import Explanation
 
@@ -50,8 +50,7 @@ def answer(request: Request, rows: Rows) -> Explanations:
     if not len(table):
         raise InputError("rows", "there are none", "send at least one row")
     frame = table.reset_index(drop=True)
-    space = known.covering(frame)
-    predictions = Predictions(request, space, frame)
+    predictions = Predictions(request, CodedRows.of(known, frame))
     if not predictions.expected:
         _ = predictions.rows  # first of all: explanations wait for their place, predictions never do
     early: Found = {}

@@ -12,16 +12,15 @@ from functools import cached_property
 from typing import Final
 
 import numpy as np
-import pandas as pd
 
 from mlflow_cf.exact.best_first import DOUBT
-from mlflow_cf.features import FeatureSpace, Floats
+from mlflow_cf.features import Floats
 from mlflow_cf.model.judge import Outcome
 from mlflow_cf.problem.sums import rate_sums
 from mlflow_cf.proof.verify import Inquiry, Proved
 from mlflow_cf.request.case import is_wanted
 from mlflow_cf.request.request import Request
-from mlflow_cf.request.rows import Row, read_rows
+from mlflow_cf.request.rows import CodedRows, Row, read_rows
 from mlflow_cf.structures.links import linked
 from mlflow_cf.structures.structure import Structure
 
@@ -32,14 +31,14 @@ class Predictions:
     """What the model says of the rows of a request; it is asked about them alone, or beside candidates.
 
     Attributes:
-        request: the request; space: covers its rows.
+        request: the request; space: covers its rows, and all candidates.
         expected: the rows as the opened model knows them; none if the model must be asked before any search.
     """
 
-    def __init__(self, request: Request, space: FeatureSpace, frame: pd.DataFrame) -> None:
-        """Set up for the rows of a table (m, d) with a new index."""
-        self.request, self.space, self._frame = request, space, frame
-        self.expected = _expected(request, space, frame)
+    def __init__(self, request: Request, coded: CodedRows) -> None:
+        """Set up for rows that are coded, and not predicted yet."""
+        self.request, self.space, self._coded = request, coded.space, coded
+        self.expected = _expected(request, coded)
         self._asked = False
         self._said: Outcome | None = None
 
@@ -54,7 +53,7 @@ class Predictions:
         rows = self._told()
         if rows is None:
             with self.request.admission.predicting():
-                rows = read_rows(self.request.judges, self.space, self._frame)
+                rows = read_rows(self.request.judges, self._coded)
         structure = self.request.requirements.opened.structure
         if not self.expected or structure is None or structure.steady:
             return rows
@@ -93,18 +92,18 @@ class Predictions:
         return is_wanted(self.request, row) == is_wanted(self.request, expected)
 
 
-def _expected(request: Request, space: FeatureSpace, frame: pd.DataFrame) -> list[Row]:
+def _expected(request: Request, coded: CodedRows) -> list[Row]:
     """Return the rows of a short table as the opened model knows them; none if the model must be asked about them."""
     structure, regression = request.requirements.opened.structure, request.judge.model.regression
     if structure is None or request.requirements.structure is None or request.query.explain == "none":
         return []
-    if len(frame) > FEW or space is not request.setting.space:  # it knows nothing of levels that it never met
+    if (
+        len(coded.codes) > FEW or coded.space is not request.setting.space
+    ):  # it knows nothing of levels that it never met
         return []
-    if regression and not structure.steady:  # a prediction is the model's own number, to the last bit
+    if coded.faults or (regression and not structure.steady):  # its predictions are told to the last bit
         return []
-    codes, faults = space.encode_rows(frame)
-    if faults:
-        return []
+    codes = coded.codes
     sums = _sums(structure, codes)
     _, _, margin = rate_sums(sums, [request.bound_target(-1).of_sums(structure.link, 0, structure.outputs)])
     if not (margin >= DOUBT * request.judge.tolerance).all():
