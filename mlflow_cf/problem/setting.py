@@ -31,6 +31,7 @@ from mlflow_cf.constraints import (
 )
 from mlflow_cf.constraints.expressions import differing
 from mlflow_cf.constraints.rules import Bools, ground, recode
+from mlflow_cf.constraints.together import Comparisons, together
 from mlflow_cf.features import FeatureSpace, Floats
 from mlflow_cf.problem.binding import Domains
 from mlflow_cf.problem.distance import BoundDistance, Distance
@@ -231,6 +232,11 @@ class Setting:
         """All rules, those of `limits` among them."""
         return (*self.rules, *(limit.rule for limit in self.limits))
 
+    @cached_property
+    def _together(self) -> tuple[Comparisons | Rule, ...]:
+        """All rules, as they are checked together."""
+        return together(self.all_rules)
+
     def covering(self, space: FeatureSpace) -> Setting:
         """Return the setting whose rules know the unseen levels that `space` covers."""
         if space is self.space:
@@ -244,8 +250,8 @@ class Setting:
         """
         differs = differing(Z, x0)
         accepted: Bools = np.any(differs, axis=1)
-        for rule in self.all_rules:
-            accepted &= rule.holds(Z, x0)
+        for rules in self._together:
+            accepted &= rules.holds(Z, x0)
         touched = {self._owner[column] for column in np.flatnonzero(differs.any(axis=0)).tolist()}
         for domain in (self.domains[number] for number in touched):
             columns = list(domain.columns)

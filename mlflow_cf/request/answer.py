@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import replace
 from itertools import islice
@@ -18,7 +17,7 @@ from mlflow_cf.explainers.explainer import check_explainer
 from mlflow_cf.features import Rows, as_rows
 from mlflow_cf.proof.pipeline import Answer
 from mlflow_cf.request.binding import LateError, asks_for_constraints, with_constraints
-from mlflow_cf.request.case import is_wanted
+from mlflow_cf.request.case import wanted_of
 from mlflow_cf.request.expected import FEW, Predictions
 from mlflow_cf.request.explaining import FIRST_ROWS, ROWS_AT_ONCE, Explaining
 from mlflow_cf.request.helpers import Helpers
@@ -61,7 +60,7 @@ def answer(request: Request, rows: Rows) -> Explanations:
         _explain_predicted(predictions, table, found)
     except KeyboardInterrupt:
         found = _confirmed(predictions, early) | found
-        wanted = _wanted(request, predictions.rows)
+        wanted = wanted_of(request, predictions.rows)
         unknown = {number: explanation(request, row, None, INTERRUPTED) for number, row in wanted.items()}
         raise Interrupted(_joined(predictions, unknown | found, table), len(found), len(wanted)) from None
     return _joined(predictions, found, table)
@@ -70,7 +69,7 @@ def answer(request: Request, rows: Rows) -> Explanations:
 def _explain_expected(predictions: Predictions, table: pd.DataFrame, found: Found) -> None:
     """Explain rows before the model predicts them, where it is known what it will say and a place is free at once."""
     request = predictions.request
-    wanted = _wanted(request, predictions.expected)
+    wanted = dict(predictions.to_search)
     if not wanted:
         return
     with request.admission.entered(0.0) as admitted:
@@ -96,7 +95,7 @@ def _confirmed(predictions: Predictions, found: Found) -> Found:
 def _explain_predicted(predictions: Predictions, table: pd.DataFrame, found: Found) -> None:
     """Explain the rows that are not explained yet, as the model predicts them."""
     request = predictions.request
-    wanted = {number: row for number, row in _wanted(request, predictions.rows).items() if number not in found}
+    wanted = {number: row for number, row in wanted_of(request, predictions.rows).items() if number not in found}
     if not wanted and (found or not asks_for_constraints(request)):
         return
     _leave_out(request, wanted, found)
@@ -106,11 +105,6 @@ def _explain_predicted(predictions: Predictions, table: pd.DataFrame, found: Fou
                 _explain_all(predictions, wanted, table, found)
             else:
                 _turn_away(request, wanted, found)
-
-
-def _wanted(request: Request, rows: Sequence[Row]) -> dict[int, Row]:
-    """Return the rows that are to be explained, by their number."""
-    return {number: row for number, row in enumerate(rows) if is_wanted(request, row)}
 
 
 def _joined(predictions: Predictions, found: Found, table: pd.DataFrame) -> Explanations:

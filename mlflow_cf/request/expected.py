@@ -18,7 +18,7 @@ from mlflow_cf.features import Floats
 from mlflow_cf.model.judge import Outcome
 from mlflow_cf.problem.sums import rate_sums
 from mlflow_cf.proof.verify import Inquiry, Proved
-from mlflow_cf.request.case import is_wanted
+from mlflow_cf.request.case import is_wanted, wanted_of
 from mlflow_cf.request.request import Request
 from mlflow_cf.request.rows import CodedRows, Row, read_rows
 from mlflow_cf.structures.links import linked
@@ -33,12 +33,14 @@ class Predictions:
     Attributes:
         request: the request; space: covers its rows, and all candidates.
         expected: the rows as the opened model knows them; none if the model must be asked before any search.
+        to_search: those of them that are to be explained, by number.
     """
 
     def __init__(self, request: Request, coded: CodedRows) -> None:
         """Set up for rows that are coded, and not predicted yet."""
         self.request, self.space, self._coded = request, coded.space, coded
         self.expected = _expected(request, coded)
+        self.to_search = wanted_of(request, self.expected)
         self._asked = False
         self._said: Outcome | None = None
 
@@ -58,8 +60,10 @@ class Predictions:
         if not self.expected or structure is None or structure.steady:
             return rows
         # such a model rounds by the rows that stand beside one: the numbers are those of the row alone
-        pairs = zip(rows, self.expected, strict=True)
-        return [replace(row, outcome=one.outcome) if self._agree(row, one) else row for row, one in pairs]
+        return [
+            replace(row, outcome=self.expected[number].outcome) if self._agrees(number, row) else row
+            for number, row in enumerate(rows)
+        ]
 
     def asked(self) -> Inquiry:
         """Ask about expected rows beside candidates, unless the model was asked about them before."""
@@ -72,7 +76,7 @@ class Predictions:
 
     def confirmed(self, number: int) -> bool:
         """Whether the model says of a row what was expected."""
-        return self._agree(self.rows[number], self.expected[number])
+        return self._agrees(number, self.rows[number])
 
     def _told(self) -> list[Row] | None:
         """Return the rows with what was said of them beside candidates, if it is what was expected."""
@@ -84,12 +88,13 @@ class Predictions:
             code = int(outcome.codes[0])
             label = float(outcome.values[0]) if model.regression else model.classes[code] if code >= 0 else None
             rows.append(Row(one.codes, "", label, outcome))
-        return rows if all(map(self._agree, rows, self.expected)) else None
+        return rows if all(self._agrees(number, row) for number, row in enumerate(rows)) else None
 
-    def _agree(self, row: Row, expected: Row) -> bool:
-        if row.outcome is None or expected.outcome is None or row.outcome.codes[0] != expected.outcome.codes[0]:
+    def _agrees(self, number: int, row: Row) -> bool:
+        expected = self.expected[number].outcome
+        if row.outcome is None or expected is None or row.outcome.codes[0] != expected.codes[0]:
             return False
-        return is_wanted(self.request, row) == is_wanted(self.request, expected)
+        return is_wanted(self.request, row) == (number in self.to_search)
 
 
 def _expected(request: Request, coded: CodedRows) -> list[Row]:
