@@ -55,15 +55,15 @@ class Domain:
             return np.zeros(len(values), dtype=np.bool_), np.zeros(len(values), dtype=np.intp)
         if len(self.columns) == 1:
             (distinct, _), sought = self._parts[0], _sortable(values[:, 0])
-            position = np.searchsorted(distinct, sought).clip(max=len(distinct) - 1)
+            position = np.minimum(np.searchsorted(distinct, sought), len(distinct) - 1)
             return distinct[position] == sought, position
         known = np.ones(len(values), dtype=np.bool_)
         keys = np.zeros(len(values), dtype=np.intp)
         for part, (distinct, prefixes) in enumerate(self._parts):
             sought = _sortable(values[:, part])
-            position = np.searchsorted(distinct, sought).clip(max=len(distinct) - 1)
+            position = np.minimum(np.searchsorted(distinct, sought), len(distinct) - 1)
             numbers = keys * len(distinct) + position
-            keys = np.searchsorted(prefixes, numbers).clip(max=len(prefixes) - 1)
+            keys = np.minimum(np.searchsorted(prefixes, numbers), len(prefixes) - 1)
             known &= (distinct[position] == sought) & (prefixes[keys] == numbers)
         return known, keys
 

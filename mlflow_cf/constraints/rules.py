@@ -61,7 +61,7 @@ class Atom:
             return np.isin(left, self.members)
         right = evaluate(self.right, Z, x0)
         bare = not isinstance(self.left, Sum | Size) and not isinstance(self.right, Sum | Size)
-        held = _compare(self.sign, left, right, bare=bare, unknown_from=self.unknown_from)
+        held = compare(self.sign, left, right, bare=bare, unknown_from=self.unknown_from)
         return held | (np.abs(left - right) <= self.tolerance) if self.sign == "==" and self.tolerance else held
 
     def bound(self, Z: Floats, x0: Floats) -> Floats:
@@ -146,6 +146,9 @@ def recode(rule: Rule, features: Sequence[Feature]) -> Rule:
 
 
 def _ground_atom(atom: Atom, x0: Floats) -> Atom:
+    if not atom.columns("x"):
+        return atom
+
     # Arithmetic stays arithmetic even over constants: a bare missing value compares differently from a computed one.
     def value(part: Expression) -> Expression:
         return Const(float(x0[part.column])) if isinstance(part, Ref) and part.side == "x" else part
@@ -157,7 +160,8 @@ def _replaced(atom: Atom, change: Callable[[Expression], Expression]) -> Atom:
     return replace(atom, left=rebuilt(atom.left, change), right=rebuilt(atom.right, change))
 
 
-def _compare(sign: Comparison, left: Floats, right: Floats, *, bare: bool, unknown_from: float) -> Bools:
+def compare(sign: Comparison, left: Floats, right: Floats, *, bare: bool, unknown_from: float | Floats) -> Bools:
+    """Return where a comparison holds, elementwise; `bare`: neither side is arithmetic."""
     missing = np.isnan(left), np.isnan(right)
     same: Bools = left == right
     if bare:

@@ -15,7 +15,7 @@ from mlflow_cf.explained import ExplainedModel
 from mlflow_cf.features import Floats
 from mlflow_cf.model.judge import Label, OpenModel, Outcome
 from mlflow_cf.problem import BoundTarget, Target
-from mlflow_cf.request.rows import Row, read_rows
+from mlflow_cf.request.rows import CodedRows, Row, read_rows
 
 
 @dataclass(frozen=True, eq=False)
@@ -66,7 +66,7 @@ def judged(issued: Issued, judge: ExplainedModel, rows: int) -> pd.DataFrame:
     issued.target.check(judge.model)
     survived, lost = np.full((2, rows), np.nan)
     frame = judge.space.select(issued.table).reset_index(drop=True)
-    answered = read_rows(judge.judge, judge.space.covering(frame), frame) if len(frame) else []
+    answered = read_rows(judge.judge, CodedRows.of(judge.space, frame)) if len(frame) else []
     own = _own_labels(issued, judge.model)
     for label in np.unique(own):
         places = [at for at in np.flatnonzero(own == label) if answered[at].outcome is not None]

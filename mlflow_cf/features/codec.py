@@ -22,6 +22,16 @@ def raw_array(column: pd.Series[Any]) -> Raw:
     return column.to_numpy() if isinstance(column.dtype, np.dtype) else column.array
 
 
+def is_plain(feature: Feature) -> bool:
+    """Whether a column of the feature's stored type holds its codes as they are."""
+    return feature.numeric and feature.kind != "date" and feature.stored.kind in "iuf"
+
+
+def largest(feature: Feature) -> float:
+    """Return the largest code of a plain column."""
+    return LARGEST if feature.stored.kind == "f" else EXACT_INTEGER
+
+
 def encode_column(feature: Feature, column: Raw) -> tuple[Floats, NDArray[np.bool_]]:
     """Code one raw column, given as its array.
 
@@ -30,9 +40,9 @@ def encode_column(feature: Feature, column: Raw) -> tuple[Floats, NDArray[np.boo
         not a number, infinite, a fraction in a whole-number column, beyond the column's type, missing where the
         type has no missing value, or a level `feature` does not know.
     """
-    if feature.numeric and feature.kind != "date" and column.dtype == feature.stored and feature.stored.kind in "iuf":
+    if column.dtype == feature.stored and is_plain(feature):
         codes = np.array(column, dtype=np.float64)
-        return codes, np.abs(codes) > (LARGEST if feature.stored.kind == "f" else EXACT_INTEGER)
+        return codes, np.abs(codes) > largest(feature)
     missing = np.asarray(pd.isna(column) if isinstance(column, np.ndarray) else column.isna(), dtype=np.bool_)
     lost = missing & (not feature.nullable)
     if not feature.numeric:
@@ -63,12 +73,20 @@ def decode_column(feature: Feature, codes: Floats) -> Any:
     return column
 
 
-def recode_column(feature: Feature, codes: Floats, column: Raw) -> tuple[Floats, NDArray[np.bool_]]:
-    """Code again a `column` that was decoded from `codes` (n,); of many rows with few levels, each level once."""
-    size = len(feature.code_of)
-    if feature.numeric or not 0 < size < len(codes):
+def recoded_levels(feature: Feature) -> tuple[Floats, NDArray[np.bool_]] | None:
+    """Return what `encode_column` says of all levels as they are decoded; None of a number, or without levels."""
+    if feature.numeric or not feature.code_of:
+        return None
+    return encode_column(feature, decode_column(feature, np.arange(len(feature.code_of), dtype=np.float64)))
+
+
+def recode_column(
+    feature: Feature, codes: Floats, column: Raw, known: tuple[Floats, NDArray[np.bool_]] | None
+) -> tuple[Floats, NDArray[np.bool_]]:
+    """Code again a `column` that was decoded from `codes` (n,); `known` are its `recoded_levels`, if it has levels."""
+    if known is None:
         return encode_column(feature, column)
-    levels, odd = encode_column(feature, decode_column(feature, np.arange(size, dtype=np.float64)))
+    levels, odd = known
     missing = np.isnan(codes)
     places = np.where(missing, 0, codes).astype(np.intp)
     return np.where(missing, np.nan, levels[places]), np.where(missing, not feature.nullable, odd[places])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
 from functools import cached_property
@@ -158,7 +159,7 @@ class Feature:
 
     def value(self, code: float) -> Level | None:
         """Return the plain Python value behind one code; None for a missing one."""
-        if np.isnan(code):
+        if math.isnan(code):
             return None
         if not self.numeric:
             return self.known[int(code)]

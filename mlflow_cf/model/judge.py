@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, Literal, Protocol, TypeVar
 
 import numpy as np
 import pandas as pd
@@ -23,6 +24,7 @@ ScoreRows = Callable[[pd.DataFrame], NDArray[np.float64]]
 Both = Callable[[pd.DataFrame], tuple[NDArray[np.generic], NDArray[np.float64]]]
 ScoreKind = Literal["probability", "score", "margin", "none"]
 Compile = Callable[[FeatureSpace, pd.DataFrame], "Structure"]
+Said = TypeVar("Said")
 
 
 @dataclass(frozen=True)
@@ -153,3 +155,55 @@ class Judge:
             scores = self.model.score(rows)
             return Outcome(scores.argmax(axis=1), scores)
         return self.predict(rows)[1]
+
+
+class Decides(Protocol):
+    """Whoever decides about rows: a judge, or one whose calls are counted."""
+
+    @property
+    def tolerance(self) -> float:
+        """How far the scores of structures may be from the models' own."""
+        ...
+
+    def predict(self, rows: pd.DataFrame) -> tuple[list[Label], Outcome]:
+        """Return the model's predictions for `rows` (m, d) as plain Python values, and their outcome."""
+        ...
+
+    def verdict(self, rows: pd.DataFrame) -> Outcome:
+        """Return the decision for `rows` (m, d) of the model and all further judges."""
+        ...
+
+
+@dataclass(eq=False)
+class CountedJudge:
+    """A judge that counts its calls; belongs to one request and one thread.
+
+    Attributes:
+        judge: who decides.
+        calls: how often it was asked; seconds: of wall clock that this took.
+    """
+
+    judge: Judge
+    calls: int = 0
+    seconds: float = 0.0
+
+    @property
+    def tolerance(self) -> float:
+        """How far the scores of structures may be from the models' own."""
+        return self.judge.tolerance
+
+    def predict(self, rows: pd.DataFrame) -> tuple[list[Label], Outcome]:
+        """Return the model's predictions for `rows` (m, d) as plain Python values, and their outcome."""
+        return self._counted(self.judge.predict, rows)
+
+    def verdict(self, rows: pd.DataFrame) -> Outcome:
+        """Return the decision for `rows` (m, d) of the model and all further judges."""
+        return self._counted(self.judge.verdict, rows)
+
+    def _counted(self, ask: Callable[[pd.DataFrame], Said], rows: pd.DataFrame) -> Said:
+        started = time.perf_counter()
+        self.calls += 1
+        try:
+            return ask(rows)
+        finally:
+            self.seconds += time.perf_counter() - started

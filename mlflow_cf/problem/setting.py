@@ -31,6 +31,7 @@ from mlflow_cf.constraints import (
 )
 from mlflow_cf.constraints.expressions import differing
 from mlflow_cf.constraints.rules import Bools, ground, recode
+from mlflow_cf.constraints.together import Comparisons, together
 from mlflow_cf.features import FeatureSpace, Floats
 from mlflow_cf.problem.binding import Domains
 from mlflow_cf.problem.distance import BoundDistance, Distance
@@ -208,10 +209,14 @@ class Setting:
         return own, linking, never
 
     @cached_property
+    def _owner(self) -> dict[int, int]:
+        """The group of every column."""
+        return {column: number for number, domain in enumerate(self.domains) for column in domain.columns}
+
+    @cached_property
     def _spoken_of(self) -> list[list[int]]:
         """For every rule, the groups that it speaks of; grounding does not change them."""
-        owner = {column: number for number, domain in enumerate(self.domains) for column in domain.columns}
-        return [sorted({owner[column] for column in rule.columns("x_cf")}) for rule in self.rules]
+        return [sorted({self._owner[column] for column in rule.columns("x_cf")}) for rule in self.rules]
 
     @cached_property
     def _limited(self) -> dict[int, list[Rule]]:
@@ -227,6 +232,11 @@ class Setting:
         """All rules, those of `limits` among them."""
         return (*self.rules, *(limit.rule for limit in self.limits))
 
+    @cached_property
+    def _together(self) -> tuple[Comparisons | Rule, ...]:
+        """All rules, as they are checked together."""
+        return together(self.all_rules)
+
     def covering(self, space: FeatureSpace) -> Setting:
         """Return the setting whose rules know the unseen levels that `space` covers."""
         if space is self.space:
@@ -240,9 +250,10 @@ class Setting:
         """
         differs = differing(Z, x0)
         accepted: Bools = np.any(differs, axis=1)
-        for rule in self.all_rules:
-            accepted &= rule.holds(Z, x0)
-        for domain in self.domains:
+        for rules in self._together:
+            accepted &= rules.holds(Z, x0)
+        touched = {self._owner[column] for column in np.flatnonzero(differs.any(axis=0)).tolist()}
+        for domain in (self.domains[number] for number in touched):
             columns = list(domain.columns)
             changed = np.flatnonzero(accepted & differs[:, columns].any(axis=1))
             if len(changed):

@@ -10,11 +10,11 @@ from collections.abc import Sequence
 import numpy as np
 
 from mlflow_cf.features import FeatureSpace, Floats
-from mlflow_cf.model.judge import Judge, Outcome
+from mlflow_cf.model.judge import Decides, Outcome
 from mlflow_cf.proof.verify import Alone, Asked, Inquiry, Proved, joined_outcomes
 
 
-def run_proofs(judge: Judge, space: FeatureSpace, proofs: Sequence[Inquiry]) -> list[Proved | Exception]:
+def run_proofs(judge: Decides, space: FeatureSpace, proofs: Sequence[Inquiry]) -> list[Proved | Exception]:
     """Run proofs side by side, one call to the judge per round for all of them.
 
     Returns:
@@ -51,7 +51,7 @@ def _advance(
         results[number] = error
 
 
-def _judged(judge: Judge, space: FeatureSpace, batches: list[Asked]) -> list[Outcome | Exception]:
+def _judged(judge: Decides, space: FeatureSpace, batches: list[Asked]) -> list[Outcome | Exception]:
     """Ask the judge about all batches at once; one by one if it fails, so that only the culprit suffers."""
     together = [at for at, batch in enumerate(batches) if not isinstance(batch, Alone)]
     found = dict(zip(together, _in_one_call(judge, space, [_rows(batches[at]) for at in together]), strict=True))
@@ -61,7 +61,7 @@ def _judged(judge: Judge, space: FeatureSpace, batches: list[Asked]) -> list[Out
     return [found[at] for at in range(len(batches))]
 
 
-def _one_by_one(judge: Judge, space: FeatureSpace, batch: Alone) -> Outcome | Exception:
+def _one_by_one(judge: Decides, space: FeatureSpace, batch: Alone) -> Outcome | Exception:
     """Ask the judge about row after row, of which each costs a call."""
     said: list[Outcome] = []
     for row in batch.rows:
@@ -78,7 +78,7 @@ def _rows(batch: Asked) -> Floats:
     return batch.rows if isinstance(batch, Alone) else batch
 
 
-def _in_one_call(judge: Judge, space: FeatureSpace, batches: list[Floats]) -> list[Outcome | Exception]:
+def _in_one_call(judge: Decides, space: FeatureSpace, batches: list[Floats]) -> list[Outcome | Exception]:
     if not batches:
         return []
     try:
@@ -89,7 +89,7 @@ def _in_one_call(judge: Judge, space: FeatureSpace, batches: list[Floats]) -> li
     return [outcome.take(slice(end - len(batch), end)) for batch, end in zip(batches, ends.tolist(), strict=True)]
 
 
-def _verdict(judge: Judge, space: FeatureSpace, Z: Floats) -> Outcome:
+def _verdict(judge: Decides, space: FeatureSpace, Z: Floats) -> Outcome:
     """Return what the judge says about rows as decoded; nothing of those that decode to another row than meant."""
     table, exact = space.decode_exactly(Z)
     outcome = judge.verdict(table)

@@ -11,7 +11,7 @@ import numpy as np
 from mlflow_cf.explainers import Candidates, Search
 from mlflow_cf.explainers.explainer import Plan
 from mlflow_cf.features import FeatureSpace
-from mlflow_cf.model.judge import Judge
+from mlflow_cf.model.judge import Decides
 from mlflow_cf.problem import Problem
 from mlflow_cf.proof.alone import by_themselves
 from mlflow_cf.proof.certify import certify
@@ -88,22 +88,29 @@ def _check_plans(problem: Problem, candidates: Candidates) -> None:
 
 
 def verify_all(
-    judge: Judge, space: FeatureSpace, found: Sequence[tuple[Case, Candidates]], proving: Proving
+    judge: Decides,
+    space: FeatureSpace,
+    found: Sequence[tuple[Case, Candidates]],
+    proving: Proving,
+    beside: Sequence[Inquiry] = (),
 ) -> list[Verified | Exception]:
-    """Verify the candidates of many rows side by side; an exception stands for the row it ended."""
-    results = run_proofs(judge, space, [_verified(judge, case, candidates, proving) for case, candidates in found])
-    return _verified_results(found, results)
+    """Verify the candidates of many rows side by side; an exception stands for the row it ended.
+
+    What is asked `beside` them shares their calls to the judge, and finds out for itself what is said.
+    """
+    proofs = [_verified(judge, case, candidates, proving) for case, candidates in found]
+    return _verified_results(found, run_proofs(judge, space, [*proofs, *beside])[: len(found)])
 
 
 def certify_all(
-    judge: Judge, space: FeatureSpace, verified: Sequence[Verified], proving: Proving, rows_left: int
+    judge: Decides, space: FeatureSpace, verified: Sequence[Verified], proving: Proving, rows_left: int
 ) -> list[Verified | Exception]:
     """Prove side by side that what was verified is the nearest; the time that is left is shared by `rows_left` rows."""
     proofs = [_certified(judge, one, proving, rows_left - place) for place, one in enumerate(verified)]
     return _verified_results([(one.case, one.candidates) for one in verified], run_proofs(judge, space, proofs))
 
 
-def settle(judge: Judge, space: FeatureSpace, case: Case, candidates: Candidates) -> Answer | Exception:
+def settle(judge: Decides, space: FeatureSpace, case: Case, candidates: Candidates) -> Answer | Exception:
     """Verify, polish and certify the candidates of a single row."""
     proving = Proving(polish=True)
     (verified,) = verify_all(judge, space, [(case, candidates)], proving)
@@ -122,7 +129,7 @@ def _verified_results(
     ]
 
 
-def _verified(judge: Judge, case: Case, candidates: Candidates, proving: Proving) -> Inquiry:
+def _verified(judge: Decides, case: Case, candidates: Candidates, proving: Proving) -> Inquiry:
     """Verify and polish as wanted, until the judge also accepts each answer alone."""
     order = candidates.order if proving.keeps_order else np.arange(len(candidates.rows))
     polish = proving.polish and candidates.plans is None
@@ -134,7 +141,7 @@ def _verified(judge: Judge, case: Case, candidates: Candidates, proving: Proving
             return alone
 
 
-def _certified(judge: Judge, verified: Verified, proving: Proving, rows_left: int) -> Inquiry:
+def _certified(judge: Decides, verified: Verified, proving: Proving, rows_left: int) -> Inquiry:
     """Certify what was verified, in an even share of the time, until the judge also accepts each answer alone."""
     case, proved = verified.case, verified.proved
     if proving.keeps_order:

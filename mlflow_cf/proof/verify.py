@@ -146,11 +146,12 @@ def _chosen(case: Case, parts: Sequence[_Part], *, polished: bool, keeps_order: 
     settled = np.concatenate([part.settled for part in parts])
     rows = np.flatnonzero(settled) if settled.any() else np.arange(len(Z))
     origin = np.concatenate([part.origin for part in parts])
-    if keeps_order:
-        order = np.argsort(origin[rows], kind="stable")
-    else:
-        order = nearest_first(case.problem, Z[rows], case.distance(Z[rows]), polished=polished)
-    rows = rows[select(case.problem, Z[rows], order)]
+    if len(rows) > 1:
+        if keeps_order:
+            order = np.argsort(origin[rows], kind="stable")
+        else:
+            order = nearest_first(case.problem, Z[rows], case.distance(Z[rows]), polished=polished)
+        rows = rows[select(case.problem, Z[rows], order)]
     return Proved(Z[rows], joined_outcomes([part.outcome for part in parts]).take(rows), origin=origin[rows])
 
 
@@ -212,6 +213,9 @@ def _polish(case: Case, part: _Part, first: _Undone | None) -> Generator[Asked, 
                 break
             kept, verdict = yield from _accepted(case, variants)
             undone = _Undone(variants[kept], owner[kept], verdict)
+        if not len(undone.rows):
+            active = active[:0]
+            break
         owners, nearest = _nearest(case, undone)
         active = active[owners]
         Z[active] = undone.rows[nearest]

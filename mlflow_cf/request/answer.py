@@ -1,7 +1,8 @@
-"""One request answered: predictions for all rows first, then explanations under one clock."""
+"""One request answered: predictions for all rows whatever happens, and explanations under one clock."""
 
 from __future__ import annotations
 
+import logging
 import time
 from contextlib import suppress
 from dataclasses import replace
@@ -13,23 +14,25 @@ import pandas as pd
 from mlflow_cf.errors import InputError
 from mlflow_cf.explainers import Search
 from mlflow_cf.explainers.explainer import check_explainer
-from mlflow_cf.features import FeatureSpace, Rows, as_rows
+from mlflow_cf.features import Rows, as_rows
 from mlflow_cf.proof.pipeline import Answer
 from mlflow_cf.request.binding import LateError, asks_for_constraints, with_constraints
-from mlflow_cf.request.case import is_wanted
+from mlflow_cf.request.case import wanted_of
+from mlflow_cf.request.expected import FEW, Predictions
 from mlflow_cf.request.explaining import FIRST_ROWS, ROWS_AT_ONCE, Explaining
 from mlflow_cf.request.helpers import Helpers
 from mlflow_cf.request.progress import Progress
 from mlflow_cf.request.replies import bare, explanation
 from mlflow_cf.request.request import Request
-from mlflow_cf.request.rows import Row, read_rows
+from mlflow_cf.request.rows import CodedRows, Row
 from mlflow_cf.words.explanations import Explanations, Interrupted
 from mlflow_cf.words.result import Explanation
 
-FEW: Final = 64  # rows that are one part: a further part costs a further call of the model
 LEAST_ROW_S: Final = 1e-6  # no row takes less
 PART_S: Final = 2.0  # of work on the rows of a long table that are explained together
 INTERRUPTED: Final = Answer("budget", "interrupted before this row was searched")
+
+_logger = logging.getLogger(__name__)
 
 Found = dict[int, Explanation]  # by the number of the row
 
@@ -46,38 +49,82 @@ def answer(request: Request, rows: Rows) -> Explanations:
     if not len(table):
         raise InputError("rows", "there are none", "send at least one row")
     frame = table.reset_index(drop=True)
-    space = known.covering(frame)
-    with request.admission.predicting():
-        predicted = read_rows(request.judge, space, frame)
-    wanted = {number: row for number, row in enumerate(predicted) if is_wanted(request, row)}
+    predictions = Predictions(request, CodedRows.of(known, frame))
+    if not predictions.expected:
+        _ = predictions.rows  # first of all: explanations wait for their place, predictions never do
+    early: Found = {}
     found: Found = {}
-    _leave_out(request, wanted, found)
     try:
-        # every row has its prediction by now: explanations wait for their place, predictions never do
-        if wanted or asks_for_constraints(request):
-            with request.admission.entered(request.caller.patience_s, served=request.caller.served) as admitted:
-                _explain_all(request, space, wanted, table, found) if admitted else _turn_away(request, wanted, found)
+        _explain_expected(predictions, table, early)
+        found |= _confirmed(predictions, early)
+        _explain_predicted(predictions, table, found)
     except KeyboardInterrupt:
-        left = {number: row for number, row in wanted.items() if number not in found}
-        so_far = found | {number: explanation(request, row, None, INTERRUPTED) for number, row in left.items()}
-        raise Interrupted(_joined(request, predicted, so_far, table), len(found), len(wanted)) from None
-    return _joined(request, predicted, found, table)
+        found = _confirmed(predictions, early) | found
+        wanted = wanted_of(request, predictions.rows)
+        unknown = {number: explanation(request, row, None, INTERRUPTED) for number, row in wanted.items()}
+        raise Interrupted(_joined(predictions, unknown | found, table), len(found), len(wanted)) from None
+    return _joined(predictions, found, table)
 
 
-def _joined(request: Request, predicted: list[Row], found: Found, table: pd.DataFrame) -> Explanations:
-    """Return the explanations of all rows, in order."""
-    answers = [found[number] if number in found else bare(request, row) for number, row in enumerate(predicted)]
+def _explain_expected(predictions: Predictions, table: pd.DataFrame, found: Found) -> None:
+    """Explain rows before the model predicts them, where it is known what it will say and a place is free at once."""
+    request = predictions.request
+    wanted = dict(predictions.to_search)
+    if not wanted:
+        return
+    with request.admission.entered(0.0) as admitted:
+        if admitted:
+            _leave_out(request, wanted, found)
+            _explain_all(predictions, wanted, table, found)
+
+
+def _confirmed(predictions: Predictions, found: Found) -> Found:
+    """Return the explanations of rows of which the model says what was expected, with what it says."""
+    if not found:
+        return found
+    confirmed = {number: one for number, one in found.items() if predictions.confirmed(number)}
+    if len(confirmed) < len(found):
+        wrong = len(found) - len(confirmed)
+        _logger.warning("the opened model and the logged one disagree about %d rows; explained anew", wrong)
+    for number, one in confirmed.items():
+        plain = bare(predictions.request, predictions.rows[number])
+        confirmed[number] = replace(one, prediction=plain.prediction, probability=plain.probability)
+    return confirmed
+
+
+def _explain_predicted(predictions: Predictions, table: pd.DataFrame, found: Found) -> None:
+    """Explain the rows that are not explained yet, as the model predicts them."""
+    request = predictions.request
+    wanted = {number: row for number, row in wanted_of(request, predictions.rows).items() if number not in found}
+    if not wanted and (found or not asks_for_constraints(request)):
+        return
+    _leave_out(request, wanted, found)
+    if wanted or asks_for_constraints(request):
+        with request.admission.entered(request.caller.patience_s, served=request.caller.served) as admitted:
+            if admitted:
+                _explain_all(predictions, wanted, table, found)
+            else:
+                _turn_away(request, wanted, found)
+
+
+def _joined(predictions: Predictions, found: Found, table: pd.DataFrame) -> Explanations:
+    """Return the explanations of all rows, in order; to those that were searched for, say what the model cost."""
+    request = predictions.request
+    cost = {"judge_calls": request.judges.calls, "judge_seconds": request.judges.seconds / len(table)}
+    answers = []
+    for number, row in enumerate(predictions.rows):
+        one = found.get(number)
+        answers.append(bare(request, row) if one is None else replace(one, diagnostics={**cost, **one.diagnostics}))
     return Explanations(tuple(answers), table.index, request.setting.space.bare)
 
 
-def _explain_all(
-    request: Request, space: FeatureSpace, rows: dict[int, Row], table: pd.DataFrame, found: Found
-) -> None:
+def _explain_all(predictions: Predictions, rows: dict[int, Row], table: pd.DataFrame, found: Found) -> None:
     """Explain rows by their number: all under one clock where a limit holds for all, else part by part.
 
     Raises:
         InputError: constraints that do not fit, also where no row is to be explained: nothing is silently ignored.
     """
+    request = predictions.request
     if not rows:
         with suppress(LateError):
             with_constraints(request)
@@ -90,7 +137,7 @@ def _explain_all(
     request, search_with = ready
     with Progress(len(rows), watched=request.caller.owner) as progress:
         if request.deadline is not None and not request.caller.row_seconds:
-            _explain(Explaining(request, search_with, space, rows, progress), started, found)
+            _explain(Explaining(request, search_with, predictions, rows, progress), started, found)
             return
         with Helpers(request.elsewhere, table, request.admission, list(rows)) as helpers:
             size, row_s = len(rows) if len(rows) <= FEW else FIRST_ROWS, 0.0
@@ -98,9 +145,8 @@ def _explain_all(
                 part = {number: rows[number] for number in helpers.take(size)}
                 if part:
                     started = time.perf_counter()
-                    _explain(
-                        Explaining(_granted(request, len(part)), search_with, space, part, progress), started, found
-                    )
+                    granted = _granted(request, len(part))
+                    _explain(Explaining(granted, search_with, predictions, part, progress), started, found)
                     row_s = max((time.perf_counter() - started) / len(part), LEAST_ROW_S)
                     size = min(max(FIRST_ROWS, int(PART_S / row_s)), ROWS_AT_ONCE)
                 elsewhere = dict(helpers.finished(patient=not part))

@@ -12,6 +12,7 @@ from mlflow_cf.constraints import Origin
 from mlflow_cf.errors import InputError, did_you_mean
 from mlflow_cf.explainers import AnyExplainer
 from mlflow_cf.explainers.searches import Searches
+from mlflow_cf.model.judge import CountedJudge
 from mlflow_cf.model.versions import WHERE, open_versions
 from mlflow_cf.problem import Policy, Query, Requirement, Requirements, Setting, Target
 from mlflow_cf.problem.further import AnyVersions, Plausibly, PlausiblyAsked, VersionsAsked
@@ -165,6 +166,7 @@ class Asking:
         shared, seconds = self._shared_by(query, others), caller.seconds
         return Request(
             requirements=shared.requirements,
+            judges=CountedJudge(shared.requirements.judges),
             setting=shared.owners if caller.owner else shared.for_requests,
             target=self.target(query, shared.requirements, owner=not caller.served),
             explainer=explainer,

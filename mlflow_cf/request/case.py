@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import numpy as np
 
 from mlflow_cf.features import FeatureSpace, Floats
@@ -23,6 +25,11 @@ def is_wanted(request: Request, row: Row) -> bool:
     if row.fault or row.outcome is None or request.query.explain == "none":
         return False
     return request.target.differs or not bool(bound_target(request, row).rate(row.outcome).favourable[0])
+
+
+def wanted_of(request: Request, rows: Sequence[Row]) -> dict[int, Row]:
+    """Return the rows that there is something to search for, by their number."""
+    return {number: row for number, row in enumerate(rows) if is_wanted(request, row)}
 
 
 def case_of(request: Request, space: FeatureSpace, row: Row) -> Case:

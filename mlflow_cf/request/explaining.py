@@ -12,12 +12,12 @@ import numpy as np
 
 from mlflow_cf.explainers import Candidates, Search
 from mlflow_cf.explainers.explainer import keeps_order
-from mlflow_cf.features import FeatureSpace
 from mlflow_cf.proof.pipeline import Answer, Evidence, Proving, Verified, answer_of, certify_all, search, verify_all
 from mlflow_cf.proof.verify import Case, Proved
 from mlflow_cf.request.case import case_of
 from mlflow_cf.request.clock import Clock
 from mlflow_cf.request.decide import reasoned
+from mlflow_cf.request.expected import Predictions
 from mlflow_cf.request.progress import Progress
 from mlflow_cf.request.replies import explanation
 from mlflow_cf.request.request import Request
@@ -48,10 +48,16 @@ class Explaining:
     """
 
     def __init__(
-        self, request: Request, search_with: Search, space: FeatureSpace, rows: Mapping[int, Row], progress: Progress
+        self,
+        request: Request,
+        search_with: Search,
+        predictions: Predictions,
+        rows: Mapping[int, Row],
+        progress: Progress,
     ) -> None:
-        """Set up for `rows` by their number; `space` covers them, and `progress` counts them."""
-        self.request, self.search_with, self.space, self.rows = request, search_with, space, rows
+        """Set up for `rows` by their number; some of the `predictions` may be made here, and `progress` counts rows."""
+        self.request, self.search_with, self.predictions, self.rows = request, search_with, predictions, rows
+        self.space = predictions.space
         self.progress = progress
         self.proving = Proving(request.explainer.polish, keeps_order(request.explainer))
         self.explained: dict[int, Explanation] = {}
@@ -105,7 +111,8 @@ class Explaining:
             else:
                 self._say(number, case, result)
         started = time.perf_counter()
-        verified = verify_all(request.requirements.judges, self.space, list(found.values()), self.proving)
+        beside = [self.predictions.asked()]
+        verified = verify_all(request.judges, self.space, list(found.values()), self.proving, beside)
         self._clock.proved(len(found), time.perf_counter() - started)
         doubted = [n for (n, (case, _)), one in zip(found.items(), verified, strict=True) if self._note(n, case, one)]
         if doubted:
@@ -161,7 +168,7 @@ class Explaining:
                     break
                 chunk = waiting[start : start + ROWS_AT_ONCE]
                 some = [Verified(self._case(number), *self._unsettled[number][:2]) for number in chunk]
-                judges = self.request.requirements.judges
+                judges = self.request.judges
                 certified = certify_all(judges, self.space, some, self.proving, len(waiting) - start)
                 triples = zip(chunk, some, certified, strict=True)
                 cut += [number for number, before, after in triples if self._settle(number, before, after)]

@@ -11,7 +11,7 @@ import pandas as pd
 
 from mlflow_cf.explainers import AnyExplainer
 from mlflow_cf.explainers.searches import Searches
-from mlflow_cf.model.judge import Judge
+from mlflow_cf.model.judge import CountedJudge, Judge
 from mlflow_cf.problem import BoundTarget, Limits, Query, Requirements, Setting, Target, spread_of
 from mlflow_cf.request.admission import Admission
 from mlflow_cf.words.result import Explanation
@@ -62,6 +62,7 @@ class Request:
 
     Attributes:
         requirements: the model's own decision, and all else that candidates must meet.
+        judges: decide about all of it, and count the calls that this request costs.
         setting: the policy, bound to the background; with the query's constraints once the request has its place.
         target: the wanted outcome; a row that meets it needs no counterfactual, whatever else is required of one.
         explainer: searches, once `searches` has made it ready.
@@ -76,6 +77,7 @@ class Request:
     """
 
     requirements: Requirements
+    judges: CountedJudge
     setting: Setting
     target: Target
     explainer: AnyExplainer

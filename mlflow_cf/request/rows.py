@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sized
+from collections.abc import Mapping, Sized
 from dataclasses import dataclass
 
 import numpy as np
@@ -10,7 +10,31 @@ import pandas as pd
 
 from mlflow_cf.errors import InputError
 from mlflow_cf.features import FeatureSpace, Floats
-from mlflow_cf.model.judge import Judge, Label, Outcome
+from mlflow_cf.model.judge import Decides, Label, Outcome
+
+
+@dataclass(frozen=True, eq=False)
+class CodedRows:
+    """The rows of a request as codes.
+
+    Attributes:
+        frame: the rows (m, d), numbered from 0; space: covers them.
+        codes: (m, d); faults: why a row has none, by its number.
+    """
+
+    frame: pd.DataFrame
+    space: FeatureSpace
+    codes: Floats
+    faults: Mapping[int, str]
+
+    @classmethod
+    def of(cls, known: FeatureSpace, frame: pd.DataFrame) -> CodedRows:
+        """Code rows by the features that are known, and the levels that the background never had."""
+        codes, faults = known.encode_rows(frame)
+        space = known.covering(frame) if faults else known
+        if space is not known:
+            codes, faults = space.encode_rows(frame)
+        return cls(frame, space, codes, faults)
 
 
 @dataclass(frozen=True, eq=False)
@@ -33,9 +57,9 @@ def check_rows(rows: object, most: int) -> None:
         raise InputError("rows", f"{len(rows):,} are more than the policy's {most:,}", "send fewer at a time")
 
 
-def read_rows(judge: Judge, space: FeatureSpace, frame: pd.DataFrame) -> list[Row]:
+def read_rows(judge: Decides, coded: CodedRows) -> list[Row]:
     """Predict all rows at once; rows that make the model fail are predicted one by one and marked."""
-    codes, faults = space.encode_rows(frame)
+    frame, space, codes, faults = coded.frame, coded.space, coded.codes, coded.faults
     good = np.array([row for row in range(len(frame)) if row not in faults], dtype=np.intp)
     rows: dict[int, Row] = {}
     try:
@@ -53,7 +77,7 @@ def read_rows(judge: Judge, space: FeatureSpace, frame: pd.DataFrame) -> list[Ro
     return [rows[row] for row in range(len(frame))]
 
 
-def _single(judge: Judge, frame: pd.DataFrame, codes: Floats, fault: str) -> Row:
+def _single(judge: Decides, frame: pd.DataFrame, codes: Floats, fault: str) -> Row:
     try:
         labels, outcome = judge.predict(frame)
     except Exception as error:  # noqa: BLE001  see above; the message may quote the row, so only the type is kept

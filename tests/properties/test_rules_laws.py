@@ -13,11 +13,14 @@ from hypothesis import assume, given
 from hypothesis import strategies as st
 from laws import dear
 from properties.interpreter import NotPlafError, Reference, Sum, Table, program_of, rule_of
-from rule_worlds import TABLE, all_rules, background, coded, comparisons, draw_rows, rule_texts
+from rule_worlds import FEATURES, TABLE, all_rules, background, coded, comparisons, draw_rows, rule_texts
 
+from mlflow_cf.constraints import Constraints, compile_rules
 from mlflow_cf.constraints.plaf import parse_program, parse_rule
 from mlflow_cf.constraints.rules import ground
+from mlflow_cf.constraints.together import together
 from mlflow_cf.errors import InputError
+from mlflow_cf.features import FeatureSpace
 from mlflow_cf.options import WrapOptions
 from mlflow_cf.problem import Setting
 from mlflow_cf.search.cascade import Cascade
@@ -47,6 +50,32 @@ def test_pairs_are_checked_as_rows_are_one_by_one(texts: list[str], seed: int) -
     for rule in rules:
         expected = [bool(rule.holds(Z[at : at + 1], X[at])[0]) for at in range(len(Z))]
         assert rule.holds(Z, X).tolist() == expected
+
+
+SIMPLE = {
+    "immutable": ["job", "home", "start"],
+    "increasing": ["grade", "age"],
+    "decreasing": ["income", "rooms"],
+    "ranges": {"rooms": [1, 3], "end": ["2024-03-01", None]},
+}
+
+
+@given(st.sets(st.sampled_from(sorted(SIMPLE)), min_size=1), st.lists(all_rules(), max_size=4), seeds)
+def test_rules_together_hold_where_each_does(keys: set[str], texts: list[str], seed: int) -> None:
+    query, *rows = draw_rows(seed, 50)
+    written, codes = coded(texts, [query, *rows], FRAME)
+    constraints = Constraints.read({key: SIMPLE[key] for key in keys})
+    rules = (*written, *compile_rules(constraints, FeatureSpace.infer(FRAME, FEATURES)))
+    parts = together(rules)
+    assert len(parts) <= len(rules) - 2 * ("immutable" in keys)
+    for x0 in (codes[0], codes[:0:-1]):
+        expected = np.ones(len(rows), dtype=bool)
+        for rule in rules:
+            expected &= rule.holds(codes[1:], x0)
+        found = np.ones(len(rows), dtype=bool)
+        for part in parts:
+            found &= part.holds(codes[1:], x0)
+        assert found.tolist() == expected.tolist()
 
 
 @given(all_rules(), seeds)

@@ -1,0 +1,129 @@
+"""Rows that the opened model knows before the logged one is asked: one call then answers for them and for candidates.
+
+An opened model is known to agree with the logged one. So rows are searched by what its structure says of them, and the
+logged model is asked about them beside the candidates: what a call costs hardly depends on its size. What it
+contradicts was not explained.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from functools import cached_property
+from typing import Final
+
+import numpy as np
+
+from mlflow_cf.exact.best_first import DOUBT
+from mlflow_cf.features import Floats
+from mlflow_cf.model.judge import Outcome
+from mlflow_cf.problem.sums import rate_sums
+from mlflow_cf.proof.verify import Inquiry, Proved
+from mlflow_cf.request.case import is_wanted, wanted_of
+from mlflow_cf.request.request import Request
+from mlflow_cf.request.rows import CodedRows, Row, read_rows
+from mlflow_cf.structures.links import linked
+from mlflow_cf.structures.structure import Structure
+
+FEW: Final = 64  # rows that are one part: a further part costs a further call of the model
+
+
+class Predictions:
+    """What the model says of the rows of a request; it is asked about them alone, or beside candidates.
+
+    Attributes:
+        request: the request; space: covers its rows, and all candidates.
+        expected: the rows as the opened model knows them; none if the model must be asked before any search.
+        to_search: those of them that are to be explained, by number.
+    """
+
+    def __init__(self, request: Request, coded: CodedRows) -> None:
+        """Set up for rows that are coded, and not predicted yet."""
+        self.request, self.space, self._coded = request, coded.space, coded
+        self.expected = _expected(request, coded)
+        self.to_search = wanted_of(request, self.expected)
+        self._asked = False
+        self._said: Outcome | None = None
+
+    @cached_property
+    def rows(self) -> list[Row]:
+        """All rows as the model predicts them: it is asked about them now, unless it has confirmed what was expected.
+
+        Raises:
+            InputError: it can predict none of them.
+        """
+        self._asked = True
+        rows = self._told()
+        if rows is None:
+            with self.request.admission.predicting():
+                rows = read_rows(self.request.judges, self._coded)
+        structure = self.request.requirements.opened.structure
+        if not self.expected or structure is None or structure.steady:
+            return rows
+        # such a model rounds by the rows that stand beside one: the numbers are those of the row alone
+        return [
+            replace(row, outcome=self.expected[number].outcome) if self._agrees(number, row) else row
+            for number, row in enumerate(rows)
+        ]
+
+    def asked(self) -> Inquiry:
+        """Ask about expected rows beside candidates, unless the model was asked about them before."""
+        codes = np.array([row.codes for row in self.expected]).reshape(-1, len(self.space))
+        if self._asked or not len(codes):
+            return Proved(codes[:0], Outcome(np.empty(0, dtype=np.intp)))
+        self._asked = True
+        self._said = yield codes
+        return Proved(codes, self._said)
+
+    def confirmed(self, number: int) -> bool:
+        """Whether the model says of a row what was expected."""
+        return self._agrees(number, self.rows[number])
+
+    def _told(self) -> list[Row] | None:
+        """Return the rows with what was said of them beside candidates, if it is what was expected."""
+        if self._said is None:
+            return None
+        model, rows = self.request.judge.model, []
+        for number, one in enumerate(self.expected):
+            outcome = replace(self._said.take(np.array([number])), further=())
+            code = int(outcome.codes[0])
+            label = float(outcome.values[0]) if model.regression else model.classes[code] if code >= 0 else None
+            rows.append(Row(one.codes, "", label, outcome))
+        return rows if all(self._agrees(number, row) for number, row in enumerate(rows)) else None
+
+    def _agrees(self, number: int, row: Row) -> bool:
+        expected = self.expected[number].outcome
+        if row.outcome is None or expected is None or row.outcome.codes[0] != expected.codes[0]:
+            return False
+        return is_wanted(self.request, row) == (number in self.to_search)
+
+
+def _expected(request: Request, coded: CodedRows) -> list[Row]:
+    """Return the rows of a short table as the opened model knows them; none if the model must be asked about them."""
+    structure, regression = request.requirements.opened.structure, request.judge.model.regression
+    if structure is None or request.requirements.structure is None or request.query.explain == "none":
+        return []
+    if (
+        len(coded.codes) > FEW or coded.space is not request.setting.space
+    ):  # it knows nothing of levels that it never met
+        return []
+    if coded.faults or (regression and not structure.steady):  # its predictions are told to the last bit
+        return []
+    codes = coded.codes
+    sums = _sums(structure, codes)
+    _, _, margin = rate_sums(sums, [request.bound_target(-1).of_sums(structure.link, 0, structure.outputs)])
+    if not (margin >= DOUBT * request.judge.tolerance).all():
+        return []
+    scores = linked(sums, structure.link)
+    if regression:
+        outcome = Outcome(np.full(len(codes), -1), None, scores[:, 0])
+    else:
+        outcome = Outcome(scores.argmax(axis=1), scores)
+    return [Row(row, "", None, outcome.take(np.array([number]))) for number, row in enumerate(codes)]
+
+
+def _sums(structure: Structure, codes: Floats) -> Floats:
+    """Return the structure's sums of rows (m, d), those of each row as if it was alone."""
+    parts = [codes] if structure.steady else [row[None] for row in codes]
+    columns = range(codes.shape[1])
+    sums = [structure.sums([structure.encode(column, part[:, column]) for column in columns]) for part in parts]
+    return np.concatenate(sums)
