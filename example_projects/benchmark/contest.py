@@ -1,4 +1,4 @@
-"""Every explainer and dice-ml side by side: one model and data set, the same rows and constraints."""
+"""Every explainer, dice-ml and NICE side by side: one model and data set, the same rows and constraints."""
 
 from __future__ import annotations
 
@@ -10,9 +10,10 @@ import numpy as np
 import pandas as pd
 from certificates import EXACT, Certificates, contradicted
 from data_sets import Case
-from gates import DICE, GECO, PIPELINE, SAMPLING, Gate, gates
+from gates import DICE, GECO, NICE, PIPELINE, RIVALS, SAMPLING, Gate, gates
 from measures import DEFAULT, aligned, answers, broken_promises, figures
-from rival import Dice, untold
+from rival_dice import Dice, untold
+from rival_nice import INSTALLED, LEFT_OUT, Nice
 from turns import Asked, Method, Ours, take_turns, teller
 
 from mlflow_cf import ExplainedModel
@@ -26,6 +27,7 @@ COLUMNS: Mapping[str, tuple[str, str]] = {
     "coverage": ("answered", "{:.0%}"),
     "validity": ("valid", "{:.0%}"),
     "lawful": ("lawful", "{:.0%}"),
+    "breaks": ("breaks", "{:.2f}"),
     "distance": ("distance", "{:.4f}"),
     "changed": ("changed", "{:.2f}"),
     "cpu_ms": ("CPU ms", "{:,.1f}"),
@@ -37,6 +39,7 @@ COLUMNS: Mapping[str, tuple[str, str]] = {
     "of_dice_search": ("dice / search", "{:,.1f}"),
     "of_dice_batch": ("dice / in one call", "{:,.1f}"),
     "of_dice": ("dice / CPU", "{:,.1f}"),
+    "of_nice": ("nice / CPU", "{:,.1f}"),
 }
 
 
@@ -84,11 +87,14 @@ def run(case: Case, model: str, seed: int, dice: Sequence[str]) -> Pair:
     print(f"\n=== {name}: accuracy {case.accuracy:.1%}, {explained.opened.note}", flush=True)
     own = ours(explained)
     methods: dict[str, Method] = {**own, **{f"{DICE}{method}": Dice.build(case, method, seed) for method in dice}}
+    if INSTALLED:
+        methods[NICE] = Nice.build(case)
     asked = take_turns(methods, case.rejected, teller(name, len(case.rejected)))
     batch = {method: in_one_call(own[method], case.rejected) for method in own if method != PIPELINE}
     pair = judged(model, case, explained, asked, batch)
-    told = f"dice-ml was not told of: {', '.join(untold(case))}" if dice and untold(case) else ""
-    print("\n".join(filter(None, ["", table(pair.measured), told, *map(str, pair.gates), *pair.broken])), flush=True)
+    told = [f"dice-ml was not told of: {', '.join(untold(case))}"] if dice and untold(case) else []
+    told.append("nice takes no constraints and was told of none" if INSTALLED else LEFT_OUT)
+    print("\n".join(["", table(pair.measured), *told, *map(str, pair.gates), *pair.broken]), flush=True)
     return pair
 
 
@@ -126,7 +132,9 @@ def judged(
         if np.isfinite(rival):
             spent = {"of_dice": "cpu_ms", "of_dice_search": "search_ms", "of_dice_batch": "batch_ms"}
             values |= {ratio: rival / values[own] for ratio, own in spent.items() if own in values}
-    own = [method for method in lines if not method.startswith(DICE)]
+        if NICE in measured:
+            values["of_nice"] = measured[NICE]["cpu_ms"] / values["cpu_ms"]
+    own = [method for method in lines if not method.startswith(RIVALS)]
     wrong = [line for method in own for line in broken_promises(method, lines[method])]
     wrong += missed(lines) + contradicted(lines)
     certificates = Certificates.measure(lines[GECO], lines[EXACT])

@@ -11,6 +11,8 @@ import pandas as pd
 GECO, SAMPLING, PIPELINE = "geco", "geco sampling", "geco pipeline"
 DICE = "dice "  # how the names of dice-ml's methods start
 RIVAL = f"{DICE}random"
+NICE = "nice"
+RIVALS = (DICE, NICE)  # what names of others' methods start with
 PUBLIC = ("adult", "credit")  # what the times are promised for
 
 # CPU of dice-ml / CPU of GeCo's search, at least.
@@ -20,6 +22,9 @@ OVER_DICE: Mapping[tuple[str, str], float] = {
     **{(data, "forest"): 15 for data in PUBLIC},
     **{(data, "mlp"): 10 for data in PUBLIC},
 }
+# CPU of a rival / CPU of GeCo, both for a whole call with one row, at least.
+CALLED: Mapping[str, float] = {"of_nice": 3, "of_dice": 12}
+CALLED_MODELS = ("xgboost", "forest", "mlp")
 # CPU of GeCo's search without the structure of the model / with it, at least.
 OVER_PIPELINE: Mapping[str, float] = {**dict.fromkeys(("tree", "xgboost", "histgb", "forest"), 10), "mlp": 5}
 # CPU milliseconds of GeCo's search for one row, at most.
@@ -72,6 +77,12 @@ def gates(
         found.append(Gate("CPU ms", own["cpu_ms"], WIDE_MS, most=True))
     if "of_dice_search" in own and (data, model) in OVER_DICE:
         found.append(Gate(f"CPU, dice-ml / search of {GECO}", own["of_dice_search"], OVER_DICE[data, model]))
+    if data in PUBLIC and model in CALLED_MODELS:
+        found += [
+            Gate(f"CPU of one row, {ratio.removeprefix('of_')} / {GECO}", own[ratio], least)
+            for ratio, least in CALLED.items()
+            if ratio in own
+        ]
     if PIPELINE in measured and model in OVER_PIPELINE:
         ratio = measured[PIPELINE]["search_ms"] / own["search_ms"]
         found.append(Gate(f"search CPU, {PIPELINE} / {GECO}", ratio, OVER_PIPELINE[model]))
