@@ -35,14 +35,12 @@ class Coding:
     """
 
     dtypes: Mapping[str, Any]
-    levels: Mapping[str, NDArray[np.object_]]
+    levels: Mapping[str, pd.Index[str]]
 
     @classmethod
     def of(cls, rows: pd.DataFrame) -> Coding:
         """Return the coding of a background (n, d)."""
-        levels = {
-            str(name): np.array(sorted(set(rows[name])), dtype=object) for name in rows.select_dtypes(exclude="number")
-        }
+        levels = {str(name): pd.Index(sorted(set(rows[name]))) for name in rows.select_dtypes(exclude="number")}
         return cls({str(name): dtype for name, dtype in rows.dtypes.items()}, levels)
 
     def encode(self, rows: pd.DataFrame) -> NDArray[np.float64]:
@@ -55,7 +53,7 @@ class Coding:
         for name in self.dtypes:
             column = rows[name]
             if name in self.levels:
-                codes = pd.Categorical(column, categories=self.levels[name]).codes
+                codes = self.levels[name].get_indexer(column)
                 if (codes < 0).any():
                     raise ValueError(f"{name} has a level that the background has not")
                 column = codes
@@ -66,7 +64,7 @@ class Coding:
         """Return the table of numbers (m, d); numbers stay floats, which is all the same to a model."""
         columns = zip(self.dtypes, X.T, strict=True)
         return pd.DataFrame(
-            {n: self.levels[n][values.astype(np.intp)] if n in self.levels else values for n, values in columns}
+            {n: self.levels[n].take(values.astype(np.intp)) if n in self.levels else values for n, values in columns}
         )
 
     def row(self, x: NDArray[np.float64]) -> Row:
