@@ -19,8 +19,8 @@ import mlflow_cf
 BENCHMARK = Path(__file__).resolve().parent.parent / "example_projects" / "benchmark"
 NAMES = (
     "generated", "models", "data_sets", "independent", "tree_boxes", "turns", "rival_dice", "rival_nice", "measures",
-    "published", "gates", "certificates", "summary", "further", "rival_treecf", "tree_cases", "tree_contest",
-    "envelope", "contest", "structure_speed", "regimes", "paper", "synthetic", "serving", "load", "hard", "runs",
+    "published", "gates", "certificates", "summary", "further", "own_share", "rival_treecf", "tree_cases",
+    "tree_contest", "envelope", "contest", "structure_speed", "regimes", "paper", "synthetic", "serving", "load", "hard", "runs",
     "bench",
 )  # fmt: skip
 
@@ -322,13 +322,15 @@ def test_promises_are_ratios_of_one_run(benchmark):
     }
     assert str(found["lawful"]) == "  MISSED lawful: 0.5 (>= 1)"
     # whole calls are promised where they were measured
-    measured[gates.GECO] |= {"of_dice": 11.0, "of_nice": 3.0}
-    called = [gate for gate in gates.gates("adult", "xgboost", told, measured) if "one row" in gate.what]
+    measured[gates.GECO] |= {"of_dice": 11.0, "of_nice": 3.0, "own_ms": 3.5}
+    called = [gate for gate in gates.gates("adult", "xgboost", told, measured) if gate.what not in found]
     assert [(gate.what, gate.kept) for gate in called] == [
         ("CPU of one row, nice / geco", True),
         ("CPU of one row, dice / geco", False),
+        ("CPU ms of a reply besides the model's calls", False),
     ]
-    assert [gate for gate in gates.gates("adult", "tree", told, measured) if "one row" in gate.what] == []
+    assert not [gate for gate in gates.gates("adult", "tree", told, measured) if "one row" in gate.what]
+    assert not [gate for gate in gates.gates("loans", "xgboost", told, measured) if "one row" in gate.what]
     # on Credit fewer times are promised, on generated data none
     ratios = {data: gates.gates(data, "xgboost", told, measured) for data in ("credit", "loans")}
     assert [gate.kept for gate in ratios["credit"] if gate.what.startswith("CPU, dice")] == [True]

@@ -1,6 +1,7 @@
 """The benchmark's peers on trees alone: what is asked of them, one metric for all, its promises, small runs."""
 
 import sys
+import time
 from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
@@ -181,13 +182,15 @@ def test_the_table_says_where_treecf_is_ahead(benchmark):
     assert "treecf is ahead in" in text
 
 
-def test_a_proof_that_treecf_undercuts_is_broken(benchmark):
-    assert tried(benchmark).broken() == []
+def test_wrong_answers_and_proofs_that_treecf_undercuts_are_broken(benchmark):
+    wrong = "BROKEN: exact observed: an answer is wrong"
+    assert tried(benchmark).broken() == [wrong]
     assert tried(benchmark, exact=(1.5, 1.7)).broken() == [
+        wrong,
         "BROKEN: exact proved row 1 wrongly: treecf is nearer",
         "BROKEN: exact proved row 1 wrongly: treecf exact is nearer",
     ]
-    assert tried(benchmark, exact=(1.5, 1.7), real=False).broken() == []
+    assert tried(benchmark, exact=(1.5, 1.7), real=False).broken() == [wrong]
 
 
 @pytest.fixture
@@ -234,11 +237,12 @@ def test_proofs_are_compared_by_their_share(benchmark, shape):
     assert ahead.broken() == []
     (wrong,) = replace(ahead, wrong=[1]).broken()
     assert wrong.startswith("BROKEN: exact proved row 1 wrongly")
-    (_, first, second) = (line.split() for line in envelope.table([ahead, behind]).splitlines())
+    (_, first, second, every) = (line.split() for line in envelope.table([ahead, behind]).splitlines())
     assert first[-6:] == ["1/2", "100%", "0.20", "50%", "6.00", "exact"]
     assert second[-7:] == ["1/2", "50%", "6.00", "100%", "0.20", "treecf", "exact"]
-    (_, four, eight) = (line.split() for line in envelope.limits([ahead, behind]).splitlines())
-    assert (four, eight) == (["4", "30", "x", "3", "none"], ["6", "none", "30", "x", "3"])
+    assert every == ["all", "75%", "75%"]
+    (_, four, six) = (line.split() for line in envelope.limits([ahead, behind]).splitlines())
+    assert (four, six) == (["4", "30", "x", "3", "none"], ["6", "none", "30", "x", "3"])
 
 
 def test_the_whole_grid_has_every_shape_once(benchmark):
@@ -284,3 +288,20 @@ def test_tables_come_back_from_the_numbers_that_nice_is_given(benchmark, mixed):
     X = coding.encode(mixed.background)
     pd.testing.assert_frame_equal(coding.decode(X), mixed.background, check_dtype=False)
     assert coding.row(X[3]) == mixed.background.iloc[3].to_dict()
+
+
+def test_a_reply_is_measured_without_the_models_own_calls(benchmark, mixed):
+    """One call predicts and one checks; a model that takes its time costs us nothing."""
+    own_share, rows = benchmark.own_share, mixed.rejected.head(3)
+    explained = mixed.wrapped(0)
+
+    def slow(rows):
+        end = time.process_time() + 0.05
+        while time.process_time() < end:
+            pass
+        return explained.judge.model.decide(rows), explained.judge.model.score(rows)
+
+    judge = replace(explained.judge, model=replace(explained.judge.model, both=slow))
+    found = own_share.measure(replace(explained, judge=judge), rows)
+    assert found.model_calls in (1, 2)
+    assert 0 < found.own_ms < own_share.measure(explained, rows).own_ms + 40

@@ -52,7 +52,7 @@ def options() -> argparse.ArgumentParser:
     text += "per shape of proofs, else 30)"
     parser.add_argument("--rows", type=_count, default=0, metavar="N", help=text)
     parser.add_argument("--seed", type=int, default=0, help="for splits, models and explainers (default: 0)")
-    text = "shapes of models in the part proofs (default: short, ten of them; the whole grid takes an hour)"
+    text = "shapes of models in the part proofs (default: short, ten of them; whole is all 48)"
     parser.add_argument("--grid", choices=list(envelope.GRIDS), default="short", help=text)
     text = "keep the MLflow runs there (default: where MLflow is set to)"
     parser.add_argument("--store", default="", metavar="FOLDER", help=text)

@@ -7,11 +7,13 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
+import own_share
 import pandas as pd
 from certificates import EXACT, Certificates, contradicted
 from data_sets import Case
 from gates import DICE, GECO, NICE, PIPELINE, RIVALS, SAMPLING, Gate, gates
 from measures import DEFAULT, aligned, answers, broken_promises, figures
+from own_share import OwnShare
 from rival_dice import Dice, untold
 from rival_nice import INSTALLED, LEFT_OUT, Nice
 from turns import Asked, Method, Ours, take_turns, teller
@@ -36,6 +38,8 @@ COLUMNS: Mapping[str, tuple[str, str]] = {
     "search_ms": ("search CPU ms", "{:,.1f}"),
     "search_tail": ("95 % / median", "{:.1f}"),
     "batch_ms": ("in one call", "{:,.1f}"),
+    "own_ms": ("own ms of a reply", "{:,.1f}"),
+    "model_calls": ("model calls", "{:.0f}"),
     "of_dice_search": ("dice / search", "{:,.1f}"),
     "of_dice_batch": ("dice / in one call", "{:,.1f}"),
     "of_dice": ("dice / CPU", "{:,.1f}"),
@@ -91,7 +95,7 @@ def run(case: Case, model: str, seed: int, dice: Sequence[str]) -> Pair:
         methods[NICE] = Nice.build(case)
     asked = take_turns(methods, case.rejected, teller(name, len(case.rejected)))
     batch = {method: in_one_call(own[method], case.rejected) for method in own if method != PIPELINE}
-    pair = judged(model, case, explained, asked, batch)
+    pair = judged(model, case, explained, asked, batch, own_share.measure(explained, case.rejected))
     told = [f"dice-ml was not told of: {', '.join(untold(case))}"] if dice and untold(case) else []
     told.append("nice takes no constraints and was told of none" if INSTALLED else LEFT_OUT)
     print("\n".join(["", table(pair.measured), *told, *map(str, pair.gates), *pair.broken]), flush=True)
@@ -121,10 +125,12 @@ def judged(
     explained: ExplainedModel,
     asked: Mapping[str, Sequence[Asked]],
     batch: Mapping[str, float],
+    share: OwnShare,
 ) -> Pair:
     """Return what every method replied with its figures, the gates, and what is wrong with our answers."""
     lines = {method: answers(case, replies, DEFAULT) for method, replies in asked.items()}
     measured = {method: _in_ms(figures(lines[method], replies)) for method, replies in asked.items()}
+    measured[GECO] |= vars(share)
     for method, seconds in batch.items():
         measured[method]["batch_ms"] = 1_000 * seconds
     rival = next((measured[method]["cpu_ms"] for method in measured if method.startswith(DICE)), np.nan)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from itertools import product
 from statistics import median
 
 import numpy as np
@@ -30,7 +31,7 @@ BESIDE: Mapping[str, str] = {
     "exact": REFINE,
     "exact observed": REFINE,
 }
-OBSERVED = ("geco observed", "exact observed")
+CONTINUOUS = ("geco", "exact")
 Method = Ours | Treecf
 COLUMNS: Mapping[str, str] = {
     "answered": "{:.0%}",
@@ -114,16 +115,19 @@ class Tried:
         return found
 
     def broken(self) -> list[str]:
-        """Return every proof of ours that an answer of treecf contradicts, in words."""
-        claimed = self.costs["exact"].where(self.proved["exact"], -np.inf)
-        cheaper = {peer: np.flatnonzero(self.costs[peer] < claimed - SAME) for peer in (GENETIC, REFINE) if self.real}
-        return [f"BROKEN: exact proved row {at} wrongly: {peer} is nearer" for peer in cheaper for at in cheaper[peer]]
+        """Return every method of ours with a wrong answer, and every proof that treecf contradicts, in words."""
+        texts = [f"BROKEN: {method}: an answer is wrong" for method in BESIDE if self.lines[method].valid < 1]
+        for method, peer in product(CONTINUOUS, (GENETIC, REFINE) if self.real else ()):
+            claimed = self.costs[method].where(self.proved[method], -np.inf)
+            nearer = np.flatnonzero(self.costs[peer] < claimed - SAME)
+            texts += [f"BROKEN: {method} proved row {at} wrongly: {peer} is nearer" for at in nearer]
+        return texts
 
     def ahead(self, method: str) -> str:
         """Return in what the one beside `method` is ahead, in words."""
         own, peer = self.lines[method], self.lines[BESIDE[method]]
         faster = {"one row": own.single_ms > peer.single_ms, "in one call": own.batch_ms > peer.batch_ms}
-        compared = self.real and method not in OBSERVED
+        compared = self.real and method in CONTINUOUS
         better = {"cost": compared and own.cost > peer.cost + SAME, "proofs": own.proved < peer.proved}
         return ", ".join(word for word, is_ahead in {**faster, **better}.items() if is_ahead)
 
