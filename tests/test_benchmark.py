@@ -18,10 +18,10 @@ import mlflow_cf
 
 BENCHMARK = Path(__file__).resolve().parent.parent / "example_projects" / "benchmark"
 NAMES = (
-    "generated", "models", "data_sets", "independent", "tree_boxes", "turns", "rival_dice", "rival_nice", "measures",
-    "published", "gates", "certificates", "summary", "further", "own_share", "rival_treecf", "tree_cases",
-    "tree_contest", "envelope", "contest", "structure_speed", "regimes", "paper", "synthetic", "serving", "load", "hard", "runs",
-    "bench",
+    "generated", "models", "data_sets", "independent", "tree_boxes", "turns", "rival_dice", "rival_nice",
+    "measures", "published", "gates", "certificates", "summary", "further", "own_share", "rival_treecf",
+    "tree_cases", "tree_contest", "envelope", "contest", "structure_speed", "regimes", "paper", "synthetic",
+    "serving", "load", "hard", "runs", "bench",
 )  # fmt: skip
 
 # MLflow selects columns of type object when it logs a table.
