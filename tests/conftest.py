@@ -18,7 +18,7 @@ settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "dev"))
 
 CHECKOUT = Path(__file__).resolve().parent.parent
 # Whole programs: servers, examples and the README as a user runs them. `make test` leaves them to `make system`.
-SYSTEM = ("serving/", "test_example_", "test_readme.py", "test_benchmark.py")
+SYSTEM = ("serving/", "test_example_", "test_readme.py", "test_benchmark")
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:

@@ -18,9 +18,10 @@ import mlflow_cf
 
 BENCHMARK = Path(__file__).resolve().parent.parent / "example_projects" / "benchmark"
 NAMES = (
-    "generated", "models", "data_sets", "independent", "tree_boxes", "turns", "rival", "measures", "published", "gates",
-    "certificates", "summary", "further",
-    "contest", "structure_speed", "regimes", "paper", "synthetic", "serving", "load", "hard", "runs", "bench",
+    "generated", "models", "data_sets", "independent", "tree_boxes", "turns", "rival_dice", "rival_nice",
+    "measures", "published", "gates", "certificates", "summary", "further", "own_share", "rival_treecf",
+    "tree_cases", "tree_contest", "envelope", "contest", "structure_speed", "regimes", "paper", "synthetic",
+    "serving", "load", "hard", "runs", "bench",
 )  # fmt: skip
 
 # MLflow selects columns of type object when it logs a table.
@@ -320,6 +321,16 @@ def test_promises_are_ratios_of_one_run(benchmark):
         "at least as near as dice random": (0.5, False),
     }
     assert str(found["lawful"]) == "  MISSED lawful: 0.5 (>= 1)"
+    # whole calls are promised where they were measured
+    measured[gates.GECO] |= {"of_dice": 11.0, "of_nice": 3.0, "own_ms": 3.5}
+    called = [gate for gate in gates.gates("adult", "xgboost", told, measured) if gate.what not in found]
+    assert [(gate.what, gate.kept) for gate in called] == [
+        ("CPU of one row, nice / geco", True),
+        ("CPU of one row, dice / geco", False),
+        ("CPU ms of a reply besides the model's calls", False),
+    ]
+    assert not [gate for gate in gates.gates("adult", "tree", told, measured) if "one row" in gate.what]
+    assert not [gate for gate in gates.gates("loans", "xgboost", told, measured) if "one row" in gate.what]
     # on Credit fewer times are promised, on generated data none
     ratios = {data: gates.gates(data, "xgboost", told, measured) for data in ("credit", "loans")}
     assert [gate.kept for gate in ratios["credit"] if gate.what.startswith("CPU, dice")] == [True]
@@ -345,7 +356,7 @@ def test_ratios_to_dice_are_told_for_the_search_a_batch_and_a_single_row(benchma
 
 
 def seconds(proved, distance, cpu, search):
-    return lines(distance=distance, proved=proved, cpu=cpu, search=search)
+    return lines(distance=distance, proved=proved, cpu=cpu, search=search, changed=[1.0, 2.0])
 
 
 def test_certificates_are_the_time_beyond_the_search_and_the_gap_to_the_optimum(benchmark):
@@ -356,6 +367,7 @@ def test_certificates_are_the_time_beyond_the_search_and_the_gap_to_the_optimum(
     assert (found.proved, found.optimal, found.near) == (1.0, 0.5, 0.5)
     assert found.gap == pytest.approx(0.125)
     assert (found.search_ms, found.certificate_ms, found.proof_ms) == pytest.approx((1.5, 4.5, 6.0))
+    assert found.one_change_ms == pytest.approx(3.0)
     assert (found.share, found.longest_ms, found.whole_ms) == pytest.approx((9 / 12, 8.0, 15.5))
     assert [gate.kept for gate in found.gates("adult", "xgboost")] == [True, False, True]
     assert [gate.kept for gate in found.gates("adult", "tree")] == [True, False, False]
@@ -419,7 +431,7 @@ def test_a_wrong_answer_is_not_nearer(benchmark):
 
 @pytest.mark.parametrize("method", ["random", "genetic", "kdtree"])
 def test_dice_is_told_what_it_understands(benchmark, case, method):
-    dice = benchmark.rival.Dice.build(case, method, 0)
+    dice = benchmark.rival_dice.Dice.build(case, method, 0)
     assert dice.vary == ["age", "job", "income"]
     rows = case.rejected.head(4)
     replies = [dice(rows.iloc[[at]]) for at in range(len(rows))]
@@ -432,13 +444,13 @@ def test_dice_is_told_what_it_understands(benchmark, case, method):
             assert reply.row["sex"] == x0["sex"]
             assert method == "kdtree" or reply.row["age"] >= x0["age"]
     rules = replace(case, constraints={**case.constraints, "rules": ["IF x_cf.age > 1 THEN x_cf.age > 2"]})
-    assert benchmark.rival.untold(case) == []
-    assert benchmark.rival.untold(rules) == ["rules"]
+    assert benchmark.rival_dice.untold(case) == []
+    assert benchmark.rival_dice.untold(rules) == ["rules"]
 
 
 def test_dice_refuses_a_level_it_never_saw(benchmark, case):
     row = case.rejected.head(1).assign(job="new")
-    reply = benchmark.rival.Dice.build(case, "random", 0)(row)
+    reply = benchmark.rival_dice.Dice.build(case, "random", 0)(row)
     assert reply.row is None
     assert "outside the dataset" in reply.reason
 
@@ -520,7 +532,9 @@ def test_contest_runs_anywhere_and_is_logged(benchmark, monkeypatch, tmp_path, c
     assert "=== GeCo beside dice-ml and the pipeline: CPU" in text
     methods = {key.split("/")[0] for key in tree.data.metrics if "/" in key}
     own = {"geco", "geco sampling", "geco pipeline", "exact", "nearest_row", "random_search"}
-    assert methods == {*own, "dice random", "proofs"}
+    nice = {"nice"} if benchmark.rival_nice.INSTALLED else set()
+    assert methods == {*own, *nice, "dice random", "proofs"}
+    assert (benchmark.rival_nice.LEFT_OUT in text) is not bool(nice)
     assert tree.data.metrics["geco/of_dice"] == pytest.approx(
         tree.data.metrics["dice random/cpu_ms"] / tree.data.metrics["geco/cpu_ms"]
     )

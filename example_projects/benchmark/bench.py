@@ -1,4 +1,4 @@
-"""Every explainer and dice-ml side by side, opened models, proofs, and GeCo beside the figures of its paper."""
+"""Every explainer beside dice-ml, NICE and treecf, opened models, proofs, and GeCo beside the figures of its paper."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ from typing import Any
 
 import certificates
 import contest
+import envelope
 import further
 import hard
 import load
@@ -20,10 +21,12 @@ import runs
 import structure_speed
 import summary
 import synthetic
+import tree_cases
+import tree_contest
 from data_sets import PAPER_VIEWS, VIEWS, Case, constraints_for, data_folder, folder, load_case, split
 from gates import Gate
 from models import LARGE, MODELS, fitted, unopened
-from rival import METHODS
+from rival_dice import METHODS
 
 Options = argparse.Namespace
 
@@ -43,9 +46,14 @@ def options() -> argparse.ArgumentParser:
     add("--data-sets", list(VIEWS), there, "data sets of the contest, and of the paper where it has them")
     add("--models", [*MODELS, *LARGE], [], "models of the contest and of the exact part")
     add("--dice", METHODS, METHODS[:1], "methods of dice-ml")
-    text = "rows to explain (default: 15 per model of the contest, 100 per data set of the paper, else 30)"
+    text = (
+        "rows to explain (default: 15 per model of the contest, 100 per data set of the paper, 8 per case of trees, 3 "
+    )
+    text += "per shape of proofs, else 30)"
     parser.add_argument("--rows", type=_count, default=0, metavar="N", help=text)
     parser.add_argument("--seed", type=int, default=0, help="for splits, models and explainers (default: 0)")
+    text = "shapes of models in the part proofs (default: short, ten of them; whole is all 48)"
+    parser.add_argument("--grid", choices=list(envelope.GRIDS), default="short", help=text)
     text = "keep the MLflow runs there (default: where MLflow is set to)"
     parser.add_argument("--store", default="", metavar="FOLDER", help=text)
     return parser
@@ -194,6 +202,25 @@ def run_load(chosen: Options) -> list[str]:
     return broken
 
 
+def run_trees(chosen: Options) -> list[str]:
+    """Set GeCo and exact answers beside treecf; return the promises that were broken."""
+    tried = [tree_contest.run(case, chosen.seed) for case in tree_cases.cases(chosen.rows or 8, chosen.seed)]
+    runs.log_figures({name: values for one in tried for name, values in one.figures().items()})
+    print(f"\n=== Trees alone: beside treecf\n\n{tree_contest.table(tried)}")
+    print(_told([(one.name, gate) for one in tried for gate in one.gates()]))
+    return [f"{line} ({one.name})" for one in tried for line in one.broken()]
+
+
+def run_proofs(chosen: Options) -> list[str]:
+    """Count what is proved within ten seconds, beside treecf; return the promises that were broken."""
+    reached = [envelope.run(shape, chosen.rows or envelope.ROWS, chosen.seed) for shape in envelope.GRIDS[chosen.grid]]
+    runs.log_figures({f"{one.shape.name} {name}": vars(side) for one in reached for name, side in one.sides.items()})
+    print(f"\n=== Proofs within {envelope.LIMIT_S:.0f} s, beside treecf\n\n{envelope.table(reached)}")
+    print(f"\nThe largest models of which every row was proved, trees x depth\n\n{envelope.limits(reached)}")
+    print(_told([(one.shape.name, one.gate) for one in reached]))
+    return [line for one in reached for line in one.broken()]
+
+
 PARTS: Mapping[str, Callable[[Options], list[str]]] = {
     "contest": run_contest,
     "exact": run_exact,
@@ -201,7 +228,9 @@ PARTS: Mapping[str, Callable[[Options], list[str]]] = {
     "hard": run_hard,
     "load": run_load,
     "paper": run_paper,
+    "proofs": run_proofs,
     "synthetic": run_synthetic,
+    "trees": run_trees,
 }
 
 

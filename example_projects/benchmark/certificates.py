@@ -34,6 +34,7 @@ COLUMNS: Mapping[str, tuple[str, str]] = {
     "gap": ("mean gap", "{:.2%}"),
     "search_ms": ("search ms", "{:,.2f}"),
     "certificate_ms": ("certificate ms", "{:,.2f}"),
+    "one_change_ms": ("of one change", "{:,.2f}"),
     "proof_ms": ("both", "{:,.2f}"),
     "share": ("certificate / both", "{:.0%}"),
     "longest_ms": ("longest", "{:,.1f}"),
@@ -51,6 +52,7 @@ class Certificates:
         gap: mean of GeCo's distance / optimum - 1.
         search_ms, certificate_ms, proof_ms: medians of GeCo's search, of what a certificate adds to its answer, and of
             both together.
+        one_change_ms: the median of what a certificate adds where the answer has one change; NaN: no answer has.
         share: of the certificate in both, over all rows.
         longest_ms: the most that search and certificate took.
         whole_ms: median of a certified answer: the two model calls that every answer costs, and all else.
@@ -62,6 +64,7 @@ class Certificates:
     gap: float
     search_ms: float
     certificate_ms: float
+    one_change_ms: float
     proof_ms: float
     share: float
     longest_ms: float
@@ -84,6 +87,7 @@ class Certificates:
             gap=float(answered.mean() - 1),
             search_ms=float(search.median()),
             certificate_ms=float(added.median()),
+            one_change_ms=float(added[certified["changed"] == 1].median()),
             proof_ms=float(both.median()),
             share=float(added.sum() / both.sum()),
             longest_ms=float(both.max()),

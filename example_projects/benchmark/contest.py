@@ -1,4 +1,4 @@
-"""Every explainer and dice-ml side by side: one model and data set, the same rows and constraints."""
+"""Every explainer, dice-ml and NICE side by side: one model and data set, the same rows and constraints."""
 
 from __future__ import annotations
 
@@ -7,12 +7,15 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
+import own_share
 import pandas as pd
 from certificates import EXACT, Certificates, contradicted
 from data_sets import Case
-from gates import DICE, GECO, PIPELINE, SAMPLING, Gate, gates
+from gates import DICE, GECO, NICE, PIPELINE, RIVALS, SAMPLING, Gate, gates
 from measures import DEFAULT, aligned, answers, broken_promises, figures
-from rival import Dice, untold
+from own_share import OwnShare
+from rival_dice import Dice, untold
+from rival_nice import INSTALLED, LEFT_OUT, Nice
 from turns import Asked, Method, Ours, take_turns, teller
 
 from mlflow_cf import ExplainedModel
@@ -26,6 +29,7 @@ COLUMNS: Mapping[str, tuple[str, str]] = {
     "coverage": ("answered", "{:.0%}"),
     "validity": ("valid", "{:.0%}"),
     "lawful": ("lawful", "{:.0%}"),
+    "breaks": ("breaks", "{:.2f}"),
     "distance": ("distance", "{:.4f}"),
     "changed": ("changed", "{:.2f}"),
     "cpu_ms": ("CPU ms", "{:,.1f}"),
@@ -34,9 +38,12 @@ COLUMNS: Mapping[str, tuple[str, str]] = {
     "search_ms": ("search CPU ms", "{:,.1f}"),
     "search_tail": ("95 % / median", "{:.1f}"),
     "batch_ms": ("in one call", "{:,.1f}"),
+    "own_ms": ("own ms of a reply", "{:,.1f}"),
+    "model_calls": ("model calls", "{:.0f}"),
     "of_dice_search": ("dice / search", "{:,.1f}"),
     "of_dice_batch": ("dice / in one call", "{:,.1f}"),
     "of_dice": ("dice / CPU", "{:,.1f}"),
+    "of_nice": ("nice / CPU", "{:,.1f}"),
 }
 
 
@@ -84,11 +91,14 @@ def run(case: Case, model: str, seed: int, dice: Sequence[str]) -> Pair:
     print(f"\n=== {name}: accuracy {case.accuracy:.1%}, {explained.opened.note}", flush=True)
     own = ours(explained)
     methods: dict[str, Method] = {**own, **{f"{DICE}{method}": Dice.build(case, method, seed) for method in dice}}
+    if INSTALLED:
+        methods[NICE] = Nice.build(case)
     asked = take_turns(methods, case.rejected, teller(name, len(case.rejected)))
     batch = {method: in_one_call(own[method], case.rejected) for method in own if method != PIPELINE}
-    pair = judged(model, case, explained, asked, batch)
-    told = f"dice-ml was not told of: {', '.join(untold(case))}" if dice and untold(case) else ""
-    print("\n".join(filter(None, ["", table(pair.measured), told, *map(str, pair.gates), *pair.broken])), flush=True)
+    pair = judged(model, case, explained, asked, batch, own_share.measure(explained, case.rejected))
+    told = [f"dice-ml was not told of: {', '.join(untold(case))}"] if dice and untold(case) else []
+    told.append("nice takes no constraints and was told of none" if INSTALLED else LEFT_OUT)
+    print("\n".join(["", table(pair.measured), *told, *map(str, pair.gates), *pair.broken]), flush=True)
     return pair
 
 
@@ -115,10 +125,12 @@ def judged(
     explained: ExplainedModel,
     asked: Mapping[str, Sequence[Asked]],
     batch: Mapping[str, float],
+    share: OwnShare,
 ) -> Pair:
     """Return what every method replied with its figures, the gates, and what is wrong with our answers."""
     lines = {method: answers(case, replies, DEFAULT) for method, replies in asked.items()}
     measured = {method: _in_ms(figures(lines[method], replies)) for method, replies in asked.items()}
+    measured[GECO] |= vars(share)
     for method, seconds in batch.items():
         measured[method]["batch_ms"] = 1_000 * seconds
     rival = next((measured[method]["cpu_ms"] for method in measured if method.startswith(DICE)), np.nan)
@@ -126,7 +138,9 @@ def judged(
         if np.isfinite(rival):
             spent = {"of_dice": "cpu_ms", "of_dice_search": "search_ms", "of_dice_batch": "batch_ms"}
             values |= {ratio: rival / values[own] for ratio, own in spent.items() if own in values}
-    own = [method for method in lines if not method.startswith(DICE)]
+        if NICE in measured:
+            values["of_nice"] = measured[NICE]["cpu_ms"] / values["cpu_ms"]
+    own = [method for method in lines if not method.startswith(RIVALS)]
     wrong = [line for method in own for line in broken_promises(method, lines[method])]
     wrong += missed(lines) + contradicted(lines)
     certificates = Certificates.measure(lines[GECO], lines[EXACT])

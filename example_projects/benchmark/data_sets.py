@@ -6,14 +6,17 @@ import os
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Literal
 
 import numpy as np
 import pandas as pd
 import yaml
 from generated import CONSTRAINTS, GENERATORS
 from models import as_published
+from sklearn.ensemble import RandomForestClassifier
 from sklearn.model_selection import train_test_split
 from sklearn.pipeline import Pipeline
+from xgboost import XGBClassifier
 
 import mlflow_cf
 from mlflow_cf import ExplainedModel
@@ -33,7 +36,7 @@ class Case:
         labels: (n,) what these rows were in truth, 0 or 1.
         rejected: (m, d) held-out rows the model rejects, in the order of the file.
         constraints: what counterfactuals must respect, as users write it.
-        model: preparation and estimator in one pipeline, rows -> 0 or 1.
+        model: preparation and estimator in one pipeline, or trees alone; rows -> 0 or 1.
         accuracy: share of the held-out rows it predicts right.
     """
 
@@ -42,12 +45,14 @@ class Case:
     labels: pd.Series[int]
     rejected: pd.DataFrame
     constraints: dict[str, list[str]]
-    model: Pipeline
+    model: Pipeline | XGBClassifier | RandomForestClassifier
     accuracy: float
 
-    def wrapped(self, seed: int) -> ExplainedModel:
+    def wrapped(self, seed: int, values: Literal["observed", "continuous"] = "observed") -> ExplainedModel:
         """Return the model with its constraints, as the contest asks it: mlflow_cf's own distance."""
-        return mlflow_cf.wrap(self.model, self.background, constraints=self.constraints, target=FAVOURABLE, seed=seed)
+        return mlflow_cf.wrap(
+            self.model, self.background, constraints=self.constraints, target=FAVOURABLE, values=values, seed=seed
+        )
 
 
 @dataclass(frozen=True, eq=False)

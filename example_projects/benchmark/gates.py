@@ -11,6 +11,8 @@ import pandas as pd
 GECO, SAMPLING, PIPELINE = "geco", "geco sampling", "geco pipeline"
 DICE = "dice "  # how the names of dice-ml's methods start
 RIVAL = f"{DICE}random"
+NICE = "nice"
+RIVALS = (DICE, NICE)  # what names of others' methods start with
 PUBLIC = ("adult", "credit")  # what the times are promised for
 
 # CPU of dice-ml / CPU of GeCo's search, at least.
@@ -20,10 +22,14 @@ OVER_DICE: Mapping[tuple[str, str], float] = {
     **{(data, "forest"): 15 for data in PUBLIC},
     **{(data, "mlp"): 10 for data in PUBLIC},
 }
+# CPU of a rival / CPU of GeCo, both for a whole call with one row, at least.
+CALLED: Mapping[str, float] = {"of_nice": 3, "of_dice": 12}
+CALLED_MODELS = ("xgboost", "forest", "mlp")
 # CPU of GeCo's search without the structure of the model / with it, at least.
 OVER_PIPELINE: Mapping[str, float] = {**dict.fromkeys(("tree", "xgboost", "histgb", "forest"), 10), "mlp": 5}
 # CPU milliseconds of GeCo's search for one row, at most.
 SEARCH_MS: Mapping[str, float] = {**dict.fromkeys(("tree", "xgboost", "histgb"), 3), "forest": 8, "mlp": 8}
+OWN_MS: Mapping[str, float] = {"xgboost": 3}  # CPU of a reply with one row besides the model's own calls, at most
 WIDE_MS = 100.0  # CPU of one row of the wide data sets with 100 trees
 WIDE, FORESTS = ("many_levels", "many_numbers"), ("xgboost", "histgb", "forest")
 LONGEST_TAIL = 4.0  # 95 % / median
@@ -72,6 +78,7 @@ def gates(
         found.append(Gate("CPU ms", own["cpu_ms"], WIDE_MS, most=True))
     if "of_dice_search" in own and (data, model) in OVER_DICE:
         found.append(Gate(f"CPU, dice-ml / search of {GECO}", own["of_dice_search"], OVER_DICE[data, model]))
+    found += _whole_calls(model, own) if data in PUBLIC else []
     if PIPELINE in measured and model in OVER_PIPELINE:
         ratio = measured[PIPELINE]["search_ms"] / own["search_ms"]
         found.append(Gate(f"search CPU, {PIPELINE} / {GECO}", ratio, OVER_PIPELINE[model]))
@@ -80,6 +87,17 @@ def gates(
         found.append(Gate(f"mean distance, {GECO} / {SAMPLING}", mean / other, 1.0 + SAME, most=True))
     if RIVAL in lines:
         found.append(Gate(f"at least as near as {RIVAL}", as_near(lines[GECO], lines[RIVAL]), AS_NEAR))
+    return found
+
+
+def _whole_calls(model: str, own: Mapping[str, float]) -> list[Gate]:
+    """Return what is promised about whole calls with one row: beside others, and besides the model's own calls."""
+    found = []
+    if model in CALLED_MODELS:
+        told = [(ratio, least) for ratio, least in CALLED.items() if ratio in own]
+        found = [Gate(f"CPU of one row, {key.removeprefix('of_')} / {GECO}", own[key], least) for key, least in told]
+    if model in OWN_MS and "own_ms" in own:
+        found.append(Gate("CPU ms of a reply besides the model's calls", own["own_ms"], OWN_MS[model], most=True))
     return found
 
 

@@ -29,20 +29,22 @@ def answers(case: Case, asked: Sequence[Asked], weights: Weights) -> pd.DataFram
     """Return a line per row to explain: is there an answer, is it valid, does it meet the constraints, how far is it.
 
     Columns: answered; valid, lawful and known (it proposes only values of the background), all False without an
-    answer; distance and changed (features), NaN without one; proved: nothing is nearer, or there is none; cpu, wall and
-    search (CPU of the search alone, NaN where it is not told), seconds; faults and reason (words).
+    answer; distance, changed (features) and breaks (constraints), NaN without one; proved: nothing is nearer, or there
+    is none; cpu, wall and search (CPU of the search alone, NaN where it is not told), seconds; faults and reason
+    (words).
     """
     spread, known = spreads(case.background), known_values(case.background)
     valid = iter(accepted(case, [a.row for a in asked if a.row is not None]).tolist())
     lines: list[dict[str, Any]] = []
     for a in asked:
         line: dict[str, Any] = {"answered": False, "valid": False, "lawful": False, "known": False}
-        line |= {"distance": np.nan, "changed": np.nan, "cpu": a.cpu, "wall": a.wall, "faults": ""}
+        line |= {**dict.fromkeys(("distance", "changed", "breaks"), np.nan), "cpu": a.cpu, "wall": a.wall, "faults": ""}
         if a.row is not None:
             against, strange = broken(case.constraints, a.x0, a.row), unknown(known, a.x0, a.row)
             line |= {"answered": True, "valid": next(valid), "lawful": not against, "known": not strange}
             line["distance"] = distance(weights, spread, a.x0, a.row)
             line["changed"] = float(sum(a.x0[name] != a.row[name] for name in a.x0))
+            line["breaks"] = float(len(against))
             line["faults"] = ", ".join([*against, *strange])
         line |= {"proved": a.reply.proved, "search": a.reply.diagnostics.get("search_cpu", np.nan)}
         lines.append({**line, "reason": a.reply.reason})
@@ -52,8 +54,8 @@ def answers(case: Case, asked: Sequence[Asked], weights: Weights) -> pd.DataFram
 def figures(lines: pd.DataFrame, asked: Sequence[Asked]) -> dict[str, float]:
     """Return the figures of one method; what does not apply is left out.
 
-    Shares: coverage, and among the answers validity, lawful, known. Means over the answers: distance, changed. Seconds
-    per row: median and 95 % of cpu, wall and search. Means of what the search tells: TOLD.
+    Shares: coverage, and among the answers validity, lawful, known. Means over the answers: distance, changed, breaks.
+    Seconds per row: median and 95 % of cpu, wall and search. Means of what the search tells: TOLD.
     """
     found = lines[lines["answered"]]
     told = pd.DataFrame([dict(a.reply.diagnostics) for a in asked])
@@ -61,7 +63,7 @@ def figures(lines: pd.DataFrame, asked: Sequence[Asked]) -> dict[str, float]:
     every = {
         "coverage": lines["answered"].mean(),
         "validity": found["valid"].mean(),
-        **{key: found[key].mean() for key in ("lawful", "known", "distance", "changed")},
+        **{key: found[key].mean() for key in ("lawful", "known", "distance", "changed", "breaks")},
         **means,
         **{f"{clock}_p{p}": lines[clock].quantile(p / 100) for clock in ("wall", "cpu", "search") for p in (50, 95)},
     }

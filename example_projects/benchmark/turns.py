@@ -10,13 +10,14 @@ from typing import Any, Protocol
 import numpy as np
 import pandas as pd
 
-from mlflow_cf import ExplainedModel
+from mlflow_cf import ExplainedModel, Explanation
 from mlflow_cf.explainers import Candidates, Explainer
 from mlflow_cf.problem import Budget, Problem
 
 Row = dict[str, Any]
 Say = Callable[[int], None]
 WARM = 3  # rows every method explains before the clock runs
+UNBOUND = 2**40  # evaluations: the clock alone ends a search
 
 
 @dataclass(frozen=True, eq=False)
@@ -83,29 +84,49 @@ class Clocked:
 
 @dataclass(frozen=True, eq=False)
 class Ours:
-    """A method of this package: a wrapped model and an explainer."""
+    """A method of this package: a wrapped model and an explainer.
+
+    Attributes:
+        explained: the model.
+        explainer: what searches.
+        time_limit_s: seconds for one row, and nothing but the clock ends a search; None: the policy's limits, no clock.
+    """
 
     explained: ExplainedModel
     explainer: Explainer
+    time_limit_s: float | None = None
 
     def __call__(self, row: pd.DataFrame) -> Reply:
         """Explain one row as a server would."""
-        (explanation,) = self.explained.explain(row, explainer=Clocked(self.explainer))
-        found = explanation.counterfactuals
-        proved = found[0].proof == "optimal" if found else explanation.status == "infeasible"
-        return Reply(dict(found[0].row) if found else None, explanation.reason, explanation.diagnostics, proved)
+        (reply,) = self.in_one_call(row)
+        return reply
+
+    def in_one_call(self, rows: pd.DataFrame) -> list[Reply]:
+        """Explain rows (m, d) in one call, in order."""
+        limits = {}
+        if self.time_limit_s is not None:
+            limits = {"time_limit_s": self.time_limit_s * len(rows), "max_evaluations": UNBOUND}
+        return [_reply(one) for one in self.explained.explain(rows, explainer=Clocked(self.explainer), **limits)]
 
 
-def take_turns(methods: Mapping[str, Method], rows: pd.DataFrame, say: Say) -> dict[str, list[Asked]]:
+def _reply(explanation: Explanation) -> Reply:
+    """Return the nearest counterfactual of an explanation."""
+    found = explanation.counterfactuals
+    proved = found[0].proof == "optimal" if found else explanation.status == "infeasible"
+    return Reply(dict(found[0].row) if found else None, explanation.reason, explanation.diagnostics, proved)
+
+
+def take_turns(methods: Mapping[str, Method], rows: pd.DataFrame, say: Say, warm: int = WARM) -> dict[str, list[Asked]]:
     """Let every method explain every row, one at a time; the first one changes with the row.
 
     Args:
         methods: by name.
         rows: (m, d) to explain.
         say: hears how many rows are done.
+        warm: how many of the rows every method explains before that.
     """
     for method in methods.values():
-        for position in range(min(WARM, len(rows))):
+        for position in range(min(warm, len(rows))):
             method(rows.iloc[[position]])  # what happens once, such as compiling, is not the price of a row
     asked: dict[str, list[Asked]] = {name: [] for name in methods}
     names = list(methods)
