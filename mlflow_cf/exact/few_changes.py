@@ -16,6 +16,7 @@ from mlflow_cf.search.choices import Choices
 from mlflow_cf.structures.kernels.pairs import Alone
 from mlflow_cf.structures.links import Tokens
 
+ROUNDING = 1e-12  # of a sum
 SWEPT = 1e-5  # sums of a sweep are rounded otherwise than those of a single row, which may be sums in float32
 MOST_CELLS = 2**26  # pairs of choices that are looked at, in a third of a second
 CELLS_AT_ONCE = 2**20  # their sums take 8 MB per output
@@ -52,8 +53,8 @@ class FewChanges:
         return cls(problem, problem.rater) if whole and problem.rater is not None else None
 
     def least(self, changes: int) -> float:
-        """Return what so many changes cost at least."""
-        return float(np.sort(self._least)[:changes].sum()) if changes <= len(self._least) else np.inf
+        """Return what so many changes cost at least, added up in whatever order."""
+        return float(np.sort(self._least)[:changes].sum()) * (1 - ROUNDING) if changes <= len(self._least) else np.inf
 
     @cached_property
     def _least(self) -> Floats:

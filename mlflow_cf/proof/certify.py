@@ -11,13 +11,14 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 
 from mlflow_cf.constraints.rules import Bools
-from mlflow_cf.exact.best_first import BestFirst, Leaf
+from mlflow_cf.exact.best_first import DOUBT, BestFirst, Leaf
+from mlflow_cf.exact.few_changes import FewChanges
 from mlflow_cf.features import Floats
 from mlflow_cf.model.judge import Outcome
 from mlflow_cf.problem import Codes
 from mlflow_cf.problem.binding import same
 from mlflow_cf.problem.points import with_points
-from mlflow_cf.proof.select import near_copies
+from mlflow_cf.proof.select import near_copies, nearest_first
 from mlflow_cf.proof.verify import Asked, Case, Inquiry, Proved, joined_outcomes
 from mlflow_cf.words.reasons import Uncertified
 from mlflow_cf.words.result import Proof
@@ -37,6 +38,8 @@ def certify(case: Case, proved: Proved, tolerance: float) -> Inquiry:
         return replace(proved, note=case.obstacle)
     if case.budget.late:
         return proved if proved.proofs else replace(proved, note=Uncertified("late"))
+    if (settled := at_once(case, proved, tolerance)).proofs:
+        return settled
     problem, exact = with_points(case.problem)
     if not exact:
         return replace(proved, note=Uncertified("not_exact"))
@@ -52,6 +55,30 @@ def certify(case: Case, proved: Proved, tolerance: float) -> Inquiry:
     if not agreed or (run.missing and not search.cut and run.overlooked):
         return replace(proved, note=Uncertified("disagree"))
     return run.result(search)
+
+
+def at_once(case: Case, proved: Proved, tolerance: float) -> Proved:
+    """Prove the only answer that is wanted by what one and two changes can do; as it was where that does not settle it.
+
+    The judge is asked nothing: it settles the answer if three changes cannot be as near, and the model may accept
+    nothing nearer with less.
+    """
+    if case.problem.count > 1 or len(proved.rows) != 1 or proved.proofs or case.budget.late:
+        return proved
+    problem, exact = with_points(case.problem)
+    few, distance = problem.kept(FewChanges.of) if exact else None, float(case.distance(proved.rows)[0])
+    if few is None or few.least(3) <= distance:
+        return proved
+    pairs = few.pairs(distance, DOUBT * tolerance, case.budget)
+    if pairs is None:
+        return proved
+    near = problem.rows(np.concatenate([few.singles(distance, DOUBT * tolerance), pairs]))
+    own = same(near, proved.rows[0]).all(axis=1)
+    rows = np.concatenate([proved.rows, near[~own][problem.check(near[~own])]])
+    first = nearest_first(problem, rows, case.distance(rows), polished=True)[0]
+    if not own.any() or first != 0:
+        return proved
+    return replace(proved, proofs=("optimal",), bounds=(distance,), exhausted=True)
 
 
 def _needed(case: Case, rows: Floats) -> Generator[Asked, Outcome, Bools]:

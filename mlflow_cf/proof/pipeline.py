@@ -14,7 +14,7 @@ from mlflow_cf.features import FeatureSpace
 from mlflow_cf.model.judge import Decides
 from mlflow_cf.problem import Problem
 from mlflow_cf.proof.alone import by_themselves
-from mlflow_cf.proof.certify import certify
+from mlflow_cf.proof.certify import at_once, certify
 from mlflow_cf.proof.inquiry import run_proofs
 from mlflow_cf.proof.select import LEAST_DIFFERENCE
 from mlflow_cf.proof.verify import Case, Inquiry, Proved, prove
@@ -66,6 +66,11 @@ class Verified:
     case: Case
     candidates: Candidates
     proved: Proved
+
+    @property
+    def settled(self) -> bool:
+        """Whether all answers that are wanted are proved already."""
+        return self.proved.proofs == ("optimal",) * self.case.problem.count
 
 
 def search(case: Case, search_with: Search, seed: int) -> Answer | Candidates:
@@ -138,7 +143,7 @@ def _verified(judge: Decides, case: Case, candidates: Candidates, proving: Provi
         refused = len(case.refused)
         alone = yield from by_themselves(case, replace(proved, origin=order[proved.origin]), judge.tolerance)
         if len(case.refused) == refused or case.budget.spent:
-            return alone
+            return at_once(case, alone, judge.tolerance) if candidates.certify and polish else alone
 
 
 def _certified(judge: Decides, verified: Verified, proving: Proving, rows_left: int) -> Inquiry:

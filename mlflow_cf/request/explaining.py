@@ -124,7 +124,7 @@ class Explaining:
         if isinstance(verified, Verified):
             if _is_doubted(verified, answer):
                 return True
-            if self.request.certified or verified.candidates.certify:
+            if (self.request.certified or verified.candidates.certify) and not verified.settled:
                 self.explained[number] = explanation(self.request, self.rows[number], case, answer)
                 self._unsettled[number] = Unsettled(verified.candidates, verified.proved, case.budget.used)
                 if len(self._cases) < ROWS_AT_ONCE:

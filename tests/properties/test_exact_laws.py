@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from laws import dear
 
 from mlflow_cf.exact.best_first import BestFirst, Leaf
+from mlflow_cf.exact.few_changes import FewChanges
 from mlflow_cf.problem import Distance
 from mlflow_cf.proof import certify, select
 
@@ -79,6 +80,18 @@ def test_answers_do_not_depend_on_what_was_known(world, share, polish, shifted):
     case = world.case(structure=world.shifted if shifted else None)
     known = world.proved(case, some_rows(world, expected, share), polish=polish)
     is_exact(world.certified(case, known), expected, expected.answers(world.count))
+
+
+@dear(2)
+@given(opened(("forest", "forest", "linear")), shares)
+def test_what_sweeps_and_pairs_prove_is_what_boxes_prove(world, share):
+    known = world.proved(world.case(), some_rows(world, Enumerated(world), share), polish=True)
+    swept = world.certified(world.case(), known)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(FewChanges, "of", lambda problem: None)
+        bounded = world.certified(world.case(), known)
+    np.testing.assert_array_equal(swept.rows, bounded.rows)
+    assert (swept.proofs, swept.bounds, swept.exhausted) == (bounded.proofs, bounded.bounds, bounded.exhausted)
 
 
 @dear(2)

@@ -19,7 +19,6 @@ from mlflow_cf.search.seeds import codes_of, nearest_favourable_rows
 MOST_PAIRED = 2**20  # pairs of choices: as long as some generations take
 CLOSE = 1e-4  # to the target: a certificate may ask the model about these
 NEAREST = 32  # candidates that are nearer than others, in case the model refuses the first ones
-ROUNDING = 1e-12  # of a sum that is added up in another order than distances are
 
 
 class Sweeps:
@@ -69,7 +68,7 @@ class Sweeps:
 
     def _single(self, few: FewChanges) -> Codes | None:
         """Return the nearest favourable single changes (m, G) if no two changes can be as near; else None."""
-        near = self._nearest(few.singles(few.least(2) * (1 - ROUNDING), CLOSE))
+        near = self._nearest(few.singles(few.least(2), CLOSE))
         return near if len(near) else None
 
     def _pair(self, few: FewChanges) -> bool:
@@ -81,7 +80,7 @@ class Sweeps:
         if pairs is None:
             return False
         members.score(self._nearest(pairs))
-        return members.bar <= few.least(3) * (1 - ROUNDING)
+        return members.bar < few.least(3)
 
     def _nearest(self, codes: Codes) -> Codes:
         """Return the nearest of candidates (m, G) that are favourable, and not much more."""
