@@ -88,7 +88,7 @@ def test_what_sweeps_and_pairs_prove_is_what_boxes_prove(world, share):
     known = world.proved(world.case(), some_rows(world, Enumerated(world), share), polish=True)
     swept = world.certified(world.case(), known)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(FewChanges, "of", lambda problem: None)
+        patch.setattr(FewChanges, "of", lambda _problem: None)
         bounded = world.certified(world.case(), known)
     np.testing.assert_array_equal(swept.rows, bounded.rows)
     assert (swept.proofs, swept.bounds, swept.exhausted) == (bounded.proofs, bounded.bounds, bounded.exhausted)
