@@ -13,7 +13,7 @@ from mlflow_cf.constraints.rules import Bools
 from mlflow_cf.features import FeatureSpace, Floats
 from mlflow_cf.problem.cells import Cells
 from mlflow_cf.problem.distance import BoundDistance
-from mlflow_cf.problem.group import Codes, Group
+from mlflow_cf.problem.group import Codes, Group, Tuples
 from mlflow_cf.structures.links import Tokens
 from mlflow_cf.structures.structure import Structure
 
@@ -141,11 +141,8 @@ class Domains:
         for number, start, count, place, own_allowed in bounds:
             codes, weights, parts, tops = table[:, start : start + count]
             domain, own_rules = self.all[number], tuple(rules.get(number, ()))
-            group_of_one = Group(
-                domain.columns, codes[:, None], weights, place, own_allowed, parts, tops, own_rules, domain,
-                domain_places[start : start + count],
-            )  # fmt: skip
-            groups.append((number, group_of_one))
+            bound = Tuples(codes[:, None], weights, place, parts, tops, domain_places[start : start + count])
+            groups.append((number, _group(domain, own_rules, bound, own_allowed=own_allowed)))
         return groups
 
     def _short_positions(self, own: Floats) -> tuple[Floats, Floats] | None:
@@ -170,12 +167,16 @@ class Domains:
         return allowed
 
     def _long_group(self, domain: Domain, rules: Sequence[Rule], x0: Floats) -> Group:
+        own_allowed = all(rule.holds(x0[None], x0)[0] for rule in rules)
+        return Group(
+            domain.columns, own_allowed, tuple(rules), domain, bind=lambda: self._long_tuples(domain, rules, x0)
+        )
+
+    def _long_tuples(self, domain: Domain, rules: Sequence[Rule], x0: Floats) -> Tuples:
         values, own, kept = domain.tuples[:, 0], x0[domain.columns[0]], np.ones(len(domain.tuples), dtype=np.bool_)
-        own_allowed = True
         if rules:
-            rows = np.broadcast_to(np.append(values, own)[:, None], (len(values) + 1, len(x0)))
-            held = np.logical_and.reduce([rule.holds(rows, x0) for rule in rules])
-            kept, own_allowed = held[:-1], bool(held[-1])
+            rows = np.broadcast_to(values[:, None], (len(values), len(x0)))
+            kept = np.logical_and.reduce([rule.holds(rows, x0) for rule in rules])
         start = int(np.searchsorted(values, own))  # a missing own value comes last
         known = start < len(values) and values[start] == own
         before, after = np.flatnonzero(kept[:start]), np.flatnonzero(kept[start + known :]) + start + known
@@ -187,9 +188,7 @@ class Domains:
         positions = self._long_positions[domain.columns[0]][places]
         positions[len(before)] = own_position[0]
         part, top = self.bound_distance.contributions(column, codes, np.array([own]), (positions, own_position))
-        return Group(
-            domain.columns, codes[:, None], weights, len(before), own_allowed, part, top, tuple(rules), domain, places
-        )
+        return Tuples(codes[:, None], weights, len(before), part, top, places)
 
     def _joint_group(self, domain: Domain, rules: Sequence[Rule], x0: Floats) -> Group:
         columns = list(domain.columns)
@@ -208,7 +207,12 @@ class Domains:
         tuples = np.insert(domain.tuples[kept], code, own, axis=0)  # there may be no other
         weights = np.insert(domain.weights[kept], code, 0.0)
         part, top = self.bound_distance.parts(domain.columns, tuples, own)
-        return Group(domain.columns, tuples, weights, code, own_allowed, part, top, tuple(rules), domain, places)
+        bound = Tuples(tuples, weights, code, part, top, places)
+        return _group(domain, tuple(rules), bound, own_allowed=own_allowed)
+
+
+def _group(domain: Domain, rules: tuple[Rule, ...], bound: Tuples, *, own_allowed: bool) -> Group:
+    return Group(domain.columns, own_allowed, rules, domain, bind=lambda: bound)
 
 
 def same(values: Floats, own: Floats) -> Bools:

@@ -13,7 +13,7 @@ from mlflow_cf.constraints import Domain
 from mlflow_cf.constraints.rules import Bools
 from mlflow_cf.features import FeatureSpace, Floats
 from mlflow_cf.problem.distance import BoundDistance
-from mlflow_cf.problem.group import Codes, Group
+from mlflow_cf.problem.group import Codes, Group, Tuples
 from mlflow_cf.structures.links import Tokens
 from mlflow_cf.structures.structure import Structure
 
@@ -101,13 +101,9 @@ def bind_cells(some: Sequence[Some], x0: Floats, distance: BoundDistance) -> lis
     weights, groups = rest.astype(np.float64), []
     for one, start, size, place in zip(some, starts.tolist(), sizes.tolist(), places.tolist(), strict=True):
         part = slice(start, start + size)
-        before = one.group
         groups.append(
-            Group(
-                before.columns, table[part, None], weights[part], place, before.own_allowed, cost[part], peak[part],
-                before.rules, before.domain, known[part],
-            )
-        )  # fmt: skip
+            one.group.taking(Tuples(table[part, None], weights[part], place, cost[part], peak[part], known[part]))
+        )
     return groups
 
 

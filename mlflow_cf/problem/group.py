@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from functools import cached_property
 
 import numpy as np
 from numpy.typing import NDArray
@@ -15,33 +17,83 @@ Codes = NDArray[np.intp]
 
 
 @dataclass(frozen=True, eq=False)
+class Tuples:
+    """The tuples that a group may take: what its rules leave of its domain, plus the query row's own tuple.
+
+    Attributes:
+        values: (t, columns) the tuples, ascending.
+        weights: (t,) frequency in the background; 0 for the own tuple, which is never drawn.
+        own: code of the query row's own tuple.
+        cost, peak: (t,) what each tuple adds to the distance's sum, and its largest change; see `BoundDistance.parts`.
+        places: (t,) where each tuple stands in the domain, -1 for an own tuple that is not there; None: not told.
+    """
+
+    values: Floats
+    weights: Floats
+    own: int
+    cost: Floats
+    peak: Floats
+    places: Codes | None = None
+
+
+@dataclass(frozen=True, eq=False)
 class Group:
-    """The unit of change, bound to the query row: the tuples it may take.
+    """The unit of change, bound to the query row. Its tuples are bound when they are first looked at.
 
     A candidate names one tuple of every group by its code, the position in `tuples`.
 
     Attributes:
         columns: the group's columns.
-        tuples: (t, len(columns)) ascending; what the rules leave of the domain, plus the query row's own tuple.
-        weights: (t,) frequency in the background; 0 for the own tuple, which is never drawn.
-        own: code of the query row's own tuple.
-        own_allowed: whether the rules accept it; if not, this group must change.
-        cost, peak: (t,) what each tuple adds to the distance's sum, and its largest change; see `BoundDistance.parts`.
+        own_allowed: whether the rules accept the query row's own tuple; if not, this group must change.
         rules: the grounded rules that speak of this group alone.
         domain: the tuples before the rules.
-        places: (t,) where each tuple stands in the domain, -1 for an own tuple that is not there; None: not told.
+        bind: returns the tuples.
     """
 
     columns: tuple[int, ...]
-    tuples: Floats
-    weights: Floats
-    own: int
     own_allowed: bool
-    cost: Floats
-    peak: Floats
     rules: tuple[Rule, ...]
     domain: Domain
-    places: Codes | None = None
+    bind: Callable[[], Tuples]
+
+    def taking(self, tuples: Tuples) -> Group:
+        """Return the group with these tuples."""
+        return replace(self, bind=lambda: tuples)
+
+    @cached_property
+    def bound(self) -> Tuples:
+        """The tuples, with what goes with them."""
+        return self.bind()
+
+    @property
+    def tuples(self) -> Floats:
+        """(t, columns) the tuples; see `Tuples` for this and what follows."""
+        return self.bound.values
+
+    @property
+    def weights(self) -> Floats:
+        """(t,) frequency in the background."""
+        return self.bound.weights
+
+    @property
+    def own(self) -> int:
+        """Code of the query row's own tuple."""
+        return self.bound.own
+
+    @property
+    def cost(self) -> Floats:
+        """(t,) what each tuple adds to the distance's sum."""
+        return self.bound.cost
+
+    @property
+    def peak(self) -> Floats:
+        """(t,) the largest change of each tuple."""
+        return self.bound.peak
+
+    @property
+    def places(self) -> Codes | None:
+        """(t,) where each tuple stands in the domain."""
+        return self.bound.places
 
     @property
     def proposals(self) -> int:

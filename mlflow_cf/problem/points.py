@@ -11,7 +11,7 @@ from mlflow_cf.constraints.expressions import Ref
 from mlflow_cf.constraints.rules import Atom, Bools, Rule
 from mlflow_cf.features import Floats
 from mlflow_cf.problem.cells import MOST_CELLS, Some, bind_cells
-from mlflow_cf.problem.group import Group
+from mlflow_cf.problem.group import Group, Tuples
 from mlflow_cf.problem.problem import Problem
 
 EVEN_POINTS = 500  # of a number that the model tells apart everywhere
@@ -55,7 +55,7 @@ def _with_cells(problem: Problem, linked: Container[int]) -> Problem:
         group, values, places = problem.groups[number], nearest[start:stop], np.arange(stop - start)
         if group.columns[0] in linked:
             continue
-        if any(_pins(rule, group.columns[0]) for rule in group.rules):
+        if any(_pins(rule, group.columns[0], problem.x0) for rule in group.rules):
             values, places = values[:0], places[:0]
         elif group.rules:
             constants = _rule_ends(problem, group)
@@ -75,11 +75,13 @@ def _with_cells(problem: Problem, linked: Container[int]) -> Problem:
     return replace(problem, groups=tuple(groups), domain_tokens=tokens, celled=frozenset(celled))
 
 
-def _pins(rule: Rule, column: int) -> bool:
+def _pins(rule: Rule, column: int, x0: Floats) -> bool:
     """Whether a rule leaves a feature nothing but the row's own value."""
-    return not rule.when and rule.then.sign == "==" and {rule.then.left, rule.then.right} == {
-        Ref("x", column), Ref("x_cf", column),
-    }  # fmt: skip
+    atom = rule.then
+    if rule.when or atom.sign != "==" or atom.tolerance or atom.left != Ref("x_cf", column):
+        return False
+    alone = not replace(atom, left=Ref("x", column)).columns("x_cf")
+    return alone and bool((atom.bound(x0[None], x0) == x0[column]).all())
 
 
 def _lawful(problem: Problem, group: Group, values: Floats) -> Floats:
@@ -171,7 +173,7 @@ def _with_codes(problem: Problem, group: Group, codes: Floats) -> Group:
     tuples = codes[order][:, None]
     part, top = problem.bound_distance.parts(group.columns, tuples, problem.x0[[column]])
     own = int(np.flatnonzero(order == group.own)[0])
-    return replace(group, tuples=tuples, weights=weights[order], own=own, cost=part, peak=top, places=None)
+    return group.taking(Tuples(tuples, weights[order], own, part, top))
 
 
 def limits(problem: Problem, group: Group) -> tuple[float, float]:

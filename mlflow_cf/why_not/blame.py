@@ -22,7 +22,7 @@ def impossible(problem: Problem) -> str:
     for rule in problem.never:
         return f"{rule.origin.path} cannot hold for this row ({rule.text})"
     for group in problem.groups:
-        if not group.own_allowed and not group.proposals and group.interval is None:
+        if not group.own_allowed and group.interval is None and not group.proposals:
             names = " and ".join(problem.space.names[column] for column in group.columns)
             rules = _blocking(problem, group)
             return (
@@ -31,7 +31,7 @@ def impossible(problem: Problem) -> str:
     reason = _too_many(problem)
     if reason:
         return reason
-    if not any(group.proposals or group.interval for group in problem.groups):
+    if not any(group.interval or group.proposals for group in problem.groups):
         return f"no feature may change: {_named(rule for group in problem.groups for rule in group.rules)}"
     return ""
 
