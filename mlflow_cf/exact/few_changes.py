@@ -8,11 +8,11 @@ from typing import NamedTuple
 import numpy as np
 
 from mlflow_cf.constraints.rules import Bools
-from mlflow_cf.exact.boxes import choices_within, loose
+from mlflow_cf.exact.boxes import loose
 from mlflow_cf.features import Floats
 from mlflow_cf.problem import Budget, Codes, Problem, Rater
 from mlflow_cf.problem.sums import lacking, rate_sums, rounding
-from mlflow_cf.search.choices import Choices
+from mlflow_cf.search.choices import Choices, telling
 from mlflow_cf.structures.kernels.pairs import Alone
 from mlflow_cf.structures.links import Tokens
 
@@ -35,7 +35,7 @@ class FewChanges:
     def __init__(self, problem: Problem, rater: Rater) -> None:
         """Sweep the row."""
         self.problem, self.rater = problem, rater
-        self.choices = choices_within(problem, np.inf)
+        self.choices = Choices.of_places(problem, problem.kept(telling))
         self._own = problem.tokens(problem.own[None])
         values = [tokens if len(tokens) > 1 else None for tokens in self.choices.tokens]
         self._sums = np.empty((len(self.choices.code), rater.structure.outputs))
