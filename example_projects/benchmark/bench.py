@@ -42,7 +42,7 @@ def options() -> argparse.ArgumentParser:
         text = f"{text}: some of {', '.join(known)} (default: {','.join(default) or 'see README'})"
         parser.add_argument(option, type=read, default=list(default), metavar="A,B", help=text)
 
-    add("--parts", list(PARTS), ["contest", "paper"] if public else ["contest"], "what to run")
+    add("--parts", list(PARTS), ["contest", *(["paper"] if public else []), "trees", "proofs"], "what to run")
     add("--data-sets", list(VIEWS), there, "data sets of the contest, and of the paper where it has them")
     add("--models", [*MODELS, *LARGE], [], "models of the contest and of the exact part")
     add("--dice", METHODS, METHODS[:1], "methods of dice-ml")
