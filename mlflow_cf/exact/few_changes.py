@@ -18,8 +18,10 @@ from mlflow_cf.structures.links import Tokens
 
 ROUNDING = 1e-12  # of a sum
 SWEPT = 1e-5  # sums of a sweep are rounded otherwise than those of a single row, which may be sums in float32
-MOST_CELLS = 2**26  # pairs of choices that are looked at, in a third of a second
-CELLS_AT_ONCE = 2**20  # their sums take 8 MB per output
+MOST_CELLS = 2**26  # sums of pairs of choices that are looked at, in a third of a second
+CELLS_AT_ONCE = 2**20  # they take 8 MB
+LARGEST_TABLE = 2**22  # sums of one pair of features
+WORTH_ONE = 2**10  # as many take about as long as the evaluation of a row
 AT_ONCE = 128  # candidates that are rated, nearest first
 MOST_FOUND = 20_000  # candidates of two changes; where there are more, most are not needed
 
@@ -45,6 +47,7 @@ class FewChanges:
         self._changed = np.ones(len(self.choices.code), dtype=np.bool_)
         self._changed[self.choices.own] = False
         self._known: tuple[float, float, Codes] | None = None
+        self._told = True  # what pairs add, until the structure says otherwise
 
     @classmethod
     def of(cls, problem: Problem) -> FewChanges | None:
@@ -72,36 +75,35 @@ class FewChanges:
         tried = np.flatnonzero(self._changed & (alone <= loose(limit)))
         return self._codes(tried[self._may(self._sums[tried], doubt + SWEPT)][:, None])
 
-    def cells(self, limit: float) -> int:
-        """Return how many pairs of choices `pairs` looks at."""
-        if loose(limit) < self.least(2):
-            return 0
-        tried = self._tried(limit)
-        first, second = tried.pairs(loose(limit))
-        return int((tried.counts[first] * tried.counts[second]).sum())
-
-    def pairs(self, limit: float, doubt: float, budget: Budget) -> Codes | None:
+    def pairs(self, limit: float, doubt: float, budget: Budget, most: int = MOST_CELLS) -> Codes | None:
         """Return the candidates (m, G) of two changes, no farther than `limit`, that may meet the target.
 
         The nearest come first; where one answer is wanted, none farther than the first that certainly meets it. None
-        where they are too many, where the model does not tell, or where the budget does not last.
+        where more than `most` pairs of choices had to be looked at, where the model does not tell, or where the budget
+        does not last.
         """
         if loose(limit) < self.least(2):
             return self.problem.own[None][:0]
+        if not self._told:
+            return None
         if self._known is None or limit > self._known[0] or doubt > self._known[1]:
-            found = self._pairs(loose(limit), doubt + SWEPT, budget)
+            found = self._pairs(loose(limit), doubt + SWEPT, budget, most)
             if found is None:
                 return None
             self._known = limit, doubt, found
         codes = self._known[2]
         return codes[self.problem.distance(codes) <= limit]
 
-    def _pairs(self, limit: float, doubt: float, budget: Budget) -> Codes | None:
+    def _pairs(self, limit: float, doubt: float, budget: Budget, most: int) -> Codes | None:
         tried = self._tried(limit)
         first, second = tried.pairs(limit)
-        sizes = tried.counts[first] * tried.counts[second]
+        sizes = tried.counts[first] * tried.counts[second] * self.rater.structure.outputs
+        work = int(sizes.sum())
+        if work > most or work // WORTH_ONE >= budget.left or sizes.max(initial=0) > LARGEST_TABLE:
+            return None
         pairs = self.rater.structure.pairs(self._own, tried.tokens)
-        if pairs is None or sizes.sum() > MOST_CELLS or budget.take(len(first)) < len(first):
+        self._told = pairs is not None
+        if pairs is None or not budget.take(1 + work // WORTH_ONE):
             return None
         c = self.problem.bound_distance.c
         alone = Alone(self._sums[tried.places], self._base, tried.cost, tried.peak, c, limit)
@@ -118,26 +120,23 @@ class FewChanges:
             near = np.flatnonzero(self._may(sums, doubt))
             places, far = np.concatenate([places, tried.places[at[near]]]), np.append(far, distance[near])
             if self.problem.count == 1:
-                alone = alone._replace(limit=min(alone.limit, loose(self._certain(sums[near], distance[near], doubt))))
+                sure = self._certain(tried.places[at[near]], sums[near], distance[near], doubt)
+                alone = alone._replace(limit=min(alone.limit, loose(sure)))
             if len(places) > MOST_FOUND and (far <= alone.limit).sum() > MOST_FOUND:
                 return None
         order = np.flatnonzero(far <= alone.limit)
         return self._codes(places[order[np.argsort(far[order], kind="stable")]])
 
-    def _certain(self, sums: Floats, distance: Floats, doubt: float) -> float:
-        """Return the distance of the nearest of n candidates that certainly meets the target; inf: none does.
-
-        Rules over several groups may still reject it, and then nothing is certain.
-        """
-        if self.problem.joint_rules or not self.problem.plain_limits:
-            return np.inf
+    def _certain(self, places: Codes, sums: Floats, distance: Floats, doubt: float) -> float:
+        """Return the distance of the nearest lawful one of n candidates that certainly meets the target; inf: none."""
         order = np.argsort(distance, kind="stable")
         for start in range(0, len(order), AT_ONCE):
             some = order[start : start + AT_ONCE]
             favourable, _, margin = rate_sums(sums[some], self.rater.targets)
-            certain = np.flatnonzero(favourable & (margin >= doubt))
-            if len(certain):
-                return float(distance[some[certain[0]]])
+            for at in some[favourable & (margin >= doubt)].tolist():
+                codes = self._codes(places[[at]])
+                if len(codes) and self.problem.check(self.problem.rows(codes)).all():
+                    return float(distance[at])
         return np.inf
 
     def _tried(self, limit: float) -> _Tried:

@@ -74,9 +74,7 @@ class Sweeps:
     def _pair(self, few: FewChanges) -> bool:
         """Look at all pairs of changes that may be nearer; whether no three changes can be as near as what is known."""
         members = self.members
-        if few.cells(members.bar) > MOST_PAIRED:
-            return False
-        pairs = few.pairs(members.bar, CLOSE, self.budget)
+        pairs = few.pairs(members.bar, CLOSE, self.budget, MOST_PAIRED)
         if pairs is None:
             return False
         members.score(self._nearest(pairs))
