@@ -112,9 +112,7 @@ class FeatureSpace:
     def encode_rows(self, frame: pd.DataFrame) -> tuple[Floats, dict[int, str]]:
         """Code the rows of `frame`; return (n, d) codes and, for rows that have none, position -> reason."""
         frame = self.select(frame)
-        if (
-            frame.dtypes.tolist() == self._plain_dtypes
-        ):  # all columns at once: each by itself takes longer than its rows
+        if frame.dtypes.tolist() == self._plain_dtypes:  # all at once: a column by itself takes longer than its rows
             codes = frame.to_numpy(dtype=np.float64, copy=True)
             bad = np.abs(codes) > self._largest
         else:

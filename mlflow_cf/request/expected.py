@@ -102,9 +102,8 @@ def _expected(request: Request, coded: CodedRows) -> list[Row]:
     structure, regression = request.requirements.opened.structure, request.judge.model.regression
     if structure is None or request.requirements.structure is None or request.query.explain == "none":
         return []
-    if (
-        len(coded.codes) > FEW or coded.space is not request.setting.space
-    ):  # it knows nothing of levels that it never met
+    known = coded.space is request.setting.space  # it knows nothing of levels that it never met
+    if not known or len(coded.codes) > FEW:
         return []
     if coded.faults or (regression and not structure.steady):  # its predictions are told to the last bit
         return []
