@@ -121,7 +121,7 @@ def telling(problem: Problem) -> Codes:
         part = slice(start, start + len(group.tuples))
         if known.dtype.kind == "i" and _in_order(problem, group):
             cells[part], ascending[number] = known, True
-        else:
+        elif len(set(known.tolist())) < len(known):
             kept[part] &= _unbeaten(group, known, problem.bound_distance.c)
     kept &= ~(ascending[problem.group_of] & _beaten(cells, problem.group_of, own, kept[own]))
     return np.flatnonzero(kept)
