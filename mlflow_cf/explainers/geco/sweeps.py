@@ -18,6 +18,7 @@ from mlflow_cf.search.seeds import codes_of, nearest_favourable_rows
 
 MOST_PAIRED = 2**20  # pairs of choices: as long as some generations take
 CLOSE = 1e-4  # to the target: a certificate may ask the model about these
+SETTLED = 2  # changes of an answer that is settled, at most
 NEAREST = 32  # candidates that are nearer than others, in case the model refuses the first ones
 
 
@@ -64,6 +65,8 @@ class Sweeps:
             members.score(codes_of(problem, nearest_favourable_rows(problem))[: self.q])
             generations += self._evolve()
         found = members.population.codes[members.population.favourable]
+        if self.settled:  # others have changes that they do not need, and to undo them takes another call of the model
+            found = found[(found != problem.own).sum(axis=1) <= SETTLED]
         return problem.rows(found), members.statistics.summary(generations, self.budget.used)
 
     def _single(self, few: FewChanges) -> Codes | None:
