@@ -1,9 +1,12 @@
 """What all tests share: data files, a throw-away MLflow store, a clock to be moved, the hypothesis profiles."""
 
+import importlib
 import os
+import sys
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 from hypothesis import settings
@@ -17,6 +20,7 @@ settings.register_profile("nightly", max_examples=20_000, deadline=None, print_b
 settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "dev"))
 
 CHECKOUT = Path(__file__).resolve().parent.parent
+BENCHMARK = CHECKOUT / "example_projects" / "benchmark"
 # Whole programs: servers, examples and the README as a user runs them. `make test` leaves them to `make system`.
 SYSTEM = ("serving/", "test_example_", "test_readme.py", "test_benchmark")
 
@@ -43,6 +47,17 @@ def data_file() -> Callable[[str], Path]:
         return pytest.skip(f"{name} is not in {looked}; name the folder of public data sets in MLFLOW_CF_DATA")
 
     return find
+
+
+@pytest.fixture(scope="module")
+def benchmark() -> Iterator[SimpleNamespace]:
+    """Return the modules of the benchmark by name; they are scripts that import each other, so all leave again."""
+    scripts = {path.stem for path in BENCHMARK.glob("*.py")}
+    with pytest.MonkeyPatch.context() as patch:
+        patch.syspath_prepend(BENCHMARK)
+        yield SimpleNamespace(**{name: importlib.import_module(name) for name in sorted(scripts)})
+        for name in scripts:
+            sys.modules.pop(name, None)
 
 
 @pytest.fixture

@@ -2,11 +2,9 @@
 
 import itertools
 import shlex
-import sys
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
-from types import SimpleNamespace
 
 import mlflow
 import numpy as np
@@ -17,25 +15,9 @@ import yaml
 import mlflow_cf
 
 BENCHMARK = Path(__file__).resolve().parent.parent / "example_projects" / "benchmark"
-NAMES = (
-    "generated", "models", "data_sets", "independent", "tree_boxes", "turns", "rival_dice", "rival_nice",
-    "measures", "published", "gates", "certificates", "summary", "further", "own_share", "rival_treecf",
-    "tree_cases", "tree_contest", "envelope", "contest", "structure_speed", "regimes", "paper", "synthetic",
-    "serving", "load", "hard", "runs", "bench",
-)  # fmt: skip
 
 # MLflow selects columns of type object when it logs a table.
 pytestmark = pytest.mark.filterwarnings("ignore:For backward compatibility, 'str' dtypes are included")
-
-
-@pytest.fixture(scope="module")
-def benchmark():
-    """The benchmark's modules; they are scripts that import each other, so they leave again afterwards."""
-    with pytest.MonkeyPatch.context() as patch:
-        patch.syspath_prepend(BENCHMARK)
-        yield SimpleNamespace(**{name: __import__(name) for name in NAMES})
-        for name in NAMES:
-            sys.modules.pop(name, None)
 
 
 @pytest.fixture(scope="module")

@@ -1,6 +1,5 @@
 """The benchmark's peers on trees alone: what is asked of them, one metric for all, its promises, small runs."""
 
-import sys
 from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
@@ -11,32 +10,9 @@ import pandas as pd
 import pytest
 
 BENCHMARK = Path(__file__).resolve().parent.parent / "example_projects" / "benchmark"
-NAMES = (
-    "rival_nice",
-    "rival_treecf",
-    "tree_cases",
-    "tree_contest",
-    "envelope",
-    "own_share",
-    "turns",
-    "models",
-    "data_sets",
-    "bench",
-)
 
 # MLflow selects columns of type object when it logs a table.
 pytestmark = pytest.mark.filterwarnings("ignore:For backward compatibility, 'str' dtypes are included")
-
-
-@pytest.fixture(scope="module")
-def benchmark():
-    """The benchmark's modules; they are scripts that import each other, so all of them leave again afterwards."""
-    with pytest.MonkeyPatch.context() as patch:
-        patch.syspath_prepend(BENCHMARK)
-        yield SimpleNamespace(**{name: __import__(name) for name in NAMES})
-        own = [name for name, module in sys.modules.items() if str(BENCHMARK) in str(getattr(module, "__file__", ""))]
-        for name in own:
-            del sys.modules[name]
 
 
 @pytest.fixture(scope="module")

@@ -67,7 +67,8 @@ class BestFirst:
     """Yields candidates in the order of their keys; no candidate that the judge may accept is left out.
 
     Only candidates no farther away than `limit` are looked at. Candidates whose changed groups are among `closed` may
-    be left out, and so may those that neither the model nor any rule can tell from a nearer one.
+    be left out, and so may those that neither the model nor any rule can tell from a nearer one. Where one answer is
+    wanted, candidates of two changes that are farther than one that certainly meets the target may be left out, too.
     With `sets` (s, G), candidates are those whose changed groups are one of these sets, and none of them is left out.
     """
 

@@ -32,20 +32,21 @@ class Sweeps:
     def __init__(self, problem: Problem, budget: Budget, q: int, stable: int, generations: range) -> None:
         """Set up a search that keeps `q` members for some `generations` until the best `stable` ones do not change."""
         (self.problem, self.exact), self.budget = with_points(problem), budget
+        if self.problem.rater is None:
+            raise ValueError("sweeps need a structure")
+        self.rater = self.problem.rater
         self.q, self.stable, self.generations = q, stable, generations
         self.settled = False
 
     @cached_property
     def members(self) -> Members:
         """The members of the search."""
-        if self.problem.rater is None:
-            raise ValueError("sweeps need a structure")
-        return Members(self.problem, self.problem.rater, self.budget, self.q)
+        return Members(self.problem, self.rater, self.budget, self.q)
 
     def run(self) -> tuple[Floats, dict[str, int | float]]:
         """Return favourable rows (m, d), nearest first, and the statistics of the search."""
         problem = self.problem
-        few = problem.kept(FewChanges.of) if self.exact and problem.count == 1 else None
+        few = self._few()
         single = None if few is None else self._single(few)
         if single is not None:
             self.settled = True
@@ -69,6 +70,13 @@ class Sweeps:
             found = found[(found != problem.own).sum(axis=1) <= SETTLED]
         return problem.rows(found), members.statistics.summary(generations, self.budget.used)
 
+    def _few(self) -> FewChanges | None:
+        """Return what few changes do, where one answer is asked for and the budget lasts for a sweep."""
+        groups = len(self.problem.groups)
+        if not self.exact or self.problem.count > 1 or self.budget.left < groups or not self.budget.take(groups):
+            return None
+        return self.problem.kept(FewChanges.of)
+
     def _single(self, few: FewChanges) -> Codes | None:
         """Return the nearest favourable single changes (m, G) if no two changes can be as near; else None."""
         near = self._nearest(few.singles(few.least(2), CLOSE))
@@ -85,13 +93,11 @@ class Sweeps:
 
     def _nearest(self, codes: Codes) -> Codes:
         """Return the nearest of candidates (m, G) that are favourable, and not much more."""
-        if self.problem.rater is None:
-            raise ValueError("sweeps need a structure")
         codes = codes[np.argsort(self.problem.distance(codes), kind="stable")]
         for start in range(0, len(codes), NEAREST):
             some = codes[start : start + NEAREST]
             some = some[: self.budget.take(len(some))]
-            favourable = self.problem.rater.measures(self.problem.tokens(some))[0]
+            favourable = self.rater.measures(self.problem.tokens(some))[0]
             if favourable.any():
                 return np.asarray(some[favourable])
         return codes[:0]
