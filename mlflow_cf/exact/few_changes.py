@@ -46,7 +46,8 @@ class FewChanges:
                 self._sums[self.choices.start[number] : self.choices.start[number + 1]] = sums[0]
         self._changed = np.ones(len(self.choices.code), dtype=np.bool_)
         self._changed[self.choices.own] = False
-        self._known: tuple[float, float, Codes] | None = None
+        self._single: tuple[float, float, Codes] | None = None  # limit, doubt, and what was found then
+        self._known: tuple[float, float, Codes] | None = None  # the same of pairs
         self._told = True  # what pairs add, until the structure says otherwise
 
     @classmethod
@@ -71,9 +72,11 @@ class FewChanges:
 
         What is within `doubt` of the target may.
         """
-        alone = self.choices.cost + self.problem.bound_distance.c * self.choices.peak
-        tried = np.flatnonzero(self._changed & (alone <= loose(limit)))
-        return self._codes(tried[self._may(self._sums[tried], doubt + SWEPT)][:, None])
+        if self._single is None or limit > self._single[0] or doubt > self._single[1]:
+            alone = self.choices.cost + self.problem.bound_distance.c * self.choices.peak
+            tried = np.flatnonzero(self._changed & (alone <= loose(limit)))
+            self._single = limit, doubt, self._codes(tried[self._may(self._sums[tried], doubt + SWEPT)][:, None])
+        return self._near(self._single[2], limit)
 
     def pairs(self, limit: float, doubt: float, budget: Budget, most: int = MOST_CELLS) -> Codes | None:
         """Return the candidates (m, G) of two changes, no farther than `limit`, that may meet the target.
@@ -91,8 +94,11 @@ class FewChanges:
             if found is None:
                 return None
             self._known = limit, doubt, found
-        codes = self._known[2]
-        return codes[self.problem.distance(codes) <= limit]
+        return self._near(self._known[2], limit)
+
+    def _near(self, codes: Codes, limit: float) -> Codes:
+        """Return the candidates (m, G) no farther than `limit`."""
+        return np.asarray(codes[self.problem.distance(codes) <= limit])
 
     def _pairs(self, limit: float, doubt: float, budget: Budget, most: int) -> Codes | None:
         tried = self._tried(limit)
@@ -166,10 +172,7 @@ class FewChanges:
         codes = np.repeat(self.problem.own[None], len(places), axis=0)
         for at in places.T:
             codes[np.arange(len(places)), self.choices.group[at]] = self.choices.code[at]
-        held = self.problem.changes_left(codes) >= 0
-        for joint in self.problem.joint_rules:
-            held &= joint.holds(codes)
-        return np.asarray(codes[held])
+        return np.asarray(codes[self.problem.held(codes)])
 
 
 class _Tried(NamedTuple):

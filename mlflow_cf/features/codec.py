@@ -65,6 +65,24 @@ def encode_column(feature: Feature, column: Raw) -> tuple[Floats, NDArray[np.boo
     return codes, bad | lost
 
 
+def encode_value(feature: Feature, value: Any) -> float | None:
+    """Code one value as `encode_column` does; None where its column has to be looked at: it may have no code."""
+    value = plain(value)
+    if not feature.numeric:
+        return feature.code_of.get(value) if _is_level(value) else None
+    if type(value) not in (int, float) or feature.kind == "date" or not abs(value) <= LARGEST:
+        return None
+    if feature.stored.kind in "iu":
+        bounds = np.iinfo(feature.stored)
+        whole = value == int(value) and abs(value) <= EXACT_INTEGER
+        return float(value) if whole and bounds.min <= value <= bounds.max else None
+    if feature.stored.kind != "f" or feature.stored.itemsize == 8:
+        return float(value)
+    with np.errstate(over="ignore"):
+        held = float(np.float64(value).astype(feature.stored))
+    return held if np.isfinite(held) else None
+
+
 def decode_column(feature: Feature, codes: Floats) -> Any:
     """Return the raw column behind `codes` (n,) as an array of the background's exact dtype."""
     column = _decoded(feature, codes)

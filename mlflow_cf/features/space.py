@@ -16,6 +16,7 @@ from mlflow_cf.features.codec import (
     Raw,
     decode_column,
     encode_column,
+    encode_value,
     fits,
     is_plain,
     largest,
@@ -26,6 +27,7 @@ from mlflow_cf.features.codec import (
 )
 from mlflow_cf.features.feature import Feature, Floats, Level
 from mlflow_cf.features.infer import infer_feature
+from mlflow_cf.features.levels import PooledLevels
 from mlflow_cf.features.percentiles import Percentiles
 from mlflow_cf.features.tables import check_table
 
@@ -112,7 +114,10 @@ class FeatureSpace:
     def encode_rows(self, frame: pd.DataFrame) -> tuple[Floats, dict[int, str]]:
         """Code the rows of `frame`; return (n, d) codes and, for rows that have none, position -> reason."""
         frame = self.select(frame)
-        if frame.dtypes.tolist() == self._plain_dtypes:  # all at once: a column by itself takes longer than its rows
+        if len(frame) == 1 and (alone := self._encode_row(frame)) is not None:
+            return alone[None], {}
+        # all at once: a column by itself takes longer than its rows
+        if self._plain_dtypes is not None and frame.dtypes.tolist() == self._plain_dtypes:
             codes = frame.to_numpy(dtype=np.float64, copy=True)
             bad = np.abs(codes) > self._largest
         else:
@@ -125,6 +130,14 @@ class FeatureSpace:
             for row in np.flatnonzero(bad[:, column]).tolist():
                 reasons.setdefault(row, f"{feature.name}: {_shown(frame[feature.column].iloc[row])} {_wanted(feature)}")
         return codes, reasons
+
+    def _encode_row(self, frame: pd.DataFrame) -> Floats | None:
+        """Code a table of one row value by value, without its columns; None where a value must be looked at closer."""
+        values = frame.iloc[0]
+        if values.dtype != object:
+            return None  # numbers of several types may have been rounded to become one array
+        codes = list(map(encode_value, self.features, values.tolist()))
+        return None if None in codes else np.array(codes, dtype=np.float64)
 
     @cached_property
     def _plain_dtypes(self) -> list[np.dtype[Any]] | None:
@@ -157,7 +170,7 @@ class FeatureSpace:
         """Return the raw rows behind `codes` (n, d), each column in the background's exact dtype."""
         if self._one_dtype is not None:
             return self._block(codes.astype(self._one_dtype))
-        return self._table([decode_column(feature, codes[:, column]) for column, feature in enumerate(self.features)])
+        return self._table(self._decoded(codes))
 
     def decode_exactly(self, codes: NDArray[np.float64]) -> tuple[pd.DataFrame, NDArray[np.bool_]]:
         """Return the raw rows behind `codes` (n, d), and (n,) whether coding them again gives the same codes."""
@@ -166,14 +179,27 @@ class FeatureSpace:
             coded = block.astype(np.float64)
             exact = ((coded == codes) & (np.abs(codes) <= self._largest)) | (np.isnan(coded) & np.isnan(codes))
             return self._block(block), exact.all(axis=1)
-        columns: list[Raw] = []
+        columns = self._decoded(codes)
         again, bad = np.empty(codes.shape), np.zeros(codes.shape, dtype=np.bool_)
         for column, feature in enumerate(self.features):
-            columns.append(decode_column(feature, codes[:, column]))
             known = self._recoded_levels[column]
-            again[:, column], bad[:, column] = recode_column(feature, codes[:, column], columns[-1], known)
+            again[:, column], bad[:, column] = recode_column(feature, codes[:, column], columns[column], known)
         same = (again == codes) | (np.isnan(again) & np.isnan(codes))
         return self._table(columns), (same & ~bad).all(axis=1)
+
+    def _decoded(self, codes: Floats) -> list[Raw]:
+        """Return the raw columns behind `codes` (n, d)."""
+        pooled: dict[int, Raw] = {}
+        for pool in self._pools:
+            pooled.update(pool.decode(codes))
+        return [
+            pooled[column] if column in pooled else decode_column(feature, codes[:, column])
+            for column, feature in enumerate(self.features)
+        ]
+
+    @cached_property
+    def _pools(self) -> tuple[PooledLevels, ...]:
+        return PooledLevels.of(self.features)
 
     @cached_property
     def _recoded_levels(self) -> list[tuple[Floats, NDArray[np.bool_]] | None]:

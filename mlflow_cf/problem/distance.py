@@ -168,10 +168,13 @@ class BoundDistance:
         Every bound and table adds the same parts in the same order, so distances compare exactly, without tolerance.
         """
         part, top = self.contributions(np.arange(Z.shape[1]), Z, x0)
-        total = _in_order(
-            [part[:, columns[0]] if len(columns) == 1 else _in_order(part[:, columns].T) for columns in groups]
-        )
-        distance: Floats = total + self.c * top.max(axis=1)
+        if len(groups) == Z.shape[1]:  # features by themselves, in order
+            total = np.add.accumulate(part, axis=1)[:, -1]
+        else:
+            total = _in_order(
+                [part[:, columns[0]] if len(columns) == 1 else _in_order(part[:, columns].T) for columns in groups]
+            )
+        distance: Floats = total + self.c * top.max(axis=1) if self.c else total
         return distance
 
 

@@ -22,6 +22,7 @@ from mlflow_cf.problem.rating import Rating
 from mlflow_cf.structures.links import Tokens
 
 Made = TypeVar("Made")
+FEW = 1_000  # candidates for whom no rule is tabulated
 MOST_COMBINATIONS = 20_000  # of codes for which a rule is tabulated once per row to explain
 
 
@@ -90,6 +91,23 @@ class Problem:
     def joint_rules(self) -> tuple[JointRule, ...]:
         """The rules over several groups, answered by code."""
         return tuple(JointRule.bind(self, rule) for rule in self.linking)
+
+    @cached_property
+    def linked(self) -> frozenset[int]:
+        """The groups that rules over several groups speak of."""
+        return frozenset(int(self.owner[column]) for rule in self.linking for column in rule.columns("x_cf"))
+
+    def held(self, codes: Codes) -> Bools:
+        """Return (m,) whether candidates by code (m, G) meet the rules over several groups, and change few enough."""
+        held = self.changes_left(codes) >= 0
+        if len(codes) > FEW:
+            for joint in self.joint_rules:
+                held &= joint.holds(codes)
+        elif self.linking and len(codes):  # to tabulate a rule takes longer
+            rows = self.rows(codes)
+            for rule in self.linking:
+                held &= rule.holds(rows, self.x0)
+        return held
 
     def rows(self, codes: Codes) -> Floats:
         """Return candidate rows (m, d) for codes (m, G)."""

@@ -74,11 +74,17 @@ def at_once(case: Case, proved: Proved, tolerance: float) -> Proved:
         return proved
     near = problem.rows(np.concatenate([few.singles(distance, DOUBT * tolerance), pairs]))
     own = same(near, proved.rows[0]).all(axis=1)
-    rows = np.concatenate([proved.rows, near[~own][problem.check(near[~own])]])
-    first = nearest_first(problem, rows, case.distance(rows), polished=True)[0]
-    if not own.any() or first != 0:
+    if not own.any() or _is_behind(case, proved.rows[0], near[~own]):
         return proved
     return replace(proved, proofs=("optimal",), bounds=(distance,), exhausted=True)
+
+
+def _is_behind(case: Case, row: Floats, others: Floats) -> bool:
+    """Whether one of the lawful rows among `others` (m, d) comes before a row (d,)."""
+    if len(others):
+        others = others[case.problem.check(others)]
+    rows = np.concatenate([row[None], others])
+    return bool(len(others)) and nearest_first(case.problem, rows, case.distance(rows), polished=True)[0] != 0
 
 
 def _needed(case: Case, rows: Floats) -> Generator[Asked, Outcome, Bools]:

@@ -165,13 +165,14 @@ def _part(case: Case, Z: Floats, *, polish: bool, even_late: bool) -> Generator[
     rows together with the candidates, because a call to it costs more than the rows of candidates it then rejects.
     """
     owner, variants = case.problem.undone(Z) if polish else (_NOBODY, Z[:0])
+    needless = bool(len(variants))  # some change of several may be
     together = 0 < len(variants) <= min(TOGETHER, case.budget.left - len(Z)) and not case.budget.spent
     if not together:
         owner, variants = _NOBODY, Z[:0]
     kept, outcome = yield from _accepted(case, np.concatenate([Z, variants]), even_late=even_late)
     own = int(np.searchsorted(kept, len(Z)))
     part = _Part(Z[kept[:own]], outcome.take(slice(0, own)), np.ones(own, dtype=np.bool_), kept[:own])
-    if not polish or not own:
+    if not own or not needless:
         return part
     if not together:
         return (yield from _polish(case, part, None))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from functools import partial
 from multiprocessing import parent_process
 from typing import Final, Self
 
@@ -22,14 +23,17 @@ class Progress:
         """Set up for so many rows; nothing is ever shown to those who do not watch, such as clients of a server."""
         self.rows = rows
         shown = watched and parent_process() is None and (sys.stderr.isatty() or "ipykernel" in sys.modules)
-        self._bar = tqdm(total=rows, desc="explaining", unit="row", delay=LONG_S, leave=False, disable=not shown)
+        bar = partial(tqdm, total=rows, desc="explaining", unit="row", delay=LONG_S, leave=False)
+        self._bar = bar() if shown else None
 
     def done(self, rows: int) -> None:
         """Count more rows."""
-        self._bar.update(rows)
+        if self._bar is not None:
+            self._bar.update(rows)
 
     def __enter__(self) -> Self:
         return self
 
     def __exit__(self, *error: object) -> None:
-        self._bar.close()
+        if self._bar is not None:
+            self._bar.close()

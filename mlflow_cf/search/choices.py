@@ -111,11 +111,10 @@ def telling(problem: Problem) -> Codes:
         return places
     kept = np.zeros(len(problem.costs), dtype=np.bool_)
     kept[places] = True
-    linked = {number for joint in problem.joint_rules for number in joint.groups}
     cells, ascending = np.zeros(len(kept), dtype=np.int64), np.zeros(len(problem.groups), dtype=np.bool_)
     for number, group in enumerate(problem.groups):
         known = problem.token_tables[group.columns[0]]
-        if number in linked or len(group.columns) > 1 or known.ndim > 1 or len(group.tuples) < 3:
+        if number in problem.linked or len(group.columns) > 1 or known.ndim > 1 or len(group.tuples) < 3:
             continue
         start = problem.start[number]
         part = slice(start, start + len(group.tuples))

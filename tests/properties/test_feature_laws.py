@@ -82,6 +82,27 @@ def test_round_trip(column: pd.Series) -> None:
     assert again.to_dict() == space.to_dict()
 
 
+strange = st.sampled_from(
+    [pd.Series([1.5, 1e200, np.inf, -0.0, 2.0**60]), pd.Series([None, "1", True, 10**400, b""], dtype=object)]
+)
+
+
+@given(st.one_of(integer_columns(), float_columns(), level_columns(), truths), st.data())
+def test_a_row_is_coded_alone_as_it_is_beside_others(column: pd.Series, data: st.DataObject) -> None:
+    """Whatever the column holds: values that it never had, of other types, or none at all."""
+    words = [f"w{place % 2}" for place in range(len(column))]
+    space = FeatureSpace.infer(pd.DataFrame({"x": column, "word": words, "other": words}))
+    asked = data.draw(st.one_of(st.just(column), integer_columns(), float_columns(), level_columns(), truths, strange))
+    rows = pd.DataFrame({"x": asked, "word": "w1", "other": data.draw(st.sampled_from(["w0", None, "w2"]))})
+    codes, faults = space.encode_rows(rows)
+    for place in range(len(rows)):
+        alone, fault = space.encode_rows(rows.iloc[[place]])
+        np.testing.assert_array_equal(alone[0], codes[place])
+        assert fault.get(0) == faults.get(place)
+    raw = space.decode(codes[[place for place in range(len(rows)) if place not in faults]])
+    assert [raw[name].dtype for name in raw] == [column.dtype, *[space["word"].raw_dtype] * 2]
+
+
 @given(st.integers(0, 40), st.lists(wide_rows, min_size=1, max_size=4))
 def test_rows_come_back_as_they_were(seed: int, rows: list[dict[str, Any]]) -> None:
     """Unseen levels, numbers off the grid and missing values included."""

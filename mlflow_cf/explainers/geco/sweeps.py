@@ -97,7 +97,7 @@ class Sweeps:
         for start in range(0, len(codes), NEAREST):
             some = codes[start : start + NEAREST]
             some = some[: self.budget.take(len(some))]
-            favourable = self.rater.measures(self.problem.tokens(some))[0]
+            favourable = self.rater.margins(self.problem.tokens(some))[0]
             if favourable.any():
                 return np.asarray(some[favourable])
         return codes[:0]
