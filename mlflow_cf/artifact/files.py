@@ -25,7 +25,7 @@ from mlflow_cf.artifact.plain import json_bytes, plain_yaml, read_bounded, readi
 from mlflow_cf.artifact.tree import altered
 from mlflow_cf.errors import ArtifactError, InputError
 from mlflow_cf.explained import ExplainedModel
-from mlflow_cf.explainers import AnyExplainer, Learned, Learner
+from mlflow_cf.explainers import AnyExplainer, Learned, learns
 from mlflow_cf.explainers.registry import explainer_of, explainer_to_dict
 from mlflow_cf.features import Background, FeatureSpace, Floats
 from mlflow_cf.plausibility.plausibility import Plausibility
@@ -177,7 +177,7 @@ def _plausibility(
 
 def _learned(content: Mapping[str, bytes], explainer: AnyExplainer) -> Learned | None:
     """Return what the explainer has learned; what is not there is not learned anew."""
-    expected = {ARRAYS, PLAIN} if isinstance(explainer, Learner) else set()
+    expected = {ARRAYS, PLAIN} if learns(explainer) else set()
     odd = {ARRAYS, PLAIN} & set(content) ^ expected
     if odd:
         fact = f"{'is missing for' if expected else 'is not for'} the explainer {explainer.name!r}"

@@ -1,7 +1,7 @@
 """The explainers: one file and one class per method, and the table of their names."""
 
 from mlflow_cf.explainers.exact import Exact
-from mlflow_cf.explainers.explainer import AnyExplainer, Candidates, Explainer, Learner, PlannedStep, Search
+from mlflow_cf.explainers.explainer import AnyExplainer, Candidates, Explainer, Learner, PlannedStep, Search, learns
 from mlflow_cf.explainers.geco.geco import GeCo
 from mlflow_cf.explainers.learned import Facts, Learned
 from mlflow_cf.explainers.nearest_row import NearestRow
@@ -28,4 +28,5 @@ __all__ = [
     "PlannedStep",
     "RandomSearch",
     "Search",
+    "learns",
 ]

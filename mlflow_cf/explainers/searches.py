@@ -11,7 +11,7 @@ from dataclasses import dataclass, is_dataclass
 from typing import Final
 
 from mlflow_cf.errors import ArtifactError
-from mlflow_cf.explainers.explainer import AnyExplainer, Learner, Search
+from mlflow_cf.explainers.explainer import AnyExplainer, Learner, Search, learns
 from mlflow_cf.explainers.learned import Facts, Learned
 from mlflow_cf.explainers.registry import explainer_to_dict
 
@@ -54,7 +54,7 @@ class Searches:
         Raises:
             Exception: what the explainer raises when it learns; it may try again when it is asked for anew.
         """
-        if not isinstance(explainer, Learner):
+        if not learns(explainer):
             return explainer.search
         key = _key(explainer)
         if key == _key(self.own.explainer):
@@ -72,7 +72,7 @@ class Searches:
 
     def has(self, explainer: AnyExplainer) -> bool:
         """Whether an explainer can search at once: it learns nothing, or has learned."""
-        if not isinstance(explainer, Learner) or (key := _key(explainer)) == _key(self.own.explainer):
+        if not learns(explainer) or (key := _key(explainer)) == _key(self.own.explainer):
             return True
         found = self._others.get(key)
         return found is not None and found.done()
@@ -94,7 +94,7 @@ class Searches:
 
 
 def _ready(explainer: AnyExplainer, facts: Facts, learned: Learned | None) -> Ready:
-    if not isinstance(explainer, Learner):
+    if not learns(explainer):
         return Ready(explainer, explainer.search)
     if learned is None:
         learned = explainer.learn(facts)

@@ -206,6 +206,8 @@ class Query(BaseModel):
         options = (params or {}).get("counterfactual") or {}
         if not isinstance(options, Mapping):
             raise InputError("counterfactual", f"a {type(options).__name__} is not an object", "send {...}")
+        if not options:
+            return cls()
         query = cls.read(options, limits.query)
         query.check(limits)
         return query

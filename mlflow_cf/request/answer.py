@@ -48,8 +48,7 @@ def answer(request: Request, rows: Rows) -> Explanations:
     table = known.select(as_rows(rows, known.columns))
     if not len(table):
         raise InputError("rows", "there are none", "send at least one row")
-    frame = table.reset_index(drop=True)
-    predictions = Predictions(request, CodedRows.of(known, frame))
+    predictions = Predictions(request, CodedRows.of(known, table))
     if not predictions.expected:
         _ = predictions.rows  # first of all: explanations wait for their place, predictions never do
     early: Found = {}

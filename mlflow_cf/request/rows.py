@@ -18,8 +18,8 @@ class CodedRows:
     """The rows of a request as codes.
 
     Attributes:
-        frame: the rows (m, d), numbered from 0; space: covers them.
-        codes: (m, d); faults: why a row has none, by its number.
+        frame: the rows (m, d); space: covers them.
+        codes: (m, d); faults: why a row has none, by its position.
     """
 
     frame: pd.DataFrame
@@ -70,7 +70,7 @@ def read_rows(judge: Decides, coded: CodedRows) -> list[Row]:
         for row in good.tolist():
             rows[row] = _single(judge, space.decode(codes[[row]]), codes[row], "")
     for row, fault in faults.items():
-        rows[row] = _single(judge, frame.iloc[[row]], codes[row], fault)
+        rows[row] = _single(judge, frame.iloc[[row]].reset_index(drop=True), codes[row], fault)
     if not any(row.outcome for row in rows.values()):
         fault = rows[0].fault
         raise InputError("rows", f"the model can predict none of them ({fault})", "check the values of the rows")

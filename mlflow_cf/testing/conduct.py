@@ -20,7 +20,7 @@ from pandas.testing import assert_frame_equal
 from mlflow_cf.artifact.log import load_model, save_model
 from mlflow_cf.errors import InputError
 from mlflow_cf.explained import ExplainedModel
-from mlflow_cf.explainers import AnyExplainer, Learned, Learner, NearestRow
+from mlflow_cf.explainers import AnyExplainer, Learned, NearestRow, learns
 from mlflow_cf.explainers.registry import explainer_of, explainer_to_dict
 from mlflow_cf.request.admission import Admission
 from mlflow_cf.testing.models import KINDS
@@ -131,7 +131,7 @@ def lessons(explainer: AnyExplainer) -> Iterator[list[object]]:
     noted: list[object] = []
     kind = type(explainer)
     with pytest.MonkeyPatch.context() as patch:
-        if isinstance(explainer, Learner):
+        if learns(explainer):
             learn = getattr(kind, "learn")  # noqa: B009  kind is any explainer's for mypy
 
             def noting(self: AnyExplainer, facts: object) -> object:
@@ -146,7 +146,7 @@ def check_learns_once(explainer: AnyExplainer) -> None:
     """Whoever wraps a model with it lets it learn once; so do all requests together that name it for another model."""
     with lessons(explainer) as noted:
         own = Watched(RARE).explained(explainer)
-        expected = isinstance(explainer, Learner)
+        expected = learns(explainer)
         assert len(noted) == expected
         other = Watched(RARE).explained(NearestRow())
         row = watched_row()
