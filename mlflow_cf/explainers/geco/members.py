@@ -34,14 +34,14 @@ class Members:
 
     PHASES: ClassVar = ("sweep", "cross", "score")
 
-    def __init__(self, problem: Problem, rater: Rater, budget: Budget, q: int) -> None:
+    def __init__(self, problem: Problem, rater: Rater, budget: Budget, q: int, statistics: Statistics) -> None:
         self.problem, self.rater, self.budget, self.q = problem, rater, budget, q
         self.cascade = Cascade(problem)
         self.seen = Seen(problem)
         self.neighbours = Neighbours(problem, rater, self.cascade, self.seen.keys)
         self.population = none_scored(problem)
         self.bar, self.price, self.constructed = np.inf, 0.0, False
-        self.statistics = Statistics(self.PHASES)
+        self.statistics = statistics
         self._swept: set[bytes] = set()
         self._at_once = max(1, min(AT_ONCE, MOST_CHOICES // max(1, len(self.neighbours.choices.code))))
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from functools import cached_property
 
 import numpy as np
@@ -37,11 +39,12 @@ class Sweeps:
         self.rater = self.problem.rater
         self.q, self.stable, self.generations = q, stable, generations
         self.settled = False
+        self.statistics = Statistics(Members.PHASES)
 
     @cached_property
     def members(self) -> Members:
         """The members of the search."""
-        return Members(self.problem, self.rater, self.budget, self.q)
+        return Members(self.problem, self.rater, self.budget, self.q, self.statistics)
 
     def run(self) -> tuple[Floats, dict[str, int | float]]:
         """Return favourable rows (m, d), nearest first, and the statistics of the search."""
@@ -50,7 +53,7 @@ class Sweeps:
         single = None if few is None else self._single(few)
         if single is not None:
             self.settled = True
-            return problem.rows(single), Statistics(Members.PHASES).summary(0, self.budget.used)
+            return problem.rows(single), self.statistics.summary(0, self.budget.used)
         members = self.members
         for start in start_of(problem, members.cascade):
             members.score(start[None] if (start != problem.own).any() else start[None][:0])
@@ -68,14 +71,15 @@ class Sweeps:
         found = members.population.codes[members.population.favourable]
         if self.settled:  # others have changes that they do not need, and to undo them takes another call of the model
             found = found[(found != problem.own).sum(axis=1) <= SETTLED]
-        return problem.rows(found), members.statistics.summary(generations, self.budget.used)
+        return problem.rows(found), self.statistics.summary(generations, self.budget.used)
 
     def _few(self) -> FewChanges | None:
         """Return what few changes do, where one answer is asked for and the budget lasts for a sweep."""
         groups = len(self.problem.groups)
-        if not self.exact or self.problem.count > 1 or self.budget.left < groups or not self.budget.take(groups):
+        if not self.exact or self.problem.count > 1 or self.budget.left < groups:
             return None
-        return self.problem.kept(FewChanges.of)
+        with self._counted("sweep", 1):
+            return self.problem.kept(FewChanges.of) if self.budget.take(groups) else None
 
     def _single(self, few: FewChanges) -> Codes | None:
         """Return the nearest favourable single changes (m, G) if no two changes can be as near; else None."""
@@ -85,19 +89,30 @@ class Sweeps:
     def _pair(self, few: FewChanges) -> bool:
         """Look at all pairs of changes that may be nearer; whether no three changes can be as near as what is known."""
         members = self.members
-        pairs = few.pairs(members.bar, CLOSE, self.budget, MOST_PAIRED)
+        with self._counted("sweep", 2):
+            pairs = few.pairs(members.bar, CLOSE, self.budget, MOST_PAIRED)
         if pairs is None:
             return False
         members.score(self._nearest(pairs))
         return members.bar < few.least(3)
+
+    @contextmanager
+    def _counted(self, operator: str, cells: int) -> Iterator[None]:
+        """Count the seconds of the body for an operator, and what it takes from the budget as rows of so many cells."""
+        used = self.budget.used
+        with self.statistics.timed(operator):
+            yield
+        self.statistics.cells_naive += (self.budget.used - used) * len(self.problem.space)
+        self.statistics.cells_delta += (self.budget.used - used) * cells
 
     def _nearest(self, codes: Codes) -> Codes:
         """Return the nearest of candidates (m, G) that are favourable, and not much more."""
         codes = codes[np.argsort(self.problem.distance(codes), kind="stable")]
         for start in range(0, len(codes), NEAREST):
             some = codes[start : start + NEAREST]
-            some = some[: self.budget.take(len(some))]
-            favourable = self.rater.margins(self.problem.tokens(some))[0]
+            with self._counted("score", len(self.problem.space)):
+                some = some[: self.budget.take(len(some))]
+                favourable = self.rater.margins(self.problem.tokens(some))[0]
             if favourable.any():
                 return np.asarray(some[favourable])
         return codes[:0]
@@ -107,7 +122,7 @@ class Sweeps:
         members, keys = self.members, self.members.seen.keys
         for generation in range(1, self.generations.stop):
             before = keys.of(members.population.codes)
-            with members.statistics.timed("cross"):
+            with self.statistics.timed("cross"):
                 children = self._cross()
             members.score(children)
             members.sweep_waiting()
