@@ -188,6 +188,7 @@ def test_a_linear_regression_pyfunc_needs_to_be_told_apart():
         open_native(served(model.predict), rows=ROWS)
 
 
+@pytest.mark.system
 def test_frameworks_are_not_imported_for_questions():
     code = (
         "import json, sys\n"

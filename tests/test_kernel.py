@@ -8,6 +8,7 @@ import sys
 from pathlib import Path
 from typing import get_type_hints
 
+import pytest
 from numba.extending import is_jitted
 
 import mlflow_cf
@@ -77,6 +78,7 @@ def test_all_that_kernels_are_made_of_is_known() -> None:
                     assert given.__module__ in known, given
 
 
+@pytest.mark.system
 def test_what_cannot_be_kept_is_compiled_anew(tmp_path: Path) -> None:
     environment = without_a_place_to_write(tmp_path / "site")
     asked = subprocess.run(

@@ -112,6 +112,7 @@ def test_types_are_published() -> None:
     assert all((package / "py.typed").is_file() for package in PACKAGES)
 
 
+@pytest.mark.system
 def test_import_loads_no_model_framework() -> None:
     code = "import json, sys, mlflow_cf, mlflow_cf_flavors; print(json.dumps(sorted(sys.modules)))"
     run = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)

@@ -57,6 +57,7 @@ def warmed() -> list[str]:
     return [done.name for done in warm_all()]
 
 
+@pytest.mark.system
 def test_nothing_is_compiled_once_all_is_warm(warmed: list[str], tmp_path: Path) -> None:
     assert len(warmed) == len(set(warmed)) > 4
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path), "PYTHONWARNINGS": "ignore"}

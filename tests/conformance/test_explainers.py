@@ -5,6 +5,7 @@ import os
 import subprocess
 import sys
 
+import pytest
 from laws import SOME, kinds
 
 from mlflow_cf import Exact, GeCo, NearestRow, RandomSearch
@@ -52,6 +53,7 @@ def answers_of_all():
     return [records(Trial.of(CASE, explainer).answers) for explainer in (GeCo(), NearestRow(), RandomSearch())]
 
 
+@pytest.mark.system
 def test_another_process_gives_the_same_answers():
     """Python shuffles sets of strings anew in every process; answers must not notice."""
     code = (

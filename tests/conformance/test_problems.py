@@ -107,6 +107,7 @@ def test_fractions_have_steps_on_the_grid_only():
     assert set(overrides("observed")) == set(overrides("continuous")) == {"grade"}
 
 
+@pytest.mark.system
 def test_only_the_suites_need_pytest_and_without_it_they_say_what_to_do():
     code = (
         "import sys, mlflow_cf, mlflow_cf.cli; print('pytest' in sys.modules); "

@@ -81,6 +81,7 @@ def test_where_it_is_not_installed_it_is_not_known(monkeypatch):
         explainer_of("single_changes")
 
 
+@pytest.mark.system
 def test_another_process_finds_it_without_being_told():
     code = "from mlflow_cf.explainers.registry import explainer_of; print(repr(explainer_of('single_changes')))"
     paths = [str(FOLDER), *sys.path]

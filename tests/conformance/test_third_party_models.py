@@ -115,6 +115,7 @@ def test_a_level_that_the_background_lacks_is_the_models_to_know(card):
     assert [(change.feature, change.new) for change in found.changes] == [("income", 21.0)]
 
 
+@pytest.mark.system
 def test_a_stored_scorecard_is_json_and_serves(card, tmp_path, monkeypatch):
     info = mlflow_cf.log_model(card, "scorecard", LOANS, target="granted", explainer="exact")
     explained = mlflow_cf.load_model(info.model_uri)
