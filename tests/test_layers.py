@@ -24,7 +24,7 @@ FLOORS = (
     ("proof",),
     ("why_not",),
     ("explainers",),
-    ("exact",),
+    ("exact", "milp"),
     ("search",),
     ("plausibility",),
     ("metrics",),

@@ -1,0 +1,1 @@
+"""Counterfactuals by mixed-integer programs: variables, embedded structures, a file per family of rows, a solver."""

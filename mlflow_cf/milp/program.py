@@ -1,0 +1,91 @@
+"""A mixed-integer program being built: columns with bounds and costs, and rows, in plain arrays."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from mlflow_cf.features import Floats
+from mlflow_cf.milp.affine import Affine, Columns
+
+
+@dataclass(frozen=True, eq=False)
+class Entries:
+    """Coefficients (e,) of rows, counted from 0 within what is added at a time, and of columns of the program."""
+
+    row: Columns
+    column: Columns
+    value: Floats
+
+
+@dataclass(eq=False)
+class Program:
+    """Minimise `cost` over columns within bounds, subject to rows within bounds; all arrays grow together.
+
+    Attributes:
+        size: number of columns; height: number of rows.
+        cost: what each column costs, by column; offset: what is added to the sum of them.
+    """
+
+    size: int = 0
+    height: int = 0
+    offset: float = 0.0
+    lower: list[Floats] = field(default_factory=list)
+    upper: list[Floats] = field(default_factory=list)
+    integer: list[NDArray[np.bool_]] = field(default_factory=list)
+    row_lower: list[Floats] = field(default_factory=list)
+    row_upper: list[Floats] = field(default_factory=list)
+    entries: list[Entries] = field(default_factory=list)
+    costs: list[Affine] = field(default_factory=list)
+
+    def add_columns(
+        self, lower: Floats, upper: Floats, *, integer: bool = False, cost: Floats | float = 0.0
+    ) -> Columns:
+        """Add columns with bounds (n,), (n,) and return their numbers (n,)."""
+        columns = np.arange(self.size, self.size + len(lower))
+        self.size += len(lower)
+        self.lower.append(np.asarray(lower, dtype=np.float64))
+        self.upper.append(np.asarray(upper, dtype=np.float64))
+        self.integer.append(np.full(len(lower), integer))
+        prices = np.broadcast_to(np.asarray(cost, dtype=np.float64), len(lower))
+        if prices.any():
+            self.costs.append(Affine(columns, prices, 0.0, -np.inf, np.inf))
+        return columns
+
+    def add_binaries(self, count: int) -> Columns:
+        """Add columns that are 0 or 1 and return their numbers (count,)."""
+        return self.add_columns(np.zeros(count), np.ones(count), integer=True)
+
+    def add_rows(self, lower: Floats, upper: Floats, entries: Entries) -> None:
+        """Add rows with bounds (m,), (m,)."""
+        row = entries.row + self.height
+        self.height += len(lower)
+        self.row_lower.append(np.asarray(lower, dtype=np.float64))
+        self.row_upper.append(np.asarray(upper, dtype=np.float64))
+        self.entries.append(Entries(row, entries.column, entries.value))
+
+    def require(self, parts: Sequence[Affine], lower: ArrayLike, upper: ArrayLike) -> None:
+        """Add a row for each of m expressions that keeps it within bounds, (m,) or one for all."""
+        constant = np.array([part.constant for part in parts])
+        sizes = [len(part.columns) for part in parts]
+        entries = Entries(
+            np.repeat(np.arange(len(parts)), sizes),
+            np.concatenate([np.empty(0, dtype=np.intp), *(part.columns for part in parts)]),
+            np.concatenate([np.empty(0), *(part.coefficients for part in parts)]),
+        )
+        self.add_rows(np.asarray(lower) - constant, np.asarray(upper) - constant, entries)
+
+    def add_cost(self, part: Affine) -> None:
+        """Add an expression to what is minimised."""
+        self.costs.append(part)
+        self.offset += part.constant
+
+    @property
+    def objective(self) -> Affine:
+        """What is minimised."""
+        columns = np.concatenate([np.empty(0, dtype=np.intp), *(part.columns for part in self.costs)])
+        prices = np.concatenate([np.empty(0), *(part.coefficients for part in self.costs)])
+        return Affine(columns, prices, self.offset, -np.inf, np.inf)

@@ -1,0 +1,212 @@
+"""The variables of one row: what its counterfactual has of every feature, whatever `values` says.
+
+A group of several features, a category, and a number that takes few values have one selector for each admissible
+tuple, so that nothing needs a large constant. Any other number is real: it moves up or down by shares of the width of
+its box, and a switch says whether it moves at all.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+
+from mlflow_cf.features import Floats
+from mlflow_cf.milp.affine import Affine, Columns, difference, total
+from mlflow_cf.milp.program import Program
+from mlflow_cf.problem import Codes, Group, Problem
+from mlflow_cf.problem.points import limits
+
+ONE = Affine.of(1.0)
+NOTHING = Affine.of(0.0)
+
+
+@dataclass(frozen=True, eq=False)
+class Chosen:
+    """A group with one selector per tuple; the own tuple may be none of them.
+
+    Attributes:
+        columns: the group's columns.
+        codes: (t,) the tuples by their code in the group; own: the code of the row's own tuple.
+        tuples: (t, columns) the tuples; x0: (columns,) the row's own.
+        selectors: (t,) columns of the program, one of which is 1.
+    """
+
+    columns: tuple[int, ...]
+    codes: Codes
+    own: int
+    tuples: Floats
+    x0: Floats
+    selectors: Columns
+
+    def where(self, flags: Floats) -> Affine:
+        """Return 1 if the chosen tuple is one of the flagged ones (t,), else 0."""
+        return Affine.chosen(self.selectors, np.asarray(flags, dtype=np.float64))
+
+    def values(self, feature: int) -> Floats:
+        """Return the values (t,) of a feature of the group."""
+        values: Floats = self.tuples[:, self.columns.index(feature)]
+        return values
+
+    @cached_property
+    def changed(self) -> Affine:
+        """1 if another tuple than the row's own is chosen."""
+        return self.where(self.codes != self.own)
+
+
+@dataclass(frozen=True, eq=False)
+class Real:
+    """A number that takes any value in a box, or keeps the row's own.
+
+    Attributes:
+        column: the feature.
+        own: the row's own value; of a missing one NaN.
+        low, high: the box of changed values; step: the width of the box widened to the own value.
+        up, down: columns, the shares of `step` by which it moves; at most one of them is more than 0.
+        switch: 1 if it may differ from the row's own value.
+    """
+
+    column: int
+    own: float
+    low: float
+    high: float
+    step: float
+    up: int
+    down: int
+    switch: Affine
+
+    @property
+    def origin(self) -> float:
+        """What it is moved from: the own value, or 0 where that is missing."""
+        return 0.0 if np.isnan(self.own) else self.own
+
+    @cached_property
+    def shift(self) -> Affine:
+        """How far it moves up, in shares of `step`."""
+        ends = (self.low - self.origin) / self.step, (self.high - self.origin) / self.step
+        return Affine(np.array([self.up, self.down]), np.array([1.0, -1.0]), 0.0, min(ends[0], 0.0), max(ends[1], 0.0))
+
+    @cached_property
+    def size(self) -> Affine:
+        """How far it moves at all, in shares of `step`, once that is minimised."""
+        most = max(abs(self.shift.low), abs(self.shift.high))
+        return Affine(np.array([self.up, self.down]), np.ones(2), 0.0, 0.0, most)
+
+    @cached_property
+    def value(self) -> Affine:
+        """The number; 0 where a missing one stays missing."""
+        return self.shift.times(self.step).plus(self.origin)
+
+
+Variable = Chosen | Real
+
+
+@dataclass(frozen=True, eq=False)
+class Variables:
+    """What the counterfactual of a problem's row has of every feature.
+
+    Attributes:
+        problem: the problem.
+        groups: the variable of every group.
+    """
+
+    problem: Problem
+    groups: tuple[Variable, ...]
+
+    @classmethod
+    def add(cls, program: Program, problem: Problem, codes: Mapping[int, Codes]) -> Variables:
+        """Add the columns of a problem's groups and the rows that tie them together.
+
+        Args:
+            program: to which they are added.
+            problem: the problem.
+            codes: the tuples that count, of groups by number that have selectors; all others are real numbers.
+        """
+        groups: list[Variable] = []
+        for number, group in enumerate(problem.groups):
+            own = problem.x0[list(group.columns)]
+            if number in codes:
+                groups.append(_chosen(program, group, codes[number], own))
+            else:
+                groups.append(_real(program, problem, group, float(own[0])))
+        return cls(problem, tuple(groups))
+
+    def of(self, feature: int) -> Variable:
+        """Return the variable of a feature's group."""
+        number = int(self.problem.owner[feature])
+        return self.groups[number]
+
+    def value(self, feature: int) -> Affine:
+        """Return a number in the codes' own units; 0 where a missing one stays missing."""
+        variable = self.of(feature)
+        if isinstance(variable, Real):
+            return variable.value
+        return Affine.chosen(variable.selectors, np.nan_to_num(variable.values(feature)))
+
+    def missing(self, feature: int) -> Affine:
+        """Return 1 if the value is missing, as the row's own one then is."""
+        variable = self.of(feature)
+        if isinstance(variable, Real):
+            return difference(ONE, variable.switch) if np.isnan(variable.own) else NOTHING
+        return variable.where(np.isnan(variable.values(feature)))
+
+    def level(self, feature: int, code: float) -> Affine:
+        """Return 1 if a category has this level, else 0."""
+        variable = self.of(feature)
+        if isinstance(variable, Real):
+            raise TypeError("a real number has no levels")
+        return variable.where(variable.values(feature) == code)
+
+    def changed(self, feature: int) -> Affine:
+        """Return 1 if a feature may differ from the row's own value, else 0."""
+        variable = self.of(feature)
+        if isinstance(variable, Real):
+            return variable.switch
+        values, own = variable.values(feature), self.problem.x0[feature]
+        return variable.where((values != own) & ~(np.isnan(values) & np.isnan(own)))
+
+    def changed_group(self, number: int) -> Affine:
+        """Return 1 if a group may differ from the row's own tuple, else 0."""
+        variable = self.groups[number]
+        return variable.switch if isinstance(variable, Real) else variable.changed
+
+    def changes(self, numbers: Sequence[int]) -> Affine:
+        """Return how many of some groups may differ."""
+        return total([self.changed_group(number) for number in numbers])
+
+    def row(self, values: Floats) -> Floats:
+        """Return the row (d,) that the columns' values say, with exact tuples and the own values of what stays."""
+        row = self.problem.x0.copy()
+        for variable in self.groups:
+            if isinstance(variable, Chosen):
+                row[list(variable.columns)] = variable.tuples[int(values[variable.selectors].argmax())]
+            elif variable.switch.value(values) > 0.5:
+                row[variable.column] = np.clip(variable.value.value(values), variable.low, variable.high)
+        return row
+
+
+def _chosen(program: Program, group: Group, codes: Codes, own: Floats) -> Chosen:
+    selectors = program.add_binaries(len(codes))
+    program.require([Affine(selectors, np.ones(len(codes)), 0.0, 1.0, 1.0)], 1.0, 1.0)
+    return Chosen(group.columns, codes, group.own, group.tuples[codes], own, selectors)
+
+
+def _real(program: Program, problem: Problem, group: Group, own: float) -> Real:
+    low, high = limits(problem, group)
+    origin = 0.0 if np.isnan(own) else own
+    step = (max(high, origin) - min(low, origin)) or 1.0
+    least, most = (low - origin) / step, (high - origin) / step
+    up, down = program.add_columns(np.zeros(2), np.array([max(most, 0.0), max(-least, 0.0)])).tolist()
+    switch = ONE
+    if group.own_allowed:
+        (column,) = program.add_binaries(1).tolist()
+        switch = Affine(np.array([column]), np.ones(1), 0.0, 0.0, 1.0)
+    real = Real(group.columns[0], own, low, high, step, up, down, switch)
+    program.require(
+        [difference(real.shift, switch.times(least)), difference(real.shift, switch.times(most))],
+        [0.0, -np.inf],
+        [np.inf, 0.0],
+    )
+    return real
