@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
+from scipy.sparse import csr_array
 
 from mlflow_cf.features import Floats
 from mlflow_cf.milp.affine import Affine, Columns
@@ -89,3 +90,20 @@ class Program:
         columns = np.concatenate([np.empty(0, dtype=np.intp), *(part.columns for part in self.costs)])
         prices = np.concatenate([np.empty(0), *(part.coefficients for part in self.costs)])
         return Affine(columns, prices, self.offset, -np.inf, np.inf)
+
+    @property
+    def matrix(self) -> tuple[NDArray[np.int32], NDArray[np.int32], Floats]:
+        """All rows as a sparse matrix (starts, columns, values), with equal entries added up."""
+        whole = csr_array(
+            (
+                np.concatenate([np.empty(0), *(part.value for part in self.entries)]),
+                (
+                    np.concatenate([np.empty(0, dtype=np.intp), *(part.row for part in self.entries)]),
+                    np.concatenate([np.empty(0, dtype=np.intp), *(part.column for part in self.entries)]),
+                ),
+            ),
+            shape=(self.height, self.size),
+        )
+        whole.sum_duplicates()
+        whole.eliminate_zeros()
+        return whole.indptr.astype(np.int32), whole.indices.astype(np.int32), whole.data

@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from typing import Final
 
 import numpy as np
 
@@ -19,6 +20,7 @@ from mlflow_cf.milp.program import Program
 from mlflow_cf.problem import Codes, Group, Problem
 from mlflow_cf.problem.points import limits
 
+STRICT: Final = 1e-5  # what a tolerance of the solver surely tells apart
 ONE = Affine.of(1.0)
 NOTHING = Affine.of(0.0)
 
@@ -110,19 +112,22 @@ class Variables:
     Attributes:
         problem: the problem.
         groups: the variable of every group.
+        strict: by which share of its box a real number must exceed what it is to be above; 0 where "at least" will do.
     """
 
     problem: Problem
     groups: tuple[Variable, ...]
+    strict: float
 
     @classmethod
-    def add(cls, program: Program, problem: Problem, codes: Mapping[int, Codes]) -> Variables:
+    def add(cls, program: Program, problem: Problem, codes: Mapping[int, Codes], strict: float = STRICT) -> Variables:
         """Add the columns of a problem's groups and the rows that tie them together.
 
         Args:
             program: to which they are added.
             problem: the problem.
             codes: the tuples that count, of groups by number that have selectors; all others are real numbers.
+            strict: see the attribute.
         """
         groups: list[Variable] = []
         for number, group in enumerate(problem.groups):
@@ -131,7 +136,7 @@ class Variables:
                 groups.append(_chosen(program, group, codes[number], own))
             else:
                 groups.append(_real(program, problem, group, float(own[0])))
-        return cls(problem, tuple(groups))
+        return cls(problem, tuple(groups), strict)
 
     def of(self, feature: int) -> Variable:
         """Return the variable of a feature's group."""

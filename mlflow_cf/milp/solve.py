@@ -1,0 +1,138 @@
+"""Programs solved by HiGHS: one object per solve, one thread, and never a word on the standard output."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Final, Literal
+
+import highspy
+import numpy as np
+
+from mlflow_cf.features import Floats
+from mlflow_cf.milp.program import Program
+
+Status = Literal["optimal", "infeasible", "limit", "failed"]
+FEASIBILITY: Final = 1e-7  # by how much a row may be missed
+MOST_NODES: Final = 2**31 - 1
+MOST_SECONDS: Final = 1e6
+
+_STATUS: Final[dict[highspy.HighsModelStatus, Status]] = {
+    highspy.HighsModelStatus.kOptimal: "optimal",
+    highspy.HighsModelStatus.kInfeasible: "infeasible",
+    highspy.HighsModelStatus.kUnboundedOrInfeasible: "infeasible",  # columns with a cost are bounded
+    highspy.HighsModelStatus.kTimeLimit: "limit",
+    highspy.HighsModelStatus.kSolutionLimit: "limit",
+    highspy.HighsModelStatus.kIterationLimit: "limit",
+}
+
+
+@dataclass(frozen=True)
+class Effort:
+    """What a solve may cost at most.
+
+    Attributes:
+        seconds: wall-clock time; nodes: branch-and-bound nodes.
+        seed: of the solver's random numbers.
+    """
+
+    seconds: float | None = None
+    nodes: int = MOST_NODES
+    seed: int = 0
+
+
+@dataclass(frozen=True, eq=False)
+class Solved:
+    """What became of a program.
+
+    Attributes:
+        status: whether the optimum was found; or it was shown that nothing is feasible; or a limit ended the search;
+            or the solver failed.
+        values: (columns,) of the best solution known; None: none is.
+        bound: no feasible solution costs less; -inf: unknown.
+        nodes: how many nodes it took.
+    """
+
+    status: Status
+    values: Floats | None = None
+    bound: float = -np.inf
+    nodes: int = 0
+
+
+def solve(program: Program, effort: Effort) -> Solved:
+    """Return what the solver finds within its limits; its own trouble is a status, never an exception."""
+    if effort.seconds is not None and effort.seconds <= 0:
+        return Solved("limit")
+    if not program.size:
+        return _constant(program)
+    solver = highspy.Highs()  # type: ignore[no-untyped-call]
+    try:
+        return _run(solver, program, effort)
+    except Exception:  # noqa: BLE001  whatever the solver raises, an answer is still due
+        return Solved("failed")
+    finally:
+        solver.clear()
+
+
+def _run(solver: highspy.Highs, program: Program, effort: Effort) -> Solved:
+    _set_options(solver, effort)
+    if solver.passModel(_as_lp(program)) == highspy.HighsStatus.kError:
+        return Solved("failed")
+    if solver.run() == highspy.HighsStatus.kError:
+        return Solved("failed")
+    status, info = _STATUS.get(solver.getModelStatus(), "failed"), solver.getInfo()
+    discrete = any(flags.any() for flags in program.integer)
+    nodes = max(int(info.mip_node_count), 1) if discrete else 1
+    if status in ("infeasible", "failed"):
+        return Solved(status, bound=np.inf if status == "infeasible" else -np.inf, nodes=nodes)
+    feasible = info.primal_solution_status == highspy.SolutionStatus.kSolutionStatusFeasible
+    values = np.array(solver.getSolution().col_value) if feasible else None
+    bound = float(info.mip_dual_bound) if discrete else float(info.objective_function_value)
+    return Solved(status, values, bound if discrete or status == "optimal" else -np.inf, nodes)
+
+
+def _constant(program: Program) -> Solved:
+    """Return what becomes of a program without columns."""
+    held = (_joined(program.row_lower) <= FEASIBILITY).all() and (_joined(program.row_upper) >= -FEASIBILITY).all()
+    return Solved("optimal", np.empty(0), program.offset) if held else Solved("infeasible", bound=np.inf)
+
+
+def _set_options(solver: highspy.Highs, effort: Effort) -> None:
+    options: dict[str, bool | int | float | str] = {
+        "output_flag": False,
+        "threads": 1,
+        "parallel": "off",
+        "random_seed": effort.seed % MOST_NODES,
+        "time_limit": MOST_SECONDS if effort.seconds is None else effort.seconds,
+        "mip_max_nodes": min(effort.nodes, MOST_NODES),
+        "mip_rel_gap": 0.0,
+        "mip_abs_gap": 1e-9,
+        "primal_feasibility_tolerance": FEASIBILITY,
+        "mip_feasibility_tolerance": FEASIBILITY,
+    }
+    for name, value in options.items():
+        solver.setOptionValue(name, value)
+
+
+def _as_lp(program: Program) -> highspy.HighsLp:
+    """Return a program as the solver takes it: its rows one after the other, equal entries added up."""
+    lp = highspy.HighsLp()
+    lp.num_col_, lp.num_row_ = program.size, program.height
+    objective = program.objective
+    cost = np.zeros(program.size)
+    np.add.at(cost, objective.columns, objective.coefficients)
+    lp.col_cost_, lp.offset_ = cost, program.offset
+    lp.col_lower_, lp.col_upper_ = _joined(program.lower), _joined(program.upper)
+    lp.row_lower_, lp.row_upper_ = _joined(program.row_lower), _joined(program.row_upper)
+    start, index, value = program.matrix
+    lp.a_matrix_.format_ = highspy.MatrixFormat.kRowwise
+    lp.a_matrix_.num_col_, lp.a_matrix_.num_row_ = program.size, program.height
+    lp.a_matrix_.start_, lp.a_matrix_.index_, lp.a_matrix_.value_ = start, index, value
+    integer = np.concatenate([np.empty(0, dtype=np.bool_), *program.integer])
+    kinds = (highspy.HighsVarType.kContinuous, highspy.HighsVarType.kInteger)
+    if integer.any():
+        lp.integrality_ = [kinds[int(flag)] for flag in integer]
+    return lp
+
+
+def _joined(parts: list[Floats]) -> Floats:
+    return np.concatenate([np.empty(0), *parts])

@@ -1,0 +1,77 @@
+"""Structures as rows of a program say what the structures themselves say."""
+
+import numpy as np
+import pytest
+from exact_worlds import TASKS, _sums, drawn
+from hypothesis import given
+from hypothesis import strategies as st
+from laws import dear
+from milp_worlds import continuous, linear_world, some_row
+
+from mlflow_cf.milp.affine import Affine
+from mlflow_cf.milp.embed import embed
+from mlflow_cf.milp.program import Program
+from mlflow_cf.milp.solve import Effort, solve
+from mlflow_cf.milp.variables import Chosen, Real, Variables
+
+MODELS = ("forest", "linear", "network")
+worlds = drawn(MODELS) | continuous(MODELS, tuple(sorted(TASKS)))
+
+
+def fixed_to(program: Program, variables: Variables, row: np.ndarray) -> None:
+    """Fix all variables to what a row has."""
+    for variable in variables.groups:
+        if isinstance(variable, Chosen):
+            own = row[list(variable.columns)]
+            same = (variable.tuples == own) | (np.isnan(variable.tuples) & np.isnan(own))
+            program.require([variable.where(same.all(axis=1))], 1.0, 1.0)
+        elif np.isnan(row[variable.column]):
+            program.require([variable.switch], 0.0, 0.0)
+        else:
+            kept = row[variable.column] == variable.own
+            program.require([variable.switch], float(not kept), float(not kept))
+            program.require([variable.value], row[variable.column], row[variable.column])
+
+
+def codes_of(problem, *, real):
+    return {
+        number: np.arange(len(group.tuples))
+        for number, group in enumerate(problem.groups)
+        if not real or group.interval is None
+    }
+
+
+def program_of(world, row):
+    problem = world.case().problem
+    program = Program()
+    variables = Variables.add(program, problem, codes_of(problem, real=True))
+    fixed_to(program, variables, row)
+    return program, variables
+
+
+@dear(2)
+@given(worlds.map(linear_world), st.integers(0, 100))
+def test_sums_of_fixed_inputs_are_those_of_the_structure(world, seed):
+    row = some_row(world, np.random.default_rng(seed))
+    expected = _sums(world.structure, row[None])[0]
+    for at in range(len(expected)):
+        for sign in (1.0, -1.0):
+            program, variables = program_of(world, row)
+            sums = embed(program, variables, world.structure)
+            program.add_cost(sums[at].times(sign))
+            solved = solve(program, Effort())
+            if solved.status == "infeasible":  # outside of the box, or next to an end of a cell
+                assert any(isinstance(variable, Real) for variable in variables.groups)
+                continue
+            assert solved.status == "optimal"
+            assert sums[at].value(solved.values) == pytest.approx(expected[at], abs=1e-5)
+            assert sums[at].low - 1e-9 <= expected[at] <= sums[at].high + 1e-9
+            np.testing.assert_allclose(variables.row(solved.values), row, atol=1e-6)
+
+
+def test_a_program_without_columns_is_decided_by_its_rows():
+    program = Program()
+    program.require([Affine.of(1.0)], 0.0, 2.0)
+    assert solve(program, Effort()).status == "optimal"
+    program.require([Affine.of(3.0)], 0.0, 2.0)
+    assert solve(program, Effort()).status == "infeasible"
