@@ -7,22 +7,29 @@ its box, and a switch says whether it moves at all.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Final
+from typing import Final, NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 
 from mlflow_cf.features import Floats
 from mlflow_cf.milp.affine import Affine, Columns, difference, total
 from mlflow_cf.milp.program import Program
 from mlflow_cf.problem import Codes, Group, Problem
-from mlflow_cf.problem.points import limits
 
 STRICT: Final = 1e-5  # what a tolerance of the solver surely tells apart
 ONE = Affine.of(1.0)
 NOTHING = Affine.of(0.0)
+
+
+class Box(NamedTuple):
+    """The ends between which a real number is if it changes."""
+
+    low: float
+    high: float
 
 
 @dataclass(frozen=True, eq=False)
@@ -43,9 +50,9 @@ class Chosen:
     x0: Floats
     selectors: Columns
 
-    def where(self, flags: Floats) -> Affine:
+    def where(self, flags: NDArray[np.bool_]) -> Affine:
         """Return 1 if the chosen tuple is one of the flagged ones (t,), else 0."""
-        return Affine.chosen(self.selectors, np.asarray(flags, dtype=np.float64))
+        return Affine.chosen(self.selectors, flags.astype(np.float64))
 
     def values(self, feature: int) -> Floats:
         """Return the values (t,) of a feature of the group."""
@@ -120,22 +127,24 @@ class Variables:
     strict: float
 
     @classmethod
-    def add(cls, program: Program, problem: Problem, codes: Mapping[int, Codes], strict: float = STRICT) -> Variables:
+    def add(
+        cls, program: Program, problem: Problem, domains: Sequence[Codes | Box], strict: float = STRICT
+    ) -> Variables:
         """Add the columns of a problem's groups and the rows that tie them together.
 
         Args:
             program: to which they are added.
             problem: the problem.
-            codes: the tuples that count, of groups by number that have selectors; all others are real numbers.
+            domains: per group the tuples that count, which get selectors, or the box of a real number.
             strict: see the attribute.
         """
         groups: list[Variable] = []
-        for number, group in enumerate(problem.groups):
+        for group, domain in zip(problem.groups, domains, strict=True):
             own = problem.x0[list(group.columns)]
-            if number in codes:
-                groups.append(_chosen(program, group, codes[number], own))
+            if isinstance(domain, Box):
+                groups.append(_real(program, group, domain, float(own[0])))
             else:
-                groups.append(_real(program, problem, group, float(own[0])))
+                groups.append(_chosen(program, group, domain, own))
         return cls(problem, tuple(groups), strict)
 
     def of(self, feature: int) -> Variable:
@@ -198,8 +207,8 @@ def _chosen(program: Program, group: Group, codes: Codes, own: Floats) -> Chosen
     return Chosen(group.columns, codes, group.own, group.tuples[codes], own, selectors)
 
 
-def _real(program: Program, problem: Problem, group: Group, own: float) -> Real:
-    low, high = limits(problem, group)
+def _real(program: Program, group: Group, box: Box, own: float) -> Real:
+    low, high = box
     origin = 0.0 if np.isnan(own) else own
     step = (max(high, origin) - min(low, origin)) or 1.0
     least, most = (low - origin) / step, (high - origin) / step

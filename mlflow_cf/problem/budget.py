@@ -77,6 +77,11 @@ class Budget:
         return max(self._left, 0)
 
     @property
+    def seconds_left(self) -> float | None:
+        """How much time is left, 0 or less if none is; None without a limit."""
+        return None if self._until is None else self._until - time.perf_counter()
+
+    @property
     def spent(self) -> bool:
         """Whether nothing more can be taken."""
         return self._left <= 0 or self.late

@@ -7,7 +7,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from mlflow_cf.constraints.expressions import Ref
+from mlflow_cf.constraints.expressions import Const, Ref
 from mlflow_cf.constraints.rules import Atom, Bools, Rule
 from mlflow_cf.features import Floats
 from mlflow_cf.problem.cells import MOST_CELLS, Some, bind_cells
@@ -176,17 +176,40 @@ def _with_codes(problem: Problem, group: Group, codes: Floats) -> Group:
     return group.taking(Tuples(tuples, weights[order], own, part, top))
 
 
+def bounds_only(problem: Problem, rule: Rule, column: int) -> bool:
+    """Whether a rule of a group of one number says no more of changed values than `limits` do."""
+    bound = rule.then.bound(problem.x0[None], problem.x0)
+    plain = rule.then.sign in (">=", "<=", "==") and not replace(rule.then, left=Ref("x", column)).columns("x_cf")
+    return plain and _bounds(problem, rule, column) and bool(np.isfinite(bound).all())
+
+
+def _bounds(problem: Problem, rule: Rule, column: int) -> bool:
+    """Whether a rule compares a number with something as soon as it is changed."""
+    own = problem.x0[column]
+    always = all(
+        atom.sign == "!=" and isinstance(atom.right, Const) and (np.isnan(atom.right.value) or atom.right.value == own)
+        for atom in rule.when
+    )
+    return always and rule.then.left == Ref("x_cf", column)
+
+
 def limits(problem: Problem, group: Group) -> tuple[float, float]:
     """Return the interval cut to what the group's plain bounds allow; only where to draw, the rules still decide."""
+    low, high = box(problem, group)
+    return (low, high) if low <= high else (low, low)
+
+
+def box(problem: Problem, group: Group) -> tuple[float, float]:
+    """Return the ends between which all changed values of a group of one number are; high < low: there are none."""
     (column,) = group.columns
     low, high = group.interval or (0.0, 0.0)
     own = problem.x0[None, :]
     for rule in group.rules:
-        if rule.then.left != Ref("x_cf", column) or any(atom.sign != "!=" for atom in rule.when):
+        if not _bounds(problem, rule, column):
             continue
         bound = float(rule.then.bound(own, problem.x0)[0])
-        if rule.then.sign in (">=", ">"):
-            low = max(low, bound)
-        elif rule.then.sign in ("<=", "<"):
-            high = min(high, bound)
-    return (low, high) if low <= high else (low, low)
+        if rule.then.sign in (">=", ">", "=="):
+            low = max(low, bound - rule.then.tolerance)
+        if rule.then.sign in ("<=", "<", "=="):
+            high = min(high, bound + rule.then.tolerance)
+    return low, high

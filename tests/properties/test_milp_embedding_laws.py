@@ -9,6 +9,7 @@ from laws import dear
 from milp_worlds import continuous, linear_world, some_row
 
 from mlflow_cf.milp.affine import Affine
+from mlflow_cf.milp.domains import domains_of
 from mlflow_cf.milp.embed import embed
 from mlflow_cf.milp.program import Program
 from mlflow_cf.milp.solve import Effort, solve
@@ -33,18 +34,10 @@ def fixed_to(program: Program, variables: Variables, row: np.ndarray) -> None:
             program.require([variable.value], row[variable.column], row[variable.column])
 
 
-def codes_of(problem, *, real):
-    return {
-        number: np.arange(len(group.tuples))
-        for number, group in enumerate(problem.groups)
-        if not real or group.interval is None
-    }
-
-
 def program_of(world, row):
     problem = world.case().problem
     program = Program()
-    variables = Variables.add(program, problem, codes_of(problem, real=True))
+    variables = Variables.add(program, problem, domains_of(problem, np.inf))
     fixed_to(program, variables, row)
     return program, variables
 

@@ -1,0 +1,86 @@
+"""Cuts: answers that are not wanted again, or that broke a rule that rows cannot express."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Protocol
+
+import numpy as np
+
+from mlflow_cf.constraints.rules import Bools
+from mlflow_cf.features import Floats
+from mlflow_cf.milp.affine import Affine, difference, total
+from mlflow_cf.milp.program import Program
+from mlflow_cf.milp.variables import Chosen, Real, Variables
+from mlflow_cf.problem.binding import same
+
+APART = 0.05  # of the width of a real number's box: by how much it differs from that of an earlier answer
+
+
+class Cut(Protocol):
+    """Something that rows leave out of a program."""
+
+    def add(self, program: Program, variables: Variables) -> None:
+        """Add its rows."""
+        ...
+
+
+@dataclass(frozen=True, eq=False)
+class OtherChanges:
+    """Not all of the groups that an earlier answer changed.
+
+    This excludes supersets of them, too: most only add needless changes. A plain no-good cut would not do, because a
+    real number's switch may be on without a change.
+    """
+
+    groups: tuple[int, ...]
+
+    def add(self, program: Program, variables: Variables) -> None:
+        """Add its row."""
+        program.require([variables.changes(self.groups)], -np.inf, len(self.groups) - 1.0)
+
+
+@dataclass(frozen=True, eq=False)
+class OtherValues:
+    """Another tuple, or a number that is clearly another one, in some of the groups.
+
+    Attributes:
+        row: (d,) the earlier answer; groups: of which one must differ from it.
+    """
+
+    row: Floats
+    groups: tuple[int, ...]
+
+    def add(self, program: Program, variables: Variables) -> None:
+        """Add its rows."""
+        differs = [self._differs(program, variables.groups[number]) for number in self.groups]
+        program.require([total(differs)], 1.0, np.inf)
+
+    def _differs(self, program: Program, variable: Chosen | Real) -> Affine:
+        """Return what is 1 only if a group differs from the answer."""
+        if isinstance(variable, Chosen):
+            differs: Bools = np.logical_not(same(variable.tuples, self.row[list(variable.columns)]))
+            return variable.where(np.logical_or.reduce(differs, axis=1))
+        value = self.row[variable.column]
+        if np.isnan(value):
+            return variable.switch
+        above, below = program.add_binaries(2).tolist()
+        sides = [Affine(np.array([column]), np.ones(1), 0.0, 0.0, 1.0) for column in (above, below)]
+        gap = variable.shift.plus(-(value - variable.origin) / variable.step)  # in shares of the box
+        for side, apart in zip(sides, (gap, gap.times(-1.0)), strict=True):
+            far = min(APART, max(apart.high, 0.0)) or APART
+            program.require([difference(apart, side.times(far - apart.low))], apart.low, np.inf)
+        program.require([total(sides)], -np.inf, 1.0)
+        return total(sides)
+
+
+def changed_groups(variables: Variables, row: Floats) -> tuple[int, ...]:
+    """Return the groups in which a row (d,) differs from the row to explain."""
+    return tuple(np.flatnonzero(variables.problem.changed(row[None])[0]).tolist())
+
+
+def add_cuts(program: Program, variables: Variables, cuts: Sequence[Cut]) -> None:
+    """Add the rows of cuts."""
+    for cut in cuts:
+        cut.add(program, variables)

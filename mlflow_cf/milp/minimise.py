@@ -1,0 +1,150 @@
+"""The nearest row by a model, and a bound on how near any can be: programs built, solved, and cut again."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from itertools import count
+from typing import Final, Literal
+
+import numpy as np
+
+from mlflow_cf.constraints.rules import Rule
+from mlflow_cf.features import Floats
+from mlflow_cf.milp.cuts import Cut, OtherValues
+from mlflow_cf.milp.model import Built, Model, build
+from mlflow_cf.milp.rules import groups_of
+from mlflow_cf.milp.solve import MOST_NODES, Effort, Solved, solve
+from mlflow_cf.milp.validity import Wanted, alternatives
+from mlflow_cf.problem import Budget
+
+MOST_REPAIRS: Final = 20  # cuts of answers that break a rule which rows cannot express
+
+Status = Literal["optimal", "infeasible", "limit", "failed", "broken"]
+
+
+@dataclass(frozen=True, eq=False)
+class Minimum:
+    """What is known of the least a model can cost.
+
+    Attributes:
+        status: whether the optimum was found; nothing is feasible; a limit ended the search; the solver failed; or
+            every answer broke a rule that rows cannot express.
+        row: (d,) the best row found; None: none was.
+        cost: what it costs by the model; inf without a row.
+        bound: no row that the model leaves costs less.
+    """
+
+    status: Status
+    row: Floats | None = None
+    cost: float = np.inf
+    bound: float = -np.inf
+
+
+def minimise(model: Model, cuts: Sequence[Cut], budget: Budget, seed: int) -> Minimum:
+    """Return the row that costs least, over all ways of meeting the targets.
+
+    Raises:
+        NotLinearError: rows cannot express the model.
+    """
+    best = Minimum("infeasible", bound=np.inf)
+    for wanted in ways(model):
+        found = _repaired(model, wanted, list(cuts), (budget, seed))
+        nearer = found if found.cost < best.cost else best
+        status = best.status if best.status not in ("infeasible", "optimal") else found.status
+        if status == "infeasible" and nearer.row is not None:
+            status = "optimal"
+        best = replace(nearer, status=status, bound=min(best.bound, found.bound))
+        if np.isfinite(best.cost) and model.aim.objective == "distance" and not model.aim.mu:
+            model = replace(model, cutoff=min(model.cutoff, best.cost))
+    return best
+
+
+def lower_bound(model: Model, budget: Budget, seed: int) -> Minimum:
+    """Return the least cost that any row can have, by rows that leave out none of them: rules may be missing.
+
+    Raises:
+        NotLinearError: rows cannot express the model.
+    """
+    best = Minimum("infeasible", bound=np.inf)
+    for wanted in ways(model):
+        built = build(model, wanted, ())
+        if built is not None:
+            solved = _solved(built, budget, seed)
+            status: Status = solved.status if best.status in ("infeasible", "optimal") else best.status
+            both = "optimal" if status == "infeasible" and best.status == "optimal" else status
+            best = Minimum(both, bound=min(best.bound, solved.bound))
+    return best
+
+
+def ways(model: Model) -> list[tuple[Wanted, ...]]:
+    """Return all ways of meeting the targets; without a model none is wanted.
+
+    Raises:
+        NotLinearError: there are too many.
+    """
+    rater = model.problem.rater
+    return alternatives(rater.targets) if rater is not None and model.valid else [()]
+
+
+Run = tuple[Budget, int]
+
+
+def _repaired(model: Model, wanted: Sequence[Wanted], cuts: list[Cut], run: Run) -> Minimum:
+    """Return the best row for one way of meeting the targets; what breaks a rule is cut off and asked for anew."""
+    bound = -np.inf
+    for repairs in count():
+        built = build(model, wanted, cuts)
+        solved = Solved("infeasible", bound=np.inf) if built is None else _solved(built, *run)
+        bound = max(bound, solved.bound) if not repairs else bound  # cuts may leave out more than the broken row
+        if built is None or solved.values is None:
+            status: Status = "broken" if repairs and solved.status == "infeasible" else solved.status
+            return Minimum(status, bound=bound)
+        row, cost = _row(model, (wanted, cuts), run, (built, solved.values))
+        if row is not None and model.problem.check(row[None])[0]:
+            return Minimum(solved.status, row, cost, bound)
+        if repairs == MOST_REPAIRS or row is None or not built.left_out:
+            return Minimum("broken", bound=bound)
+        cuts = [*cuts, OtherValues(row, _to_change(built, row))]
+    raise AssertionError("the loop ends by itself")
+
+
+def _to_change(built: Built, row: Floats) -> tuple[int, ...]:
+    """Return the groups of a rule that a row breaks."""
+    rules: tuple[Rule, ...] = built.left_out
+    x0 = built.variables.problem.x0
+    broken = [rule for rule in rules if not rule.holds(row[None], x0)[0]]
+    return tuple(groups_of(built.variables, broken[:1] or rules))
+
+
+def _row(
+    model: Model, how: tuple[Sequence[Wanted], Sequence[Cut]], run: Run, found: tuple[Built, Floats]
+) -> tuple[Floats | None, float]:
+    """Return the row that a solution says, of values that are admissible, and what it costs."""
+    built, values = found
+    row, cost = built.variables.row(values), built.program.objective.value(values)
+    if built.whole:
+        return held(model, row), cost
+    near = build(model, *how, near=row)
+    solved = Solved("infeasible") if near is None else _solved(near, *run)
+    if near is None or solved.values is None:
+        return None, np.inf
+    return held(model, near.variables.row(solved.values)), near.program.objective.value(solved.values)
+
+
+def held(model: Model, row: Floats) -> Floats:
+    """Return a row as its columns' types hold it."""
+    space = model.problem.space
+    coded: Floats = space.encode(space.decode(row[None]))[0]
+    return coded
+
+
+def _solved(built: Built, budget: Budget, seed: int) -> Solved:
+    """Solve within what is left of a budget; a node counts as an evaluation."""
+    if budget.spent:
+        return Solved("limit")
+    left = min(budget.left, MOST_NODES)
+    solved = solve(built.program, Effort(budget.seconds_left, left, seed))
+    late = solved.status == "limit" and not budget.late
+    budget.take(left + 1 if late else min(solved.nodes, left))
+    return solved

@@ -1,0 +1,133 @@
+"""The model of one row: its variables, and family after family of rows."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Final, Protocol
+
+import numpy as np
+
+from mlflow_cf.constraints.rules import Rule
+from mlflow_cf.features import Floats
+from mlflow_cf.milp.cuts import Cut, add_cuts
+from mlflow_cf.milp.domains import ROUNDING, domains_of
+from mlflow_cf.milp.embed import embed
+from mlflow_cf.milp.errors import NotLinearError
+from mlflow_cf.milp.objective import Objective, add_distance, add_paper_objective
+from mlflow_cf.milp.program import Program
+from mlflow_cf.milp.rules import add_rules
+from mlflow_cf.milp.sparsity import CountedOn, add_limits, add_price, require_change
+from mlflow_cf.milp.validity import Wanted, add_validity
+from mlflow_cf.milp.variables import STRICT, Box, Variables
+from mlflow_cf.problem import Problem
+
+MARGIN: Final = 1e-4  # of scores, so that an answer is still valid after rounding
+
+
+class Family(Protocol):
+    """Rows that only an explainer knows of, such as a region that answers must lie in."""
+
+    def add(self, program: Program, variables: Variables) -> None:
+        """Add its rows."""
+        ...
+
+
+@dataclass(frozen=True, eq=False)
+class Aim:
+    """What is minimised.
+
+    Attributes:
+        objective: the problem's distance, or one of the paper's.
+        mu: what each change costs on top; counted_on: what a changed category counts as.
+    """
+
+    objective: Objective = "distance"
+    mu: float = 0.0
+    counted_on: CountedOn = "features"
+
+
+@dataclass(frozen=True, eq=False)
+class Model:
+    """What is asked of a program.
+
+    Attributes:
+        problem: the row and its constraints.
+        aim: what is minimised.
+        margin: by how much the targets are met; below 0 the tolerance within which they may be missed.
+        cutoff: a distance that is known to be reached.
+        families: further rows.
+        valid, lawful: whether the target is to be met, and limits and rules to be kept.
+    """
+
+    problem: Problem
+    aim: Aim = field(default_factory=Aim)
+    margin: float = MARGIN
+    cutoff: float = np.inf
+    families: Sequence[Family] = ()
+    valid: bool = True
+    lawful: bool = True
+
+
+@dataclass(frozen=True, eq=False)
+class Built:
+    """A model as a program.
+
+    Attributes:
+        program, variables: what is solved.
+        left_out: rules that its rows do not express.
+        whole: whether every value that is admissible, and no other one, can be chosen.
+    """
+
+    program: Program
+    variables: Variables
+    left_out: tuple[Rule, ...]
+    whole: bool
+
+
+def build(model: Model, wanted: Sequence[Wanted], cuts: Sequence[Cut], near: Floats | None = None) -> Built | None:
+    """Return a model as a program; None if some group has no value left.
+
+    Args:
+        model: what is asked.
+        wanted: the classes that meet its targets.
+        cuts: what is left out.
+        near: see `domains_of`.
+
+    Raises:
+        NotLinearError: rows cannot express the structure, the target or the distance.
+    """
+    problem, exact = model.problem, model.margin < 0
+    rater = problem.rater
+    domains = domains_of(problem, model.cutoff if model.aim.objective == "distance" else np.inf, near)
+    if rater is None:
+        raise NotLinearError("a model that could not be opened")
+    if domains is None:
+        return None
+    program = Program()
+    variables = Variables.add(program, problem, domains, strict=0.0 if exact else STRICT)
+    _add_aim(program, variables, model)
+    require_change(program, variables)
+    left_out: tuple[Rule, ...] = ()
+    if model.lawful:
+        add_limits(program, variables)
+        left_out = add_rules(program, variables)
+    if model.valid:
+        add_validity(program, embed(program, variables, rater.structure), wanted, model.margin)
+    for family in model.families:
+        family.add(program, variables)
+    add_cuts(program, variables, cuts)
+    pairs = zip(problem.groups, domains, strict=True)
+    whole = near is None and not any(isinstance(domain, Box) and group.interval is None for group, domain in pairs)
+    return Built(program, variables, left_out, whole)
+
+
+def _add_aim(program: Program, variables: Variables, model: Model) -> None:
+    if model.aim.objective == "distance":
+        add_distance(program, variables)
+        if np.isfinite(model.cutoff):
+            program.require([program.objective], -np.inf, model.cutoff * (1 + ROUNDING) + ROUNDING)
+    else:
+        add_paper_objective(program, variables, model.aim.objective)
+    if model.aim.mu:
+        add_price(program, variables, model.aim.mu, model.aim.counted_on)

@@ -1,0 +1,104 @@
+"""Proximity: what is minimised, the problem's own distance or one of the paper's objectives."""
+
+from __future__ import annotations
+
+from typing import Final, Literal
+
+import numpy as np
+
+from mlflow_cf.constraints.rules import Bools
+from mlflow_cf.features import Floats
+from mlflow_cf.milp.affine import Affine, difference, total
+from mlflow_cf.milp.errors import NotLinearError
+from mlflow_cf.milp.program import Program
+from mlflow_cf.milp.variables import Chosen, Real, Variables
+
+Objective = Literal["distance", "l1", "l1_mad", "l2"]
+
+
+def add_distance(program: Program, variables: Variables) -> None:
+    """Minimise the problem's distance.
+
+    Raises:
+        NotLinearError: a real number whose changes are shares of the background.
+    """
+    problem, distance = variables.problem, variables.problem.bound_distance
+    peaks: list[Affine] = []
+    for group, variable in zip(problem.groups, variables.groups, strict=True):
+        if isinstance(variable, Chosen):
+            codes = variable.codes
+            program.add_cost(Affine.chosen(variable.selectors, group.cost[codes]))
+            peaks.append(Affine.chosen(variable.selectors, group.peak[codes]))
+            continue
+        if distance.percentiles is not None:
+            raise NotLinearError("changes in percentiles of numbers that may take any value")
+        change, weight = _change(variables, variable), float(distance.weights[variable.column])
+        share = weight / float(distance.weights.sum())
+        program.add_cost(total([variable.switch.times(distance.a * share), change.times(distance.b * share)]))
+        peaks.append(change.times(weight / float(distance.weights.max())))
+    if distance.c:
+        _add_largest(program, peaks, distance.c)
+
+
+def _change(variables: Variables, variable: Real) -> Affine:
+    """Return the scaled change of a real number."""
+    scale = float(variables.problem.bound_distance.scale[variable.column])
+    return variable.switch if np.isnan(variable.own) or not scale else variable.size.times(variable.step / scale)
+
+
+def _add_largest(program: Program, parts: list[Affine], weight: float) -> None:
+    high = max(part.high for part in parts)
+    (column,) = program.add_columns(np.zeros(1), np.array([high]), cost=weight).tolist()
+    largest = Affine(np.array([column]), np.ones(1), 0.0, 0.0, high)
+    program.require([difference(largest, part) for part in parts if not part.fixed or part.constant], 0.0, np.inf)
+
+
+TANGENTS: Final = 40  # of the square of a real number's change, more of them near 0
+
+
+def add_paper_objective(program: Program, variables: Variables, objective: Objective) -> None:
+    """Minimise l1, MAD-scaled l1 or squared l2 over scaled numbers and one-hot levels, as the paper does.
+
+    Squares of real numbers are bounded from below by tangents; a missing value that is filled in costs 1.
+    """
+    for variable in variables.groups:
+        if isinstance(variable, Chosen):
+            costs = np.zeros(len(variable.codes))
+            for place, column in enumerate(variable.columns):
+                costs += _costs(variables, column, (variable.tuples[:, place], variable.x0[place]), objective)
+            program.add_cost(Affine.chosen(variable.selectors, costs))
+        elif np.isnan(variable.own) or not (unit := _unit(variables, variable.column, objective)):
+            program.add_cost(variable.switch)
+        elif objective == "l2":
+            _add_square(program, variable, variable.step / unit)
+        else:
+            program.add_cost(variable.size.times(variable.step / unit))
+
+
+def _unit(variables: Variables, column: int, objective: Objective) -> float:
+    feature = variables.problem.space.features[column]
+    return feature.mad if objective == "l1_mad" else feature.high - feature.low
+
+
+def _costs(variables: Variables, column: int, values: tuple[Floats, float], objective: Objective) -> Floats:
+    """Return what codes (t,) of a feature cost beside the row's own one."""
+    codes, own = values
+    feature = variables.problem.space.features[column]
+    differs: Bools = (codes != own) & ~(np.isnan(codes) & np.isnan(own))
+    if not feature.numeric:
+        return np.where(differs, 2.0, 0.0)  # two one-hot columns
+    unit = _unit(variables, column, objective)
+    if np.isnan(own) or not unit:
+        return differs.astype(np.float64)
+    size: Floats = np.nan_to_num(np.abs(codes - own) / unit)
+    return size**2 if objective == "l2" else size
+
+
+def _add_square(program: Program, variable: Real, factor: float) -> None:
+    """Add the square of ``factor * size`` by tangents."""
+    size = variable.size.times(factor)
+    (column,) = program.add_columns(np.zeros(1), np.array([size.high**2]), cost=1.0).tolist()
+    square = Affine(np.array([column]), np.ones(1), 0.0, 0.0, size.high**2)
+    points = size.high * np.linspace(0.0, 1.0, TANGENTS) ** 2
+    lines = [difference(square, size.times(2.0 * point)) for point in points.tolist()]
+    program.require(lines, -(points**2), np.inf)

@@ -1,0 +1,234 @@
+"""Rules that link several groups, and those of real numbers, as rows.
+
+A rule that is answered by code for every combination of tuples needs no arithmetic: for all but one of its groups, a
+combination leaves some tuples of the last one. Any other rule is ``IF P THEN Q`` over linear comparisons, with a
+binary for each. What is neither is left out, and cut off when an answer breaks it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import chain
+from typing import Final
+
+import numpy as np
+
+from mlflow_cf.constraints.expressions import Const, Expression, Recoded, Ref, Sum
+from mlflow_cf.constraints.rules import Atom, Bools, Rule
+from mlflow_cf.milp.affine import Affine, difference, total
+from mlflow_cf.milp.errors import NotLinearError
+from mlflow_cf.milp.program import Program
+from mlflow_cf.milp.variables import NOTHING, Chosen, Real, Variables
+from mlflow_cf.problem.points import bounds_only
+
+STRICT_SUM: Final = 1e-6  # of the width of a sum of selected values: by how much it is above, where "more than" counts
+
+
+def add_rules(program: Program, variables: Variables) -> tuple[Rule, ...]:
+    """Add the rules of a problem, and return those that rows cannot express."""
+    problem, left_out = variables.problem, []
+    for joint in problem.joint_rules:
+        numbers = any(isinstance(variables.of(column), Real) for column in joint.rule.columns("x_cf"))
+        if joint.table is not None and not numbers:
+            _add_table(program, variables, joint.groups, joint.table)
+        elif not _added(program, variables, joint.rule):
+            left_out.append(joint.rule)
+    for group, variable in zip(problem.groups, variables.groups, strict=True):
+        if isinstance(variable, Real):
+            every = [rule for rule in group.rules if not bounds_only(problem, rule, variable.column)]
+            left_out += [rule for rule in every if not _added(program, variables, rule)]
+    return tuple(left_out)
+
+
+def _add_table(program: Program, variables: Variables, groups: Sequence[int], table: Bools) -> None:
+    """Add a rule by its truth for every combination of the tuples of some groups."""
+    chosen = [variable for number in groups if isinstance(variable := variables.groups[number], Chosen)]
+    if not chosen:
+        program.require([NOTHING], -np.inf, 0.0 if bool(table) else -1.0)
+        return
+    table = table[np.ix_(*(variable.codes for variable in chosen))]
+    last = int(np.argmax(table.shape))
+    table = np.moveaxis(table, last, -1)
+    others = [variable for at, variable in enumerate(chosen) if at != last]
+    combinations = table.reshape(-1, table.shape[-1])
+    broken = np.flatnonzero(~combinations.all(axis=1))
+    places = np.unravel_index(broken, table.shape[:-1]) if others else ()
+    parts = []
+    for at, allowed in enumerate(combinations[broken]):
+        heads = [variable.selectors[place[at]] for variable, place in zip(others, places, strict=True)]
+        tails = chosen[last].selectors[allowed]
+        signs = np.append(np.ones(len(heads)), -np.ones(len(tails)))
+        parts.append(Affine(np.append(heads, tails).astype(np.intp), signs, 0.0, -1.0, float(len(heads))))
+    program.require(parts, -np.inf, float(len(others)) - 1.0)
+
+
+def _added(program: Program, variables: Variables, rule: Rule) -> bool:
+    """Add a rule as rows, and return whether it can be one."""
+    try:
+        conditions = [_atom(variables, atom) for atom in rule.when]
+        then = _atom(variables, rule.then)
+    except NotLinearError:
+        return False
+    broken: list[Affine] = []
+    for condition in conditions:
+        (column,) = program.add_binaries(1).tolist()
+        holds = Affine(np.array([column]), np.ones(1), 0.0, 0.0, 1.0)
+        condition.require_unless(program, holds)
+        broken.append(holds.times(-1.0).plus(1.0))
+    then.require(program, total(broken))
+    return True
+
+
+@dataclass(frozen=True, eq=False)
+class Comparison:
+    """A comparison of a linear expression with 0.
+
+    Attributes:
+        line: the expression; sign: of the comparison, one of ``== != <= <``.
+        strict: by how much the line is away from 0 where it is not 0.
+    """
+
+    line: Affine
+    sign: str
+    strict: float
+
+    def require(self, program: Program, loose: Affine) -> None:
+        """Let it hold where `loose` is 0; where that is 1 or more it need not."""
+        if self.sign == "!=":
+            self._away(program, loose)
+            return
+        most = -self.strict if self.sign == "<" else 0.0
+        self._at_most(program, self.line, most, loose)
+        if self.sign == "==":
+            self._at_most(program, self.line.times(-1.0), 0.0, loose)
+
+    def require_unless(self, program: Program, holds: Affine) -> None:
+        """Let it be false where `holds` is 0."""
+        negated = self.line.times(-1.0)
+        match self.sign:
+            case "<=":
+                Comparison(negated, "<", self.strict).require(program, holds)
+            case "<":
+                Comparison(negated, "<=", self.strict).require(program, holds)
+            case "!=":
+                Comparison(self.line, "==", self.strict).require(program, holds)
+            case _:
+                Comparison(self.line, "!=", self.strict).require(program, holds)
+
+    def _away(self, program: Program, loose: Affine) -> None:
+        """Keep the line on one side of 0."""
+        (column,) = program.add_binaries(1).tolist()
+        above = Affine(np.array([column]), np.ones(1), 0.0, 0.0, 1.0)
+        self._at_most(program, self.line, -self.strict, total([loose, above]))
+        self._at_most(program, self.line.times(-1.0), -self.strict, total([loose, above.times(-1.0).plus(1.0)]))
+
+    @staticmethod
+    def _at_most(program: Program, line: Affine, most: float, loose: Affine) -> None:
+        slack = line.high - most
+        if slack > 0:
+            unit = max(line.high - line.low, 1e-300)
+            row = difference(line, loose.times(slack)).times(1.0 / unit)
+            program.require([row], -np.inf, most / unit)
+
+
+def _atom(variables: Variables, atom: Atom) -> Comparison:
+    """Return a comparison as a linear one.
+
+    Raises:
+        NotLinearError: it is none, or something in it may be missing or without a rank.
+    """
+    _check_known(variables, atom)
+    if atom.sign == "in":
+        inside = _members(variables, atom)
+        return Comparison(inside.times(-1.0).plus(1.0), "<=", 0.5)
+    if bare := _levels(variables, atom):
+        return bare
+    line = difference(_linear(variables, atom.left), _linear(variables, atom.right))
+    if atom.sign in (">", ">="):
+        line = line.times(-1.0)
+    if atom.tolerance and atom.sign == "==":
+        raise NotLinearError("an equality up to a tolerance")
+    touched = [variables.of(column) for column in atom.columns("x_cf")]
+    real = any(isinstance(variable, Real) for variable in touched)
+    strict = (line.high - line.low) * (variables.strict if real or not variables.strict else STRICT_SUM)
+    signs = {">": "<", ">=": "<="}
+    return Comparison(line, signs.get(atom.sign, atom.sign), strict)
+
+
+def _check_known(variables: Variables, atom: Atom) -> None:
+    """Refuse what may be missing, or have no rank: comparisons treat it in a way of its own."""
+    x0 = variables.problem.x0
+    for column in atom.columns("x_cf"):
+        variable = variables.of(column)
+        known = np.array([x0[column]]) if isinstance(variable, Real) else variable.values(column)
+        if np.isnan(known).any() or (known >= atom.unknown_from).any():
+            raise NotLinearError("a value that may be missing or without a rank")
+    for part in (atom.left, atom.right):
+        if isinstance(part, Const) and not part.value < atom.unknown_from:
+            raise NotLinearError("a bound that is missing or without a rank")
+
+
+def _members(variables: Variables, atom: Atom) -> Affine:
+    """Return 1 if a feature has one of some values."""
+    if not isinstance(atom.left, Ref) or isinstance(variable := variables.of(atom.left.column), Real):
+        raise NotLinearError("membership of a number that may take any value")
+    return variable.where(np.isin(variable.values(atom.left.column), atom.members))
+
+
+def _levels(variables: Variables, atom: Atom) -> Comparison | None:
+    """Return the comparison of a selected feature with a constant, which its selectors answer; None of any other."""
+    if not isinstance(atom.left, Ref) or not isinstance(atom.right, Const):
+        return None
+    variable = variables.of(atom.left.column)
+    if isinstance(variable, Real):
+        return None
+    rows = np.tile(variables.problem.x0, (len(variable.codes), 1))
+    rows[:, atom.left.column] = variable.values(atom.left.column)
+    held: Bools = atom.holds(rows, variables.problem.x0)
+    return Comparison(variable.where(held).times(-1.0).plus(1.0), "<=", 0.5)
+
+
+def _linear(variables: Variables, expression: Expression) -> Affine:
+    """Return an expression over the counterfactual as a linear one.
+
+    Raises:
+        NotLinearError: it is none.
+    """
+    match expression:
+        case Const(value):
+            return Affine.of(value)
+        case Ref("x_cf", column):
+            return variables.value(column)
+        case Recoded(Ref("x_cf", column), _, _, table):
+            return _recoded(variables, column, table)
+        case Sum("+", left, right):
+            return total([_linear(variables, left), _linear(variables, right)])
+        case Sum("-", left, right):
+            return difference(_linear(variables, left), _linear(variables, right))
+        case Sum("*" | "/" as sign, left, right):
+            return _scaled(_linear(variables, left), _linear(variables, right), sign)
+    raise NotLinearError("an absolute value, or a number of changes")
+
+
+def _recoded(variables: Variables, column: int, table: Sequence[float]) -> Affine:
+    variable = variables.of(column)
+    if isinstance(variable, Real) or not np.isfinite(table).all():
+        raise NotLinearError("levels that the other feature lacks")
+    return Affine.chosen(variable.selectors, np.array(table)[variable.values(column).astype(np.intp)])
+
+
+def _scaled(left: Affine, right: Affine, sign: str) -> Affine:
+    if right.fixed and sign == "/" and right.constant:
+        return left.times(1.0 / right.constant)
+    if right.fixed and sign == "*":
+        return left.times(right.constant)
+    if left.fixed and sign == "*":
+        return right.times(left.constant)
+    raise NotLinearError("a product or a quotient of what may change")
+
+
+def groups_of(variables: Variables, rules: Sequence[Rule]) -> list[int]:
+    """Return the groups that rules speak of."""
+    columns = set(chain.from_iterable(rule.columns("x_cf") for rule in rules))
+    return sorted({int(variables.problem.owner[column]) for column in columns})

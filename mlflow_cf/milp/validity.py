@@ -1,0 +1,115 @@
+"""Validity: the sums of embedded structures meet the targets, by a margin, or as far as a tolerance lets them miss."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from itertools import product
+from typing import Final
+
+import numpy as np
+from scipy.special import expit
+
+from mlflow_cf.milp.affine import Affine, difference
+from mlflow_cf.milp.errors import NotLinearError
+from mlflow_cf.milp.program import Program
+from mlflow_cf.problem.sums import SumTarget
+
+SAFE: Final = 1e-12  # shares nearer to 0 or 1 have no finite odds
+MOST_WANTED: Final = 100  # combinations of classes that are tried one after the other
+
+
+@dataclass(frozen=True)
+class Wanted:
+    """A target met by one class; None for an interval."""
+
+    target: SumTarget
+    column: int | None
+
+
+def alternatives(targets: Sequence[SumTarget]) -> list[tuple[Wanted, ...]]:
+    """Return all ways of meeting targets: one class of each.
+
+    Raises:
+        NotLinearError: there are too many.
+    """
+    ways = [[None] if target.kind == "interval" else list(target.columns) for target in targets]
+    if np.prod([len(columns) for columns in ways]) > MOST_WANTED:
+        raise NotLinearError(f"more than {MOST_WANTED} ways of meeting the targets")
+    pairs = product(*ways)
+    return [tuple(Wanted(*pair) for pair in zip(targets, columns, strict=True)) for columns in pairs]
+
+
+def add_validity(program: Program, sums: Sequence[Affine], wanted: Sequence[Wanted], margin: float) -> None:
+    """Add the rows that meet targets.
+
+    Args:
+        program: to which they are added.
+        sums: of all structures.
+        wanted: what is to be met.
+        margin: by how much on the scale of the scores; below 0 the tolerance within which the judge may still accept.
+
+    Raises:
+        NotLinearError: a least probability of a model whose shares are not linear in its sums.
+    """
+    for one in wanted:
+        part = sums[one.target.start : one.target.stop]
+        if one.column is None:
+            _add_interval(program, part[0], one.target, margin)
+        else:
+            for line, low in _leads(part, one.target, one.column, margin):
+                program.require([line], low, np.inf)
+
+
+def _add_interval(program: Program, value: Affine, target: SumTarget, margin: float) -> None:
+    slack = margin * _size([value])
+    low, high = target.low + slack, target.high - slack
+    if low > high:  # an interval narrower than two margins
+        low = high = (target.low + target.high) / 2
+    program.require([value], low, high)
+
+
+def _leads(sums: Sequence[Affine], target: SumTarget, column: int, margin: float) -> Iterator[tuple[Affine, float]]:
+    """Yield expressions and what they are at least if one class leads and has its least probability."""
+    if target.link == "sigmoid" and len(sums) == 1:
+        line = sums[0] if column == 1 else sums[0].times(-1.0)
+        yield line, max(_odds(0.5, margin), _odds(target.least, margin) if target.least > 0 else -np.inf)
+        return
+    others = [at for at in range(len(sums)) if at != column]
+    for other in others:
+        yield difference(sums[column], sums[other]), _lead(sums, target, margin)
+    if target.least > 0:
+        yield from _likely(sums, target, column, margin)
+
+
+def _odds(share: float, margin: float) -> float:
+    """Return the sum whose share is `share`: a margin is one of sums, a tolerance one of shares."""
+    lowered = min(max(share + min(margin, 0.0), SAFE), 1.0 - SAFE)
+    return float(np.log(lowered) - np.log1p(-lowered)) + max(margin, 0.0)
+
+
+def _lead(sums: Sequence[Affine], target: SumTarget, margin: float) -> float:
+    """Return by how much one sum must exceed another."""
+    if margin >= 0:
+        return margin
+    if target.link == "identity":
+        return 2.0 * margin * _size(sums)
+    if target.link == "softmax":  # whoever leads has a share of 1 / classes or more
+        return float(np.log1p(max(2.0 * margin * len(sums), SAFE - 1.0)))
+    steepness = float(expit(_size(sums)) * expit(-_size(sums)))  # no share of one against the rest changes less
+    return 2.0 * margin * len(sums) / max(steepness, SAFE)
+
+
+def _size(sums: Sequence[Affine]) -> float:
+    """Return the unit of a tolerance of sums, the largest that they can be."""
+    return max(1.0, *(max(abs(one.low), abs(one.high)) for one in sums))
+
+
+def _likely(sums: Sequence[Affine], target: SumTarget, column: int, margin: float) -> Iterator[tuple[Affine, float]]:
+    """Yield what a class has if its probability is the least one that is wanted."""
+    if target.link == "identity":
+        yield sums[column], target.least + margin
+    elif target.link == "softmax" and len(sums) == 2:
+        yield difference(sums[column], sums[1 - column]), _odds(target.least, margin)
+    else:
+        raise NotLinearError("a least probability among several classes of a model that is no tree")
