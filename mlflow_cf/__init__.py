@@ -8,7 +8,7 @@ from mlflow_cf.artifact.served import _load_pyfunc as _load_pyfunc  # MLflow cal
 from mlflow_cf.constraints import Constraints
 from mlflow_cf.errors import ArtifactError, CounterfactualError, InputError
 from mlflow_cf.explained import ExplainedModel
-from mlflow_cf.explainers import Exact, GeCo, NearestRow, RandomSearch
+from mlflow_cf.explainers import CEOCL, Exact, GeCo, NearestRow, RandomSearch
 from mlflow_cf.problem import Distance, Limits, Privacy, Target
 from mlflow_cf.version import VERSION
 from mlflow_cf.words.explanations import Explanations, Interrupted
@@ -27,6 +27,7 @@ __version__ = VERSION
 _LATER = {"Comparison": "comparison", "Evaluation": "result", "compare": "compare", "evaluate": "evaluate"}
 
 __all__ = [
+    "CEOCL",
     "ArtifactError",
     "Change",
     "Comparison",

@@ -1,5 +1,6 @@
 """The explainers: one file and one class per method, and the table of their names."""
 
+from mlflow_cf.explainers.ceocl import CEOCL
 from mlflow_cf.explainers.exact import Exact
 from mlflow_cf.explainers.explainer import AnyExplainer, Candidates, Explainer, Learner, PlannedStep, Search, learns
 from mlflow_cf.explainers.geco.geco import GeCo
@@ -10,11 +11,13 @@ from mlflow_cf.explainers.random_search import RandomSearch
 EXPLAINERS: dict[str, type[AnyExplainer]] = {
     GeCo.name: GeCo,
     Exact.name: Exact,
+    CEOCL.name: CEOCL,
     NearestRow.name: NearestRow,
     RandomSearch.name: RandomSearch,
 }
 
 __all__ = [
+    "CEOCL",
     "EXPLAINERS",
     "AnyExplainer",
     "Candidates",

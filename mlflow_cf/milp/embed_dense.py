@@ -24,13 +24,22 @@ def embed_dense(book: CellBook, dense: Dense) -> list[Affine]:
     Raises:
         NotLinearError: another activation than relu between layers.
     """
-    if dense.weights and dense.activation != "relu":
-        raise NotLinearError(f"a network with {dense.activation} between its layers")
+    check_activation(dense)
     sums = _first(book, dense)
     for weights, bias in zip(dense.weights, dense.biases, strict=True):
         rectified = [_rectified(book.program, one) for one in sums]
         sums = [_weighted(rectified, weights[:, k]).plus(float(bias[k])) for k in range(len(bias))]
     return sums
+
+
+def check_activation(dense: Dense) -> None:
+    """Refuse another activation than relu between layers.
+
+    Raises:
+        NotLinearError: it says which.
+    """
+    if dense.weights and dense.activation != "relu":
+        raise NotLinearError(f"a network with {dense.activation} between its layers")
 
 
 def _first(book: CellBook, dense: Dense) -> list[Affine]:

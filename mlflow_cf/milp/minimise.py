@@ -78,13 +78,13 @@ def lower_bound(model: Model, budget: Budget, seed: int) -> Minimum:
 
 
 def ways(model: Model) -> list[tuple[Wanted, ...]]:
-    """Return all ways of meeting the targets; without a model none is wanted.
+    """Return all ways of meeting the targets.
 
     Raises:
         NotLinearError: there are too many.
     """
     rater = model.problem.rater
-    return alternatives(rater.targets) if rater is not None and model.valid else [()]
+    return [()] if rater is None else alternatives(rater.targets)
 
 
 Run = tuple[Budget, int]

@@ -57,7 +57,7 @@ class Model:
         margin: by how much the targets are met; below 0 the tolerance within which they may be missed.
         cutoff: a distance that is known to be reached.
         families: further rows.
-        valid, lawful: whether the target is to be met, and limits and rules to be kept.
+        limited, ruled: whether the number of changes is limited, and rules over several groups are to be kept.
     """
 
     problem: Problem
@@ -65,8 +65,8 @@ class Model:
     margin: float = MARGIN
     cutoff: float = np.inf
     families: Sequence[Family] = ()
-    valid: bool = True
-    lawful: bool = True
+    limited: bool = True
+    ruled: bool = True
 
 
 @dataclass(frozen=True, eq=False)
@@ -109,11 +109,11 @@ def build(model: Model, wanted: Sequence[Wanted], cuts: Sequence[Cut], near: Flo
     _add_aim(program, variables, model)
     require_change(program, variables)
     left_out: tuple[Rule, ...] = ()
-    if model.lawful:
+    if model.limited:
         add_limits(program, variables)
+    if model.ruled:
         left_out = add_rules(program, variables)
-    if model.valid:
-        add_validity(program, embed(program, variables, rater.structure), wanted, model.margin)
+    add_validity(program, embed(program, variables, rater.structure), wanted, model.margin)
     for family in model.families:
         family.add(program, variables)
     add_cuts(program, variables, cuts)

@@ -18,6 +18,7 @@ from mlflow_cf.model.judge import Outcome
 from mlflow_cf.problem import Codes
 from mlflow_cf.problem.binding import same
 from mlflow_cf.problem.points import with_points
+from mlflow_cf.proof.by_program import certify_by_program
 from mlflow_cf.proof.select import near_copies, nearest_first
 from mlflow_cf.proof.verify import Asked, Case, Inquiry, Proved, joined_outcomes
 from mlflow_cf.words.reasons import Uncertified
@@ -42,7 +43,7 @@ def certify(case: Case, proved: Proved, tolerance: float) -> Inquiry:
         return settled
     problem, exact = with_points(case.problem)
     if not exact:
-        return replace(proved, note=Uncertified("not_exact"))
+        return (yield from certify_by_program(case, proved, tolerance))
     case = replace(case, problem=problem)
     run = _Run(case, proved, (yield from _needed(case, proved.rows)))
     search = BestFirst(problem, case.budget, run.limit(), tolerance)

@@ -1,0 +1,135 @@
+"""CE-OCL (Maragno, Röber and Birbil 2022): counterfactuals by mixed-integer optimisation with the model embedded."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import Annotated, Any, ClassVar, Literal, get_args
+
+import numpy as np
+from pydantic import Field
+
+from mlflow_cf.errors import InputError
+from mlflow_cf.explainers.explainer import Candidates
+from mlflow_cf.explainers.geco.geco import GeCo
+from mlflow_cf.explainers.learned import Facts
+from mlflow_cf.milp.diverse import SURE, Answers, diverse
+from mlflow_cf.milp.embed import check_linear
+from mlflow_cf.milp.errors import NotLinearError
+from mlflow_cf.milp.infeasible import first_infeasible
+from mlflow_cf.milp.model import MARGIN, Aim, Model
+from mlflow_cf.milp.objective import Objective
+from mlflow_cf.milp.sparsity import CountedOn
+from mlflow_cf.problem import Budget, Problem
+from mlflow_cf.validation import Number
+
+Engine = Literal["auto", "best_first", "milp"]
+MOST_MU = 1e5  # a price of changes that outweighs all else
+
+
+@dataclass(frozen=True)
+class CEOCL:
+    """The nearest counterfactuals as the optimum of a program in which the model is embedded.
+
+    Linear models, trees, forests, boosting and ReLU networks can be; others are refused. For the problem's own
+    distance the exact best-first search finds the same optimum in less time, so the program is only solved where that
+    search does not apply.
+
+    Attributes:
+        engine: ``milp`` always solves the program, ``best_first`` never; ``auto``: where an option below needs it.
+        objective: ``distance``, the problem's own; or the paper's ``l1``, ``l1_mad`` (numbers by their median absolute
+            deviation) and ``l2``, over scaled numbers and one-hot levels. Answers keep their order.
+        mu: what each changed feature costs on top of the objective.
+        sparsity_on: ``columns`` lets a changed category count twice, once for each one-hot column, as in the paper's
+            code.
+        margin: by how much a score exceeds what is needed, so that rounding changes no answer.
+    """
+
+    engine: Engine = "auto"
+    objective: Objective = "distance"
+    mu: float = 0.0
+    sparsity_on: CountedOn = "features"
+    margin: float = MARGIN
+
+    name: ClassVar[str] = "ceocl"
+    by_request: ClassVar[Mapping[str, Any]] = {
+        "engine": Engine,
+        "objective": Objective,
+        "mu": Annotated[Number, Field(ge=0, le=MOST_MU)],
+        "sparsity_on": CountedOn,
+        "margin": Annotated[Number, Field(ge=0, le=1)],
+    }
+
+    def __post_init__(self) -> None:
+        for key, kind in (("engine", Engine), ("objective", Objective), ("sparsity_on", CountedOn)):
+            if (value := getattr(self, key)) not in get_args(kind):
+                raise InputError(f"explainer.{key}", f"{value!r} is unknown", f"use one of {', '.join(get_args(kind))}")
+        for key, most in (("mu", MOST_MU), ("margin", 1.0)):
+            if not 0 <= (number := getattr(self, key)) <= most:
+                raise InputError(f"explainer.{key}", f"{number!r} is not between 0 and {most:g}", "")
+        if self.engine == "best_first" and self.keeps_order:
+            fact = "best-first search minimises the problem's distance alone"
+            raise InputError("explainer.engine", fact, 'use "milp", or leave objective and mu out')
+
+    @property
+    def keeps_order(self) -> bool:
+        """Whether answers are ordered by what they cost, and not by their distance."""
+        return self.objective != "distance" or self.mu > 0
+
+    @property
+    def polish(self) -> bool:
+        """Whether needless changes may be undone: not where that would cost more."""
+        return not self.keeps_order
+
+    @property
+    def solves(self) -> bool:
+        """Whether a program is solved to find answers."""
+        return self.engine == "milp" or self.keeps_order
+
+    def check(self, facts: Facts, count: int) -> None:
+        """Refuse models that could not be opened, and those that rows cannot express where they must."""
+        GeCo().check(facts, count)
+        if facts.structure is None:
+            fact = "the model could not be opened, and nothing can be optimised without that"
+            raise InputError("explainer", fact, 'use "geco"; describe() says why')
+        try:
+            if self.solves:
+                check_linear(facts.structure)
+        except NotLinearError as error:
+            raise InputError("explainer.engine", f"a program cannot express {error}", 'use "best_first"') from error
+
+    def search(self, problem: Problem, budget: Budget, rng: np.random.Generator) -> Candidates:
+        """Solve the program, or let the pipeline prove what GeCo finds."""
+        known = GeCo().search(problem, budget, rng)
+        if not self.solves or problem.rater is None:
+            return replace(known, certify=True)
+        seed = int(rng.integers(2**31))
+        model = Model(problem, Aim(self.objective, self.mu, self.sparsity_on), self.margin)
+        try:
+            return self._solved(model, known.rows, budget, seed)
+        except NotLinearError as error:
+            return replace(known, diagnostics={**known.diagnostics, "refused": f"a program cannot express {error}"})
+
+    def _solved(
+        self, model: Model, known: np.ndarray[Any, np.dtype[np.float64]], budget: Budget, seed: int
+    ) -> Candidates:
+        """Return the answers of a program; without any, what GeCo has found."""
+        answers = diverse(model, known, budget, seed)
+        diagnostics = _diagnostics(answers)
+        if not answers.rows and answers.found[-1].status == "infeasible" and not len(known):
+            blocking = first_infeasible(replace(model, margin=-SURE), budget, seed)
+            return Candidates(known, {**diagnostics, "infeasible": blocking or "margin"}, certify=not self.keeps_order)
+        if self.keeps_order:
+            rows = np.array(answers.rows).reshape(-1, known.shape[1])
+            return Candidates(rows, diagnostics, costs=np.array(answers.costs))
+        return Candidates(np.concatenate([*(row[None] for row in answers.rows), known]), diagnostics)
+
+
+def _diagnostics(answers: Answers) -> dict[str, Any]:
+    """Return what the solver says, with what each answer costs and is known to cost at least."""
+    solved = [one for one in answers.found if one.row is not None]
+    return {
+        "solver": answers.found[-1].status,
+        "objective": [one.cost for one in solved],
+        "bound": [float(one.bound) for one in solved],
+    }

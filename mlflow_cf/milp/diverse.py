@@ -1,0 +1,106 @@
+"""Several answers one after the other: other changes first, then other values of the same changes."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Final
+
+import numpy as np
+
+from mlflow_cf.features import Floats
+from mlflow_cf.milp.cuts import Cut, OtherChanges, OtherValues
+from mlflow_cf.milp.minimise import Minimum, minimise
+from mlflow_cf.milp.model import Model
+from mlflow_cf.problem import Budget, Problem
+
+TRIES: Final = 4  # with a margin ten times as large each
+SURE: Final = 2e-6  # of scores: an answer nearer to the end of its target may be refused by the model itself
+LEAST_MARGIN: Final = 1e-7
+
+
+@dataclass(frozen=True, eq=False)
+class Answers:
+    """What was found.
+
+    Attributes:
+        found: the answers in the order in which they were found, and last what ended the search.
+    """
+
+    found: tuple[Minimum, ...]
+
+    @property
+    def rows(self) -> list[Floats]:
+        """The answers."""
+        return [one.row for one in self.found if one.row is not None]
+
+    @property
+    def costs(self) -> list[float]:
+        """What they cost."""
+        return [one.cost for one in self.found if one.row is not None]
+
+
+def diverse(model: Model, known: Floats, budget: Budget, seed: int) -> Answers:
+    """Return as many answers as the problem wants, unless there are fewer or the budget ends.
+
+    Args:
+        model: what is asked.
+        known: (m, d) rows that meet everything that is asked, by which programs become smaller.
+        budget: what it may cost; seed: of the solver.
+
+    Raises:
+        NotLinearError: rows cannot express the model.
+    """
+    found: list[Minimum] = []
+    changes: list[Cut] = []
+    values: list[Cut] = []
+    repeating = False
+    while len(found) < model.problem.count:
+        cuts = values if repeating else changes
+        cutoff = np.inf if repeating else _cutoff(model, known, changes)
+        best = _sure(replace(model, cutoff=cutoff), cuts, budget, seed)
+        if best.row is None and best.status == "infeasible" and found and not repeating:
+            repeating = True
+            continue
+        found.append(best)
+        if best.row is None:
+            break
+        groups = tuple(np.flatnonzero(model.problem.changed(best.row[None])[0]).tolist())
+        changes.append(OtherChanges(groups))
+        values.append(OtherValues(best.row, groups))
+    return Answers(tuple(found))
+
+
+def _sure(model: Model, cuts: Sequence[Cut], budget: Budget, seed: int) -> Minimum:
+    """Return the best row that meets the targets by more than rounding, with a larger margin if it must be."""
+    found = minimise(model, cuts, budget, seed)
+    for _ in range(TRIES - 1):
+        if found.row is None or _surely_valid(model.problem, found.row):
+            break
+        model = replace(model, margin=10 * max(model.margin, LEAST_MARGIN), cutoff=np.inf)
+        found = minimise(model, cuts, budget, seed)
+    return found
+
+
+def _surely_valid(problem: Problem, row: Floats) -> bool:
+    """Whether a row (d,) meets the targets so clearly that no rounding matters."""
+    rater = problem.rater
+    if rater is None:
+        return False
+    favourable, margin = rater.margins(rater.tokens(range(len(row)), row[None]))
+    return bool(favourable[0]) and bool(margin[0] >= SURE)
+
+
+def _cutoff(model: Model, known: Floats, changes: Sequence[Cut]) -> float:
+    """Return the distance of the nearest known row that is not cut off."""
+    problem = model.problem
+    if not len(known) or model.families:
+        return np.inf
+    changed = problem.changed(known)
+    kept = np.ones(len(known), dtype=np.bool_)
+    for cut in changes:
+        if isinstance(cut, OtherChanges):
+            kept &= ~changed[:, list(cut.groups)].all(axis=1)
+    surely = [bool(keep) and _surely_valid(problem, row) for keep, row in zip(kept, known, strict=True)]
+    distance = problem.bound_distance.distance(problem.columns, known[surely], problem.x0)
+    return float(distance.min(initial=np.inf))

@@ -1,0 +1,85 @@
+"""Certificates by mixed-integer programs: for numbers that take any value, where the exact search has even points only.
+
+The least distance that rows can have is bounded with the targets loosened by the tolerance, so that nothing the judge
+may accept is left out; answers have met them by more than that. Both are a tolerance apart, and so is `optimal`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Generator
+from dataclasses import replace
+from typing import Final
+
+import numpy as np
+
+from mlflow_cf.exact.best_first import DOUBT
+from mlflow_cf.features import Floats
+from mlflow_cf.milp.errors import NotLinearError
+from mlflow_cf.milp.minimise import Minimum, lower_bound, minimise
+from mlflow_cf.milp.model import Model
+from mlflow_cf.model.judge import Outcome
+from mlflow_cf.proof.select import nearest_first, select
+from mlflow_cf.proof.verify import Asked, Case, Inquiry, Proved, joined_outcomes
+from mlflow_cf.words.reasons import Uncertified
+from mlflow_cf.words.result import Proof
+
+NEARLY: Final = 1e-5  # of a distance: how much nearer a row may be than an answer that is called the nearest
+INSIDE: Final = 10  # tolerances by which answers meet the targets, and ten times as many where the judge refuses
+TRIES: Final = 4
+SLACK: Final = 1e-6  # of a bound: the solver lets rows be missed a little
+SEED: Final = 0  # of the solver: certificates do not depend on a request's seed
+
+
+def certify_by_program(case: Case, proved: Proved, tolerance: float) -> Inquiry:
+    """Prove that verified answers are nearly the nearest, or find some that are; all but the first are `bounded`.
+
+    Args:
+        case: the row, with the budget that is left.
+        proved: verified answers, nearest first among distinct changed sets.
+        tolerance: how far the structure's scores may be from the model's.
+    """
+    try:
+        answers = yield from _with_nearer(case, proved, tolerance)
+        cutoff = float(case.distance(answers.rows).min(initial=np.inf))
+        low = lower_bound(Model(case.problem, margin=-DOUBT * tolerance, cutoff=cutoff), case.budget, SEED)
+    except NotLinearError:
+        return replace(proved, note=Uncertified("not_exact"))
+    return _bounded(case, answers, low)
+
+
+def _with_nearer(case: Case, proved: Proved, tolerance: float) -> Generator[Asked, Outcome, Proved]:
+    """Return the answers with the nearest row by a program among them, if the judge accepts it."""
+    cutoff = float(case.distance(proved.rows).min(initial=np.inf))
+    for attempt in range(TRIES):
+        margin = INSIDE ** (attempt + 1) * tolerance
+        found = minimise(Model(case.problem, margin=margin, cutoff=cutoff), (), case.budget, SEED)
+        if found.row is None or case.budget.take(1) < 1:
+            break
+        said = yield found.row[None]
+        if case.accepts(found.row[None], said)[0]:
+            return _joined(case, proved, found.row, said)
+    return proved
+
+
+def _joined(case: Case, proved: Proved, row: Floats, outcome: Outcome) -> Proved:
+    """Return verified answers with one more row, the best of distinct changed sets first."""
+    rows = np.concatenate([row[None], proved.rows])
+    outcomes = joined_outcomes([outcome, proved.outcome])
+    order = nearest_first(case.problem, rows, case.distance(rows), polished=True)
+    chosen = select(case.problem, rows, order)
+    return Proved(rows[chosen], outcomes.take(chosen))
+
+
+def _bounded(case: Case, answers: Proved, low: Minimum) -> Proved:
+    """Return answers with what the bound says of each."""
+    if low.status == "infeasible":  # with an answer, the structure refuses what the judge accepts
+        known = replace(answers, note=Uncertified("disagree"))
+        return known if len(answers.rows) else replace(answers, exhausted=True)
+    if low.status == "failed":
+        return replace(answers, note=Uncertified("not_exact"))
+    bound = max(low.bound - SLACK, 0.0)
+    distance = case.distance(answers.rows)
+    proofs: list[Proof] = ["bounded"] * len(distance)
+    if len(distance) and distance[0] <= bound + NEARLY:
+        proofs[0] = "optimal"
+    return replace(answers, proofs=tuple(proofs), bounds=tuple(np.minimum(bound, distance).tolist()))
