@@ -14,7 +14,7 @@ from mlflow_cf.features import Floats
 from mlflow_cf.milp.cuts import Cut, OtherValues
 from mlflow_cf.milp.model import Built, Model, build
 from mlflow_cf.milp.rules import groups_of
-from mlflow_cf.milp.solve import MOST_NODES, Effort, Solved, solve
+from mlflow_cf.milp.solve import MOST_NODES, Effort, Solved, solve, solve_squares
 from mlflow_cf.milp.validity import Wanted, alternatives
 from mlflow_cf.problem import Budget
 
@@ -122,14 +122,14 @@ def _row(
 ) -> tuple[Floats | None, float]:
     """Return the row that a solution says, of values that are admissible, and what it costs."""
     built, values = found
-    row, cost = built.variables.row(values), built.program.objective.value(values)
+    row, cost = built.variables.row(values), built.program.exact_cost(values)
     if built.whole:
         return held(model, row), cost
     near = build(model, *how, near=row)
     solved = Solved("infeasible") if near is None else _solved(near, *run)
     if near is None or solved.values is None:
         return None, np.inf
-    return held(model, near.variables.row(solved.values)), near.program.objective.value(solved.values)
+    return held(model, near.variables.row(solved.values)), near.program.exact_cost(solved.values)
 
 
 def held(model: Model, row: Floats) -> Floats:
@@ -147,4 +147,6 @@ def _solved(built: Built, budget: Budget, seed: int) -> Solved:
     solved = solve(built.program, Effort(budget.seconds_left, left, seed))
     late = solved.status == "limit" and not budget.late
     budget.take(left + 1 if late else min(solved.nodes, left))
-    return solved
+    if not built.program.squares or solved.values is None:
+        return solved
+    return replace(solved, values=solve_squares(built.program, solved.values, Effort(budget.seconds_left, seed=seed)))

@@ -10,7 +10,7 @@ from mlflow_cf.constraints.rules import Bools
 from mlflow_cf.features import Floats
 from mlflow_cf.milp.affine import Affine, difference, total
 from mlflow_cf.milp.errors import NotLinearError
-from mlflow_cf.milp.program import Program
+from mlflow_cf.milp.program import Program, Square
 from mlflow_cf.milp.variables import Chosen, Real, Variables
 
 Objective = Literal["distance", "l1", "l1_mad", "l2"]
@@ -98,6 +98,7 @@ def _add_square(program: Program, variable: Real, factor: float) -> None:
     """Add the square of ``factor * size`` by tangents."""
     size = variable.size.times(factor)
     (column,) = program.add_columns(np.zeros(1), np.array([size.high**2]), cost=1.0).tolist()
+    program.squares.append(Square(column, variable.up, variable.down, factor))
     square = Affine(np.array([column]), np.ones(1), 0.0, 0.0, size.high**2)
     points = size.high * np.linspace(0.0, 1.0, TANGENTS) ** 2
     lines = [difference(square, size.times(2.0 * point)) for point in points.tolist()]

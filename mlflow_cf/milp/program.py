@@ -22,13 +22,24 @@ class Entries:
     value: Floats
 
 
+@dataclass(frozen=True)
+class Square:
+    """The square of ``factor * (up + down)``, of which at most one is more than 0, and a column at most as large."""
+
+    column: int
+    up: int
+    down: int
+    factor: float
+
+
 @dataclass(eq=False)
 class Program:
     """Minimise `cost` over columns within bounds, subject to rows within bounds; all arrays grow together.
 
     Attributes:
         size: number of columns; height: number of rows.
-        cost: what each column costs, by column; offset: what is added to the sum of them.
+        offset, costs: the sum of these is minimised.
+        squares: columns with a cost that stand for squares, and are bounded by tangents.
     """
 
     size: int = 0
@@ -41,6 +52,7 @@ class Program:
     row_upper: list[Floats] = field(default_factory=list)
     entries: list[Entries] = field(default_factory=list)
     costs: list[Affine] = field(default_factory=list)
+    squares: list[Square] = field(default_factory=list)
 
     def add_columns(
         self, lower: Floats, upper: Floats, *, integer: bool = False, cost: Floats | float = 0.0
@@ -90,6 +102,11 @@ class Program:
         columns = np.concatenate([np.empty(0, dtype=np.intp), *(part.columns for part in self.costs)])
         prices = np.concatenate([np.empty(0), *(part.coefficients for part in self.costs)])
         return Affine(columns, prices, self.offset, -np.inf, np.inf)
+
+    def exact_cost(self, values: Floats) -> float:
+        """Return what is minimised for the values of all columns, with squares as such."""
+        squares = [(one.factor * (values[one.up] + values[one.down])) ** 2 - values[one.column] for one in self.squares]
+        return self.objective.value(values) + float(sum(squares))
 
     @property
     def matrix(self) -> tuple[NDArray[np.int32], NDArray[np.int32], Floats]:

@@ -73,6 +73,41 @@ def solve(program: Program, effort: Effort) -> Solved:
         solver.clear()
 
 
+def solve_squares(program: Program, values: Floats, effort: Effort) -> Floats:
+    """Return the optimum with all integer columns as in a solution, and squares instead of their tangents.
+
+    If the solver fails, or finds nothing better, the solution stays.
+    """
+    if effort.seconds is not None and effort.seconds <= 0:
+        return values
+    solver = highspy.Highs()  # type: ignore[no-untyped-call]
+    try:
+        _set_options(solver, effort)
+        solver.passModel(_as_lp(program, values))
+        solver.passHessian(_hessian(program))
+        solver.run()
+        found = np.array(solver.getSolution().col_value)
+        solved = solver.getModelStatus() == highspy.HighsModelStatus.kOptimal
+    except Exception:  # noqa: BLE001  as above
+        return values
+    finally:
+        solver.clear()
+    return found if solved and program.exact_cost(found) < program.exact_cost(values) else values
+
+
+def _hessian(program: Program) -> highspy.HighsHessian:
+    """Return the second derivatives of all squares, which are those of single columns."""
+    diagonal = np.zeros(program.size)
+    for square in program.squares:
+        diagonal[[square.up, square.down]] += 2.0 * square.factor**2
+    places = np.flatnonzero(diagonal)
+    hessian = highspy.HighsHessian()
+    hessian.dim_, hessian.format_ = program.size, highspy.HessianFormat.kTriangular
+    hessian.start_ = np.searchsorted(places, np.arange(program.size + 1)).astype(np.int32)
+    hessian.index_, hessian.value_ = places.astype(np.int32), diagonal[places]
+    return hessian
+
+
 def _run(solver: highspy.Highs, program: Program, effort: Effort) -> Solved:
     _set_options(solver, effort)
     if solver.passModel(_as_lp(program)) == highspy.HighsStatus.kError:
@@ -113,21 +148,28 @@ def _set_options(solver: highspy.Highs, effort: Effort) -> None:
         solver.setOptionValue(name, value)
 
 
-def _as_lp(program: Program) -> highspy.HighsLp:
-    """Return a program as the solver takes it: its rows one after the other, equal entries added up."""
+def _as_lp(program: Program, fixed: Floats | None = None) -> highspy.HighsLp:
+    """Return a program as the solver takes it, its rows one after the other.
+
+    With a `fixed` solution, integer columns keep what they are there, and squares cost nothing.
+    """
     lp = highspy.HighsLp()
     lp.num_col_, lp.num_row_ = program.size, program.height
     objective = program.objective
     cost = np.zeros(program.size)
     np.add.at(cost, objective.columns, objective.coefficients)
-    lp.col_cost_, lp.offset_ = cost, program.offset
-    lp.col_lower_, lp.col_upper_ = _joined(program.lower), _joined(program.upper)
+    lower, upper = _joined(program.lower), _joined(program.upper)
+    integer = np.concatenate([np.empty(0, dtype=np.bool_), *program.integer])
+    if fixed is not None:
+        lower, upper = np.where(integer, fixed.round(), lower), np.where(integer, fixed.round(), upper)
+        cost[[square.column for square in program.squares]] = 0.0
+        integer = np.zeros_like(integer)
+    lp.col_cost_, lp.offset_, lp.col_lower_, lp.col_upper_ = cost, program.offset, lower, upper
     lp.row_lower_, lp.row_upper_ = _joined(program.row_lower), _joined(program.row_upper)
     start, index, value = program.matrix
     lp.a_matrix_.format_ = highspy.MatrixFormat.kRowwise
     lp.a_matrix_.num_col_, lp.a_matrix_.num_row_ = program.size, program.height
     lp.a_matrix_.start_, lp.a_matrix_.index_, lp.a_matrix_.value_ = start, index, value
-    integer = np.concatenate([np.empty(0, dtype=np.bool_), *program.integer])
     kinds = (highspy.HighsVarType.kContinuous, highspy.HighsVarType.kInteger)
     if integer.any():
         lp.integrality_ = [kinds[int(flag)] for flag in integer]
