@@ -8,7 +8,7 @@ import sys
 import pytest
 from laws import SOME, kinds
 
-from mlflow_cf import Exact, GeCo, NearestRow, RandomSearch
+from mlflow_cf import CEOCL, Exact, GeCo, NearestRow, RandomSearch
 from mlflow_cf.testing import ExplainerSuite, Scenario
 from mlflow_cf.testing.conduct import records
 from mlflow_cf.testing.trial import Trial
@@ -28,6 +28,17 @@ class TestExact(ExplainerSuite):
 
     def explainer(self):
         return Exact()
+
+
+OPENED = tuple(scenario for scenario in SOME if scenario.kind in ("sklearn", "xgboost", "lightgbm"))
+
+
+class TestCEOCL(ExplainerSuite):
+    scenarios = OPENED
+    kinds = kinds("sklearn", "xgboost")
+
+    def explainer(self):
+        return CEOCL()
 
 
 class TestNearestRow(ExplainerSuite):
