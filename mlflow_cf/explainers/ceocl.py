@@ -13,7 +13,8 @@ from mlflow_cf.errors import InputError
 from mlflow_cf.explainers.explainer import Candidates
 from mlflow_cf.explainers.geco.geco import GeCo
 from mlflow_cf.explainers.learned import Facts
-from mlflow_cf.milp.diverse import SURE, Answers, diverse
+from mlflow_cf.features import Floats
+from mlflow_cf.milp.diverse import LOOSE, Answers, diverse, nearest_possible
 from mlflow_cf.milp.embed import check_linear
 from mlflow_cf.milp.errors import NotLinearError
 from mlflow_cf.milp.infeasible import first_infeasible
@@ -110,19 +111,22 @@ class CEOCL:
         except NotLinearError as error:
             return replace(known, diagnostics={**known.diagnostics, "refused": f"a program cannot express {error}"})
 
-    def _solved(
-        self, model: Model, known: np.ndarray[Any, np.dtype[np.float64]], budget: Budget, seed: int
-    ) -> Candidates:
+    def _solved(self, model: Model, known: Floats, budget: Budget, seed: int) -> Candidates:
         """Return the answers of a program; without any, what GeCo has found."""
         answers = diverse(model, known, budget, seed)
         diagnostics = _diagnostics(answers)
-        if not answers.rows and answers.found[-1].status == "infeasible" and not len(known):
-            blocking = first_infeasible(replace(model, margin=-SURE), budget, seed)
-            return Candidates(known, {**diagnostics, "infeasible": blocking or "margin"}, certify=not self.keeps_order)
-        if self.keeps_order:
-            rows = np.array(answers.rows).reshape(-1, known.shape[1])
+        rows = np.array(answers.rows).reshape(-1, known.shape[1])
+        if self.keeps_order and len(rows):
             return Candidates(rows, diagnostics, costs=np.array(answers.costs))
-        return Candidates(np.concatenate([*(row[None] for row in answers.rows), known]), diagnostics)
+        rows = np.concatenate([rows, known])  # not all of it need be as near
+        if len(rows):
+            return Candidates(rows, diagnostics, bound=nearest_possible(model, rows, budget, seed))
+        blocking = None
+        if answers.found[-1].status == "infeasible":
+            blocking = first_infeasible(replace(model, margin=-LOOSE), budget, seed)
+            diagnostics["infeasible"] = blocking or "margin"
+        restricted = blocking == "further"
+        return Candidates(known, diagnostics, certify=not restricted, bound=np.inf if restricted else None)
 
 
 def _diagnostics(answers: Answers) -> dict[str, Any]:

@@ -54,6 +54,9 @@ class Candidates:
         plans: for each row the steps that lead to it, the last of which ends there; rows with plans are never
             polished, so that they stay what their plans lead to. Only the last row of a plan is proved.
         costs: (m,) what each row costs its explainer; where that keeps its own order, it is that of the costs.
+        bound: proved by the explainer: no row that its own restrictions leave is nearer than this; inf: they leave no
+            row that meets target and constraints. Answers are proved by this alone, since a certificate would not know
+            of the restrictions. None: it proves nothing.
     """
 
     rows: Floats
@@ -61,6 +64,7 @@ class Candidates:
     certify: bool = False
     plans: tuple[Plan, ...] | None = None
     costs: Floats | None = None
+    bound: float | None = None
 
     def __post_init__(self) -> None:
         if self.costs is not None and (np.shape(self.costs) != (len(self.rows),) or not np.isfinite(self.costs).all()):

@@ -10,13 +10,15 @@ import numpy as np
 
 from mlflow_cf.features import Floats
 from mlflow_cf.milp.cuts import Cut, OtherChanges, OtherValues
-from mlflow_cf.milp.minimise import Minimum, minimise
+from mlflow_cf.milp.minimise import Minimum, lower_bound, minimise
 from mlflow_cf.milp.model import Model
 from mlflow_cf.problem import Budget, Problem
 
 TRIES: Final = 4  # with a margin ten times as large each
 SURE: Final = 2e-6  # of scores: an answer nearer to the end of its target may be refused by the model itself
 LEAST_MARGIN: Final = 1e-7
+LOOSE: Final = 4e-5  # of scores: what misses a target by more is refused by every model that was opened
+SLACK: Final = 1e-6  # of a bound: the solver lets rows be missed a little
 
 
 @dataclass(frozen=True, eq=False)
@@ -69,6 +71,15 @@ def diverse(model: Model, known: Floats, budget: Budget, seed: int) -> Answers:
         changes.append(OtherChanges(groups))
         values.append(OtherValues(best.row, groups))
     return Answers(tuple(found))
+
+
+def nearest_possible(model: Model, rows: Floats, budget: Budget, seed: int) -> float | None:
+    """Return a distance that no row which a model leaves is nearer than; None if none is known.
+
+    `rows` (m, d) are valid ones that the model leaves; the target is loosened by as much as a structure may be off.
+    """
+    low = lower_bound(replace(model, margin=-LOOSE, cutoff=_cutoff(model, rows, ())), budget, seed)
+    return None if low.status in ("infeasible", "failed") else max(low.bound - SLACK, 0.0)
 
 
 def _sure(model: Model, cuts: Sequence[Cut], budget: Budget, seed: int) -> Minimum:

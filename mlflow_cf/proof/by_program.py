@@ -14,6 +14,7 @@ import numpy as np
 
 from mlflow_cf.exact.best_first import DOUBT
 from mlflow_cf.features import Floats
+from mlflow_cf.milp.diverse import SLACK
 from mlflow_cf.milp.errors import NotLinearError
 from mlflow_cf.milp.minimise import Minimum, lower_bound, minimise
 from mlflow_cf.milp.model import Model
@@ -26,7 +27,6 @@ from mlflow_cf.words.result import Proof
 NEARLY: Final = 1e-5  # of a distance: how much nearer a row may be than an answer that is called the nearest
 INSIDE: Final = 10  # tolerances by which answers meet the targets, and ten times as many where the judge refuses
 TRIES: Final = 4
-SLACK: Final = 1e-6  # of a bound: the solver lets rows be missed a little
 SEED: Final = 0  # of the solver: certificates do not depend on a request's seed
 
 
@@ -44,7 +44,7 @@ def certify_by_program(case: Case, proved: Proved, tolerance: float) -> Inquiry:
         low = lower_bound(Model(case.problem, margin=-DOUBT * tolerance, cutoff=cutoff), case.budget, SEED)
     except NotLinearError:
         return replace(proved, note=Uncertified("not_exact"))
-    return _bounded(case, answers, low)
+    return _by_bound(case, answers, low)
 
 
 def _with_nearer(case: Case, proved: Proved, tolerance: float) -> Generator[Asked, Outcome, Proved]:
@@ -70,15 +70,21 @@ def _joined(case: Case, proved: Proved, row: Floats, outcome: Outcome) -> Proved
     return Proved(rows[chosen], outcomes.take(chosen))
 
 
-def _bounded(case: Case, answers: Proved, low: Minimum) -> Proved:
+def _by_bound(case: Case, answers: Proved, low: Minimum) -> Proved:
     """Return answers with what the bound says of each."""
     if low.status == "infeasible":  # with an answer, the structure refuses what the judge accepts
         known = replace(answers, note=Uncertified("disagree"))
         return known if len(answers.rows) else replace(answers, exhausted=True)
     if low.status == "failed":
         return replace(answers, note=Uncertified("not_exact"))
-    bound = max(low.bound - SLACK, 0.0)
+    return bounded(case, answers, max(low.bound - SLACK, 0.0))
+
+
+def bounded(case: Case, answers: Proved, bound: float) -> Proved:
+    """Return answers with what it says of each that no row is nearer than `bound`; a bound of infinity says nothing."""
     distance = case.distance(answers.rows)
+    if np.isinf(bound):
+        return answers
     proofs: list[Proof] = ["bounded"] * len(distance)
     if len(distance) and distance[0] <= bound + NEARLY:
         proofs[0] = "optimal"

@@ -14,16 +14,18 @@ from mlflow_cf.features import FeatureSpace
 from mlflow_cf.model.judge import Decides
 from mlflow_cf.problem import Problem
 from mlflow_cf.proof.alone import by_themselves
+from mlflow_cf.proof.by_program import bounded
 from mlflow_cf.proof.certify import at_once, certify
 from mlflow_cf.proof.inquiry import run_proofs
 from mlflow_cf.proof.select import LEAST_DIFFERENCE
 from mlflow_cf.proof.verify import Case, Inquiry, Proved, prove
 from mlflow_cf.why_not.blame import contradiction, impossible
-from mlflow_cf.words.reasons import NOTHING_WANTED, Uncertified, fewer, hurried, none_among, stopped
+from mlflow_cf.words.reasons import NOTHING_LEFT, NOTHING_WANTED, Uncertified, fewer, hurried, none_among, stopped
 from mlflow_cf.words.result import Status
 
 # An exact search went through everything, one look at every group shows it, or some rules leave no combination.
-Evidence = Literal["exhausted", "evident", "contradiction"]
+# An explainer's own restrictions leave nothing: then constraints alone need not be what blocks.
+Evidence = Literal["exhausted", "evident", "contradiction", "restricted"]
 
 
 @dataclass(frozen=True, eq=False)
@@ -143,12 +145,16 @@ def _verified(judge: Decides, case: Case, candidates: Candidates, proving: Provi
         refused = len(case.refused)
         alone = yield from by_themselves(case, replace(proved, origin=order[proved.origin]), judge.tolerance)
         if len(case.refused) == refused or case.budget.spent:
+            if candidates.bound is not None:
+                return bounded(case, alone, candidates.bound)
             return at_once(case, alone, judge.tolerance) if candidates.certify and polish else alone
 
 
 def _certified(judge: Decides, verified: Verified, proving: Proving, rows_left: int) -> Inquiry:
     """Certify what was verified, in an even share of the time, until the judge also accepts each answer alone."""
     case, proved = verified.case, verified.proved
+    if verified.candidates.bound is not None:
+        return proved
     if proving.keeps_order:
         return replace(proved, note=Uncertified("ranked"))
     case.budget.share(rows_left)
@@ -185,6 +191,8 @@ def answer_of(verified: Verified) -> Answer:
         elif budget.cut == "clock" and not (proved.proofs and set(proved.proofs) == {"optimal"}):
             reasons.append(hurried(budget.used))
         return Answer("found", "; ".join(reasons), proved, plans, diagnostics)
+    if candidates.bound is not None and np.isinf(candidates.bound):
+        return Answer("infeasible", NOTHING_LEFT, diagnostics=diagnostics, evidence="restricted")
     if proved.exhausted:
         return Answer("infeasible", NOTHING_WANTED, diagnostics=diagnostics, evidence="exhausted")
     if budget.cut:

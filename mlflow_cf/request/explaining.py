@@ -138,7 +138,7 @@ class Explaining:
         self.explained[number] = explanation(self.request, self.rows[number], case, answer)
         if case is None or case.problem.rater is None or not isinstance(answer, Answer):
             return
-        if answer.status in ("infeasible", "not_found"):
+        if answer.status in ("infeasible", "not_found") and answer.evidence != "restricted":
             self._blocked[number] = answer.evidence
 
     def _without_structure(self, numbers: Sequence[int]) -> None:

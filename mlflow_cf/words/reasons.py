@@ -10,6 +10,8 @@ NOT_CERTIFIED: Final = "not certified: "  # begins the reason of an answer witho
 SHOWN: Final = 3  # constraints of one kind that are named
 NOTHING_WANTED: Final = "no admissible row is predicted as wanted (proved)"
 
+NOTHING_LEFT: Final = "no row that the explainer's own restrictions leave is predicted as wanted (proved)"
+
 
 @dataclass(frozen=True)
 class Uncertified:

@@ -1,0 +1,239 @@
+"""CE-OCL: the paper's demonstration, its options, and input that is hard on a solver."""
+
+import threading
+
+import highspy
+import numpy as np
+import pandas as pd
+import pytest
+from sklearn.compose import make_column_transformer
+from sklearn.ensemble import RandomForestClassifier
+from sklearn.linear_model import LinearRegression, LogisticRegression
+from sklearn.model_selection import train_test_split
+from sklearn.neural_network import MLPClassifier
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import MinMaxScaler, OneHotEncoder, StandardScaler
+from sklearn.svm import LinearSVC
+
+import mlflow_cf
+from mlflow_cf import CEOCL, InputError, Target
+
+NUMBERS = ["duration", "credit_amount", "installment_rate", "age"]
+MU = 10_000.0
+
+
+@pytest.fixture(scope="module")
+def german(data_file):
+    """Return the demonstration's model, training data, factual row, and ranges one span beyond the data."""
+    data = pd.read_csv(data_file("german.csv")).astype(dict.fromkeys(NUMBERS, "float64"))
+    wanted, rows = data["good_credit"], data.drop(columns="good_credit")
+    train, _, labels, _ = train_test_split(rows, wanted, test_size=0.2, random_state=0, stratify=wanted)
+    numbers = [name for name in rows if rows[name].dtype.kind in "if"]
+    levels = [name for name in rows if name not in numbers]
+    encoder = make_column_transformer((MinMaxScaler(), numbers), (OneHotEncoder(), levels))
+    model = make_pipeline(encoder, LinearSVC(C=0.1, dual=False, max_iter=100_000)).fit(train, labels)
+    span = {name: float(rows[name].max() - rows[name].min()) for name in NUMBERS}
+    ranges = {n: [float(rows[n].min()) - span[n], float(rows[n].max()) + span[n]] for n in NUMBERS}
+    return model, train, rows.loc[[775]], ranges
+
+
+def demonstrated(german, count=1, mu=0.0, **constraints):
+    model, train, row, ranges = german
+    explained = mlflow_cf.wrap(
+        model,
+        train,
+        target=1,
+        values="continuous",
+        features={name: {"kind": "real"} for name in NUMBERS},
+        explainer=CEOCL(objective="l2", mu=mu, margin=0.0),
+        constraints={"ranges": ranges, **constraints},
+    )
+    (answer,) = explained.explain(row, count=count, time_limit_s=10)
+    assert model.decision_function(row)[0] == pytest.approx(-0.1340, abs=1e-4)
+    for found in answer.counterfactuals:
+        assert model.predict(pd.DataFrame([found.row])[list(row)])[0] == 1
+    return answer
+
+
+def changes(found):
+    return {change.feature: change.new for change in found.changes}
+
+
+def test_part_a_moves_four_numbers_a_little(german):
+    answer = demonstrated(german)
+    assert answer.diagnostics["costs"][0] <= 0.0330
+    expected = {"duration": 15.02, "credit_amount": -333.52, "installment_rate": 3.86, "age": 27.04}
+    assert changes(answer.counterfactuals[0]) == pytest.approx(expected, rel=0.005)
+
+
+def test_part_b_changes_one(german):
+    answer = demonstrated(german, mu=MU)
+    assert answer.diagnostics["costs"][0] - MU <= 0.062
+    assert changes(answer.counterfactuals[0]) == pytest.approx({"duration": 7.12}, abs=0.01)
+
+
+@pytest.mark.parametrize(
+    "constraints", [{}, {"immutable": ["personal_status", "foreign_worker"], "increasing": ["age"]}]
+)
+def test_parts_c_and_d_find_three(german, constraints):
+    answer = demonstrated(german, count=3, mu=MU, **constraints)
+    found = [changes(one) for one in answer.counterfactuals]
+    assert len({tuple(one) for one in found}) == 3
+    assert found[0] == pytest.approx({"duration": 7.12}, abs=0.01)
+    assert answer.diagnostics["costs"] == sorted(answer.diagnostics["costs"])
+
+
+def test_the_distance_is_minimised_by_default_and_proved(german):
+    model, train, row, _ = german
+    features = {name: {"kind": "real"} for name in NUMBERS}
+    explained = mlflow_cf.wrap(model, train, target=1, values="continuous", features=features, explainer="ceocl")
+    (found,) = explained.explain(row)
+    assert found.counterfactuals[0].proof == "optimal"
+    (solved,) = explained.explain(row, explainer=CEOCL(engine="milp"))
+    assert solved.counterfactuals[0].proof == "optimal"
+    assert solved.counterfactuals[0].distance == pytest.approx(found.counterfactuals[0].distance, abs=1e-5)
+
+
+DATA = pd.DataFrame({"a": np.arange(40.0) / 8, "b": np.arange(40.0)[::-1] % 7, "c": list("xyzw") * 10})
+WANTED = (DATA["a"] + (DATA["c"] == "x") > 3.1).astype(int)
+
+
+def forest(data=DATA, wanted=WANTED):
+    encoder = make_column_transformer((OneHotEncoder(), ["c"]), remainder="passthrough")
+    return make_pipeline(encoder, RandomForestClassifier(8, max_depth=4, random_state=0)).fit(data, wanted)
+
+
+@pytest.fixture(scope="module")
+def explained():
+    return mlflow_cf.wrap(forest(), DATA, target=1, explainer=CEOCL(engine="milp"))
+
+
+ROW = DATA.iloc[[3]]
+
+
+def test_both_engines_find_the_same_optimum(explained):
+    (solved,) = explained.explain(ROW)
+    (searched,) = explained.explain(ROW, explainer=CEOCL(engine="best_first"))
+    assert solved.counterfactuals[0].proof == searched.counterfactuals[0].proof == "optimal"
+    assert solved.counterfactuals[0].distance == pytest.approx(searched.counterfactuals[0].distance, abs=1e-6)
+
+
+@pytest.mark.parametrize(
+    ("options", "path"),
+    [
+        ({"engine": "simplex"}, "explainer.engine"),
+        ({"objective": "l3"}, "explainer.objective"),
+        ({"mu": -1.0}, "explainer.mu"),
+        ({"margin": float("nan")}, "explainer.margin"),
+        ({"engine": "best_first", "mu": 1.0}, "explainer.engine"),
+    ],
+)
+def test_options_that_make_no_sense_are_refused(options, path):
+    with pytest.raises(InputError) as error:
+        CEOCL(**options)
+    assert error.value.path == path
+
+
+def test_models_that_cannot_be_embedded_are_refused_when_they_are_wrapped():
+    with pytest.raises(InputError, match="could not be opened"):
+        mlflow_cf.wrap(lambda rows: (rows["a"] > 3).astype(int), DATA, target=1, output="label", explainer="ceocl")
+    smooth = make_pipeline(StandardScaler(), MLPClassifier((4,), activation="tanh", max_iter=2000, random_state=0))
+    smooth.fit(DATA[["a", "b"]], WANTED)
+    with pytest.raises(InputError, match="tanh"):
+        mlflow_cf.wrap(smooth, DATA[["a", "b"]], target=1, explainer=CEOCL(engine="milp"))
+    assert mlflow_cf.wrap(smooth, DATA[["a", "b"]], target=1, explainer="ceocl").explain(ROW[["a", "b"]])
+
+
+def test_requests_choose_the_engine_and_the_objective(explained):
+    options = {"engine": "milp", "objective": "l1", "mu": 10.0}
+    (answer,) = explained.explain(ROW, explainer={"name": "ceocl", "options": options})
+    assert answer.diagnostics["costs"][0] >= 10.0
+    with pytest.raises(InputError, match=r"explainer.options.mu"):
+        explained.explain(ROW, explainer={"name": "ceocl", "options": {"mu": 1e9}})
+
+
+def test_the_first_family_that_leaves_nothing_is_named(explained):
+    def blocking(constraints):
+        (answer,) = explained.explain(ROW, constraints=constraints)
+        assert answer.status == "infeasible"
+        return answer.diagnostics["infeasible"]
+
+    assert blocking({"immutable": ["a", "b"]}) == "rules"
+    assert blocking({"max_changes": 1, "levels": {"c": ["w", "z"]}, "ranges": {"a": [0, 2]}}) == "rules"
+    far = LinearRegression().fit(DATA[["a", "b"]], DATA["a"] + DATA["b"])
+    beyond = mlflow_cf.wrap(far, DATA[["a", "b"]], target=Target(low=100.0), explainer=CEOCL(engine="milp"))
+    (answer,) = beyond.explain(ROW[["a", "b"]])
+    assert answer.diagnostics["infeasible"] == "validity"
+    both = mlflow_cf.wrap(far, DATA[["a", "b"]], target=Target(low=10.5), explainer=CEOCL(engine="milp"))
+    (answer,) = both.explain(DATA[["a", "b"]].iloc[[4]], constraints={"max_changes": 1})
+    assert answer.diagnostics["infeasible"] == "sparsity"
+
+
+def test_a_solver_that_fails_or_has_no_time_leaves_what_is_known(explained, monkeypatch):
+    (known,) = explained.explain(ROW, explainer="geco")
+
+    def fail(*_):
+        raise RuntimeError("out of memory")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(highspy.Highs, "run", fail)
+        (answer,) = explained.explain(ROW)
+    assert answer.counterfactuals[0].row == known.counterfactuals[0].row
+    assert answer.counterfactuals[0].proof == "none"
+    with monkeypatch.context() as patch:
+        patch.setattr("mlflow_cf.problem.budget.Budget.seconds_left", 0.0)
+        (answer,) = explained.explain(ROW)
+    assert answer.counterfactuals[0].row == known.counterfactuals[0].row
+
+
+def test_nothing_reaches_the_standard_output(explained, capfd):
+    explained.explain(DATA.head(3), count=2)
+    assert capfd.readouterr() == ("", "")
+
+
+def test_threads_solve_at_once(explained):
+    expected = [answer.to_dict()["counterfactuals"] for answer in explained.explain(DATA.head(4))]
+    found = [None, None]
+
+    def explain(at):
+        found[at] = [answer.to_dict()["counterfactuals"] for answer in explained.explain(DATA.head(4))]
+
+    threads = [threading.Thread(target=explain, args=(at,)) for at in range(2)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert found == [expected, expected]
+
+
+@pytest.mark.parametrize("engine", ["auto", "milp"])
+def test_scales_may_be_awful(engine):
+    rng = np.random.default_rng(0)
+    data = pd.DataFrame(rng.normal(size=(200, 4)) * [1e-9, 1.0, 1e5, 1e9], columns=list("abcd"))
+    model = make_pipeline(StandardScaler(), LogisticRegression())
+    model.fit(data, data["a"] * 1e9 + data["d"] / 1e9 > 1)
+    explained = mlflow_cf.wrap(model, data, target=True, values="continuous", explainer=CEOCL(engine=engine))
+    rows = data[~model.predict(data)].head(5)
+    for answer in explained.explain(rows):
+        assert answer.status == "found"
+        assert answer.counterfactuals[0].proof in ("optimal", "bounded")
+        assert model.predict(pd.DataFrame([answer.counterfactuals[0].row]))[0]
+
+
+def test_five_hundred_features_are_answered_in_time():
+    rng = np.random.default_rng(0)
+    data = pd.DataFrame(rng.normal(size=(80, 500)), columns=[f"f{at}" for at in range(500)])
+    model = LogisticRegression().fit(data, data["f0"] + data["f1"] > 0.5)
+    explained = mlflow_cf.wrap(model, data, target=True, values="continuous", explainer="ceocl")
+    rows = data[~model.predict(data)].head(1)
+    (answer,) = explained.explain(rows, time_limit_s=20)
+    assert answer.counterfactuals[0].proof == "optimal"
+
+
+def test_a_probability_that_is_not_linear_is_not_searched_by_a_program():
+    data = DATA[["a", "b"]]
+    model = LogisticRegression(max_iter=1000).fit(data, np.digitize(DATA["a"], [1.5, 3.0]))
+    explained = mlflow_cf.wrap(model, data, target=Target(label=2, min_probability=0.6), explainer=CEOCL(engine="milp"))
+    (answer,) = explained.explain(data.iloc[[3]])
+    assert "least probability" in answer.diagnostics["refused"]
+    assert answer.status == "found"
