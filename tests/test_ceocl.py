@@ -17,6 +17,7 @@ from sklearn.svm import LinearSVC
 
 import mlflow_cf
 from mlflow_cf import CEOCL, InputError, Target
+from mlflow_cf.explainers import Candidates
 
 NUMBERS = ["duration", "credit_amount", "installment_rate", "age"]
 MU = 10_000.0
@@ -237,3 +238,60 @@ def test_a_probability_that_is_not_linear_is_not_searched_by_a_program():
     (answer,) = explained.explain(data.iloc[[3]])
     assert "least probability" in answer.diagnostics["refused"]
     assert answer.status == "found"
+
+
+def test_a_price_of_changes_outweighs_the_distance():
+    """Two small changes are nearer than a large one; with a price the large one is cheaper, however near the others."""
+    data = pd.DataFrame({"a": np.tile(np.arange(11.0), 11), "b": np.repeat(np.arange(11.0), 11)})
+    model = LinearRegression().fit(data, data["a"] + data["b"])
+    options = {"target": Target(low=9.5), "distance": (0.0, 0.0, 1.0)}
+    explained = mlflow_cf.wrap(model, data, explainer=CEOCL(engine="milp"), **options)
+    row = pd.DataFrame({"a": [0.0], "b": [0.0]})
+    (near,) = explained.explain(row)
+    assert near.counterfactuals[0].n_changed == 2
+    (sparse,) = explained.explain(row, explainer=CEOCL(mu=1.0))
+    assert sparse.counterfactuals[0].n_changed == 1
+    assert sparse.diagnostics["costs"] == [pytest.approx(2.0)]
+
+
+def test_numbers_of_many_values_stay_among_these():
+    rng = np.random.default_rng(1)
+    data = pd.DataFrame({"a": rng.random(700).round(4), "b": rng.random(700).round(4)})
+    model = LogisticRegression(C=100).fit(data, data["a"] + data["b"] > 1.2)
+    explained = mlflow_cf.wrap(model, data, target=True, explainer="exact")
+    for row in data[~model.predict(data)].index[:5]:
+        (best,) = explained.explain(data.loc[[row]])
+        (found,) = explained.explain(data.loc[[row]], explainer=CEOCL(engine="milp"))
+        assert found.counterfactuals[0].row["a"] in set(data["a"])
+        assert found.counterfactuals[0].distance == pytest.approx(best.counterfactuals[0].distance, abs=2e-3)
+        assert found.counterfactuals[0].bound <= best.counterfactuals[0].distance
+
+
+class Claims:
+    """An explainer that hands over one row, and claims that nothing is nearer than `bound`."""
+
+    name, polish = "claims", False
+
+    def __init__(self, row, bound):
+        self.row, self.bound = row, bound
+
+    def search(self, problem, budget, rng):
+        del budget, rng
+        rows = problem.x0[None][:0] if self.row is None else problem.space.encode(self.row)
+        return Candidates(rows, bound=self.bound)
+
+
+@pytest.mark.parametrize("certify", [False, True])
+@pytest.mark.parametrize(("bound", "proof"), [(0.0, "bounded"), (0.2, "bounded"), (1.0, "optimal")])
+def test_what_an_explainer_proves_stands_for_a_certificate(explained, bound, proof, certify):
+    row = ROW.assign(a=4.875)
+    (answer,) = explained.explain(ROW, explainer=Claims(row, bound), certify=certify)
+    (found,) = answer.counterfactuals
+    assert (found.proof, found.bound) == (proof, min(bound, found.distance))
+
+
+def test_where_its_restrictions_leave_nothing_constraints_are_not_blamed(explained):
+    (answer,) = explained.explain(ROW, explainer=Claims(None, np.inf))
+    assert answer.status == "infeasible"
+    assert "own restrictions" in answer.reason
+    assert "why_not" not in answer.diagnostics

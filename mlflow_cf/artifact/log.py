@@ -71,7 +71,7 @@ def save_model(
             row's own; ``Target(low=.., high=..)`` of a regression; or a dict of these keys. None: 1, where labels are
             0 and 1.
         constraints: what every counterfactual must respect: `Constraints`, a dict, a YAML or JSON file, or PLAF text.
-        explainer: what searches: ``"geco"``, ``"exact"``, ``"nearest_row"``, ``"random_search"``, or an object such as
+        explainer: what searches: ``"geco"``, ``"exact"``, ``"ceocl"``, ``"nearest_row"``, ``"random_search"``, or an object such as
             ``GeCo(q=200)``.
         features: column -> facts that win over what the data suggest: kind (real, integer, date, ordinal, category or
             boolean), levels (all of them; of an ordinal the lowest first), step, low, high.
@@ -155,7 +155,7 @@ def log_model(
             row's own; ``Target(low=.., high=..)`` of a regression; or a dict of these keys. None: 1, where labels are
             0 and 1.
         constraints: what every counterfactual must respect: `Constraints`, a dict, a YAML or JSON file, or PLAF text.
-        explainer: what searches: ``"geco"``, ``"exact"``, ``"nearest_row"``, ``"random_search"``, or an object such as
+        explainer: what searches: ``"geco"``, ``"exact"``, ``"ceocl"``, ``"nearest_row"``, ``"random_search"``, or an object such as
             ``GeCo(q=200)``.
         features: column -> facts that win over what the data suggest: kind (real, integer, date, ordinal, category or
             boolean), levels (all of them; of an ordinal the lowest first), step, low, high.

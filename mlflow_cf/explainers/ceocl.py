@@ -112,21 +112,23 @@ class CEOCL:
             return replace(known, diagnostics={**known.diagnostics, "refused": f"a program cannot express {error}"})
 
     def _solved(self, model: Model, known: Floats, budget: Budget, seed: int) -> Candidates:
-        """Return the answers of a program; without any, what GeCo has found."""
+        """Return the answers of a program; by distance, with what is `known` and a bound.
+
+        What is known must be in all families of the model.
+        """
         answers = diverse(model, known, budget, seed)
-        diagnostics = _diagnostics(answers)
+        diagnostics, exact = _diagnostics(answers), all(family.exact for family in model.families)
         rows = np.array(answers.rows).reshape(-1, known.shape[1])
-        if self.keeps_order and len(rows):
-            return Candidates(rows, diagnostics, costs=np.array(answers.costs))
-        rows = np.concatenate([rows, known])  # not all of it need be as near
-        if len(rows):
-            return Candidates(rows, diagnostics, bound=nearest_possible(model, rows, budget, seed))
-        blocking = None
-        if answers.found[-1].status == "infeasible":
+        if not len(rows) + len(known) and answers.found[-1].status == "infeasible":
             blocking = first_infeasible(replace(model, margin=-LOOSE), budget, seed)
             diagnostics["infeasible"] = blocking or "margin"
-        restricted = blocking == "further"
-        return Candidates(known, diagnostics, certify=not restricted, bound=np.inf if restricted else None)
+            restricted = blocking == "further"
+            return Candidates(rows, diagnostics, certify=not restricted, bound=np.inf if restricted and exact else None)
+        if not self.keeps_order:
+            rows = np.concatenate([rows, known])
+        nearest = len(rows) and exact and model.aim.nearest
+        bound = nearest_possible(model, rows, budget, seed) if nearest else None
+        return Candidates(rows, diagnostics, costs=np.array(answers.costs) if self.keeps_order else None, bound=bound)
 
 
 def _diagnostics(answers: Answers) -> dict[str, Any]:

@@ -103,9 +103,9 @@ def _surely_valid(problem: Problem, row: Floats) -> bool:
 
 
 def _cutoff(model: Model, known: Floats, changes: Sequence[Cut]) -> float:
-    """Return the distance of the nearest known row that is not cut off."""
+    """Return the distance of the nearest known row that is not cut off; infinite where something else is minimised."""
     problem = model.problem
-    if not len(known) or model.families:
+    if not len(known) or not model.aim.nearest:
         return np.inf
     changed = problem.changed(known)
     kept = np.ones(len(known), dtype=np.bool_)

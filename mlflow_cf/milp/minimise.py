@@ -55,7 +55,7 @@ def minimise(model: Model, cuts: Sequence[Cut], budget: Budget, seed: int) -> Mi
         if status == "infeasible" and nearer.row is not None:
             status = "optimal"
         best = replace(nearer, status=status, bound=min(best.bound, found.bound))
-        if np.isfinite(best.cost) and model.aim.objective == "distance" and not model.aim.mu:
+        if np.isfinite(best.cost) and model.aim.nearest:
             model = replace(model, cutoff=min(model.cutoff, best.cost))
     return best
 

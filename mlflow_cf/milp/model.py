@@ -28,6 +28,11 @@ MARGIN: Final = 1e-4  # of scores, so that an answer is still valid after roundi
 class Family(Protocol):
     """Rows that only an explainer knows of, such as a region that answers must lie in."""
 
+    @property
+    def exact(self) -> bool:
+        """Whether its rows leave out nothing that is asked for and cost nothing, so that optima are proofs."""
+        ...
+
     def add(self, program: Program, variables: Variables) -> None:
         """Add its rows."""
         ...
@@ -46,6 +51,11 @@ class Aim:
     mu: float = 0.0
     counted_on: CountedOn = "features"
 
+    @property
+    def nearest(self) -> bool:
+        """Whether it is the problem's distance alone."""
+        return self.objective == "distance" and not self.mu
+
 
 @dataclass(frozen=True, eq=False)
 class Model:
@@ -55,7 +65,7 @@ class Model:
         problem: the row and its constraints.
         aim: what is minimised.
         margin: by how much the targets are met; below 0 the tolerance within which they may be missed.
-        cutoff: a distance that is known to be reached.
+        cutoff: a distance that is known to be reached, where that is what is minimised.
         families: further rows.
         limited, ruled: whether the number of changes is limited, and rules over several groups are to be kept.
     """
@@ -99,7 +109,7 @@ def build(model: Model, wanted: Sequence[Wanted], cuts: Sequence[Cut], near: Flo
     """
     problem, exact = model.problem, model.margin < 0
     rater = problem.rater
-    domains = domains_of(problem, model.cutoff if model.aim.objective == "distance" else np.inf, near)
+    domains = domains_of(problem, model.cutoff, near)
     if rater is None:
         raise NotLinearError("a model that could not be opened")
     if domains is None:
