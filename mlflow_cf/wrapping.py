@@ -56,8 +56,8 @@ def wrap(
             ``Target.other()`` for any label but the row's own; ``Target(low=.., high=..)`` for a regression, with one
             side or both; or a dict of the same keys. None: 1, where the labels are 0 and 1.
         constraints: what every counterfactual must respect: `Constraints`, a dict, a YAML or JSON file, or PLAF text.
-        explainer: what searches: ``"geco"``, ``"exact"``, ``"ceocl"``, ``"nearest_row"``, ``"random_search"``; a dict of
-            ``name`` and ``options``; or an object such as ``GeCo(q=200)``.
+        explainer: what searches: ``"geco"``, ``"exact"``, ``"ceocl"``, ``"nearest_row"``, ``"random_search"``; a dict
+            of ``name`` and ``options``; or an object such as ``GeCo(q=200)``.
         features: facts that win over what the data suggest, by column: ``kind`` (real, integer, date, ordinal, category
             or boolean), ``levels`` (all of them; of an ordinal the lowest first), ``step`` between neighbouring
             numbers, ``low`` and ``high``; such as ``{"grade": {"kind": "ordinal", "levels": ["C", "B", "A"]}}``.

@@ -71,8 +71,8 @@ def save_model(
             row's own; ``Target(low=.., high=..)`` of a regression; or a dict of these keys. None: 1, where labels are
             0 and 1.
         constraints: what every counterfactual must respect: `Constraints`, a dict, a YAML or JSON file, or PLAF text.
-        explainer: what searches: ``"geco"``, ``"exact"``, ``"ceocl"``, ``"nearest_row"``, ``"random_search"``, or an object such as
-            ``GeCo(q=200)``.
+        explainer: what searches: ``"geco"``, ``"exact"``, ``"ceocl"``, ``"nearest_row"``, ``"random_search"``, or an
+            object such as ``GeCo(q=200)``.
         features: column -> facts that win over what the data suggest: kind (real, integer, date, ordinal, category or
             boolean), levels (all of them; of an ordinal the lowest first), step, low, high.
         distance: weights (l0, l1, linf) of the share of changed features, their mean change and the largest one, which
@@ -155,8 +155,8 @@ def log_model(
             row's own; ``Target(low=.., high=..)`` of a regression; or a dict of these keys. None: 1, where labels are
             0 and 1.
         constraints: what every counterfactual must respect: `Constraints`, a dict, a YAML or JSON file, or PLAF text.
-        explainer: what searches: ``"geco"``, ``"exact"``, ``"ceocl"``, ``"nearest_row"``, ``"random_search"``, or an object such as
-            ``GeCo(q=200)``.
+        explainer: what searches: ``"geco"``, ``"exact"``, ``"ceocl"``, ``"nearest_row"``, ``"random_search"``, or an
+            object such as ``GeCo(q=200)``.
         features: column -> facts that win over what the data suggest: kind (real, integer, date, ordinal, category or
             boolean), levels (all of them; of an ordinal the lowest first), step, low, high.
         distance: weights (l0, l1, linf) of the share of changed features, their mean change and the largest one, which
