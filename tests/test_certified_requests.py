@@ -6,8 +6,9 @@ import pytest
 from sklearn.compose import make_column_transformer
 from sklearn.ensemble import RandomForestClassifier
 from sklearn.linear_model import LogisticRegression
+from sklearn.neural_network import MLPClassifier
 from sklearn.pipeline import make_pipeline
-from sklearn.preprocessing import OneHotEncoder
+from sklearn.preprocessing import OneHotEncoder, StandardScaler
 from sklearn.tree import DecisionTreeClassifier
 
 import mlflow_cf
@@ -172,9 +173,15 @@ def sides(tree, data, x, name):
     return np.unique(points[(points >= data[name].min()) & (points <= data[name].max())])
 
 
-def test_continuous_numbers_of_a_linear_model_are_not_certified():
+def test_continuous_numbers_of_linear_models_are_certified_and_those_of_smooth_networks_are_not():
     data = DATA.assign(income=DATA["income"] + RNG.random(len(DATA)))
-    explained = mlflow_cf.wrap(LINEAR, data, values="continuous")
-    (answer,) = explained.explain(data.loc[REFUSED.index[:1]], certify=True)
+    row = data.loc[REFUSED.index[:1]]
+    (answer,) = mlflow_cf.wrap(LINEAR, data, values="continuous").explain(row, certify=True)
+    assert answer.counterfactuals[0].proof == "optimal"
+    wanted = LINEAR.predict(data)
+    smooth = make_pipeline(StandardScaler(), MLPClassifier((8,), activation="tanh", random_state=0, max_iter=2000))
+    smooth.fit(data, wanted)
+    row = data[smooth.predict(data) != 1].head(1)
+    (answer,) = mlflow_cf.wrap(smooth, data, values="continuous", target=1).explain(row, certify=True)
     assert answer.counterfactuals[0].proof == "none"
     assert "numbers between" in answer.reason

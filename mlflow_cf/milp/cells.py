@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import Final
 
 import numpy as np
 from numpy.typing import NDArray
 
 from mlflow_cf.features import Floats
 from mlflow_cf.milp.affine import Affine, Columns
-from mlflow_cf.milp.program import Program
+from mlflow_cf.milp.program import Entries, Program
 from mlflow_cf.milp.variables import Chosen, Real, Variables
 from mlflow_cf.structures.cells import Lookup
 
@@ -24,7 +23,7 @@ class CellColumns:
     Attributes:
         cells: (c,) their numbers, ascending; missing values may have one of their own.
         columns: (c,) columns that are 1 for the cell that it is in, and 0 for all others; one cell has none.
-        prefix: (c - 1,) columns with the sums of the first 1, 2, .. of these; none where there are few cells.
+        prefix: (c - 1,) columns with the sums of the first 1, 2, .. of these.
     """
 
     cells: Columns
@@ -35,18 +34,13 @@ class CellColumns:
         """Return 1 if it is in one of some of the cells (c,), else 0."""
         if members.all() or not members.any():
             return Affine.of(float(members.all()))
-        if not len(self.prefix):
-            return Affine(self.columns[members], np.ones(int(members.sum())), 0.0, 0.0, 1.0)
-        steps = np.diff(members.astype(np.float64), prepend=0.0, append=0.0)
-        at = np.flatnonzero(steps[1:-1])
-        return Affine(self.prefix[at], -steps[1:-1][at], float(members[-1]), 0.0, 1.0)
+        steps = np.diff(members.astype(np.float64))
+        at = np.flatnonzero(steps)
+        return Affine(self.prefix[at], -steps[at], float(members[-1]), 0.0, 1.0)
 
     def chosen(self, values: Floats) -> Affine:
         """Return the value (c,) of the cell that it is in."""
         return Affine.of(float(values[0])) if len(values) == 1 else Affine.chosen(self.columns, values)
-
-
-MOST_PLAIN: Final = 4  # cells whose sums need no columns of their own
 
 
 @dataclass(frozen=True, eq=False)
@@ -78,21 +72,22 @@ class CellBook:
         cells, inverse = np.unique(lookup.cells(variable.values(feature)), return_inverse=True)
         if len(cells) == 1:
             return cells, np.empty(0, dtype=np.intp)
-        if len(cells) == len(inverse):
-            return cells, variable.selectors[np.argsort(inverse)]
-        columns = self.program.add_columns(np.zeros(len(cells)), np.ones(len(cells)))
-        sums = [Affine(variable.selectors[inverse == at], np.ones(int((inverse == at).sum())), 0.0, 0.0, 1.0)
-                for at in range(len(cells))]  # fmt: skip
-        self._tie(columns, sums)
-        return cells, columns
+        return cells, self._sums(variable.selectors, inverse, len(cells))
 
-    def _tie(self, columns: Columns, sums: list[Affine]) -> None:
-        """Let columns be sums of others."""
-        parts = [
-            Affine(np.append(part.columns, column), np.append(part.coefficients, -1.0), part.constant, -1.0, 1.0)
-            for column, part in zip(columns, sums, strict=True)
-        ]
-        self.program.require(parts, 0.0, 0.0)
+    def _sums(self, parts: Columns, owner: Columns, count: int) -> Columns:
+        """Return columns (count,) that are sums of others (n,), one or more each, by their owner (n,)."""
+        if len(parts) == count:
+            return parts[np.argsort(owner)]
+        columns = self.program.add_columns(np.zeros(count), np.ones(count))
+        self._tie(columns, Entries(owner, parts, np.ones(len(parts))))
+        return columns
+
+    def _tie(self, columns: Columns, sums: Entries) -> None:
+        """Let columns (n,) be the sums of others, row by row."""
+        here = np.arange(len(columns))
+        row, column = np.concatenate([sums.row, here]), np.concatenate([sums.column, columns])
+        entries = Entries(row, column, np.concatenate([sums.value, np.full(len(columns), -1.0)]))
+        self.program.add_rows(np.zeros(len(columns)), np.zeros(len(columns)), entries)
 
     def _of_real(self, variable: Real, lookup: Lookup) -> tuple[Columns, Columns]:
         """Return the cells that a real number reaches, and a binary for each; the number is between its ends."""
@@ -117,27 +112,16 @@ class CellBook:
         if np.isnan(variable.own):  # it is missing if it stays as it is
             kept = Affine(np.append(variable.switch.columns, pieces[-1]), np.ones(2), 0.0, 0.0, 2.0)
             self.program.require([kept], 1.0, 1.0)
-        return self._merged(places, pieces)
-
-    def _merged(self, places: Columns, pieces: Columns) -> tuple[Columns, Columns]:
-        """Return every cell once; missing values may be filled with a value of another one's cell."""
-        cells, inverse = np.unique(places, return_inverse=True)
-        if len(cells) == len(places):
-            return cells, pieces[np.argsort(inverse)]
-        columns = self.program.add_columns(np.zeros(len(cells)), np.ones(len(cells)))
-        self._tie(columns, [
-            Affine(pieces[inverse == at], np.ones(int((inverse == at).sum())), 0.0, 0.0, 1.0)
-            for at in range(len(cells))
-        ])  # fmt: skip
-        return cells, columns
+        cells, inverse = np.unique(places, return_inverse=True)  # a missing value may be filled with one of a cell
+        return cells, self._sums(pieces, inverse, len(cells))
 
     def _prefix(self, columns: Columns) -> Columns:
         """Return columns with the sums of the first 1, 2, .. columns but the last."""
-        if len(columns) <= MOST_PLAIN:
-            return np.empty(0, dtype=np.intp)
-        count = len(columns) - 1
-        prefix = self.program.add_columns(np.zeros(count), np.ones(count))
-        before = [Affine(columns[:1], np.ones(1), 0.0, 0.0, 1.0)]
-        before += [Affine(np.array([prefix[at - 1], columns[at]]), np.ones(2), 0.0, 0.0, 1.0) for at in range(1, count)]
-        self._tie(prefix, before)
+        if len(columns) <= 2:
+            return columns[:1]
+        count = len(columns) - 2
+        prefix = np.append(columns[:1], self.program.add_columns(np.zeros(count), np.ones(count)))
+        row = np.arange(count)
+        entries = Entries(np.tile(row, 2), np.concatenate([prefix[:-1], columns[1:-1]]), np.ones(2 * count))
+        self._tie(prefix[1:], entries)
         return prefix

@@ -1,10 +1,13 @@
 """Trees as rows: one leaf of every tree is reached, whose boxes of cells hold all that the row has.
 
-For each tree, feature and set of cells, the leaves that take nothing but these cells together need the feature to be
-in one of them. That is at least as tight as a row per split, and leaves need not be integer once the cells are.
+For each tree, feature and end of a box, the leaves that end there or before together need the feature to be at most
+there. That is at least as tight as a row per split, and leaves need not be integer once the cells are.
 """
 
 from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Final
 
 import numpy as np
 from numpy.typing import NDArray
@@ -12,37 +15,94 @@ from numpy.typing import NDArray
 from mlflow_cf.features import Floats
 from mlflow_cf.milp.affine import Affine, Columns, difference
 from mlflow_cf.milp.cells import CellBook, CellColumns
+from mlflow_cf.milp.errors import NotLinearError
 from mlflow_cf.milp.program import Entries, Program
 from mlflow_cf.structures.parts import Leaves, Limits
 
 Flags = NDArray[np.bool_]
+MOST_LEAVES: Final = 50_000
+FEW_LEAVES: Final = 5_000  # of which the rows may hold all leaves that end before
+
+
+@dataclass(frozen=True, eq=False)
+class Asked:
+    """What leaves ask of one feature.
+
+    Attributes:
+        cells: the cells that it may be in; missing: whether one of them is that of missing values.
+        limits: what the leaves take.
+    """
+
+    cells: CellColumns
+    missing: bool
+    limits: Limits
+
+    @property
+    def ends(self) -> tuple[Columns, Columns]:
+        """(n,), (n,) the first and the last of the cells, by position, that each leaf takes of known values."""
+        first = np.searchsorted(self.cells.cells, self.limits.low)
+        return first, np.searchsorted(self.cells.cells, self.limits.high, side="right") - 1
+
+    @property
+    def ordered(self) -> bool:
+        """Whether every leaf takes cells that follow one another."""
+        return self.limits.taken is None and not self.missing
+
+    @property
+    def taken(self) -> Flags:
+        """(n, c) which of the cells each leaf takes."""
+        cells, limits = self.cells.cells, self.limits
+        if limits.taken is not None:
+            return limits.taken[:, cells]
+        inside = (limits.low[:, None] <= cells) & (cells <= limits.high[:, None])
+        if self.missing:
+            inside[:, -1] = limits.missing
+        return inside
+
+    @property
+    def reached(self) -> Flags:
+        """(n,) whether each leaf takes any of the cells."""
+        first, last = self.ends
+        found: Flags = first <= last if self.ordered else np.logical_or.reduce(self.taken, axis=1)
+        return found
 
 
 def embed_leaves(book: CellBook, leaves: Leaves) -> list[Affine]:
-    """Return the sums of trees."""
-    program = book.program
+    """Return the sums of trees.
+
+    Raises:
+        NotLinearError: they have so many leaves that setting up the program would take seconds.
+    """
+    if len(leaves.tree) > MOST_LEAVES:
+        raise NotLinearError(f"trees with more than {MOST_LEAVES:,} leaves")
+    program, asked = book.program, []
     reached = np.ones(len(leaves.tree), dtype=np.bool_)
-    asked: list[tuple[CellColumns, Columns, Flags]] = []
     for feature, (lookup, limits) in enumerate(zip(leaves.lookups, leaves.limits, strict=True)):
         if len(limits.leaf):
             cells = book.of(feature, lookup)
-            taken = _taken(limits, cells, lookup.size)
-            reached[limits.leaf[~taken.any(axis=1)]] = False
-            asked.append((cells, limits.leaf, taken))
+            own_cell = lookup.missing == lookup.size - 1 and bool(cells.cells[-1] == lookup.missing)
+            asked.append(Asked(cells, own_cell, limits))
+            reached[limits.leaf[~asked[-1].reached]] = False
     columns = np.full(len(leaves.tree), -1)
     columns[reached] = program.add_columns(np.zeros(int(reached.sum())), np.ones(int(reached.sum())))
     _one_per_tree(program, leaves.tree[reached], columns[reached])
-    for cells, leaf, taken in asked:
-        _add_limits(program, cells, taken, (leaves.tree[leaf], columns[leaf]))
+    for one in asked:
+        kept = reached[one.limits.leaf]
+        where = Where(leaves.tree[one.limits.leaf][kept], columns[one.limits.leaf][kept])
+        if one.ordered:
+            first, last = one.ends
+            _add_ends(program, one.cells, where, (first[kept], last[kept]))
+        else:
+            _add_sets(program, one.cells, where, one.taken[kept])
     return _sums(leaves, reached, columns[reached])
 
 
-def _taken(limits: Limits, cells: CellColumns, size: int) -> Flags:
-    """Return which of the cells (c,) that may occur each of the leaves takes."""
-    if limits.taken is not None:
-        return limits.taken[:, cells.cells]
-    inside = (limits.low[:, None] <= cells.cells) & (cells.cells <= limits.high[:, None])
-    return np.where(cells.cells == size - 1, limits.missing[:, None], inside)
+@dataclass(frozen=True, eq=False)
+class Where:
+    """The trees (n,) of some leaves, ascending, and their columns (n,)."""
+
+    tree: Columns
+    columns: Columns
 
 
 def _one_per_tree(program: Program, tree: Columns, columns: Columns) -> None:
@@ -51,28 +111,81 @@ def _one_per_tree(program: Program, tree: Columns, columns: Columns) -> None:
     program.add_rows(ones, ones, Entries(row, columns, np.ones(len(columns))))
 
 
-def _add_limits(program: Program, cells: CellColumns, taken: Flags, where: tuple[Columns, Columns]) -> None:
-    """Add what leaves in trees, by their columns, ask of one feature.
-
-    `taken` (leaves, c) are the cells that each takes.
-    """
-    tree, columns = where
-    some = taken.any(axis=1) & ~taken.all(axis=1) & (columns >= 0)
-    taken, tree, columns = taken[some], tree[some], columns[some]
-    if not len(taken):
+def _add_ends(program: Program, cells: CellColumns, where: Where, ends: tuple[Columns, Columns]) -> None:
+    """Add what leaves ask of a feature by the first and the last cell (n,), (n,) that each takes."""
+    first, last = ends
+    if not len(cells.prefix):
         return
+    upper, lower = last < len(cells.prefix), first > 0
+    most = _together(where, last, upper)
+    program.add_rows(*_at_most(most, cells.prefix[most.at], 0.0, -1.0))
+    least = _together(where, -first, lower)
+    program.add_rows(*_at_most(least, cells.prefix[-least.at - 1], 1.0, 1.0))
+
+
+@dataclass(frozen=True, eq=False)
+class Together:
+    """Rows of leaves.
+
+    Attributes:
+        at: (r,) the end that the leaves of each row share, or do not exceed.
+        row, column: (e,) leaves by row.
+    """
+
+    at: Columns
+    row: Columns
+    column: Columns
+
+
+def _together(where: Where, end: Columns, some: Flags) -> Together:
+    """Return a row per tree and end (n,) of `some` leaves (n,), with those of the tree that end there or before.
+
+    Where there are many leaves, only those that end there.
+    """
+    tree, end, columns = where.tree[some], end[some], where.columns[some]
+    order = np.lexsort((end, tree))
+    tree, end, columns = tree[order], end[order], columns[order]
+    last = np.flatnonzero((np.diff(tree, append=-1) != 0) | (np.diff(end, append=0) != 0))
+    last = last if len(tree) else last[:0]
+    start = np.append(0, last[:-1] + 1)[: len(last)]
+    if len(where.tree) <= FEW_LEAVES:
+        start = np.searchsorted(tree, tree[last])
+    sizes = last + 1 - start
+    row = np.repeat(np.arange(len(last)), sizes)
+    within = np.arange(len(row)) - np.repeat(np.cumsum(sizes) - sizes, sizes)
+    return Together(end[last], row, columns[np.repeat(start, sizes) + within])
+
+
+def _at_most(rows: Together, beside: Columns, most: float, sign: float) -> tuple[Floats, Floats, Entries]:
+    """Return rows of leaves, with a column beside them, that are at most a number."""
+    count = len(rows.at)
+    entries = Entries(
+        np.concatenate([rows.row, np.arange(count)]),
+        np.concatenate([rows.column, beside]),
+        np.concatenate([np.ones(len(rows.row)), np.full(count, sign)]),
+    )
+    return np.full(count, -np.inf), np.full(count, most), entries
+
+
+def _add_sets(program: Program, cells: CellColumns, where: Where, taken: Flags) -> None:
+    """Add what leaves ask of a feature by the cells (n, c) that each takes: those of a set need one of its cells."""
+    some = np.flatnonzero(~np.logical_and.reduce(taken, axis=1))
+    if not len(some):
+        return
+    taken, tree, columns = taken[some], where.tree[some], where.columns[some]
     sets, kind = np.unique(taken, axis=0, return_inverse=True)
     kind = kind.ravel()
     allowed = [cells.among(members) for members in sets]
-    outside = sets.astype(np.float32) @ (~sets).T.astype(np.float32) > 0  # (s, t): whether s takes a cell that t lacks
     starts = np.flatnonzero(np.diff(tree, prepend=-1))
     for start, stop in zip(starts.tolist(), [*starts[1:].tolist(), len(tree)], strict=True):
         here = kind[start:stop]
         distinct = np.unique(here)
-        within = ~outside[np.ix_(here, distinct)]
+        outside = np.logical_or.reduce(
+            sets[here][:, None] & ~sets[distinct], axis=2
+        )  # whether a leaf takes a cell that a set lacks
         parts = []
         for at, number in enumerate(distinct.tolist()):
-            chosen = columns[start:stop][within[:, at]]
+            chosen = columns[start:stop][~outside[:, at]]
             leaves = Affine(chosen, np.ones(len(chosen)), 0.0, 0.0, 1.0)
             parts.append(difference(leaves, allowed[number]))
         program.require(parts, -np.inf, 0.0)

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 from exact_worlds import TASKS, _sums, drawn
-from hypothesis import given
+from hypothesis import assume, given
 from hypothesis import strategies as st
 from laws import dear
 from milp_worlds import continuous, linear_world, some_row
@@ -36,14 +36,16 @@ def fixed_to(program: Program, variables: Variables, row: np.ndarray) -> None:
 
 def program_of(world, row):
     problem = world.case().problem
+    domains = domains_of(problem)
+    assume(domains is not None and all(rule.holds(row[None], world.x0)[0] for g in problem.groups for rule in g.rules))
     program = Program()
-    variables = Variables.add(program, problem, domains_of(problem, np.inf))
+    variables = Variables.add(program, problem, domains)
     fixed_to(program, variables, row)
     return program, variables
 
 
 @dear(2)
-@given(worlds.map(linear_world), st.integers(0, 100))
+@given(worlds.filter(lambda world: world.open).map(linear_world), st.integers(0, 100))
 def test_sums_of_fixed_inputs_are_those_of_the_structure(world, seed):
     row = some_row(world, np.random.default_rng(seed))
     expected = _sums(world.structure, row[None])[0]
