@@ -179,7 +179,8 @@ def test_continuous_numbers_of_linear_models_are_certified_and_those_of_smooth_n
     (answer,) = mlflow_cf.wrap(LINEAR, data, values="continuous").explain(row, certify=True)
     assert answer.counterfactuals[0].proof == "optimal"
     wanted = LINEAR.predict(data)
-    smooth = make_pipeline(StandardScaler(), MLPClassifier((8,), activation="tanh", random_state=0, max_iter=2000))
+    encoder = make_column_transformer((OneHotEncoder(), ["housing"]), (StandardScaler(), ["income", "debt"]))
+    smooth = make_pipeline(encoder, MLPClassifier((8,), activation="tanh", random_state=0, max_iter=2000))
     smooth.fit(data, wanted)
     row = data[smooth.predict(data) != 1].head(1)
     (answer,) = mlflow_cf.wrap(smooth, data, values="continuous", target=1).explain(row, certify=True)
