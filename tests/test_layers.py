@@ -29,6 +29,7 @@ FLOORS = (
     ("plausibility",),
     ("metrics",),
     ("problem",),
+    ("causal",),
     ("model",),
     ("structures",),
     ("constraints",),

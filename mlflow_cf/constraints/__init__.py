@@ -11,13 +11,14 @@ from mlflow_cf.constraints.compile import (
 )
 from mlflow_cf.constraints.domains import Combinations, Domain, Values, build_domains, regrouped
 from mlflow_cf.constraints.limits import ChangeLimit, JoinedGroup
-from mlflow_cf.constraints.model import Constraints, ConstraintSource, Relative
+from mlflow_cf.constraints.model import CausalEquation, Constraints, ConstraintSource, Relative
 from mlflow_cf.constraints.order import repair_order
 from mlflow_cf.constraints.origin import Origin
 from mlflow_cf.constraints.rules import Rule
 from mlflow_cf.constraints.tighten import check_sealed, check_tightens
 
 __all__ = [
+    "CausalEquation",
     "ChangeLimit",
     "Combinations",
     "ConstraintSource",

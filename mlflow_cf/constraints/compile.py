@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterable, Iterator
 
 import numpy as np
 
+from mlflow_cf.constraints.causal import equation_errors
 from mlflow_cf.constraints.expressions import MISSING, Const, Expression, Ref, Size, Sum
 from mlflow_cf.constraints.limits import ChangeLimit, Columns, JoinedGroup
 from mlflow_cf.constraints.model import Constraints, Relative
@@ -33,7 +34,9 @@ def compile_rules(
     *,
     reveal: bool = True,
 ) -> tuple[Rule, ...]:
-    """Return one rule or more for every constraint of the policy, or of a request.
+    """Return one rule or more for every constraint of the policy, or of a request, but for causal equations.
+
+    Those are checked here, and become rules once their functions are known.
 
     Args:
         constraints: what was written.
@@ -54,6 +57,8 @@ def compile_rules(
             rules.append(rule)
             pause()
     compiler.check_groups(constraints)
+    for error in equation_errors(constraints.causal, space, source, reveal=reveal):
+        compiler.add(error)
     compiler.finish()
     return tuple(rules)
 

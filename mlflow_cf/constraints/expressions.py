@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import chain
-from typing import Literal
+from typing import Literal, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -70,7 +70,27 @@ class Changed:
     groups: tuple[tuple[int, ...], ...]
 
 
-Expression = Const | Ref | Sum | Size | Recoded | Changed
+class Equation(Protocol):
+    """What ties some columns of a counterfactual to those of the query row, and is no formula of rules."""
+
+    @property
+    def columns(self) -> tuple[int, ...]:
+        """The columns."""
+        ...
+
+    def excess(self, Z: Floats, x0: Floats) -> Floats:
+        """Return by how much candidates Z (m, d) of x0 (d,), or of a row each (m, d), miss it (m,); <= 0: not."""
+        ...
+
+
+@dataclass(frozen=True)
+class Excess:
+    """By how much an equation is missed."""
+
+    of: Equation
+
+
+Expression = Const | Ref | Sum | Size | Recoded | Changed | Excess
 MISSING = Const(np.nan)
 
 
@@ -102,6 +122,9 @@ def references(expression: Expression) -> Iterator[Ref]:
         case Changed(groups):
             for column in chain.from_iterable(groups):
                 yield from (Ref("x", column), Ref("x_cf", column))
+        case Excess(equation):
+            for column in equation.columns:
+                yield from (Ref("x", column), Ref("x_cf", column))
 
 
 def evaluate(expression: Expression, Z: Floats, x0: Floats) -> Floats:
@@ -118,8 +141,10 @@ def evaluate(expression: Expression, Z: Floats, x0: Floats) -> Floats:
         case Size(of) | Recoded(of):
             inner = evaluate(of, Z, x0)
             return np.abs(inner) if isinstance(expression, Size) else _look_up(inner, expression.table)
-        case Changed(groups):
-            return _changed(groups, Z, x0)
+        case Changed() | Excess():
+            return (
+                _changed(expression.groups, Z, x0) if isinstance(expression, Changed) else expression.of.excess(Z, x0)
+            )
 
 
 def _changed(groups: Sequence[Sequence[int]], Z: Floats, x0: Floats) -> Floats:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
 import yaml
 from pydantic import (
@@ -24,6 +24,7 @@ from mlflow_cf.errors import InputError
 from mlflow_cf.validation import Number, validated
 
 MAX_RULES = 256
+MAX_EQUATIONS = 32
 LevelValue = StrictBool | StrictStr | Number
 Bound = Number | StrictStr | None
 # FailFast: of a list of nothing but mistakes the first one tells enough, and thousands take long to tell
@@ -41,6 +42,26 @@ class Relative(BaseModel):
     down_percent: Annotated[Number, Field(ge=0)] | None = None
 
 
+class CausalEquation(BaseModel):
+    """What moves a number: it goes up and down by as much as a function of its parents does.
+
+    Attributes:
+        child: the number; parents: the features it follows.
+        model: what the function is learned as, from the background; None: it is given.
+        coefficients: of a given one, per parent: of a number (date, boolean) what one more (day, true) adds; of other
+            features what each level adds, 0 for a level that is not named.
+        intercept: of a given one; it makes no difference to changes.
+    """
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    child: StrictStr
+    parents: Names
+    model: Literal["linear", "tree", "mlp"] | None = None
+    coefficients: Mapping[StrictStr, Number | Mapping[StrictStr, Number]] | None = None
+    intercept: Number = 0.0
+
+
 class Constraints(BaseModel):
     """What a counterfactual must respect; all keys together, each compiled to rules.
 
@@ -54,6 +75,7 @@ class Constraints(BaseModel):
         groups: features that change together and only to combinations the background has.
         max_changes: largest number of changed groups (a feature in no group counts as one).
         rules: PLAF rules over several features, such as ``IF x_cf.degree > x.degree THEN x_cf.age >= x.age + 4``.
+        causal: numbers that follow other features, and only these.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid")
@@ -70,6 +92,7 @@ class Constraints(BaseModel):
     groups: Annotated[tuple[Names, ...], FailFast()] = ()
     max_changes: Annotated[StrictInt, Field(ge=1)] | None = None
     rules: tuple[StrictStr, ...] = Field(default=(), max_length=MAX_RULES)
+    causal: Annotated[tuple[CausalEquation, ...], FailFast()] = Field(default=(), max_length=MAX_EQUATIONS)
 
     @model_validator(mode="before")
     @classmethod

@@ -17,6 +17,7 @@ Key = Literal[
     "groups",
     "max_changes",
     "rules",
+    "causal",
     "min_probability",
     "margin",
     "robust_to",

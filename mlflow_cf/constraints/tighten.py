@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from itertools import chain
 
+from mlflow_cf.constraints.causal import further_errors
 from mlflow_cf.constraints.model import Bound, Constraints, Relative
 from mlflow_cf.errors import InputError, raise_all
 from mlflow_cf.features import Feature, FeatureSpace
@@ -18,7 +19,8 @@ def check_tightens(policy: Constraints, request: Constraints, space: FeatureSpac
 
     Constraints of policy and request hold together, so what a request names is always added. Refused are: a list
     that repeats part of the policy's list and adds nothing, a wider range or limit, a level the policy does not allow,
-    a larger `max_changes`, and any key that gives directions for a feature the policy holds fixed.
+    a larger `max_changes`, any key that gives directions for a feature the policy holds fixed, and another causal
+    equation of a feature that has one.
 
     Raises:
         InputError: everything that loosens, each with its path.
@@ -29,6 +31,7 @@ def check_tightens(policy: Constraints, request: Constraints, space: FeatureSpac
             _sealed(policy, request, path),
             _wider_ranges(policy, request, space, path),
             _wider_limits(policy, request, space, path),
+            further_errors(policy.causal, request.causal),
         )
     )
 

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import TypeVar
 
 import numpy as np
 
+from mlflow_cf.causal.equation import causal_rules
+from mlflow_cf.causal.function import StructuralFunction, structural_functions
+from mlflow_cf.causal.learn import Arrays
 from mlflow_cf.constraints import (
     ChangeLimit,
     Combinations,
@@ -57,6 +60,7 @@ class Setting:
         bound_distance: the distance.
         joined: the groups that constraints name.
         limits: how many groups may change, of the policy and of the request.
+        functions: those of the policy's causal equations.
         reveal: whether messages about a request's constraints may name values of the background.
         k_anonymous: tuples of a group that so many background rows or fewer share are not proposed.
     """
@@ -72,22 +76,31 @@ class Setting:
     bound_distance: BoundDistance
     joined: tuple[JoinedGroup, ...]
     limits: tuple[ChangeLimit, ...]
+    functions: tuple[StructuralFunction, ...] = ()
     reveal: bool = True
     k_anonymous: int = 0
 
     @classmethod
     def build(
-        cls, space: FeatureSpace, background: Floats, constraints: Constraints, distance: Distance, values: Values
+        cls,
+        space: FeatureSpace,
+        background: Floats,
+        constraints: Constraints,
+        distance: Distance,
+        values: Values,
+        learned: Sequence[Arrays] = (),
     ) -> Setting:
-        """Check a policy against the features and prepare it.
+        """Check a policy against the features and prepare it; causal functions are learned but those `learned` before.
 
         Raises:
             InputError: constraints or distance that do not fit the features.
         """
         rules = compile_rules(constraints, space)
+        functions = structural_functions(constraints, space, background, learned)
         combinations = Combinations(background)
         domains = build_domains(space, combinations, constraints, values)
         groups = tuple(domain.columns for domain in domains)
+        rules = (*rules, *causal_rules(functions, space, domains, "policy"))
         bound_distance = BoundDistance.bind(distance, space)
         return cls(
             space=space,
@@ -101,6 +114,7 @@ class Setting:
             bound_distance=bound_distance,
             joined=joined_groups(constraints, space, "policy"),
             limits=change_limit(constraints, groups, "policy"),
+            functions=functions,
         )
 
     @property
@@ -150,7 +164,9 @@ class Setting:
             added = joined_groups(request, self.space, "request")
             joined = (*map(_beside, joined), *(group for group in added if group.columns not in known))
         groups = tuple(domain.columns for domain in tables.all)
-        rules = (*map(_beside, self.rules), *rules)
+        functions = structural_functions(request, self.space, self.background)
+        causal = causal_rules(functions, self.space, tables.all, "request")
+        rules = (*map(_beside, self.rules), *rules, *causal)
         return replace(
             self,
             rules=rules,

@@ -1,0 +1,1 @@
+"""Causal equations: numbers that follow other features, by a function that is given or learned."""

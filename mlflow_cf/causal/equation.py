@@ -1,0 +1,99 @@
+"""Causal equations over whole rows: a number moves by as much as its function of its parents does (CE-OCL 2.1).
+
+``x_child = xhat_child + c(x_parents) - c(xhat_parents)``, up to what values the child can take: where that is some
+numbers only, half the gap to the next one. So a child stays while its parents stay, and none moves by itself.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Final
+
+import numpy as np
+
+from mlflow_cf.causal.function import StructuralFunction
+from mlflow_cf.constraints import Domain, Origin, Rule
+from mlflow_cf.constraints.expressions import Const, Excess, differing
+from mlflow_cf.constraints.origin import Source
+from mlflow_cf.constraints.rules import Atom
+from mlflow_cf.features import FeatureSpace, Floats
+
+SLACK: Final = 1e-6  # of the range of a child that takes any number
+ROUNDING: Final = 1e-9  # of the range, and of the number: what sums may lose
+
+
+@dataclass(frozen=True, eq=False)
+class StructuralEquation:
+    """One equation.
+
+    A missing child stays missing, whatever its parents do. A missing parent counts as the median, or as the most
+    frequent level.
+
+    Attributes:
+        function: what the child follows.
+        admissible: (v,) the values that the child may be proposed, ascending; None: any number.
+        width: the child's range.
+    """
+
+    function: StructuralFunction
+    admissible: Floats | None
+    width: float
+
+    @property
+    def columns(self) -> tuple[int, ...]:
+        """The columns of the child and of its parents."""
+        return (self.function.child, *self.function.parents)
+
+    def excess(self, Z: Floats, x0: Floats) -> Floats:
+        """Return by how much candidates Z (m, d) of x0 (d,), or of a row each (m, d), miss it (m,); <= 0: not."""
+        child, parents = self.function.child, list(self.function.parents)
+        differs = differing(Z, x0)
+        wanted = x0[..., child] + self.function.values(Z) - self.function.values(np.atleast_2d(x0))
+        low, high = self.reach(Z[:, child])
+        missed = np.maximum(low - wanted, wanted - high) - ROUNDING * (self.width + np.abs(wanted))
+        moved = np.where(np.isnan(missed), np.inf, missed)
+        stays = ~differs[:, child]
+        alone = ~differs[:, parents].any(axis=1) | np.isnan(x0[..., child])  # the child has nothing to follow
+        return np.where(alone, np.where(stays, 0.0, np.inf), moved)
+
+    def reach(self, values: Floats) -> tuple[Floats, Floats]:
+        """Return between which numbers (m,), (m,) the equation must come out for a child to have `values` (m,)."""
+        if self.admissible is None:
+            return values - SLACK * self.width, values + SLACK * self.width
+        known, places = self._bordered, self.admissible
+        below = values - known[np.searchsorted(places, values, side="left")]
+        above = known[np.searchsorted(places, values, side="right") + 1] - values
+        below, above = np.where(np.isinf(below), above, below), np.where(np.isinf(above), below, above)
+        nothing = np.isinf(below)
+        return (
+            values - np.where(nothing, 0.0, below) / 2,
+            values + np.where(nothing, 0.0, above) / 2,
+        )
+
+    @cached_property
+    def _bordered(self) -> Floats:
+        """The admissible values between infinite ones."""
+        return np.concatenate([[-np.inf], self.admissible if self.admissible is not None else [], [np.inf]])
+
+
+def causal_rules(
+    functions: Sequence[StructuralFunction], space: FeatureSpace, domains: Sequence[Domain], source: Source
+) -> tuple[Rule, ...]:
+    """Return a rule for every causal equation of a policy or a request, in order; `domains` are those of all groups."""
+    rules = []
+    for number, function in enumerate(functions):
+        (domain,) = (domain for domain in domains if function.child in domain.columns)
+        values = domain.tuples[:, domain.columns.index(function.child)]
+        feature = space.features[function.child]
+        equation = StructuralEquation(
+            function,
+            None if domain.interval is not None else np.unique(values[~np.isnan(values)]),
+            feature.high - feature.low,
+        )
+        names = " and ".join(space.names[parent] for parent in function.parents)
+        then = Atom(Excess(equation), "<=", Const(0.0))
+        text = f"{feature.name} must follow {names}"
+        rules.append(Rule((), then, Origin(source, "causal", position=number), text, defines=function.child))
+    return tuple(rules)

@@ -1,0 +1,159 @@
+"""Structural functions: what a number is expected to be by its parents; each is a structure that reads only these."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from itertools import pairwise
+
+import numpy as np
+
+from mlflow_cf.causal.inputs import given_columns, input_columns
+from mlflow_cf.causal.learn import Arrays, Kind, fit
+from mlflow_cf.constraints import CausalEquation, Constraints
+from mlflow_cf.errors import InputError
+from mlflow_cf.features import FeatureSpace, Floats
+from mlflow_cf.structures import Activation, Column, Forest, Layers, Structure, TreeEnsemble
+
+NODES = ("column", "threshold", "left", "right", "value")
+
+
+@dataclass(frozen=True, eq=False)
+class StructuralFunction:
+    """The function of one causal equation.
+
+    Attributes:
+        child: column of the number; parents: columns of what it follows, in order.
+        structure: over all features; its one sum is in the child's own unit. of_parents: over the parents alone.
+        arrays: what was learned, to be stored; empty of a given function.
+    """
+
+    child: int
+    parents: tuple[int, ...]
+    structure: Structure
+    of_parents: Structure
+    arrays: Arrays = field(default_factory=dict)
+
+    @classmethod
+    def of(
+        cls, equation: CausalEquation, space: FeatureSpace, structure: Structure, arrays: Arrays
+    ) -> StructuralFunction:
+        """Return the function of an equation that a structure computes."""
+        row = [structure.encode(column, np.zeros(1))[0] for column in range(len(space))]  # what is not read
+        child, parents = space.index[equation.child], _parents(equation, space)
+        return cls(child, parents, structure, structure.restrict(row, parents), arrays)
+
+    def values(self, Z: Floats) -> Floats:
+        """Return what it gives (m,) for coded rows (m, d)."""
+        tokens = [self.of_parents.encode(place, Z[:, parent]) for place, parent in enumerate(self.parents)]
+        found: Floats = self.of_parents.sums(tokens)[:, 0]
+        return found
+
+
+def structural_functions(
+    constraints: Constraints, space: FeatureSpace, background: Floats, kept: Sequence[Arrays] = ()
+) -> tuple[StructuralFunction, ...]:
+    """Return the functions of all causal equations, which fit the features; `kept` are those learned before, in order.
+
+    Raises:
+        InputError: nothing to learn one from.
+        KeyError, ValueError: what was kept belongs to other equations.
+    """
+    known = iter(kept)
+    functions = []
+    for number, equation in enumerate(constraints.causal):
+        if equation.model is None:
+            functions.append(_given(equation, space))
+            continue
+        arrays = next(known, None) or _learned(equation, equation.model, space, background)
+        if arrays is None:
+            fact = f"no row has a value of {equation.child!r} to learn from"
+            raise InputError(f"constraints.causal[{number}].model", fact, "give coefficients")
+        functions.append(_restored(equation, equation.model, space, arrays))
+    if next(known, None) is not None:
+        raise ValueError("more functions than equations")
+    return tuple(functions)
+
+
+def _parents(equation: CausalEquation, space: FeatureSpace) -> tuple[int, ...]:
+    return tuple(space.index[name] for name in equation.parents)
+
+
+def _given(equation: CausalEquation, space: FeatureSpace) -> StructuralFunction:
+    columns, weights = given_columns(space, _parents(equation, space), equation.coefficients or {})
+    structure = _layers(columns, space, [weights], [np.array([float(equation.intercept)])])
+    return StructuralFunction.of(equation, space, structure, {})
+
+
+def _learned(equation: CausalEquation, kind: Kind, space: FeatureSpace, background: Floats) -> Arrays | None:
+    """Return what is learned from the rows that have the child; None if there are none."""
+    known = background[~np.isnan(background[:, space.index[equation.child]])]
+    if not len(known):
+        return None
+    columns = input_columns(space, _parents(equation, space))
+    inputs = np.column_stack([column.encode(known[:, column.feature]) for column in columns])
+    return fit(kind, inputs, known[:, space.index[equation.child]])
+
+
+def _restored(equation: CausalEquation, kind: Kind, space: FeatureSpace, arrays: Arrays) -> StructuralFunction:
+    """Return the function that was learned.
+
+    Raises:
+        KeyError, ValueError: the arrays are not what is learned of these features.
+    """
+    columns = input_columns(space, _parents(equation, space))
+    layers = {"linear": 1, "mlp": 2}.get(kind, 0)
+    names = [f"{name}_{at}" for at in range(layers) for name in ("weights", "bias")] or [*NODES]
+    if set(arrays) != {*names, "r2"} or not all(np.isfinite(array).all() for array in arrays.values()):
+        raise ValueError("other arrays than are learned")
+    structure = _layers_of(columns, space, arrays, layers) if layers else _tree_of(columns, space, arrays)
+    return StructuralFunction.of(equation, space, structure, dict(arrays))
+
+
+def _layers_of(columns: list[Column], space: FeatureSpace, arrays: Arrays, layers: int) -> Structure:
+    weights = [arrays[f"weights_{at}"] for at in range(layers)]
+    biases = [arrays[f"bias_{at}"] for at in range(layers)]
+    widths = [len(columns), *(bias.size for bias in biases)]
+    if (
+        [layer.shape for layer in weights] != [*pairwise(widths)]
+        or widths[-1] != 1
+        or any(bias.ndim != 1 for bias in biases)
+    ):
+        raise ValueError("layers of other inputs")
+    return _layers(columns, space, weights, biases)
+
+
+def _layers(columns: list[Column], space: FeatureSpace, weights: list[Floats], biases: list[Floats]) -> Structure:
+    activation: Activation = "relu" if len(weights) > 1 else "identity"
+    return Layers.compile(columns, space, weights, biases, activation, "identity")
+
+
+def _tree_of(columns: list[Column], space: FeatureSpace, nodes: Arrays) -> Structure:
+    _check_tree(nodes, len(columns))
+    forest = Forest(
+        roots=np.zeros(1, dtype=np.int32),
+        outputs=np.zeros(1, dtype=np.int32),
+        column=nodes["column"],
+        threshold=nodes["threshold"],
+        missing_left=np.zeros(len(nodes["column"]), dtype=np.bool_),  # nothing is missing once it is coded
+        left=nodes["left"],
+        right=nodes["right"],
+        value=nodes["value"],
+        rule="<= float32",
+        base=np.zeros(1),
+        link="identity",
+    )
+    return TreeEnsemble.compile(forest, columns, space)
+
+
+def _check_tree(nodes: Mapping[str, np.ndarray], columns: int) -> None:
+    """Refuse nodes that are no tree over so many inputs: a child stands behind its parent."""
+    column, count = nodes["column"], len(nodes["column"])
+    inner = np.flatnonzero(column >= 0)
+    sound = nodes["value"].shape == (count, 1) and all(nodes[name].shape == (count,) for name in NODES[:4])
+    sound = sound and all(nodes[name].dtype == np.int32 for name in ("column", "left", "right"))
+    sound = sound and all(nodes[name].dtype == np.float64 for name in ("threshold", "value"))
+    for side in ("left", "right"):
+        sound = sound and bool(((nodes[side][inner] > inner) & (nodes[side][inner] < count)).all())
+    if not sound or not (column < columns).all():
+        raise ValueError("nodes that are no tree")

@@ -1,0 +1,110 @@
+"""Which causal equations fit the features, and each other."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from graphlib import CycleError, TopologicalSorter
+
+from mlflow_cf.constraints.model import CausalEquation
+from mlflow_cf.constraints.origin import Source
+from mlflow_cf.constraints.resolve import known_levels
+from mlflow_cf.errors import InputError, did_you_mean
+from mlflow_cf.features import Feature, FeatureSpace
+
+PATH = "constraints.causal"
+
+
+def equation_errors(
+    equations: Sequence[CausalEquation], space: FeatureSpace, source: Source, *, reveal: bool
+) -> Iterator[InputError]:
+    """Yield what is wrong with the equations of a policy or a request; `reveal`: messages may name levels."""
+    first: dict[str, int] = {}
+    for number, equation in enumerate(equations):
+        path = f"{PATH}[{number}]"
+        yield from _child_errors(equation, space, path)
+        yield from _parent_errors(equation, space, path)
+        yield from _function_errors(equation, source, path)
+        for name, coefficient in (equation.coefficients or {}).items():
+            where = f"{path}.coefficients.{name}"
+            if name not in equation.parents:
+                yield InputError(where, "not one of its parents", did_you_mean(name, equation.parents, "parents"))
+            elif name in space.index:
+                yield from _coefficient_errors(space[name], coefficient, where, reveal=reveal)
+        earlier = first.setdefault(equation.child, number)
+        if earlier != number:
+            fact = f"{equation.child!r} has an equation already, causal[{earlier}]"
+            yield InputError(f"{path}.child", fact, "keep one of them, with all parents")
+    yield from circle_errors(equations)
+
+
+def circle_errors(equations: Sequence[CausalEquation]) -> Iterator[InputError]:
+    """Yield the circle in which equations depend on each other, if there is one."""
+    graph = TopologicalSorter({equation.child: equation.parents for equation in equations})
+    try:
+        graph.prepare()
+    except CycleError as error:
+        names = " -> ".join(error.args[1])
+        yield InputError(PATH, f"features move each other in a circle: {names}", "leave out one of the equations")
+
+
+def further_errors(policy: Sequence[CausalEquation], request: Sequence[CausalEquation]) -> Iterator[InputError]:
+    """Yield what is wrong with the equations of a request beside those of a policy, each in order by itself."""
+    known = {equation.child for equation in policy}
+    again = [number for number, equation in enumerate(request) if equation.child in known]
+    for number in again:
+        fact = f"{request[number].child!r} has an equation under the policy"
+        yield InputError(f"{PATH}[{number}].child", fact, "leave it out")
+    if not again:
+        yield from circle_errors([*policy, *request])
+
+
+def _child_errors(equation: CausalEquation, space: FeatureSpace, path: str) -> Iterator[InputError]:
+    if equation.child not in space.index:
+        fix = did_you_mean(equation.child, space.names, "features")
+        yield InputError(f"{path}.child", f"{equation.child[:60]!r} is not a feature", fix)
+    elif not space[equation.child].numeric:
+        fact = f"{equation.child!r} is a {space[equation.child].kind}, and no number"
+        yield InputError(f"{path}.child", fact, "write what holds for it as a rule")
+
+
+def _parent_errors(equation: CausalEquation, space: FeatureSpace, path: str) -> Iterator[InputError]:
+    if not equation.parents:
+        yield InputError(f"{path}.parents", "names no feature", "list those that the child follows")
+    for place, name in enumerate(equation.parents):
+        if name not in space.index:
+            fix = did_you_mean(name, space.names, "features")
+            yield InputError(f"{path}.parents[{place}]", f"{name[:60]!r} is not a feature", fix)
+        elif name in equation.parents[:place]:
+            yield InputError(f"{path}.parents[{place}]", f"{name!r} is named twice", "name it once")
+
+
+def _function_errors(equation: CausalEquation, source: Source, path: str) -> Iterator[InputError]:
+    if equation.model is not None and equation.coefficients is not None:
+        yield InputError(path, "has both a model to learn and coefficients", "leave one of them out")
+    elif equation.model is None and equation.coefficients is None:
+        yield InputError(path, "has no function", "give model: linear, tree or mlp, or coefficients")
+    elif equation.model is not None and source == "request":
+        yield InputError(f"{path}.model", "is learned when a model is logged only", "give coefficients")
+    elif equation.model is not None and equation.intercept:
+        yield InputError(f"{path}.intercept", "belongs to coefficients", "leave it out")
+    if equation.coefficients is not None:
+        missing = [name for name in equation.parents if name not in equation.coefficients]
+        if missing:
+            yield InputError(f"{path}.coefficients", f"has none for {missing[0]!r}", "give one for every parent")
+
+
+def _coefficient_errors(
+    feature: Feature, coefficient: float | Mapping[str, float], path: str, *, reveal: bool
+) -> Iterator[InputError]:
+    levelled = not feature.numeric and feature.kind != "boolean"
+    if levelled and not isinstance(coefficient, Mapping):
+        yield InputError(path, f"is one number for a {feature.kind}", "give what each level adds, by level")
+    elif not levelled and isinstance(coefficient, Mapping):
+        unit = "true" if feature.kind == "boolean" else "one more" + (" day" if feature.kind == "date" else "")
+        yield InputError(path, f"has levels, which a {feature.kind} has not", f"give what {unit} adds")
+    elif isinstance(coefficient, Mapping):
+        known = {str(level) for level in feature.levels}
+        for level in coefficient:
+            if level not in known:
+                fact = f"{level[:60]!r} is not a level of {feature.name}"
+                yield InputError(path, fact, known_levels(feature, level, reveal=reveal))
