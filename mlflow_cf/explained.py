@@ -92,10 +92,10 @@ class ExplainedModel:
         """
         policy.target.check(model)
         policy.target.check_margin(policy.margin, model)
-        policy.privacy.check_groups(policy.constraints.groups)
+        policy.privacy.check_together(policy.constraints)
         check_rows_kept(explainer, policy.privacy)
         codes = space.encode(background.rows) if background.codes is None else background.codes
-        setting = Setting.build(space, codes, policy.constraints, policy.distance, policy.values)
+        setting = Setting.build(space, codes, policy.constraints, policy.distance, policy.values, kept.causal)
         judge, outcome = Judge.learn(model, space.decode(setting.background))
         opened = open_structure(judge, space, setting.background, outcome)
         target = BoundTarget(policy.target, model, spread=spread_of(outcome))
@@ -245,7 +245,7 @@ class ExplainedModel:
         requirements = self.asking.requirements(query, others)
         wanted = self.policy.target_for(target, self.model, owner=True)
         asked = Constraints.read(constraints)
-        self.policy.privacy.check_groups(asked.groups)
+        self.policy.privacy.check_together(asked)
         setting = self.setting.tightened(asked)
         return verify_given(requirements, setting, wanted, rows, counterfactuals, minimality=minimality)
 
@@ -256,7 +256,7 @@ class ExplainedModel:
     def __reduce__(self) -> tuple[Any, ...]:
         """Copy and pickle what cannot be prepared again: the model and what it was wrapped with."""
         made_of = (self.model, self.space, Background(self.background, self.labels), self.policy, self.explainer)
-        return partial(ExplainedModel.build, kept=Kept(self.learned, self.held)), made_of
+        return partial(ExplainedModel.build, kept=Kept(self.learned, self.held, self.setting.learned)), made_of
 
     def __repr__(self) -> str:
         return f"ExplainedModel({summary(self.describe())})"
@@ -284,7 +284,7 @@ class ExplainedModel:
         caller: Caller,
         others: tuple[Requirement, ...] = (),
     ) -> Explanations:
-        self.policy.privacy.check_groups(query.constraints.groups)
+        self.policy.privacy.check_together(query.constraints)
         check_rows_kept(explainer, self.policy.privacy)
         certified, opened = query.certify or self.policy.certify, self.asking.required.structure is not None
         if caller.seconds is not None and query.explain != "none" and opened and self.searches.has(explainer):

@@ -23,6 +23,8 @@ from mlflow_cf.artifact.manifest import FOLDER, Manifest
 from mlflow_cf.artifact.mlmodel import Stated
 from mlflow_cf.artifact.plain import json_bytes, plain_yaml, read_bounded, reading, sha256_of
 from mlflow_cf.artifact.tree import altered
+from mlflow_cf.causal.function import by_equation, of_equations, structural_functions
+from mlflow_cf.causal.learn import Arrays
 from mlflow_cf.errors import ArtifactError, InputError
 from mlflow_cf.explained import ExplainedModel
 from mlflow_cf.explainers import AnyExplainer, Learned, learns
@@ -42,6 +44,9 @@ PLAIN: Final = f"{FOLDER}/learned.json"
 # Of policies that ask for plausible answers, and of no others.
 PLAUSIBLE_ARRAYS: Final = f"{FOLDER}/plausible.npz"
 PLAUSIBLE_PLAIN: Final = f"{FOLDER}/plausible.json"
+# Of policies with causal functions that were learned, and of no others.
+CAUSAL_ARRAYS: Final = f"{FOLDER}/causal.npz"
+CAUSAL_PLAIN: Final = f"{FOLDER}/causal.json"
 
 Parsed = TypeVar("Parsed")
 
@@ -56,6 +61,8 @@ MOST_BYTES: Final = {
     PLAIN: 8 * KIB**2,
     PLAUSIBLE_ARRAYS: 256 * KIB**2,
     PLAUSIBLE_PLAIN: 64 * KIB,
+    CAUSAL_ARRAYS: 64 * KIB**2,
+    CAUSAL_PLAIN: 64 * KIB,
 }
 REQUIRED: Final = (FEATURES, POLICY, EXPLAINER, BACKGROUND)
 
@@ -72,6 +79,7 @@ class Parts:
     explainer: AnyExplainer
     learned: Learned | None
     plausibility: Plausibility | None
+    causal: tuple[Arrays, ...]
 
 
 def write(root: Path, explained: ExplainedModel, output: str | None, fields_sha256: str) -> str:
@@ -86,13 +94,15 @@ def write(root: Path, explained: ExplainedModel, output: str | None, fields_sha2
     policy = yaml.safe_dump(explained.policy.to_dict(), sort_keys=False, allow_unicode=True)
     (root / POLICY).write_bytes(policy.encode())
     (root / EXPLAINER).write_bytes(json_bytes(explainer_to_dict(explained.explainer)))
-    if explained.learned is not None:
-        (root / ARRAYS).write_bytes(arrays_to_bytes(explained.learned))
-        (root / PLAIN).write_bytes(plain_to_bytes(explained.learned))
-    if explained.held.plausibility is not None:
-        kept = Learned(explained.held.plausibility.arrays)
-        (root / PLAUSIBLE_ARRAYS).write_bytes(arrays_to_bytes(kept))
-        (root / PLAUSIBLE_PLAIN).write_bytes(plain_to_bytes(kept))
+    plausibility, causal = explained.held.plausibility, by_equation(explained.setting.functions)
+    for names, kept in (
+        ((ARRAYS, PLAIN), explained.learned),
+        ((PLAUSIBLE_ARRAYS, PLAUSIBLE_PLAIN), None if plausibility is None else Learned(plausibility.arrays)),
+        ((CAUSAL_ARRAYS, CAUSAL_PLAIN), Learned(causal) if causal else None),
+    ):
+        if kept is not None:
+            (root / names[0]).write_bytes(arrays_to_bytes(kept))
+            (root / names[1]).write_bytes(plain_to_bytes(kept))
     # Codes, not raw values: features.json turns them back.
     tables.write_codes(root / BACKGROUND, explained.setting.background, space.names)
     if explained.labels is not None:
@@ -131,7 +141,8 @@ def read(root: Path, stated: Stated) -> Parts:
     explainer = _parsed(content, EXPLAINER, lambda raw: explainer_of(json.loads(raw)))
     background = Background(rows, labels, codes)
     learned, plausibility = _learned(content, explainer), _plausibility(content, policy, space, codes)
-    return Parts(sealed, space, background, codes, policy, explainer, learned, plausibility)
+    causal = _causal(content, policy, space, codes)
+    return Parts(sealed, space, background, codes, policy, explainer, learned, plausibility, causal)
 
 
 def _checked(root: Path, name: str, sealed: Manifest) -> bytes:
@@ -159,11 +170,7 @@ def _plausibility(
     content: Mapping[str, bytes], policy: Policy, space: FeatureSpace, codes: Floats
 ) -> Plausibility | None:
     """Return what was learned of how the background looks; what is not there is not learned anew."""
-    stored = {PLAUSIBLE_ARRAYS, PLAUSIBLE_PLAIN}
-    odd = stored & set(content) ^ (set() if policy.plausible is None else stored)
-    if odd:
-        fact = f"{'is not for' if policy.plausible is None else 'is missing for'} the policy"
-        raise ArtifactError(min(odd), fact, "log the explained model again")
+    _check_stored(content, (PLAUSIBLE_ARRAYS, PLAUSIBLE_PLAIN), "the policy", expected=policy.plausible is not None)
     if policy.plausible is None:
         return None
     method = policy.plausible.method
@@ -175,13 +182,34 @@ def _plausibility(
     return _parsed(content, PLAUSIBLE_ARRAYS, restored)
 
 
+def _causal(content: Mapping[str, bytes], policy: Policy, space: FeatureSpace, codes: Floats) -> tuple[Arrays, ...]:
+    """Return what was learned of which number follows which; what is not there is not learned anew."""
+    expected = [number for number, equation in enumerate(policy.constraints.causal) if equation.model is not None]
+    _check_stored(content, (CAUSAL_ARRAYS, CAUSAL_PLAIN), "the policy", expected=bool(expected))
+    if not expected:
+        return ()
+
+    def restored(raw: bytes) -> tuple[Arrays, ...]:
+        found = learned_from_bytes(raw, content[CAUSAL_PLAIN], tables.MOST_CELLS)
+        kept = of_equations(found.arrays, expected)
+        structural_functions(policy.constraints, space, codes, kept)  # those of other features are none
+        return kept
+
+    return _parsed(content, CAUSAL_ARRAYS, restored)
+
+
 def _learned(content: Mapping[str, bytes], explainer: AnyExplainer) -> Learned | None:
     """Return what the explainer has learned; what is not there is not learned anew."""
-    expected = {ARRAYS, PLAIN} if learns(explainer) else set()
-    odd = {ARRAYS, PLAIN} & set(content) ^ expected
-    if odd:
-        fact = f"{'is missing for' if expected else 'is not for'} the explainer {explainer.name!r}"
-        raise ArtifactError(min(odd), fact, "log the explained model again")
+    expected = learns(explainer)
+    _check_stored(content, (ARRAYS, PLAIN), f"the explainer {explainer.name!r}", expected=expected)
     if not expected:
         return None
     return _parsed(content, ARRAYS, lambda raw: learned_from_bytes(raw, content[PLAIN], tables.MOST_CELLS))
+
+
+def _check_stored(content: Mapping[str, bytes], names: tuple[str, str], owner: str, *, expected: bool) -> None:
+    """Refuse files of what was learned where they are missing for their owner, or not for it."""
+    odd = set(names) & set(content) ^ (set(names) if expected else set())
+    if odd:
+        fact = f"{'is missing for' if expected else 'is not for'} {owner}"
+        raise ArtifactError(min(odd), fact, "log the explained model again")

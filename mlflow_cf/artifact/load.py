@@ -48,4 +48,5 @@ def assembled(
     """
     others = versions.open_packed(folder, parts.policy, parts.background.rows, parts.manifest.output)
     held = Held.learn(parts.policy, others, parts.space, parts.codes, parts.plausibility)
-    return ExplainedModel.build(model, parts.space, parts.background, parts.policy, explainer, Kept(learned, held))
+    kept = Kept(learned, held, parts.causal)
+    return ExplainedModel.build(model, parts.space, parts.background, parts.policy, explainer, kept)

@@ -5,8 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import pairwise
+from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from mlflow_cf.causal.inputs import given_columns, input_columns
 from mlflow_cf.causal.learn import Arrays, Kind, fit
@@ -49,6 +51,15 @@ class StructuralFunction:
         found: Floats = self.of_parents.sums(tokens)[:, 0]
         return found
 
+    def describe(self, space: FeatureSpace) -> dict[str, Any]:
+        """Return what is worth knowing of it; `r2` on the background, null of a given one."""
+        return {
+            "child": space.names[self.child],
+            "parents": [space.names[parent] for parent in self.parents],
+            "structure": self.structure.kind,
+            "r2": float(self.arrays["r2"]) if self.arrays else None,
+        }
+
 
 def structural_functions(
     constraints: Constraints, space: FeatureSpace, background: Floats, kept: Sequence[Arrays] = ()
@@ -73,6 +84,29 @@ def structural_functions(
     if next(known, None) is not None:
         raise ValueError("more functions than equations")
     return tuple(functions)
+
+
+def by_equation(functions: Sequence[StructuralFunction]) -> dict[str, NDArray[Any]]:
+    """Return the arrays of all that were learned, by the position of the equation and their own name."""
+    learned = [(number, function.arrays) for number, function in enumerate(functions) if function.arrays]
+    return {f"e{number}_{name}": array for number, arrays in learned for name, array in arrays.items()}
+
+
+def of_equations(arrays: Arrays, numbers: Sequence[int]) -> tuple[Arrays, ...]:
+    """Return the arrays of some equations, from those of `by_equation`.
+
+    Raises:
+        ValueError: there are others, or an equation has none.
+    """
+    found: dict[str, dict[str, NDArray[Any]]] = {f"e{number}": {} for number in numbers}
+    for key, array in arrays.items():
+        equation, _, name = key.partition("_")
+        if equation not in found:
+            raise ValueError("arrays of another equation")
+        found[equation][name] = array
+    if not all(found.values()):
+        raise ValueError("an equation without arrays")
+    return tuple(found.values())
 
 
 def _parents(equation: CausalEquation, space: FeatureSpace) -> tuple[int, ...]:

@@ -164,7 +164,8 @@ def _explained(model: object, first: ExplainedModel | None) -> ExplainedModel:
     policy = first.policy.model_copy(update={"robust_to": ()})  # other models are those of the first one alone
     held = Held.learn(policy, {}, space, codes)
     background = Background(rows, first.labels, codes)
-    return ExplainedModel.build(opened, space, background, policy, first.explainer, Kept(held=held))
+    kept = Kept(held=held, causal=first.setting.learned)
+    return ExplainedModel.build(opened, space, background, policy, first.explainer, kept)
 
 
 def _check_columns(explained: ExplainedModel, rows: pd.DataFrame) -> None:

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Annotated, Any, Final, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, StrictInt, StrictStr
 
+from mlflow_cf.constraints import Constraints
 from mlflow_cf.errors import InputError
 from mlflow_cf.validation import validated
 
@@ -54,15 +55,19 @@ class Privacy(BaseModel):
         """Whether a model keeps rows of the data it is wrapped with; else columns shuffled apart stand in for them."""
         return self.sample != "summary"
 
-    def check_groups(self, groups: Sequence[object]) -> None:
-        """Refuse groups where no rows are kept: which combinations there are is not known then.
+    def check_together(self, constraints: Constraints) -> None:
+        """Refuse constraints that are made of what rows have together where no rows are kept.
 
         Raises:
-            InputError: there are groups and no rows.
+            InputError: there are groups, or causal functions to learn, and no rows.
         """
-        if groups and not self.keeps_rows:
+        if constraints.groups and not self.keeps_rows:
             fact = "privacy.sample 'summary' keeps no rows, and so no combinations"
             raise InputError("constraints.groups", fact, "write them as rules, or leave them out")
+        learned = [number for number, equation in enumerate(constraints.causal) if equation.model is not None]
+        if learned and not self.keeps_rows:
+            fact = "is learned from rows, and privacy.sample 'summary' keeps none"
+            raise InputError(f"constraints.causal[{learned[0]}].model", fact, "give coefficients")
 
     def check_asked(self, name: str, own: str) -> None:
         """Refuse an explainer that requests may not ask for; `own` is that of the model, which its owner chose.

@@ -118,6 +118,11 @@ class Setting:
         )
 
     @property
+    def learned(self) -> tuple[Arrays, ...]:
+        """What was learned for causal equations, in order."""
+        return tuple(function.arrays for function in self.functions if function.arrays)
+
+    @property
     def domains(self) -> tuple[Domain, ...]:
         """The admissible tuples of every group."""
         return self.tables.all

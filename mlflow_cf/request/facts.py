@@ -23,6 +23,7 @@ def described(asking: Asking) -> dict[str, Any]:
         "structure": opened.note,
         "parity": opened.parity(model.tolerance),
         "requirements": asking.held.describe(),
+        "causal": [function.describe(space) for function in asking.setting.functions],
         "background_rows": len(asking.setting.background),
         "features": {feature.name: feature.describe() for feature in space.features},
         "policy": asking.policy.to_dict(),

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
+from mlflow_cf.causal.learn import Arrays
 from mlflow_cf.constraints import Origin
 from mlflow_cf.errors import InputError
 from mlflow_cf.explainers import Learned
@@ -79,10 +80,12 @@ class Kept:
 
     Attributes:
         learned: by the explainer, if it learns; held: by what else answers can be held to.
+        causal: for the policy's causal equations, in order; empty: they are still to be learned.
     """
 
     learned: Learned | None = None
     held: Held = field(default_factory=Held)
+    causal: tuple[Arrays, ...] = ()
 
 
 def version_of(origin: Origin, model: OpenModel, space: FeatureSpace, background: Floats) -> Requirement:

@@ -27,6 +27,7 @@ def description(facts: Facts) -> str:
         "parity": [] if facts["parity"] is None else [_parity(facts["parity"])],
         "target": [_listed(policy["target"])],
         "constraints": list(_constraints(policy["constraints"])) or ["none"],
+        "causal": [_causal(fact) for fact in facts["causal"]],
         "values": [policy["values"]],
         "distance": [_listed(policy["distance"])],
         "explainer": [_explainer(facts["explainer"])],
@@ -72,8 +73,15 @@ def _parity(parity: Facts) -> str:
     return f"on {parity['rows']:,} rows no label differs, and no score by more than {most}"
 
 
+def _causal(fact: Facts) -> str:
+    fit = "given" if fact["r2"] is None else f"{fact['structure']}, R2 {fact['r2']:.2f}"
+    return f"{fact['child']} follows {' and '.join(fact['parents'])} ({fit})"
+
+
 def _constraints(constraints: Facts) -> Iterator[str]:
     for key, value in constraints.items():
+        if key == "causal":
+            continue  # told with what was learned
         if key == "rules":
             yield "rules:"
             yield from (f"  {rule}" for rule in value)
