@@ -101,7 +101,7 @@ def _coefficient_errors(
         yield InputError(path, f"is one number for a {feature.kind}", "give what each level adds, by level")
     elif not levelled and isinstance(coefficient, Mapping):
         unit = "true" if feature.kind == "boolean" else "one more" + (" day" if feature.kind == "date" else "")
-        yield InputError(path, f"has levels, which a {feature.kind} has not", f"give what {unit} adds")
+        yield InputError(path, f"names levels, and {feature.name} has none", f"give what {unit} adds")
     elif isinstance(coefficient, Mapping):
         known = {str(level) for level in feature.levels}
         for level in coefficient:

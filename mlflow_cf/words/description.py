@@ -26,7 +26,7 @@ def description(facts: Facts) -> str:
         "structure": [facts["structure"]],
         "parity": [] if facts["parity"] is None else [_parity(facts["parity"])],
         "target": [_listed(policy["target"])],
-        "constraints": list(_constraints(policy["constraints"])) or ["none"],
+        "constraints": list(_constraints(policy["constraints"])) or ([] if facts["causal"] else ["none"]),
         "causal": [_causal(fact) for fact in facts["causal"]],
         "values": [policy["values"]],
         "distance": [_listed(policy["distance"])],
