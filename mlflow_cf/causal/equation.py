@@ -73,6 +73,13 @@ class StructuralEquation:
         )
 
     @cached_property
+    def widest(self) -> float:
+        """The most by which any value of the child may be off."""
+        if self.admissible is None:
+            return SLACK * self.width
+        return float(np.diff(self.admissible).max(initial=0.0)) / 2
+
+    @cached_property
     def _bordered(self) -> Floats:
         """The admissible values between infinite ones."""
         return np.concatenate([[-np.inf], self.admissible if self.admissible is not None else [], [np.inf]])
