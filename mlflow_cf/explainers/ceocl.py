@@ -4,20 +4,23 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from typing import Annotated, Any, ClassVar, Literal, get_args
+from functools import partial
+from typing import Annotated, Any, ClassVar, Final, Literal, get_args
 
 import numpy as np
 from pydantic import Field
 
 from mlflow_cf.errors import InputError
-from mlflow_cf.explainers.explainer import Candidates
+from mlflow_cf.explainers.explainer import Candidates, Search
 from mlflow_cf.explainers.geco.geco import GeCo
-from mlflow_cf.explainers.learned import Facts
+from mlflow_cf.explainers.learned import Facts, Learned
+from mlflow_cf.explainers.region import check_region, learn_region, region_of
 from mlflow_cf.features import Floats
 from mlflow_cf.milp.diverse import LOOSE, Answers, diverse, nearest_possible
 from mlflow_cf.milp.embed import check_linear
 from mlflow_cf.milp.errors import NotLinearError
 from mlflow_cf.milp.infeasible import first_infeasible
+from mlflow_cf.milp.manifold import PENALTY, Enlarged, Norm, Region
 from mlflow_cf.milp.model import MARGIN, Aim, Model
 from mlflow_cf.milp.objective import Objective
 from mlflow_cf.milp.sparsity import CountedOn
@@ -25,7 +28,19 @@ from mlflow_cf.problem import Budget, Problem
 from mlflow_cf.validation import Number
 
 Engine = Literal["auto", "best_first", "milp"]
-MOST_MU = 1e5  # a price of changes that outweighs all else
+Manifold = Literal["none", "hull"]
+Enlarge = Literal["never", "penalty"]
+MOST_MU: Final = 1e5  # a price of changes that outweighs all else
+MOST_EPS: Final = 1e3
+CHOICES: Final = {
+    "engine": Engine,
+    "objective": Objective,
+    "sparsity_on": CountedOn,
+    "manifold": Manifold,
+    "norm": Norm,
+    "enlarge": Enlarge,
+}
+BOUNDS: Final = {"mu": (0, MOST_MU), "margin": (0, 1), "clusters": (1, 100), "eps": (0, MOST_EPS)}
 
 
 @dataclass(frozen=True)
@@ -44,6 +59,13 @@ class CEOCL:
         sparsity_on: ``columns`` lets a changed category count twice, once for each one-hot column, as in the paper's
             code.
         margin: by how much a score exceeds what is needed, so that rounding changes no answer.
+        manifold: ``hull`` keeps answers in the convex hull of the background rows that have the wanted label, over
+            numbers scaled by their range and one coordinate for each level. Such answers keep their order, and are the
+            nearest ones of the hull.
+        clusters: the hulls of so many clusters of these rows instead; an answer lies in one of them.
+        eps, norm: by how much hulls are enlarged: the distance ``l1`` or ``linf`` from them, or ``l2``, for which that
+            of ``l1`` stands.
+        enlarge: ``penalty``: where nothing is in the hull, what is as little outside of it as possible.
     """
 
     engine: Engine = "auto"
@@ -51,6 +73,11 @@ class CEOCL:
     mu: float = 0.0
     sparsity_on: CountedOn = "features"
     margin: float = MARGIN
+    manifold: Manifold = "none"
+    clusters: int = 1
+    eps: float = 0.0
+    norm: Norm = "l1"
+    enlarge: Enlarge = "never"
 
     name: ClassVar[str] = "ceocl"
     by_request: ClassVar[Mapping[str, Any]] = {
@@ -59,23 +86,33 @@ class CEOCL:
         "mu": Annotated[Number, Field(ge=0, le=MOST_MU)],
         "sparsity_on": CountedOn,
         "margin": Annotated[Number, Field(ge=0, le=1)],
+        "manifold": Manifold,
+        "eps": Annotated[Number, Field(ge=0, le=MOST_EPS)],
+        "norm": Norm,
+        "enlarge": Enlarge,
     }
+    learned_by: ClassVar[tuple[str, ...]] = ("clusters",)
 
     def __post_init__(self) -> None:
-        for key, kind in (("engine", Engine), ("objective", Objective), ("sparsity_on", CountedOn)):
+        for key, kind in CHOICES.items():
             if (value := getattr(self, key)) not in get_args(kind):
                 raise InputError(f"explainer.{key}", f"{value!r} is unknown", f"use one of {', '.join(get_args(kind))}")
-        for key, most in (("mu", MOST_MU), ("margin", 1.0)):
-            if not 0 <= (number := getattr(self, key)) <= most:
-                raise InputError(f"explainer.{key}", f"{number!r} is not between 0 and {most:g}", "")
+        for key, (least, most) in BOUNDS.items():
+            if not least <= (number := getattr(self, key)) <= most:
+                raise InputError(f"explainer.{key}", f"{number!r} is not between {least:g} and {most:g}", "")
         if self.engine == "best_first" and self.keeps_order:
             fact = "best-first search minimises the problem's distance alone"
             raise InputError("explainer.engine", fact, 'use "milp", or leave objective and mu out')
 
     @property
     def keeps_order(self) -> bool:
-        """Whether answers are ordered by what they cost, and not by their distance."""
-        return self.objective != "distance" or self.mu > 0
+        """Whether answers are ordered by what they cost here, and not by their distance among all that there are."""
+        return self.objective != "distance" or self.mu > 0 or self.manifold != "none"
+
+    @property
+    def needs_rows(self) -> bool:
+        """Whether it makes no sense where no rows of the data are kept."""
+        return self.manifold != "none"
 
     @property
     def polish(self) -> bool:
@@ -98,8 +135,18 @@ class CEOCL:
                 check_linear(facts.structure)
         except NotLinearError as error:
             raise InputError("explainer.engine", f"a program cannot express {error}", 'use "best_first"') from error
+        if self.manifold != "none":
+            check_region(facts)
 
-    def search(self, problem: Problem, budget: Budget, rng: np.random.Generator) -> Candidates:
+    def learn(self, facts: Facts) -> Learned:
+        """Learn where the background's rows are, whatever a request may ask."""
+        return learn_region(facts, self.clusters)
+
+    def bound(self, learned: Learned) -> Search:
+        """Return the search, which knows where the background's rows are."""
+        return partial(self._search, learned)
+
+    def _search(self, learned: Learned, problem: Problem, budget: Budget, rng: np.random.Generator) -> Candidates:
         """Solve the program, or let the pipeline prove what GeCo finds."""
         known = GeCo().search(problem, budget, rng)
         if not self.solves or problem.rater is None:
@@ -107,7 +154,9 @@ class CEOCL:
         seed = int(rng.integers(2**31))
         model = Model(problem, Aim(self.objective, self.mu, self.sparsity_on), self.margin)
         try:
-            return self._solved(model, known.rows, budget, seed)
+            if self.manifold == "none":
+                return self._solved(model, known.rows, budget, seed)
+            return self._inside(model, region_of(learned, problem, Enlarged(self.eps, self.norm)), budget, seed)
         except NotLinearError as error:
             return replace(known, diagnostics={**known.diagnostics, "refused": f"a program cannot express {error}"})
 
@@ -129,6 +178,18 @@ class CEOCL:
         nearest = len(rows) and exact and model.aim.nearest
         bound = nearest_possible(model, rows, budget, seed) if nearest else None
         return Candidates(rows, diagnostics, costs=np.array(answers.costs) if self.keeps_order else None, bound=bound)
+
+    def _inside(self, model: Model, region: Region, budget: Budget, seed: int) -> Candidates:
+        """Return the answers in a region; where there are none, those next to it if that is asked for."""
+        nothing = model.problem.x0[None][:0]
+        found = self._solved(replace(model, families=(region,)), nothing, budget, seed)
+        region_used = region
+        if not len(found.rows) and found.diagnostics["solver"] == "infeasible" and self.enlarge == "penalty":
+            region_used = replace(region, enlarged=Enlarged(norm="l1", penalty=PENALTY))
+            found = self._solved(replace(model, families=(region_used,)), nothing, budget, seed)
+        apart = [region.apart(vector) for vector in region.embedding.vectors(found.rows)]
+        facts = {"points": len(region.points), "whole": region.exact, "enlarged": region_used is not region}
+        return replace(found, diagnostics={**found.diagnostics, "manifold": {**facts, "apart": apart}})
 
 
 def _diagnostics(answers: Answers) -> dict[str, Any]:

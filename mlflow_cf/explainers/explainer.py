@@ -121,6 +121,8 @@ class Explainer(Protocol):
 class Learner(Protocol):
     """An explainer that learns from the background before it can search; everything else is as for `Explainer`.
 
+    ``learned_by: ClassVar[tuple[str, ...]]`` may name the options that what it learns depends on; by default all do.
+
     Attributes:
         name: name in requests and artifacts.
     """

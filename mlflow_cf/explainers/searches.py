@@ -59,6 +59,8 @@ class Searches:
         key = _key(explainer)
         if key == _key(self.own.explainer):
             return self.own.search
+        if self.own.learned is not None and _learns_alike(explainer, self.own.explainer):
+            return explainer.bound(self.own.learned)
         with self._lock:
             found = self._others.pop(key, None)
             mine = found is None
@@ -73,6 +75,8 @@ class Searches:
     def has(self, explainer: AnyExplainer) -> bool:
         """Whether an explainer can search at once: it learns nothing, or has learned."""
         if not learns(explainer) or (key := _key(explainer)) == _key(self.own.explainer):
+            return True
+        if _learns_alike(explainer, self.own.explainer):
             return True
         found = self._others.get(key)
         return found is not None and found.done()
@@ -106,6 +110,14 @@ def _ready(explainer: AnyExplainer, facts: Facts, learned: Learned | None) -> Re
         raise ArtifactError(
             "explainer", fact, "log the explained model again, or install what it was logged with"
         ) from error
+
+
+def _learns_alike(explainer: AnyExplainer, own: AnyExplainer) -> bool:
+    """Whether both learn the same, although other options are not equal."""
+    options: tuple[str, ...] | None = getattr(explainer, "learned_by", None)
+    if options is None or type(explainer) is not type(own):
+        return False
+    return all(getattr(explainer, option) == getattr(own, option) for option in options)
 
 
 def _key(explainer: AnyExplainer) -> Hashable:

@@ -1,0 +1,105 @@
+"""Where favourable rows lie: learned from the background once, a region of hulls for every row to explain."""
+
+from __future__ import annotations
+
+from typing import Final
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.spatial.distance import cdist
+
+from mlflow_cf.errors import InputError
+from mlflow_cf.explainers.learned import Facts, Learned
+from mlflow_cf.features import Floats
+from mlflow_cf.features.embedding import Embedding
+from mlflow_cf.milp.manifold import Enlarged, Region
+from mlflow_cf.problem import Problem
+from mlflow_cf.problem.sums import SumTarget
+
+STARTS: Final = 10  # of k-means, the best of which is kept
+ROWS: Final = "rows"
+LABELS: Final = "labels"
+CENTRES: Final = "hulls"
+
+
+def learn_region(facts: Facts, clusters: int) -> Learned:
+    """Learn how rows become vectors, which are distinct, what the label of each is, and the centres of `clusters`.
+
+    The labels are those of training, or else what the model says. Centres are those of the rows that meet the policy's
+    target (k-means, seeded).
+    """
+    embedding, labels = Embedding.fit(facts.space, facts.background), _labels(facts)
+    vectors = embedding.vectors(facts.background)
+    _, first = np.unique(np.column_stack([labels, vectors]), axis=0, return_index=True)
+    rows = np.sort(first)
+    centres = _centres(vectors[rows[_meets(labels[rows], _wanted(facts))]], clusters, facts.seed)
+    return Learned({**embedding.to_arrays(), ROWS: rows, LABELS: labels[rows], CENTRES: centres})
+
+
+def region_of(learned: Learned, problem: Problem, enlarged: Enlarged) -> Region:
+    """Return the region for the row of a problem.
+
+    Raises:
+        InputError: no background row has the label that is wanted.
+    """
+    target = None if problem.rater is None else problem.rater.targets[0]
+    rows, labels, centres = (learned.arrays[name] for name in (ROWS, LABELS, CENTRES))
+    favourable = rows[:0] if target is None else rows[_meets(labels, target)]
+    if not len(favourable):
+        raise _empty()
+    embedding = Embedding.from_arrays(problem.space, learned.arrays)
+    points = embedding.vectors(problem.background[favourable])
+    clusters = cdist(points, centres).argmin(axis=1) if len(centres) else np.zeros(len(points), dtype=np.intp)
+    return Region(embedding, points, clusters, enlarged).near(problem.x0)
+
+
+def check_region(facts: Facts) -> None:
+    """Refuse the hull of a class that no row has.
+
+    Raises:
+        InputError: none has it.
+    """
+    if not _meets(_labels(facts), _wanted(facts)).any():
+        raise _empty()
+
+
+def _empty() -> InputError:
+    fact = "no row of the background has the label that is wanted"
+    return InputError("explainer.manifold", fact, 'pass labels that have it, or use "none"')
+
+
+def _wanted(facts: Facts) -> SumTarget:
+    """Return the policy's target."""
+    return facts.target.of_sums("identity", 0, len(facts.target.model.classes) or 1)
+
+
+def _labels(facts: Facts) -> Floats:
+    """Return (n,) the value of every row, or the position of its label among the model's, -1 where it has none."""
+    model = facts.target.model
+    if facts.labels is None:
+        return np.asarray(facts.outcome.values if model.regression else facts.outcome.codes, dtype=np.float64)
+    if model.regression:
+        return np.asarray(facts.labels, dtype=np.float64)
+    place = {label: float(at) for at, label in enumerate(model.classes)}
+    return np.array([place.get(label, -1.0) for label in facts.labels.tolist()])
+
+
+def _meets(labels: Floats, target: SumTarget) -> NDArray[np.bool_]:
+    """Return (n,) which labels or values are wanted."""
+    met: NDArray[np.bool_] = labels == target.column
+    if target.kind == "interval":
+        met = (labels >= target.low) & (labels <= target.high)
+    elif target.kind == "other":
+        met = (labels >= 0) & ~met
+    return met
+
+
+def _centres(points: Floats, clusters: int, seed: int) -> Floats:
+    """Return the centres (c, width) of clusters; none where all points are one."""
+    if clusters == 1 or len(points) <= 1:
+        return np.empty((0, points.shape[1]))
+    from sklearn.cluster import KMeans  # noqa: PLC0415  half a second that no server needs
+
+    found = KMeans(min(clusters, len(points)), n_init=STARTS, random_state=seed % 2**32).fit(points)
+    centres: Floats = np.asarray(found.cluster_centers_, dtype=np.float64)
+    return centres
