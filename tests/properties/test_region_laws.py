@@ -1,0 +1,145 @@
+"""Causal equations and hulls as rows of programs: what they leave is what holds, and the nearest of it is found."""
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from causal_worlds import causal_lists
+from exact_worlds import TOLERANCE, Enumerated, drawn
+from hypothesis import assume, given
+from hypothesis import strategies as st
+from laws import dear
+
+from mlflow_cf.constraints.expressions import Excess
+from mlflow_cf.features.embedding import Embedding
+from mlflow_cf.milp.affine import Affine
+from mlflow_cf.milp.causality import add_equation
+from mlflow_cf.milp.domains import domains_of
+from mlflow_cf.milp.manifold import Enlarged, Region
+from mlflow_cf.milp.minimise import lower_bound, minimise
+from mlflow_cf.milp.model import Model
+from mlflow_cf.milp.program import Program
+from mlflow_cf.milp.solve import Effort, solve
+from mlflow_cf.milp.variables import Variables
+from mlflow_cf.problem import Budget
+
+worlds = drawn(("forest", "linear")).filter(lambda world: world.open)
+
+
+def obeying():
+    held = st.builds(lambda w, c: replace(w, constraints={**w.constraints, "causal": c}), worlds, causal_lists())
+    return held.filter(lambda world: world.open)
+
+
+def empty_program(problem):
+    """Return a program that has variables for all admissible tuples, and nothing else."""
+    domains = domains_of(problem)
+    assume(domains is not None)
+    program = Program()
+    return program, Variables.add(program, problem, domains)
+
+
+def feasible(program, variables, row):
+    """Whether a program leaves a row, all tuples of which it knows."""
+    fixed = replace(program, row_lower=[*program.row_lower], row_upper=[*program.row_upper], entries=[*program.entries])
+    for variable in variables.groups:
+        wanted = row[list(variable.columns)]
+        same = ((variable.tuples == wanted) | (np.isnan(variable.tuples) & np.isnan(wanted))).all(axis=1)
+        assert same.sum() == 1
+        chosen = Affine(variable.selectors[same], np.ones(1), 0.0, 0.0, 1.0)
+        fixed.require([chosen], 1.0, 1.0)
+    return solve(fixed, Effort()).status == "optimal"
+
+
+def some_rows(variables, seed, count=8):
+    """Return rows of admissible tuples, the row's own among them."""
+    rng = np.random.default_rng(seed)
+    rows = np.tile(variables.problem.x0, (count, 1))
+    for variable in variables.groups:
+        places = rng.integers(len(variable.tuples), size=count)
+        keeps = rng.random(count) < 0.5
+        own = variables.problem.x0[list(variable.columns)]
+        known = ((variable.tuples == own) | (np.isnan(variable.tuples) & np.isnan(own))).all(axis=1)
+        places = np.where(keeps & known.any(), known.argmax(), places)
+        rows[:, list(variable.columns)] = variable.tuples[places]
+    return rows
+
+
+@dear(2)
+@given(obeying(), st.integers(0, 99))
+def test_rows_of_equations_are_equations(world, seed):
+    problem = world.case().problem
+    for rule in problem.linking:
+        if isinstance(rule.then.left, Excess):
+            program, variables = empty_program(problem)
+            add_equation(program, variables, rule.then.left.of)
+            Z = some_rows(variables, seed)
+            missed = rule.then.left.of.excess(Z, problem.x0)
+            for row, excess in zip(Z, missed, strict=True):
+                if abs(excess) > 1e-5 or excess == 0:  # a solver's tolerance tells no more
+                    assert feasible(program, variables, row) == (excess <= 0)
+
+
+regions = st.builds(
+    Enlarged,
+    st.sampled_from([0.0, 0.0, 0.3, 1.0]),
+    st.sampled_from(["l1", "l2", "linf"]),
+    st.sampled_from([0.0, 0.0, 9.0]),
+)
+
+
+def region_of(world, enlarged, seed, clusters):
+    rng = np.random.default_rng(seed)
+    background = world.setting.background
+    embedding = Embedding.fit(world.space, background)
+    points = embedding.vectors(background[rng.random(len(background)) < 0.7])
+    assume(len(points))
+    return Region(embedding, points, rng.integers(clusters, size=len(points)), enlarged)
+
+
+@dear(2)
+@given(worlds, regions, st.integers(0, 99), st.integers(1, 3))
+def test_rows_of_a_region_are_the_region(world, enlarged, seed, clusters):
+    problem, region = world.case().problem, region_of(world, enlarged, seed, clusters)
+    program, variables = empty_program(problem)
+    region.add(program, variables)
+    Z = some_rows(variables, seed)
+    for row, inside in zip(Z, region.holds(Z), strict=True):
+        apart = region.apart(region.embedding.vectors(row[None])[0])
+        if enlarged.penalty or not 1e-7 < abs(apart - enlarged.eps) < 1e-4:
+            assert feasible(program, variables, row) == inside
+
+
+@given(worlds, st.integers(0, 99))
+def test_mixtures_of_points_are_inside(world, seed):
+    region = region_of(world, Enlarged(), seed, 1)
+    rng = np.random.default_rng(seed)
+    shares = rng.dirichlet(np.ones(len(region.points)))
+    mixture = shares @ region.points
+    assert region.apart(mixture) == pytest.approx(0, abs=1e-7)
+    away = region.points.max(axis=0)  # above all points in one coordinate, by so much
+    away[0] += 0.25
+    assert region.apart(away) >= 0.25 - 1e-7
+    near = replace(region, enlarged=Enlarged(norm="linf"))
+    assert near.apart(away) <= region.apart(away) + 1e-7
+
+
+@dear(8)
+@given(obeying(), regions, st.integers(0, 99), st.integers(1, 2))
+def test_the_nearest_of_a_region_is_found(world, enlarged, seed, clusters):
+    """Under causal equations too, whatever their tables; up to what the solver tells apart."""
+    assume(world.distance.scale != "percentile" and world.task in ("two", "margin", "shares") and not world.least)
+    region = region_of(world, replace(enlarged, penalty=0.0), seed, clusters)
+    expected = Enumerated(world)
+    inside = region.holds(expected.rows)
+    nearest = expected.distance[inside].min(initial=np.inf)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("mlflow_cf.problem.problem.MOST_COMBINATIONS", 15)
+        model = Model(world.case().problem, families=(region,))
+        low = lower_bound(replace(model, margin=-TOLERANCE), Budget(10**7), 0)
+        found = minimise(model, (), Budget(10**7), 0)
+    assert low.bound <= nearest + 1e-6
+    if found.row is not None:
+        assert found.cost >= nearest - 1e-6
+        assert world.setting.covering(world.space).accepts(found.row[None], world.x0)[0]
+        assert region.holds(found.row[None])[0]
