@@ -189,7 +189,10 @@ class CEOCL:
             found = self._solved(replace(model, families=(region_used,)), nothing, budget, seed)
         apart = [region.apart(vector) for vector in region.embedding.vectors(found.rows)]
         facts = {"points": len(region.points), "whole": region.exact, "enlarged": region_used is not region}
-        return replace(found, diagnostics={**found.diagnostics, "manifold": {**facts, "apart": apart}})
+        told = {**found.diagnostics, "manifold": {**facts, "apart": apart}}
+        if told.get("infeasible") == "further":
+            told["infeasible"] = "manifold"
+        return replace(found, diagnostics=told)
 
 
 def _diagnostics(answers: Answers) -> dict[str, Any]:
