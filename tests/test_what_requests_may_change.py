@@ -85,6 +85,10 @@ MAY_ADD: dict[str, tuple[list[Any], list[tuple[Any, str]]]] = {
     "forbidden": ([{"debt": [[0, 1]]}], [({"age": [[0, 1]]}, "age: immutable under the policy")]),
     "groups": ([[["income", "debt"]]], [([["income", "income"]], "already in groups[0]")]),
     "max_changes": ([1, 2], [(3, "3 is more than the policy's 2")]),
+    "causal": (
+        [[{"child": "debt", "parents": ["income"], "coefficients": {"income": 0.5}}]],
+        [([{"child": "debt", "parents": ["income"], "model": "tree"}], "causal[0].model: is learned when a model is")],
+    ),
     "rules": ([["x_cf.debt <= x.debt"]], [(["x_cf.debts <= 1"], "'debts' is not a feature; did you mean 'debt'?")]),
 }
 
