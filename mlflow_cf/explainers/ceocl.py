@@ -14,7 +14,7 @@ from mlflow_cf.errors import InputError
 from mlflow_cf.explainers.explainer import Candidates, Search
 from mlflow_cf.explainers.geco.geco import GeCo
 from mlflow_cf.explainers.learned import Facts, Learned
-from mlflow_cf.explainers.region import check_region, learn_region, region_of
+from mlflow_cf.explainers.region import check_learned, check_region, learn_region, region_of
 from mlflow_cf.features import Floats
 from mlflow_cf.milp.diverse import LOOSE, Answers, diverse, nearest_possible
 from mlflow_cf.milp.embed import check_linear
@@ -144,6 +144,7 @@ class CEOCL:
 
     def bound(self, learned: Learned) -> Search:
         """Return the search, which knows where the background's rows are."""
+        check_learned(learned)
         return partial(self._search, learned)
 
     def _search(self, learned: Learned, problem: Problem, budget: Budget, rng: np.random.Generator) -> Candidates:

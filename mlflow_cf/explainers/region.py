@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Final
+from typing import Any, Final
 
 import numpy as np
 from numpy.typing import NDArray
@@ -16,6 +16,10 @@ from mlflow_cf.milp.manifold import Enlarged, Region
 from mlflow_cf.problem import Problem
 from mlflow_cf.problem.sums import SumTarget
 
+Rows = NDArray[np.integer[Any]]
+
+MOST_POINTS: Final = 2_000
+AT_ONCE: Final = 4_096  # rows whose vectors are in memory together
 STARTS: Final = 10  # of k-means, the best of which is kept
 ROWS: Final = "rows"
 LABELS: Final = "labels"
@@ -29,11 +33,28 @@ def learn_region(facts: Facts, clusters: int) -> Learned:
     target (k-means, seeded).
     """
     embedding, labels = Embedding.fit(facts.space, facts.background), _labels(facts)
-    vectors = embedding.vectors(facts.background)
-    _, first = np.unique(np.column_stack([labels, vectors]), axis=0, return_index=True)
+    known = np.where(np.isnan(facts.background), np.inf, facts.background)
+    _, first = np.unique(np.column_stack([labels, known]), axis=0, return_index=True)
     rows = np.sort(first)
-    centres = _centres(vectors[rows[_meets(labels[rows], _wanted(facts))]], clusters, facts.seed)
+    centres = np.empty((0, embedding.width))
+    if clusters > 1:
+        favourable = rows[_meets(labels[rows], _wanted(facts))]
+        centres = _centres(embedding.vectors(facts.background[favourable]), clusters, facts.seed)
     return Learned({**embedding.to_arrays(), ROWS: rows, LABELS: labels[rows], CENTRES: centres})
+
+
+def check_learned(learned: Learned) -> None:
+    """Refuse what `learn_region` did not write.
+
+    Raises:
+        KeyError, ValueError: something is missing, or does not go together.
+    """
+    rows, labels, centres = (learned.arrays[name] for name in (ROWS, LABELS, CENTRES))
+    width = learned.arrays["centre"].shape
+    sound = rows.ndim == 1 and rows.dtype.kind == "i" and rows.shape == labels.shape and bool((rows >= 0).all())
+    sound = sound and centres.ndim == 2 and learned.arrays["level_weight"].shape == ()
+    if not sound or any(learned.arrays[name].shape != width for name in ("scale", "fill")):
+        raise ValueError("what is no region")
 
 
 def region_of(learned: Learned, problem: Problem, enlarged: Enlarged) -> Region:
@@ -48,9 +69,20 @@ def region_of(learned: Learned, problem: Problem, enlarged: Enlarged) -> Region:
     if not len(favourable):
         raise _empty()
     embedding = Embedding.from_arrays(problem.space, learned.arrays)
-    points = embedding.vectors(problem.background[favourable])
+    near = _nearest(embedding, problem.background, favourable, problem.x0)
+    points = embedding.vectors(problem.background[near])
     clusters = cdist(points, centres).argmin(axis=1) if len(centres) else np.zeros(len(points), dtype=np.intp)
-    return Region(embedding, points, clusters, enlarged).near(problem.x0)
+    return Region(embedding, points, clusters, enlarged, whole=len(near) == len(favourable))
+
+
+def _nearest(embedding: Embedding, background: Floats, rows: Rows, x0: Floats) -> Rows:
+    """Return those of some rows of the background that are nearest to x0 (d,), no more than `MOST_POINTS`."""
+    if len(rows) <= MOST_POINTS:
+        return rows
+    own = embedding.vectors(x0[None])
+    parts = (embedding.vectors(background[rows[start : start + AT_ONCE]]) for start in range(0, len(rows), AT_ONCE))
+    away = np.concatenate([((part - own) ** 2).sum(axis=1) for part in parts])
+    return rows[np.sort(np.argsort(away, kind="stable")[:MOST_POINTS])]
 
 
 def check_region(facts: Facts) -> None:
@@ -95,8 +127,9 @@ def _meets(labels: Floats, target: SumTarget) -> NDArray[np.bool_]:
 
 
 def _centres(points: Floats, clusters: int, seed: int) -> Floats:
-    """Return the centres (c, width) of clusters; none where all points are one."""
-    if clusters == 1 or len(points) <= 1:
+    """Return the centres (c, width) of clusters; none where all points (n, width) are one."""
+    points = np.unique(points, axis=0)
+    if len(points) <= 1:
         return np.empty((0, points.shape[1]))
     from sklearn.cluster import KMeans  # noqa: PLC0415  half a second that no server needs
 

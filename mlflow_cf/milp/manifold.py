@@ -6,12 +6,13 @@ numbers scaled by their range and one coordinate for each level.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Final, Literal
 
 import numpy as np
 from numpy.typing import NDArray
 from scipy.optimize import linprog
+from scipy.sparse import block_array, csr_array, eye_array
 
 from mlflow_cf.features import Floats
 from mlflow_cf.features.embedding import Embedding
@@ -19,7 +20,6 @@ from mlflow_cf.milp.affine import Affine, total
 from mlflow_cf.milp.program import Entries, Program
 from mlflow_cf.milp.variables import Chosen, Real, Variables
 
-MOST_POINTS: Final = 2_000
 PENALTY: Final = 1e5  # of leaving the hull, as in the paper's code
 TOLERANCE: Final = 1e-6  # of scaled coordinates, by which a row may miss the region that it was found in
 
@@ -48,7 +48,7 @@ class Region:
 
     Attributes:
         embedding: how rows become vectors.
-        points: (n, width) vectors, n >= 1; clusters: (n,) the hull that each belongs to.
+        points: (n, width) vectors, n >= 1, distinct; clusters: (n,) the hull that each belongs to.
         enlarged: by how much the hulls are enlarged.
         whole: whether these are all points; of fewer, hulls are smaller, and that nothing is in them proves nothing.
     """
@@ -58,14 +58,6 @@ class Region:
     clusters: NDArray[np.intp]
     enlarged: Enlarged = Enlarged()
     whole: bool = True
-
-    def near(self, x0: Floats) -> Region:
-        """Return the region of the points nearest to a row (d,), no more than `MOST_POINTS`."""
-        if len(self.points) <= MOST_POINTS:
-            return self
-        away = ((self.points - self.embedding.vectors(x0[None])) ** 2).sum(axis=1)
-        kept = np.sort(np.argsort(away, kind="stable")[:MOST_POINTS])
-        return replace(self, points=self.points[kept], clusters=self.clusters[kept], whole=False)
 
     @property
     def exact(self) -> bool:
@@ -103,10 +95,11 @@ class Region:
     def _apart(self, vector: Floats, points: Floats) -> float:
         width, count = len(vector), len(points)
         slacks = 1 if self.enlarged.norm == "linf" else width
-        spread = np.ones((width, 1)) if slacks == 1 else np.eye(width)
+        spread = csr_array(np.ones((width, 1))) if slacks == 1 else eye_array(width)
+        here = csr_array(points.T)
         found = linprog(
             np.append(np.zeros(count), np.ones(slacks)),
-            A_ub=np.block([[points.T, -spread], [-points.T, -spread]]),
+            A_ub=block_array([[here, -spread], [-here, -spread]]),
             b_ub=np.append(vector, -vector),
             A_eq=np.append(np.ones(count), np.zeros(slacks))[None],
             b_eq=[1.0],
