@@ -7,6 +7,8 @@ import numpy as np
 import pandas as pd
 import pytest
 from sklearn.linear_model import LogisticRegression
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import StandardScaler
 from sklearn.tree import DecisionTreeRegressor
 
 import mlflow_cf
@@ -158,6 +160,30 @@ class TestRefused:
     def test_columns_shuffled_apart(self) -> None:
         with pytest.raises(InputError, match=r"explainer: 'ceocl' needs rows of data, and privacy.sample 'summary'"):
             mlflow_cf.wrap(MODEL, DATA, target=1, explainer=CEOCL(manifold="hull"), privacy={"sample": "summary"})
+
+
+def test_awful_scales_change_nothing() -> None:
+    """Nor do they where one number follows the other: y = 1 + (x - 1) here, in units of 1e-9 and 1e9."""
+    units = pd.Series({"x": 1e9, "y": 1e-9})
+    model = make_pipeline(StandardScaler(), LogisticRegression(C=1e4)).fit(DATA * units, LABELS)
+    explained = mlflow_cf.wrap(
+        model,
+        DATA * units,
+        LABELS,
+        target=1,
+        values="continuous",
+        distance=(0.0, 1.0, 0.0),
+        features={name: {"kind": "real"} for name in ("x", "y")},
+        explainer=CEOCL(manifold="hull"),
+    )
+    (free,) = explained.explain(POOR * units)
+    row = pd.DataFrame([free.counterfactuals[0].row]) / units
+    assert row.to_numpy().sum() == pytest.approx(6.0, abs=1e-3)
+    causal = {"causal": [{"child": "y", "parents": ["x"], "coefficients": {"x": 1e-18}}]}
+    (held,) = explained.explain(POOR * units, constraints=causal)
+    row = pd.DataFrame([held.counterfactuals[0].row]) / units
+    assert row.to_numpy()[0] == pytest.approx([3.0, 3.0], abs=1e-3)
+    assert held.counterfactuals[0].proof == "optimal"
 
 
 def test_what_was_learned_comes_back(tmp_path: Path) -> None:

@@ -27,7 +27,8 @@ worlds = drawn(("forest", "linear")).filter(lambda world: world.open)
 
 
 def obeying():
-    held = st.builds(lambda w, c: replace(w, constraints={**w.constraints, "causal": c}), worlds, causal_lists())
+    """Return problems with causal equations and no other constraints."""
+    held = st.builds(lambda world, causal: replace(world, constraints={"causal": causal}), worlds, causal_lists())
     return held.filter(lambda world: world.open)
 
 
