@@ -7,10 +7,12 @@ from typing import Any
 import numpy as np
 import pandas as pd
 import pytest
+from sklearn.linear_model import LogisticRegression
 from sklearn.model_selection import train_test_split
 from sklearn.tree import DecisionTreeClassifier
 
 import mlflow_cf
+from mlflow_cf import CEOCL
 from mlflow_cf.artifact import files
 from mlflow_cf.causal.equation import StructuralEquation
 from mlflow_cf.causal.function import StructuralFunction, of_equations, structural_functions
@@ -100,6 +102,20 @@ class TestWhatFollows:
     def test_a_child_that_never_varies_holds_its_parents(self) -> None:
         built = setting({**PAPER, "parents": ["amount"]}, frame=DATA.assign(duration=12))
         assert not accepted(built, {"duration": 12}, {"amount": 2000.0, "duration": 12})
+
+
+@pytest.mark.parametrize("duration", [20, 2000])
+def test_numbers_of_many_values_are_solved_with_their_neighbours(duration: int) -> None:
+    """More than selectors are made for; also from a value far beyond all others, which may stay as far from them."""
+    many = np.arange(400)
+    frame = pd.DataFrame({"amount": many * 1.0, "duration": RNG.permutation(many), "owner": many % 2 == 0})
+    causal = [{"child": "duration", "parents": ["amount"], "coefficients": {"amount": 0.5}}]
+    model = LogisticRegression(max_iter=1000).fit(frame, many > 200)
+    explained = mlflow_cf.wrap(model, frame, target=True, constraints={"causal": causal})
+    row = pd.DataFrame({"amount": [100.0], "duration": [duration], "owner": [False]})
+    (near,), (solved,) = (explained.explain(row, explainer=e) for e in ("exact", CEOCL(engine="milp")))
+    assert near.counterfactuals[0].n_changed == (1 if duration == 2000 else 2)
+    assert solved.counterfactuals[0].distance == pytest.approx(near.counterfactuals[0].distance, abs=1e-6)
 
 
 class TestLearned:

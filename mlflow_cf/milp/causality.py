@@ -44,5 +44,6 @@ def _reach(variables: Variables, equation: StructuralEquation) -> tuple[Affine, 
     if not isinstance(child, Real):
         low, high = equation.reach(np.nan_to_num(child.values(equation.function.child)))
         return Affine.chosen(child.selectors, low), Affine.chosen(child.selectors, high)
-    slack = equation.widest
+    low, high = equation.reach(np.array([child.own]))  # of an own value off the grid the next ones may be far
+    slack = max(equation.widest, child.own - float(low[0]), float(high[0]) - child.own)
     return child.value.plus(-slack), child.value.plus(slack)

@@ -132,6 +132,15 @@ _RULES: Final[tuple[tuple[str, Condition], ...]] = (
     ("x_cf.hours / 2 + x_cf.age <= 85", lambda _, new: new["hours"] / 2 + new["age"] <= 85),
 )
 
+
+def _rooms_follow(old: Row, new: Row) -> bool:
+    """Whether the rooms, which the background has from 1 to 5, are the nearest to 0.1 per year and 1 of a member."""
+    if old["rooms"] is None or (old["age"], old["member"]) == (new["age"], new["member"]):
+        return bool(old["rooms"] == new["rooms"])
+    wanted = old["rooms"] + 0.1 * (new["age"] - old["age"]) + (int(new["member"]) - int(old["member"]))
+    return new["rooms"] is not None and bool(abs(new["rooms"] - wanted) <= 0.5 + 1e-9)
+
+
 DEMANDS: Final[Mapping[str, Demands]] = {
     "none": Demands(),
     "immutable": Demands({"immutable": ["age", "job"]}, {"immutable": ["age", "job", "member"]}),
@@ -158,6 +167,11 @@ DEMANDS: Final[Mapping[str, Demands]] = {
     "max_changes": Demands({"max_changes": 3, "groups": [["job", "grade"]]}, {"max_changes": 2}),
     "rules": Demands(
         {"rules": [text for text, _ in _RULES[:3]]}, {"rules": [_RULES[3][0]]}, rules=tuple(r for _, r in _RULES)
+    ),
+    "causal": Demands(
+        {"causal": [{"child": "rooms", "parents": ["age", "member"], "coefficients": {"age": 0.1, "member": 1}}]},
+        {"max_changes": 4},
+        rules=(_rooms_follow,),
     ),
     "all": Demands(
         {
