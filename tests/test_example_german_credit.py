@@ -1,0 +1,92 @@
+"""CE-OCL's demonstration: what its parts must find, and the paper's figures from the paper's answers."""
+
+import sys
+from pathlib import Path
+
+import pandas as pd
+import pytest
+
+FOLDER = Path(__file__).resolve().parent.parent / "example_projects" / "german_credit"
+NAMES = ("applicants", "parts", "demo")
+
+
+@pytest.fixture(scope="module")
+def example():
+    with pytest.MonkeyPatch.context() as patch:
+        patch.syspath_prepend(FOLDER)
+        modules = {name: __import__(name) for name in NAMES}
+        yield modules
+        for name in NAMES:
+            sys.modules.pop(name, None)
+
+
+@pytest.fixture(scope="module")
+def told(example, data_file):
+    return example["applicants"].demonstration(str(data_file("german.csv").parent))
+
+
+def found(example, told, name, time_limit_s=10.0):
+    """Return a part's answer, all of it valid by the model itself."""
+    answer = example["parts"].answer(told, example["parts"].PARTS[name], time_limit_s)
+    assert answer.status == "found"
+    rows = pd.DataFrame([one.row for one in answer.counterfactuals], columns=list(told.rows))
+    assert (told.model.predict(rows) == 1).all()
+    assert answer.diagnostics["solver"] == "optimal"
+    return answer, [{change.feature: change.new for change in one.changes} for one in answer.counterfactuals]
+
+
+def test_the_applicant_is_the_papers(told):
+    assert told.model.decision_function(told.applicant)[0] == pytest.approx(-0.1340, abs=1e-4)
+    values = told.applicant.iloc[0]
+    assert values[["duration", "credit_amount", "installment_rate", "age"]].tolist() == [24, 1371, 4, 25]
+
+
+def test_a_moves_four_numbers(example, told):
+    answer, (changes,) = found(example, told, "A")
+    assert example["parts"].objective(answer)[0] <= 0.0330
+    expected = {"duration": 15.02, "credit_amount": -333.52, "installment_rate": 3.86, "age": 27.04}
+    assert changes == pytest.approx(expected, rel=0.005)
+
+
+def test_b_moves_one(example, told):
+    answer, (changes,) = found(example, told, "B")
+    assert changes == pytest.approx({"duration": 7.12}, abs=0.01)
+    assert example["parts"].objective(answer)[0] <= 0.062
+
+
+@pytest.mark.parametrize("name", ["C", "D"])
+def test_c_and_d_find_three(example, told, name):
+    _, changes = found(example, told, name)
+    assert len({tuple(one) for one in changes}) == 3
+    assert changes[0] == pytest.approx({"duration": 7.12}, abs=0.01)
+
+
+def test_e_is_the_optimum_over_the_hull(example, told):
+    answer, changes = found(example, told, "E", 60.0)
+    assert answer.diagnostics["manifold"]["points"] == 700
+    assert answer.diagnostics["manifold"]["apart"] == pytest.approx([0.0] * 3, abs=1e-6)
+    assert answer.diagnostics["objective"] == pytest.approx(answer.diagnostics["bound"], rel=1e-6)
+    kept = {"checking_status": "no checking", "employment": "4<=X<7", "property": "life insurance"}
+    published = {**kept, "duration": 22.0, "credit_amount": 1283.0}
+    assert any(one == pytest.approx(published, abs=0.6) for one in changes if set(one) == set(published))
+
+
+def test_f_moves_the_duration_with_the_amount_alone(example, told):
+    answer, changes = found(example, told, "F", 60.0)
+    assert answer.diagnostics["manifold"]["enlarged"]
+    assert changes[0] == {"checking_status": "no checking", "employment": "4<=X<7", "property": "life insurance"}
+    for one in changes:
+        assert abs(one.get("duration", 24.0) - 24.0) <= 0.1 or "credit_amount" in one
+
+
+def test_all_is_printed(example, told, data_file, capsys):
+    del told
+    example["demo"].main(["--data", str(data_file("german.csv").parent), "--parts", "AB"])
+    printed = capsys.readouterr().out
+    assert "score of -0.1340" in printed
+    assert "published" in printed
+
+
+def test_without_the_data_its_place_is_asked_for(example, tmp_path):
+    with pytest.raises(SystemExit, match=r"german.csv is not in"):
+        example["demo"].main(["--data", str(tmp_path)])
