@@ -1,4 +1,4 @@
-"""CE-OCL: the paper's demonstration, its options, and input that is hard on a solver."""
+"""CE-OCL: its options, and input that is hard on a solver."""
 
 import threading
 
@@ -9,91 +9,13 @@ import pytest
 from sklearn.compose import make_column_transformer
 from sklearn.ensemble import RandomForestClassifier
 from sklearn.linear_model import LinearRegression, LogisticRegression
-from sklearn.model_selection import train_test_split
 from sklearn.neural_network import MLPClassifier
 from sklearn.pipeline import make_pipeline
-from sklearn.preprocessing import MinMaxScaler, OneHotEncoder, StandardScaler
-from sklearn.svm import LinearSVC
+from sklearn.preprocessing import OneHotEncoder, StandardScaler
 
 import mlflow_cf
 from mlflow_cf import CEOCL, InputError, Target
 from mlflow_cf.explainers import Candidates
-
-NUMBERS = ["duration", "credit_amount", "installment_rate", "age"]
-MU = 10_000.0
-
-
-@pytest.fixture(scope="module")
-def german(data_file):
-    """Return the demonstration's model, training data, factual row, and ranges one span beyond the data."""
-    data = pd.read_csv(data_file("german.csv")).astype(dict.fromkeys(NUMBERS, "float64"))
-    wanted, rows = data["good_credit"], data.drop(columns="good_credit")
-    train, _, labels, _ = train_test_split(rows, wanted, test_size=0.2, random_state=0, stratify=wanted)
-    numbers = [name for name in rows if rows[name].dtype.kind in "if"]
-    levels = [name for name in rows if name not in numbers]
-    encoder = make_column_transformer((MinMaxScaler(), numbers), (OneHotEncoder(), levels))
-    model = make_pipeline(encoder, LinearSVC(C=0.1, dual=False, max_iter=100_000)).fit(train, labels)
-    span = {name: float(rows[name].max() - rows[name].min()) for name in NUMBERS}
-    ranges = {n: [float(rows[n].min()) - span[n], float(rows[n].max()) + span[n]] for n in NUMBERS}
-    return model, train, rows.loc[[775]], ranges
-
-
-def demonstrated(german, count=1, mu=0.0, **constraints):
-    model, train, row, ranges = german
-    explained = mlflow_cf.wrap(
-        model,
-        train,
-        target=1,
-        values="continuous",
-        features={name: {"kind": "real"} for name in NUMBERS},
-        explainer=CEOCL(objective="l2", mu=mu, margin=0.0),
-        constraints={"ranges": ranges, **constraints},
-    )
-    (answer,) = explained.explain(row, count=count, time_limit_s=10)
-    assert model.decision_function(row)[0] == pytest.approx(-0.1340, abs=1e-4)
-    for found in answer.counterfactuals:
-        assert model.predict(pd.DataFrame([found.row])[list(row)])[0] == 1
-    return answer
-
-
-def changes(found):
-    return {change.feature: change.new for change in found.changes}
-
-
-def test_part_a_moves_four_numbers_a_little(german):
-    answer = demonstrated(german)
-    assert answer.diagnostics["costs"][0] <= 0.0330
-    expected = {"duration": 15.02, "credit_amount": -333.52, "installment_rate": 3.86, "age": 27.04}
-    assert changes(answer.counterfactuals[0]) == pytest.approx(expected, rel=0.005)
-
-
-def test_part_b_changes_one(german):
-    answer = demonstrated(german, mu=MU)
-    assert answer.diagnostics["costs"][0] - MU <= 0.062
-    assert changes(answer.counterfactuals[0]) == pytest.approx({"duration": 7.12}, abs=0.01)
-
-
-@pytest.mark.parametrize(
-    "constraints", [{}, {"immutable": ["personal_status", "foreign_worker"], "increasing": ["age"]}]
-)
-def test_parts_c_and_d_find_three(german, constraints):
-    answer = demonstrated(german, count=3, mu=MU, **constraints)
-    found = [changes(one) for one in answer.counterfactuals]
-    assert len({tuple(one) for one in found}) == 3
-    assert found[0] == pytest.approx({"duration": 7.12}, abs=0.01)
-    assert answer.diagnostics["costs"] == sorted(answer.diagnostics["costs"])
-
-
-def test_the_distance_is_minimised_by_default_and_proved(german):
-    model, train, row, _ = german
-    features = {name: {"kind": "real"} for name in NUMBERS}
-    explained = mlflow_cf.wrap(model, train, target=1, values="continuous", features=features, explainer="ceocl")
-    (found,) = explained.explain(row)
-    assert found.counterfactuals[0].proof == "optimal"
-    (solved,) = explained.explain(row, explainer=CEOCL(engine="milp"))
-    assert solved.counterfactuals[0].proof == "optimal"
-    assert solved.counterfactuals[0].distance == pytest.approx(found.counterfactuals[0].distance, abs=1e-5)
-
 
 DATA = pd.DataFrame({"a": np.arange(40.0) / 8, "b": np.arange(40.0)[::-1] % 7, "c": list("xyzw") * 10})
 WANTED = (DATA["a"] + (DATA["c"] == "x") > 3.1).astype(int)

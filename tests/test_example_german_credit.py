@@ -79,6 +79,18 @@ def test_f_moves_the_duration_with_the_amount_alone(example, told):
         assert abs(one.get("duration", 24.0) - 24.0) <= 0.1 or "credit_amount" in one
 
 
+def test_the_nearest_row_of_the_hull_is_proved(example, told):
+    part = example["parts"].Part("", {"manifold": "hull"}, inside=True)
+    answer = example["parts"].answer(told, part)
+    assert answer.counterfactuals[0].proof == "optimal"
+
+
+def test_the_distance_is_minimised_by_default_and_proved(example, told):
+    found = [example["parts"].answer(told, example["parts"].Part("", {"engine": e})) for e in ("auto", "milp")]
+    assert [answer.counterfactuals[0].proof for answer in found] == ["optimal", "optimal"]
+    assert found[0].counterfactuals[0].distance == pytest.approx(found[1].counterfactuals[0].distance, abs=1e-5)
+
+
 def test_all_is_printed(example, told, data_file, capsys):
     del told
     example["demo"].main(["--data", str(data_file("german.csv").parent), "--parts", "AB"])

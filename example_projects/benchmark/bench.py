@@ -15,8 +15,10 @@ import further
 import hard
 import load
 import mlflow
+import ocl
 import pandas as pd
 import paper
+import programs
 import runs
 import structure_speed
 import summary
@@ -221,13 +223,38 @@ def run_proofs(chosen: Options) -> list[str]:
     return [line for one in reached for line in one.broken()]
 
 
+def run_ocl(chosen: Options) -> list[str]:
+    """Run CE-OCL on the data sets of its paper; return the promises that were broken."""
+    names = tuple(name for name in ocl.DATA_SETS if (folder() / f"{name}.csv").is_file())
+    lines = ocl.run(names, chosen.rows or 30, chosen.seed)
+    promised = ocl.gates(lines)
+    runs.log_figures({"ocl " + " ".join(map(str, key)): line.figures for key, line in lines.items()})
+    print(f"\n=== CE-OCL beside its paper\n\n{ocl.table(lines)}\n{_told(promised)}")
+    return [f"BROKEN {gate} ({name})" for name, gate in promised if gate.what == "validity" and not gate.kept]
+
+
+def run_programs(chosen: Options) -> list[str]:
+    """Solve programs beside best-first search; return the promises that were broken."""
+    found: dict[str, programs.Both] = {}
+    certified: dict[str, tuple[float, float]] = {}
+    for model, case in _cases(chosen, 10, large=False):
+        found[f"{case.name} / {model}"] = programs.beside(case, chosen.seed)
+        if model in ("logistic", "mlp"):
+            certified[f"{case.name} / {model}, continuous"] = programs.continuous(case, chosen.seed)
+    promised = programs.gates(found, certified)
+    print(f"\n=== Programs beside best-first search\n\n{programs.table(found, certified)}\n{_told(promised)}")
+    return [f"BROKEN {gate} ({name})" for name, gate in promised if not gate.most and not gate.kept]
+
+
 PARTS: Mapping[str, Callable[[Options], list[str]]] = {
     "contest": run_contest,
     "exact": run_exact,
     "further": run_further,
     "hard": run_hard,
     "load": run_load,
+    "ocl": run_ocl,
     "paper": run_paper,
+    "programs": run_programs,
     "proofs": run_proofs,
     "synthetic": run_synthetic,
     "trees": run_trees,

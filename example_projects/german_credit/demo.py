@@ -64,9 +64,7 @@ def _part(name: str, told: Demonstration, found: Explanation, seconds: float) ->
     lines = [f"{name}: {PARTS[name].families} ({found.status}, solver: {solved}, {seconds:.1f} s)"]
     hull = found.diagnostics.get("manifold")
     if hull is not None and hull["enlarged"]:
-        lines.append(
-            f"   nothing is in the hull of {hull['points']} good rows (proved); as near to it as can be:"
-        )
+        lines.append(f"   nothing is in the hull of {hull['points']} good rows (proved); as near to it as can be:")
     rows = zip(found.counterfactuals, objective(found), scores(told, found), strict=True)
     for one, cost, score in rows:
         changes = ", ".join(f"{change.feature} {_short(change.new)}" for change in one.changes)

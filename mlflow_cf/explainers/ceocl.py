@@ -14,13 +14,20 @@ from mlflow_cf.errors import InputError
 from mlflow_cf.explainers.explainer import Candidates, Search
 from mlflow_cf.explainers.geco.geco import GeCo
 from mlflow_cf.explainers.learned import Facts, Learned
-from mlflow_cf.explainers.region import check_learned, check_region, learn_region, region_of
+from mlflow_cf.explainers.region import (
+    check_learned,
+    check_region,
+    favourable_rows,
+    known_inside,
+    learn_region,
+    region_of,
+)
 from mlflow_cf.features import Floats
 from mlflow_cf.milp.diverse import LOOSE, Answers, diverse, nearest_possible
 from mlflow_cf.milp.embed import check_linear
 from mlflow_cf.milp.errors import NotLinearError
 from mlflow_cf.milp.infeasible import first_infeasible
-from mlflow_cf.milp.manifold import PENALTY, Enlarged, Norm, Region
+from mlflow_cf.milp.manifold import PENALTY, Enlarged, Norm
 from mlflow_cf.milp.model import MARGIN, Aim, Model
 from mlflow_cf.milp.objective import Objective
 from mlflow_cf.milp.sparsity import CountedOn
@@ -149,15 +156,16 @@ class CEOCL:
 
     def _search(self, learned: Learned, problem: Problem, budget: Budget, rng: np.random.Generator) -> Candidates:
         """Solve the program, or let the pipeline prove what GeCo finds."""
-        known = GeCo().search(problem, budget, rng)
+        inside = self.manifold != "none"  # where GeCo's answers need not be
+        known = Candidates(problem.x0[None][:0]) if inside else GeCo().search(problem, budget, rng)
         if not self.solves or problem.rater is None:
-            return replace(known, certify=True)
+            return replace(known, certify=not inside)
         seed = int(rng.integers(2**31))
         model = Model(problem, Aim(self.objective, self.mu, self.sparsity_on), self.margin)
         try:
-            if self.manifold == "none":
-                return self._solved(model, known.rows, budget, seed)
-            return self._inside(model, region_of(learned, problem, Enlarged(self.eps, self.norm)), budget, seed)
+            if inside:
+                return self._inside(model, learned, budget, seed)
+            return self._solved(model, known.rows, budget, seed)
         except NotLinearError as error:
             return replace(known, diagnostics={**known.diagnostics, "refused": f"a program cannot express {error}"})
 
@@ -174,16 +182,24 @@ class CEOCL:
             diagnostics["infeasible"] = blocking or "margin"
             restricted = blocking == "further"
             return Candidates(rows, diagnostics, certify=not restricted, bound=np.inf if restricted and exact else None)
-        if not self.keeps_order:
-            rows = np.concatenate([rows, known])
         nearest = len(rows) and exact and model.aim.nearest
         bound = nearest_possible(model, rows, budget, seed) if nearest else None
-        return Candidates(rows, diagnostics, costs=np.array(answers.costs) if self.keeps_order else None, bound=bound)
+        if not self.keeps_order:
+            return Candidates(np.concatenate([rows, known]), diagnostics, bound=bound)
+        costs = np.array(answers.costs)
+        if len(rows) < model.problem.count and (not len(rows) or answers.found[-1].status != "infeasible"):
+            rows, costs = np.concatenate([rows, known]), np.append(costs, model.aim.costs(model.problem, known))
+        return Candidates(rows, diagnostics, costs=costs, bound=bound)
 
-    def _inside(self, model: Model, region: Region, budget: Budget, seed: int) -> Candidates:
-        """Return the answers in a region; where there are none, those next to it if that is asked for."""
-        nothing = model.problem.x0[None][:0]
-        found = self._solved(replace(model, families=(region,)), nothing, budget, seed)
+    def _inside(self, model: Model, learned: Learned, budget: Budget, seed: int) -> Candidates:
+        """Return the answers in a region; where there are none, those next to it if that is asked for.
+
+        The region's own points are known to lie in it.
+        """
+        near = favourable_rows(learned, model.problem)
+        region = region_of(learned, model.problem, near, Enlarged(self.eps, self.norm))
+        known, nothing = known_inside(model.problem, near, budget), model.problem.x0[None][:0]
+        found = self._solved(replace(model, families=(region,)), known, budget, seed)
         region_used = region
         if not len(found.rows) and found.diagnostics["solver"] == "infeasible" and self.enlarge == "penalty":
             region_used = replace(region, enlarged=Enlarged(norm="l1", penalty=PENALTY))

@@ -13,12 +13,13 @@ from mlflow_cf.explainers.learned import Facts, Learned
 from mlflow_cf.features import Floats
 from mlflow_cf.features.embedding import Embedding
 from mlflow_cf.milp.manifold import Enlarged, Region
-from mlflow_cf.problem import Problem
+from mlflow_cf.problem import Budget, Problem
 from mlflow_cf.problem.sums import SumTarget
 
 Rows = NDArray[np.integer[Any]]
 
 MOST_POINTS: Final = 2_000
+MOST_KNOWN: Final = 20  # points handed over as answers
 AT_ONCE: Final = 4_096  # rows whose vectors are in memory together
 STARTS: Final = 10  # of k-means, the best of which is kept
 ROWS: Final = "rows"
@@ -57,22 +58,36 @@ def check_learned(learned: Learned) -> None:
         raise ValueError("what is no region")
 
 
-def region_of(learned: Learned, problem: Problem, enlarged: Enlarged) -> Region:
-    """Return the region for the row of a problem.
+def favourable_rows(learned: Learned, problem: Problem) -> Rows:
+    """Return those rows of the background with the wanted label that are nearest to a problem's row.
 
     Raises:
         InputError: no background row has the label that is wanted.
     """
     target = None if problem.rater is None else problem.rater.targets[0]
-    rows, labels, centres = (learned.arrays[name] for name in (ROWS, LABELS, CENTRES))
+    rows, labels = learned.arrays[ROWS], learned.arrays[LABELS]
     favourable = rows[:0] if target is None else rows[_meets(labels, target)]
     if not len(favourable):
         raise _empty()
-    embedding = Embedding.from_arrays(problem.space, learned.arrays)
-    near = _nearest(embedding, problem.background, favourable, problem.x0)
+    return _nearest(Embedding.from_arrays(problem.space, learned.arrays), problem.background, favourable, problem.x0)
+
+
+def region_of(learned: Learned, problem: Problem, near: Rows, enlarged: Enlarged) -> Region:
+    """Return the region for the row of a problem, made of the background rows `near` it."""
+    embedding, centres = Embedding.from_arrays(problem.space, learned.arrays), learned.arrays[CENTRES]
     points = embedding.vectors(problem.background[near])
     clusters = cdist(points, centres).argmin(axis=1) if len(centres) else np.zeros(len(points), dtype=np.intp)
-    return Region(embedding, points, clusters, enlarged, whole=len(near) == len(favourable))
+    return Region(embedding, points, clusters, enlarged, whole=len(near) < MOST_POINTS)
+
+
+def known_inside(problem: Problem, near: Rows, budget: Budget) -> Floats:
+    """Return those of the background rows `near` that meet the target and all constraints, nearest first, a few."""
+    rows = problem.background[near]
+    rows = rows[problem.check(rows)]
+    rows = rows[: budget.take(len(rows))]
+    rows = rows[problem.rate(rows).favourable] if len(rows) else rows
+    distance = problem.bound_distance.distance(problem.columns, rows, problem.x0)
+    return np.asarray(rows[np.argsort(distance, kind="stable")[:MOST_KNOWN]])
 
 
 def _nearest(embedding: Embedding, background: Floats, rows: Rows, x0: Floats) -> Rows:

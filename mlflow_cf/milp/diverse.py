@@ -103,9 +103,9 @@ def _surely_valid(problem: Problem, row: Floats) -> bool:
 
 
 def _cutoff(model: Model, known: Floats, changes: Sequence[Cut]) -> float:
-    """Return the distance of the nearest known row that is not cut off; infinite where something else is minimised."""
+    """Return what the cheapest known row costs that is not cut off."""
     problem = model.problem
-    if not len(known) or not model.aim.nearest:
+    if not len(known):
         return np.inf
     changed = problem.changed(known)
     kept = np.ones(len(known), dtype=np.bool_)
@@ -113,5 +113,4 @@ def _cutoff(model: Model, known: Floats, changes: Sequence[Cut]) -> float:
         if isinstance(cut, OtherChanges):
             kept &= ~changed[:, list(cut.groups)].all(axis=1)
     surely = [bool(keep) and _surely_valid(problem, row) for keep, row in zip(kept, known, strict=True)]
-    distance = problem.bound_distance.distance(problem.columns, known[surely], problem.x0)
-    return float(distance.min(initial=np.inf))
+    return float(model.aim.costs(problem, known[surely]).min(initial=np.inf))

@@ -14,10 +14,10 @@ from mlflow_cf.milp.cuts import Cut, add_cuts
 from mlflow_cf.milp.domains import ROUNDING, domains_of
 from mlflow_cf.milp.embed import embed
 from mlflow_cf.milp.errors import NotLinearError
-from mlflow_cf.milp.objective import Objective, add_distance, add_paper_objective
+from mlflow_cf.milp.objective import Objective, add_distance, add_paper_objective, costs_of
 from mlflow_cf.milp.program import Program
 from mlflow_cf.milp.rules import add_rules
-from mlflow_cf.milp.sparsity import CountedOn, add_limits, add_price, require_change
+from mlflow_cf.milp.sparsity import CountedOn, add_limits, add_price, prices_of, require_change
 from mlflow_cf.milp.validity import Wanted, add_validity
 from mlflow_cf.milp.variables import STRICT, Box, Variables
 from mlflow_cf.problem import Problem
@@ -56,6 +56,11 @@ class Aim:
         """Whether it is the problem's distance alone."""
         return self.objective == "distance" and not self.mu
 
+    def costs(self, problem: Problem, rows: Floats) -> Floats:
+        """Return what rows (m, d) cost, (m,)."""
+        costs: Floats = costs_of(problem, self.objective, rows)
+        return costs + prices_of(problem, self.mu, self.counted_on, rows) if self.mu else costs
+
 
 @dataclass(frozen=True, eq=False)
 class Model:
@@ -65,7 +70,7 @@ class Model:
         problem: the row and its constraints.
         aim: what is minimised.
         margin: by how much the targets are met; below 0 the tolerance within which they may be missed.
-        cutoff: a distance that is known to be reached, where that is what is minimised.
+        cutoff: a cost that is known to be reached.
         families: further rows.
         limited, ruled: whether the number of changes is limited, and rules over several groups are to be kept.
     """
@@ -109,7 +114,7 @@ def build(model: Model, wanted: Sequence[Wanted], cuts: Sequence[Cut], near: Flo
     """
     problem, exact = model.problem, model.margin < 0
     rater = problem.rater
-    domains = domains_of(problem, model.cutoff, near)
+    domains = domains_of(problem, model.cutoff if model.aim.objective == "distance" else np.inf, near)
     if rater is None:
         raise NotLinearError("a model that could not be opened")
     if domains is None:
@@ -133,11 +138,13 @@ def build(model: Model, wanted: Sequence[Wanted], cuts: Sequence[Cut], near: Flo
 
 
 def _add_aim(program: Program, variables: Variables, model: Model) -> None:
-    if model.aim.objective == "distance":
+    aim = model.aim
+    if aim.objective == "distance":
         add_distance(program, variables)
-        if np.isfinite(model.cutoff):
-            program.require([program.objective], -np.inf, model.cutoff * (1 + ROUNDING) + ROUNDING)
     else:
-        add_paper_objective(program, variables, model.aim.objective)
-    if model.aim.mu:
-        add_price(program, variables, model.aim.mu, model.aim.counted_on)
+        add_paper_objective(program, variables, aim.objective)
+    if aim.mu:
+        add_price(program, variables, aim.mu, aim.counted_on)
+    if np.isfinite(model.cutoff):
+        most = model.cutoff * (1 + ROUNDING) + ROUNDING
+        program.require([program.objective.times(1.0 / max(aim.mu, 1.0))], -np.inf, most / max(aim.mu, 1.0))

@@ -12,6 +12,7 @@ from mlflow_cf.milp.affine import Affine, difference, total
 from mlflow_cf.milp.errors import NotLinearError
 from mlflow_cf.milp.program import Program, Square
 from mlflow_cf.milp.variables import Chosen, Real, Variables
+from mlflow_cf.problem import Problem
 
 Objective = Literal["distance", "l1", "l1_mad", "l2"]
 
@@ -65,9 +66,9 @@ def add_paper_objective(program: Program, variables: Variables, objective: Objec
         if isinstance(variable, Chosen):
             costs = np.zeros(len(variable.codes))
             for place, column in enumerate(variable.columns):
-                costs += _costs(variables, column, (variable.tuples[:, place], variable.x0[place]), objective)
+                costs += _costs(variables.problem, column, variable.tuples[:, place], objective)
             program.add_cost(Affine.chosen(variable.selectors, costs))
-        elif np.isnan(variable.own) or not (unit := _unit(variables, variable.column, objective)):
+        elif np.isnan(variable.own) or not (unit := _unit(variables.problem, variable.column, objective)):
             program.add_cost(variable.switch)
         elif objective == "l2":
             _add_square(program, variable, variable.step / unit)
@@ -75,19 +76,27 @@ def add_paper_objective(program: Program, variables: Variables, objective: Objec
             program.add_cost(variable.size.times(variable.step / unit))
 
 
-def _unit(variables: Variables, column: int, objective: Objective) -> float:
-    feature = variables.problem.space.features[column]
+def costs_of(problem: Problem, objective: Objective, rows: Floats) -> Floats:
+    """Return what rows (m, d) cost by an objective, without the price of their changes."""
+    if objective == "distance":
+        return problem.bound_distance.distance(problem.columns, rows, problem.x0)
+    parts = [_costs(problem, column, rows[:, column], objective) for column in range(rows.shape[1])]
+    costs: Floats = np.sum(parts, axis=0)
+    return costs
+
+
+def _unit(problem: Problem, column: int, objective: Objective) -> float:
+    feature = problem.space.features[column]
     return feature.mad if objective == "l1_mad" else feature.high - feature.low
 
 
-def _costs(variables: Variables, column: int, values: tuple[Floats, float], objective: Objective) -> Floats:
+def _costs(problem: Problem, column: int, codes: Floats, objective: Objective) -> Floats:
     """Return what codes (t,) of a feature cost beside the row's own one."""
-    codes, own = values
-    feature = variables.problem.space.features[column]
+    feature, own = problem.space.features[column], float(problem.x0[column])
     differs: Bools = (codes != own) & ~(np.isnan(codes) & np.isnan(own))
     if not feature.numeric:
         return np.where(differs, 2.0, 0.0)  # two one-hot columns
-    unit = _unit(variables, column, objective)
+    unit = _unit(problem, column, objective)
     if np.isnan(own) or not unit:
         return differs.astype(np.float64)
     size: Floats = np.nan_to_num(np.abs(codes - own) / unit)

@@ -6,9 +6,12 @@ from typing import Literal
 
 import numpy as np
 
+from mlflow_cf.constraints.expressions import differing
+from mlflow_cf.features import Floats
 from mlflow_cf.milp.affine import Affine, total
 from mlflow_cf.milp.program import Program
 from mlflow_cf.milp.variables import Chosen, Variables
+from mlflow_cf.problem import Problem
 
 CountedOn = Literal["features", "columns"]
 
@@ -19,6 +22,13 @@ def add_price(program: Program, variables: Variables, price: float, counted_on: 
     for column in range(len(space)):
         twice = counted_on == "columns" and not space.features[column].numeric
         program.add_cost(variables.changed(column).times(price * (2.0 if twice else 1.0)))
+
+
+def prices_of(problem: Problem, price: float, counted_on: CountedOn, rows: Floats) -> Floats:
+    """Return what the changes of rows (m, d) cost; see `add_price`."""
+    twice = np.array([counted_on == "columns" and not feature.numeric for feature in problem.space.features])
+    changed: Floats = differing(rows, problem.x0).astype(np.float64)
+    return changed @ np.where(twice, 2.0 * price, price)
 
 
 def add_limits(program: Program, variables: Variables) -> None:
