@@ -570,3 +570,33 @@ def test_project_goes_on_with_the_run_that_mlflow_made_for_it(benchmark, monkeyp
     assert asked == [["tree"]]
     assert again.data.tags["benchmark.models"] == "['tree']"
     assert again.data.metrics == {"broken": 1}
+
+
+def test_ocl_runs_and_keeps_what_it_promises(benchmark, data_file, monkeypatch, capsys):
+    monkeypatch.setenv("MLFLOW_CF_DATA", str(data_file("compas.csv").parent))
+    monkeypatch.setattr(benchmark.ocl, "DATA_SETS", ("compas",))
+    monkeypatch.setattr(benchmark.ocl, "MODELS", {"cart": benchmark.ocl.MODELS["cart"]})
+    chosen = benchmark.bench.options().parse_args(["--parts", "ocl", "--rows", "2"])
+    assert benchmark.bench.PARTS["ocl"](chosen) == []
+    printed = capsys.readouterr().out
+    assert "compas / cart, 3 answers, in the hull" in printed
+    assert "paper" in printed
+
+
+def test_ocl_promises_what_the_paper_has(benchmark):
+    line = benchmark.ocl.Line(
+        1.0, {"validity": 1.0, "cont prox": -16.0, "sparsity": 0.9}, {"cont prox": 1.0, "sparsity": 0}, 1
+    )
+    key = ("compas", "rf", 1, "")
+    kept = [gate.kept for _, gate in benchmark.ocl.gates({key: line})]
+    assert kept == [True, True, True]
+    far = replace(line, figures={**line.figures, "cont prox": -18.0, "validity": np.nan})
+    assert [gate.kept for _, gate in benchmark.ocl.gates({key: far})] == [False, False, True]
+
+
+def test_programs_agree_with_best_first_search(benchmark, capsys):
+    chosen = benchmark.bench.options().parse_args(
+        ["--parts", "programs", "--data-sets", "loans", "--models", "logistic", "--rows", "2"]
+    )
+    assert benchmark.bench.PARTS["programs"](chosen) == []
+    assert "certified" in capsys.readouterr().out

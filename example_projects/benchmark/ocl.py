@@ -22,9 +22,8 @@ from sklearn.preprocessing import MinMaxScaler, OneHotEncoder
 from sklearn.tree import DecisionTreeClassifier
 
 import mlflow_cf
-from mlflow_cf import CEOCL, metrics
+from mlflow_cf import CEOCL, Explanation, metrics
 from mlflow_cf.features import FeatureSpace
-from mlflow_cf.words.explanations import Explanations
 
 DATA_SETS = ("compas", "adult", "credit")
 MODELS: Mapping[str, Any] = {
@@ -82,10 +81,11 @@ def run(names: tuple[str, ...], rows: int, seed: int) -> Lines:
             rejected = parts.X_test[model.predict(parts.X_test) != FAVOURABLE].head(rows)
             explained = mlflow_cf.wrap(model, parts.X, parts.y, target=FAVOURABLE, explainer="ceocl", seed=seed)
             for region, options in REGIONS.items():
+                limit = INSIDE_S if region else None
                 for count in (1, 3):
-                    limit = INSIDE_S * len(rejected) if region else None
+                    asked = {"count": count, "explainer": CEOCL(**options), "time_limit_s": limit}
                     started = time.process_time()
-                    answers = explained.explain(rejected, count=count, explainer=CEOCL(**options), time_limit_s=limit)
+                    answers = {index: explained.explain(rejected.loc[[index]], **asked)[0] for index in rejected.index}
                     ms = 1_000 * (time.process_time() - started) / len(rejected)
                     lines[name, kind, count, region] = _line(parts, model, answers, (count, ms))
     return lines
@@ -101,18 +101,18 @@ def _fitted(parts: Split, kind: str) -> Pipeline:
         return make_pipeline(columns, MODELS[kind]).fit(parts.X, parts.y)
 
 
-def _line(parts: Split, model: Pipeline, answers: Explanations, asked: tuple[int, float]) -> Line:
+def _line(parts: Split, model: Pipeline, answers: dict[Any, Explanation], asked: tuple[int, float]) -> Line:
     count, ms = asked
     space = FeatureSpace.infer(parts.X)
     found = []
-    for (_, row), answer in zip(parts.X_test.loc[answers.index].iterrows(), answers, strict=True):
+    for index, answer in answers.items():
         if answer.counterfactuals:
             Z = answer.to_frame()[list(parts.X)]
             valid = float((model.predict(Z) == FAVOURABLE).mean())
-            found.append((valid, *_metrics(space, row.to_frame().T.astype(parts.X.dtypes.to_dict()), Z)))
+            found.append((valid, *_metrics(space, parts.X_test.loc[[index]], Z)))
     table = pd.DataFrame(found, columns=list(COLUMNS), dtype=np.float64)
     errors = table.std(ddof=1) / np.sqrt(table.count().clip(lower=1))
-    answered = float(np.mean([len(answer.counterfactuals) == count for answer in answers]))
+    answered = float(np.mean([len(answer.counterfactuals) == count for answer in answers.values()]))
     return Line(answered, table.mean().to_dict(), errors.to_dict(), ms)
 
 

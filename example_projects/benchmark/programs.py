@@ -18,6 +18,7 @@ SAME = 1e-5  # distances of the solver
 TREES = ("tree", "xgboost", "forest")
 SLOWER = 20.0  # CPU of the program / of best-first search, on trees
 LIMIT_S = 10.0  # a row
+AGREE = "both engines agree"
 
 
 @dataclass(frozen=True)
@@ -85,7 +86,7 @@ def gates(found: dict[str, Both], certified: dict[str, tuple[float, float]]) -> 
     """Return what is promised of both engines, and of continuous numbers."""
     promised = []
     for name, both in found.items():
-        promised.append((name, Gate("both engines agree", both.same, 1.0)))
+        promised.append((name, Gate(AGREE, both.same, 1.0)))
         if name.split(" / ")[1] in TREES:
             promised.append((name, Gate("CPU, program / best-first", both.program_ms / both.first_ms, SLOWER)))
     promised += [(name, Gate("certified, continuous", share, 1.0)) for name, (share, _) in certified.items()]
