@@ -11,6 +11,10 @@ import numpy as np
 import pandas as pd
 import pytest
 import yaml
+from sklearn.compose import ColumnTransformer
+from sklearn.linear_model import LogisticRegression
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import StandardScaler
 
 import mlflow_cf
 
@@ -600,3 +604,24 @@ def test_programs_agree_with_best_first_search(benchmark, capsys):
     )
     assert benchmark.bench.PARTS["programs"](chosen) == []
     assert "certified" in capsys.readouterr().out
+
+
+def test_programs_count_what_they_take_beyond_geco(benchmark):
+    both = benchmark.programs.Both(1.0, 1.0, geco_ms=10.0, first_ms=12.0, program_ms=60.0)
+    assert both.ratio == 25.0
+    assert replace(both, first_ms=9.0).ratio == 500.0
+    real = benchmark.programs.Continuous(certified=1.0, ms=5.0, same=0.5)
+    kept = [gate.kept for _, gate in benchmark.programs.gates({"adult / tree": both}, {"credit / mlp": real})]
+    assert kept == [True, True, True, False]
+
+
+def test_another_solver_finds_the_distance_by_hand(benchmark):
+    rows = pd.DataFrame({"a": [0.0, 10.0, 4.0], "b": [0.0, 5.0, 1.0]})
+    scaled = ColumnTransformer([("numbers", StandardScaler(), ["a", "b"])])
+    model = make_pipeline(scaled, LogisticRegression()).fit(rows, [0, 1, 0])
+    border = benchmark.by_scipy.nearest_distance(model, rows, rows.iloc[[2]])
+    moved = [
+        benchmark.by_scipy.nearest_distance(model, rows, rows.iloc[[2]].assign(a=a)) for a in np.linspace(4, 10, 25)
+    ]
+    assert moved == sorted(moved, reverse=True)
+    assert border > 0.25
