@@ -11,10 +11,7 @@ import numpy as np
 from pydantic import Field
 
 from mlflow_cf.errors import InputError
-from mlflow_cf.explainers.explainer import Candidates, Search
-from mlflow_cf.explainers.geco.geco import GeCo
-from mlflow_cf.explainers.learned import Facts, Learned
-from mlflow_cf.explainers.region import (
+from mlflow_cf.explainers.ceocl.region import (
     check_learned,
     check_region,
     favourable_rows,
@@ -22,6 +19,9 @@ from mlflow_cf.explainers.region import (
     learn_region,
     region_of,
 )
+from mlflow_cf.explainers.explainer import Candidates, Search
+from mlflow_cf.explainers.geco.geco import GeCo
+from mlflow_cf.explainers.learned import Facts, Learned
 from mlflow_cf.features import Floats
 from mlflow_cf.milp.diverse import LOOSE, Answers, diverse, nearest_possible
 from mlflow_cf.milp.embed import check_linear
