@@ -3,6 +3,7 @@
 from pathlib import Path
 from typing import Any
 
+import highspy
 import numpy as np
 import pandas as pd
 import pytest
@@ -85,6 +86,25 @@ class TestHull:
         assert not held.diagnostics["manifold"]["whole"]
         assert rows.sum() == pytest.approx(6.0, abs=1e-4)
         assert held.counterfactuals[0].proof != "optimal"
+
+    @pytest.mark.parametrize("objective", ["distance", "l1", "l2"])
+    def test_without_an_answer_of_the_solver_its_nearest_points_are_the_answers(
+        self, objective: str, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        """A corner of the squares: (6, 0) is 6 away, and so is (0, 6)."""
+        asked = wrapped(manifold="hull", objective=objective, mu=1.0)
+
+        def fail(*_: object) -> None:
+            raise RuntimeError("out of memory")
+
+        monkeypatch.setattr(highspy.Highs, "run", fail)
+        (held,) = asked.explain(POOR, count=2)
+        rows = [tuple(one.row.values()) for one in held.counterfactuals]
+        assert set(rows) <= {(float(x), float(y)) for x, y in GOOD}
+        assert sum(rows[0]) == 6.0
+        assert {one.proof for one in held.counterfactuals} == {"none"}
+        unit = {"distance": 6 / 8 / 2, "l1": 6 / 8, "l2": (25 + 1) / 64}[objective]
+        assert held.diagnostics["costs"][0] == pytest.approx(unit + 2.0)
 
     def test_a_regression_has_a_hull_of_its_wanted_values(self) -> None:
         model = DecisionTreeRegressor(random_state=0).fit(DATA, DATA["x"] + DATA["y"])
