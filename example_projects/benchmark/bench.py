@@ -230,7 +230,7 @@ def run_ocl(chosen: Options) -> list[str]:
     promised = ocl.gates(lines)
     runs.log_figures({"ocl " + " ".join(map(str, key)): line.figures for key, line in lines.items()})
     print(f"\n=== CE-OCL beside its paper\n\n{ocl.table(lines)}\n{_told(promised)}")
-    return [f"BROKEN {gate} ({name})" for name, gate in promised if gate.what == "validity" and not gate.kept]
+    return [f"BROKEN {gate} ({name})" for name, gate in promised if gate.what == ocl.VALID and not gate.kept]
 
 
 def run_programs(chosen: Options) -> list[str]:

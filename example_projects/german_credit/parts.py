@@ -13,7 +13,12 @@ from mlflow_cf import CEOCL, Explanation
 
 MU = 10_000.0  # a price of changes that outweighs all else
 CAUSE = {"child": "duration", "parents": ["credit_amount"], "model": "mlp"}
-ACTIONABLE = {"immutable": ["personal_status", "foreign_worker"], "increasing": ["age"]}
+EMPLOYMENT = ("unemployed", "<1", "1<=X<4", "4<=X<7", ">=7")  # years, which nobody loses
+ACTIONABLE: dict[str, Any] = {
+    "immutable": ["foreign_worker", "personal_status", "purpose"],
+    "increasing": ["age", "residence_since"],
+    "forbidden": {"employment": [[late, early] for at, late in enumerate(EMPLOYMENT) for early in EMPLOYMENT[:at]]},
+}
 
 
 @dataclass(frozen=True)
