@@ -158,8 +158,8 @@ class TestRefused:
     @pytest.mark.parametrize(
         ("options", "message"),
         [
-            ({"eps": -1e-9}, r"explainer.eps: -1e-09 is not between 0 and 1000"),
-            ({"clusters": 0}, r"explainer.clusters: 0 is not between 1 and 100"),
+            ({"eps": -1e-9}, r"explainer.eps: -1e-09 is no number from 0 to 1,000"),
+            ({"clusters": 0}, r"explainer.clusters: 0 is no whole number from 1 to 100"),
             ({"norm": "l3"}, r"explainer.norm: 'l3' is unknown; use one of l1, l2, linf"),
             ({"manifold": "hull", "engine": "best_first"}, r"explainer.engine: best-first search minimises"),
         ],

@@ -9,16 +9,16 @@ from __future__ import annotations
 
 import heapq
 from collections.abc import Sequence
-from dataclasses import dataclass
 from itertools import count
 from math import prod
 
 import numpy as np
-from numpy.typing import NDArray
 
 from mlflow_cf.constraints.rules import Bools
 from mlflow_cf.exact.boxes import boxes_of_sets, choices_within, tighten, whole_box
+from mlflow_cf.exact.entries import Box, Key, Leaf
 from mlflow_cf.exact.few_changes import FewChanges
+from mlflow_cf.exact.needless import Needless
 from mlflow_cf.features import Floats
 from mlflow_cf.problem import Budget, Codes, Problem
 from mlflow_cf.search.choices import Within
@@ -26,41 +26,7 @@ from mlflow_cf.search.choices import Within
 DOUBT = 4  # tolerances: scores may be off on either side of a comparison
 MOST_FLAGS = 2**22  # of the parts of a box that are bounded in one go: 4 MB
 MOST_LISTED = 128  # candidates of a box that are scored one by one instead of parting it further
-
-Key = tuple[float, int, tuple[int, ...]]
-
-
-@dataclass(frozen=True, eq=False)
-class Leaf:
-    """One candidate.
-
-    Attributes:
-        key: its key.
-        codes: (G,) its tuples.
-        certain: whether it meets the target by more than the tolerance; if not, the judge may refuse it.
-    """
-
-    key: Key
-    codes: Codes
-    certain: bool
-
-
-@dataclass(frozen=True, eq=False)
-class Box:
-    """A set of candidates.
-
-    Attributes:
-        bits: the mask (choices,) of allowed tuples, eight to a byte: a long search holds many boxes.
-        size: number of choices.
-    """
-
-    bits: NDArray[np.uint8]
-    size: int
-
-    @property
-    def mask(self) -> Bools:
-        """The mask (choices,) of allowed tuples."""
-        return np.unpackbits(self.bits, count=self.size).astype(np.bool_)
+MORE_LISTED = 32  # times as many, where most of them are dropped because a change is needless
 
 
 class BestFirst:
@@ -68,7 +34,8 @@ class BestFirst:
 
     Only candidates no farther away than `limit` are looked at. Candidates whose changed groups are among `closed` may
     be left out, and so may those that neither the model nor any rule can tell from a nearer one. Where one answer is
-    wanted, candidates of two changes that are farther than one that certainly meets the target may be left out, too.
+    wanted, candidates of two changes that are farther than one that certainly meets the target may be left out, too;
+    where several are, those with a change that is certainly needless are.
     With `sets` (s, G), candidates are those whose changed groups are one of these sets, and none of them is left out.
     """
 
@@ -80,6 +47,7 @@ class BestFirst:
         self.choices = choices_within(problem, limit, whole=sets is not None)
         self.within = Within(problem.bound_distance.c, limit, problem.most_changes)
         self.doubt = DOUBT * tolerance
+        self.needless = Needless(problem, self.choices, self.doubt) if problem.count > 1 else None
         self.cut = False
         self.closed: set[bytes] = set()
         self._serial = count()
@@ -130,7 +98,7 @@ class BestFirst:
 
     def _few(self, mask: Bools) -> bool:
         sizes = np.add.reduceat(mask, self.choices.start[:-1], dtype=np.intp)
-        return bool(prod(sizes.tolist()) <= MOST_LISTED)
+        return bool(prod(sizes.tolist()) <= MOST_LISTED * (1 if self.needless is None else MORE_LISTED))
 
     def _push(self, masks: Bools) -> None:
         """Add boxes (m, choices), but those that hold no candidate."""
@@ -146,9 +114,9 @@ class BestFirst:
     def _reach(self, masks: Bools) -> Floats:
         """Return how far boxes come into the target, or so near that the judge must be asked; < 0: not at all."""
         rater = self.problem.rater
-        if rater is None or self._boxes is None or not len(masks):
+        if rater is None or not len(masks):
             return np.zeros(len(masks))
-        return rater.reach(*self._boxes.bounds(masks[:, self.choices.columns]), self.doubt)
+        return rater.reach(*self._bounds(masks), self.doubt)
 
     def _possible(self, mask: Bools) -> bool:
         """Whether every rule over several groups holds for some candidate of a box, and its changes may be new."""
@@ -167,19 +135,26 @@ class BestFirst:
         """Part a box in two, or drop choices of it; return False if the budget does not last for that.
 
         Every group is tried with the nearer of its choices alone: the row's own tuple, or the nearer half. Where that
-        cannot meet the target, none of these choices can stay; else the group that loses most by it is parted there.
+        cannot meet the target, none of these choices can stay; where all of it does, no others are needed; else the
+        group that loses most by it is parted there.
         """
         near = [self._nearer(box, number) for number in range(len(self.choices.own))]
         free = [number for number, here in enumerate(near) if len(here)]
-        if self.budget.take(len(free)) < len(free):
+        back = [] if self.needless is None else self.needless.back(box).tolist()
+        if self.budget.take(len(free) + len(back)) < len(free) + len(back):
             return False
-        left = self._left(box, near, free)
-        if left is None:
+        if back and self._all_sure(box, back):
+            return True
+        ends = self._ends(box, near, free)
+        if ends is None:
             return False
-        if (left < 0).any():
+        left, kept = self._judged(box, ends, near, free)
+        if (left < 0).any() or kept.any():
             mask = box.copy()
             for number in np.flatnonzero(left < 0).tolist():
                 mask[near[free[number]]] = False
+            for number in np.flatnonzero(kept).tolist():
+                mask = self._confined(mask, near, free[number])
             self._push(mask[None])
             return True
         sizes = np.array([-len(near[number]) for number in free])  # among equals the one with the most choices
@@ -189,26 +164,51 @@ class BestFirst:
         self._push(np.stack([self._confined(box, near, free[chosen]), rest]))
         return True
 
-    def _left(self, box: Bools, near: Sequence[Codes], free: Sequence[int]) -> Floats | None:
-        """Return (f,) how far a box still reaches with each of some groups confined to its nearer choices.
+    def _all_sure(self, box: Bools, back: Sequence[int]) -> bool:
+        """Whether all candidates of a box certainly meet the target with one of some groups put back."""
+        own = [self.choices.own[number : number + 1] for number in range(len(self.choices.own))]
+        low, high = self._bounds(np.stack([self._confined(box, own, number) for number in back]))
+        rater = self.problem.rater
+        return rater is not None and bool(rater.surely(low, high, self.doubt).any())
+
+    def _judged(
+        self, box: Bools, ends: tuple[Floats, Floats], near: Sequence[Codes], free: Sequence[int]
+    ) -> tuple[Floats, Bools]:
+        """Return (f,) how far parts of a box with such bounds reach, and which have all that is needed of it."""
+        kept, rater = np.zeros(len(free), dtype=np.bool_), self.problem.rater
+        if rater is None:
+            return np.zeros(len(free)), kept
+        if self.needless is not None:
+            optional = self.needless.optional(box)
+            kept = np.array([bool(optional[n]) and near[n][0] == self.choices.own[n] for n in free])
+            kept[kept] = rater.surely(ends[0][kept], ends[1][kept], self.doubt)
+        return rater.reach(*ends, self.doubt), kept
+
+    def _ends(self, box: Bools, near: Sequence[Codes], free: Sequence[int]) -> tuple[Floats, Floats] | None:
+        """Return bounds (f, k), (f, k) of a box with each of some groups confined to its nearer choices.
 
         None: the time does not last for that.
         """
-        rater, columns = self.problem.rater, self.choices.columns
-        if rater is not None and self._boxes is not None:
-            flags = np.zeros(len(box), dtype=np.bool_)
+        if self._boxes is not None:
+            columns, flags = self.choices.columns, np.zeros(len(box), dtype=np.bool_)
             flags[np.concatenate([near[number] for number in free])] = True
             groups = [self.problem.columns[number] for number in free]
             found = self._boxes.confined(box[columns], flags[columns], groups)
             if found is not None:
-                return rater.reach(*found, self.doubt)
-        parts: list[Floats] = []
+                return found
+        parts: list[tuple[Floats, Floats]] = []
         many = max(1, MOST_FLAGS // len(box))
         for start in range(0, len(free), many):
             if start and self.budget.spent:
                 return None
-            parts.append(self._reach(np.stack([self._confined(box, near, n) for n in free[start : start + many]])))
-        return np.concatenate(parts)
+            parts.append(self._bounds(np.stack([self._confined(box, near, n) for n in free[start : start + many]])))
+        return np.concatenate([low for low, _ in parts]), np.concatenate([high for _, high in parts])
+
+    def _bounds(self, masks: Bools) -> tuple[Floats, Floats]:
+        """Return bounds (m, k), (m, k) on the sums of boxes; without structure, of nothing."""
+        if self._boxes is None:
+            return np.empty((len(masks), 0)), np.empty((len(masks), 0))
+        return self._boxes.bounds(masks[:, self.choices.columns])
 
     def _confined(self, box: Bools, near: Sequence[Codes], number: int) -> Bools:
         """Return the part of a box (choices,) in which a group has its nearer choices alone."""
@@ -227,6 +227,8 @@ class BestFirst:
 
     def _list(self, box: Bools) -> bool:
         """Add all candidates of a box one by one; return False if the budget does not last for that."""
+        if not self.budget.take(1):  # there may be no lawful one among them, and it took time all the same
+            return False
         choices = self.choices
         parts = [choices.code[a:b][box[a:b]] for a, b in zip(choices.start[:-1], choices.start[1:], strict=True)]
         sizes = [len(part) for part in parts]
@@ -249,6 +251,9 @@ class BestFirst:
             favourable, margin = problem.rater.margins(problem.tokens(codes))
             kept = favourable | (margin < self.doubt)
             certain = favourable & (margin >= self.doubt)
+            codes, distance, changes, certain = codes[kept], distance[kept], changes[kept], certain[kept]
+        if self.needless is not None and len(codes):
+            kept = ~self.needless.of(codes)
             codes, distance, changes, certain = codes[kept], distance[kept], changes[kept], certain[kept]
         for place in range(len(codes)):
             key = (float(distance[place]), int(changes[place]), tuple(codes[place].tolist()))

@@ -9,6 +9,7 @@ import numpy as np
 
 from mlflow_cf.constraints.rules import Bools
 from mlflow_cf.exact.boxes import loose
+from mlflow_cf.exact.first_of_sets import FirstOfSets
 from mlflow_cf.features import Floats
 from mlflow_cf.problem import Budget, Codes, Problem, Rater
 from mlflow_cf.problem.sums import lacking, rate_sums, rounding
@@ -20,6 +21,7 @@ ROUNDING = 1e-12  # of a sum
 SWEPT = 1e-5  # sums of a sweep are rounded otherwise than those of a single row, which may be sums in float32
 MOST_CELLS = 2**26  # sums of pairs of choices that are looked at, in a third of a second
 CELLS_AT_ONCE = 2**20  # they take 8 MB
+PARTS = 16  # of these, where what is found first may spare the rest
 LARGEST_TABLE = 2**22  # sums of one pair of features
 WORTH_ONE = 2**10  # as many take about as long as the evaluation of a row
 AT_ONCE = 128  # candidates that are rated, nearest first
@@ -81,9 +83,10 @@ class FewChanges:
     def pairs(self, limit: float, doubt: float, budget: Budget, most: int = MOST_CELLS) -> Codes | None:
         """Return the candidates (m, G) of two changes, no farther than `limit`, that may meet the target.
 
-        The nearest come first; where one answer is wanted, none farther than the first that certainly meets it. None
-        where more than `most` pairs of choices had to be looked at, where the model does not tell, or where the budget
-        does not last.
+        The nearest come first, none farther than those that certainly are the answers. Where several are wanted, those
+        with a change that is certainly needless are left out, and of every two groups what is farther than the first
+        that certainly meets the target. None where more than `most` pairs of choices had to be looked at, where the
+        model does not tell, or where the budget does not last.
         """
         if loose(limit) < self.least(2):
             return self.problem.own[None][:0]
@@ -101,8 +104,10 @@ class FewChanges:
         return np.asarray(codes[self.problem.distance(codes) <= limit])
 
     def _pairs(self, limit: float, doubt: float, budget: Budget, most: int) -> Codes | None:
-        tried = self._tried(limit)
-        first, second = tried.pairs(limit)
+        sets = None if self.problem.count == 1 else self._sets(doubt)
+        limit = min(limit, np.inf if sets is None else loose(sets.limit))
+        tried = self._tried(limit, sets)
+        first, second = tried.pairs(limit, nearest_first=sets is not None)
         sizes = tried.counts[first] * tried.counts[second] * self.rater.structure.outputs
         work = int(sizes.sum())
         if work > most or work // WORTH_ONE >= budget.left or sizes.max(initial=0) > LARGEST_TABLE:
@@ -114,7 +119,7 @@ class FewChanges:
         c = self.problem.bound_distance.c
         alone = Alone(self._sums[tried.places], self._base, tried.cost, tried.peak, c, limit)
         places, far = np.empty((0, 2), dtype=np.intp), np.empty(0)
-        for here in _portions(sizes, CELLS_AT_ONCE):
+        for here in _portions(sizes, CELLS_AT_ONCE if sets is None else CELLS_AT_ONCE // PARTS):
             if budget.late:
                 return None
             tables = pairs.tables(first[here], second[here])
@@ -124,10 +129,14 @@ class FewChanges:
             one, two = at.T
             distance = tried.cost[one] + tried.cost[two] + c * np.maximum(tried.peak[one], tried.peak[two])
             near = np.flatnonzero(self._may(sums, doubt))
-            places, far = np.concatenate([places, tried.places[at[near]]]), np.append(far, distance[near])
-            if self.problem.count == 1:
-                sure = self._certain(tried.places[at[near]], sums[near], distance[near], doubt)
-                alone = alone._replace(limit=min(alone.limit, loose(sure)))
+            taken, distance, sums = tried.places[at[near]], distance[near], sums[near]
+            if sets is None:
+                nearest = loose(self._certain(taken, sums, distance, doubt))
+            else:
+                kept = sets.kept(taken, sums, distance)
+                taken, distance, nearest = taken[kept], distance[kept], loose(sets.limit)
+            alone = alone._replace(limit=min(alone.limit, nearest))
+            places, far = np.concatenate([places, taken]), np.append(far, distance)
             if len(places) > MOST_FOUND and (far <= alone.limit).sum() > MOST_FOUND:
                 return None
         order = np.flatnonzero(far <= alone.limit)
@@ -145,12 +154,19 @@ class FewChanges:
                     return float(distance[at])
         return np.inf
 
-    def _tried(self, limit: float) -> _Tried:
-        """Return the changes that are within a limit beside the least change of another feature."""
+    def _sets(self, doubt: float) -> FirstOfSets:
+        return FirstOfSets(self.problem, self.rater, self.choices, self._sums, doubt)
+
+    def _tried(self, limit: float, sets: FirstOfSets | None) -> _Tried:
+        """Return the changes that are within a limit beside the least change of another feature.
+
+        With `sets`, those that suffice alone are not tried.
+        """
         choices, least = self.choices, self._least
         nearest = np.sort(least)[:2]
         other = np.where(least[choices.group] == nearest[0], nearest[-1], nearest[0])
-        return _Tried.of(choices, self._changed & (choices.cost + other <= limit))
+        tried = self._changed & (choices.cost + other <= limit)
+        return _Tried.of(choices, tried if sets is None else tried & ~sets.enough)
 
     @cached_property
     def _base(self) -> Floats:
@@ -204,14 +220,16 @@ class _Tried(NamedTuple):
         """(d,) how many there are of every column."""
         return np.diff(self.start)
 
-    def pairs(self, limit: float) -> tuple[Codes, Codes]:
+    def pairs(self, limit: float, *, nearest_first: bool) -> tuple[Codes, Codes]:
         """Return the pairs of columns (p,), (p,) of which two choices may be within the limit."""
         filled = np.flatnonzero(self.counts)
         least = np.full(len(self.counts), np.inf)
         if len(filled):
             least[filled] = np.minimum.reduceat(self.cost, self.start[filled])
         first, second = np.triu_indices(len(least), k=1)
-        near = least[first] + least[second] <= limit
+        both = least[first] + least[second]
+        near = np.flatnonzero(both <= limit)
+        near = near[np.argsort(both[near], kind="stable")] if nearest_first else near
         return first[near], second[near]
 
 

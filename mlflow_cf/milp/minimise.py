@@ -68,9 +68,9 @@ def lower_bound(model: Model, budget: Budget, seed: int) -> Minimum:
     """
     best = Minimum("infeasible", bound=np.inf)
     for wanted in ways(model):
-        built = build(model, wanted, ())
-        if built is not None:
-            solved = _solved(built, budget, seed)
+        built = None if budget.spent else build(model, wanted, ())
+        if budget.spent or built is not None:
+            solved = Solved("limit") if built is None else _solved(built, budget, seed)
             status: Status = solved.status if best.status in ("infeasible", "optimal") else best.status
             both = "optimal" if status == "infeasible" and best.status == "optimal" else status
             best = Minimum(both, bound=min(best.bound, solved.bound))
@@ -94,6 +94,8 @@ def _repaired(model: Model, wanted: Sequence[Wanted], cuts: list[Cut], run: Run)
     """Return the best row for one way of meeting the targets; what breaks a rule is cut off and asked for anew."""
     bound = -np.inf
     for repairs in count():
+        if run[0].spent:  # large models take long to be written as a program
+            return Minimum("limit", bound=bound)
         built = build(model, wanted, cuts)
         solved = Solved("infeasible", bound=np.inf) if built is None else _solved(built, *run)
         bound = max(bound, solved.bound) if not repairs else bound  # cuts may leave out more than the broken row

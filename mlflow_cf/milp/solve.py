@@ -15,6 +15,7 @@ Status = Literal["optimal", "infeasible", "limit", "failed"]
 FEASIBILITY: Final = 1e-7  # by how much a row may be missed
 MOST_NODES: Final = 2**31 - 1
 MOST_SECONDS: Final = 1e6
+LARGE: Final = 200_000  # coefficients, from which on HiGHS's presolve runs seconds over a time limit
 
 _STATUS: Final[dict[highspy.HighsModelStatus, Status]] = {
     highspy.HighsModelStatus.kOptimal: "optimal",
@@ -110,7 +111,10 @@ def _hessian(program: Program) -> highspy.HighsHessian:
 
 def _run(solver: highspy.Highs, program: Program, effort: Effort) -> Solved:
     _set_options(solver, effort)
-    if solver.passModel(_as_lp(program)) == highspy.HighsStatus.kError:
+    lp = _as_lp(program)
+    if effort.seconds is not None and len(lp.a_matrix_.value_) > LARGE:
+        solver.setOptionValue("presolve", "off")
+    if solver.passModel(lp) == highspy.HighsStatus.kError:
         return Solved("failed")
     if solver.run() == highspy.HighsStatus.kError:
         return Solved("failed")

@@ -37,6 +37,15 @@ class Budget:
         """Return another budget that lets the same others go first."""
         return Budget(max_evaluations, pause=self._pause)
 
+    def part(self, most: int) -> Budget:
+        """Return a budget of at most so many of the evaluations that are left, with the same clock.
+
+        What it used is to be taken from this one, too.
+        """
+        part = self.anew(min(most, self.left))
+        part.start(self._until, self._deadline)
+        return part
+
     def start(self, until: float | None, deadline: float | None) -> None:
         """Start the search; `until` ends it, `deadline` ends the proof (`time.perf_counter` values, None: no limit)."""
         self._until, self._deadline = until, deadline

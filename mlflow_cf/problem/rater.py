@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from mlflow_cf.constraints.rules import Bools
 from mlflow_cf.features import Floats
 from mlflow_cf.problem.rating import BoundTarget, Rating
-from mlflow_cf.problem.sums import SumTarget, rate_sums, reach, shortfalls
+from mlflow_cf.problem.sums import SumTarget, rate_sums, reach, shortfalls, surely
 from mlflow_cf.structures.joined import Joined
 from mlflow_cf.structures.links import Tokens
 from mlflow_cf.structures.structure import Structure
@@ -69,6 +69,10 @@ class Rater:
         Sums may be off by `doubt`, in units of max(1, |sum|).
         """
         return reach(low, high, self.targets, doubt)
+
+    def surely(self, low: Floats, high: Floats, doubt: float) -> Bools:
+        """Return (m,) whether all sums between bounds (m, k) meet the targets, even if they are off by `doubt`."""
+        return surely(low, high, self.targets, doubt)
 
     def rate_tokens(self, tokens: Sequence[Tokens]) -> Rating:
         """Rate m candidates given by one token array per feature."""

@@ -7,7 +7,7 @@ plain numpy: compiled, it took a third of what a first explanation waits for, an
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import reduce
 from typing import Literal
 
@@ -237,10 +237,54 @@ def reach(low: Floats, high: Floats, targets: Targets, doubt: float) -> Floats:
     return found
 
 
+@np.errstate(invalid="ignore", over="ignore", divide="ignore")
+def surely(low: Floats, high: Floats, targets: Targets, doubt: float) -> Bools:
+    """Return (m,) whether all sums between `low` and `high` (m, k) meet all targets, even if off by `doubt`.
+
+    That is so where nothing else comes within the doubt: no other label leads, and no probability is below the least.
+    """
+    found: Bools = np.ones(len(low), dtype=np.bool_)
+    for target in targets:
+        least, most = target.of(low), target.of(high)
+        largest = np.maximum(np.abs(least).max(axis=1, initial=1.0), np.abs(most).max(axis=1, initial=1.0))
+        found &= _left_over(least, most, target) > doubt * largest
+    return found
+
+
+def _left_over(low: Floats, high: Floats, target: SumTarget) -> Floats:
+    """Return (m,) by how much all sums between bounds (m, k) meet a target; below 0, some may miss it."""
+    if target.kind == "interval":
+        return np.minimum(low[:, 0] - target.low, target.high - high[:, 0])
+    if target.column < 0 or (target.least > 0 and target.kind == "other"):
+        return np.full(len(low), -np.inf)
+    others = [column for column in range(target.classes) if column not in target.columns]
+    plain = replace(target, least=0.0)
+    found: Floats = -np.maximum.reduce([_reach_label(low, high, other, plain) for other in others], initial=-np.inf)
+    if target.least > 0:
+        found = np.minimum(found, _likely(low, high, target.column, target) - target.least)
+    return found
+
+
+def _likely(own: Floats, others: Floats, column: int, target: SumTarget) -> Floats:
+    """Return the probability (m,) of a class with the one sums (m, k), where the other classes have the others."""
+    if target.link == "sigmoid" and own.shape[1] == 1:  # the same sum speaks for one class and against the other
+        share: Floats = expit(own[:, 0]) if column == 1 else 1.0 - expit(others[:, 0])
+        return share
+    mine, rivals = own[:, column], np.delete(others, column, axis=1)
+    if target.link == "softmax":
+        found: Floats = 1.0 / (1.0 + np.exp(rivals - mine[:, None]).sum(axis=1))
+        return found
+    if target.link == "identity":
+        return mine
+    mine, rivals = expit(mine), expit(rivals)
+    total = mine + rivals.sum(axis=1)
+    return np.where(total > 0, mine / np.where(total > 0, total, 1.0), 1.0)
+
+
 def _reach_label(low: Floats, high: Floats, column: int, target: SumTarget) -> Floats:
     """Return the most by which one class can lead all others, and by which its probability can exceed the least."""
     if target.link == "sigmoid" and low.shape[1] == 1:
-        best: Floats = expit(high[:, 0]) if column == 1 else 1.0 - expit(low[:, 0])
+        best = _likely(high, low, column, target)
         return np.minimum(2.0 * best - 1.0, best - target.least) if target.least > 0 else 2.0 * best - 1.0
     own, rivals = high[:, column], np.delete(low, column, axis=1)
     if target.link == "sigmoid":
@@ -249,12 +293,4 @@ def _reach_label(low: Floats, high: Floats, column: int, target: SumTarget) -> F
     if target.link != "identity":  # at least so far behind in probability, for the likeliest has 1 / classes
         behind = np.expm1(np.minimum(lead, 0.0)) if target.link == "softmax" else lead
         lead = np.where(lead < 0, behind / low.shape[1], lead)
-    if target.least <= 0:
-        return lead
-    likely = own
-    if target.link == "sigmoid":
-        total = own + rivals.sum(axis=1)
-        likely = np.where(total > 0, own / np.where(total > 0, total, 1.0), 1.0)
-    elif target.link == "softmax":
-        likely = 1.0 / (1.0 + np.exp(rivals - own[:, None]).sum(axis=1))
-    return np.minimum(lead, likely - target.least)
+    return lead if target.least <= 0 else np.minimum(lead, _likely(high, low, column, target) - target.least)

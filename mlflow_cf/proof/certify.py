@@ -11,7 +11,8 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 
 from mlflow_cf.constraints.rules import Bools
-from mlflow_cf.exact.best_first import DOUBT, BestFirst, Leaf
+from mlflow_cf.exact.best_first import DOUBT, BestFirst
+from mlflow_cf.exact.entries import Leaf
 from mlflow_cf.exact.few_changes import FewChanges
 from mlflow_cf.features import Floats
 from mlflow_cf.model.judge import Outcome
@@ -45,7 +46,7 @@ def certify(case: Case, proved: Proved, tolerance: float) -> Inquiry:
     if not exact:
         return (yield from certify_by_program(case, proved, tolerance))
     case = replace(case, problem=problem)
-    run = _Run(case, proved, (yield from _needed(case, proved.rows)))
+    run = Run(case, proved, (yield from _needed(case, proved.rows)))
     search = BestFirst(problem, case.budget, run.limit(), tolerance)
     agreed = not search.refuses(proved.rows) and (yield from run.extend(search))
     if agreed and run.rows and run.missing and not search.cut:
@@ -105,7 +106,7 @@ def _needed(case: Case, rows: Floats) -> Generator[Asked, Outcome, Bools]:
 
 
 @dataclass
-class _Run:
+class Run:
     """What was found so far.
 
     Attributes:

@@ -16,6 +16,7 @@ from mlflow_cf.problem import Problem
 from mlflow_cf.proof.alone import by_themselves
 from mlflow_cf.proof.by_program import bounded
 from mlflow_cf.proof.certify import at_once, certify
+from mlflow_cf.proof.complete import complete
 from mlflow_cf.proof.inquiry import run_proofs
 from mlflow_cf.proof.select import LEAST_DIFFERENCE
 from mlflow_cf.proof.verify import Case, Inquiry, Proved, prove
@@ -147,7 +148,15 @@ def _verified(judge: Decides, case: Case, candidates: Candidates, proving: Provi
         if len(case.refused) == refused or case.budget.spent:
             if candidates.bound is not None:
                 return bounded(case, alone, candidates.bound)
+            if candidates.complete and 0 < len(alone.rows) < case.problem.count and not case.budget.spent:
+                return (yield from _completed(case, alone, judge.tolerance))
             return at_once(case, alone, judge.tolerance) if candidates.certify and polish else alone
+
+
+def _completed(case: Case, proved: Proved, tolerance: float) -> Inquiry:
+    """Add answers that the search has not found, without those that the judge refuses alone."""
+    completed = yield from complete(case, proved, tolerance)
+    return (yield from by_themselves(case, completed, tolerance))
 
 
 def _certified(judge: Decides, verified: Verified, proving: Proving, rows_left: int) -> Inquiry:

@@ -39,6 +39,11 @@ class Cascade:
 
     def repair(self, codes: Codes) -> Codes:
         """Return the candidates (m, G) repaired; without those that cannot be, or that equal the row."""
+        codes, kept = self.repaired(codes)
+        return np.asarray(codes[kept])
+
+    def repaired(self, codes: Codes) -> tuple[Codes, Bools]:
+        """Return all candidates (m, G), repaired as far as they can be, and which of them `repair` returns."""
         codes = codes.copy()
         kept = np.ones(len(codes), dtype=np.bool_)
         for number in self.steps:
@@ -48,7 +53,7 @@ class Cascade:
         for joint in self.joint_rules:
             kept &= joint.holds(codes)
         kept &= (codes != self.problem.own).any(axis=1) & (self.problem.changes_left(codes) >= 0)
-        return np.asarray(codes[kept])
+        return codes, kept
 
     def _change_if_must(self, codes: Codes, number: int, kept: Bools) -> None:
         group = self.problem.groups[number]

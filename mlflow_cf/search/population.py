@@ -152,6 +152,22 @@ def apart(changed: Bools, most: int) -> list[int]:
     return found
 
 
+def first_of_sets(problem: Problem, population: Population) -> Population:
+    """Return members, best first, without the favourable ones whose changed set a better favourable one has."""
+    favourable = np.flatnonzero(population.favourable)
+    _, first = changed_sets(problem, population.codes[favourable])
+    kept = ~population.favourable
+    kept[favourable[first]] = True
+    return population.take(np.flatnonzero(kept))
+
+
+def bar_of_sets(problem: Problem, population: Population) -> float:
+    """Return the distance of the last answer wanted where no two favourable members have the same changed set."""
+    favourable = np.flatnonzero(population.favourable)
+    last = problem.count - 1
+    return float(population.score[favourable[last]]) if len(favourable) > last else np.inf
+
+
 def bar_of(problem: Problem, population: Population) -> float:
     """Return the distance of the last answer wanted among favourable members, best first; inf if there are too few."""
     favourable = population.codes[population.favourable]

@@ -11,7 +11,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from laws import dear
 
-from mlflow_cf.exact.best_first import BestFirst, Leaf
+from mlflow_cf.exact.best_first import BestFirst
+from mlflow_cf.exact.entries import Leaf
 from mlflow_cf.exact.few_changes import FewChanges
 from mlflow_cf.problem import Distance
 from mlflow_cf.proof import certify, select
@@ -203,13 +204,18 @@ class Watched(BestFirst):
         if sets is not None:
             known = [any((changed == some).all() for some in sets) for changed in self.expected.changed]
             wanted = [one and other for one, other in zip(wanted, known, strict=True)]
+        self.places = {line.tobytes(): at for at, line in enumerate(codes)}
         keys = zip(self.expected.distance.tolist(), self.expected.changed.sum(axis=1).tolist(), codes, strict=True)
         self.wanted = [
             ((distance, changes, tuple(line.tolist())), line)
             for (distance, changes, line), here in zip(keys, wanted, strict=True)
-            if here and distance <= limit
+            if here and distance <= limit and self._counts(line)
         ]
         self._check(self.wanted, self._heap)
+
+    def _counts(self, line):
+        """Whether a counterfactual may be an answer: none of several has a needless change."""
+        return self.problem.count == 1 or self.expected.minimal(self.places[line.tobytes()])
 
     def _part(self, box):
         return self._watched(box, super()._part)

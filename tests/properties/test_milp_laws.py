@@ -203,3 +203,16 @@ def test_a_linear_model_over_any_numbers_is_certified_as_an_independent_program_
         expected = by_hand(model.coef_[0], model.intercept_[0], row, ends)
         assert answer.counterfactuals[0].proof == "optimal"
         assert answer.counterfactuals[0].distance == pytest.approx(expected, abs=2e-5)
+
+
+@dear(10)
+@given(opened)
+def test_without_a_budget_no_program_is_written(world):
+    def written(*_):
+        raise AssertionError("a program was written")
+
+    model = Model(world.case().problem)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(minimising, "build", written)
+        for found in (minimise(model, (), Budget(0), 0), lower_bound(model, Budget(0), 0)):
+            assert (found.status, found.row, found.bound) == ("limit", None, -np.inf)

@@ -101,7 +101,7 @@ class GeCo:
         stable = max(STABLE, problem.count)
         search = Sweeps(problem, budget, self.q, stable, range(self.min_generations, self.max_generations + 1))
         rows, statistics = search.run()
-        return Candidates(rows, statistics, certify=search.settled or not len(rows))
+        return Candidates(rows, statistics, certify=search.settled or not len(rows), complete=True)
 
     def _by_draws(self, problem: Problem, budget: Budget, rng: np.random.Generator) -> Candidates:
         problem, stable = with_draws(problem, rng), max(STABLE, problem.count)
@@ -121,7 +121,7 @@ class GeCo:
         if self.refine:
             population = self._refine(run, population)
         found = population.codes[population.favourable]
-        return Candidates(problem.rows(found), run.statistics.summary(generations, budget.used))
+        return Candidates(problem.rows(found), run.statistics.summary(generations, budget.used), complete=self.refine)
 
     def _constructed(self, run: Draws, population: Population) -> Population:
         """Put answers of several changes together at once, where no single change that was drawn suffices."""

@@ -2,18 +2,29 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import ClassVar
 
 import numpy as np
 
 from mlflow_cf.constraints.rules import Bools
 from mlflow_cf.explainers.geco.knapsack import Single, by_ratio, price
+from mlflow_cf.explainers.geco.minimal import minimal
 from mlflow_cf.explainers.geco.neighbours import Near, Neighbours
 from mlflow_cf.explainers.geco.statistics import Statistics
 from mlflow_cf.features import Floats
 from mlflow_cf.problem import Budget, Codes, Problem, Rater
 from mlflow_cf.search.cascade import Cascade
-from mlflow_cf.search.population import Population, Seen, bar_of, fittest, none_scored, portions
+from mlflow_cf.search.population import (
+    Population,
+    Seen,
+    bar_of,
+    bar_of_sets,
+    first_of_sets,
+    fittest,
+    none_scored,
+    portions,
+)
 
 AT_ONCE = 16  # members swept in one go; then the bar is lowered to what they brought
 PREMIUM = 2.0  # on what the nearest single change that suffices pays: what comes near the target is worth a detour
@@ -153,13 +164,22 @@ class Members:
         """Keep the fittest of the members and of what was found."""
         if not len(found):
             return
-        joined = self.population.joined(found)
+        several = self.problem.count > 1
+        joined = self.population.joined(self._minimal(found) if several else found)
+        if several:
+            joined = first_of_sets(self.problem, fittest(self.problem, joined, len(joined)))
         self.population = fittest(self.problem, joined, self.q)
-        self.bar = bar_of(self.problem, self.population)
+        self.bar = (bar_of_sets if several else bar_of)(self.problem, self.population)
         if self.bar < np.inf:  # what cannot become an answer any more leaves its place to what can
             far = joined.score if self.constructed else self.problem.distance(joined.codes)
             near = joined.favourable | (far < self.bar)
             self.population = fittest(self.problem, joined.take(np.flatnonzero(near)), self.q)
+
+    def _minimal(self, found: Population) -> Population:
+        """Return candidates, the favourable ones without needless changes."""
+        codes, favourable = found.codes.copy(), found.favourable
+        codes[favourable] = minimal(self.problem, self.rater, codes[favourable])
+        return replace(found, codes=codes, score=np.where(favourable, self.problem.distance(codes), found.score))
 
     def _single(self, state: Codes, merit: float, near: Near) -> Single:
         cost = near.distance - self.problem.distance(state[None])

@@ -21,6 +21,7 @@ from mlflow_cf.search.seeds import codes_of, nearest_favourable_rows
 MOST_PAIRED = 2**20  # pairs of choices: as long as some generations take
 CLOSE = 1e-4  # to the target: a certificate may ask the model about these
 SETTLED = 2  # changes of an answer that is settled, at most
+SPARE = 2  # single changes of every group, where several answers are wanted
 NEAREST = 32  # candidates that are nearer than others, in case the model refuses the first ones
 
 
@@ -50,6 +51,8 @@ class Sweeps:
         """Return favourable rows (m, d), nearest first, and the statistics of the search."""
         problem = self.problem
         few = self._few()
+        if problem.count > 1:
+            return self._several(few)
         single = None if few is None else self._single(few)
         if single is not None:
             self.settled = True
@@ -64,19 +67,52 @@ class Sweeps:
                     improve(members)
                 members.constructed = True
         self.settled = few is not None and self._pair(few)
-        generations = 0 if self.settled else self._evolve()
+        generations = 0 if self.settled else self._evolve(self.generations.start)
         if not members.population.favourable.any() and not self.budget.cut:
             members.score(codes_of(problem, nearest_favourable_rows(problem))[: self.q])
-            generations += self._evolve()
+            generations += self._evolve(self.generations.start)
         found = members.population.codes[members.population.favourable]
         if self.settled:  # others have changes that they do not need, and to undo them takes another call of the model
             found = found[(found != problem.own).sum(axis=1) <= SETTLED]
         return problem.rows(found), self.statistics.summary(generations, self.budget.used)
 
+    def _several(self, few: FewChanges | None) -> tuple[Floats, dict[str, int | float]]:
+        """Search for several answers: the nearest of one and of two changes, and generations for those of more."""
+        problem, members, generations = self.problem, self.members, 0
+        if few is None or not self._sets_of_few(few):
+            for start in start_of(problem, members.cascade):
+                members.score(start[None] if (start != problem.own).any() else start[None][:0])
+                merit, changes = members.start(start)
+                if not members.population.favourable.any():
+                    grow(members, start, merit, changes)
+                    improve(members)
+                    members.constructed = True
+            # what changes one group or two is known, and what comes on top of it comes at once
+            generations = self._evolve(self.generations.start if few is None else 1)
+            if not members.population.favourable.any() and not self.budget.cut:
+                members.score(codes_of(problem, nearest_favourable_rows(problem))[: self.q])
+                generations += self._evolve(self.generations.start)
+        found = members.population.codes[members.population.favourable]
+        return problem.rows(found[: NEAREST + problem.count]), self.statistics.summary(generations, self.budget.used)
+
+    def _sets_of_few(self, few: FewChanges) -> bool:
+        """Note the nearest candidates of all sets of one and of two changes; whether none of more can be as near."""
+        members, singles = self.members, few.singles(np.inf, CLOSE)
+        singles = singles[np.argsort(self.problem.distance(singles), kind="stable")]
+        group = (singles != self.problem.own).argmax(axis=1)
+        rank = (group[:, None] == group).cumsum(axis=1).diagonal()
+        members.score(singles[rank <= SPARE])
+        with self._counted("sweep", 2):
+            pairs = few.pairs(np.inf, CLOSE, self.budget, MOST_PAIRED)
+        if pairs is None:
+            return False
+        members.score(pairs)
+        return members.bar < few.least(3)
+
     def _few(self) -> FewChanges | None:
-        """Return what few changes do, where one answer is asked for and the budget lasts for a sweep."""
+        """Return what few changes do, where the budget lasts for a sweep."""
         groups = len(self.problem.groups)
-        if not self.exact or self.problem.count > 1 or self.budget.left < groups:
+        if not self.exact or self.budget.left < groups:
             return None
         with self._counted("sweep", 1):
             return self.problem.kept(FewChanges.of) if self.budget.take(groups) else None
@@ -117,8 +153,11 @@ class Sweeps:
                 return np.asarray(some[favourable])
         return codes[:0]
 
-    def _evolve(self) -> int:
-        """Pass generations until the best members are favourable and old, or nothing new comes; return how many."""
+    def _evolve(self, least: int) -> int:
+        """Pass generations until the best members are favourable and old, or nothing new comes; return how many.
+
+        Members that are old after fewer than `least` generations end nothing.
+        """
         members, keys = self.members, self.members.seen.keys
         for generation in range(1, self.generations.stop):
             before = keys.of(members.population.codes)
@@ -131,7 +170,7 @@ class Sweeps:
             if not fresh.any() or self.budget.spent:
                 return generation
             settled = population.favourable[: self.stable].all() and not fresh[: self.stable].any()
-            if settled and generation >= self.generations.start:
+            if settled and generation >= least:
                 return generation
         return self.generations.stop - 1
 

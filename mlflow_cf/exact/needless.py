@@ -1,0 +1,52 @@
+"""Changes that are certainly needless: what is left without one of them meets the target as well.
+
+Where several answers are wanted, none of them has such a change. The nearest answer with one more change, however
+small, comes right behind it, and so do a thousand others; an exact search has to drop them in boxes.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from mlflow_cf.constraints.rules import Bools
+from mlflow_cf.problem import Codes, Problem
+from mlflow_cf.search.choices import Choices
+
+
+class Needless:
+    """Tells which changes of candidates are certainly needless."""
+
+    def __init__(self, problem: Problem, choices: Choices, doubt: float) -> None:
+        """Set up for boxes of `choices`; scores may be off by `doubt`."""
+        self.problem, self.choices, self.doubt = problem, choices, doubt
+        lawful = [group.own_allowed and number not in problem.linked for number, group in enumerate(problem.groups)]
+        self._free = np.array(lawful) & (choices.own >= 0)  # no rule minds when these are put back
+
+    def stays(self, box: Bools) -> Bools:
+        """Return (G,) which groups a box (choices,) allows to stay as they are."""
+        own = self.choices.own
+        return (own >= 0) & box[own]
+
+    def back(self, box: Bools) -> Codes:
+        """Return the groups that all candidates of a box (choices,) change beside another one, and may put back."""
+        changed = ~self.stays(box)
+        back: Codes = np.flatnonzero(changed & self._free) if changed.sum() > 1 else np.empty(0, dtype=np.intp)
+        return back
+
+    def optional(self, box: Bools) -> Bools:
+        """Return (G,) the groups that some candidates of a box (choices,) change beside another one that all change."""
+        stays = self.stays(box)
+        return stays & self._free & (not stays.all())
+
+    def of(self, codes: Codes) -> Bools:
+        """Return (m,) which candidates (m, G) have a change that is certainly needless."""
+        found = np.zeros(len(codes), dtype=np.bool_)
+        if self.problem.rater is None:
+            return found
+        owner, undone = self.problem.undone_codes(codes)
+        held = self.problem.held(undone)
+        owner, undone = owner[held], undone[held]
+        if len(owner):
+            favourable, margin = self.problem.rater.margins(self.problem.tokens(undone))
+            found[owner[favourable & (margin >= self.doubt)]] = True
+        return found

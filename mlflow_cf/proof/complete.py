@@ -1,0 +1,54 @@
+"""Answers that a search has not found although they exist: other changed sets, then other values of the same ones."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Final
+
+import numpy as np
+
+from mlflow_cf.exact.best_first import BestFirst
+from mlflow_cf.problem.points import with_points
+from mlflow_cf.proof.certify import Run, certify
+from mlflow_cf.proof.verify import Case, Inquiry, Proved
+from mlflow_cf.search.seeds import codes_of
+
+MOST: Final = 10_000  # evaluations for each of both: a quarter of a second
+
+
+def complete(case: Case, proved: Proved, tolerance: float) -> Inquiry:
+    """Look for answers that are missing beside verified ones, as far as the budget goes; nothing is claimed of them.
+
+    Args:
+        case: the row, with an opened model.
+        proved: verified answers, at least one and fewer than are wanted.
+        tolerance: how far the structure's scores may be from the model's.
+    """
+    if case.problem.rater is None or not with_points(case.problem)[1]:
+        return proved
+    part = case.budget.part(MOST)
+    found: Proved = yield from certify(replace(case, budget=part), proved, tolerance)
+    case.budget.take(part.used)
+    if len(found.rows) >= len(proved.rows):
+        proved = replace(found, proofs=(), bounds=(), note=None)
+    if not found.note and len(proved.rows) < case.problem.count and not proved.exhausted and not case.budget.spent:
+        proved = yield from _filled(case, proved, tolerance)
+    return proved
+
+
+def _filled(case: Case, proved: Proved, tolerance: float) -> Inquiry:
+    """Add other values of the changed sets that are known."""
+    problem = with_points(case.problem)[0]
+    codes = codes_of(problem, proved.rows)
+    if len(codes) < len(proved.rows):
+        return proved
+    part = case.budget.part(MOST)
+    outcomes = [proved.outcome.take(slice(at, at + 1)) for at in range(len(proved.rows))]
+    inner = replace(case, problem=problem, budget=part)
+    needed = np.ones(len(proved.rows), dtype=np.bool_)
+    run = Run(inner, proved, needed, True, list(proved.rows), list(codes), outcomes)
+    search = BestFirst(problem, part, np.inf, tolerance, codes != problem.own)
+    yield from run.extend(search)
+    case.budget.take(part.used)
+    found = run.result(search)
+    return replace(found, proofs=(), bounds=(), exhausted=False)

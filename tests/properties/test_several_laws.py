@@ -1,0 +1,88 @@
+"""Several answers against enumeration: as many as are wanted wherever there are so many, changed sets apart first."""
+
+from dataclasses import replace
+from itertools import pairwise
+
+import numpy as np
+from exact_worlds import Enumerated, drawn
+from hypothesis import given
+from hypothesis import strategies as st
+from laws import dear
+
+from mlflow_cf.exact.best_first import BestFirst
+from mlflow_cf.explainers import GeCo
+from mlflow_cf.problem.sums import SumTarget, rate_sums, surely
+from mlflow_cf.proof.pipeline import Proving, search, verify_all
+
+TOLERANCE = 1e-6
+
+
+def opened():
+    return drawn(("forest", "forest", "linear", "network")).filter(lambda world: world.open)
+
+
+def answers(world):
+    """Return what GeCo's candidates become, and the sets that they change."""
+    case = world.case()
+    found = search(case, GeCo(last_resort=False).search, 0)
+    (verified,) = verify_all(world.judge, world.space, [(case, found)], Proving(polish=True))
+    proved = verified.proved
+    return proved, case.problem.changed(proved.rows), case
+
+
+@dear(2)
+@given(opened(), st.integers(2, 5))
+def test_there_are_as_many_as_are_wanted_wherever_there_are_so_many(world, count):
+    world = replace(world, count=count)
+    expected = Enumerated(world)
+    wanted = expected.answers(count)
+    proved, changed, case = answers(world)
+    if not len(proved.rows):
+        return
+    assert len(proved.rows) == len(wanted)
+    sets = [line.tobytes() for line in changed]
+    distinct = len({line.tobytes() for line in expected.changed[wanted]})
+    assert len(set(sets)) == len(set(sets[:distinct])) == distinct
+    far = case.distance(proved.rows)
+    assert all(one <= two for part in (far[:distinct], far[distinct:]) for one, two in pairwise(part))
+    assert all(row.tobytes() in expected.known for row in proved.rows)
+
+
+@dear(1)
+@given(opened(), st.integers(1, 3), st.integers(1, 300))
+def test_nodes_count_as_evaluations(world, count, most):
+    """However little the nodes of a search cost, there are no more of them than evaluations."""
+    world = replace(world, count=count)
+    case = world.case(most)
+    search_of_all = BestFirst(case.problem, case.budget, np.inf, TOLERANCE)
+    steps = 0
+    for name in ("_part", "_list"):
+        step = getattr(search_of_all, name)
+
+        def counted(box, step=step):
+            nonlocal steps
+            steps += 1
+            return step(box)
+
+        setattr(search_of_all, name, counted)
+    leaves = sum(1 for _ in iter(search_of_all.next, None))
+    assert case.budget.used <= most
+    assert steps + leaves <= 2 * case.budget.used + 1
+
+
+@given(
+    st.sampled_from(["softmax", "sigmoid", "identity"]), st.integers(2, 4), st.integers(0, 2**32 - 1),
+    st.sampled_from([0.0, 0.4, 0.7]), st.sampled_from(["label", "other"]),
+)  # fmt: skip
+def test_what_surely_meets_a_target_does_wherever_it_is_between_its_bounds(link, classes, seed, least, kind):
+    rng = np.random.default_rng(seed)
+    target = SumTarget(link, 0, classes, classes, kind, 0, least, -np.inf, np.inf, 1.0, False)
+    middle = rng.normal(0, 2, (40, classes)) if link != "identity" else rng.dirichlet(np.ones(classes), 40)
+    width = rng.random((40, 1)) * (0.1 if link == "identity" else 1.0)
+    low, high = middle - width, middle + width
+    sure = surely(low, high, [target], 1e-3)
+    for _ in range(20):
+        favourable, _, margin = rate_sums(low + rng.random(low.shape) * (high - low), [target])
+        assert favourable[sure].all()
+        if kind == "label":
+            assert (margin[sure & (least == 0)] >= 0).all()
