@@ -8,7 +8,19 @@ from mlflow_cf.artifact.served import _load_pyfunc as _load_pyfunc  # MLflow cal
 from mlflow_cf.constraints import Constraints
 from mlflow_cf.errors import ArtifactError, CounterfactualError, InputError
 from mlflow_cf.explained import ExplainedModel
-from mlflow_cf.explainers import CEOCL, Exact, GeCo, NearestRow, RandomSearch
+from mlflow_cf.explainers import (
+    CEOCL,
+    CERTIFAI,
+    FACE,
+    MDPSO,
+    UFCE,
+    Exact,
+    GeCo,
+    GrowingSpheres,
+    NearestRow,
+    RandomSearch,
+    SimCF,
+)
 from mlflow_cf.problem import Distance, Limits, Privacy, Target
 from mlflow_cf.version import VERSION
 from mlflow_cf.words.explanations import Explanations, Interrupted
@@ -28,6 +40,10 @@ _LATER = {"Comparison": "comparison", "Evaluation": "result", "compare": "compar
 
 __all__ = [
     "CEOCL",
+    "CERTIFAI",
+    "FACE",
+    "MDPSO",
+    "UFCE",
     "ArtifactError",
     "Change",
     "Comparison",
@@ -41,12 +57,14 @@ __all__ = [
     "Explanation",
     "Explanations",
     "GeCo",
+    "GrowingSpheres",
     "InputError",
     "Interrupted",
     "Limits",
     "NearestRow",
     "Privacy",
     "RandomSearch",
+    "SimCF",
     "Step",
     "Target",
     "Verification",

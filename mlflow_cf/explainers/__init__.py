@@ -1,35 +1,53 @@
 """The explainers: one file and one class per method, and the table of their names."""
 
 from mlflow_cf.explainers.ceocl import CEOCL
+from mlflow_cf.explainers.certifai import CERTIFAI
 from mlflow_cf.explainers.exact import Exact
 from mlflow_cf.explainers.explainer import AnyExplainer, Candidates, Explainer, Learner, PlannedStep, Search, learns
+from mlflow_cf.explainers.face import FACE
 from mlflow_cf.explainers.geco.geco import GeCo
+from mlflow_cf.explainers.growing_spheres import GrowingSpheres
 from mlflow_cf.explainers.learned import Facts, Learned
+from mlflow_cf.explainers.mdpso import MDPSO
 from mlflow_cf.explainers.nearest_row import NearestRow
 from mlflow_cf.explainers.random_search import RandomSearch
+from mlflow_cf.explainers.simcf import SimCF
+from mlflow_cf.explainers.ufce import UFCE
 
 EXPLAINERS: dict[str, type[AnyExplainer]] = {
     GeCo.name: GeCo,
     Exact.name: Exact,
     CEOCL.name: CEOCL,
+    MDPSO.name: MDPSO,
+    UFCE.name: UFCE,
     NearestRow.name: NearestRow,
     RandomSearch.name: RandomSearch,
+    SimCF.name: SimCF,
+    CERTIFAI.name: CERTIFAI,
+    GrowingSpheres.name: GrowingSpheres,
+    FACE.name: FACE,
 }
 
 __all__ = [
     "CEOCL",
+    "CERTIFAI",
     "EXPLAINERS",
+    "FACE",
+    "MDPSO",
+    "UFCE",
     "AnyExplainer",
     "Candidates",
     "Exact",
     "Explainer",
     "Facts",
     "GeCo",
+    "GrowingSpheres",
     "Learned",
     "Learner",
     "NearestRow",
     "PlannedStep",
     "RandomSearch",
     "Search",
+    "SimCF",
     "learns",
 ]

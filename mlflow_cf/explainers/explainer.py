@@ -57,6 +57,7 @@ class Candidates:
         bound: proved by the explainer: no row that its own restrictions leave is nearer than this; inf: they leave no
             row that meets target and constraints. Answers are proved by this alone, since a certificate would not know
             of the restrictions. None: it proves nothing.
+        complete: whether answers that are missing among those wanted shall be looked for by exact search.
     """
 
     rows: Floats
@@ -65,6 +66,7 @@ class Candidates:
     plans: tuple[Plan, ...] | None = None
     costs: Floats | None = None
     bound: float | None = None
+    complete: bool = False
 
     def __post_init__(self) -> None:
         if self.costs is not None and (np.shape(self.costs) != (len(self.rows),) or not np.isfinite(self.costs).all()):

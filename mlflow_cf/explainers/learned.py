@@ -81,3 +81,17 @@ def _read_only(name: str, array: NDArray[Any]) -> NDArray[Any]:
         raise ValueError(f"an array {name!r} of type {kept.dtype}")
     kept.flags.writeable = False
     return kept
+
+
+def known_labels(facts: Facts) -> Floats:
+    """Return (n,) the value of every row, or the position of its label among the model's, -1 where it has none.
+
+    The labels are those of training as given, or else what the model says.
+    """
+    model = facts.target.model
+    if facts.labels is None:
+        return np.asarray(facts.outcome.values if model.regression else facts.outcome.codes, dtype=np.float64)
+    if model.regression:
+        return np.asarray(facts.labels, dtype=np.float64)
+    place = {label: float(at) for at, label in enumerate(model.classes)}
+    return np.array([place.get(label, -1.0) for label in facts.labels.tolist()])

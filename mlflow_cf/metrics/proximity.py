@@ -142,6 +142,12 @@ def prox_jac(space: FeatureSpace, x: Floats, Z: Floats) -> float | None:
 
     Unit: share. Better: down. Source: UFCE.
     """
+    distances = jaccard_distances(space, x, Z)
+    return None if distances is None else mean(distances)
+
+
+def jaccard_distances(space: FeatureSpace, x: Floats, Z: Floats) -> Floats | None:
+    """Return 1 - Jaccard over the levels of each row (k,), see `prox_jac`; None without levels."""
     columns = level_columns(space)
     if not len(columns):
         return None
@@ -150,7 +156,7 @@ def prox_jac(space: FeatureSpace, x: Floats, Z: Floats) -> float | None:
     missing = np.isnan(x[columns]) | np.isnan(Z[:, columns])
     both = (own & rows).sum(axis=(1, 2))
     either = np.where(missing, lost, (own | rows).sum(axis=2)).sum(axis=1)
-    return mean(1 - _ratio(both, either))
+    return np.asarray(1 - _ratio(both, either))
 
 
 def jaccard(a: Bools, b: Bools) -> float:
@@ -163,12 +169,19 @@ def prox_euc(space: FeatureSpace, x: Floats, Z: Floats, options: Options = DEFAU
 
     Unit: the columns' own (or MADs). Better: down. Source: UFCE's tables (or its formula).
     """
+    if options.prox_euc == "mad":
+        columns = numeric_columns(space)
+        return mean(changes(space, x, Z, "mad", options)[:, columns].sum(axis=1)) if len(columns) else None
+    distances = euclidean_distances(space, x, Z, options)
+    return None if distances is None else mean(distances)
+
+
+def euclidean_distances(space: FeatureSpace, x: Floats, Z: Floats, options: Options = DEFAULTS) -> Floats | None:
+    """Return the Euclidean distance over the numbers of each row (k,), unscaled; None without numbers."""
     columns = numeric_columns(space)
     if not len(columns):
         return None
-    if options.prox_euc == "mad":
-        return mean(changes(space, x, Z, "mad", options)[:, columns].sum(axis=1))
-    return mean(np.linalg.norm(changes(space, x, Z, "none", options)[:, columns], axis=1))
+    return np.asarray(np.linalg.norm(changes(space, x, Z, "none", options)[:, columns], axis=1))
 
 
 def _part(distance: Distance, *, l0: float = 0, l1: float = 0, linf: float = 0) -> Distance:

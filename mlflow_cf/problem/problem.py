@@ -18,7 +18,8 @@ from mlflow_cf.problem.cells import Cells
 from mlflow_cf.problem.distance import BoundDistance
 from mlflow_cf.problem.group import Codes, Group
 from mlflow_cf.problem.rater import Rater
-from mlflow_cf.problem.rating import Rating
+from mlflow_cf.problem.rating import BoundTarget, Rating
+from mlflow_cf.problem.steps import Steps
 from mlflow_cf.structures.links import Tokens
 
 Made = TypeVar("Made")
@@ -45,10 +46,12 @@ class Problem:
         rater: rates candidates by code without decoding them, if the model could be opened and knows no more of the
             row's levels than the background does.
         check: rows (m, d) -> (m,) whether each meets every constraint and `values` as a whole row.
+        steps: tells of rows whether one may follow another on a way that starts at x0, if that is known.
         domain_tokens: for every column, the tokens that the rater's structure has for the tuples of its domain; empty:
             they are made when they are needed.
         cells: those of its continuous numbers, if the model was opened; celled: the columns whose groups have the
             nearest value of every cell instead of observed ones.
+        target: what is wanted of the model, as the row's own outcome binds it; None: not told.
     """
 
     space: FeatureSpace
@@ -65,9 +68,11 @@ class Problem:
     rate_background: Callable[[], Rating]
     check: Callable[[Floats], Bools]
     rater: Rater | None = None
+    steps: Steps | None = None
     domain_tokens: Mapping[int, Tokens] = field(default_factory=dict)
     cells: Cells | None = None
     celled: frozenset[int] = frozenset()
+    target: BoundTarget | None = None
     _made: dict[Any, Any] = field(default_factory=dict, init=False, repr=False)
 
     def kept(self, make: Callable[[Problem], Made]) -> Made:
@@ -137,10 +142,10 @@ class Problem:
         tables: dict[int, Tokens] = {}
         for group in self.groups:
             if self.rater is not None:
-                tables.update(zip(group.columns, self._tokens_of(self.rater, group), strict=True))
+                tables.update(zip(group.columns, self.tokens_of(self.rater, group), strict=True))
         return [tables[column] for column in range(len(self.space))]
 
-    def _tokens_of(self, rater: Rater, group: Group) -> list[Tokens]:
+    def tokens_of(self, rater: Rater, group: Group) -> list[Tokens]:
         """Return the tokens (t, ...) of a group's tuples, one array per column."""
         known = set(group.columns) <= self.domain_tokens.keys()
         if not known or group.places is None or group.places.max() < 0:  # no tuple is in its domain

@@ -42,6 +42,7 @@ from mlflow_cf.problem.privacy import Privacy
 from mlflow_cf.problem.problem import Problem
 from mlflow_cf.problem.rater import Rater
 from mlflow_cf.problem.rating import Rating
+from mlflow_cf.problem.steps import Steps
 from mlflow_cf.structures.structure import Structure
 
 
@@ -210,6 +211,7 @@ class Setting:
             rate_background=rate_background,
             check=lambda Z: setting.accepts(Z, x0),
             rater=rater,
+            steps=Steps(setting.all_rules, setting.domains, setting.accepts),
             domain_tokens=self.tables.tokens if known else {},
             cells=self.tables.cells if known else None,
         )
@@ -217,8 +219,7 @@ class Setting:
     def grounded(self, x0: Floats) -> tuple[dict[int, list[Rule]], list[Rule], list[Rule]]:
         """Return the rules for one row: those of one group by its number, those that link several, those that fail."""
         own = {number: list(rules) for number, rules in self._limited.items()}
-        linking: list[Rule] = []
-        never: list[Rule] = []
+        linking, never = list[Rule](), list[Rule]()
         for rule, groups in zip(self.rules, self._spoken_of, strict=True):
             bound = ground(rule, x0)
             if bound is None:

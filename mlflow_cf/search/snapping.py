@@ -50,9 +50,15 @@ class Snapping:
         """Return the codes (m, G) of the tuples nearest to rows (m, d); of continuous numbers too."""
         wanted = np.where(np.isnan(Z), self.problem.x0, Z).T.copy()  # one column after the other: faster
         codes = np.empty((len(self.problem.groups), len(Z)), dtype=np.intp)
-        for number, (group, nearest) in enumerate(zip(self.problem.groups, self._nearest, strict=True)):
-            codes[number] = nearest.codes(wanted[list(group.columns)])
+        for number, group in enumerate(self.problem.groups):
+            codes[number] = self.nearest(number).codes(wanted[list(group.columns)])
         return codes.T.copy()
+
+    def nearest(self, number: int) -> Nearest:
+        """Return what finds the codes of one group's tuples nearest to what is wanted."""
+        if number not in self._found:
+            self._found[number] = self._of(self.problem.groups[number])
+        return self._found[number]
 
     def rows(self, Z: Floats) -> Floats:
         """Return the nearest rows (m, d) to rows (m, d); continuous numbers may lie between their tuples."""
@@ -60,7 +66,7 @@ class Snapping:
         for group in self.problem.groups:
             if group.interval is not None:
                 (column,) = group.columns
-                snapped[:, column] = self._continuous(group, Z[:, column], snapped[:, column])
+                snapped[:, column] = self.between(group, Z[:, column], snapped[:, column])
         return snapped
 
     def _choice(self, embedding: Embedding) -> Bools:
@@ -75,10 +81,10 @@ class Snapping:
         return choice
 
     @cached_property
-    def _nearest(self) -> list[_Nearest]:
-        return [self._of(group) for group in self.problem.groups]
+    def _found(self) -> dict[int, Nearest]:
+        return {}
 
-    def _of(self, group: Group) -> _Nearest:
+    def _of(self, group: Group) -> Nearest:
         features = [self.problem.space.features[column] for column in group.columns]
         codes = np.flatnonzero(_admissible(group))
         if not len(codes):
@@ -107,8 +113,8 @@ class Snapping:
         low, high = (np.nan, np.nan) if self.box is None else self.box[:, group.columns[0]].tolist()
         return -np.inf if np.isnan(low) else low, np.inf if np.isnan(high) else high
 
-    def _continuous(self, group: Group, wanted: Floats, nearest: Floats) -> Floats:
-        """Return the nearest tuples (m,), or what of the interval is nearer still to the numbers wanted (m,)."""
+    def between(self, group: Group, wanted: Floats, nearest: Floats) -> Floats:
+        """Return the nearest values (m,) of a continuous number, or what of its interval is nearer to those wanted."""
         (column,) = group.columns
         feature, own = self.problem.space.features[column], self.problem.x0[column]
         bounds = limits(self.problem, group), self._ends(group), group.interval or (0.0, 0.0)
@@ -127,10 +133,12 @@ class Snapping:
         return np.where(kept, values, nearest)
 
 
-class _Nearest(Protocol):
-    """What finds the codes (m,) of one group's tuples nearest to what is wanted (len(columns), m)."""
+class Nearest(Protocol):
+    """What finds the tuples of one group nearest to what is wanted."""
 
-    def codes(self, wanted: Floats) -> Codes: ...
+    def codes(self, wanted: Floats) -> Codes:
+        """Return the codes (m,) of the nearest tuples for codes (len(columns), m); missing is the own value."""
+        ...
 
 
 @dataclass(frozen=True)

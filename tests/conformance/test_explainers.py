@@ -6,12 +6,15 @@ import subprocess
 import sys
 
 import pytest
-from laws import SOME, kinds
+from laws import SOME, THOROUGH, kinds
 
-from mlflow_cf import CEOCL, Exact, GeCo, NearestRow, RandomSearch
+from mlflow_cf import CEOCL, CERTIFAI, FACE, MDPSO, UFCE, Exact, GeCo, GrowingSpheres, NearestRow, RandomSearch, SimCF
 from mlflow_cf.testing import ExplainerSuite, Scenario
 from mlflow_cf.testing.conduct import records
 from mlflow_cf.testing.trial import Trial
+
+# they share most of what they do with the others: a few problems are enough
+FEWER = SOME if THOROUGH else tuple(s for s in SOME if s.kind == "function" or s.demands in ("none", "groups"))
 
 
 class TestGeCo(ExplainerSuite):
@@ -43,6 +46,22 @@ class TestCEOCL(ExplainerSuite):
         return CEOCL()
 
 
+class TestMDPSO(ExplainerSuite):
+    scenarios = FEWER
+    kinds = kinds("xgboost", "function")
+
+    def explainer(self):
+        return MDPSO(particles=15, iterations=5, box="absolute")
+
+
+class TestUFCE(ExplainerSuite):
+    scenarios = FEWER[::3]
+    kinds = kinds("sklearn", "function")
+
+    def explainer(self):
+        return UFCE()
+
+
 class TestNearestRow(ExplainerSuite):
     scenarios = SOME
     kinds = kinds("lightgbm", "function")
@@ -59,11 +78,43 @@ class TestRandomSearch(ExplainerSuite):
         return RandomSearch()
 
 
+class TestSimCF(ExplainerSuite):
+    scenarios = FEWER
+    kinds = kinds("function")
+
+    def explainer(self):
+        return SimCF()
+
+
+class TestCERTIFAI(ExplainerSuite):
+    scenarios = FEWER
+    kinds = kinds("function")
+
+    def explainer(self):
+        return CERTIFAI(generations=10)
+
+
+class TestFACE(ExplainerSuite):
+    scenarios = FEWER
+    kinds = kinds("function")
+
+    def explainer(self):
+        return FACE()
+
+
+class TestGrowingSpheres(ExplainerSuite):
+    scenarios = FEWER
+    kinds = kinds("function")
+
+    def explainer(self):
+        return GrowingSpheres(samples=40)
+
+
 CASE = Scenario("function", "multiclass", "rules", "continuous")
 
 
 def answers_of_all():
-    return [records(Trial.of(CASE, explainer).answers) for explainer in (GeCo(), NearestRow(), RandomSearch())]
+    return [records(Trial.of(CASE, explainer).answers) for explainer in (GeCo(), NearestRow(), RandomSearch(), SimCF())]
 
 
 @pytest.mark.system

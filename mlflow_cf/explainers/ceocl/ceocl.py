@@ -5,10 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import Annotated, Any, ClassVar, Final, Literal, get_args
+from typing import Any, ClassVar, Final, Literal
 
 import numpy as np
-from pydantic import Field
 
 from mlflow_cf.errors import InputError
 from mlflow_cf.explainers.ceocl.region import (
@@ -22,6 +21,7 @@ from mlflow_cf.explainers.ceocl.region import (
 from mlflow_cf.explainers.explainer import Candidates, Search
 from mlflow_cf.explainers.geco.geco import GeCo
 from mlflow_cf.explainers.learned import Facts, Learned
+from mlflow_cf.explainers.options import Span, asked, check_options
 from mlflow_cf.features import Floats
 from mlflow_cf.milp.diverse import LOOSE, Answers, diverse, nearest_possible
 from mlflow_cf.milp.embed import check_linear
@@ -32,22 +32,22 @@ from mlflow_cf.milp.model import MARGIN, Aim, Model
 from mlflow_cf.milp.objective import Objective
 from mlflow_cf.milp.sparsity import CountedOn
 from mlflow_cf.problem import Budget, Problem
-from mlflow_cf.validation import Number
 
 Engine = Literal["auto", "best_first", "milp"]
 Manifold = Literal["none", "hull"]
 Enlarge = Literal["never", "penalty"]
-MOST_MU: Final = 1e5  # a price of changes that outweighs all else
-MOST_EPS: Final = 1e3
-CHOICES: Final = {
+OPTIONS: Final = {
     "engine": Engine,
     "objective": Objective,
+    "mu": Span(0, 1e5),  # more outweighs all else
     "sparsity_on": CountedOn,
+    "margin": Span(0, 1),
     "manifold": Manifold,
+    "clusters": Span(1, 100, whole=True),
+    "eps": Span(0, 1e3),
     "norm": Norm,
     "enlarge": Enlarge,
 }
-BOUNDS: Final = {"mu": (0, MOST_MU), "margin": (0, 1), "clusters": (1, 100), "eps": (0, MOST_EPS)}
 
 
 @dataclass(frozen=True)
@@ -87,26 +87,11 @@ class CEOCL:
     enlarge: Enlarge = "never"
 
     name: ClassVar[str] = "ceocl"
-    by_request: ClassVar[Mapping[str, Any]] = {
-        "engine": Engine,
-        "objective": Objective,
-        "mu": Annotated[Number, Field(ge=0, le=MOST_MU)],
-        "sparsity_on": CountedOn,
-        "margin": Annotated[Number, Field(ge=0, le=1)],
-        "manifold": Manifold,
-        "eps": Annotated[Number, Field(ge=0, le=MOST_EPS)],
-        "norm": Norm,
-        "enlarge": Enlarge,
-    }
+    by_request: ClassVar[Mapping[str, Any]] = asked(OPTIONS, [name for name in OPTIONS if name != "clusters"])
     learned_by: ClassVar[tuple[str, ...]] = ("clusters",)
 
     def __post_init__(self) -> None:
-        for key, kind in CHOICES.items():
-            if (value := getattr(self, key)) not in get_args(kind):
-                raise InputError(f"explainer.{key}", f"{value!r} is unknown", f"use one of {', '.join(get_args(kind))}")
-        for key, (least, most) in BOUNDS.items():
-            if not least <= (number := getattr(self, key)) <= most:
-                raise InputError(f"explainer.{key}", f"{number!r} is not between {least:g} and {most:g}", "")
+        check_options(self, OPTIONS)
         if self.engine == "best_first" and self.keeps_order:
             fact = "best-first search minimises the problem's distance alone"
             raise InputError("explainer.engine", fact, 'use "milp", or leave objective and mu out')

@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 from scipy.spatial.distance import cdist
 
 from mlflow_cf.errors import InputError
-from mlflow_cf.explainers.learned import Facts, Learned
+from mlflow_cf.explainers.learned import Facts, Learned, known_labels
 from mlflow_cf.features import Floats
 from mlflow_cf.features.embedding import Embedding
 from mlflow_cf.milp.manifold import Enlarged, Region
@@ -33,7 +33,7 @@ def learn_region(facts: Facts, clusters: int) -> Learned:
     The labels are those of training, or else what the model says. Centres are those of the rows that meet the policy's
     target (k-means, seeded).
     """
-    embedding, labels = Embedding.fit(facts.space, facts.background), _labels(facts)
+    embedding, labels = Embedding.fit(facts.space, facts.background), known_labels(facts)
     known = np.where(np.isnan(facts.background), np.inf, facts.background)
     _, first = np.unique(np.column_stack([labels, known]), axis=0, return_index=True)
     rows = np.sort(first)
@@ -106,7 +106,7 @@ def check_region(facts: Facts) -> None:
     Raises:
         InputError: none has it.
     """
-    if not _meets(_labels(facts), _wanted(facts)).any():
+    if not _meets(known_labels(facts), _wanted(facts)).any():
         raise _empty()
 
 
@@ -118,17 +118,6 @@ def _empty() -> InputError:
 def _wanted(facts: Facts) -> SumTarget:
     """Return the policy's target."""
     return facts.target.of_sums("identity", 0, len(facts.target.model.classes) or 1)
-
-
-def _labels(facts: Facts) -> Floats:
-    """Return (n,) the value of every row, or the position of its label among the model's, -1 where it has none."""
-    model = facts.target.model
-    if facts.labels is None:
-        return np.asarray(facts.outcome.values if model.regression else facts.outcome.codes, dtype=np.float64)
-    if model.regression:
-        return np.asarray(facts.labels, dtype=np.float64)
-    place = {label: float(at) for at, label in enumerate(model.classes)}
-    return np.array([place.get(label, -1.0) for label in facts.labels.tolist()])
 
 
 def _meets(labels: Floats, target: SumTarget) -> NDArray[np.bool_]:

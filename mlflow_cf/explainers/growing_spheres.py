@@ -1,0 +1,142 @@
+"""Growing spheres: points are drawn in ever larger layers around the row until one of them is favourable."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, ClassVar, Final, Literal
+
+import numpy as np
+
+from mlflow_cf.errors import InputError
+from mlflow_cf.explainers.explainer import Candidates
+from mlflow_cf.explainers.learned import Facts
+from mlflow_cf.explainers.options import Span, asked, check_options
+from mlflow_cf.problem import Budget, Codes, Problem
+from mlflow_cf.search.balls import Balls, Radii
+from mlflow_cf.search.cascade import Cascade
+from mlflow_cf.search.population import Seen, score_within
+
+Categorical = Literal["frozen", "resample"]
+Variant = Literal["paper", "carla"]
+HALVINGS: Final = 20
+LAYERS: Final = 1000  # of CARLA's version at most
+OPTIONS: Final = {
+    "samples": Span(1, 10_000, whole=True),
+    "step": Span(1e-3, 1),
+    "radius": Span(1e-3, 100),
+    "categorical": Categorical,
+    "variant": Variant,
+}
+
+
+@dataclass(frozen=True)
+class GrowingSpheres:
+    """A ball around the row shrinks until nothing in it is favourable; layers around it grow until something is.
+
+    Numbers, dates and ranks are scaled by their range. Points move to the nearest admissible values before they are
+    scored, and those that break a rule over several groups are repaired. Where only so many groups may change, the
+    largest changes of a point count. The nearest favourable point (Euclidean) of the first layer that has one then
+    gets its smallest changes undone, as long as it stays favourable. Every answer wanted is a search of its own.
+    Reference: Laugel et al., Inverse classification for comparison-based interpretability (2017), algorithms 1 and 2.
+
+    Attributes:
+        samples: points in the ball, and in each layer.
+        step: thickness of a layer.
+        radius: that of the first ball.
+        categorical: ``frozen``: groups with a level keep theirs, but for rules; ``resample``: drawn evenly.
+        variant: ``carla``: as in CARLA (Pawelczyk et al. 2021): no ball and no change undone, layers from the row on
+            with radii drawn evenly, levels resampled, points beyond the background's range.
+    """
+
+    samples: int = 1000
+    step: float = 0.02
+    radius: float = 1.0
+    categorical: Categorical = "frozen"
+    variant: Variant = "paper"
+
+    name: ClassVar[str] = "growing_spheres"
+    polish: ClassVar[bool] = False
+    by_request: ClassVar[Mapping[str, Any]] = asked(OPTIONS)
+
+    def __post_init__(self) -> None:
+        check_options(self, OPTIONS)
+
+    @property
+    def resamples(self) -> bool:
+        """Whether levels are drawn."""
+        return self.categorical == "resample" or self.variant == "carla"
+
+    def check(self, facts: Facts, count: int) -> None:
+        """Refuse data without numbers where levels stay as they are."""
+        del count
+        if not self.resamples and not any(feature.has_order for feature in facts.space.features):
+            fact = "no feature is a number, and levels stay as they are"
+            raise InputError("explainer.categorical", fact, "use 'resample', or another explainer")
+
+    def search(self, problem: Problem, budget: Budget, rng: np.random.Generator) -> Candidates:
+        """Grow spheres once for every answer wanted; return the points found, nearest first."""
+        balls = Balls.of(problem, rng, levels=self.resamples, clip=self.variant == "paper")
+        run = _Run(self, balls, budget)
+        found = [run.once() for _ in range(balls.problem.count)] if balls.any else []
+        codes = np.concatenate([np.empty((0, len(problem.groups)), dtype=np.intp), *found])
+        nearest = np.argsort(balls.problem.distance(codes), kind="stable")
+        return Candidates(balls.problem.rows(codes[nearest]), {"layers": run.layers, "failed": len(found) - len(codes)})
+
+
+class _Run:
+    """The searches for one row, which share what they know of points met before."""
+
+    def __init__(self, options: GrowingSpheres, balls: Balls, budget: Budget) -> None:
+        self.options, self.balls, self.budget = options, balls, budget
+        self.layers = 0
+        self._seen, self._cascade = Seen(balls.problem), Cascade(balls.problem)
+        self._known = np.empty(0, dtype=np.uint64)  # the keys of favourable points
+
+    def once(self) -> Codes:
+        """Return (1, G) the codes of what is found, or (0, G)."""
+        paper = self.options.variant == "paper"
+        inner = self._shrunk() if paper else 0.0
+        end = self.balls.reach if paper else self.options.step * LAYERS
+        found = np.empty((0, len(self.balls.problem.groups)), dtype=np.intp)
+        while not self.budget.spent and not len(found) and inner < end:
+            outer = inner + self.options.step
+            found = self._favourable(inner, outer, "volume" if paper else "radius")
+            self.layers, inner = self.layers + 1, outer
+        nearest = found[np.argsort(self.balls.away(found), kind="stable")[:1]]
+        return self._selected(nearest) if paper and len(nearest) else nearest
+
+    def _shrunk(self) -> float:
+        """Return the radius of a ball without favourable points."""
+        radius = self.options.radius
+        for _ in range(HALVINGS):
+            if self.budget.spent or not len(self._favourable(0.0, radius, "volume")):
+                break
+            radius /= 2
+        return radius
+
+    def _favourable(self, inner: float, outer: float, radii: Radii) -> Codes:
+        """Return the favourable ones (m, G) of points drawn between two radii; none is scored twice."""
+        codes = self._cascade.repair(self.balls.draw(inner, outer, self.options.samples, radii))
+        new = self._seen.new(codes)
+        scored = score_within(self.balls.problem, codes[new], self.budget)
+        self._seen.remember(len(scored))
+        favourable = self._seen.keys.of(scored.codes[scored.favourable])
+        self._known = np.concatenate([self._known, favourable])
+        return np.asarray(codes[np.isin(self._seen.keys.of(codes), self._known)])
+
+    def _selected(self, found: Codes) -> Codes:
+        """Undo the smallest changes of one point (1, G), one after the other, up to the first that it needs."""
+        problem = self.balls.problem
+        changes = self.balls.changes(found)[0]
+        free = np.array([group.own_allowed for group in problem.groups])
+        undone = np.flatnonzero((found[0] != problem.own) & free)
+        undone = undone[np.argsort(changes[undone], kind="stable")]
+        chain = np.repeat(found, len(undone) + 1, axis=0)
+        for place, number in enumerate(undone, start=1):
+            chain[place:, number] = problem.own[number]
+        lawful = problem.held(chain) & (chain != problem.own).any(axis=1)
+        lawful[0] = True
+        chain = chain[: int(np.append(lawful, False).argmin())]
+        good = score_within(problem, chain[1:], self.budget).favourable
+        return chain[[int(np.append(good, False).argmin())]]

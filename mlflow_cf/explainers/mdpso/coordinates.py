@@ -1,0 +1,186 @@
+"""The coordinates of features: numbers in a box, truth values, and levels as corners of the unit hypercube."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Literal, Protocol
+
+import numpy as np
+
+from mlflow_cf.features import Floats
+from mlflow_cf.features.embedding import Embedding
+from mlflow_cf.problem import Codes, Group, Problem
+from mlflow_cf.problem.points import limits
+
+BoxKind = Literal["relative", "absolute"]
+NO_CHANGE = 1e-6  # of a number's range: what is less is no change
+
+
+@dataclass(frozen=True)
+class BoxOptions:
+    """How far numbers may go, in their ranges.
+
+    Attributes:
+        kind: ``relative`` to the row's own scaled value, or ``absolute``.
+        epsilon: how far; by_feature: for some features, by name.
+    """
+
+    kind: BoxKind = "relative"
+    epsilon: float = 0.5
+    by_feature: Mapping[str, float] = field(default_factory=dict)
+
+    def ends(self, name: str, own: float) -> tuple[float, float]:
+        """Return the box of a scaled number (section 2, step 4), which its own value is in."""
+        epsilon = self.by_feature.get(name, self.epsilon)
+        reach = epsilon * own if self.kind == "relative" else epsilon
+        return min(max(0.0, own - reach), own), max(min(1.0, own + reach), own)
+
+
+class Coordinates(Protocol):
+    """The w coordinates of one feature."""
+
+    @property
+    def low(self) -> Floats:
+        """(w,) the lower end of each."""
+        ...
+
+    @property
+    def high(self) -> Floats:
+        """(w,) the upper end of each."""
+        ...
+
+    @property
+    def own(self) -> Floats:
+        """(w,) those of the row to explain."""
+        ...
+
+    def codes(self, X: Floats) -> Floats | Codes:
+        """Return the raw codes (m,) at positions (w, m)."""
+        ...
+
+    def positions(self, codes: Floats) -> Floats:
+        """Return the positions (w, m) of raw codes (m,)."""
+        ...
+
+
+@dataclass(frozen=True, eq=False)
+class Number:
+    """One coordinate: ``code = coordinate * scale + centre``; where the row's own value is, it stays as it is.
+
+    Attributes:
+        low, high, own: (1,) as in `Coordinates`.
+        centre, scale: of the feature.
+        x0: the row's own code, which may be missing.
+    """
+
+    low: Floats
+    high: Floats
+    own: Floats
+    centre: float
+    scale: float
+    x0: float
+
+    def codes(self, X: Floats) -> Floats:
+        """Return the numbers (m,) at positions (1, m)."""
+        return np.where(X[0] == self.own, self.x0, X[0] * self.scale + self.centre)
+
+    def positions(self, codes: Floats) -> Floats:
+        """Return the positions (1, m) of numbers (m,)."""
+        at = (codes - self.centre) / (self.scale or 1.0)
+        return np.where((codes == self.x0) | np.isnan(codes), self.own, at)[None]
+
+
+@dataclass(frozen=True, eq=False)
+class Truth:
+    """One coordinate, rounded: true from 0.5 on."""
+
+    own: Floats
+    low: Floats = field(default_factory=lambda: np.zeros(1))
+    high: Floats = field(default_factory=lambda: np.ones(1))
+
+    def codes(self, X: Floats) -> Codes:
+        """Return 0 or 1 (m,) at positions (1, m)."""
+        return self.corners(X)
+
+    def corners(self, X: Floats) -> Codes:
+        """Return the corner (m,) that is meant at positions (1, m), by its place."""
+        return np.asarray(X[0] >= 0.5, dtype=np.intp)
+
+    def positions(self, codes: Floats) -> Floats:
+        """Return the positions (1, m) of codes (m,)."""
+        return np.asarray(codes[None], dtype=np.float64)
+
+
+@dataclass(frozen=True, eq=False)
+class Levels:
+    """A coordinate for each of some codes (w,), ascending, a missing one last: the largest is meant, ties the first."""
+
+    known: Floats
+    own: Floats
+
+    @property
+    def low(self) -> Floats:
+        """Zeros (w,)."""
+        return np.zeros(len(self.known))
+
+    @property
+    def high(self) -> Floats:
+        """Ones (w,)."""
+        return np.ones(len(self.known))
+
+    def codes(self, X: Floats) -> Floats:
+        """Return the codes (m,) at positions (w, m)."""
+        return np.asarray(self.known[self.corners(X)])
+
+    def corners(self, X: Floats) -> Codes:
+        """Return the corner (m,) that is meant at positions (w, m), by its place."""
+        return np.asarray(X.argmax(axis=0), dtype=np.intp)
+
+    def positions(self, codes: Floats) -> Floats:
+        """Return the positions (w, m) of codes (m,)."""
+        missing = np.isnan(self.known)[:, None] & np.isnan(codes)
+        return np.asarray((self.known[:, None] == codes) | missing, dtype=np.float64)
+
+
+def coordinates_of(problem: Problem, embedding: Embedding, group: Group, options: BoxOptions) -> list[Coordinates]:
+    """Return the coordinates of every feature of a group, with boxes that its tuples leave something of."""
+    admissible = np.delete(group.tuples, [] if group.own_allowed else [group.own], axis=0)
+    found: list[Coordinates] = []
+    for place, column in enumerate(group.columns):
+        feature, x0, values = problem.space.features[column], float(problem.x0[column]), admissible[:, place]
+        if feature.has_order:
+            if group.interval is not None:
+                values = np.append(values, limits(problem, group))
+            found.append(_number(problem, embedding, column, values, options))
+            continue
+        known = np.unique(values)  # missing comes last
+        own = _one_hot(known, x0)
+        if feature.kind == "boolean" and known.tolist() == [0, 1] and not np.isnan(x0):
+            found.append(Truth(np.array([x0])))
+        else:
+            found.append(Levels(known, own))
+    return found
+
+
+def _one_hot(known: Floats, x0: float) -> Floats:
+    return np.asarray((known == x0) | (np.isnan(known) & np.isnan(x0)), dtype=np.float64)
+
+
+def _number(problem: Problem, embedding: Embedding, column: int, values: Floats, options: BoxOptions) -> Number:
+    """Return the coordinate of a number that may have some values, in a box cut to where these are."""
+    feature, x0 = problem.space.features[column], float(problem.x0[column])
+    centre, scale = float(embedding.centre[column]), float(embedding.scale[column])
+    ranked = values[values < feature.unknown_from]
+    ends = (float(ranked.min()), float(ranked.max())) if len(ranked) else (centre, centre)
+    least, most = ((end - centre) / (scale or 1.0) for end in ends)
+    if x0 < feature.unknown_from:
+        own = (x0 - centre) / scale if scale else float(x0 != centre)
+        low, high = options.ends(feature.name, own)
+    else:
+        fill = float(embedding.fill[column])
+        own, low, high = (fill - centre) / (scale or 1.0), 0.0, 1.0
+    low, high = max(low, least), min(high, most)
+    if low > high:  # a value that must change, to somewhere outside
+        low, high = least, most
+    return Number(np.array([low]), np.array([high]), np.array([own]), centre, scale, x0)

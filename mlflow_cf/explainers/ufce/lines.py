@@ -1,0 +1,190 @@
+"""Lines of candidates: one group moves along its values, and up to two others follow by prediction."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Final
+
+import numpy as np
+
+from mlflow_cf.constraints.rules import Bools
+from mlflow_cf.explainers.ufce.predictors import Predictors
+from mlflow_cf.explainers.ufce.subspaces import Sequence as Values
+from mlflow_cf.explainers.ufce.subspaces import Subspaces
+from mlflow_cf.features import Floats
+from mlflow_cf.problem import Codes, Problem
+
+LEVELS: Final = 64  # of a group tried beside another
+Pair = tuple[int, int]
+
+
+@dataclass(frozen=True, eq=False)
+class Line:
+    """Candidates one after the other, the nearest first.
+
+    Attributes:
+        values: what one group becomes.
+        fixed: other groups, each with its code.
+        follow: the groups that are predicted, in order.
+        key: the ordered pair of groups that it belongs to, or the group twice.
+    """
+
+    values: Values
+    fixed: tuple[Pair, ...] = ()
+    follow: tuple[int, ...] = ()
+    key: Pair = (-1, -1)
+
+
+@dataclass(frozen=True, eq=False)
+class Lines:
+    """Some lines of one problem, filled where they are looked at.
+
+    Attributes:
+        problem, predictors: the row to explain, and what predicts its features.
+        all: the lines.
+    """
+
+    problem: Problem
+    predictors: Predictors
+    all: Sequence[Line]
+
+    @cached_property
+    def lengths(self) -> Codes:
+        """(l,) how many candidates each line has."""
+        return np.array([len(line.values.codes) for line in self.all], dtype=np.intp)
+
+    @cached_property
+    def walks(self) -> Bools:
+        """(l,) which lines move away from the row in one direction."""
+        return np.array([line.values.walks for line in self.all], dtype=np.bool_)
+
+    @cached_property
+    def _start(self) -> Codes:
+        return np.cumsum(self.lengths) - self.lengths
+
+    @cached_property
+    def _codes(self) -> Codes:
+        return np.concatenate([line.values.codes for line in self.all])
+
+    @cached_property
+    def _group(self) -> Codes:
+        return np.array([line.values.group for line in self.all], dtype=np.intp)
+
+    @cached_property
+    def _base(self) -> Codes:
+        base = np.tile(self.problem.own, (len(self.all), 1))
+        for number, line in enumerate(self.all):
+            for group, code in line.fixed:
+                base[number, group] = code
+        return base
+
+    @cached_property
+    def _follow(self) -> Codes:
+        """(2, l) the groups predicted first and second, -1 for none."""
+        padded = [(*line.follow, -1, -1)[:2] for line in self.all]
+        return np.array(padded, dtype=np.intp).reshape(-1, 2).T
+
+    def candidates(self, line: Codes, position: Codes) -> tuple[Codes, Bools]:
+        """Return the candidates (m, G) at positions (m,) of lines (m,), and whether all that is predicted may be."""
+        codes, sound = self._base[line], np.ones(len(line), dtype=np.bool_)
+        codes[np.arange(len(line)), self._group[line]] = self._codes[self._start[line] + position]
+        for follow in self._follow:
+            wanted = follow[line]
+            for number in np.unique(wanted[wanted >= 0]).tolist():
+                asked = np.flatnonzero(wanted == number)
+                codes[asked, number], inside = self.predictors.predicted(codes[asked], number)
+                sound[asked] &= inside
+        return codes, sound
+
+
+def singles(subspaces: Subspaces) -> list[Line]:
+    """Return the lines of single changes, group after group."""
+    return [Line(values, key=(values.group,) * 2) for some in subspaces.sequences for values in some]
+
+
+def doubles(subspaces: Subspaces, pairs: Sequence[Pair], third: int | None = None) -> list[Line]:
+    """Return the lines of pairs: one moves, the other is predicted, and the other way round; of levels also all pairs.
+
+    With a `third` group, that is predicted from both.
+    """
+    after = () if third is None else (third,)
+    lines = []
+    for pair in pairs:
+        for i, j in (pair, pair[::-1]):
+            lines += [Line(_few(values), (), (j, *after), (i, j)) for values in subspaces.sequences[i]]
+        if all(not values.walks for number in pair for values in subspaces.sequences[number]):
+            lines += list(_both(subspaces, pair, after))
+    return lines
+
+
+def triples(subspaces: Subspaces, pairs: Sequence[Pair]) -> list[Line]:
+    """Return the lines of triples: each pair with every other group; a set of three is tried once."""
+    return [
+        line for *pair, third in threes(subspaces, pairs) for line in doubles(subspaces, [(pair[0], pair[1])], third)
+    ]
+
+
+def threes(subspaces: Subspaces, pairs: Sequence[Pair]) -> list[tuple[int, int, int]]:
+    """Return each pair with every other group, in order; a set of three comes once."""
+    found: dict[frozenset[int], tuple[int, int, int]] = {}
+    for pair in pairs:
+        for third in subspaces.groups:
+            if third not in pair:
+                found.setdefault(frozenset((*pair, third)), (*pair, third))
+    return list(found.values())
+
+
+def nested(subspaces: Subspaces, ordered: Pair, most: int) -> list[Line]:
+    """Return the lines of one group beside each of some values, at most so many a direction, of another."""
+    i, j = ordered
+    fixed = _some(subspaces, i, most)
+    return [Line(_few(values), ((i, code),), (), ordered) for code in fixed for values in subspaces.sequences[j]]
+
+
+def nested_twice(subspaces: Subspaces, three: tuple[int, int, int], most: int) -> list[Line]:
+    """Return the lines of a third group beside some values, at most so many a direction, of two others."""
+    i, j, third = three
+    fixed = [((i, a), (j, b)) for a in _some(subspaces, i, most) for b in _some(subspaces, j, most)]
+    return [Line(_few(values), both, (), (i, j)) for both in fixed for values in subspaces.sequences[third]]
+
+
+def _some(subspaces: Subspaces, number: int, most: int) -> list[int]:
+    found = [values.codes[evenly(len(values.codes), most)] for values in subspaces.sequences[number]]
+    return [code for codes in found for code in codes.tolist()]
+
+
+def _both(subspaces: Subspaces, pair: Pair, after: tuple[int, ...]) -> Iterator[Line]:
+    """Yield the lines of every two levels, 64 pairs at most."""
+    i, j = pair
+    left = LEVELS
+    for values in subspaces.sequences[i]:
+        for code in values.codes.tolist():
+            for others in subspaces.sequences[j]:
+                some = others.codes[:left]
+                left -= len(some)
+                if len(some):
+                    yield Line(Values(j, some, walks=False), ((i, code),), after, pair)
+
+
+def _few(values: Values) -> Values:
+    return values if values.walks else Values(values.group, values.codes[:LEVELS], walks=False)
+
+
+def pairs_of(problem: Problem, groups: Sequence[int], mutual: Floats, most: int) -> list[Pair]:
+    """Return the pairs of groups that tell most of each other by the information (d, d) of their features; ties: first.
+
+    What two declared groups tell is what the best two of their features do.
+    """
+    found = [(i, j) for at, i in enumerate(groups) for j in groups[at + 1 :]]
+    told = [float(mutual[np.ix_(problem.columns[i], problem.columns[j])].max()) for i, j in found]
+    order = np.argsort(-np.array(told), kind="stable")[:most]
+    return [found[at] for at in order.tolist()]
+
+
+def evenly(total: int, most: int) -> Codes:
+    """Return positions of `total`, all of them or `most` evenly spread ones with the first and the last."""
+    if total <= most:
+        return np.arange(total)
+    return np.linspace(0, total - 1, most).round().astype(np.intp)

@@ -1,0 +1,163 @@
+"""One linear model a feature, which predicts it from all others (UFCE sections 4 and 5)."""
+
+from __future__ import annotations
+
+import warnings
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Final
+
+import numpy as np
+
+from mlflow_cf.features import Embedding, Feature, Floats
+from mlflow_cf.problem import Codes, Problem
+from mlflow_cf.search.snapping import Snapping
+
+MOST_ROWS: Final = 5_000  # of a regression of levels
+NEVER: Final = -1e300  # what stands for the logit of a level that was not seen
+
+
+def fit_predictors(embedding: Embedding, background: Floats) -> tuple[Floats, Floats]:
+    """Return weights (width, width) and intercepts (width,) that predict every coordinate of a row's vector.
+
+    The coordinates of the feature itself have weight 0. A number's are those of a linear regression on all rows
+    without missing values; of levels they are the logits of a logistic one.
+    """
+    whole = ~embedding.filled(background).any(axis=1)
+    rows = background[whole] if whole.any() else background
+    V = embedding.vectors(rows)
+    weights, intercepts = np.zeros((embedding.width, embedding.width)), np.zeros(embedding.width)
+    for column, feature in enumerate(embedding.space.features):
+        block = embedding.blocks[column]
+        others = np.delete(np.arange(embedding.width), np.arange(block.start, block.stop))
+        if feature.constant or not len(others):
+            continue
+        fit = _line if feature.has_order else _logits
+        told = V[:, block.start] if feature.has_order else rows[:, column]
+        weights[others, block], intercepts[block] = fit(V[:, others], told, block.stop - block.start)
+    return weights, intercepts
+
+
+def _line(V: Floats, told: Floats, width: int) -> tuple[Floats, Floats]:
+    """Return the weights (k, 1) and intercept (1,) of least squares, the smallest of all that are as good."""
+    del width
+    centre, middle = V.mean(axis=0), told.mean()
+    found, *_ = np.linalg.lstsq(V - centre, told - middle, rcond=None)
+    return found[:, None], np.array([middle - centre @ found])
+
+
+def _logits(V: Floats, told: Floats, width: int) -> tuple[Floats, Floats]:
+    """Return the weights (k, width) and intercepts (width,) of the levels; a boolean has one coordinate, its odds."""
+    from sklearn.exceptions import ConvergenceWarning  # noqa: PLC0415  half a second that no server needs
+    from sklearn.linear_model import LogisticRegression  # noqa: PLC0415
+
+    picked = np.linspace(0, len(V) - 1, min(len(V), MOST_ROWS)).round().astype(np.intp)
+    levels = np.unique(told[picked]).astype(np.intp)
+    weights, intercepts = np.zeros((V.shape[1], width)), np.full(width, NEVER)
+    if len(levels) == 1:
+        intercepts[:] = np.where(np.arange(width) == levels[0], 0.0, NEVER) if width > 1 else -NEVER * (levels[0] - 0.5)
+        return weights, intercepts
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", ConvergenceWarning)  # near enough to the optimum to propose a level
+        model = LogisticRegression(max_iter=1000).fit(V[picked], told[picked])
+    if width == 1:
+        return model.coef_.T, model.intercept_
+    if len(levels) == 2:  # the odds of the second
+        weights[:, levels[1]], intercepts[levels] = model.coef_[0], [0.0, float(model.intercept_[0])]
+        return weights, intercepts
+    weights[:, levels], intercepts[levels] = model.coef_.T, model.intercept_
+    return weights, intercepts
+
+
+@dataclass(frozen=True, eq=False)
+class Predictors:
+    """What the models say of candidates of one problem.
+
+    Attributes:
+        problem: the row to explain and what it may become.
+        embedding: how rows become vectors, over the features of the problem.
+        weights, intercepts: (width, width) and (width,); see `fit_predictors`.
+        ends: (2, G) lowest and highest code that each group of one number may take.
+    """
+
+    problem: Problem
+    embedding: Embedding
+    weights: Floats
+    intercepts: Floats
+    ends: Floats
+
+    def predicted(self, codes: Codes, number: int) -> tuple[Codes, np.ndarray]:
+        """Return the codes (m,) that candidates (m, G) should have in one group, and whether it may take them.
+
+        A number is moved to the nearest admissible value, which is refused if it is beyond the ends; of levels the
+        most probable admissible one counts.
+        """
+        group = self.problem.groups[number]
+        wanted = np.empty((len(group.columns), len(codes)))
+        for place, column in enumerate(group.columns):
+            feature = self.problem.space.features[column]
+            told = self._told(codes, column)
+            if feature.has_order:
+                wanted[place] = told[:, 0] * self.embedding.scale[column] + self.embedding.centre[column]
+            else:
+                wanted[place] = self._level(feature, column, number, told)
+        found = self._snapping.nearest(number).codes(wanted)
+        low, high = self.ends[:, number]
+        return found, ~((group.tuples[found, 0] < low) | (group.tuples[found, 0] > high))  # no ends: NaN
+
+    def _told(self, codes: Codes, column: int) -> Floats:
+        """Return the coordinates (m, k) of one feature as predicted from the other groups of candidates (m, G)."""
+        block, owner = self.embedding.blocks[column], int(self.problem.owner[column])
+        start, total = self.problem.start, np.zeros((len(codes), block.stop - block.start))
+        for number in range(len(self.problem.groups)):
+            if number != owner and (codes[:, number] != codes[0, number]).any():
+                total += self._effects[:, block][codes[:, number] + start[number]]
+            elif number != owner:
+                total += self._effects[codes[0, number] + start[number], block]
+        return np.asarray(total + self._base[block])
+
+    def _level(self, feature: Feature, column: int, number: int, told: Floats) -> Floats:
+        """Return the codes (m,) of the most probable levels that some admissible tuple has."""
+        group = self.problem.groups[number]
+        kept = np.ones(len(group.tuples), dtype=np.bool_)
+        kept[group.own] = group.own_allowed
+        some = group.tuples[kept][:, group.columns.index(column)]
+        levels = np.unique(some[some < len(feature.levels)]).astype(np.intp)
+        if not len(levels):
+            return np.full(len(told), np.nan)
+        logits = np.column_stack([np.zeros(len(told)), told[:, 0]]) if feature.kind == "boolean" else told
+        likeliest: Floats = levels[logits[:, levels].argmax(axis=1)].astype(np.float64)
+        return likeliest
+
+    @cached_property
+    def _base(self) -> Floats:
+        """(width,) what is predicted of the row to explain."""
+        base: Floats = self.embedding.vectors(self.problem.x0[None])[0] @ self.weights + self.intercepts
+        return base
+
+    @cached_property
+    def _effects(self) -> Floats:
+        """(tuples, width) by how much each tuple of each group changes every prediction, group after group."""
+        problem, embedding = self.problem, self.embedding
+        own = embedding.vectors(problem.x0[None])[0]
+        parts = []
+        for group in problem.groups:
+            at = np.concatenate([np.arange(embedding.width)[embedding.blocks[column]] for column in group.columns])
+            if len(group.columns) == 1 and problem.space.features[group.columns[0]].has_order:
+                (column,) = group.columns
+                held = group.tuples[:, 0]
+                held = np.where(np.isnan(held) | (held >= problem.space.features[column].unknown_from), np.nan, held)
+                scale = embedding.scale[column]
+                vectors = (held - embedding.centre[column]) / scale if scale > 0 else np.zeros(len(held))
+                fill = (embedding.fill[column] - embedding.centre[column]) / scale if scale > 0 else 0.0
+                differ = np.where(np.isnan(vectors), fill, vectors)[:, None] - own[at]
+            else:
+                rows = np.tile(problem.x0, (len(group.tuples), 1))
+                rows[:, group.columns] = group.tuples
+                differ = embedding.vectors(rows)[:, at] - own[at]
+            parts.append(differ @ self.weights[at])
+        return np.concatenate(parts)
+
+    @cached_property
+    def _snapping(self) -> Snapping:
+        return Snapping(self.problem)

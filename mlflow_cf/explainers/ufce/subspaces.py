@@ -1,0 +1,145 @@
+"""What each group may become, nearest first: admissible values, cut to what the neighbourhood spans (section 2)."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Final
+
+import numpy as np
+
+from mlflow_cf.explainers.ufce.neighbourhood import Neighbourhood
+from mlflow_cf.features import Floats
+from mlflow_cf.problem import Codes, Group, Problem
+from mlflow_cf.problem.points import limits, with_values
+from mlflow_cf.search.cascade import alone
+
+STEPS: Final = 100  # of a continuous number, if no step is given
+MOST_STEPS: Final = 2_000
+
+
+@dataclass(frozen=True, eq=False)
+class Sequence:
+    """Tuples of one group in the order in which they are tried.
+
+    Attributes:
+        group: its number.
+        codes: (t,) one tuple or more, the nearest first.
+        walks: whether they are numbers that move away from the row's own in one direction.
+    """
+
+    group: int
+    codes: Codes
+    walks: bool
+
+
+@dataclass(frozen=True, eq=False)
+class Subspaces:
+    """What the groups of a problem may become.
+
+    Attributes:
+        sequences: those of every group; none of one that keeps its tuple.
+        ends: (2, G) lowest and highest code of groups of one number, the row's own included; NaN of others.
+    """
+
+    sequences: tuple[tuple[Sequence, ...], ...]
+    ends: Floats
+
+    @classmethod
+    def of(cls, problem: Problem, near: Neighbourhood) -> Subspaces:
+        """Return what every group may become, given the favourable rows around the row to explain."""
+        ends = np.full((2, len(problem.groups)), np.nan)
+        sequences: list[tuple[Sequence, ...]] = []
+        for number, group in enumerate(problem.groups):
+            if not group.proposals:
+                sequences.append(())
+            elif len(group.columns) > 1:
+                codes = _others(group)
+                codes = codes[np.argsort(alone(problem, number)[codes], kind="stable")]
+                sequences.append(_kept(Sequence(number, codes, walks=False)))
+            elif problem.space.features[group.columns[0]].has_order:
+                found, ends[:, number] = _numbers(problem, number, near)
+                sequences.append(found)
+            else:
+                sequences.append(_kept(Sequence(number, _levels(group, near), walks=False)))
+        return cls(tuple(sequences), ends)
+
+    @property
+    def groups(self) -> list[int]:
+        """The groups that may change."""
+        return [number for number, some in enumerate(self.sequences) if some]
+
+
+def interval(limits: tuple[float, float], near: tuple[float, float], own: float) -> tuple[float, float]:
+    """Return where a number is searched: inside its limits, and no farther than near rows reach on either side.
+
+    The row's own value is always as far as they reach.
+    """
+    (low, high), (first, last) = limits, near
+    return max(low, min(first, own)), min(high, max(last, own))
+
+
+def _numbers(problem: Problem, number: int, near: Neighbourhood) -> tuple[tuple[Sequence, ...], tuple[float, float]]:
+    """Return the values above and below a number's own, and its ends."""
+    group, (column,) = problem.groups[number], problem.groups[number].columns
+    own, codes = float(problem.x0[column]), _others(problem.groups[number])
+    values = group.tuples[codes, 0]
+    if not len(codes):
+        return (), (own, own)
+    if not own < problem.space.features[column].unknown_from:  # missing, or a level without a rank
+        middle = near.median(column)
+        middle = float(np.median(values)) if np.isnan(middle) else middle
+        ordered = codes[np.argsort(np.abs(values - middle), kind="stable")]
+        return (Sequence(number, ordered, walks=False),), (float(values.min()), float(values.max()))
+    bounds = (min(own, float(values.min())), max(own, float(values.max())))
+    low, high = interval(bounds, near.span(column), own) if len(near.rows) else bounds
+    inside = (values >= low) & (values <= high)
+    if not inside.any() and not group.own_allowed:  # it must change
+        inside, (low, high) = np.ones(len(values), dtype=np.bool_), bounds
+    above, below = codes[inside & (values > own)], codes[inside & (values < own)][::-1]
+    return (*_kept(Sequence(number, above, walks=True)), *_kept(Sequence(number, below, walks=True))), (low, high)
+
+
+def _levels(group: Group, near: Neighbourhood) -> Codes:
+    """Return the levels that a group may take, those first that most of the near rows have."""
+    codes = _others(group)
+    common = (near.rows[:, group.columns[0], None] == group.tuples[codes, 0]).sum(axis=0)
+    return codes[np.argsort(-common, kind="stable")]
+
+
+def _others(group: Group) -> Codes:
+    """Return the tuples other than its own that a group may take, none with a missing value that is known now."""
+    known = ~np.isnan(group.tuples) | np.isnan(group.tuples[group.own])
+    known[group.own] = False
+    return np.flatnonzero(known.all(axis=1))
+
+
+def _kept(sequence: Sequence) -> tuple[Sequence, ...]:
+    return (sequence,) if len(sequence.codes) else ()
+
+
+def with_steps(problem: Problem, steps: Mapping[str, float]) -> Problem:
+    """Return the problem with the values of continuous numbers that are so many steps from the row's own.
+
+    Args:
+        problem: the row to explain.
+        steps: by feature, in the column's unit; by default 1 % of what the number may be. There are 2,000 at most.
+    """
+    values = {}
+    for number, group in enumerate(problem.groups):
+        if group.interval is not None:
+            low, high = limits(problem, group)
+            own = float(problem.x0[group.columns[0]])
+            step = steps.get(problem.space.names[group.columns[0]], (high - low) / STEPS)
+            values[number] = _stepped((low, high), low if np.isnan(own) else own, step)
+    return with_values(problem, values) if values else problem
+
+
+def _stepped(ends: tuple[float, float], own: float, step: float) -> Floats:
+    low, high = ends
+    if not high > low or not step > 0:
+        return np.array(ends)
+    step = max(step, (high - low) / MOST_STEPS)
+    first, last = np.ceil((low - own) / step), np.floor((high - own) / step)
+    inner = own + np.arange(first, last + 1) * step
+    return np.unique(np.concatenate([[low], inner[(inner >= low) & (inner <= high)], [high]]))
