@@ -275,7 +275,7 @@ def test_no_data_is_a_clear_message(benchmark, monkeypatch, tmp_path, capsys):
     assert benchmark.bench.options().parse_args([]).data_sets == ["loans"]
     with pytest.raises(SystemExit):
         benchmark.bench.main(["--data-sets", "credits"])
-    assert "'credits' is none of adult, credit, loans, many_levels, many_numbers" in capsys.readouterr().err
+    assert "'credits' is none of adult, credit, compas, bankloan, german, loans" in capsys.readouterr().err
     with pytest.raises(SystemExit):
         benchmark.bench.main(["--rows", "-1"])
     assert "'-1' is no number of rows" in capsys.readouterr().err

@@ -266,6 +266,31 @@ def test_tables_come_back_from_the_numbers_that_nice_is_given(benchmark, mixed):
     assert coding.row(X[3]) == mixed.background.iloc[3].to_dict()
 
 
+@pytest.mark.parametrize("limits", [{"age": (0, 29)}, {"age": (20, 99), "income": (0.0, 1.0)}, {"job": ["y"]}])
+def test_dice_keeps_the_limits_of_a_user(benchmark, mixed, limits):
+    dice = benchmark.rival_dice.Dice.build(mixed, "random", 0)
+    replies = []
+    for at, x0 in enumerate(mixed.rejected.head(5).to_dict("records")):
+        reply = benchmark.rival_dice.dice_with_limits(dice, mixed.rejected.iloc[[at]], limits)
+        replies.append(reply.row)
+        if reply.row is None:
+            assert reply.reason
+            continue
+        assert mixed.model.predict(pd.DataFrame([reply.row])) == [1]
+        for name, own in x0.items():
+            value, told = reply.row[name], limits.get(name, ())
+            inside = value in told if name == "job" else told and told[0] <= value <= told[1]
+            assert value == own or inside
+    assert any(replies) or "age" not in limits
+
+
+def test_dice_is_not_asked_where_the_limits_leave_nothing(benchmark, mixed):
+    dice = benchmark.rival_dice.Dice.build(mixed, "random", 0)
+    row = mixed.rejected.head(1)
+    reply = benchmark.rival_dice.dice_with_limits(dice, row, {"job": [row["job"].iloc[0]]})
+    assert (reply.row, reply.reason) == (None, "the limits leave nothing to vary")
+
+
 def test_a_reply_is_measured_without_the_models_own_calls(benchmark, mixed, monkeypatch):
     """The clock moves in the model alone."""
     now, explained = [0.0], mixed.wrapped(0)

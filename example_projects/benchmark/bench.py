@@ -8,6 +8,7 @@ import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
+import beside_papers
 import certificates
 import contest
 import envelope
@@ -15,18 +16,16 @@ import further
 import hard
 import load
 import mlflow
-import ocl
+import page
 import pandas as pd
-import paper
 import programs
 import runs
 import structure_speed
 import summary
-import synthetic
 import tree_cases
 import tree_contest
-from data_sets import PAPER_VIEWS, VIEWS, Case, constraints_for, data_folder, folder, load_case, split
-from gates import Gate
+from data_sets import VIEWS, Case, constraints_for, folder, split
+from gates import Gate, told
 from models import LARGE, MODELS, fitted, unopened
 from rival_dice import METHODS
 
@@ -94,20 +93,13 @@ def run_contest(chosen: Options) -> list[str]:
     compared = summary.table({(pair.case.name, pair.model): pair.measured for pair in pairs}, once)
     print(f"\n=== GeCo beside dice-ml and the pipeline: CPU\n\n{compared}")
     print(f"\n=== Proofs\n\n{certificates.table({pair.name: pair.certificates for pair in pairs})}")
-    print(_told(promised))
+    print(told(promised))
     mlflow.log_table(pd.DataFrame([line for pair in pairs for line in _methods(pair)]), "methods.json")
     return broken
 
 
 def _methods(pair: contest.Pair) -> list[dict[str, Any]]:
     return [{"pair": pair.name, "method": method, **values} for method, values in pair.measured.items()]
-
-
-def _told(promised: Sequence[tuple[str, Gate]]) -> str:
-    """Return how many promises were kept, and those that were not."""
-    missed = [f"{gate} ({name})" for name, gate in promised if not gate.kept]
-    kept = f"{len(promised) - len(missed)} of {len(promised)} promises about speed and distance were kept."
-    return "\n".join(["", kept, *missed])
 
 
 def _cases(chosen: Options, rows: int, *, large: bool) -> Iterator[tuple[str, Case]]:
@@ -136,7 +128,7 @@ def run_exact(chosen: Options) -> list[str]:
             runs.log_figures({"proofs": measured[name].figures()})
         promised += [(name, gate) for gate in measured[name].gates(case.name, model)]
         broken += [f"{line} ({name})" for line in wrong]
-    print(f"\n=== Proofs\n\n{certificates.table(measured)}\n{_told(promised)}")
+    print(f"\n=== Proofs\n\n{certificates.table(measured)}\n{told(promised)}")
     return broken
 
 
@@ -151,25 +143,8 @@ def run_further(chosen: Options) -> list[str]:
             measured[f"{name} / {model}"] = further.run(case, model, chosen.seed)
     runs.log_figures({f"further {n} {wish}": vars(line) for n, some in measured.items() for wish, line in some.items()})
     promised = [(name, gate) for name, lines in measured.items() for gate in further.gates(lines)]
-    print(f"\n=== Further requirements, with certificates\n\n{further.table(measured)}\n{_told(promised)}")
+    print(f"\n=== Further requirements, with certificates\n\n{further.table(measured)}\n{told(promised)}")
     return [f"BROKEN {gate} ({name})" for name, gate in promised if gate.most is False and not gate.kept]
-
-
-def run_paper(chosen: Options) -> list[str]:
-    """Run GeCo on the data sets of its paper; return the promises that were broken."""
-    broken: list[str] = []
-    for name in (name for name in chosen.data_sets if name in PAPER_VIEWS):
-        report = paper.run(load_case(name, chosen.rows or 100, chosen.seed), chosen.seed)
-        with mlflow.start_run(run_name=f"{name} as in the paper", nested=True):
-            runs.log_figures({**report.measured, **{f"regime {key}": told for key, told in report.regimes.items()}})
-        broken += [f"{line} ({name} as in the paper)" for line in report.broken]
-    return broken
-
-
-def run_synthetic(chosen: Options) -> list[str]:
-    """Run GeCo on the synthetic classifiers of its paper; return the promises that were broken."""
-    rows = pd.read_csv(data_folder() / "credit.csv").iloc[:, :-1]
-    return synthetic.run(rows, chosen.rows or 30, chosen.seed)
 
 
 def run_hard(chosen: Options) -> list[str]:
@@ -180,7 +155,7 @@ def run_hard(chosen: Options) -> list[str]:
         cases[found.name] = found
     runs.log_figures({f"hard {name}": vars(found.geco) for name, found in cases.items()})
     print(f"\n=== Rows that need several changes: GeCo beside random search\n\n{hard.table(cases)}")
-    print(_told([(name, gate) for name, found in cases.items() for gate in found.gates()]))
+    print(told([(name, gate) for name, found in cases.items() for gate in found.gates()]))
     return [f"BROKEN {name}: rows without an answer" for name, one in cases.items() if one.geco.found < one.floor.found]
 
 
@@ -200,7 +175,7 @@ def run_load(chosen: Options) -> list[str]:
         broken += [f"BROKEN {found.refused} requests were refused ({name} under load)"] * bool(found.refused)
     runs.log_figures({f"load {name}": figures for name, figures in lines.items()})
     print(f"\n=== Predictions while explanations are saturated\n\n{pd.DataFrame(lines).T.round(3).to_string()}")
-    print(_told(promised))
+    print(told(promised))
     return broken
 
 
@@ -209,7 +184,7 @@ def run_trees(chosen: Options) -> list[str]:
     tried = [tree_contest.run(case, chosen.seed) for case in tree_cases.cases(chosen.rows or 8, chosen.seed)]
     runs.log_figures({name: values for one in tried for name, values in one.figures().items()})
     print(f"\n=== Trees alone: beside treecf\n\n{tree_contest.table(tried)}")
-    print(_told([(one.name, gate) for one in tried for gate in one.gates()]))
+    print(told([(one.name, gate) for one in tried for gate in one.gates()]))
     return [f"{line} ({one.name})" for one in tried for line in one.broken()]
 
 
@@ -219,18 +194,8 @@ def run_proofs(chosen: Options) -> list[str]:
     runs.log_figures({f"{one.shape.name} {name}": vars(side) for one in reached for name, side in one.sides.items()})
     print(f"\n=== Proofs within {envelope.LIMIT_S:.0f} s, beside treecf\n\n{envelope.table(reached)}")
     print(f"\nThe largest models of which every row was proved, trees x depth\n\n{envelope.limits(reached)}")
-    print(_told([(one.shape.name, one.gate) for one in reached]))
+    print(told([(one.shape.name, one.gate) for one in reached]))
     return [line for one in reached for line in one.broken()]
-
-
-def run_ocl(chosen: Options) -> list[str]:
-    """Run CE-OCL on the data sets of its paper; return the promises that were broken."""
-    names = tuple(name for name in ocl.DATA_SETS if (folder() / f"{name}.csv").is_file())
-    lines = ocl.run(names, chosen.rows or 30, chosen.seed)
-    promised = ocl.gates(lines)
-    runs.log_figures({"ocl " + " ".join(map(str, key)): line.figures for key, line in lines.items()})
-    print(f"\n=== CE-OCL beside its paper\n\n{ocl.table(lines)}\n{_told(promised)}")
-    return [f"BROKEN {gate} ({name})" for name, gate in promised if gate.what == ocl.VALID and not gate.kept]
 
 
 def run_programs(chosen: Options) -> list[str]:
@@ -241,22 +206,29 @@ def run_programs(chosen: Options) -> list[str]:
         found[f"{case.name} / {model}"] = programs.beside(case, chosen.seed)
         if model in ("logistic", "mlp"):
             real[f"{case.name} / {model}, continuous"] = programs.continuous(case, chosen.seed)
+    peers = []
+    for kind, make in tree_cases.CREDIT.items() if "credit" in chosen.data_sets else ():
+        case = tree_cases.first(tree_cases.credit(kind, make(chosen.seed), chosen.seed), chosen.rows or 10)
+        peers.append(programs.trees(case, chosen.seed))
     promised = programs.gates(found, real)
-    print(f"\n=== Programs beside best-first search\n\n{programs.table(found, real)}\n{_told(promised)}")
+    print(f"\n=== Programs beside best-first search\n\n{programs.table(found, real, peers)}\n{told(promised)}")
     return [f"BROKEN {gate} ({name})" for name, gate in promised if gate.what in programs.TRUE and not gate.kept]
 
 
 PARTS: Mapping[str, Callable[[Options], list[str]]] = {
     "contest": run_contest,
     "exact": run_exact,
+    "feedback": beside_papers.run_feedback,
     "further": run_further,
     "hard": run_hard,
     "load": run_load,
-    "ocl": run_ocl,
-    "paper": run_paper,
+    "ocl": beside_papers.run_ocl,
+    "page": page.run_page,
+    "paper": beside_papers.run_paper,
     "programs": run_programs,
     "proofs": run_proofs,
-    "synthetic": run_synthetic,
+    "swarm": beside_papers.run_swarm,
+    "synthetic": beside_papers.run_synthetic,
     "trees": run_trees,
 }
 

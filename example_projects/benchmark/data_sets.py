@@ -103,6 +103,11 @@ def adult_in_bits(rows: pd.DataFrame) -> pd.DataFrame:
     return pd.get_dummies(adult_with_education(rows), columns=list(IN_BITS), prefix_sep="=", dtype=int)
 
 
+def compas_columns(rows: pd.DataFrame) -> pd.DataFrame:
+    """Return COMPAS's columns (n, 10) without its scores, which are no inputs, and the second `age_cat`."""
+    return rows.drop(columns=["age_cat", "decile_score", "score_text", "v_decile_score"])
+
+
 def every_column(rows: pd.DataFrame) -> pd.DataFrame:
     """Return the columns (n, d) as they are."""
     return rows
@@ -114,6 +119,9 @@ IN_BITS = ("workclass", "marital_status", "occupation", "relationship")
 VIEWS: Mapping[str, View] = {
     "adult": adult_columns,
     "credit": every_column,
+    "compas": compas_columns,
+    "bankloan": every_column,
+    "german": every_column,
     **dict.fromkeys(GENERATORS, every_column),
 }
 
@@ -181,7 +189,10 @@ def constraints_for(name: str, columns: pd.DataFrame, *, rules: bool) -> dict[st
         raise SystemExit(f"{file} is missing; it belongs to the folder of public data sets")
     constraints = yaml.safe_load(file.read_text(encoding="utf-8"))
     program = constraints.pop("rules", [])
-    lists = {key: [c for feature in names for c in bits(feature, columns)] for key, names in constraints.items()}
+    lists = {
+        key: names if isinstance(names, dict) else [c for feature in names for c in bits(feature, columns)]
+        for key, names in constraints.items()
+    }
     return {**lists, "rules": program} if rules else lists
 
 

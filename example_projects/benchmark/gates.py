@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -113,3 +113,10 @@ def _means(one: pd.DataFrame, other: pd.DataFrame) -> tuple[float, float]:
     if not both.any():
         return 1.0, 1.0
     return float(one.loc[both, "distance"].mean()), float(other.loc[both, "distance"].mean())
+
+
+def told(promised: Sequence[tuple[str, Gate]]) -> str:
+    """Return how many promises were kept, and those that were not."""
+    missed = [f"{gate} ({name})" for name, gate in promised if not gate.kept]
+    kept = f"{len(promised) - len(missed)} of {len(promised)} promises about speed and distance were kept."
+    return "\n".join(["", kept, *missed])

@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 Row = Mapping[str, Any]
 Known = Mapping[str, set[Any]]
 ALONE = {"immutable", "increasing"}  # these speak of one feature at a time
+LIMITS = {"ranges", "relative", "forbidden"}  # feature -> its limits
 OPERATIONS: Mapping[type[ast.AST], Callable[[Any, Any], Any]] = {
     ast.Add: operator.add,
     ast.Sub: operator.sub,
@@ -38,14 +39,30 @@ def spreads(background: pd.DataFrame) -> dict[str, float]:
     return {name: float(np.ptp(numbers[name])) if name in numbers else 0.0 for name in map(str, background)}
 
 
-def broken(constraints: Mapping[str, Sequence[str]], x0: Row, row: Row) -> list[str]:
+def broken(constraints: Mapping[str, Any], x0: Row, row: Row) -> list[str]:
     """Return what `row` breaks as a counterfactual of `x0`; empty: nothing."""
-    _only_known(constraints, {*ALONE, "rules"})
+    _only_known(constraints, {*ALONE, *LIMITS, "rules"})
     changed = [name for name in x0 if row[name] != x0[name]]
     faults = [f"{name} is immutable" for name in constraints.get("immutable", ()) if name in changed]
     faults += [f"{name} fell" for name in constraints.get("increasing", ()) if row[name] < x0[name]]
     faults += [f"against {rule}" for rule in constraints.get("rules", ()) if not meets(rule, x0, row)]
+    faults += _beyond(constraints, x0, row, changed)
     return faults if changed else ["nothing changed"]
+
+
+def _beyond(constraints: Mapping[str, Any], x0: Row, row: Row, changed: Sequence[str]) -> list[str]:
+    """Return the changes that leave a feature's own limits."""
+    faults = []
+    for name, (low, high) in constraints.get("ranges", {}).items():
+        if name in changed and not (low is None or row[name] >= low) & (high is None or row[name] <= high):
+            faults.append(f"{name} leaves its range")
+    for name, most in constraints.get("relative", {}).items():
+        if not x0[name] - most.get("down", np.inf) <= row[name] <= x0[name] + most.get("up", np.inf):
+            faults.append(f"{name} changes by too much")
+    for name, pairs in constraints.get("forbidden", {}).items():
+        if [x0[name], row[name]] in pairs:
+            faults.append(f"{name} may not become {row[name]}")
+    return faults
 
 
 def unknown(known: Known, x0: Row, row: Row) -> list[str]:
@@ -111,7 +128,7 @@ def distance(weights: tuple[float, float], spread: Mapping[str, float], x0: Row,
     return float(weights[0] * share + weights[1] * np.mean(changes))
 
 
-def _only_known(constraints: Mapping[str, Sequence[str]], keys: set[str]) -> None:
+def _only_known(constraints: Mapping[str, Any], keys: set[str]) -> None:
     unread = set(constraints) - keys
     if unread:
         raise ValueError(f"the independent checker does not know the constraints {sorted(unread)}")

@@ -36,7 +36,7 @@ MODELS: Mapping[str, Any] = {
 }
 REGIONS: Mapping[str, Mapping[str, Any]] = {"": {}, "hull": {"manifold": "hull"}}
 CONSTRAINTS: Mapping[str, Any] = {"compas": {"immutable": ["sex", "race"], "increasing": ["age"]}}
-INSIDE_S = 2.0  # a row, of programs with a hull of 2,000 points
+INSIDE_S = 10.0  # a row, at most, of programs with a hull of 2,000 points
 VALID = "validity"
 COLUMNS = (VALID, "cat prox", "cont prox", "sparsity", "cat div", "cont div", "sparsity div")
 
@@ -81,7 +81,7 @@ def run(names: tuple[str, ...], rows: int, seed: int) -> Lines:
     for name in names:
         parts = compas(seed) if name == "compas" else split(name, seed, VIEWS[name])
         for kind in MODELS:
-            model = _fitted(parts, kind)
+            model = fitted(parts, kind)
             rejected = parts.X_test[model.predict(parts.X_test) != FAVOURABLE].head(rows)
             explained = mlflow_cf.wrap(
                 model,
@@ -125,7 +125,8 @@ def compas(seed: int) -> Split:
     return Split("compas", X.reset_index(drop=True), y.reset_index(drop=True), X_test, y_test)
 
 
-def _fitted(parts: Split, kind: str) -> Pipeline:
+def fitted(parts: Split, kind: str) -> Pipeline:
+    """Return one of MODELS fitted to the training rows, levels spread over columns and numbers scaled."""
     levels = list(parts.X.select_dtypes(exclude="number"))
     numbers = [column for column in parts.X if column not in levels]
     spread = OneHotEncoder(handle_unknown="ignore", sparse_output=False)

@@ -31,18 +31,23 @@ class OwnShare:
 def measure(explained: ExplainedModel, rows: pd.DataFrame) -> OwnShare:
     """Let a model reply to `rows` (m, d) one by one, as a server asks it, with its calls timed."""
     calls: list[float] = []
-    watched = replace(explained, judge=replace(explained.judge, model=_timed(explained.judge.model, calls)))
+    timed = watched(explained, calls)
     for position in range(min(WARM, len(rows))):
-        watched.predict(rows.iloc[[position]])
+        timed.predict(rows.iloc[[position]])
     own, asked = [], []
     for position in range(len(rows)):
         calls.clear()
         row = rows.iloc[[position]]
         start = time.process_time()
-        watched.predict(row)
+        timed.predict(row)
         own.append(1_000 * (time.process_time() - start - sum(calls)))
         asked.append(len(calls))
     return OwnShare(float(np.median(own)), float(np.median(asked)))
+
+
+def watched(explained: ExplainedModel, calls: list[float]) -> ExplainedModel:
+    """Return the same whose model adds the CPU seconds of each of its calls to `calls`."""
+    return replace(explained, judge=replace(explained.judge, model=_timed(explained.judge.model, calls)))
 
 
 def _timed(model: OpenModel, calls: list[float]) -> OpenModel:

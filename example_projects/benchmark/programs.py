@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -10,6 +11,8 @@ import pandas as pd
 from by_scipy import nearest_distance
 from data_sets import Case
 from gates import Gate
+from tree_contest import GENETIC, REFINE, methods
+from turns import take_turns, teller
 
 import mlflow_cf
 from mlflow_cf import CEOCL, ExplainedModel, GeCo
@@ -115,6 +118,24 @@ def continuous(case: Case, seed: int) -> Continuous:
     return Continuous(float(np.mean(proved)), float(np.median(spent)), float(np.mean(same)) if same else np.nan)
 
 
+def trees(case: Case, seed: int) -> pd.DataFrame:
+    """Return what certified answers with continuous numbers take of a model of trees, ours beside treecf's."""
+    offered = methods(case, seed, LIMIT_S)
+    asked = take_turns(
+        {name: offered[name] for name in ("exact", GENETIC, REFINE)},
+        case.rejected,
+        teller(case.name, len(case.rejected)),
+    )
+    lines = {
+        f"{case.name}, {name}": {
+            "certified": float(np.mean([one.reply.proved for one in replies])),
+            "ms": 1_000 * float(np.median([one.cpu for one in replies])),
+        }
+        for name, replies in asked.items()
+    }
+    return pd.DataFrame(lines).T
+
+
 def gates(found: dict[str, Both], real: dict[str, Continuous]) -> list[tuple[str, Gate]]:
     """Return what is promised of both engines, and of continuous numbers."""
     promised = [(name, Gate(AGREE, both.same, 1.0)) for name, both in found.items() if both.proved]
@@ -128,8 +149,9 @@ def gates(found: dict[str, Both], real: dict[str, Continuous]) -> list[tuple[str
     return promised
 
 
-def table(found: dict[str, Both], real: dict[str, Continuous]) -> str:
-    """Return both as text."""
+def table(found: dict[str, Both], real: dict[str, Continuous], peers: Sequence[pd.DataFrame]) -> str:
+    """Return all as text; `peers` are tables of `trees`."""
     engines = pd.DataFrame({name: {**vars(both), "ratio": both.ratio} for name, both in found.items()}).T
     lines = pd.DataFrame({name: vars(one) for name, one in real.items()}).T
+    lines = pd.concat([lines, *peers])
     return f"{engines.round(3).to_string()}\n\n{lines.round(3).to_string()}"

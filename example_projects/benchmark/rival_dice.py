@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import io
 import warnings
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -56,22 +56,73 @@ class Dice:
 
     def __call__(self, row: pd.DataFrame) -> Reply:
         """Explain one row (1, d); what dice-ml refuses or fails to find has no counterfactual."""
-        own = {name: row[name].iloc[0] for name in self.growing}
-        ranges = {name: [own[name], max(own[name], most)] for name, most in self.growing.items()}
+        return self.ask(row, self.vary, self._grown(row))
+
+    def ask(self, row: pd.DataFrame, vary: Sequence[str], ranges: Mapping[str, Sequence[Any]]) -> Reply:
+        """Explain one row (1, d) by changes of `vary` alone.
+
+        Args:
+            row: to explain.
+            vary: the features that may change.
+            ranges: number -> [low, high], both included; feature with levels -> the levels that may be proposed.
+        """
         try:
-            with _quiet():
-                found = self.explainer.generate_counterfactuals(
-                    row,
-                    total_CFs=1,
-                    desired_class=FAVOURABLE,
-                    features_to_vary=self.vary,
-                    permitted_range=ranges or None,
-                    **self.options,
-                )
+            answers = self._asked(row, vary, ranges, 1)
         except (UserConfigValidationException, ValueError) as error:
             return Reply(None, str(error))
-        answer = found.cf_examples_list[0].final_cfs_df_sparse
-        return Reply({name: _plain(answer[name].iloc[0]) for name in map(str, row)})
+        return Reply({name: _plain(answers[name].iloc[0]) for name in map(str, row)})
+
+    def several(self, row: pd.DataFrame, count: int) -> pd.DataFrame | None:
+        """Return so many answers (m, d) to one row (1, d), or fewer; None for what it refuses or fails to find."""
+        try:
+            answers = self._asked(row, self.vary, self._grown(row), count)
+        except (UserConfigValidationException, ValueError):
+            return None
+        return None if answers is None else answers[list(map(str, row))]
+
+    def _grown(self, row: pd.DataFrame) -> dict[str, list[Any]]:
+        own = {name: row[name].iloc[0] for name in self.growing}
+        return {name: [own[name], max(own[name], most)] for name, most in self.growing.items()}
+
+    def _asked(self, row: pd.DataFrame, vary: Sequence[str], ranges: Mapping[str, Sequence[Any]], count: int) -> Any:
+        with _quiet():
+            found = self.explainer.generate_counterfactuals(
+                row,
+                total_CFs=count,
+                desired_class=FAVOURABLE,
+                features_to_vary=list(vary),
+                permitted_range={name: list(told) for name, told in ranges.items()} or None,
+                **self.options,
+            )
+        return found.cf_examples_list[0].final_cfs_df_sparse
+
+
+def dice_with_limits(dice: Dice, row: pd.DataFrame, limits: Mapping[str, Sequence[Any]]) -> Reply:
+    """Explain one row (1, d) within a user's limits: DiCE-UF, as UFCE's paper has it.
+
+    dice-ml takes no limits beyond what its data has, so they are cut to that. It goes back from what it drew towards
+    the row, so the row's own value must lie within: limits that leave it out are stretched to it. A feature that is
+    left with its own value alone is none to vary.
+
+    Args:
+        dice: prepared by `Dice.build`; its own constraints on growing features are not told beside the limits.
+        row: to explain.
+        limits: the features that the user would change: number -> (low, high), both included; feature with levels ->
+            the levels accepted.
+    """
+    known = dice.explainer.data_interface
+    ranges: dict[str, list[Any]] = {}
+    for name, told in limits.items():
+        own = row[name].iloc[0]
+        if name in known.continuous_feature_names:
+            column = known.data_df[name]
+            ranges[name] = [min(own, max(told[0], column.min())), max(own, min(told[1], column.max()))]
+        else:
+            ranges[name] = list(dict.fromkeys([own, *told]))
+    ranges = {name: told for name, told in ranges.items() if any(value != row[name].iloc[0] for value in told)}
+    if not ranges:
+        return Reply(None, "the limits leave nothing to vary")
+    return dice.ask(row, list(ranges), ranges)
 
 
 def untold(case: Case) -> list[str]:
