@@ -17,6 +17,7 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
 import mlflow_cf
+from mlflow_cf.explainers import EXPLAINERS
 
 BENCHMARK = Path(__file__).resolve().parent.parent / "example_projects" / "benchmark"
 
@@ -517,7 +518,7 @@ def test_contest_runs_anywhere_and_is_logged(benchmark, monkeypatch, tmp_path, c
     assert tree.data.metrics["proofs/proved"] == 1
     assert "=== GeCo beside dice-ml and the pipeline: CPU" in text
     methods = {key.split("/")[0] for key in tree.data.metrics if "/" in key}
-    own = {"geco", "geco sampling", "geco pipeline", "exact", "ceocl", "nearest_row", "random_search"}
+    own = {*EXPLAINERS, "geco sampling", "geco pipeline"}
     nice = {"nice"} if benchmark.rival_nice.INSTALLED else set()
     assert methods == {*own, *nice, "dice random", "proofs"}
     assert (benchmark.rival_nice.LEFT_OUT in text) is not bool(nice)

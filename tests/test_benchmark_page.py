@@ -50,10 +50,8 @@ def test_the_page_runs_anywhere_and_is_logged(benchmark, monkeypatch, tmp_path, 
 
 
 def test_every_explainer_is_on_the_page_with_settings_it_takes(benchmark):
-    page = benchmark.page
-    assert page.EXPLAINERS is EXPLAINERS
-    for name, kind in EXPLAINERS.items():
-        assert kind(**page.OPTIONS.get(name, {})).name == name
+    assert benchmark.page.EXPLAINERS is EXPLAINERS
+    assert {name: one.name for name, one in benchmark.turns.explainers().items()} == {name: name for name in EXPLAINERS}
 
 
 def lines(**columns):

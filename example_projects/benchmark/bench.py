@@ -89,7 +89,7 @@ def run_contest(chosen: Options) -> list[str]:
         promised += [(pair.name, gate) for gate in found]
         broken += [f"{line} ({pair.name})" for line in pair.broken]
     print(f"\n=== The opened model beside the pipeline\n\n{structure_speed.tables(speed)}")
-    once = {(p.case.name, p.model): told.pipeline[1] for p in pairs if (told := speed[p.name]) is not None}
+    once = {(p.case.name, p.model): one.pipeline[1] for p in pairs if (one := speed[p.name]) is not None}
     compared = summary.table({(pair.case.name, pair.model): pair.measured for pair in pairs}, once)
     print(f"\n=== GeCo beside dice-ml and the pipeline: CPU\n\n{compared}")
     print(f"\n=== Proofs\n\n{certificates.table({pair.name: pair.certificates for pair in pairs})}")

@@ -16,10 +16,10 @@ from measures import DEFAULT, aligned, answers, broken_promises, figures
 from own_share import OwnShare
 from rival_dice import Dice, untold
 from rival_nice import INSTALLED, LEFT_OUT, Nice
-from turns import Asked, Method, Ours, take_turns, teller
+from turns import Asked, Method, Ours, explainers, take_turns, teller
 
 from mlflow_cf import ExplainedModel
-from mlflow_cf.explainers import EXPLAINERS, GeCo
+from mlflow_cf.explainers import GeCo
 from mlflow_cf.model.parity import Opened
 
 Figures = Mapping[str, float]
@@ -109,7 +109,7 @@ def ours(explained: ExplainedModel) -> dict[str, Ours]:
         SAMPLING: Ours(explained, GeCo(sweep=False)),
         PIPELINE: Ours(replace(explained, opened=CLOSED), GeCo()),
     }
-    return methods | {name: Ours(explained, kind()) for name, kind in EXPLAINERS.items() if name != GECO}
+    return methods | {name: Ours(explained, one) for name, one in explainers().items() if name != GECO}
 
 
 def in_one_call(method: Ours, rows: pd.DataFrame) -> float:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, cast
+from typing import cast
 
 import mlflow
 import numpy as np
@@ -17,7 +17,7 @@ from data_sets import VIEWS, Case, Split, constraints_for, split
 from gates import Gate
 from measures import DEFAULT, answers, broken_promises
 from models import MODELS, fitted, unopened
-from turns import Asked, Method, Reply, Row, take_turns, teller
+from turns import Asked, Method, Reply, Row, explainers, take_turns, teller
 
 from mlflow_cf import ExplainedModel, metrics
 from mlflow_cf.errors import InputError
@@ -30,9 +30,6 @@ LIMIT_S = 2.0  # of wall clock, for every row and explainer
 GRACE = 1.2  # of the limit: what is slower misses its promise
 SEVERAL = 3  # answers
 UNOPENED = "naive bayes"  # a model whose structure nobody reads
-# Where an explainer's own settings do not fit these data: many rows hold a number's least value, which freezes it in
-# a box relative to it.
-OPTIONS: Mapping[str, Mapping[str, Any]] = {"mdpso": {"box": "absolute"}}
 
 
 @dataclass(frozen=True, eq=False)
@@ -136,8 +133,8 @@ def _tried(model: str, case: Case, explained: ExplainedModel, inliers: Inliers |
     counted = own_share.watched(explained, calls)
     methods: dict[str, Method] = {}
     refused: dict[str, str] = {}
-    for name, kind in EXPLAINERS.items():
-        asked = {count: Limited(counted, kind(**OPTIONS.get(name, {})), count, calls) for count in (1, SEVERAL)}
+    for name, explainer in explainers().items():
+        asked = {count: Limited(counted, explainer, count, calls) for count in (1, SEVERAL)}
         try:
             asked[1](case.rejected.head(1))
         except InputError as error:

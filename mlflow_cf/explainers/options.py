@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Annotated, Any, get_args
 
 from pydantic import Field, StrictInt
 
-from mlflow_cf.errors import InputError
+from mlflow_cf.errors import InputError, did_you_mean
+from mlflow_cf.features import FeatureSpace
 from mlflow_cf.validation import Number
 
 
@@ -63,6 +64,17 @@ def check_options(explainer: object, options: Options) -> None:
             kept.check(path, value)
         elif isinstance(value, bool) or value not in get_args(kept):
             raise InputError(path, f"{value!r} is unknown", f"use one of {', '.join(map(str, get_args(kept)))}")
+
+
+def check_names(path: str, names: Iterable[str], space: FeatureSpace) -> None:
+    """Refuse names of features that are not there.
+
+    Raises:
+        InputError: ``<path>.<name>``, with the nearest name.
+    """
+    for name in names:
+        if name not in space.index:
+            raise InputError(f"{path}.{name}", "not a feature", did_you_mean(name, space.names, "features"))
 
 
 def asked(options: Options, names: Sequence[str] = ()) -> dict[str, Any]:

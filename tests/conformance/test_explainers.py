@@ -14,7 +14,7 @@ from mlflow_cf.testing.conduct import records
 from mlflow_cf.testing.trial import Trial
 
 # they share most of what they do with the others: a few problems are enough
-FEWER = SOME if THOROUGH else tuple(s for s in SOME if s.kind == "function" or s.demands in ("none", "groups"))
+FEWER = SOME if THOROUGH else SOME[::4]
 
 
 class TestGeCo(ExplainerSuite):
@@ -55,7 +55,7 @@ class TestMDPSO(ExplainerSuite):
 
 
 class TestUFCE(ExplainerSuite):
-    scenarios = FEWER[::3]
+    scenarios = FEWER
     kinds = kinds("sklearn", "function")
 
     def explainer(self):
@@ -114,7 +114,9 @@ CASE = Scenario("function", "multiclass", "rules", "continuous")
 
 
 def answers_of_all():
-    return [records(Trial.of(CASE, explainer).answers) for explainer in (GeCo(), NearestRow(), RandomSearch(), SimCF())]
+    unrestricted = (GeCo(), Exact(), NearestRow(), RandomSearch(), SimCF())
+    learning = (UFCE(), MDPSO(box="absolute"), CERTIFAI(generations=10), GrowingSpheres(), FACE())
+    return [records(Trial.of(CASE, explainer).answers) for explainer in (*unrestricted, *learning)]
 
 
 @pytest.mark.system

@@ -11,7 +11,7 @@ from typing import Annotated, Any, ClassVar, Final, Literal
 import numpy as np
 from pydantic import Field, StrictBool
 
-from mlflow_cf.errors import InputError, did_you_mean
+from mlflow_cf.errors import InputError
 from mlflow_cf.explainers.explainer import Candidates, Search
 from mlflow_cf.explainers.learned import Facts, Learned
 from mlflow_cf.explainers.mdpso.active import Active, active_set
@@ -21,7 +21,7 @@ from mlflow_cf.explainers.mdpso.information import information_values
 from mlflow_cf.explainers.mdpso.landed import Landed, Places
 from mlflow_cf.explainers.mdpso.selection import Pick, picked, spares
 from mlflow_cf.explainers.mdpso.swarm import Converged, Motion, Swarm
-from mlflow_cf.explainers.options import Span, asked, check_options
+from mlflow_cf.explainers.options import Span, asked, check_names, check_options
 from mlflow_cf.features.embedding import UNIT_MISMATCH, Embedding
 from mlflow_cf.problem import Budget, Problem
 from mlflow_cf.validation import Number
@@ -120,10 +120,7 @@ class MDPSO:
     def check(self, facts: Facts, count: int) -> None:
         """Refuse what is said of features that are not there."""
         del count
-        for feature in self.epsilon_by_feature:
-            if feature not in facts.space.index:
-                fix = did_you_mean(feature, facts.space.names, "features")
-                raise InputError(f"explainer.epsilon_by_feature.{feature}", "not a feature", fix)
+        check_names("explainer.epsilon_by_feature", self.epsilon_by_feature, facts.space)
 
     def learn(self, facts: Facts) -> Learned:
         """Learn how much each feature tells, and how rows become positions, whatever a request may ask."""

@@ -10,10 +10,9 @@ from typing import Any, ClassVar, Final, Literal
 import numpy as np
 from pydantic import StrictBool
 
-from mlflow_cf.errors import InputError, did_you_mean
 from mlflow_cf.explainers.explainer import Candidates, Search
 from mlflow_cf.explainers.learned import Facts, Learned
-from mlflow_cf.explainers.options import Span, asked, check_options
+from mlflow_cf.explainers.options import Span, asked, check_names, check_options
 from mlflow_cf.explainers.ufce.known import Known, learn_all
 from mlflow_cf.explainers.ufce.run import Aim, Run
 from mlflow_cf.problem import Budget, Problem
@@ -89,10 +88,7 @@ class UFCE:
     def check(self, facts: Facts, count: int) -> None:
         """Refuse steps of features that are not there."""
         del count
-        for feature in self.steps:
-            if feature not in facts.space.index:
-                fix = did_you_mean(feature, facts.space.names, "features")
-                raise InputError(f"explainer.steps.{feature}", "not a feature", fix)
+        check_names("explainer.steps", self.steps, facts.space)
 
     def learn(self, facts: Facts) -> Learned:
         """Learn which features go together, what predicts each of them, and where the background is dense."""
