@@ -23,7 +23,7 @@ from mlflow_cf.wrapping import assemble
 
 TABLE = small_loans.table()
 MODEL = small_loans.fitted(TABLE)
-ASKED = small_loans.rejected(TABLE, 3)
+ASKED = small_loans.rejected(TABLE, 2)
 QUOTED = "quoted 97.53124"
 FAULTS: list[Callable[[], BaseException]] = [
     lambda: ValueError(QUOTED),
