@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 from mlflow_cf.artifact.log import load_model, log_model, save_model
 from mlflow_cf.artifact.served import _load_pyfunc as _load_pyfunc  # MLflow calls it: this package is the loader module
 from mlflow_cf.constraints import Constraints
+from mlflow_cf.constraints.actions import Action, Relationship
 from mlflow_cf.errors import ArtifactError, CounterfactualError, InputError
 from mlflow_cf.explained import ExplainedModel
 from mlflow_cf.explainers import (
@@ -21,6 +22,7 @@ from mlflow_cf.explainers import (
     RandomSearch,
     SimCF,
 )
+from mlflow_cf.plans.order import order
 from mlflow_cf.problem import Distance, Limits, Privacy, Target
 from mlflow_cf.version import VERSION
 from mlflow_cf.words.explanations import Explanations, Interrupted
@@ -44,6 +46,7 @@ __all__ = [
     "FACE",
     "MDPSO",
     "UFCE",
+    "Action",
     "ArtifactError",
     "Change",
     "Comparison",
@@ -64,6 +67,7 @@ __all__ = [
     "NearestRow",
     "Privacy",
     "RandomSearch",
+    "Relationship",
     "SimCF",
     "Step",
     "Target",
@@ -73,6 +77,7 @@ __all__ = [
     "evaluate",
     "load_model",
     "log_model",
+    "order",
     "save_model",
     "wrap",
 ]

@@ -14,6 +14,7 @@ from mlflow_cf.features import Feature, Floats
 
 Side = Literal["x", "x_cf"]
 Arithmetic = Literal["+", "-", "*", "/"]
+Function = Literal["abs", "min", "max", "floor", "exp"]
 
 
 @dataclass(frozen=True)
@@ -45,6 +46,14 @@ class Size:
     """The absolute value of an expression."""
 
     of: Expression
+
+
+@dataclass(frozen=True)
+class Apply:
+    """A function of expressions; unknown where one of them is, or where it overflows."""
+
+    function: Function
+    of: tuple[Expression, ...]
 
 
 @dataclass(frozen=True)
@@ -90,7 +99,7 @@ class Excess:
     of: Equation
 
 
-Expression = Const | Ref | Sum | Size | Recoded | Changed | Excess
+Expression = Const | Ref | Sum | Size | Apply | Recoded | Changed | Excess
 MISSING = Const(np.nan)
 
 
@@ -106,6 +115,8 @@ def rebuilt(expression: Expression, change: Callable[[Expression], Expression]) 
             expression = Sum(sign, rebuilt(left, change), rebuilt(right, change))
         case Size(of) | Recoded(of):
             expression = replace(expression, of=rebuilt(of, change))
+        case Apply(function, several):
+            expression = Apply(function, tuple(rebuilt(of, change) for of in several))
     return change(expression)
 
 
@@ -119,6 +130,8 @@ def references(expression: Expression) -> Iterator[Ref]:
             yield from references(right)
         case Size(of) | Recoded(of):
             yield from references(of)
+        case Apply(_, several):
+            yield from chain.from_iterable(map(references, several))
         case Changed(groups):
             for column in chain.from_iterable(groups):
                 yield from (Ref("x", column), Ref("x_cf", column))
@@ -132,19 +145,26 @@ def evaluate(expression: Expression, Z: Floats, x0: Floats) -> Floats:
     match expression:
         case Const(value):
             return np.full(len(Z), value)
-        case Ref("x", column):
-            return np.full(len(Z), x0[..., column])
-        case Ref(_, column):
-            return Z[:, column]
+        case Ref(side, column):
+            return np.full(len(Z), x0[..., column]) if side == "x" else Z[:, column]
         case Sum(sign, left, right):
             return _arithmetic(sign, evaluate(left, Z, x0), evaluate(right, Z, x0))
-        case Size(of) | Recoded(of):
-            inner = evaluate(of, Z, x0)
-            return np.abs(inner) if isinstance(expression, Size) else _look_up(inner, expression.table)
-        case Changed() | Excess():
-            return (
-                _changed(expression.groups, Z, x0) if isinstance(expression, Changed) else expression.of.excess(Z, x0)
-            )
+        case Changed(groups):
+            return _changed(groups, Z, x0)
+        case Excess(equation):
+            return equation.excess(Z, x0)
+        case Size() | Recoded() | Apply():
+            return _of_others(expression, Z, x0)
+
+
+def _of_others(expression: Size | Recoded | Apply, Z: Floats, x0: Floats) -> Floats:
+    match expression:
+        case Size(of):
+            return np.abs(evaluate(of, Z, x0))
+        case Recoded(of):
+            return _look_up(evaluate(of, Z, x0), expression.table)
+        case Apply(function, several):
+            return _applied(function, [evaluate(of, Z, x0) for of in several])
 
 
 def _changed(groups: Sequence[Sequence[int]], Z: Floats, x0: Floats) -> Floats:
@@ -180,5 +200,22 @@ def _arithmetic(sign: Arithmetic, left: Floats, right: Floats) -> Floats:
                 result = left * right
             case "/":
                 result = left / right
+    result[~np.isfinite(result)] = np.nan
+    return result
+
+
+def _applied(function: Function, values: Sequence[Floats]) -> Floats:
+    with np.errstate(over="ignore", invalid="ignore"):
+        match function:
+            case "abs":
+                result = np.abs(values[0])
+            case "floor":
+                result = np.floor(values[0])
+            case "exp":
+                result = np.exp(values[0])
+            case "min":
+                result = np.minimum.reduce(values)
+            case "max":
+                result = np.maximum.reduce(values)
     result[~np.isfinite(result)] = np.nan
     return result

@@ -18,6 +18,8 @@ Key = Literal[
     "max_changes",
     "rules",
     "causal",
+    "actions",
+    "relationships",
     "min_probability",
     "margin",
     "robust_to",

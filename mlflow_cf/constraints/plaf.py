@@ -3,79 +3,33 @@
 from __future__ import annotations
 
 import math
-import re
-from dataclasses import dataclass
+from collections.abc import Iterable
 from functools import cache
 from importlib.resources import files
-from typing import Literal, cast
+from typing import cast
 
 from lark import Lark, Token, Transformer, v_args
 from lark.exceptions import UnexpectedCharacters, UnexpectedInput, UnexpectedToken
 
+from mlflow_cf.constraints.syntax import (
+    Arithmetic,
+    Call,
+    Comparison,
+    FunctionName,
+    Literally,
+    Node,
+    Operation,
+    Program,
+    Reference,
+    Sign,
+    Statement,
+    depth_of,
+    nodes_of,
+)
 from mlflow_cf.errors import InputError
 
 MAX_LENGTH = 10_000  # characters of one program or rule
 MAX_DEPTH = 50  # nesting of one expression
-
-Sign = Literal["==", "!=", "<", "<=", ">", ">="]
-Arithmetic = Literal["+", "-", "*", "/"]
-
-
-@dataclass(frozen=True)
-class Literally:
-    """A number, a string (a level) or true/false."""
-
-    value: float | str | bool
-
-
-@dataclass(frozen=True)
-class Reference:
-    """``x.feature`` or ``x_cf.feature``."""
-
-    side: Literal["x", "x_cf"]
-    feature: str
-
-
-@dataclass(frozen=True)
-class Operation:
-    """Arithmetic on two expressions; a leading minus is 0 minus the rest."""
-
-    sign: Arithmetic
-    left: Node
-    right: Node
-    depth: int
-
-
-Node = Literally | Reference | Operation
-
-
-@dataclass(frozen=True)
-class Comparison:
-    """``left sign right``."""
-
-    left: Node
-    sign: Sign
-    right: Node
-
-
-@dataclass(frozen=True)
-class Statement:
-    """``[IF when THEN] then``; its string is the rule in PLAF again."""
-
-    when: tuple[Comparison, ...]
-    then: Comparison
-
-    def __str__(self) -> str:
-        then = _comparison_text(self.then)
-        return f"IF {' and '.join(map(_comparison_text, self.when))} THEN {then}" if self.when else then
-
-
-@dataclass(frozen=True)
-class Program:
-    """Groups and rules of a PLAF program, in order."""
-
-    groups: tuple[tuple[str, ...], ...]
-    rules: tuple[Statement, ...]
 
 
 def parse_program(text: str, path: str = "constraints") -> Program:
@@ -84,19 +38,41 @@ def parse_program(text: str, path: str = "constraints") -> Program:
     Raises:
         InputError: text that is no PLAF, with line, column and what was expected; too long or too deeply nested.
     """
-    parts = _parse(text, "program", path)
+    parts = cast("list[Part]", _parse(text, "program", path))
+    _check_plain(parts, path)
     groups = [part for part in parts if isinstance(part, tuple)]
     return Program(tuple(groups), tuple(part for part in parts if isinstance(part, Statement)))
 
 
-def parse_rule(text: str, path: str) -> Statement:
+def parse_rule(text: str, path: str, *, functions: bool = False) -> Statement:
     """Parse one item of `rules`: a statement that may omit the leading PLAF and is no GROUP.
+
+    Raises:
+        InputError: as for a program; a function, but where `functions` allows them.
+    """
+    (rule,) = cast("list[Part]", _parse(text, "item", path, functions=functions))
+    if not functions:
+        _check_plain([rule], path)
+    return cast("Statement", rule)
+
+
+def _check_plain(parts: Iterable[Part], path: str) -> None:
+    """Refuse functions."""
+    for rule in (part for part in parts if isinstance(part, Statement)):
+        for comparison in (*rule.when, rule.then):
+            for node in (*nodes_of(comparison.left), *nodes_of(comparison.right)):
+                if isinstance(node, Call):
+                    fix = "functions are for actions and relationships"
+                    raise InputError(path, f"rules know no {node.name}()", fix)
+
+
+def parse_expression(text: str, path: str) -> Node:
+    """Parse an expression alone, such as the effort of an action; it may use functions.
 
     Raises:
         InputError: as for a program.
     """
-    (rule,) = _parse(text, "item", path)
-    return cast("Statement", rule)
+    return cast("Node", _parse(text, "formula", path, functions=True))
 
 
 def is_program(text: str) -> bool:
@@ -106,13 +82,13 @@ def is_program(text: str) -> bool:
     return first in {"plaf", "group"}
 
 
-def _parse(text: str, start: str, path: str) -> list[Part]:
+def _parse(text: str, start: str, path: str, *, functions: bool = False) -> object:
     if len(text) > MAX_LENGTH:
         raise InputError(path, f"{len(text):,} characters of PLAF", f"stay below {MAX_LENGTH:,}; split it")
     try:
-        return cast("list[Part]", _parser().parse(text, start=start))
+        return _parser().parse(text, start=start)
     except UnexpectedInput as error:
-        raise InputError(path, *_complaint(error)) from None
+        raise InputError(path, *_complaint(error, functions=functions)) from None
     except _RefusedError as error:
         raise InputError(path, *error.args) from None
 
@@ -149,10 +125,24 @@ class _Builder(Transformer[Token, object]):
         return Comparison(left, cast("Sign", "==" if sign == "=" else str(sign)), right)
 
     def arithmetic(self, left: Node, sign: Token, right: Node) -> Node:
-        depth = 1 + max(_depth(left), _depth(right))
+        depth = 1 + max(depth_of(left), depth_of(right))
         if depth > MAX_DEPTH:
             raise _RefusedError(f"an expression is nested more than {MAX_DEPTH} deep", "write simpler rules")
         return Operation(cast("Arithmetic", str(sign)), left, right, depth)
+
+    def formula(self, node: Node) -> Node:
+        return node
+
+    def call(self, name: Token, *arguments: Node) -> Node:
+        depth = 1 + max(map(depth_of, arguments))
+        if depth > MAX_DEPTH:
+            raise _RefusedError(f"an expression is nested more than {MAX_DEPTH} deep", "write simpler rules")
+        function = cast("FunctionName", str(name).lower())
+        several = function in ("min", "max")
+        if several != (len(arguments) > 1):
+            wanted = "two arguments or more" if several else "one argument"
+            raise _RefusedError(f"{function}() of {len(arguments)}", f"it takes {wanted}")
+        return Call(function, arguments, depth)
 
     def negative(self, sign: Token, inner: Node) -> Node:
         if isinstance(inner, Literally) and isinstance(inner.value, float):
@@ -187,37 +177,12 @@ def _parser() -> Lark:
     return Lark(
         grammar,
         parser="lalr",
-        start=["program", "item"],
+        start=["program", "item", "formula"],
         propagate_positions=True,
         maybe_placeholders=False,
         transformer=_Builder(),
     )
 
-
-def _depth(node: Node) -> int:
-    return node.depth if isinstance(node, Operation) else 0
-
-
-def _comparison_text(comparison: Comparison) -> str:
-    return f"{_text(comparison.left)} {comparison.sign} {_text(comparison.right)}"
-
-
-def _text(node: Node) -> str:
-    match node:
-        case Literally(bool(value)):
-            return "true" if value else "false"
-        case Literally(str(value)):
-            return f'"{value}"' if "'" in value else f"'{value}'"
-        case Literally(value):
-            number = float(value)
-            return repr(int(number)) if number.is_integer() and abs(number) < 1e15 else repr(number)
-        case Reference(side, feature):
-            return f"{side}.{feature}" if _PLAIN.fullmatch(feature) else f"{side}.`{feature}`"
-        case Operation(sign, left, right):
-            return f"({_text(left)} {sign} {_text(right)})"
-
-
-_PLAIN = re.compile(r"[^\W\d]\w*")
 
 _WORDS = {
     "NAME": "a feature",
@@ -226,6 +191,7 @@ _WORDS = {
     "STRING": "a 'level'",
     "SIGN": "a comparison",
     "SIDE": "x. or x_cf.",
+    "FUNCTION": "abs(), min(), max(), floor() or exp()",
     "LPAR": "(",
     "RPAR": ")",
     "PLUS": "+",
@@ -238,7 +204,7 @@ _WORDS = {
 }
 
 
-def _complaint(error: UnexpectedInput) -> tuple[str, str]:
+def _complaint(error: UnexpectedInput, *, functions: bool) -> tuple[str, str]:
     """Return the fact (where, what) and what was expected instead."""
     if isinstance(error, UnexpectedToken):
         expected = error.accepts or error.expected
@@ -249,5 +215,5 @@ def _complaint(error: UnexpectedInput) -> tuple[str, str]:
         where = f"line {error.line}, column {error.column}"
     else:
         return "not PLAF", "see the grammar in the documentation"
-    words = sorted({_WORDS.get(name, name.strip("_").upper()) for name in expected})
+    words = sorted({_WORDS.get(name, name.strip("_").upper()) for name in expected if functions or name != "FUNCTION"})
     return f"{where}: did not expect {found}", f"expected {', '.join(words)}"

@@ -3,13 +3,25 @@
 from __future__ import annotations
 
 import warnings
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal
 
-from mlflow_cf.constraints.expressions import Const, Expression, Recoded, Ref, Sum, level_table
+from mlflow_cf.constraints.expressions import Apply, Const, Expression, Recoded, Ref, Side, Sum, level_table
 from mlflow_cf.constraints.origin import Origin
-from mlflow_cf.constraints.plaf import Comparison, Literally, Node, Operation, Reference, Sign, Statement
 from mlflow_cf.constraints.rules import Atom, Rule
+from mlflow_cf.constraints.syntax import (
+    Call,
+    Comparison,
+    FunctionName,
+    Literally,
+    Node,
+    Operation,
+    Reference,
+    Sign,
+    Statement,
+    nodes_of,
+)
 from mlflow_cf.errors import InputError, did_you_mean
 from mlflow_cf.features import Feature, FeatureSpace, days
 
@@ -38,16 +50,62 @@ def known_levels(feature: Feature, word: object, *, reveal: bool) -> str:
     return did_you_mean(word, feature.levels, "levels") if reveal else "write levels as the model's data have them"
 
 
-def resolve(statement: Statement, space: FeatureSpace, origin: Origin, *, reveal: bool = True) -> Rule:
-    """Return the rule of a statement; `reveal` lets errors and warnings name levels.
+def resolve(
+    statement: Statement, space: FeatureSpace, origin: Origin, *, reveal: bool = True, path: str | None = None
+) -> Rule:
+    """Return the rule of a statement; `reveal` lets errors and warnings name levels, `path` is where it stands.
 
     Raises:
         InputError: unknown features, levels compared with numbers, an order where there is none, arithmetic on levels.
     """
-    path = origin.path
+    path = origin.path if path is None else path
     when = tuple(_atom(comparison, space, path, reveal=reveal) for comparison in statement.when)
     then = _turned(statement.then)
     return Rule(when, _atom(then, space, path, reveal=reveal), origin, str(statement), _defined(then, space))
+
+
+def check_sides(node: Node, sides: Sequence[Side], path: str) -> None:
+    """Refuse expressions about a state that is not known where they stand.
+
+    Raises:
+        InputError: they mention it.
+    """
+    for part in nodes_of(node):
+        if isinstance(part, Reference) and part.side not in sides:
+            fact = f"speaks of {part.side}.{part.feature}, which is not known yet"
+            raise InputError(path, fact, f"use {' and '.join(f'{side}.' for side in sides)} alone")
+
+
+def resolve_number(node: Node, space: FeatureSpace, path: str) -> Expression:
+    """Return the expression of a number, such as an effort.
+
+    Raises:
+        InputError: unknown features, or what is no number.
+    """
+    side = _side(node, space, path)
+    if side.kind != "number":
+        raise InputError(path, f"{_called(side)} is no number", "calculate with numbers")
+    return side.expression
+
+
+def resolve_code(node: Node, feature: Feature, space: FeatureSpace, path: str, *, reveal: bool = True) -> Expression:
+    """Return the expression of a value for a feature, as its column holds it; unknown where that has no such value.
+
+    Raises:
+        InputError: unknown features, or a value of another kind.
+    """
+    left = _Side(Ref("x_cf", space.index[feature.name]), "level", feature)
+    right = _side(node, space, path)
+    if not feature.numeric:
+        if right.kind == "level":
+            return _recoded(left, "==", right, path)
+        return _beside_level(feature, right, path, reveal=reveal)
+    kind: Literal["number", "date"] = "date" if feature.kind == "date" else "number"
+    left = _Side(left.expression, kind, feature)
+    right = _dated(right, left, path)
+    if right.kind != kind:
+        raise InputError(path, f"sets {feature.name}, a {kind}, to {_called(right)}", "give a value of its kind")
+    return _held(right, left)
 
 
 def _turned(then: Comparison) -> Comparison:
@@ -100,6 +158,8 @@ def _side(node: Node, space: FeatureSpace, path: str) -> _Side:
             if not feature.numeric or feature.kind == "date":
                 kind = "date" if feature.numeric else "level"
             return _Side(Ref(side, space.index[name]), kind, feature)
+        case Call(name, arguments):
+            return _applied(name, [_side(argument, space, path) for argument in arguments], path)
         case Operation(sign, left, right):
             return _sum(sign, _side(left, space, path), _side(right, space, path), path)
 
@@ -125,6 +185,13 @@ def _sum(sign: Literal["+", "-", "*", "/"], left: _Side, right: _Side, path: str
     if result is None:
         raise InputError(path, f"{_called(left)} {sign} {_called(right)} has no meaning", "calculate with numbers")
     return _Side(Sum(sign, left.expression, right.expression), result)
+
+
+def _applied(name: FunctionName, arguments: list[_Side], path: str) -> _Side:
+    for argument in arguments:
+        if argument.kind != "number":
+            raise InputError(path, f"{name}() of {_called(argument)} has no meaning", "calculate with numbers")
+    return _Side(Apply(name, tuple(argument.expression for argument in arguments)), "number")
 
 
 def _held(side: _Side, other: _Side) -> Expression:

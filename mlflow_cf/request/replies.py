@@ -41,13 +41,15 @@ def explanation(request: Request, row: Row, case: Case | None, answer: Answer | 
         plain,
         status=answer.status,
         reason=answer.reason,
-        counterfactuals=() if case is None else tuple(_counterfactuals(case, answer.proved, answer.plans)),
+        counterfactuals=() if case is None else tuple(_counterfactuals(case, answer.proved, answer.plans, plain.space)),
         evaluations=0 if case is None else case.budget.used,
         diagnostics=answer.diagnostics,
     )
 
 
-def _counterfactuals(case: Case, proved: Proved | None, plans: Sequence[Plan]) -> Iterator[Counterfactual]:
+def _counterfactuals(
+    case: Case, proved: Proved | None, plans: Sequence[Plan], bare_space: FeatureSpace | None
+) -> Iterator[Counterfactual]:
     """Yield the counterfactuals of a row, with what is proved of each and the plan that leads there."""
     if proved is None:
         return
@@ -70,6 +72,7 @@ def _counterfactuals(case: Case, proved: Proved | None, plans: Sequence[Plan]) -
             bound=proved.bounds[position] if proved.bounds else None,
             plan=_steps(space, plans[position]) if plans else (),
             text=describe_changes(changes, prediction),
+            space=bare_space,
         )
 
 

@@ -73,6 +73,7 @@ class Counterfactual:
         proof: ``optimal``, ``bounded`` or ``none``; `bound`: no counterfactual is nearer than this, if known.
         plan: ordered steps that end at `row`, for explainers that make plans; what lies between is not proved.
         text: the changes in a sentence.
+        space: the model's features; known where the counterfactual comes from a model.
     """
 
     row: Mapping[str, Level | None]
@@ -85,6 +86,7 @@ class Counterfactual:
     bound: float | None = None
     plan: tuple[Step, ...] = ()
     text: str = ""
+    space: FeatureSpace | None = field(default=None, repr=False, compare=False)
 
     def to_dict(self) -> dict[str, Any]:
         """Return the record of a reply."""

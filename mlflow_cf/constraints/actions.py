@@ -1,0 +1,115 @@
+"""What a person can do, and what makes it easier, as users write it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Annotated, Any, Literal
+
+from pydantic import BaseModel, ConfigDict, Field, StrictBool, StrictStr, model_validator
+from pydantic_core import PydanticCustomError
+
+from mlflow_cf.validation import Number, validated
+
+MAX_ACTIONS = 64
+MAX_RELATIONSHIPS = 256
+Share = Annotated[Number, Field(ge=0, le=1)]
+
+
+class Action(BaseModel):
+    """One thing that can be done once, and what it moves.
+
+    All texts are PLAF, with ``abs``, ``min``, ``max``, ``floor`` and ``exp``; in them ``x`` is the state before the
+    step and ``x_cf`` the state after it.
+
+    Attributes:
+        name: what it is called in a plan.
+        feature: what it is about.
+        kind: whether a value v is added to the feature (``change``), set (``set``), or chosen among `levels`
+            (``choose``).
+        low, high: the least and the largest v; None leaves it open, which a search does not accept.
+        levels: those to choose from; one alone is a fixed outcome.
+        effects: other feature -> what it becomes, in this order; each sees what comes before it.
+        effort: what the step costs, 0 or more; None: the feature's change as a share of its range.
+        before: conditions on the state before the step; after: on both states.
+    """
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    name: Annotated[StrictStr, Field(min_length=1, max_length=200)]
+    feature: StrictStr
+    kind: Literal["change", "set", "choose"] = "change"
+    low: Number | StrictStr | None = None
+    high: Number | StrictStr | None = None
+    levels: tuple[StrictBool | StrictStr | Number, ...] = ()
+    effects: Mapping[StrictStr, StrictStr] = Field(default_factory=dict)
+    effort: StrictStr | None = None
+    before: tuple[StrictStr, ...] = ()
+    after: tuple[StrictStr, ...] = ()
+
+    @model_validator(mode="after")
+    def _of_its_kind(self) -> Action:
+        if self.kind == "choose" and not self.levels:
+            raise PydanticCustomError("action", "An action that chooses needs levels")
+        if self.kind == "choose" and (self.low is not None or self.high is not None):
+            raise PydanticCustomError("action", "low and high are of numbers, and this action chooses levels")
+        if self.kind != "choose" and self.levels:
+            raise PydanticCustomError("action", "levels are for kind: choose")
+        return self
+
+
+class Relationship(BaseModel):
+    """How one feature makes actions on another cheaper.
+
+    Attributes:
+        source: the feature that helps (the key ``from``); to: the feature whose actions become cheaper.
+        factor: PLAF text of the share of the effort that is left; ``x`` is the state before the step. It counts as 0 or
+            1 beyond these, and as 1 where it is undefined.
+        cases: instead of it, conditions with a share each, of which the first that holds counts; otherwise: where none
+            does.
+    """
+
+    model_config = ConfigDict(frozen=True, extra="forbid", populate_by_name=True)
+
+    source: StrictStr = Field(alias="from")
+    to: StrictStr
+    factor: StrictStr | None = None
+    cases: tuple[tuple[StrictStr, Share], ...] = ()
+    otherwise: Share = 1.0
+
+    @model_validator(mode="after")
+    def _one_form(self) -> Relationship:
+        if (self.factor is None) == (not self.cases):
+            raise PydanticCustomError("relationship", "A relationship has either a factor or cases")
+        return self
+
+
+ActionSource = Iterable[Action | Mapping[str, Any]]
+RelationshipSource = Iterable[Relationship | Mapping[str, Any]] | Mapping[tuple[str, str], str]
+
+
+class _Actions(BaseModel):
+    actions: tuple[Action, ...] = Field(max_length=MAX_ACTIONS)
+
+
+class _Relationships(BaseModel):
+    relationships: tuple[Relationship, ...] = Field(max_length=MAX_RELATIONSHIPS)
+
+
+def read_actions(source: ActionSource) -> tuple[Action, ...]:
+    """Return actions from objects or dicts.
+
+    Raises:
+        InputError: an unknown key or a value of the wrong form; every error names its path.
+    """
+    return validated(_Actions, {"actions": tuple(source)}, "").actions
+
+
+def read_relationships(source: RelationshipSource) -> tuple[Relationship, ...]:
+    """Return relationships from objects, dicts, or a mapping of (from, to) to a factor.
+
+    Raises:
+        InputError: as for actions.
+    """
+    if isinstance(source, Mapping):
+        source = [{"from": of, "to": to, "factor": factor} for (of, to), factor in source.items()]
+    return validated(_Relationships, {"relationships": tuple(source)}, "").relationships

@@ -1,0 +1,165 @@
+"""Actions bound to the features: what may be done with each, and the conditions under which."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+import numpy as np
+
+from mlflow_cf.constraints.actions import Action
+from mlflow_cf.constraints.expressions import Expression
+from mlflow_cf.constraints.plaf import parse_expression
+from mlflow_cf.constraints.resolve import known_levels, resolve_code, resolve_number
+from mlflow_cf.constraints.rules import Bools, Rule
+from mlflow_cf.errors import InputError, raise_all
+from mlflow_cf.features import Feature, FeatureSpace, Floats
+from mlflow_cf.plans.texts import condition, unknown
+
+BOTH: tuple[Literal["x"], Literal["x_cf"]] = ("x", "x_cf")
+
+
+@dataclass(frozen=True, eq=False)
+class BoundAction:
+    """An action over codes.
+
+    Attributes:
+        name: as users call it.
+        column: of its feature.
+        kind: whether a value is added to the feature's code, set, or chosen.
+        low, high: the least and the largest value; infinite where that is open.
+        choices: (k,) codes to choose from.
+        effects: columns of other features and what they become, in order.
+        effort: what a step costs; None: the scaled change of the feature.
+        before, after: its conditions, on the state before it, and on both states.
+    """
+
+    name: str
+    column: int
+    kind: Literal["change", "set", "choose"]
+    low: float = -np.inf
+    high: float = np.inf
+    choices: Floats | None = None
+    effects: tuple[tuple[int, Expression], ...] = ()
+    effort: Expression | None = None
+    before: tuple[Rule, ...] = ()
+    after: tuple[Rule, ...] = ()
+
+    @property
+    def columns(self) -> tuple[int, ...]:
+        """The columns that it sets."""
+        return (self.column, *(column for column, _ in self.effects))
+
+    def outcome(self, states: Floats, values: Floats) -> Floats:
+        """Return what its feature becomes (m,) in states (m, d) with these values (m,)."""
+        return states[:, self.column] + values if self.kind == "change" else values
+
+    def allows(self, states: Floats, outcome: Floats, tolerance: float) -> Bools:
+        """Return (m,) whether some value leads from states (m, d) to these codes (m,) of its feature."""
+        if self.choices is not None:
+            return np.isin(outcome, self.choices)
+        values = outcome - states[:, self.column] if self.kind == "change" else outcome
+        allowed: Bools = (values >= self.low - tolerance) & (values <= self.high + tolerance)
+        return allowed
+
+
+def derived(space: FeatureSpace, columns: Iterable[int]) -> tuple[BoundAction, ...]:
+    """Return one action for each column, which sets it to anything that is known; its effort is the scaled change."""
+    found = []
+    for column in columns:
+        feature = space.features[column]
+        name = f"change {feature.name.replace('_', ' ')}"
+        if feature.numeric:
+            found.append(BoundAction(name, column, "set"))
+        else:
+            found.append(BoundAction(name, column, "choose", choices=np.arange(len(feature.known), dtype=np.float64)))
+    return tuple(found)
+
+
+def bind_actions(actions: Sequence[Action], space: FeatureSpace, path: str) -> tuple[BoundAction, ...]:
+    """Return actions over the features of `space`.
+
+    Raises:
+        InputError: a name given twice, unknown features or levels, ranges that are empty or of no numbers, or texts
+            that do not fit the features; the errors of all actions at once.
+    """
+    bound: list[BoundAction] = []
+    errors: list[InputError] = []
+    first: dict[str, int] = {}
+    for number, action in enumerate(actions):
+        where = f"{path}[{number}]"
+        if first.setdefault(action.name, number) != number:
+            fact = f"{action.name!r} is the name of {path}[{first[action.name]}], too"
+            errors.append(InputError(f"{where}.name", fact, "give each action its own"))
+        try:
+            bound.append(_bound(action, space, where))
+        except InputError as error:
+            errors.append(error)
+    raise_all(errors)
+    return tuple(bound)
+
+
+def _bound(action: Action, space: FeatureSpace, path: str) -> BoundAction:
+    raise_all(
+        [
+            *unknown(action.feature, space, f"{path}.feature"),
+            *(error for name in action.effects for error in unknown(name, space, f"{path}.effects.{name}")),
+        ]
+    )
+    feature = space[action.feature]
+    low, high = _range(action, feature, path)
+    effects = []
+    for name, text in action.effects.items():
+        where = f"{path}.effects.{name}"
+        if name == action.feature:
+            raise InputError(where, "is the action's own feature", "leave it out")
+        node = parse_expression(text, where)
+        effects.append((space.index[name], resolve_code(node, space[name], space, where)))
+    effort = None
+    if action.effort is not None:
+        effort = resolve_number(parse_expression(action.effort, f"{path}.effort"), space, f"{path}.effort")
+    return BoundAction(
+        name=action.name,
+        column=space.index[action.feature],
+        kind=action.kind,
+        low=low,
+        high=high,
+        choices=_choices(action, feature, path) if action.kind == "choose" else None,
+        effects=tuple(effects),
+        effort=effort,
+        before=tuple(condition(text, space, f"{path}.before[{n}]", ("x",)) for n, text in enumerate(action.before)),
+        after=tuple(condition(text, space, f"{path}.after[{n}]", BOTH) for n, text in enumerate(action.after)),
+    )
+
+
+def _range(action: Action, feature: Feature, path: str) -> tuple[float, float]:
+    if action.kind == "choose":
+        return -np.inf, np.inf
+    if not feature.numeric:
+        fix = "use kind: choose, with levels"
+        raise InputError(f"{path}.kind", f"{feature.name} is a {feature.kind}, and no number", fix)
+    ends = []
+    for key, end, default in (("low", action.low, -np.inf), ("high", action.high, np.inf)):
+        plain = action.kind == "change" and feature.kind == "date"  # days, and no date
+        code = default if end is None else float(end) if plain and not isinstance(end, str) else feature.code(end)
+        if code is None:
+            noun = "date" if feature.kind == "date" else "number"
+            raise InputError(f"{path}.{key}", f"{end!r} is not a {noun}", "")
+        ends.append(code)
+    if not ends[0] < ends[1]:
+        raise InputError(f"{path}.low", f"{action.low} is not below high, {action.high}", "give a range")
+    return ends[0], ends[1]
+
+
+def _choices(action: Action, feature: Feature, path: str) -> Floats:
+    codes = [feature.code(level) for level in action.levels]
+    for place, code in enumerate(codes):
+        if code is None:
+            level = action.levels[place]
+            noun = "number" if feature.numeric else "level"
+            fact = f"{level!r} is not a {noun} of {feature.name}"
+            raise InputError(f"{path}.levels[{place}]", fact, known_levels(feature, level, reveal=True))
+        if code in codes[:place]:
+            raise InputError(f"{path}.levels[{place}]", f"{action.levels[place]!r} is named twice", "name it once")
+    return np.array(codes, dtype=np.float64)

@@ -1,0 +1,103 @@
+"""The cheapest order of given changes."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Final
+
+import numpy as np
+
+from mlflow_cf.constraints.expressions import differing
+from mlflow_cf.features import Floats
+from mlflow_cf.plans.course import Course
+
+EXACT: Final = 8  # changes up to which every order is looked at
+BEAM: Final = 500  # ways that are followed beyond that, the cheapest ones
+
+
+@dataclass(frozen=True, eq=False)
+class Taken:
+    """One step of a way: the number of the action, and what it costs."""
+
+    action: int
+    effort: float
+    discount: float
+    state: Floats
+
+
+@dataclass(frozen=True, eq=False)
+class Way:
+    """Steps so far, and what they cost together."""
+
+    cost: float
+    steps: tuple[Taken, ...]
+    state: Floats
+
+    @property
+    def rank(self) -> tuple[float, tuple[int, ...]]:
+        """What is first among equals: the cheapest, then the one whose actions were named first."""
+        return self.cost, tuple(step.action for step in self.steps)
+
+    @property
+    def used(self) -> frozenset[int]:
+        """The numbers of its actions."""
+        return frozenset(step.action for step in self.steps)
+
+
+def cheapest_order(course: Course, x0: Floats, end: Floats) -> Way | None:
+    """Return the cheapest way from x0 (d,) to `end` (d,); None: no order of the course's actions leads there.
+
+    Each step takes one feature that still differs to where it shall end, by an action that was not used before; what
+    an effect moves need no step. Ways that used the same actions and are in the same state go on alike, so that only
+    the cheaper one is followed: for n changes there are 2^n of them, not n!.
+    """
+    wanted = int(differing(x0[None], end).sum())
+    ways, best = [Way(0.0, (), x0)], None
+    while ways:
+        further: dict[tuple[frozenset[int], bytes], Way] = {}
+        for number in range(len(course.actions)):
+            for way in _taken(course, number, [way for way in ways if number not in way.used], end):
+                if best is not None and way.rank >= best.rank:
+                    continue
+                if _there(course, way.state, end):
+                    best = way
+                    continue
+                key = (way.used, way.state.tobytes())
+                known = further.get(key)
+                if known is None or way.rank < known.rank:
+                    further[key] = way
+        ways = list(further.values())
+        if wanted > EXACT:
+            ways = sorted(ways, key=lambda way: way.rank)[:BEAM]
+    return best
+
+
+def _taken(course: Course, number: int, ways: Sequence[Way], end: Floats) -> list[Way]:
+    """Return the ways that one more action leads to."""
+    action = course.actions[number]
+    if not ways:
+        return []
+    states = np.array([way.state for way in ways])
+    outcome = np.full(len(ways), end[action.column])
+    tolerance = float(course.least_changes[action.column])
+    needed = course.changed(np.tile(end, (len(ways), 1)), states, (action.column,))[:, action.column]
+    needed &= action.allows(states, outcome, tolerance)
+    left = np.flatnonzero(needed)
+    done = course.step(number, states[left], outcome[left])
+    return [
+        Way(
+            ways[at].cost + float(done.cost[place]),
+            (
+                *ways[at].steps,
+                Taken(number, float(done.effort[place]), float(done.discount[place]), done.states[place]),
+            ),
+            done.states[place],
+        )
+        for place, at in enumerate(left.tolist())
+        if done.valid[place]
+    ]
+
+
+def _there(course: Course, state: Floats, end: Floats) -> bool:
+    return not course.changed(state[None], end[None]).any()

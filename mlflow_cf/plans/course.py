@@ -1,0 +1,120 @@
+"""One step of a plan: the state after it, what it costs, and whether it can be done (CSCF sections 1, 2 and 5)."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from functools import cached_property
+
+import numpy as np
+
+from mlflow_cf.constraints.expressions import evaluate
+from mlflow_cf.constraints.rules import Bools
+from mlflow_cf.features import FeatureSpace, Floats
+from mlflow_cf.plans.bound import BoundAction
+from mlflow_cf.plans.relations import Relations
+from mlflow_cf.problem.distance import BoundDistance, Distance
+from mlflow_cf.validation import LARGEST
+
+LEAST_CHANGE = 1e-9  # of a number, as a share of its range; less is rounding
+
+
+@dataclass(frozen=True, eq=False)
+class Stepped:
+    """Many states after one action.
+
+    Attributes:
+        states: (m, d) codes.
+        effort: (m,) before the discount; NaN where it is undefined.
+        discount: (m,) in [0, 1].
+        valid: (m,) whether the step can be done.
+    """
+
+    states: Floats
+    effort: Floats
+    discount: Floats
+    valid: Bools
+
+    @property
+    def cost(self) -> Floats:
+        """What the steps cost (m,)."""
+        return self.effort * self.discount
+
+
+@dataclass(frozen=True, eq=False)
+class Course:
+    """What can be done, over states in codes.
+
+    Attributes:
+        space: the features, with codes for every level that a state may have.
+        actions: what can be done; relations: what makes it cheaper.
+        least_change: by feature, how much a number must change to count as changed; by default 1e-9 of its range.
+    """
+
+    space: FeatureSpace
+    actions: tuple[BoundAction, ...]
+    relations: Relations = field(default_factory=Relations)
+    least_change: Mapping[str, float] = field(default_factory=dict)
+
+    def step(self, number: int, states: Floats, outcome: Floats) -> Stepped:
+        """Do one action in states (m, d), each with what its feature becomes (m,).
+
+        A step cannot be done where a condition does not hold, where it changes nothing, where an effort or effect is
+        undefined, and where a level is unknown or a number not finite.
+        """
+        action, after = self.actions[number], states.copy()
+        after[:, action.column] = self._snapped(action.column, outcome)
+        for column, effect in action.effects:
+            after[:, column] = self._snapped(column, evaluate(effect, after, states))
+        changed = self.changed(after, states, action.columns)
+        valid = changed.any(axis=1)
+        for column in action.columns:
+            valid &= self._known(column, after[:, column])
+        for rule in (*action.before, *action.after):
+            valid &= rule.holds(after, states)
+        effort = self._effort(action, after, states)
+        with np.errstate(invalid="ignore"):
+            valid &= effort >= 0
+        return Stepped(after, effort, self.relations.discounts(states, changed), valid)
+
+    def changed(self, after: Floats, before: Floats, columns: tuple[int, ...] | None = None) -> Bools:
+        """Return (m, d) which features differ by enough; of some columns alone, if they are given."""
+        changed = np.zeros(after.shape, dtype=np.bool_)
+        for column in range(len(self.space)) if columns is None else columns:
+            new, old = after[:, column], before[:, column]
+            differs = (new != old) & ~(np.isnan(new) & np.isnan(old))
+            changed[:, column] = differs & ~(np.abs(new - old) < self.least_changes[column])
+        return changed
+
+    def _effort(self, action: BoundAction, after: Floats, states: Floats) -> Floats:
+        if action.effort is not None:
+            return evaluate(action.effort, after, states)
+        columns = np.array([action.column], dtype=np.intp)
+        return self._distance.changes(columns, after[:, columns], states[:, columns])[:, 0]
+
+    def _snapped(self, column: int, values: Floats) -> Floats:
+        """Return values (m,) on the grid of their feature, if that has one."""
+        feature = self.space.features[column]
+        if not feature.numeric or feature.step is None:
+            return values
+        return feature.low + np.round((values - feature.low) / feature.step) * feature.step
+
+    def _known(self, column: int, values: Floats) -> Bools:
+        """Return (m,) whether codes are values of their feature; a missing one is none."""
+        feature = self.space.features[column]
+        if feature.numeric:
+            return np.abs(values) <= LARGEST
+        return np.isin(values, np.arange(len(feature.known)))
+
+    @cached_property
+    def least_changes(self) -> Floats:
+        """(d,) least change that counts; 0 for levels."""
+        shares = [
+            self.least_change.get(f.name, LEAST_CHANGE * (f.high - f.low)) if f.numeric else 0.0
+            for f in self.space.features
+        ]
+        return np.array(shares)
+
+    @cached_property
+    def _distance(self) -> BoundDistance:
+        return BoundDistance.bind(Distance(), self.space)

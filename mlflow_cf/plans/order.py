@@ -1,0 +1,76 @@
+"""`mlflow_cf.order`: in which order the changes of a counterfactual cost least."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import numpy as np
+
+from mlflow_cf.constraints.actions import ActionSource, RelationshipSource, read_actions, read_relationships
+from mlflow_cf.errors import InputError
+from mlflow_cf.features import FeatureSpace, Floats, Level
+from mlflow_cf.plans.bound import bind_actions, derived
+from mlflow_cf.plans.cheapest import Way, cheapest_order
+from mlflow_cf.plans.course import Course
+from mlflow_cf.plans.relations import bind_relationships
+from mlflow_cf.words.result import Counterfactual, Step
+
+
+def order(
+    counterfactual: Counterfactual, actions: ActionSource = (), relationships: RelationshipSource = ()
+) -> tuple[Step, ...]:
+    """Return the steps of a counterfactual's changes in the order that costs least.
+
+    Each step takes one feature to its new value; what an action's effects move on the way needs no step of its own.
+    The cost of a step is its effort times its discount, and that of a plan the sum. All orders are looked at where up
+    to eight features change; of more, the cheapest 500 ways are followed.
+
+    Args:
+        counterfactual: as explanations hold it.
+        actions: what can be done, each once. A changed feature that none of them is about is set in a step of its own,
+            whose effort is the change as a share of the feature's range, or 1 for a level.
+        relationships: what earlier steps make cheaper.
+
+    Returns:
+        The steps; none if no order of these actions leads to the counterfactual under their conditions.
+
+    Raises:
+        InputError: actions or relationships that do not fit the features, or a counterfactual of no model.
+
+    Reference: Naumann & Ntoutsi 2021, sections 3 and 4.
+    """
+    if counterfactual.space is None:
+        raise InputError("counterfactual", "does not come from a model", "take one of an explanation")
+    space, x0, end = _coded(counterfactual, counterfactual.space)
+    given = bind_actions(read_actions(actions), space, "actions")
+    relations = bind_relationships(read_relationships(relationships), space, "relationships")
+    about = {action.column for action in given}
+    left = [column for change in counterfactual.changes if (column := space.index[change.feature]) not in about]
+    course = Course(space, (*given, *derived(space, left)), relations)
+    way = cheapest_order(course, x0, end)
+    return () if way is None else _steps(course, way, end)
+
+
+def _coded(counterfactual: Counterfactual, space: FeatureSpace) -> tuple[FeatureSpace, Floats, Floats]:
+    """Return the features, with all levels of both rows, and the codes (d,) of the row and its counterfactual."""
+    new = dict(counterfactual.row)
+    old = {**new, **{change.feature: change.old for change in counterfactual.changes}}
+    rows: list[Mapping[str, Level | None]] = [old, new]
+    features = tuple(f.with_unseen(f.unmet(row[f.name] for row in rows)) for f in space.features)
+    codes = [[np.nan if (code := f.code(row[f.name])) is None else code for f in features] for row in rows]
+    x0, end = np.array(codes, dtype=np.float64)
+    return FeatureSpace(features), x0, end
+
+
+def _steps(course: Course, way: Way, end: Floats) -> tuple[Step, ...]:
+    last = len(way.steps)
+    return tuple(
+        Step(
+            step=number,
+            action=course.actions[taken.action].name,
+            effort=taken.effort,
+            discount=taken.discount,
+            row=course.space.values(end if number == last else taken.state),
+        )
+        for number, taken in enumerate(way.steps, start=1)
+    )

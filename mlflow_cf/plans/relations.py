@@ -1,0 +1,106 @@
+"""What earlier steps make cheaper: the discounts of a graph of features (CSCF section 2)."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from mlflow_cf.constraints.actions import Relationship
+from mlflow_cf.constraints.expressions import Expression, evaluate
+from mlflow_cf.constraints.plaf import parse_expression
+from mlflow_cf.constraints.resolve import check_sides, resolve_number
+from mlflow_cf.constraints.rules import Bools, Rule
+from mlflow_cf.errors import InputError, raise_all
+from mlflow_cf.features import FeatureSpace, Floats
+from mlflow_cf.plans.texts import condition, unknown
+
+
+@dataclass(frozen=True, eq=False)
+class Edge:
+    """One feature that helps another.
+
+    Attributes:
+        to: column of the feature whose changes become cheaper.
+        factor: the share of the effort that is left; None: `cases`, of which the first that holds counts, and
+            `otherwise`.
+    """
+
+    to: int
+    factor: Expression | None
+    cases: tuple[tuple[Rule, float], ...]
+    otherwise: float
+
+    def shares(self, states: Floats) -> Floats:
+        """Return tau (m,) in [0, 1] for states (m, d); 1 where it is undefined."""
+        if self.factor is not None:
+            factor = evaluate(self.factor, states, states)
+            return np.where(np.isnan(factor), 1.0, np.clip(factor, 0.0, 1.0))
+        shares = np.full(len(states), self.otherwise)
+        for rule, share in reversed(self.cases):
+            shares[rule.holds(states, states)] = share
+        return shares
+
+
+@dataclass(frozen=True, eq=False)
+class Relations:
+    """A graph of features; it may have circles, since it only reads the state before a step."""
+
+    edges: tuple[Edge, ...] = ()
+
+    def discounts(self, states: Floats, changed: Bools) -> Floats:
+        """Return g (m,) of steps from states (m, d) that change these features (m, d).
+
+        The mean over the changed features that others help; of each, the mean over those that help it.
+        """
+        total, counted = np.zeros(len(states)), np.zeros(len(states))
+        for column in dict.fromkeys(edge.to for edge in self.edges):
+            of_it = changed[:, column]
+            if not of_it.any():
+                continue
+            shares = [edge.shares(states) for edge in self.edges if edge.to == column]
+            total += np.where(of_it, np.mean(shares, axis=0), 0.0)
+            counted += of_it
+        return np.where(counted > 0, total / np.maximum(counted, 1), 1.0)
+
+
+def bind_relationships(relationships: Sequence[Relationship], space: FeatureSpace, path: str) -> Relations:
+    """Return the graph over the features of `space`.
+
+    Raises:
+        InputError: unknown features, a pair named twice, or texts that do not fit the features; all at once.
+    """
+    edges: list[Edge] = []
+    errors: list[InputError] = []
+    seen: set[tuple[str, str]] = set()
+    for number, relationship in enumerate(relationships):
+        where = f"{path}[{number}]"
+        pair = (relationship.source, relationship.to)
+        for key, name in zip(("from", "to"), pair, strict=True):
+            errors += unknown(name, space, f"{where}.{key}")
+        if pair in seen:
+            errors.append(InputError(where, f"{pair[0]!r} helps {pair[1]!r} already", "keep one of them"))
+        seen.add(pair)
+        if relationship.to not in space.index:
+            continue
+        try:
+            edges.append(_edge(relationship, space, where))
+        except InputError as error:
+            errors.append(error)
+    raise_all(errors)
+    return Relations(tuple(edges))
+
+
+def _edge(relationship: Relationship, space: FeatureSpace, path: str) -> Edge:
+    factor = None
+    if relationship.factor is not None:
+        where = f"{path}.factor"
+        node = parse_expression(relationship.factor, where)
+        check_sides(node, ("x",), where)
+        factor = resolve_number(node, space, where)
+    cases = tuple(
+        (condition(text, space, f"{path}.cases[{place}]", ("x",)), float(share))
+        for place, (text, share) in enumerate(relationship.cases)
+    )
+    return Edge(space.index[relationship.to], factor, cases, float(relationship.otherwise))
