@@ -22,7 +22,7 @@ from mlflow_cf.explainers import (
     RandomSearch,
     SimCF,
 )
-from mlflow_cf.plans.order import order
+from mlflow_cf.ordering import order
 from mlflow_cf.problem import Distance, Limits, Privacy, Target
 from mlflow_cf.version import VERSION
 from mlflow_cf.words.explanations import Explanations, Interrupted

@@ -1,6 +1,7 @@
 """Actions, what makes them cheaper, and the order of changes that costs least (CSCF sections 1, 2 and 6)."""
 
 from collections.abc import Sequence
+from dataclasses import replace
 from itertools import permutations
 from typing import Any
 
@@ -16,10 +17,10 @@ from mlflow_cf.constraints.plaf import parse_expression, parse_rule
 from mlflow_cf.constraints.syntax import text_of
 from mlflow_cf.errors import InputError
 from mlflow_cf.features import FeatureSpace, Floats
-from mlflow_cf.plans.bound import bind_actions, derived
+from mlflow_cf.plans.bound import derived
 from mlflow_cf.plans.cheapest import cheapest_order
-from mlflow_cf.plans.course import Course
-from mlflow_cf.plans.relations import bind_relationships
+from mlflow_cf.plans.course import Course, Declared
+from mlflow_cf.problem import BoundDistance, Distance
 from mlflow_cf.words.result import Change, Counterfactual
 
 # Figure 2 of the paper: a seller with a high school degree in Germany becomes a developer with a BSc in the US.
@@ -46,10 +47,8 @@ COSTS = {"123": 27.5, "132": 30.0, "213": 25.0, "231": 22.5, "312": 27.5, "321":
 
 def course(table: pd.DataFrame, actions: Sequence[Any], relationships: Any = (), **options: Any) -> Course:
     space = FeatureSpace.infer(table)
-    bound = bind_actions(read_actions(actions), space, "actions")
-    return Course(
-        space, bound, bind_relationships(read_relationships(relationships), space, "relationships"), **options
-    )
+    declared = Declared(read_actions(actions), read_relationships(relationships))
+    return replace(Course.bind(declared, space, BoundDistance.bind(Distance(), space)), **options)
 
 
 def cost(of: Course, numbers: Sequence[int], x0: Sequence[float], end: Sequence[float]) -> float:

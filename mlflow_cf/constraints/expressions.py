@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import chain
-from typing import Literal, Protocol
+from typing import Final, Literal, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -101,6 +101,7 @@ class Excess:
 
 Expression = Const | Ref | Sum | Size | Apply | Recoded | Changed | Excess
 MISSING = Const(np.nan)
+ARITHMETIC: Final = (Sum, Size, Apply)  # what is no bare value: unknown values of these are never alike
 
 
 def level_table(source: Feature, into: Feature) -> tuple[float, ...]:

@@ -19,6 +19,7 @@ from pydantic import (
     model_validator,
 )
 
+from mlflow_cf.constraints.actions import MAX_ACTIONS, MAX_RELATIONSHIPS, Action, Relationship
 from mlflow_cf.constraints.plaf import is_program, parse_program
 from mlflow_cf.errors import InputError
 from mlflow_cf.validation import Number, validated
@@ -76,6 +77,8 @@ class Constraints(BaseModel):
         max_changes: largest number of changed groups (a feature in no group counts as one).
         rules: PLAF rules over several features, such as ``IF x_cf.degree > x.degree THEN x_cf.age >= x.age + 4``.
         causal: numbers that follow other features, and only these.
+        actions: what can be done, each once; relationships: which features make it cheaper. They say nothing about
+            which rows are counterfactuals: they make plans of them.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid")
@@ -93,6 +96,8 @@ class Constraints(BaseModel):
     max_changes: Annotated[StrictInt, Field(ge=1)] | None = None
     rules: tuple[StrictStr, ...] = Field(default=(), max_length=MAX_RULES)
     causal: Annotated[tuple[CausalEquation, ...], FailFast()] = Field(default=(), max_length=MAX_EQUATIONS)
+    actions: Annotated[tuple[Action, ...], FailFast()] = Field(default=(), max_length=MAX_ACTIONS)
+    relationships: Annotated[tuple[Relationship, ...], FailFast()] = Field(default=(), max_length=MAX_RELATIONSHIPS)
 
     @model_validator(mode="before")
     @classmethod
@@ -118,7 +123,7 @@ class Constraints(BaseModel):
 
     def to_dict(self) -> dict[str, Any]:
         """Return the keys that are set, as plain JSON values."""
-        return self.model_dump(mode="json", exclude_defaults=True)
+        return self.model_dump(mode="json", exclude_defaults=True, by_alias=True)
 
 
 ConstraintSource = Constraints | Mapping[str, Any] | str | Path | None

@@ -17,14 +17,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mlflow_cf.constraints.expressions import (
+    ARITHMETIC,
     MISSING,
     Const,
     Expression,
     Recoded,
     Ref,
     Side,
-    Size,
-    Sum,
     evaluate,
     level_table,
     rebuilt,
@@ -60,7 +59,7 @@ class Atom:
         if self.sign == "in":
             return np.isin(left, self.members)
         right = evaluate(self.right, Z, x0)
-        bare = not isinstance(self.left, Sum | Size) and not isinstance(self.right, Sum | Size)
+        bare = not (isinstance(self.left, ARITHMETIC) or isinstance(self.right, ARITHMETIC))
         held = compare(self.sign, left, right, bare=bare, unknown_from=self.unknown_from)
         return held | (np.abs(left - right) <= self.tolerance) if self.sign == "==" and self.tolerance else held
 

@@ -19,8 +19,8 @@ def check_tightens(policy: Constraints, request: Constraints, space: FeatureSpac
 
     Constraints of policy and request hold together, so what a request names is always added. Refused are: a list
     that repeats part of the policy's list and adds nothing, a wider range or limit, a level the policy does not allow,
-    a larger `max_changes`, any key that gives directions for a feature the policy holds fixed, and another causal
-    equation of a feature that has one.
+    a larger `max_changes`, any key that gives directions for a feature the policy holds fixed, another causal
+    equation of a feature that has one, and actions and relationships.
 
     Raises:
         InputError: everything that loosens, each with its path.
@@ -32,8 +32,16 @@ def check_tightens(policy: Constraints, request: Constraints, space: FeatureSpac
             _wider_ranges(policy, request, space, path),
             _wider_limits(policy, request, space, path),
             further_errors(policy.causal, request.causal),
+            _planned(request, path),
         )
     )
+
+
+def _planned(request: Constraints, path: str) -> Iterator[InputError]:
+    """Yield what a request says about plans: what steps cost is for the owner of the model to say."""
+    for key in ("actions", "relationships"):
+        if getattr(request, key):
+            yield InputError(f"{path}.{key}", "can be declared when a model is wrapped or logged only", "leave it out")
 
 
 def check_sealed(policy: Constraints, request: Constraints, path: str = "constraints") -> None:

@@ -3,7 +3,7 @@
 from mlflow_cf.explainers.ceocl import CEOCL
 from mlflow_cf.explainers.certifai import CERTIFAI
 from mlflow_cf.explainers.exact import Exact
-from mlflow_cf.explainers.explainer import AnyExplainer, Candidates, Explainer, Learner, PlannedStep, Search, learns
+from mlflow_cf.explainers.explainer import AnyExplainer, Candidates, Explainer, Learner, Search, learns
 from mlflow_cf.explainers.face import FACE
 from mlflow_cf.explainers.geco.geco import GeCo
 from mlflow_cf.explainers.growing_spheres import GrowingSpheres
@@ -13,6 +13,7 @@ from mlflow_cf.explainers.nearest_row import NearestRow
 from mlflow_cf.explainers.random_search import RandomSearch
 from mlflow_cf.explainers.simcf import SimCF
 from mlflow_cf.explainers.ufce import UFCE
+from mlflow_cf.plans.plan import PlannedStep
 
 EXPLAINERS: dict[str, type[AnyExplainer]] = {
     GeCo.name: GeCo,

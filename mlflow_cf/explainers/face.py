@@ -10,10 +10,11 @@ from typing import Any, ClassVar, Final, Literal
 import numpy as np
 
 from mlflow_cf.constraints.rules import Bools
-from mlflow_cf.explainers.explainer import Candidates, Plan, PlannedStep, Search
+from mlflow_cf.explainers.explainer import Candidates, Search
 from mlflow_cf.explainers.learned import Facts, Learned
 from mlflow_cf.explainers.options import Span, asked, check_options
 from mlflow_cf.features import Floats
+from mlflow_cf.plans.plan import Plan, PlannedStep
 from mlflow_cf.problem import Budget, Codes, Problem
 from mlflow_cf.problem.binding import same
 from mlflow_cf.search.neighbour_graph import GraphOptions, Kind, NeighbourGraph, cheapest_ways, check_arrays

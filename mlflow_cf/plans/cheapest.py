@@ -11,6 +11,7 @@ import numpy as np
 from mlflow_cf.constraints.expressions import differing
 from mlflow_cf.features import Floats
 from mlflow_cf.plans.course import Course
+from mlflow_cf.plans.plan import Plan, PlannedStep
 
 EXACT: Final = 8  # changes up to which every order is looked at
 BEAM: Final = 500  # ways that are followed beyond that, the cheapest ones
@@ -43,6 +44,21 @@ class Way:
     def used(self) -> frozenset[int]:
         """The numbers of its actions."""
         return frozenset(step.action for step in self.steps)
+
+
+def cheapest_plan(course: Course, x0: Floats, end: Floats) -> Plan:
+    """Return the steps of the cheapest way from x0 (d,) to `end` (d,); none if there is no way.
+
+    Changed features that no action is about get one of their own.
+    """
+    course = course.completed(np.flatnonzero(differing(end[None], x0)[0]).tolist())
+    way = cheapest_order(course, x0, end)
+    steps = () if way is None else way.steps
+    rows = [*(step.state for step in steps[:-1]), end]  # rounding may have led next to it
+    return tuple(
+        PlannedStep(course.actions[step.action].name, step.effort, step.discount, row)
+        for step, row in zip(steps, rows, strict=False)
+    )
 
 
 def cheapest_order(course: Course, x0: Floats, end: Floats) -> Way | None:

@@ -2,21 +2,40 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field, replace
 from functools import cached_property
+from typing import Protocol
 
 import numpy as np
+from numpy.typing import NDArray
 
+from mlflow_cf.constraints import Constraints
+from mlflow_cf.constraints.actions import Action, Relationship
 from mlflow_cf.constraints.expressions import evaluate
 from mlflow_cf.constraints.rules import Bools
 from mlflow_cf.features import FeatureSpace, Floats
-from mlflow_cf.plans.bound import BoundAction
-from mlflow_cf.plans.relations import Relations
-from mlflow_cf.problem.distance import BoundDistance, Distance
+from mlflow_cf.plans.bound import BoundAction, bind_actions, derived
+from mlflow_cf.plans.relations import Relations, bind_relationships
 from mlflow_cf.validation import LARGEST
 
 LEAST_CHANGE = 1e-9  # of a number, as a share of its range; less is rounding
+
+
+class Measure(Protocol):
+    """What scaled changes are measured by."""
+
+    def changes(self, columns: NDArray[np.intp], values: Floats, own: Floats) -> Floats:
+        """Return the scaled changes (m, n) of values (m, n) of `columns` (n,) from own ones."""
+        ...
+
+
+@dataclass(frozen=True)
+class Declared:
+    """What can be done, and what makes it cheaper, as users write it."""
+
+    actions: tuple[Action, ...] = ()
+    relationships: tuple[Relationship, ...] = ()
 
 
 @dataclass(frozen=True, eq=False)
@@ -48,13 +67,45 @@ class Course:
     Attributes:
         space: the features, with codes for every level that a state may have.
         actions: what can be done; relations: what makes it cheaper.
+        measure: of the change of a feature whose action has no effort.
+        declared: what it was bound from.
         least_change: by feature, how much a number must change to count as changed; by default 1e-9 of its range.
     """
 
     space: FeatureSpace
     actions: tuple[BoundAction, ...]
-    relations: Relations = field(default_factory=Relations)
+    relations: Relations
+    measure: Measure
+    declared: Declared
     least_change: Mapping[str, float] = field(default_factory=dict)
+
+    @classmethod
+    def of(cls, constraints: Constraints, space: FeatureSpace, measure: Measure) -> Course | None:
+        """Return what constraints declare; None if that is nothing."""
+        declared = Declared(constraints.actions, constraints.relationships)
+        return None if declared == Declared() else cls.bind(declared, space, measure, "constraints.")
+
+    @classmethod
+    def bind(cls, declared: Declared, space: FeatureSpace, measure: Measure, path: str = "") -> Course:
+        """Return what is declared over the features of `space`.
+
+        Raises:
+            InputError: it does not fit them; each error names its path.
+        """
+        actions = bind_actions(declared.actions, space, f"{path}actions")
+        relations = bind_relationships(declared.relationships, space, f"{path}relationships")
+        return cls(space, actions, relations, measure, declared)
+
+    def covering(self, space: FeatureSpace) -> Course:
+        """Return the course over a space that covers more levels."""
+        if space is self.space:
+            return self
+        return replace(self.bind(self.declared, space, self.measure), least_change=self.least_change)
+
+    def completed(self, columns: Iterable[int]) -> Course:
+        """Return the course with an action of its own for each of some columns that no action is about."""
+        about = {action.column for action in self.actions}
+        return replace(self, actions=(*self.actions, *derived(self.space, (c for c in columns if c not in about))))
 
     def step(self, number: int, states: Floats, outcome: Floats) -> Stepped:
         """Do one action in states (m, d), each with what its feature becomes (m,).
@@ -90,7 +141,7 @@ class Course:
         if action.effort is not None:
             return evaluate(action.effort, after, states)
         columns = np.array([action.column], dtype=np.intp)
-        return self._distance.changes(columns, after[:, columns], states[:, columns])[:, 0]
+        return self.measure.changes(columns, after[:, columns], states[:, columns])[:, 0]
 
     def _snapped(self, column: int, values: Floats) -> Floats:
         """Return values (m,) on the grid of their feature, if that has one."""
@@ -114,7 +165,3 @@ class Course:
             for f in self.space.features
         ]
         return np.array(shares)
-
-    @cached_property
-    def _distance(self) -> BoundDistance:
-        return BoundDistance.bind(Distance(), self.space)

@@ -230,3 +230,11 @@ def _place(tuples: Floats, own: Floats) -> int:
         before |= tied & (values < value)
         tied &= values == value
     return int(before.sum())
+
+
+def admissible(domain: Domain, values: Floats, own: Floats) -> Bools:
+    """Return (m,) whether tuples (m, k) may be proposed beside one own tuple (k,) or one each (m, k).
+
+    They are of the domain, and missing only where the own one is missing.
+    """
+    return domain.contains(values) & ~(np.isnan(values) & ~np.isnan(own)).any(axis=1)

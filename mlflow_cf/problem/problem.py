@@ -14,6 +14,7 @@ from mlflow_cf.constraints.expressions import Changed, evaluate
 from mlflow_cf.constraints.limits import ChangeLimit
 from mlflow_cf.constraints.rules import Bools, Rule
 from mlflow_cf.features import FeatureSpace, Floats
+from mlflow_cf.plans.course import Course
 from mlflow_cf.problem.cells import Cells
 from mlflow_cf.problem.distance import BoundDistance
 from mlflow_cf.problem.group import Codes, Group
@@ -51,6 +52,7 @@ class Problem:
             they are made when they are needed.
         cells: those of its continuous numbers, if the model was opened; celled: the columns whose groups have the
             nearest value of every cell instead of observed ones.
+        course: what is declared of plans, if anything.
         target: what is wanted of the model, as the row's own outcome binds it; None: not told.
     """
 
@@ -72,6 +74,7 @@ class Problem:
     domain_tokens: Mapping[int, Tokens] = field(default_factory=dict)
     cells: Cells | None = None
     celled: frozenset[int] = frozenset()
+    course: Course | None = None
     target: BoundTarget | None = None
     _made: dict[Any, Any] = field(default_factory=dict, init=False, repr=False)
 

@@ -36,7 +36,8 @@ from mlflow_cf.constraints.expressions import differing
 from mlflow_cf.constraints.rules import Bools, ground, recode
 from mlflow_cf.constraints.together import Comparisons, together
 from mlflow_cf.features import FeatureSpace, Floats
-from mlflow_cf.problem.binding import Domains
+from mlflow_cf.plans.course import Course
+from mlflow_cf.problem.binding import Domains, admissible
 from mlflow_cf.problem.distance import BoundDistance, Distance
 from mlflow_cf.problem.privacy import Privacy
 from mlflow_cf.problem.problem import Problem
@@ -62,6 +63,7 @@ class Setting:
         joined: the groups that constraints name.
         limits: how many groups may change, of the policy and of the request.
         functions: those of the policy's causal equations.
+        course: what the policy declares of plans, if anything.
         reveal: whether messages about a request's constraints may name values of the background.
         k_anonymous: tuples of a group that so many background rows or fewer share are not proposed.
     """
@@ -78,6 +80,7 @@ class Setting:
     joined: tuple[JoinedGroup, ...]
     limits: tuple[ChangeLimit, ...]
     functions: tuple[StructuralFunction, ...] = ()
+    course: Course | None = None
     reveal: bool = True
     k_anonymous: int = 0
 
@@ -116,6 +119,7 @@ class Setting:
             joined=joined_groups(constraints, space, "policy"),
             limits=change_limit(constraints, groups, "policy"),
             functions=functions,
+            course=Course.of(constraints, space, bound_distance),
         )
 
     @property
@@ -214,6 +218,7 @@ class Setting:
             steps=Steps(setting.all_rules, setting.domains, setting.accepts),
             domain_tokens=self.tables.tokens if known else {},
             cells=self.tables.cells if known else None,
+            course=setting.course.covering(space) if setting.course else None,
         )
 
     def grounded(self, x0: Floats) -> tuple[dict[int, list[Rule]], list[Rule], list[Rule]]:
@@ -290,11 +295,3 @@ Demand = TypeVar("Demand", Rule, JoinedGroup, ChangeLimit)
 def _beside(demand: Demand) -> Demand:
     """Return what the policy demands as it is told beside a request: a reason that names both says whose is whose."""
     return replace(demand, origin=replace(demand.origin, beside_request=True))
-
-
-def admissible(domain: Domain, values: Floats, own: Floats) -> Bools:
-    """Return (m,) whether tuples (m, k) may be proposed beside one own tuple (k,) or one each (m, k).
-
-    They are of the domain, and missing only where the own one is missing.
-    """
-    return domain.contains(values) & ~(np.isnan(values) & ~np.isnan(own)).any(axis=1)

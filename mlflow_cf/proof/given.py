@@ -16,8 +16,8 @@ from mlflow_cf.errors import InputError, did_you_mean
 from mlflow_cf.features import FeatureSpace, Floats, Rows, as_rows
 from mlflow_cf.model.judge import Label, Outcome
 from mlflow_cf.problem import BoundTarget, Codes, Requirements, Setting, Target
+from mlflow_cf.problem.binding import admissible
 from mlflow_cf.problem.requirements import MARGIN, rate_all
-from mlflow_cf.problem.setting import admissible
 from mlflow_cf.words.result import Change
 from mlflow_cf.words.verification import ConstraintCheck, Verification, Verifications
 

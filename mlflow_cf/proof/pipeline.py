@@ -9,9 +9,9 @@ from typing import Any, Literal
 import numpy as np
 
 from mlflow_cf.explainers import Candidates, Search
-from mlflow_cf.explainers.explainer import Plan
 from mlflow_cf.features import FeatureSpace
 from mlflow_cf.model.judge import Decides
+from mlflow_cf.plans.plan import Plan
 from mlflow_cf.problem import Problem
 from mlflow_cf.proof.alone import by_themselves
 from mlflow_cf.proof.by_program import bounded

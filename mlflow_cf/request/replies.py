@@ -8,8 +8,10 @@ from dataclasses import replace
 from typing import Any
 
 from mlflow_cf.errors import frames
-from mlflow_cf.explainers.explainer import Plan
-from mlflow_cf.features import FeatureSpace
+from mlflow_cf.features import FeatureSpace, Floats
+from mlflow_cf.plans.cheapest import cheapest_plan
+from mlflow_cf.plans.plan import Plan
+from mlflow_cf.problem import Problem
 from mlflow_cf.proof.pipeline import Answer
 from mlflow_cf.proof.verify import Case, Proved
 from mlflow_cf.request.case import bound_target
@@ -70,10 +72,15 @@ def _counterfactuals(
             n_changed=len(changes),
             proof=proved.proofs[position] if proved.proofs else "none",
             bound=proved.bounds[position] if proved.bounds else None,
-            plan=_steps(space, plans[position]) if plans else (),
+            plan=_steps(space, plans[position] if plans else _ordered(case.problem, codes)),
             text=describe_changes(changes, prediction),
             space=bare_space,
         )
+
+
+def _ordered(problem: Problem, codes: Floats) -> Plan:
+    """Return the changes to a row (d,) in the order that costs least, where it is declared what they cost."""
+    return () if problem.course is None else cheapest_plan(problem.course, problem.x0, codes)
 
 
 def _steps(space: FeatureSpace, plan: Plan) -> tuple[Step, ...]:

@@ -85,6 +85,12 @@ def _constraints(constraints: Facts) -> Iterator[str]:
         if key == "rules":
             yield "rules:"
             yield from (f"  {rule}" for rule in value)
+        elif key == "actions":
+            yield "actions:"
+            yield from (f"  {action['name']} ({action['feature']})" for action in value)
+        elif key == "relationships":
+            helped = (f"{edge['from']} -> {edge['to']}" for edge in value)
+            yield f"cheaper by: {', '.join(helped)}"
         else:
             yield f"{key}: {_value(value)}"
 

@@ -9,10 +9,9 @@ import numpy as np
 from mlflow_cf.constraints.actions import ActionSource, RelationshipSource, read_actions, read_relationships
 from mlflow_cf.errors import InputError
 from mlflow_cf.features import FeatureSpace, Floats, Level
-from mlflow_cf.plans.bound import bind_actions, derived
-from mlflow_cf.plans.cheapest import Way, cheapest_order
-from mlflow_cf.plans.course import Course
-from mlflow_cf.plans.relations import bind_relationships
+from mlflow_cf.plans.cheapest import cheapest_plan
+from mlflow_cf.plans.course import Course, Declared
+from mlflow_cf.problem import BoundDistance, Distance
 from mlflow_cf.words.result import Counterfactual, Step
 
 
@@ -42,13 +41,12 @@ def order(
     if counterfactual.space is None:
         raise InputError("counterfactual", "does not come from a model", "take one of an explanation")
     space, x0, end = _coded(counterfactual, counterfactual.space)
-    given = bind_actions(read_actions(actions), space, "actions")
-    relations = bind_relationships(read_relationships(relationships), space, "relationships")
-    about = {action.column for action in given}
-    left = [column for change in counterfactual.changes if (column := space.index[change.feature]) not in about]
-    course = Course(space, (*given, *derived(space, left)), relations)
-    way = cheapest_order(course, x0, end)
-    return () if way is None else _steps(course, way, end)
+    declared = Declared(read_actions(actions), read_relationships(relationships))
+    plan = cheapest_plan(Course.bind(declared, space, BoundDistance.bind(Distance(), space)), x0, end)
+    return tuple(
+        Step(number, step.action, step.effort, step.discount, space.values(step.row))
+        for number, step in enumerate(plan, start=1)
+    )
 
 
 def _coded(counterfactual: Counterfactual, space: FeatureSpace) -> tuple[FeatureSpace, Floats, Floats]:
@@ -60,17 +58,3 @@ def _coded(counterfactual: Counterfactual, space: FeatureSpace) -> tuple[Feature
     codes = [[np.nan if (code := f.code(row[f.name])) is None else code for f in features] for row in rows]
     x0, end = np.array(codes, dtype=np.float64)
     return FeatureSpace(features), x0, end
-
-
-def _steps(course: Course, way: Way, end: Floats) -> tuple[Step, ...]:
-    last = len(way.steps)
-    return tuple(
-        Step(
-            step=number,
-            action=course.actions[taken.action].name,
-            effort=taken.effort,
-            discount=taken.discount,
-            row=course.space.values(end if number == last else taken.state),
-        )
-        for number, taken in enumerate(way.steps, start=1)
-    )
