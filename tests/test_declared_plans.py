@@ -1,4 +1,4 @@
-"""Actions and relationships in the policy: checked when wrapping, kept in the artifact, and answers that carry plans."""
+"""Actions and relationships in the policy: checked when wrapping, kept in the artifact, and plans in answers."""
 
 from pathlib import Path
 from typing import Any
@@ -7,6 +7,7 @@ import mlflow
 import numpy as np
 import pandas as pd
 import pytest
+import yaml
 
 import mlflow_cf
 from mlflow_cf.errors import InputError
@@ -36,7 +37,7 @@ def accepts(X: pd.DataFrame) -> np.ndarray[Any, Any]:
 class Judge(mlflow.pyfunc.PythonModel):  # type: ignore[misc]
     """Says yes to those who earn much and owe little."""
 
-    def predict(self, context: Any, model_input: pd.DataFrame, params: Any = None) -> np.ndarray[Any, Any]:
+    def predict(self, model_input: pd.DataFrame) -> np.ndarray[Any, Any]:
         """Return 0 or 1 per row."""
         return accepts(model_input)
 
@@ -48,8 +49,6 @@ def wrapped(policy: Any = POLICY, **options: Any) -> mlflow_cf.ExplainedModel:
 
 
 def written(text: str) -> dict[str, Any]:
-    import yaml
-
     read: dict[str, Any] = yaml.safe_load(text)
     return read
 

@@ -132,6 +132,7 @@ class TestPlans:
             "action": "set b",
             "effort": 2.0,
             "discount": 0.5,
+            "probability": None,
             "row": {"a": 3, "b": 40, "c": "x"},
         }
         assert found.diagnostics["costs"] == [1, 2]

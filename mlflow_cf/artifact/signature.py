@@ -140,7 +140,14 @@ def _counterfactual(space: FeatureSpace, label: DataType) -> Object:
     row = Object(_properties({f.name: _Maybe(kinds[f.name]) if f.missing else kinds[f.name] for f in space.features}))
     text, number = DataType.string, DataType.double
     change = Object(_properties({"feature": text, "from": _Maybe(text), "to": _Maybe(text)}))
-    step: _Fields = {"step": DataType.long, "action": text, "effort": number, "discount": number, "row": row}
+    step: _Fields = {
+        "step": DataType.long,
+        "action": text,
+        "effort": number,
+        "discount": number,
+        "probability": _Maybe(number),
+        "row": row,
+    }
     return Object(
         _properties(
             {

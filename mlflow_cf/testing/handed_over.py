@@ -17,6 +17,7 @@ from mlflow_cf.testing.checker import Row
 from mlflow_cf.testing.trial import COUNT, EVALUATIONS, Trial
 from mlflow_cf.words.result import Explanation
 
+STEP: Final = {"step", "action", "effort", "discount", "probability", "row"}
 ENOUGH: Final = 6  # candidates, to tell chance from habit
 
 
@@ -91,7 +92,7 @@ def check_plans(trial: Trial) -> None:
                 assert [step.step for step in found.plan] == list(range(1, len(found.plan) + 1))
                 assert [dict(step.row) for step in found.plan] in plans
                 assert record["plan"][-1]["row"] == record["row"]
-                assert all(set(step) == {"step", "action", "effort", "discount", "row"} for step in record["plan"])
+                assert all(set(step) == STEP for step in record["plan"])
 
 
 def check_rows_told(trial: Trial) -> None:

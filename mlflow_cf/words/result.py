@@ -40,6 +40,7 @@ class Step:
         effort: what that costs before the discount.
         discount: in [0, 1], the share of the effort that is left after what earlier steps have made easier.
         row: every feature's value after the step.
+        probability: of the wanted label after the step; None if the model gives none, or was not asked.
     """
 
     step: int
@@ -47,6 +48,7 @@ class Step:
     effort: float
     discount: float
     row: Mapping[str, Level | None]
+    probability: float | None = None
 
     def to_dict(self) -> dict[str, Any]:
         """Return the record of a reply."""
@@ -55,6 +57,7 @@ class Step:
             "action": self.action,
             "effort": self.effort,
             "discount": self.discount,
+            "probability": self.probability,
             "row": dict(self.row),
         }
 
