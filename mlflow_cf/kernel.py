@@ -19,6 +19,7 @@ SOURCES: Final = (
     "kernel.py",
     "exact/boxes.py",
     "explainers/geco/picking.py",
+    "plans/kernels.py",
     "search/choices.py",
     *(f"structures/kernels/{name}.py" for name in
       ("bounds", "branches", "dense", "grid", "nodes", "pairs", "restrict", "score", "sweep")),

@@ -5,10 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from typing import Protocol
+from typing import TYPE_CHECKING
 
 import numpy as np
-from numpy.typing import NDArray
 
 from mlflow_cf.constraints import Constraints
 from mlflow_cf.constraints.actions import Action, Relationship
@@ -19,15 +18,10 @@ from mlflow_cf.plans.bound import BoundAction, bind_actions, derived
 from mlflow_cf.plans.relations import Relations, bind_relationships
 from mlflow_cf.validation import LARGEST
 
+if TYPE_CHECKING:
+    from mlflow_cf.problem import BoundDistance  # problems know of courses
+
 LEAST_CHANGE = 1e-9  # of a number, as a share of its range; less is rounding
-
-
-class Measure(Protocol):
-    """What scaled changes are measured by."""
-
-    def changes(self, columns: NDArray[np.intp], values: Floats, own: Floats) -> Floats:
-        """Return the scaled changes (m, n) of values (m, n) of `columns` (n,) from own ones."""
-        ...
 
 
 @dataclass(frozen=True)
@@ -75,18 +69,18 @@ class Course:
     space: FeatureSpace
     actions: tuple[BoundAction, ...]
     relations: Relations
-    measure: Measure
+    measure: BoundDistance
     declared: Declared
     least_change: Mapping[str, float] = field(default_factory=dict)
 
     @classmethod
-    def of(cls, constraints: Constraints, space: FeatureSpace, measure: Measure) -> Course | None:
+    def of(cls, constraints: Constraints, space: FeatureSpace, measure: BoundDistance) -> Course | None:
         """Return what constraints declare; None if that is nothing."""
         declared = Declared(constraints.actions, constraints.relationships)
         return None if declared == Declared() else cls.bind(declared, space, measure, "constraints.")
 
     @classmethod
-    def bind(cls, declared: Declared, space: FeatureSpace, measure: Measure, path: str = "") -> Course:
+    def bind(cls, declared: Declared, space: FeatureSpace, measure: BoundDistance, path: str = "") -> Course:
         """Return what is declared over the features of `space`.
 
         Raises:
@@ -141,7 +135,9 @@ class Course:
         if action.effort is not None:
             return evaluate(action.effort, after, states)
         columns = np.array([action.column], dtype=np.intp)
-        return self.measure.changes(columns, after[:, columns], states[:, columns])[:, 0]
+        changes = self.measure.changes(columns, after[:, columns], states[:, columns])
+        weight = float(self.measure.weights[action.column])
+        return weight * changes[:, 0]
 
     def _snapped(self, column: int, values: Floats) -> Floats:
         """Return values (m,) on the grid of their feature, if that has one."""
