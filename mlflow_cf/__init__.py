@@ -12,8 +12,10 @@ from mlflow_cf.explained import ExplainedModel
 from mlflow_cf.explainers import (
     CEOCL,
     CERTIFAI,
+    CSCF,
     FACE,
     MDPSO,
+    SCF,
     UFCE,
     Exact,
     GeCo,
@@ -43,8 +45,10 @@ _LATER = {"Comparison": "comparison", "Evaluation": "result", "compare": "compar
 __all__ = [
     "CEOCL",
     "CERTIFAI",
+    "CSCF",
     "FACE",
     "MDPSO",
+    "SCF",
     "UFCE",
     "Action",
     "ArtifactError",

@@ -2,6 +2,7 @@
 
 from mlflow_cf.explainers.ceocl import CEOCL
 from mlflow_cf.explainers.certifai import CERTIFAI
+from mlflow_cf.explainers.cscf import CSCF, SCF
 from mlflow_cf.explainers.exact import Exact
 from mlflow_cf.explainers.explainer import AnyExplainer, Candidates, Explainer, Learner, Search, learns
 from mlflow_cf.explainers.face import FACE
@@ -21,6 +22,8 @@ EXPLAINERS: dict[str, type[AnyExplainer]] = {
     CEOCL.name: CEOCL,
     MDPSO.name: MDPSO,
     UFCE.name: UFCE,
+    CSCF.name: CSCF,
+    SCF.name: SCF,
     NearestRow.name: NearestRow,
     RandomSearch.name: RandomSearch,
     SimCF.name: SimCF,
@@ -32,9 +35,11 @@ EXPLAINERS: dict[str, type[AnyExplainer]] = {
 __all__ = [
     "CEOCL",
     "CERTIFAI",
+    "CSCF",
     "EXPLAINERS",
     "FACE",
     "MDPSO",
+    "SCF",
     "UFCE",
     "AnyExplainer",
     "Candidates",

@@ -1,0 +1,111 @@
+"""CSCF (Naumann and Ntoutsi 2021): ordered actions that lead to a counterfactual, and what they cost."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, ClassVar, Final, Literal
+
+import numpy as np
+from pydantic import StrictBool
+
+from mlflow_cf.explainers.cscf.evaluation import Evaluated, Evaluator, front
+from mlflow_cf.explainers.cscf.evolution import Evolution
+from mlflow_cf.explainers.cscf.possible import Possible, possible
+from mlflow_cf.explainers.explainer import Candidates
+from mlflow_cf.explainers.learned import Facts
+from mlflow_cf.explainers.options import Span, asked, check_names, check_options
+from mlflow_cf.problem import Budget, Problem
+
+Pick = Literal["cheapest", "diverse"]
+OPTIONS: Final = {
+    "population": Span(2, 10_000, whole=True),
+    "offspring": Span(1, 10_000, whole=True),
+    "mutants": Span(0, 10_000, whole=True),
+    "bias": Span(0, 1),
+    "generations": Span(1, 10_000, whole=True),
+    "max_steps": Span(1, 64, whole=True, optional=True),
+    "pick": Pick,
+}
+
+
+@dataclass(frozen=True)
+class CSCF:
+    """Plans of actions, each done at most once, whose order decides what later ones cost.
+
+    A genetic algorithm looks for plans that no other one beats in cost, Gower's distance, and how often each feature
+    changes. Actions and relationships are the policy's; without actions, every mutable feature has one, and its effort
+    is the weighted change as a share of its range. Numbers rarely land on observed values, so that models need
+    ``values="continuous"`` or ``"grid"``. Answers are ordered by what they cost.
+
+    Attributes:
+        population: size of the first generation; offspring, mutants: new members of each later one.
+        bias: how likely a gene comes from the elite parent.
+        generations: how many there are, the first one included.
+        round_objectives: whether efforts are rounded to 4 decimals and Gower's distance to 2, which keeps fronts small.
+        min_change: by feature, how much a number must change to count as changed; by default 1e-9 of its range.
+        max_steps: longest plans; None: as many as there are actions.
+        pick: of several answers the ``cheapest`` first, or ``diverse`` ones: after the cheapest always the one that
+            differs most from those before it in which features its steps change.
+    """
+
+    population: int = 500
+    offspring: int = 400
+    mutants: int = 100
+    bias: float = 0.7
+    generations: int = 150
+    round_objectives: bool = True
+    min_change: Mapping[str, float] = field(default_factory=dict)
+    max_steps: int | None = None
+    pick: Pick = "cheapest"
+
+    name: ClassVar[str] = "cscf"
+    polish: ClassVar[bool] = False
+    keeps_order: ClassVar[bool] = True
+    discounts: ClassVar[bool] = True
+    by_request: ClassVar[Mapping[str, Any]] = {**asked(OPTIONS), "round_objectives": StrictBool}
+
+    def __post_init__(self) -> None:
+        check_options(self, OPTIONS)
+        for feature, least in self.min_change.items():
+            Span(0, 1e12).check(f"explainer.min_change.{feature}", least)
+
+    def check(self, facts: Facts, count: int) -> None:
+        """Refuse what is said of features that are not there; warn where numbers would have to hit observed values."""
+        del count
+        check_names("explainer.min_change", self.min_change, facts.space)
+        if facts.setting.values == "observed" and any(feature.numeric for feature in facts.space.features):
+            text = f"values='observed' leaves {self.name} few plans: numbers rarely become observed ones"
+            warnings.warn(f"{text}; use 'continuous'", stacklevel=2)
+
+    def search(self, problem: Problem, budget: Budget, rng: np.random.Generator) -> Candidates:
+        """Evolve plans; return those that no other one beats, in the order of what they cost."""
+        can = possible(problem, dict(self.min_change), discounts=self.discounts)
+        told: dict[str, Any] = {"actions": [action.name for action in can.actions], "dropped": can.dropped}
+        if not len(can):
+            return Candidates(problem.x0[None][:0], {**told, "generations": 0, "front": 0}, costs=np.empty(0))
+        evaluator = Evaluator(problem, can, budget, self.round_objectives)
+        found, done = self._evolution(can).run(evaluator, rng, np.empty((0, 2 * len(can))))
+        found = front(found)
+        told |= {"generations": done, "front": len(found)}
+        return self._candidates(evaluator, found, told)
+
+    def _evolution(self, can: Possible) -> Evolution:
+        most = min(self.max_steps or len(can), len(can))
+        return Evolution(self.population, self.offspring, self.mutants, self.bias, self.generations, most)
+
+    def _candidates(self, evaluator: Evaluator, found: Evaluated, told: Mapping[str, Any]) -> Candidates:
+        """Return plans, cheapest first, each end once."""
+        _, first = np.unique(found.states, axis=0, return_index=True)  # they are ordered by cost
+        found = found.take(np.sort(first))
+        plans = tuple(map(evaluator.walker.plan, found.sequences.actions, found.sequences.values))
+        return Candidates(found.states, told, plans=plans, costs=found.cost)
+
+
+@dataclass(frozen=True)
+class SCF(CSCF):
+    """The same without discounts: relationships do not count."""
+
+    name: ClassVar[str] = "scf"
+    discounts: ClassVar[bool] = False

@@ -1,0 +1,164 @@
+"""What sequences lead to, and what that is worth (CSCF sections 3 and 5)."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+import moocore
+import numpy as np
+
+from mlflow_cf.constraints.rules import Bools
+from mlflow_cf.explainers.cscf.genes import Ordered
+from mlflow_cf.explainers.cscf.possible import Possible
+from mlflow_cf.features import Floats
+from mlflow_cf.plans.kernels import Ints
+from mlflow_cf.plans.walk import Walker
+from mlflow_cf.problem import BoundDistance, Budget, Distance, Problem
+from mlflow_cf.search.population import portions
+
+UNIT = 1e-4  # efforts are rounded to multiples of it, as the published code does
+PLACES = 2  # decimals of Gower's distance
+
+
+@dataclass(frozen=True, eq=False)
+class Evaluated:
+    """Sequences with where they lead.
+
+    Attributes:
+        sequences: the m sequences.
+        states: (m, d) where each ends, or stops.
+        objectives: (m, 2 + c) cost, Gower's distance, and how many steps changed each feature that some action sets;
+            infinite where a step cannot be done.
+        violations: (m,) how much is wrong: nothing done, a step that cannot be done, an end that meets no constraints,
+            one that is not as wanted.
+    """
+
+    sequences: Ordered
+    states: Floats
+    objectives: Floats
+    violations: Ints
+
+    def __len__(self) -> int:
+        return len(self.sequences)
+
+    @property
+    def feasible(self) -> Bools:
+        """(m,) which are plans."""
+        plans: Bools = self.violations == 0
+        return plans
+
+    @property
+    def cost(self) -> Floats:
+        """(m,) what each costs."""
+        return self.objectives[:, 0]
+
+    @property
+    def lengths(self) -> Ints:
+        """(m,) number of steps."""
+        steps: Ints = (self.sequences.actions >= 0).sum(axis=1)
+        return steps
+
+    def take(self, rows: Ints) -> Evaluated:
+        """Return some of them."""
+        return Evaluated(self.sequences.take(rows), self.states[rows], self.objectives[rows], self.violations[rows])
+
+    @classmethod
+    def together(cls, parts: Sequence[Evaluated]) -> Evaluated:
+        """Return all of several, one after the other."""
+        most = max(part.sequences.actions.shape[1] for part in parts)
+        padded = [_padded(part.sequences, most) for part in parts]
+        sequences = Ordered(
+            np.concatenate([one.actions for one in padded]), np.concatenate([one.values for one in padded])
+        )
+        return cls(
+            sequences,
+            np.concatenate([part.states for part in parts]),
+            np.concatenate([part.objectives for part in parts]),
+            np.concatenate([part.violations for part in parts]),
+        )
+
+    def ranked(self) -> Ints:
+        """Return the order by cost, Gower's distance, and number of steps."""
+        order: Ints = np.lexsort((self.lengths, self.objectives[:, 1], self.objectives[:, 0]))
+        return order
+
+
+def _padded(sequences: Ordered, most: int) -> Ordered:
+    left = ((0, 0), (0, most - sequences.actions.shape[1]))
+    return Ordered(
+        np.pad(sequences.actions, left, constant_values=-1), np.pad(sequences.values, left, constant_values=0.0)
+    )
+
+
+@dataclass(eq=False)
+class Evaluator:
+    """Evaluates sequences for one row, and scores no state twice.
+
+    Attributes:
+        problem: the row to explain; possible: what can be done with it.
+        budget: what may be scored; rounded: whether efforts and Gower's distance are rounded.
+        cut: whether the budget has ended before all were scored.
+    """
+
+    problem: Problem
+    possible: Possible
+    budget: Budget
+    rounded: bool
+    cut: bool = False
+    _wanted: dict[bytes, bool] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        self.walker = Walker(self.possible.course, self.problem.x0, UNIT if self.rounded else 0.0)
+        self._gower = BoundDistance.bind(Distance(0.0, 1.0, 0.0), self.problem.space)
+        self._columns = np.arange(len(self.problem.space))
+
+    def evaluate(self, sequences: Ordered, *, all_of_them: bool = False) -> Evaluated:
+        """Return where sequences lead.
+
+        Where not `all_of_them`, ends that cannot be answers anyway are not scored, and count as not wanted.
+        """
+        ends = self.walker.walk(sequences.actions, sequences.values)
+        lawful = np.zeros(len(sequences), dtype=np.bool_)
+        done = np.flatnonzero(ends.valid)
+        lawful[done] = self.problem.check(ends.states[done])
+        violations = (sequences.actions[:, 0] < 0).astype(np.int64)  # nothing is done
+        violations += ~ends.valid & (violations == 0)
+        violations += ends.valid & ~lawful
+        scored = ends.steps > 0 if all_of_them else ends.valid & lawful
+        wanted = np.zeros(len(sequences), dtype=np.bool_)
+        wanted[scored] = self._are_wanted(ends.states[scored])
+        violations += ~wanted
+        often = ends.often[:, self.possible.columns]
+        objectives = np.column_stack([ends.cost, self.gower(ends.states), often])
+        objectives[~ends.valid] = np.inf
+        return Evaluated(sequences, ends.states, objectives, violations)
+
+    def gower(self, states: Floats) -> Floats:
+        """Return Gower's distance (m,) of states (m, d) from the row."""
+        mean: Floats = self._gower.changes(self._columns, states, self.problem.x0).mean(axis=1)
+        return np.round(mean, PLACES) if self.rounded else mean
+
+    def _are_wanted(self, states: Floats) -> Bools:
+        """Return (m,) which states (m, d) the model says what is wanted of; unknown ones are not."""
+        keys = [state.tobytes() for state in states]
+        first = {key: number for number, key in enumerate(keys) if key not in self._wanted}
+        fresh = np.array(sorted(first.values()), dtype=np.intp)
+        scored = 0
+        for part in portions(len(fresh), self.budget):
+            favourable = self.problem.rate(states[fresh[part]]).favourable
+            self._wanted.update(zip([keys[at] for at in fresh[part].tolist()], favourable.tolist(), strict=True))
+            scored += len(favourable)
+        self.cut |= scored < len(fresh)
+        return np.array([self._wanted.get(key, False) for key in keys], dtype=np.bool_)
+
+
+def front(evaluated: Evaluated) -> Evaluated:
+    """Return the plans that no other one beats in one objective without being worse in another; equal ones once."""
+    plans = evaluated.take(np.flatnonzero(evaluated.feasible))
+    plans = plans.take(plans.ranked())
+    if len(plans) < 2:
+        return plans
+    _, first = np.unique(plans.objectives, axis=0, return_index=True)
+    plans = plans.take(np.sort(first))
+    return plans.take(np.flatnonzero(moocore.is_nondominated(plans.objectives)))
