@@ -12,7 +12,10 @@ from pydantic import StrictBool
 
 from mlflow_cf.explainers.cscf.evaluation import Evaluated, Evaluator, front
 from mlflow_cf.explainers.cscf.evolution import Evolution
-from mlflow_cf.explainers.cscf.possible import Possible, possible
+from mlflow_cf.explainers.cscf.genes import encoded
+from mlflow_cf.explainers.cscf.possible import possible
+from mlflow_cf.explainers.cscf.refine import Refining
+from mlflow_cf.explainers.cscf.short import short_plans
 from mlflow_cf.explainers.explainer import Candidates
 from mlflow_cf.explainers.learned import Facts
 from mlflow_cf.explainers.options import Span, asked, check_names, check_options
@@ -86,13 +89,22 @@ class CSCF:
         if not len(can):
             return Candidates(problem.x0[None][:0], {**told, "generations": 0, "front": 0}, costs=np.empty(0))
         evaluator = Evaluator(problem, can, budget, self.round_objectives)
-        found, done = self._evolution(can).run(evaluator, rng, np.empty((0, 2 * len(can))))
-        found = front(found)
+        most = min(self.max_steps or len(can), len(can))
+        short = short_plans(evaluator, most)
+        short = Refining(evaluator, rng).run(short, any_distance=True)
+        seeds = encoded(short.take(np.flatnonzero(short.feasible)[: self.population // 2]).sequences, can)
+        found, done = self._evolution(most).run(evaluator, rng, seeds)
+        found = self._refined(evaluator, rng, found, short)
         told |= {"generations": done, "front": len(found)}
         return self._candidates(evaluator, found, told)
 
-    def _evolution(self, can: Possible) -> Evolution:
-        most = min(self.max_steps or len(can), len(can))
+    def _refined(self, evaluator: Evaluator, rng: np.random.Generator, found: Evaluated, short: Evaluated) -> Evaluated:
+        """Return the front of plans, short ones and cheaper ones of the same actions."""
+        refining = Refining(evaluator, rng)
+        several = [refining.run(found, any_distance=anywhere) for anywhere in (False, True)]
+        return front(Evaluated.together([short, found, *several]))
+
+    def _evolution(self, most: int) -> Evolution:
         return Evolution(self.population, self.offspring, self.mutants, self.bias, self.generations, most)
 
     def _candidates(self, evaluator: Evaluator, found: Evaluated, told: Mapping[str, Any]) -> Candidates:

@@ -18,6 +18,7 @@ from mlflow_cf.problem import BoundDistance, Budget, Distance, Problem
 from mlflow_cf.search.population import portions
 
 UNIT = 1e-4  # efforts are rounded to multiples of it, as the published code does
+LACKING = 1e100
 PLACES = 2  # decimals of Gower's distance
 
 
@@ -32,12 +33,14 @@ class Evaluated:
             infinite where a step cannot be done.
         violations: (m,) how much is wrong: nothing done, a step that cannot be done, an end that meets no constraints,
             one that is not as wanted.
+        grade: (m,) in [0, 1], how near the model is to what is wanted; -1 where it was not asked.
     """
 
     sequences: Ordered
     states: Floats
     objectives: Floats
     violations: Ints
+    grade: Floats
 
     def __len__(self) -> int:
         return len(self.sequences)
@@ -54,6 +57,11 @@ class Evaluated:
         return self.objectives[:, 0]
 
     @property
+    def worth(self) -> Floats:
+        """(m,) what to make small: the cost of plans; of all else what it lacks, which is more than any cost."""
+        return np.where(self.feasible, self.cost, LACKING * (2.0 - self.grade))
+
+    @property
     def lengths(self) -> Ints:
         """(m,) number of steps."""
         steps: Ints = (self.sequences.actions >= 0).sum(axis=1)
@@ -61,7 +69,8 @@ class Evaluated:
 
     def take(self, rows: Ints) -> Evaluated:
         """Return some of them."""
-        return Evaluated(self.sequences.take(rows), self.states[rows], self.objectives[rows], self.violations[rows])
+        sequences, states = self.sequences.take(rows), self.states[rows]
+        return Evaluated(sequences, states, self.objectives[rows], self.violations[rows], self.grade[rows])
 
     @classmethod
     def together(cls, parts: Sequence[Evaluated]) -> Evaluated:
@@ -76,6 +85,7 @@ class Evaluated:
             np.concatenate([part.states for part in parts]),
             np.concatenate([part.objectives for part in parts]),
             np.concatenate([part.violations for part in parts]),
+            np.concatenate([part.grade for part in parts]),
         )
 
     def ranked(self) -> Ints:
@@ -106,7 +116,7 @@ class Evaluator:
     budget: Budget
     rounded: bool
     cut: bool = False
-    _wanted: dict[bytes, bool] = field(default_factory=dict)
+    _known: dict[bytes, tuple[bool, float]] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         self.walker = Walker(self.possible.course, self.problem.x0, UNIT if self.rounded else 0.0)
@@ -126,31 +136,33 @@ class Evaluator:
         violations += ~ends.valid & (violations == 0)
         violations += ends.valid & ~lawful
         scored = ends.steps > 0 if all_of_them else ends.valid & lawful
-        wanted = np.zeros(len(sequences), dtype=np.bool_)
-        wanted[scored] = self._are_wanted(ends.states[scored])
+        wanted, grade = np.zeros(len(sequences), dtype=np.bool_), np.full(len(sequences), -1.0)
+        wanted[scored], grade[scored] = self._rated(ends.states[scored])
         violations += ~wanted
         often = ends.often[:, self.possible.columns]
         objectives = np.column_stack([ends.cost, self.gower(ends.states), often])
         objectives[~ends.valid] = np.inf
-        return Evaluated(sequences, ends.states, objectives, violations)
+        return Evaluated(sequences, ends.states, objectives, violations, grade)
 
     def gower(self, states: Floats) -> Floats:
         """Return Gower's distance (m,) of states (m, d) from the row."""
         mean: Floats = self._gower.changes(self._columns, states, self.problem.x0).mean(axis=1)
         return np.round(mean, PLACES) if self.rounded else mean
 
-    def _are_wanted(self, states: Floats) -> Bools:
-        """Return (m,) which states (m, d) the model says what is wanted of; unknown ones are not."""
+    def _rated(self, states: Floats) -> tuple[Bools, Floats]:
+        """Return (m,) which states (m, d) the model says what is wanted of, and how near it is to that."""
         keys = [state.tobytes() for state in states]
-        first = {key: number for number, key in enumerate(keys) if key not in self._wanted}
+        first = {key: number for number, key in enumerate(keys) if key not in self._known}
         fresh = np.array(sorted(first.values()), dtype=np.intp)
         scored = 0
         for part in portions(len(fresh), self.budget):
-            favourable = self.problem.rate(states[fresh[part]]).favourable
-            self._wanted.update(zip([keys[at] for at in fresh[part].tolist()], favourable.tolist(), strict=True))
-            scored += len(favourable)
+            rating = self.problem.rate(states[fresh[part]])
+            found = zip(rating.favourable.tolist(), rating.grade.tolist(), strict=True)
+            self._known.update(zip([keys[at] for at in fresh[part].tolist()], found, strict=True))
+            scored += len(rating.grade)
         self.cut |= scored < len(fresh)
-        return np.array([self._wanted.get(key, False) for key in keys], dtype=np.bool_)
+        pairs = np.array([self._known.get(key, (False, -1.0)) for key in keys], dtype=np.float64).reshape(-1, 2)
+        return pairs[:, 0] > 0, pairs[:, 1]
 
 
 def front(evaluated: Evaluated) -> Evaluated:

@@ -43,3 +43,15 @@ def decoded(genes: Floats, possible: Possible, most: int) -> Ordered:
     done = np.take_along_axis(active, order, axis=1)
     values = np.take_along_axis(possible.values(genes[:, n:]), order, axis=1)
     return Ordered(np.where(done, order, -1), np.where(done, values, 0.0))
+
+
+def encoded(sequences: Ordered, possible: Possible) -> Floats:
+    """Return genes (m, 2n) that mean these sequences."""
+    m, n = len(sequences), len(possible)
+    keys, shares = np.ones((m, n)), np.full((m, n), 0.5)
+    for place in range(sequences.actions.shape[1]):
+        rows = np.flatnonzero(sequences.actions[:, place] >= 0)
+        actions = sequences.actions[rows, place]
+        keys[rows, actions] = ACTIVE * (place + 1) / (sequences.actions.shape[1] + 1)
+        shares[rows, actions] = possible.shares(actions, sequences.values[rows, place])
+    return np.concatenate([keys, shares], axis=1)

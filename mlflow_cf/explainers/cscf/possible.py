@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -68,6 +69,15 @@ class Possible:
             values[:, number] = 0.0 if choices is None else choices[places]
         return values
 
+    def shares(self, numbers: Ints, values: Floats) -> Floats:
+        """Return the shares (m,) of their ranges that values (m,) of actions (m,) stand for."""
+        shares = (values - self.low[numbers]) / np.where(self.width[numbers] > 0, self.width[numbers], 1.0)
+        for number in np.flatnonzero(self.sizes).tolist():
+            choices, rows = self.actions[number].choices, np.flatnonzero(numbers == number)
+            if choices is not None:
+                shares[rows] = ((values[rows, None] == choices).argmax(axis=1) + 0.5) / len(choices)
+        return shares
+
 
 def possible(problem: Problem, least_change: dict[str, float], *, discounts: bool) -> Possible:
     """Return what can be done with a row: actions as declared, or one per mutable feature (section 6)."""
@@ -75,10 +85,11 @@ def possible(problem: Problem, least_change: dict[str, float], *, discounts: boo
     course = problem.course or nothing
     mutable = {column for group in problem.groups if _mutable(group) for column in group.columns}
     actions: Sequence[BoundAction] = course.actions or derived(problem.space, sorted(mutable))
+    setters = Counter(column for action in actions for column in action.columns)
     kept, dropped = list[BoundAction](), dict[str, str]()
     for action in actions:
         fixed = [problem.space.names[column] for column in action.columns if column not in mutable]
-        finite = _finite(action, problem)
+        finite = _finite(action, problem, alone=setters[action.column] == 1)
         if fixed:
             dropped[action.name] = f"{fixed[0]} cannot change"
         elif finite.choices is None and not finite.low < finite.high:
@@ -93,16 +104,20 @@ def _mutable(group: Group) -> bool:
     return group.proposals > 0 or (group.interval is not None and group.interval[0] < group.interval[1])
 
 
-def _finite(action: BoundAction, problem: Problem) -> BoundAction:
-    """Return the action with what is known of its feature where its own range is open."""
+def _finite(action: BoundAction, problem: Problem, *, alone: bool) -> BoundAction:
+    """Return the action with a finite range.
+
+    Where nothing else sets its feature, values that lead out of what that may be are left out.
+    """
     if action.choices is not None:
         return action
-    feature = problem.space.features[action.column]
-    low, high = feature.low, feature.high
-    if action.kind == "change":
-        low, high = feature.low - feature.high, feature.high - feature.low
-    return replace(
-        action,
-        low=action.low if np.isfinite(action.low) else low,
-        high=action.high if np.isfinite(action.high) else high,
-    )
+    feature, own = problem.space.features[action.column], float(problem.x0[action.column])
+    changes = action.kind == "change"
+    low, high = (feature.low - feature.high, feature.high - feature.low) if changes else (feature.low, feature.high)
+    low = action.low if np.isfinite(action.low) else low
+    high = action.high if np.isfinite(action.high) else high
+    interval = problem.groups[problem.owner[action.column]].interval
+    if alone and interval is not None and np.isfinite(own):
+        least, most = (interval[0] - own, interval[1] - own) if changes else interval
+        low, high = max(low, least), min(high, most)
+    return replace(action, low=low, high=high)

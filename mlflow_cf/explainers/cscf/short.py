@@ -1,0 +1,73 @@
+"""Short sequences of actions, all of them: what a genetic algorithm may miss (CSCF section 9, item 8)."""
+
+from __future__ import annotations
+
+from itertools import permutations, product
+from math import perm
+from typing import Final
+
+import numpy as np
+
+from mlflow_cf.explainers.cscf.evaluation import Evaluated, Evaluator
+from mlflow_cf.explainers.cscf.genes import Ordered
+from mlflow_cf.explainers.cscf.possible import Possible
+from mlflow_cf.features import Floats
+
+LONGEST: Final = 3
+MOST: Final = 600  # sequences
+POINTS: Final = (64, 16, 7)  # values of each action of a sequence with one, two and three
+AT_ONCE: Final = 8_192  # points that are followed together
+
+
+def short_plans(evaluator: Evaluator, most: int) -> Evaluated:
+    """Return every sequence of at most three actions, with the values of a grid that make it the cheapest plan.
+
+    Where none of them does, it has those with which the model comes nearest to what is wanted. Of longer sequences
+    there are none where they would be too many.
+    """
+    possible, found = evaluator.possible, list[Evaluated]()
+    length, total = 1, 0
+    while length <= min(most, LONGEST) and not evaluator.cut:
+        total += perm(len(possible), length)
+        if length > 1 and total > MOST:
+            break
+        found += _of_length(evaluator, length)
+        length += 1
+    return Evaluated.together(found)
+
+
+def _of_length(evaluator: Evaluator, length: int) -> list[Evaluated]:
+    """Return every sequence of so many actions, with its best values."""
+    possible, found = evaluator.possible, list[Evaluated]()
+    grids = [(order, _grid(possible, order)) for order in permutations(range(len(possible)), length)]
+    start = 0
+    while start < len(grids):
+        size, end = 0, start
+        while end < len(grids) and (end == start or size + len(grids[end][1]) <= AT_ONCE):
+            size += len(grids[end][1])
+            end += 1
+        found.append(_cheapest(evaluator, grids[start:end]))
+        start = end
+    return found
+
+
+def _cheapest(evaluator: Evaluator, grids: list[tuple[tuple[int, ...], Floats]]) -> Evaluated:
+    actions = np.concatenate([np.tile(order, (len(grid), 1)) for order, grid in grids])
+    which = np.repeat(np.arange(len(grids)), [len(grid) for _, grid in grids])
+    evaluated = evaluator.evaluate(Ordered(actions, np.concatenate([grid for _, grid in grids])))
+    order = np.lexsort((evaluated.worth, which))
+    _, first = np.unique(which[order], return_index=True)
+    return evaluated.take(order[first])
+
+
+def _grid(possible: Possible, order: tuple[int, ...]) -> Floats:
+    """Return (m, t) values of these actions."""
+    points = POINTS[len(order) - 1]
+    values = []
+    for number in order:
+        choices = possible.actions[number].choices
+        if choices is None:
+            values.append(possible.low[number] + possible.width[number] * np.linspace(0.0, 1.0, points))
+        else:
+            values.append(choices)
+    return np.array(list(product(*values)))
