@@ -213,6 +213,14 @@ def _mixed(numbers: NDArray[np.uint64]) -> NDArray[np.uint64]:
     return words ^ (words >> np.uint64(31))
 
 
+def row_keys(rows: Floats) -> NDArray[np.uint64]:
+    """Return a key (m,) for every row (m, k); those of different rows differ as `Keys` do."""
+    words = np.ascontiguousarray(rows, dtype=np.float64).view(np.uint64)
+    salt = _mixed(np.arange(1, words.shape[1] + 1, dtype=np.uint64))
+    keys: NDArray[np.uint64] = _mixed(words ^ salt).sum(axis=1, dtype=np.uint64)
+    return keys
+
+
 class Seen:
     """Remembers which candidates were scored already."""
 

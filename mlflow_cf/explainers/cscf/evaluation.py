@@ -15,7 +15,7 @@ from mlflow_cf.features import Floats
 from mlflow_cf.plans.kernels import Ints
 from mlflow_cf.plans.walk import Walker
 from mlflow_cf.problem import BoundDistance, Budget, Distance, Problem
-from mlflow_cf.search.population import portions
+from mlflow_cf.search.population import portions, row_keys
 
 UNIT = 1e-4  # efforts are rounded to multiples of it, as the published code does
 LACKING = 1e100
@@ -95,6 +95,8 @@ class Evaluated:
 
 
 def _padded(sequences: Ordered, most: int) -> Ordered:
+    if sequences.actions.shape[1] == most:
+        return sequences
     left = ((0, 0), (0, most - sequences.actions.shape[1]))
     return Ordered(
         np.pad(sequences.actions, left, constant_values=-1), np.pad(sequences.values, left, constant_values=0.0)
@@ -116,7 +118,7 @@ class Evaluator:
     budget: Budget
     rounded: bool
     cut: bool = False
-    _known: dict[bytes, tuple[bool, float]] = field(default_factory=dict)
+    _known: dict[int, tuple[bool, float]] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         self.walker = Walker(self.possible.course, self.problem.x0, UNIT if self.rounded else 0.0)
@@ -140,8 +142,8 @@ class Evaluator:
         wanted[scored], grade[scored] = self._rated(ends.states[scored])
         violations += ~wanted
         often = ends.often[:, self.possible.columns]
-        objectives = np.column_stack([ends.cost, self.gower(ends.states), often])
-        objectives[~ends.valid] = np.inf
+        objectives = np.full((len(sequences), 2 + often.shape[1]), np.inf)
+        objectives[done] = np.column_stack([ends.cost[done], self.gower(ends.states[done]), often[done]])
         return Evaluated(sequences, ends.states, objectives, violations, grade)
 
     def gower(self, states: Floats) -> Floats:
@@ -151,7 +153,7 @@ class Evaluator:
 
     def _rated(self, states: Floats) -> tuple[Bools, Floats]:
         """Return (m,) which states (m, d) the model says what is wanted of, and how near it is to that."""
-        keys = [state.tobytes() for state in states]
+        keys = row_keys(states).tolist()
         first = {key: number for number, key in enumerate(keys) if key not in self._known}
         fresh = np.array(sorted(first.values()), dtype=np.intp)
         scored = 0

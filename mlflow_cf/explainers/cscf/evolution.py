@@ -11,6 +11,7 @@ from mlflow_cf.explainers.cscf.evaluation import Evaluated, Evaluator, front
 from mlflow_cf.explainers.cscf.genes import decoded
 from mlflow_cf.features import Floats
 from mlflow_cf.plans.kernels import Ints
+from mlflow_cf.search.population import row_keys
 
 
 @dataclass(frozen=True)
@@ -70,16 +71,11 @@ class Evolution:
 
 def distinct(members: Evaluated) -> Ints:
     """Return the first of members with equal objectives; of what is no plan, the first of equal sequences."""
-    seen, kept = set[bytes](), list[int]()
     worth = np.where(members.feasible[:, None], members.objectives, np.nan)
     sequences = np.concatenate([members.sequences.actions, members.sequences.values], axis=1)
     sequences[members.feasible] = np.nan
-    rows = np.concatenate([worth, sequences], axis=1)
-    for number, key in enumerate(row.tobytes() for row in rows):
-        if key not in seen:
-            seen.add(key)
-            kept.append(number)
-    return np.array(kept)
+    _, first = np.unique(row_keys(np.concatenate([worth, sequences], axis=1)), return_index=True)
+    return np.sort(first)
 
 
 def elites(members: Evaluated) -> Ints:
