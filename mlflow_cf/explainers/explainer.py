@@ -12,6 +12,7 @@ import numpy as np
 from mlflow_cf.errors import InputError
 from mlflow_cf.explainers.learned import Facts, Learned
 from mlflow_cf.features import Floats
+from mlflow_cf.plans.course import Course
 from mlflow_cf.plans.plan import Plan
 from mlflow_cf.problem import Budget, Privacy, Problem
 from mlflow_cf.problem.binding import same
@@ -30,6 +31,8 @@ class Candidates:
         certify: whether the answers shall be proved nearest, also where the request does not ask for that.
         plans: for each row the steps that lead to it, the last of which ends there; rows with plans are never
             polished, so that they stay what their plans lead to. Only the last row of a plan is proved.
+        course: what the actions of the plans do, by which every step of an answer's plan is verified; None: they are
+            no actions of a course, and only their ends are.
         costs: (m,) what each row costs its explainer; where that keeps its own order, it is that of the costs.
         bound: proved by the explainer: no row that its own restrictions leave is nearer than this; inf: they leave no
             row that meets target and constraints. Answers are proved by this alone, since a certificate would not know
@@ -41,6 +44,7 @@ class Candidates:
     diagnostics: Mapping[str, Any] = field(default_factory=dict)
     certify: bool = False
     plans: tuple[Plan, ...] | None = None
+    course: Course | None = None
     costs: Floats | None = None
     bound: float | None = None
     complete: bool = False

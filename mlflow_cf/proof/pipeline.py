@@ -18,6 +18,7 @@ from mlflow_cf.proof.by_program import bounded
 from mlflow_cf.proof.certify import at_once, certify
 from mlflow_cf.proof.complete import complete
 from mlflow_cf.proof.inquiry import run_proofs
+from mlflow_cf.proof.plans import check_plans
 from mlflow_cf.proof.select import LEAST_DIFFERENCE
 from mlflow_cf.proof.verify import Case, Inquiry, Proved, prove
 from mlflow_cf.why_not.blame import contradiction, impossible
@@ -194,6 +195,7 @@ def answer_of(verified: Verified) -> Answer:
         if candidates.costs is not None:
             diagnostics["costs"] = candidates.costs[origin].tolist()
         plans = () if candidates.plans is None else tuple(candidates.plans[position] for position in origin)
+        check_plans(candidates.course, case.problem.x0, plans)
         reasons = [proved.note.reason] if proved.note else []
         if len(proved.rows) < case.problem.count:
             reasons.append(_why_fewer(case, proved))

@@ -22,6 +22,7 @@ from mlflow_cf.request.progress import Progress
 from mlflow_cf.request.replies import explanation
 from mlflow_cf.request.request import Request
 from mlflow_cf.request.rows import Row
+from mlflow_cf.request.steps import with_probabilities
 from mlflow_cf.words.reasons import Uncertified, stopped, would_suffice
 from mlflow_cf.words.result import Explanation
 
@@ -80,6 +81,7 @@ class Explaining:
             self.progress.done(len(chunk))
         self._say_what_would_suffice(time.perf_counter() - started)
         self._certify()
+        self.explained |= with_probabilities(self.request, self.space, self.rows, self.explained)
         blocked = list(self._blocked.items())
         for place, (number, evidence) in enumerate(blocked):
             row, before, left = self.rows[number], self.explained[number], len(blocked) - place

@@ -112,7 +112,7 @@ class CSCF:
         _, first = np.unique(found.states, axis=0, return_index=True)  # they are ordered by cost
         found = found.take(np.sort(first))
         plans = tuple(map(evaluator.walker.plan, found.sequences.actions, found.sequences.values))
-        return Candidates(found.states, told, plans=plans, costs=found.cost)
+        return Candidates(found.states, told, plans=plans, course=evaluator.possible.course, costs=found.cost)
 
 
 @dataclass(frozen=True)

@@ -1,0 +1,63 @@
+"""What the model says on the way: the probability of what is wanted after each step of the plans of a request."""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Iterator, Mapping
+from dataclasses import replace
+
+from mlflow_cf.features import FeatureSpace, Level
+from mlflow_cf.model.judge import Outcome
+from mlflow_cf.request.case import bound_target
+from mlflow_cf.request.request import Request
+from mlflow_cf.request.rows import Row
+from mlflow_cf.words.result import Counterfactual, Explanation
+
+_logger = logging.getLogger(__name__)
+
+
+def with_probabilities(
+    request: Request, space: FeatureSpace, rows: Mapping[int, Row], explained: Mapping[int, Explanation]
+) -> dict[int, Explanation]:
+    """Return those explanations that have plans, with the probability after each step.
+
+    One call tells them all. Rows between a row and its counterfactual may be such as the model cannot predict, or there
+    may be no time for them: then their steps have none.
+    """
+    planned = {number: one for number, one in explained.items() if any(found.plan for found in one.counterfactuals)}
+    between = {number: [s.row for cf in one.counterfactuals for s in cf.plan[:-1]] for number, one in planned.items()}
+    outcome = _outcome(request, space, [row for several in between.values() for row in several])
+    told, start = {}, 0
+    for number, one in planned.items():
+        size = len(between[number])
+        likely: list[float | None] = [None] * size
+        if outcome is not None:
+            likely = bound_target(request, rows[number]).probability(outcome.take(slice(start, start + size)))
+        told[number] = _told(one, iter(likely))
+        start += size
+    return told
+
+
+def _outcome(request: Request, space: FeatureSpace, rows: list[Mapping[str, Level | None]]) -> Outcome | None:
+    """Return what the model says of rows; None: it says nothing, or there is no time to ask."""
+    if not rows or (request.deadline is not None and time.perf_counter() >= request.deadline):
+        return None
+    try:
+        return request.judges.verdict(space.from_values(rows))
+    except Exception as error:  # noqa: BLE001  any model, any error
+        _logger.info("the model cannot predict what steps of plans lead to (%s)", type(error).__name__)
+        return None
+
+
+def _told(explanation: Explanation, likely: Iterator[float | None]) -> Explanation:
+    return replace(explanation, counterfactuals=tuple(_with(found, likely) for found in explanation.counterfactuals))
+
+
+def _with(found: Counterfactual, likely: Iterator[float | None]) -> Counterfactual:
+    """Return a counterfactual whose steps take their probabilities from an iterator; the last one has its own."""
+    if not found.plan:
+        return found
+    *steps, last = found.plan
+    between = [replace(step, probability=next(likely)) for step in steps]
+    return replace(found, plan=(*between, replace(last, probability=found.probability)))
