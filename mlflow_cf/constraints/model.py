@@ -19,7 +19,7 @@ from pydantic import (
     model_validator,
 )
 
-from mlflow_cf.constraints.actions import MAX_ACTIONS, MAX_RELATIONSHIPS, Action, Relationship
+from mlflow_cf.constraints.actions import MAX_ACTIONS, MAX_RELATIONSHIPS, Action, Relationship, listed
 from mlflow_cf.constraints.plaf import is_program, parse_program
 from mlflow_cf.errors import InputError
 from mlflow_cf.validation import Number, validated
@@ -119,10 +119,12 @@ class Constraints(BaseModel):
         if isinstance(source, Constraints):
             return source
         data = dict(source) if isinstance(source, Mapping) else _read_text(source, path)
+        if isinstance(edges := data.get("relationships"), Mapping):
+            data["relationships"] = listed(edges, f"{path}.relationships")
         return validated(cls, data, path)
 
     def to_dict(self) -> dict[str, Any]:
-        """Return the keys that are set, as plain JSON values."""
+        """Return the keys that are set, as plain JSON values; of a Python function its name alone."""
         return self.model_dump(mode="json", exclude_defaults=True, by_alias=True)
 
 

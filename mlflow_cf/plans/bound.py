@@ -10,14 +10,12 @@ import numpy as np
 
 from mlflow_cf.constraints.actions import Action
 from mlflow_cf.constraints.expressions import Expression
-from mlflow_cf.constraints.plaf import parse_expression
-from mlflow_cf.constraints.resolve import known_levels, resolve_code, resolve_number
+from mlflow_cf.constraints.resolve import known_levels
 from mlflow_cf.constraints.rules import Bools, Rule
 from mlflow_cf.errors import InputError, raise_all
 from mlflow_cf.features import Feature, FeatureSpace, Floats
-from mlflow_cf.plans.texts import condition, unknown
-
-BOTH: tuple[Literal["x"], Literal["x_cf"]] = ("x", "x_cf")
+from mlflow_cf.plans.functions import Place
+from mlflow_cf.plans.texts import BEFORE, BOTH, Sides, Source, condition, effect, effort, unknown
 
 
 @dataclass(frozen=True, eq=False)
@@ -110,15 +108,11 @@ def _bound(action: Action, space: FeatureSpace, path: str) -> BoundAction:
     feature = space[action.feature]
     low, high = _range(action, feature, path)
     effects = []
-    for name, text in action.effects.items():
-        where = f"{path}.effects.{name}"
+    for name, source in action.effects.items():
+        place = Place(f"{path}.effects.{name}", f"the effect of action {action.name!r} on {name}")
         if name == action.feature:
-            raise InputError(where, "is the action's own feature", "leave it out")
-        node = parse_expression(text, where)
-        effects.append((space.index[name], resolve_code(node, space[name], space, where)))
-    effort = None
-    if action.effort is not None:
-        effort = resolve_number(parse_expression(action.effort, f"{path}.effort"), space, f"{path}.effort")
+            raise InputError(place.path, "is the action's own feature", "leave it out")
+        effects.append((space.index[name], effect(source, space[name], space, place)))
     return BoundAction(
         name=action.name,
         column=space.index[action.feature],
@@ -127,9 +121,26 @@ def _bound(action: Action, space: FeatureSpace, path: str) -> BoundAction:
         high=high,
         choices=_choices(action, feature, path) if action.kind == "choose" else None,
         effects=tuple(effects),
-        effort=effort,
-        before=tuple(condition(text, space, f"{path}.before[{n}]", ("x",)) for n, text in enumerate(action.before)),
-        after=tuple(condition(text, space, f"{path}.after[{n}]", BOTH) for n, text in enumerate(action.after)),
+        effort=None if action.effort is None else bind_effort(action, action.effort, space, path),
+        before=bind_conditions(action, "before", space, path),
+        after=bind_conditions(action, "after", space, path),
+    )
+
+
+def bind_effort(action: Action, source: Source, space: FeatureSpace, path: str) -> Expression:
+    """Return the effort of an action."""
+    return effort(source, space, Place(f"{path}.effort", f"the effort of action {action.name!r}"))
+
+
+def bind_conditions(
+    action: Action, key: Literal["before", "after"], space: FeatureSpace, path: str, *, reveal: bool = True
+) -> tuple[Rule, ...]:
+    """Return the conditions of an action on the state before it, or on both; `reveal`: errors may name levels."""
+    sides: Sides = BEFORE if key == "before" else BOTH
+    called = f"of action {action.name!r}"
+    return tuple(
+        condition(source, sides, space, Place(f"{path}.{key}[{at}]", f"{key}[{at}] {called}"), reveal=reveal)
+        for at, source in enumerate(getattr(action, key))
     )
 
 

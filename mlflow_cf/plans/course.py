@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import TYPE_CHECKING
@@ -12,7 +12,8 @@ import numpy as np
 from mlflow_cf.constraints import Constraints
 from mlflow_cf.constraints.actions import Action, Relationship
 from mlflow_cf.constraints.expressions import evaluate
-from mlflow_cf.constraints.rules import Bools
+from mlflow_cf.constraints.functions import functions_in
+from mlflow_cf.constraints.rules import Bools, Rule
 from mlflow_cf.features import FeatureSpace, Floats
 from mlflow_cf.plans.bound import BoundAction, bind_actions, derived
 from mlflow_cf.plans.relations import Relations, bind_relationships
@@ -38,7 +39,7 @@ class Stepped:
 
     Attributes:
         states: (m, d) codes.
-        effort: (m,) before the discount; NaN where it is undefined.
+        effort: (m,) before the discount; NaN where it is undefined, or the step cannot be done.
         discount: (m,) in [0, 1].
         valid: (m,) whether the step can be done.
     """
@@ -90,6 +91,11 @@ class Course:
         relations = bind_relationships(declared.relationships, space, f"{path}relationships")
         return cls(space, actions, relations, measure, declared)
 
+    @property
+    def python(self) -> bool:
+        """Whether a part is a Python function, which only Python can follow."""
+        return bool(functions_in(self.declared.actions, self.declared.relationships))
+
     def covering(self, space: FeatureSpace) -> Course:
         """Return the course over a space that covers more levels."""
         if space is self.space:
@@ -108,19 +114,21 @@ class Course:
         undefined, and where a level is unknown or a number not finite.
         """
         action, after = self.actions[number], states.copy()
+        valid = np.ones(len(states), dtype=np.bool_)  # so far: nothing is asked about what cannot be done anyway
+        _meet(action.before, valid, states, states)
         after[:, action.column] = self._snapped(action.column, outcome)
+        valid &= self._known(action.column, after[:, action.column])
         for column, effect in action.effects:
-            after[:, column] = self._snapped(column, evaluate(effect, after, states))
-        changed = self.changed(after, states, action.columns)
-        valid = changed.any(axis=1)
-        for column in action.columns:
+            after[valid, column] = self._snapped(column, evaluate(effect, after[valid], states[valid]))
             valid &= self._known(column, after[:, column])
-        for rule in (*action.before, *action.after):
-            valid &= rule.holds(after, states)
-        effort = self._effort(action, after, states)
+        changed = self.changed(after, states, action.columns)
+        valid &= changed.any(axis=1)
+        _meet(action.after, valid, after, states)
+        effort = np.full(len(states), np.nan)
+        effort[valid] = self._effort(action, after[valid], states[valid])
         with np.errstate(invalid="ignore"):
             valid &= effort >= 0
-        return Stepped(after, effort, self.relations.discounts(states, changed), valid)
+        return Stepped(after, effort, self.relations.discounts(states, changed & valid[:, None]), valid)
 
     def changed(self, after: Floats, before: Floats, columns: tuple[int, ...] | None = None) -> Bools:
         """Return (m, d) which features differ by enough; of some columns alone, if they are given."""
@@ -161,3 +169,9 @@ class Course:
             for f in self.space.features
         ]
         return np.array(shares)
+
+
+def _meet(rules: Sequence[Rule], valid: Bools, after: Floats, states: Floats) -> None:
+    """Unmark the steps (m,) from states (m, d) that break a rule."""
+    for rule in rules:
+        valid[valid] = rule.holds(after[valid], states[valid])
