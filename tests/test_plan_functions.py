@@ -22,6 +22,7 @@ import mlflow_cf
 from mlflow_cf.constraints import Constraints
 from mlflow_cf.constraints.actions import read_actions, read_relationships
 from mlflow_cf.errors import InputError
+from mlflow_cf.explainers.cscf import CSCF
 from mlflow_cf.features import FeatureSpace
 from mlflow_cf.plans.course import Course, Declared, Stepped
 from mlflow_cf.plans.functions import FAILED, counted
@@ -377,6 +378,17 @@ class TestAnswers:
         assert answer.counterfactuals[0].plan == ()
         assert list(answer.diagnostics[FAILED]) == ["the effort of action 'earn' raised KeyError"]
         (answer,) = wrapped().explain(ROW, seed=0)
+        assert FAILED not in answer.diagnostics
+
+    def test_of_searches_over_plans_say_it_too(self) -> None:
+        data = wrapped().background
+        options = {"target": 1, "output": "label", "values": "grid", "explainer": CSCF(generations=9)}
+        failing = {"actions": [{**ACTIONS[0], "effort": raising}, ACTIONS[1]]}
+        (answer,) = mlflow_cf.wrap(accepts, data, constraints=failing, **options).explain(ROW, seed=0)
+        assert answer.status == "not_found"
+        assert list(answer.diagnostics[FAILED]) == ["the effort of action 'earn' raised KeyError"]
+        (answer,) = mlflow_cf.wrap(accepts, data, constraints={"actions": ACTIONS}, **options).explain(ROW, seed=0)
+        assert [step.action for step in answer.counterfactuals[0].plan] == ["earn", "pay"]
         assert FAILED not in answer.diagnostics
 
     @pytest.mark.parametrize("again", [copy.copy, copy.deepcopy, lambda one: pickle.loads(pickle.dumps(one))])  # noqa: S301

@@ -11,7 +11,7 @@ from __future__ import annotations
 import inspect
 import logging
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass, field
@@ -134,6 +134,12 @@ def counted() -> Iterator[Counter[str]]:
         yield counter
     finally:
         _failures.reset(token)
+
+
+def with_failures(diagnostics: Mapping[str, Any], failures: Counter[str]) -> dict[str, Any]:
+    """Return diagnostics with what was counted on top."""
+    counts = failures + Counter(diagnostics.get(FAILED, {}))
+    return {**diagnostics, FAILED: dict(counts)} if counts else {**diagnostics}
 
 
 def computed(

@@ -10,7 +10,7 @@ from typing import Any
 from mlflow_cf.errors import frames
 from mlflow_cf.features import FeatureSpace, Floats
 from mlflow_cf.plans.cheapest import cheapest_plan
-from mlflow_cf.plans.functions import FAILED, counted
+from mlflow_cf.plans.functions import counted, with_failures
 from mlflow_cf.plans.plan import Plan
 from mlflow_cf.problem import Problem
 from mlflow_cf.proof.pipeline import Answer
@@ -48,7 +48,7 @@ def explanation(request: Request, row: Row, case: Case | None, answer: Answer | 
         reason=answer.reason,
         counterfactuals=found,
         evaluations=0 if case is None else case.budget.used,
-        diagnostics={**answer.diagnostics, **({FAILED: dict(failures)} if failures else {})},
+        diagnostics=with_failures(answer.diagnostics, failures),
     )
 
 
