@@ -78,7 +78,8 @@ class Constraints(BaseModel):
         rules: PLAF rules over several features, such as ``IF x_cf.degree > x.degree THEN x_cf.age >= x.age + 4``.
         causal: numbers that follow other features, and only these.
         actions: what can be done, each once; relationships: which features make it cheaper. They say nothing about
-            which rows are counterfactuals: they make plans of them.
+            which rows are counterfactuals: they make plans of them. In a request: those of the policy's actions that
+            remain, by name and feature; it may narrow them, add conditions and raise efforts.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid")

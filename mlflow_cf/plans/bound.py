@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
 
 import numpy as np
 
@@ -16,6 +16,9 @@ from mlflow_cf.errors import InputError, raise_all
 from mlflow_cf.features import Feature, FeatureSpace, Floats
 from mlflow_cf.plans.functions import Place
 from mlflow_cf.plans.texts import BEFORE, BOTH, Sides, Source, condition, effect, effort, unknown
+
+if TYPE_CHECKING:
+    from mlflow_cf.problem import BoundDistance  # problems know of courses
 
 
 @dataclass(frozen=True, eq=False)
@@ -60,6 +63,26 @@ class BoundAction:
         values = outcome - states[:, self.column] if self.kind == "change" else outcome
         allowed: Bools = (values >= self.low - tolerance) & (values <= self.high + tolerance)
         return allowed
+
+
+@dataclass(frozen=True, eq=False)
+class ScaledChange:
+    """What a step costs whose action has no effort: the weighted change of its feature, as a share of its range."""
+
+    measure: BoundDistance
+    column: int
+
+    @property
+    def columns(self) -> tuple[int, ...]:
+        """The one column."""
+        return (self.column,)
+
+    def values(self, Z: Floats, x0: Floats) -> Floats:
+        """Return it (m,) for states Z (m, d) after a step from x0 (d,), or from a state each (m, d)."""
+        columns = np.array([self.column], dtype=np.intp)
+        changes = self.measure.changes(columns, Z[:, columns], x0[..., columns])
+        weight = float(self.measure.weights[self.column])
+        return weight * changes[:, 0]
 
 
 def derived(space: FeatureSpace, columns: Iterable[int]) -> tuple[BoundAction, ...]:
@@ -152,15 +175,23 @@ def _range(action: Action, feature: Feature, path: str) -> tuple[float, float]:
         raise InputError(f"{path}.kind", f"{feature.name} is a {feature.kind}, and no number", fix)
     ends = []
     for key, end, default in (("low", action.low, -np.inf), ("high", action.high, np.inf)):
-        plain = action.kind == "change" and feature.kind == "date"  # days, and no date
-        code = default if end is None else float(end) if plain and not isinstance(end, str) else feature.code(end)
-        if code is None:
-            noun = "date" if feature.kind == "date" else "number"
-            raise InputError(f"{path}.{key}", f"{end!r} is not a {noun}", "")
-        ends.append(code)
+        ends.append(default if end is None else end_code(end, action.kind, feature, f"{path}.{key}"))
     if not ends[0] < ends[1]:
         raise InputError(f"{path}.low", f"{action.low} is not below high, {action.high}", "give a range")
     return ends[0], ends[1]
+
+
+def end_code(end: float | str, kind: str, feature: Feature, path: str) -> float:
+    """Return the code of one end of a range.
+
+    Raises:
+        InputError: it is no value of the feature.
+    """
+    plain = kind == "change" and feature.kind == "date"  # days, and no date
+    code = float(end) if plain and not isinstance(end, str) else feature.code(end)
+    if code is None:
+        raise InputError(path, f"{end!r} is not a {'date' if feature.kind == 'date' else 'number'}", "")
+    return code
 
 
 def _choices(action: Action, feature: Feature, path: str) -> Floats:
