@@ -124,6 +124,33 @@ def test_states_are_plain_values() -> None:
     assert [shown[3][name] for name in ("job", "owner", "since")] == [None, True, None]
 
 
+@given(
+    st.lists(
+        st.tuples(
+            st.integers(-5, 99),
+            st.sampled_from([math.nan, 0.0, -0.5, 1e100]),
+            st.sampled_from([math.nan, 0, 1, 2]),
+            st.sampled_from([0, 1]),
+            st.sampled_from([math.nan, -719_000.0, 0.25, 19_800.0, 2_932_000.0]),
+        ),
+        min_size=1,
+        max_size=9,
+    )
+)
+def test_many_states_are_shown_as_each_alone(rows: list[tuple[float, ...]]) -> None:
+    shown: list[Any] = []
+    of, states = course([action(before=[lambda state: bool(shown.append(state))])]), np.array(rows)
+    of.step(0, states, np.full(len(rows), 44.0))
+    assert shown == [of.space.values(state) for state in states]
+
+
+def test_what_no_date_can_be_is_not_shown() -> None:
+    far = [[*STATE[:4], days] for days in (1e100, -1e100, 3e6, -8e5)]
+    asked: list[Any] = []
+    course([action(before=[asked.append])]).step(0, np.array(far), np.full(4, 44.0))
+    assert not asked
+
+
 @pytest.mark.parametrize(
     ("column", "answer", "code"),
     [

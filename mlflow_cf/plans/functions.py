@@ -27,7 +27,7 @@ from mlflow_cf.features import Feature, FeatureSpace, Floats
 from mlflow_cf.features.codec import plain
 from mlflow_cf.validation import LARGEST
 
-MOST_DAYS: Final = 1e8  # from 1970; beyond, numpy has no dates
+DAYS: Final = (-719_000.0, 2_932_000.0)  # within the years 1 and 9999: others cannot be written as ISO dates
 FAILED: Final = "failed_functions"  # the key of what `counted` counts in diagnostics
 STATES: Final = {("x",): "(state)", ("x", "x_cf"): "(before, after)"}
 _logger = logging.getLogger(__name__)
@@ -97,14 +97,14 @@ class BoundFunction:
         """Return what it gives (m,) for states Z (m, d) after a step from x0 (d,), or from a state each (m, d)."""
         given = [Z if side == "x_cf" else np.broadcast_to(x0, Z.shape) for side in self.sides]
         values = np.full(len(Z), np.nan)
-        sound = np.logical_and.reduce([self._sound(states) for states in given])
-        for row in np.flatnonzero(sound).tolist():
-            values[row] = self._value([states[row] for states in given])
+        sound = np.flatnonzero(np.logical_and.reduce([self._sound(states) for states in given]))
+        shown = zip(*(_shown(self.space, states[sound]) for states in given), strict=True)
+        values[sound] = [self._value(states) for states in shown]
         return values
 
-    def _value(self, states: Sequence[Floats]) -> float:
+    def _value(self, states: Sequence[Mapping[str, Any]]) -> float:
         try:
-            code = self.wanted.code(self.function(*map(self.space.values, states)))
+            code = self.wanted.code(self.function(*states))
         except Exception as error:  # noqa: BLE001  it is the user's
             return self._failed(f"raised {type(error).__name__}")
         return self._failed(f"returned no {self.wanted.noun}") if code is None else code
@@ -175,5 +175,14 @@ def _ends(feature: Feature) -> tuple[float, float]:
     """Return the least and the largest code that stands for a value."""
     if not feature.numeric:
         return 0.0, len(feature.known) - 1.0
-    most = MOST_DAYS if feature.kind == "date" else LARGEST
-    return -most, most
+    return DAYS if feature.kind == "date" else (-LARGEST, LARGEST)
+
+
+def _shown(space: FeatureSpace, states: Floats) -> Iterator[dict[str, Any]]:
+    """Yield states (m, d) as `FeatureSpace.values` does each; a column's few values are decoded once."""
+    columns = []
+    for feature, codes in zip(space.features, states.T, strict=True):
+        known, places = np.unique(codes, return_inverse=True)
+        values = [feature.value(code) for code in known.tolist()]
+        columns.append([values[place] for place in places.tolist()])
+    return (dict(zip(space.names, row, strict=True)) for row in zip(*columns, strict=True))
