@@ -338,7 +338,7 @@ def test_nothing_is_learned_from_columns_shuffled_apart() -> None:
 
 def test_a_rule_names_its_columns() -> None:
     (rule,) = setting(PAPER).rules
-    assert isinstance(rule.then.left, mlflow_cf.constraints.expressions.Excess)
-    assert isinstance(rule.then.left.of, StructuralEquation)
+    assert isinstance(rule.then.left, mlflow_cf.constraints.expressions.Computed)
+    assert isinstance(rule.then.left.by, StructuralEquation)
     assert rule.columns("x_cf") == rule.columns("x") == {0, 1}
     assert rule.text == "duration must follow amount"

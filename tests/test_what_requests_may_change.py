@@ -27,6 +27,7 @@ POLICY: dict[str, Any] = {
         "relative": {"income": {"up": 5}},
         "levels": {"debt": DATA["debt"].unique().tolist()},
         "max_changes": 2,
+        "actions": [{"name": "earn", "feature": "income", "low": 0, "high": 9, "effort": "1"}],
     },
     "limits": {"count": 3, "time_limit_s": 5, "max_evaluations": 50_000},
 }
@@ -89,6 +90,15 @@ MAY_ADD: dict[str, tuple[list[Any], list[tuple[Any, str]]]] = {
         [[{"child": "debt", "parents": ["income"], "coefficients": {"income": 0.5}}]],
         [([{"child": "debt", "parents": ["income"], "model": "tree"}], "causal[0].model: is learned when a model is")],
     ),
+    "actions": (
+        [[{"name": "earn", "feature": "income"}], [{"name": "earn", "feature": "income", "low": 1, "effort": "9"}]],
+        [
+            ([], "constraints.actions: names no action; leave it out to keep all"),
+            ([{"name": "steal", "feature": "income"}], "actions[0].name: 'steal' is no action of the policy"),
+            ([{"name": "earn", "feature": "income", "high": 99}], "actions[0].high: 99 is above the policy's 9; stay"),
+        ],
+    ),
+    "relationships": ([], [([{"from": "debt", "to": "income", "factor": "0.5"}], "when a model is wrapped or logged")]),
     "rules": ([["x_cf.debt <= x.debt"]], [(["x_cf.debts <= 1"], "'debts' is not a feature; did you mean 'debt'?")]),
 }
 

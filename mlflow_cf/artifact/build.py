@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import shutil
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Final
 
@@ -16,11 +16,12 @@ import yaml
 from mlflow.models import Model, ModelSignature
 from numpy.typing import ArrayLike
 
-from mlflow_cf.artifact import files, inner, manifest, versions
+from mlflow_cf.artifact import files, inner, manifest, pickled, versions
 from mlflow_cf.artifact.inner import Lineage
 from mlflow_cf.artifact.mlmodel import MANIFEST_KEY, MLMODEL, fields_sha256
 from mlflow_cf.artifact.requirements import WHEELS, Requirements, requirements
 from mlflow_cf.artifact.signature import PARAM, completed, example_rows, inner_signature, signature_of
+from mlflow_cf.constraints import Constraints
 from mlflow_cf.errors import InputError
 from mlflow_cf.explained import ExplainedModel
 from mlflow_cf.features import Table, as_rows
@@ -61,6 +62,7 @@ def build(
         InputError: anything that does not fit.
     """
     _plain_metadata(packaging.metadata)
+    options = _without_more_functions(options, packaging)
     staged, model_folder, downloads = scratch / "staged", scratch / "inner", scratch / "downloads"
     downloads.mkdir()
     source = inner.address(model)
@@ -82,7 +84,8 @@ def build(
     beside = {
         one.version.name: one.written(explained.space, allow_functions=packaging.allow_functions) for one in packed
     }
-    needed = requirements([model_folder, *(one.folder for one in packed)], packaging.pip_requirements)
+    further = pickled.requirements_of(explained.policy.constraints)
+    needed = requirements([model_folder, *(one.folder for one in packed)], packaging.pip_requirements, further)
     meta = _write_pyfunc(staged, explained, packaging, needed)
     model_folder.rename(staged / manifest.MODEL)
     if packed:
@@ -90,6 +93,13 @@ def build(
     add_flavor(meta, staged, explained, {**lineage.to_dict(), **versions.lineages(beside)}, packaging.output)
     prove(staged, explained)
     return staged
+
+
+def _without_more_functions(options: WrapOptions, packaging: Packaging) -> WrapOptions:
+    """Return options whose constraints are read; Python functions in them must be allowed."""
+    constraints = Constraints.read(options.constraints)
+    pickled.check_allowed(constraints, allowed=packaging.allow_functions)
+    return replace(options, constraints=constraints)
 
 
 def _write_pyfunc(folder: Path, explained: ExplainedModel, packaging: Packaging, needed: Requirements) -> Model:

@@ -2,7 +2,7 @@
 
 File names are constants of this module; none is ever read from a file. What is read first is MLmodel, which names the
 digest of `manifest.json`, then that, then name, size and digest of every other file, and only then are they parsed.
-Nothing is pickled.
+Nothing is pickled but Python functions, if there are some (`pickled`), and nothing is unpickled here.
 """
 
 from __future__ import annotations
@@ -17,10 +17,11 @@ import numpy as np
 import pandas as pd
 import yaml
 
-from mlflow_cf.artifact import manifest, tables
+from mlflow_cf.artifact import manifest, pickled, tables
 from mlflow_cf.artifact.learned import arrays_to_bytes, learned_from_bytes, plain_to_bytes
 from mlflow_cf.artifact.manifest import FOLDER, Manifest
 from mlflow_cf.artifact.mlmodel import Stated
+from mlflow_cf.artifact.pickled import FUNCTIONS
 from mlflow_cf.artifact.plain import json_bytes, plain_yaml, read_bounded, reading, sha256_of
 from mlflow_cf.artifact.tree import altered
 from mlflow_cf.causal.function import by_equation, of_equations, structural_functions
@@ -63,13 +64,17 @@ MOST_BYTES: Final = {
     PLAUSIBLE_PLAIN: 64 * KIB,
     CAUSAL_ARRAYS: 64 * KIB**2,
     CAUSAL_PLAIN: 64 * KIB,
+    FUNCTIONS: pickled.MOST_BYTES,  # of policies with Python functions, and of no others
 }
 REQUIRED: Final = (FEATURES, POLICY, EXPLAINER, BACKGROUND)
 
 
 @dataclass(frozen=True, eq=False)
 class Parts:
-    """What the folder holds: everything of an explained model but the model itself."""
+    """What the folder holds: everything of an explained model but the model itself.
+
+    Python functions of the policy are stand-ins; `functions` is the file that has them.
+    """
 
     manifest: Manifest
     space: FeatureSpace
@@ -80,6 +85,7 @@ class Parts:
     learned: Learned | None
     plausibility: Plausibility | None
     causal: tuple[Arrays, ...]
+    functions: bytes | None
 
 
 def write(root: Path, explained: ExplainedModel, output: str | None, fields_sha256: str) -> str:
@@ -103,6 +109,8 @@ def write(root: Path, explained: ExplainedModel, output: str | None, fields_sha2
         if kept is not None:
             (root / names[0]).write_bytes(arrays_to_bytes(kept))
             (root / names[1]).write_bytes(plain_to_bytes(kept))
+    if functions := pickled.functions_of(explained.policy.constraints):
+        (root / FUNCTIONS).write_bytes(pickled.to_bytes(functions))
     # Codes, not raw values: features.json turns them back.
     tables.write_codes(root / BACKGROUND, explained.setting.background, space.names)
     if explained.labels is not None:
@@ -137,12 +145,15 @@ def read(root: Path, stated: Stated) -> Parts:
     labels = None
     if LABELS in content:
         labels = _parsed(content, LABELS, lambda raw: tables.read_labels(raw, len(codes), packing))
-    policy = _parsed(content, POLICY, lambda raw: Policy.from_dict(plain_yaml(raw)))
+    policy = _parsed(content, POLICY, lambda raw: Policy.from_dict(pickled.without_functions(plain_yaml(raw))))
     explainer = _parsed(content, EXPLAINER, lambda raw: explainer_of(json.loads(raw)))
     background = Background(rows, labels, codes)
     learned, plausibility = _learned(content, explainer), _plausibility(content, policy, space, codes)
     causal = _causal(content, policy, space, codes)
-    return Parts(sealed, space, background, codes, policy, explainer, learned, plausibility, causal)
+    expected = bool(pickled.functions_of(policy.constraints))
+    _check_stored(content, (FUNCTIONS,), "the policy", expected=expected)
+    functions = content.get(FUNCTIONS)
+    return Parts(sealed, space, background, codes, policy, explainer, learned, plausibility, causal, functions)
 
 
 def _checked(root: Path, name: str, sealed: Manifest) -> bytes:
@@ -207,7 +218,7 @@ def _learned(content: Mapping[str, bytes], explainer: AnyExplainer) -> Learned |
     return _parsed(content, ARRAYS, lambda raw: learned_from_bytes(raw, content[PLAIN], tables.MOST_CELLS))
 
 
-def _check_stored(content: Mapping[str, bytes], names: tuple[str, str], owner: str, *, expected: bool) -> None:
+def _check_stored(content: Mapping[str, bytes], names: tuple[str, ...], owner: str, *, expected: bool) -> None:
     """Refuse files of what was learned where they are missing for their owner, or not for it."""
     odd = set(names) & set(content) ^ (set(names) if expected else set())
     if odd:

@@ -7,6 +7,7 @@ from pathlib import Path
 from mlflow_cf.artifact import files, manifest, sources, versions
 from mlflow_cf.artifact.files import Parts
 from mlflow_cf.artifact.mlmodel import stated
+from mlflow_cf.artifact.pickled import with_functions
 from mlflow_cf.errors import ArtifactError, InputError
 from mlflow_cf.explained import ExplainedModel
 from mlflow_cf.explainers import AnyExplainer, Learned
@@ -45,8 +46,13 @@ def assembled(
 
     Raises:
         InputError: something does not fit the model.
+        ArtifactError: Python functions that MLflow forbids to unpickle, or that are not those of the policy.
     """
+    policy = parts.policy
+    if parts.functions is not None:  # after the model was opened, whose code they may use
+        constraints = with_functions(policy.constraints, parts.functions)
+        policy = policy.model_copy(update={"constraints": constraints})
     others = versions.open_packed(folder, parts.policy, parts.background.rows, parts.manifest.output)
     held = Held.learn(parts.policy, others, parts.space, parts.codes, parts.plausibility)
     kept = Kept(learned, held, parts.causal)
-    return ExplainedModel.build(model, parts.space, parts.background, parts.policy, explainer, kept)
+    return ExplainedModel.build(model, parts.space, parts.background, policy, explainer, kept)

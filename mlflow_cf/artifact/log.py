@@ -98,7 +98,8 @@ def save_model(
             of wheels, such as that of mlflow-cf itself where no index has it, stand beside them: the artifact brings
             these along.
         metadata: entries for MLmodel.
-        allow_functions: whether a plain function may be saved: as a pickle, which runs code when it is loaded.
+        allow_functions: whether Python functions, as the model or as parts of actions and relationships, may be saved:
+            as pickles, which run code when they are loaded. Those of a module are stored by name.
 
     Raises:
         InputError: anything that does not fit. Nothing is left behind at `path` then.
@@ -182,7 +183,8 @@ def log_model(
         input_example: rows, or (rows, params); None: the first rows of data.
         pip_requirements: requirements of the model, instead of the ones it brings; mlflow-cf is always added.
         metadata: entries for MLmodel.
-        allow_functions: whether a plain function may be saved: as a pickle, which runs code when it is loaded.
+        allow_functions: whether Python functions, as the model or as parts of actions and relationships, may be saved:
+            as pickles, which run code when they are loaded. Those of a module are stored by name.
 
     Raises:
         InputError: anything that does not fit. Nothing is logged then.
@@ -203,7 +205,8 @@ def load_model(model_uri: str | Path) -> ExplainedModel:
 
     Raises:
         InputError: there is nothing at that address.
-        ArtifactError: it is not an explained model, incomplete, altered, of an unknown version, or forged.
+        ArtifactError: it is not an explained model, incomplete, altered, of an unknown version, or forged; or it has
+            Python functions, and MLFLOW_ALLOW_PICKLE_DESERIALIZATION forbids to load them.
     """
     return load_folder(fetch(model_uri))
 

@@ -32,19 +32,20 @@ class Requirements:
     wheels: tuple[Path, ...] = ()
 
 
-def requirements(folders: Sequence[Path], given: Given) -> Requirements:
+def requirements(folders: Sequence[Path], given: Given, further: Sequence[str] = ()) -> Requirements:
     """Return mlflow-cf's requirement and those `given` by the user, or else those of the models in `folders`.
 
     Args:
         folders: MLflow model folders, that of the model itself first.
         given: the path of a requirements file, or a list. Wheels in it, and a requirement of mlflow-cf, come on top
             of the model's own where nothing else is in the list. Of two that name one distribution the first stays.
+        further: what else our own part needs.
 
     Raises:
         InputError: a wheel that is not there, or one of another version of mlflow-cf.
     """
     if isinstance(given, str):
-        return Requirements([PIN, f"-r {given}"])
+        return Requirements([PIN, *further, f"-r {given}"])
     wheels = tuple(Path(line) for line in given or () if _is_wheel(line))
     pins = [_pin(wheel) for wheel in wheels]
     others = [line for line in given or () if not _is_wheel(line)]
@@ -53,7 +54,7 @@ def requirements(folders: Sequence[Path], given: Given) -> Requirements:
     if given is None or (given and not rest):
         rest = [line for folder in folders for line in _of_the_model(folder)]
     looked_up = [f"--find-links {WHEELS}"] if wheels else []
-    return Requirements(_first_of_each([*looked_up, *own, *pins, *rest]), wheels)
+    return Requirements(_first_of_each([*looked_up, *own, *pins, *rest, *further]), wheels)
 
 
 def warn_of_pin(given: Given) -> None:

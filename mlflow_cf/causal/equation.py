@@ -15,7 +15,7 @@ import numpy as np
 
 from mlflow_cf.causal.function import StructuralFunction
 from mlflow_cf.constraints import Domain, Origin, Rule
-from mlflow_cf.constraints.expressions import Const, Excess, differing
+from mlflow_cf.constraints.expressions import Computed, Const, differing
 from mlflow_cf.constraints.origin import Source
 from mlflow_cf.constraints.rules import Atom
 from mlflow_cf.features import FeatureSpace, Floats
@@ -46,7 +46,7 @@ class StructuralEquation:
         """The columns of the child and of its parents."""
         return (self.function.child, *self.function.parents)
 
-    def excess(self, Z: Floats, x0: Floats) -> Floats:
+    def values(self, Z: Floats, x0: Floats) -> Floats:
         """Return by how much candidates Z (m, d) of x0 (d,), or of a row each (m, d), miss it (m,); <= 0: not."""
         child, parents = self.function.child, list(self.function.parents)
         differs = differing(Z, x0)
@@ -100,7 +100,7 @@ def causal_rules(
             feature.high - feature.low,
         )
         names = " and ".join(space.names[parent] for parent in function.parents)
-        then = Atom(Excess(equation), "<=", Const(0.0))
+        then = Atom(Computed(equation), "<=", Const(0.0))
         text = f"{feature.name} must follow {names}"
         rules.append(Rule((), then, Origin(source, "causal", position=number), text, defines=function.child))
     return tuple(rules)

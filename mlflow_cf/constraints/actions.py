@@ -8,6 +8,8 @@ from typing import Annotated, Any, Literal
 from pydantic import BaseModel, ConfigDict, Field, StrictBool, StrictStr, model_validator
 from pydantic_core import PydanticCustomError
 
+from mlflow_cf.constraints.functions import TextOrFunction
+from mlflow_cf.errors import InputError
 from mlflow_cf.validation import Number, validated
 
 MAX_ACTIONS = 64
@@ -19,7 +21,10 @@ class Action(BaseModel):
     """One thing that can be done once, and what it moves.
 
     All texts are PLAF, with ``abs``, ``min``, ``max``, ``floor`` and ``exp``; in them ``x`` is the state before the
-    step and ``x_cf`` the state after it.
+    step and ``x_cf`` the state after it. In Python any of them can be a function instead, of states as dicts of plain
+    values by feature (None: missing; dates as ISO texts). It is called state by state, and must give the same answer
+    for the same states; where it raises, or returns nothing of the wanted kind, the step cannot be done, and that is
+    logged once with the type of the error. To be stored, a function needs ``allow_functions=True``.
 
     Attributes:
         name: what it is called in a plan.
@@ -28,9 +33,12 @@ class Action(BaseModel):
             (``choose``).
         low, high: the least and the largest v; None leaves it open, which a search does not accept.
         levels: those to choose from; one alone is a fixed outcome.
-        effects: other feature -> what it becomes, in this order; each sees what comes before it.
-        effort: what the step costs, 0 or more; None: the feature's change as a share of its range.
-        before: conditions on the state before the step; after: on both states.
+        effects: other feature -> what it becomes, in this order; each sees what comes before it. As a function:
+            ``(before, after) -> value``.
+        effort: what the step costs, 0 or more; None: the feature's change as a share of its range. As a function:
+            ``(before, after) -> number``.
+        before: conditions on the state before the step, or functions ``(state) -> bool``; after: on both states, or
+            functions ``(before, after) -> bool``.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid")
@@ -41,10 +49,10 @@ class Action(BaseModel):
     low: Number | StrictStr | None = None
     high: Number | StrictStr | None = None
     levels: tuple[StrictBool | StrictStr | Number, ...] = ()
-    effects: Mapping[StrictStr, StrictStr] = Field(default_factory=dict)
-    effort: StrictStr | None = None
-    before: tuple[StrictStr, ...] = ()
-    after: tuple[StrictStr, ...] = ()
+    effects: Mapping[StrictStr, TextOrFunction] = Field(default_factory=dict)
+    effort: TextOrFunction | None = None
+    before: tuple[TextOrFunction, ...] = ()
+    after: tuple[TextOrFunction, ...] = ()
 
     @model_validator(mode="after")
     def _of_its_kind(self) -> Action:
@@ -62,8 +70,9 @@ class Relationship(BaseModel):
 
     Attributes:
         source: the feature that helps (the key ``from``); to: the feature whose actions become cheaper.
-        factor: PLAF text of the share of the effort that is left; ``x`` is the state before the step. It counts as 0 or
-            1 beyond these, and as 1 where it is undefined.
+        factor: PLAF text of the share of the effort that is left; ``x`` is the state before the step. In Python it can
+            be a function ``(state) -> share``, as in actions. It counts as 0 or 1 beyond these, and as 1 where it is
+            undefined.
         cases: instead of it, conditions with a share each, of which the first that holds counts; otherwise: where none
             does.
     """
@@ -72,7 +81,7 @@ class Relationship(BaseModel):
 
     source: StrictStr = Field(alias="from")
     to: StrictStr
-    factor: StrictStr | None = None
+    factor: TextOrFunction | None = None
     cases: tuple[tuple[StrictStr, Share], ...] = ()
     otherwise: Share = 1.0
 
@@ -84,7 +93,7 @@ class Relationship(BaseModel):
 
 
 ActionSource = Iterable[Action | Mapping[str, Any]]
-RelationshipSource = Iterable[Relationship | Mapping[str, Any]] | Mapping[tuple[str, str], str]
+RelationshipSource = Iterable[Relationship | Mapping[str, Any]] | Mapping[tuple[str, str], TextOrFunction]
 
 
 class _Actions(BaseModel):
@@ -110,6 +119,17 @@ def read_relationships(source: RelationshipSource) -> tuple[Relationship, ...]:
     Raises:
         InputError: as for actions.
     """
-    if isinstance(source, Mapping):
-        source = [{"from": of, "to": to, "factor": factor} for (of, to), factor in source.items()]
-    return validated(_Relationships, {"relationships": tuple(source)}, "").relationships
+    several = listed(source, "relationships") if isinstance(source, Mapping) else tuple(source)
+    return validated(_Relationships, {"relationships": several}, "").relationships
+
+
+def listed(source: Mapping[Any, Any], path: str) -> tuple[dict[str, Any], ...]:
+    """Return what a mapping of (from, to) to a factor says, as a list of relationships.
+
+    Raises:
+        InputError: a key is no pair.
+    """
+    for pair in source:
+        if not (isinstance(pair, tuple) and len(pair) == 2):
+            raise InputError(path, f"{str(pair)[:60]!r} is no pair (from, to)", "write a list of objects")
+    return tuple({"from": of, "to": to, "factor": factor} for (of, to), factor in source.items())

@@ -79,27 +79,27 @@ class Changed:
     groups: tuple[tuple[int, ...], ...]
 
 
-class Equation(Protocol):
-    """What ties some columns of a counterfactual to those of the query row, and is no formula of rules."""
+class Computation(Protocol):
+    """A number that is no formula: how far a causal equation is missed, or what a Python function returns."""
 
     @property
     def columns(self) -> tuple[int, ...]:
-        """The columns."""
+        """The columns that it depends on, of the query row and of the counterfactual."""
         ...
 
-    def excess(self, Z: Floats, x0: Floats) -> Floats:
-        """Return by how much candidates Z (m, d) of x0 (d,), or of a row each (m, d), miss it (m,); <= 0: not."""
+    def values(self, Z: Floats, x0: Floats) -> Floats:
+        """Return it (m,) for candidates Z (m, d) of x0 (d,), or of a row each (m, d); NaN where it is unknown."""
         ...
 
 
 @dataclass(frozen=True)
-class Excess:
-    """By how much an equation is missed."""
+class Computed:
+    """What an object computes."""
 
-    of: Equation
+    by: Computation
 
 
-Expression = Const | Ref | Sum | Size | Apply | Recoded | Changed | Excess
+Expression = Const | Ref | Sum | Size | Apply | Recoded | Changed | Computed
 MISSING = Const(np.nan)
 ARITHMETIC: Final = (Sum, Size, Apply)  # what is no bare value: unknown values of these are never alike
 
@@ -136,8 +136,8 @@ def references(expression: Expression) -> Iterator[Ref]:
         case Changed(groups):
             for column in chain.from_iterable(groups):
                 yield from (Ref("x", column), Ref("x_cf", column))
-        case Excess(equation):
-            for column in equation.columns:
+        case Computed(by):
+            for column in by.columns:
                 yield from (Ref("x", column), Ref("x_cf", column))
 
 
@@ -152,8 +152,8 @@ def evaluate(expression: Expression, Z: Floats, x0: Floats) -> Floats:
             return _arithmetic(sign, evaluate(left, Z, x0), evaluate(right, Z, x0))
         case Changed(groups):
             return _changed(groups, Z, x0)
-        case Excess(equation):
-            return equation.excess(Z, x0)
+        case Computed(by):
+            return by.values(Z, x0)
         case Size() | Recoded() | Apply():
             return _of_others(expression, Z, x0)
 

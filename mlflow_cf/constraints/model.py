@@ -19,7 +19,7 @@ from pydantic import (
     model_validator,
 )
 
-from mlflow_cf.constraints.actions import MAX_ACTIONS, MAX_RELATIONSHIPS, Action, Relationship
+from mlflow_cf.constraints.actions import MAX_ACTIONS, MAX_RELATIONSHIPS, Action, Relationship, listed
 from mlflow_cf.constraints.plaf import is_program, parse_program
 from mlflow_cf.errors import InputError
 from mlflow_cf.validation import Number, validated
@@ -78,7 +78,8 @@ class Constraints(BaseModel):
         rules: PLAF rules over several features, such as ``IF x_cf.degree > x.degree THEN x_cf.age >= x.age + 4``.
         causal: numbers that follow other features, and only these.
         actions: what can be done, each once; relationships: which features make it cheaper. They say nothing about
-            which rows are counterfactuals: they make plans of them.
+            which rows are counterfactuals: they make plans of them. In a request: those of the policy's actions that
+            remain, by name and feature; it may narrow them, add conditions and raise efforts.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid")
@@ -119,10 +120,12 @@ class Constraints(BaseModel):
         if isinstance(source, Constraints):
             return source
         data = dict(source) if isinstance(source, Mapping) else _read_text(source, path)
+        if isinstance(edges := data.get("relationships"), Mapping):
+            data["relationships"] = listed(edges, f"{path}.relationships")
         return validated(cls, data, path)
 
     def to_dict(self) -> dict[str, Any]:
-        """Return the keys that are set, as plain JSON values."""
+        """Return the keys that are set, as plain JSON values; of a Python function its name alone."""
         return self.model_dump(mode="json", exclude_defaults=True, by_alias=True)
 
 

@@ -20,7 +20,7 @@ def check_tightens(policy: Constraints, request: Constraints, space: FeatureSpac
     Constraints of policy and request hold together, so what a request names is always added. Refused are: a list
     that repeats part of the policy's list and adds nothing, a wider range or limit, a level the policy does not allow,
     a larger `max_changes`, any key that gives directions for a feature the policy holds fixed, another causal
-    equation of a feature that has one, and actions and relationships.
+    equation of a feature that has one, actions where the policy has none, no actions at all, and relationships.
 
     Raises:
         InputError: everything that loosens, each with its path.
@@ -32,16 +32,20 @@ def check_tightens(policy: Constraints, request: Constraints, space: FeatureSpac
             _wider_ranges(policy, request, space, path),
             _wider_limits(policy, request, space, path),
             further_errors(policy.causal, request.causal),
-            _planned(request, path),
+            _planned(policy, request, path),
         )
     )
 
 
-def _planned(request: Constraints, path: str) -> Iterator[InputError]:
-    """Yield what a request says about plans: what steps cost is for the owner of the model to say."""
-    for key in ("actions", "relationships"):
-        if getattr(request, key):
-            yield InputError(f"{path}.{key}", "can be declared when a model is wrapped or logged only", "leave it out")
+def _planned(policy: Constraints, request: Constraints, path: str) -> Iterator[InputError]:
+    """Yield what a request may not say about plans; whether its actions are the policy's, `plans.narrowed` says."""
+    if request.relationships:
+        fact = "can be declared when a model is wrapped or logged only"
+        yield InputError(f"{path}.relationships", fact, "leave it out")
+    if request.actions and not policy.actions:
+        yield InputError(f"{path}.actions", "the policy declares none", "leave it out")
+    elif "actions" in request.model_fields_set and not request.actions:
+        yield InputError(f"{path}.actions", "names no action", "leave it out to keep all")
 
 
 def check_sealed(policy: Constraints, request: Constraints, path: str = "constraints") -> None:

@@ -15,7 +15,7 @@ from typing import Final
 import numpy as np
 
 from mlflow_cf.causal.equation import StructuralEquation
-from mlflow_cf.constraints.expressions import Const, Excess, Expression, Recoded, Ref, Sum
+from mlflow_cf.constraints.expressions import Computed, Const, Expression, Recoded, Ref, Sum
 from mlflow_cf.constraints.rules import Atom, Bools, Rule
 from mlflow_cf.milp.affine import Affine, difference, total
 from mlflow_cf.milp.causality import add_equation
@@ -68,8 +68,8 @@ def _add_table(program: Program, variables: Variables, groups: Sequence[int], ta
 def _added(program: Program, variables: Variables, rule: Rule) -> bool:
     """Add a rule as rows, and return whether it can be one."""
     left = rule.then.left
-    if isinstance(left, Excess) and isinstance(left.of, StructuralEquation):
-        add_equation(program, variables, left.of)
+    if isinstance(left, Computed) and isinstance(left.by, StructuralEquation):
+        add_equation(program, variables, left.by)
         return True
     try:
         conditions = [_atom(variables, atom) for atom in rule.when]

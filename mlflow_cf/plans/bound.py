@@ -4,20 +4,21 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
 
 import numpy as np
 
 from mlflow_cf.constraints.actions import Action
 from mlflow_cf.constraints.expressions import Expression
-from mlflow_cf.constraints.plaf import parse_expression
-from mlflow_cf.constraints.resolve import known_levels, resolve_code, resolve_number
+from mlflow_cf.constraints.resolve import known_levels
 from mlflow_cf.constraints.rules import Bools, Rule
 from mlflow_cf.errors import InputError, raise_all
 from mlflow_cf.features import Feature, FeatureSpace, Floats
-from mlflow_cf.plans.texts import condition, unknown
+from mlflow_cf.plans.functions import Place
+from mlflow_cf.plans.texts import BEFORE, BOTH, Sides, Source, condition, effect, effort, unknown
 
-BOTH: tuple[Literal["x"], Literal["x_cf"]] = ("x", "x_cf")
+if TYPE_CHECKING:
+    from mlflow_cf.problem import BoundDistance  # problems know of courses
 
 
 @dataclass(frozen=True, eq=False)
@@ -62,6 +63,26 @@ class BoundAction:
         values = outcome - states[:, self.column] if self.kind == "change" else outcome
         allowed: Bools = (values >= self.low - tolerance) & (values <= self.high + tolerance)
         return allowed
+
+
+@dataclass(frozen=True, eq=False)
+class ScaledChange:
+    """What a step costs whose action has no effort: the weighted change of its feature, as a share of its range."""
+
+    measure: BoundDistance
+    column: int
+
+    @property
+    def columns(self) -> tuple[int, ...]:
+        """The one column."""
+        return (self.column,)
+
+    def values(self, Z: Floats, x0: Floats) -> Floats:
+        """Return it (m,) for states Z (m, d) after a step from x0 (d,), or from a state each (m, d)."""
+        columns = np.array([self.column], dtype=np.intp)
+        changes = self.measure.changes(columns, Z[:, columns], x0[..., columns])
+        weight = float(self.measure.weights[self.column])
+        return weight * changes[:, 0]
 
 
 def derived(space: FeatureSpace, columns: Iterable[int]) -> tuple[BoundAction, ...]:
@@ -110,15 +131,11 @@ def _bound(action: Action, space: FeatureSpace, path: str) -> BoundAction:
     feature = space[action.feature]
     low, high = _range(action, feature, path)
     effects = []
-    for name, text in action.effects.items():
-        where = f"{path}.effects.{name}"
+    for name, source in action.effects.items():
+        place = Place(f"{path}.effects.{name}", f"the effect of action {action.name!r} on {name}")
         if name == action.feature:
-            raise InputError(where, "is the action's own feature", "leave it out")
-        node = parse_expression(text, where)
-        effects.append((space.index[name], resolve_code(node, space[name], space, where)))
-    effort = None
-    if action.effort is not None:
-        effort = resolve_number(parse_expression(action.effort, f"{path}.effort"), space, f"{path}.effort")
+            raise InputError(place.path, "is the action's own feature", "leave it out")
+        effects.append((space.index[name], effect(source, space[name], space, place)))
     return BoundAction(
         name=action.name,
         column=space.index[action.feature],
@@ -127,9 +144,26 @@ def _bound(action: Action, space: FeatureSpace, path: str) -> BoundAction:
         high=high,
         choices=_choices(action, feature, path) if action.kind == "choose" else None,
         effects=tuple(effects),
-        effort=effort,
-        before=tuple(condition(text, space, f"{path}.before[{n}]", ("x",)) for n, text in enumerate(action.before)),
-        after=tuple(condition(text, space, f"{path}.after[{n}]", BOTH) for n, text in enumerate(action.after)),
+        effort=None if action.effort is None else bind_effort(action, action.effort, space, path),
+        before=bind_conditions(action, "before", space, path),
+        after=bind_conditions(action, "after", space, path),
+    )
+
+
+def bind_effort(action: Action, source: Source, space: FeatureSpace, path: str) -> Expression:
+    """Return the effort of an action."""
+    return effort(source, space, Place(f"{path}.effort", f"the effort of action {action.name!r}"))
+
+
+def bind_conditions(
+    action: Action, key: Literal["before", "after"], space: FeatureSpace, path: str, *, reveal: bool = True
+) -> tuple[Rule, ...]:
+    """Return the conditions of an action on the state before it, or on both; `reveal`: errors may name levels."""
+    sides: Sides = BEFORE if key == "before" else BOTH
+    called = f"of action {action.name!r}"
+    return tuple(
+        condition(source, sides, space, Place(f"{path}.{key}[{at}]", f"{key}[{at}] {called}"), reveal=reveal)
+        for at, source in enumerate(getattr(action, key))
     )
 
 
@@ -141,15 +175,23 @@ def _range(action: Action, feature: Feature, path: str) -> tuple[float, float]:
         raise InputError(f"{path}.kind", f"{feature.name} is a {feature.kind}, and no number", fix)
     ends = []
     for key, end, default in (("low", action.low, -np.inf), ("high", action.high, np.inf)):
-        plain = action.kind == "change" and feature.kind == "date"  # days, and no date
-        code = default if end is None else float(end) if plain and not isinstance(end, str) else feature.code(end)
-        if code is None:
-            noun = "date" if feature.kind == "date" else "number"
-            raise InputError(f"{path}.{key}", f"{end!r} is not a {noun}", "")
-        ends.append(code)
+        ends.append(default if end is None else end_code(end, action.kind, feature, f"{path}.{key}"))
     if not ends[0] < ends[1]:
         raise InputError(f"{path}.low", f"{action.low} is not below high, {action.high}", "give a range")
     return ends[0], ends[1]
+
+
+def end_code(end: float | str, kind: str, feature: Feature, path: str) -> float:
+    """Return the code of one end of a range.
+
+    Raises:
+        InputError: it is no value of the feature.
+    """
+    plain = kind == "change" and feature.kind == "date"  # days, and no date
+    code = float(end) if plain and not isinstance(end, str) else feature.code(end)
+    if code is None:
+        raise InputError(path, f"{end!r} is not a {'date' if feature.kind == 'date' else 'number'}", "")
+    return code
 
 
 def _choices(action: Action, feature: Feature, path: str) -> Floats:

@@ -2,19 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import TYPE_CHECKING
 
 import numpy as np
 
-from mlflow_cf.constraints import Constraints
+from mlflow_cf.constraints import Constraints, Pause, no_pause
 from mlflow_cf.constraints.actions import Action, Relationship
 from mlflow_cf.constraints.expressions import evaluate
-from mlflow_cf.constraints.rules import Bools
+from mlflow_cf.constraints.functions import functions_in
+from mlflow_cf.constraints.rules import Bools, Rule
 from mlflow_cf.features import FeatureSpace, Floats
-from mlflow_cf.plans.bound import BoundAction, bind_actions, derived
+from mlflow_cf.plans.bound import BoundAction, ScaledChange, bind_actions, derived
+from mlflow_cf.plans.narrowed import narrowed
 from mlflow_cf.plans.relations import Relations, bind_relationships
 from mlflow_cf.validation import LARGEST
 
@@ -38,7 +40,7 @@ class Stepped:
 
     Attributes:
         states: (m, d) codes.
-        effort: (m,) before the discount; NaN where it is undefined.
+        effort: (m,) before the discount; NaN where it is undefined, or the step cannot be done.
         discount: (m,) in [0, 1].
         valid: (m,) whether the step can be done.
     """
@@ -62,7 +64,7 @@ class Course:
         space: the features, with codes for every level that a state may have.
         actions: what can be done; relations: what makes it cheaper.
         measure: of the change of a feature whose action has no effort.
-        declared: what it was bound from.
+        declared: what it was bound from; left: what a request has left of its actions, if one has spoken of them.
         least_change: by feature, how much a number must change to count as changed; by default 1e-9 of its range.
     """
 
@@ -72,6 +74,7 @@ class Course:
     measure: BoundDistance
     declared: Declared
     least_change: Mapping[str, float] = field(default_factory=dict)
+    left: tuple[Action, ...] = ()
 
     @classmethod
     def of(cls, constraints: Constraints, space: FeatureSpace, measure: BoundDistance) -> Course | None:
@@ -90,15 +93,34 @@ class Course:
         relations = bind_relationships(declared.relationships, space, f"{path}relationships")
         return cls(space, actions, relations, measure, declared)
 
+    @property
+    def python(self) -> bool:
+        """Whether a part is a Python function, which only Python can follow."""
+        return bool(functions_in((*self.declared.actions, *self.left), self.declared.relationships))
+
     def covering(self, space: FeatureSpace) -> Course:
         """Return the course over a space that covers more levels."""
         if space is self.space:
             return self
-        return replace(self.bind(self.declared, space, self.measure), least_change=self.least_change)
+        wider = replace(self.bind(self.declared, space, self.measure), least_change=self.least_change)
+        return wider.narrowed(self.left, reveal=False)  # nothing is said that was not said before
+
+    def narrowed(self, left: Sequence[Action], pause: Pause = no_pause, *, reveal: bool = True) -> Course:
+        """Return the course with the actions that a request leaves of the policy's; itself, if these are all of them.
+
+        Raises:
+            InputError: others than the policy's, or wider ones; see `plans.narrowed`.
+        """
+        actions = narrowed(self, left, pause, reveal=reveal) if left else self.actions
+        return self if actions == self.actions else replace(self, actions=actions, left=tuple(left))
 
     def completed(self, columns: Iterable[int]) -> Course:
-        """Return the course with an action of its own for each of some columns that no action is about."""
-        about = {action.column for action in self.actions}
+        """Return the course with an action of its own for each of some columns that no action is about.
+
+        An action that a request has not left stays forbidden: there is none in its place.
+        """
+        declared = {self.space.index[action.feature] for action in self.declared.actions}
+        about = declared.union(action.column for action in self.actions)
         return replace(self, actions=(*self.actions, *derived(self.space, (c for c in columns if c not in about))))
 
     def step(self, number: int, states: Floats, outcome: Floats) -> Stepped:
@@ -108,19 +130,21 @@ class Course:
         undefined, and where a level is unknown or a number not finite.
         """
         action, after = self.actions[number], states.copy()
+        valid = np.ones(len(states), dtype=np.bool_)  # so far: nothing is asked about what cannot be done anyway
+        _meet(action.before, valid, states, states)
         after[:, action.column] = self._snapped(action.column, outcome)
+        valid &= self._known(action.column, after[:, action.column])
         for column, effect in action.effects:
-            after[:, column] = self._snapped(column, evaluate(effect, after, states))
-        changed = self.changed(after, states, action.columns)
-        valid = changed.any(axis=1)
-        for column in action.columns:
+            after[valid, column] = self._snapped(column, evaluate(effect, after[valid], states[valid]))
             valid &= self._known(column, after[:, column])
-        for rule in (*action.before, *action.after):
-            valid &= rule.holds(after, states)
-        effort = self._effort(action, after, states)
+        changed = self.changed(after, states, action.columns)
+        valid &= changed.any(axis=1)
+        _meet(action.after, valid, after, states)
+        effort = np.full(len(states), np.nan)
+        effort[valid] = self._effort(action, after[valid], states[valid])
         with np.errstate(invalid="ignore"):
             valid &= effort >= 0
-        return Stepped(after, effort, self.relations.discounts(states, changed), valid)
+        return Stepped(after, effort, self.relations.discounts(states, changed & valid[:, None]), valid)
 
     def changed(self, after: Floats, before: Floats, columns: tuple[int, ...] | None = None) -> Bools:
         """Return (m, d) which features differ by enough; of some columns alone, if they are given."""
@@ -132,12 +156,9 @@ class Course:
         return changed
 
     def _effort(self, action: BoundAction, after: Floats, states: Floats) -> Floats:
-        if action.effort is not None:
-            return evaluate(action.effort, after, states)
-        columns = np.array([action.column], dtype=np.intp)
-        changes = self.measure.changes(columns, after[:, columns], states[:, columns])
-        weight = float(self.measure.weights[action.column])
-        return weight * changes[:, 0]
+        if action.effort is None:
+            return ScaledChange(self.measure, action.column).values(after, states)
+        return evaluate(action.effort, after, states)
 
     def _snapped(self, column: int, values: Floats) -> Floats:
         """Return values (m,) on the grid of their feature, if that has one."""
@@ -161,3 +182,9 @@ class Course:
             for f in self.space.features
         ]
         return np.array(shares)
+
+
+def _meet(rules: Sequence[Rule], valid: Bools, after: Floats, states: Floats) -> None:
+    """Unmark the steps (m,) from states (m, d) that break a rule."""
+    for rule in rules:
+        valid[valid] = rule.holds(after[valid], states[valid])

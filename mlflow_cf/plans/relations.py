@@ -9,12 +9,11 @@ import numpy as np
 
 from mlflow_cf.constraints.actions import Relationship
 from mlflow_cf.constraints.expressions import Expression, evaluate
-from mlflow_cf.constraints.plaf import parse_expression
-from mlflow_cf.constraints.resolve import check_sides, resolve_number
 from mlflow_cf.constraints.rules import Bools, Rule
 from mlflow_cf.errors import InputError, raise_all
 from mlflow_cf.features import FeatureSpace, Floats
-from mlflow_cf.plans.texts import condition, unknown
+from mlflow_cf.plans.functions import Place
+from mlflow_cf.plans.texts import BEFORE, condition, factor, unknown
 
 
 @dataclass(frozen=True, eq=False)
@@ -59,8 +58,8 @@ class Relations:
             of_it = changed[:, column]
             if not of_it.any():
                 continue
-            shares = [edge.shares(states) for edge in self.edges if edge.to == column]
-            total += np.where(of_it, np.mean(shares, axis=0), 0.0)
+            shares = [edge.shares(states[of_it]) for edge in self.edges if edge.to == column]
+            total[of_it] += np.mean(shares, axis=0)
             counted += of_it
         return np.where(counted > 0, total / np.maximum(counted, 1), 1.0)
 
@@ -93,14 +92,12 @@ def bind_relationships(relationships: Sequence[Relationship], space: FeatureSpac
 
 
 def _edge(relationship: Relationship, space: FeatureSpace, path: str) -> Edge:
-    factor = None
+    helped = f"{relationship.source} -> {relationship.to}"
+    left = None
     if relationship.factor is not None:
-        where = f"{path}.factor"
-        node = parse_expression(relationship.factor, where)
-        check_sides(node, ("x",), where)
-        factor = resolve_number(node, space, where)
+        left = factor(relationship.factor, space, Place(f"{path}.factor", f"the factor of {helped}"))
     cases = tuple(
-        (condition(text, space, f"{path}.cases[{place}]", ("x",)), float(share))
-        for place, (text, share) in enumerate(relationship.cases)
+        (condition(text, BEFORE, space, Place(f"{path}.cases[{at}]", f"cases[{at}] of {helped}")), float(share))
+        for at, (text, share) in enumerate(relationship.cases)
     )
-    return Edge(space.index[relationship.to], factor, cases, float(relationship.otherwise))
+    return Edge(space.index[relationship.to], left, cases, float(relationship.otherwise))

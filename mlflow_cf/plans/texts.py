@@ -1,27 +1,63 @@
-"""What stands in actions and relationships: conditions as rules, and names of features."""
+"""What stands in actions and relationships, each as a PLAF text or a Python function, and names of features."""
 
 from __future__ import annotations
 
-from mlflow_cf.constraints.expressions import Side
+from typing import Final
+
+from mlflow_cf.constraints.expressions import Const, Expression, Side
+from mlflow_cf.constraints.functions import NAMED, PythonFunction, placeholder
 from mlflow_cf.constraints.origin import Origin
-from mlflow_cf.constraints.plaf import parse_rule
-from mlflow_cf.constraints.resolve import check_sides, resolve
-from mlflow_cf.constraints.rules import Rule
+from mlflow_cf.constraints.plaf import parse_expression, parse_rule
+from mlflow_cf.constraints.resolve import check_sides, resolve, resolve_code, resolve_number
+from mlflow_cf.constraints.rules import Atom, Rule
 from mlflow_cf.errors import InputError, did_you_mean
-from mlflow_cf.features import FeatureSpace
+from mlflow_cf.features import Feature, FeatureSpace
+from mlflow_cf.plans.functions import Place, Wanted, computed
+
+Source = str | PythonFunction
+Sides = tuple[Side, ...]
+BEFORE: Final[Sides] = ("x",)
+BOTH: Final[Sides] = ("x", "x_cf")
 
 
-def condition(text: str, space: FeatureSpace, path: str, sides: tuple[Side, ...]) -> Rule:
-    """Return a condition on the state before a step (``x``), or also on the one after it (``x_cf``).
+def effort(source: Source, space: FeatureSpace, place: Place) -> Expression:
+    """Return what a step costs.
 
     Raises:
-        InputError: text that is no rule, unknown features, or a state that does not belong here.
+        InputError: text that is no number, unknown features, or a function of other arguments; so do all below.
     """
-    statement = parse_rule(text, path, functions=True)
+    if not isinstance(source, str):
+        return computed(source, BOTH, space, Wanted.number(0), place)
+    return resolve_number(parse_expression(source, place.path), space, place.path)
+
+
+def effect(source: Source, feature: Feature, space: FeatureSpace, place: Place) -> Expression:
+    """Return what a feature becomes."""
+    if not isinstance(source, str):
+        return computed(source, BOTH, space, Wanted.of(feature), place)
+    return resolve_code(parse_expression(source, place.path), feature, space, place.path)
+
+
+def factor(source: Source, space: FeatureSpace, place: Place) -> Expression:
+    """Return which share of an effort is left."""
+    if not isinstance(source, str):
+        return computed(source, BEFORE, space, Wanted.number(), place)
+    node = parse_expression(source, place.path)
+    check_sides(node, BEFORE, place.path)
+    return resolve_number(node, space, place.path)
+
+
+def condition(source: Source, sides: Sides, space: FeatureSpace, place: Place, *, reveal: bool = True) -> Rule:
+    """Return a condition on the state before a step (``x``), or also on the one after it (``x_cf``)."""
+    origin = Origin("policy", "actions")
+    if not isinstance(source, str):
+        holds = computed(source, sides, space, Wanted.truth(), place)
+        return Rule((), Atom(holds, "==", Const(1.0)), origin, f"{placeholder(source)[NAMED]}()")
+    statement = parse_rule(source, place.path, functions=True)
     for comparison in (*statement.when, statement.then):
         for node in (comparison.left, comparison.right):
-            check_sides(node, sides, path)
-    return resolve(statement, space, Origin("policy", "actions"), path=path)
+            check_sides(node, sides, place.path)
+    return resolve(statement, space, origin, reveal=reveal, path=place.path)
 
 
 def unknown(name: str, space: FeatureSpace, path: str) -> list[InputError]:

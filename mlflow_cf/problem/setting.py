@@ -63,7 +63,7 @@ class Setting:
         joined: the groups that constraints name.
         limits: how many groups may change, of the policy and of the request.
         functions: those of the policy's causal equations.
-        course: what the policy declares of plans, if anything.
+        course: what the policy declares of plans, if anything, as far as a request leaves it.
         reveal: whether messages about a request's constraints may name values of the background.
         k_anonymous: tuples of a group that so many background rows or fewer share are not proposed.
     """
@@ -184,6 +184,7 @@ class Setting:
             order=repair_order(rules, groups, self.space.names),
             joined=joined,
             limits=(*map(_beside, self.limits), *change_limit(request, groups, "request")),
+            course=self.course and self.course.narrowed(request.actions, pause, reveal=self.reveal),
         )
 
     def bind(

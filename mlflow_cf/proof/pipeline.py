@@ -11,6 +11,7 @@ import numpy as np
 from mlflow_cf.explainers import Candidates, Search
 from mlflow_cf.features import FeatureSpace
 from mlflow_cf.model.judge import Decides
+from mlflow_cf.plans.functions import counted, with_failures
 from mlflow_cf.plans.plan import Plan
 from mlflow_cf.problem import Problem
 from mlflow_cf.proof.alone import by_themselves
@@ -83,7 +84,9 @@ def search(case: Case, search_with: Search, seed: int) -> Answer | Candidates:
     if reason:
         return Answer("infeasible", reason, evidence="evident")
     # one generator per row: an answer does not depend on the rows next to it
-    candidates = search_with(case.problem, case.budget, np.random.default_rng(seed))
+    with counted() as failures:
+        candidates = search_with(case.problem, case.budget, np.random.default_rng(seed))
+    candidates = replace(candidates, diagnostics=with_failures(candidates.diagnostics, failures))
     _check_plans(case.problem, candidates)
     case.budget.release()
     return candidates

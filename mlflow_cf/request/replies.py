@@ -10,6 +10,7 @@ from typing import Any
 from mlflow_cf.errors import frames
 from mlflow_cf.features import FeatureSpace, Floats
 from mlflow_cf.plans.cheapest import cheapest_plan
+from mlflow_cf.plans.functions import counted, with_failures
 from mlflow_cf.plans.plan import Plan
 from mlflow_cf.problem import Problem
 from mlflow_cf.proof.pipeline import Answer
@@ -39,13 +40,15 @@ def explanation(request: Request, row: Row, case: Case | None, answer: Answer | 
         _logger.warning("an explanation failed with %s", kind)
         _logger.debug("%s", frames(answer), exc_info=answer if request.setting.reveal else None)
         return replace(plain, status="invalid", reason=f"the explanation failed ({kind})")
+    with counted() as failures:
+        found = () if case is None else tuple(_counterfactuals(case, answer.proved, answer.plans, plain.space))
     return replace(
         plain,
         status=answer.status,
         reason=answer.reason,
-        counterfactuals=() if case is None else tuple(_counterfactuals(case, answer.proved, answer.plans, plain.space)),
+        counterfactuals=found,
         evaluations=0 if case is None else case.budget.used,
-        diagnostics=answer.diagnostics,
+        diagnostics=with_failures(answer.diagnostics, failures),
     )
 
 

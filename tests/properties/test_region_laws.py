@@ -10,7 +10,7 @@ from hypothesis import assume, given
 from hypothesis import strategies as st
 from laws import dear
 
-from mlflow_cf.constraints.expressions import Excess
+from mlflow_cf.constraints.expressions import Computed
 from mlflow_cf.features.embedding import Embedding
 from mlflow_cf.milp.affine import Affine
 from mlflow_cf.milp.causality import add_equation
@@ -71,11 +71,11 @@ def some_rows(variables, seed, count=8):
 def test_rows_of_equations_are_equations(world, seed):
     problem = world.case().problem
     for rule in problem.linking:
-        if isinstance(rule.then.left, Excess):
+        if isinstance(rule.then.left, Computed):
             program, variables = empty_program(problem)
-            add_equation(program, variables, rule.then.left.of)
+            add_equation(program, variables, rule.then.left.by)
             Z = some_rows(variables, seed)
-            missed = rule.then.left.of.excess(Z, problem.x0)
+            missed = rule.then.left.by.values(Z, problem.x0)
             for row, excess in zip(Z, missed, strict=True):
                 if abs(excess) > 1e-5 or excess == 0:  # a solver's tolerance tells no more
                     assert feasible(program, variables, row) == (excess <= 0)

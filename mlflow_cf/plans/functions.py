@@ -1,0 +1,188 @@
+"""Python functions as parts of actions and relationships, over codes.
+
+A function is called for one state after the other, with dicts of plain values. What it raises, and what it returns that
+cannot be used, makes its value unknown (NaN), and with it the step impossible (a factor counts as 1). The first failure
+of every bound function is logged: what it is, and the type of the error, but no value of any row. `counted` counts all
+of them.
+"""
+
+from __future__ import annotations
+
+import inspect
+import logging
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from contextvars import ContextVar
+from dataclasses import dataclass, field
+from typing import Any, Final, NamedTuple
+
+import numpy as np
+
+from mlflow_cf.constraints.expressions import Computed, Side
+from mlflow_cf.constraints.functions import PythonFunction
+from mlflow_cf.constraints.rules import Bools
+from mlflow_cf.errors import InputError
+from mlflow_cf.features import Feature, FeatureSpace, Floats
+from mlflow_cf.features.codec import plain
+from mlflow_cf.validation import LARGEST
+
+DAYS: Final = (-719_000.0, 2_932_000.0)  # within the years 1 and 9999: others cannot be written as ISO dates
+FAILED: Final = "failed_functions"  # the key of what `counted` counts in diagnostics
+STATES: Final = {("x",): "(state)", ("x", "x_cf"): "(before, after)"}
+_logger = logging.getLogger(__name__)
+_failures: ContextVar[Counter[str] | None] = ContextVar("failures", default=None)
+
+
+class Place(NamedTuple):
+    """Where a text or a function stands.
+
+    Attributes:
+        path: in what the user wrote; called: what it is, in words.
+    """
+
+    path: str
+    called: str
+
+
+class Wanted(NamedTuple):
+    """What a function must return.
+
+    Attributes:
+        noun: in words; code: what an answer is as a number, None if it is none of the kind.
+    """
+
+    noun: str
+    code: Callable[[Any], float | None]
+
+    @classmethod
+    def number(cls, least: float = -LARGEST) -> Wanted:
+        """Return the kind of numbers that are `least` or more."""
+        return cls("number" if least < 0 else f"number of {least:g} or more", lambda answer: _number(answer, least))
+
+    @classmethod
+    def truth(cls) -> Wanted:
+        """Return the kind of truth values; true is 1, false is 0."""
+        return cls("truth value", lambda answer: float(answer) if isinstance(answer := plain(answer), bool) else None)
+
+    @classmethod
+    def of(cls, feature: Feature) -> Wanted:
+        """Return the kind of values that a feature has."""
+        return cls(f"value of {feature.name}", lambda answer: _code(feature, answer))
+
+
+@dataclass(frozen=True, eq=False)
+class BoundFunction:
+    """A Python function of states in codes.
+
+    Attributes:
+        function: what is called; sides: with which states.
+        space: the features.
+        wanted: what it must return; called: what it is, in words.
+    """
+
+    function: PythonFunction
+    sides: Sequence[Side]
+    space: FeatureSpace
+    wanted: Wanted
+    called: str
+    _told: list[str] = field(default_factory=list)
+
+    @property
+    def columns(self) -> tuple[int, ...]:
+        """All columns: nobody knows which ones it reads."""
+        return tuple(range(len(self.space)))
+
+    def values(self, Z: Floats, x0: Floats) -> Floats:
+        """Return what it gives (m,) for states Z (m, d) after a step from x0 (d,), or from a state each (m, d)."""
+        given = [Z if side == "x_cf" else np.broadcast_to(x0, Z.shape) for side in self.sides]
+        values = np.full(len(Z), np.nan)
+        sound = np.flatnonzero(np.logical_and.reduce([self._sound(states) for states in given]))
+        shown = zip(*(_shown(self.space, states[sound]) for states in given), strict=True)
+        values[sound] = [self._value(states) for states in shown]
+        return values
+
+    def _value(self, states: Sequence[Mapping[str, Any]]) -> float:
+        try:
+            code = self.wanted.code(self.function(*states))
+        except Exception as error:  # noqa: BLE001  it is the user's
+            return self._failed(f"raised {type(error).__name__}")
+        return self._failed(f"returned no {self.wanted.noun}") if code is None else code
+
+    def _failed(self, how: str) -> float:
+        failure = f"{self.called} {how}"
+        if (counter := _failures.get()) is not None:
+            counter[failure] += 1
+        if not self._told:
+            self._told.append(how)
+            _logger.warning("%s", failure)
+        return np.nan
+
+    def _sound(self, states: Floats) -> Bools:
+        """Return (m,) which states are made of values; of others, which another part has spoilt, it is not asked."""
+        least, most = np.array([_ends(feature) for feature in self.space.features]).T
+        sound: Bools = np.all(np.isnan(states) | ((states >= least) & (states <= most)), axis=1)
+        return sound
+
+
+@contextmanager
+def counted() -> Iterator[Counter[str]]:
+    """Count how often functions fail inside, in this thread: ``the effort of action 'a' raised KeyError`` -> number."""
+    counter: Counter[str] = Counter()
+    token = _failures.set(counter)
+    try:
+        yield counter
+    finally:
+        _failures.reset(token)
+
+
+def with_failures(diagnostics: Mapping[str, Any], failures: Counter[str]) -> dict[str, Any]:
+    """Return diagnostics with what was counted on top."""
+    counts = failures + Counter(diagnostics.get(FAILED, {}))
+    return {**diagnostics, FAILED: dict(counts)} if counts else {**diagnostics}
+
+
+def computed(
+    function: PythonFunction, sides: tuple[Side, ...], space: FeatureSpace, wanted: Wanted, place: Place
+) -> Computed:
+    """Return a function as an expression.
+
+    Raises:
+        InputError: it cannot be called with these states.
+    """
+    try:
+        inspect.signature(function).bind(*sides)
+    except TypeError:
+        fix = f"define it with {STATES[sides]}: dicts by feature"
+        raise InputError(place.path, f"cannot be called with {STATES[sides]}", fix) from None
+    except ValueError:  # of C, without a signature
+        pass
+    return Computed(BoundFunction(function, sides, space, wanted, place.called))
+
+
+def _number(answer: Any, least: float) -> float | None:
+    answer = plain(answer)
+    number = isinstance(answer, int | float) and not isinstance(answer, bool) and least <= answer <= LARGEST
+    return float(answer) if number else None
+
+
+def _code(feature: Feature, answer: Any) -> float | None:
+    code = feature.code(answer if isinstance(answer, np.datetime64) else plain(answer))
+    return None if code is None or np.isnan(code) else code
+
+
+def _ends(feature: Feature) -> tuple[float, float]:
+    """Return the least and the largest code that stands for a value."""
+    if not feature.numeric:
+        return 0.0, len(feature.known) - 1.0
+    return DAYS if feature.kind == "date" else (-LARGEST, LARGEST)
+
+
+def _shown(space: FeatureSpace, states: Floats) -> Iterator[dict[str, Any]]:
+    """Yield states (m, d) as `FeatureSpace.values` does each; a column's few values are decoded once."""
+    columns = []
+    for feature, codes in zip(space.features, states.T, strict=True):
+        known, places = np.unique(codes, return_inverse=True)
+        values = [feature.value(code) for code in known.tolist()]
+        columns.append([values[place] for place in places.tolist()])
+    return (dict(zip(space.names, row, strict=True)) for row in zip(*columns, strict=True))
