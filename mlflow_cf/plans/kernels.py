@@ -23,8 +23,8 @@ class Program(NamedTuple):
     Attributes:
         code: (i, 2) instruction and its column or place; number: (i,) its constant.
         tables: level tables, each behind its length.
-        atoms: (a, 6) sign, span of the left side in `code`, span of the right side,
-            whether both are bare; limits: (a, 2) first code without a rank, tolerance.
+        atoms: (a, 6) sign, spans of both sides in `code`, whether both are bare; limits: (a, 2) first code without a
+            rank, tolerance.
         rules: (r, 2) span in `atoms`; the last atom must hold if all others do.
         actions: (n, 8) column, kind, span in `effects`, span of the effort in `code` (-1: the scaled change), span of
             the conditions in `rules`.

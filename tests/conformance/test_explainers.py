@@ -8,7 +8,21 @@ import sys
 import pytest
 from laws import SOME, THOROUGH, kinds
 
-from mlflow_cf import CEOCL, CERTIFAI, FACE, MDPSO, UFCE, Exact, GeCo, GrowingSpheres, NearestRow, RandomSearch, SimCF
+from mlflow_cf import (
+    CEOCL,
+    CERTIFAI,
+    CSCF,
+    FACE,
+    MDPSO,
+    SCF,
+    UFCE,
+    Exact,
+    GeCo,
+    GrowingSpheres,
+    NearestRow,
+    RandomSearch,
+    SimCF,
+)
 from mlflow_cf.testing import ExplainerSuite, Scenario
 from mlflow_cf.testing.conduct import records
 from mlflow_cf.testing.trial import Trial
@@ -60,6 +74,24 @@ class TestUFCE(ExplainerSuite):
 
     def explainer(self):
         return UFCE()
+
+
+class TestCSCF(ExplainerSuite):
+    """Without actions each mutable feature has one; where values are observed ones, few numbers are hit."""
+
+    scenarios = FEWER
+    kinds = kinds("sklearn", "function")
+
+    def explainer(self):
+        return CSCF(population=60, offspring=40, mutants=20, generations=10)
+
+
+class TestSCF(ExplainerSuite):
+    scenarios = FEWER
+    kinds = kinds("xgboost")
+
+    def explainer(self):
+        return SCF(population=40, offspring=30, mutants=10, generations=5)
 
 
 class TestNearestRow(ExplainerSuite):

@@ -39,8 +39,8 @@ class CSCF:
 
     A genetic algorithm looks for plans that no other one beats in cost, Gower's distance, and how often each feature
     changes. Actions and relationships are the policy's; without actions, every mutable feature has one, and its effort
-    is the weighted change as a share of its range. Numbers rarely land on observed values, so that models need
-    ``values="continuous"`` or ``"grid"``. Answers are ordered by what they cost.
+    is the weighted change as a share of its range. Actions that change or set a number rarely lead to observed values:
+    models that declare some need ``values="continuous"`` or ``"grid"``. Answers are ordered by what they cost.
 
     Attributes:
         population: size of the first generation; offspring, mutants: new members of each later one.
@@ -78,7 +78,8 @@ class CSCF:
         """Refuse what is said of features that are not there; warn where numbers would have to hit observed values."""
         del count
         check_names("explainer.min_change", self.min_change, facts.space)
-        if facts.setting.values == "observed" and any(feature.numeric for feature in facts.space.features):
+        declared = () if facts.setting.course is None else facts.setting.course.actions
+        if facts.setting.values == "observed" and any(action.choices is None for action in declared):
             text = f"values='observed' leaves {self.name} few plans: numbers rarely become observed ones"
             warnings.warn(f"{text}; use 'continuous'", stacklevel=2)
 

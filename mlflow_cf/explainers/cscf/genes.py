@@ -41,7 +41,7 @@ def decoded(genes: Floats, possible: Possible, most: int) -> Ordered:
     keys, active = genes[:, :n], genes[:, :n] <= ACTIVE
     order = np.argsort(np.where(active, keys, 2.0), axis=1, kind="stable")[:, :most]
     done = np.take_along_axis(active, order, axis=1)
-    values = np.take_along_axis(possible.values(genes[:, n:]), order, axis=1)
+    values = possible.values(order, np.take_along_axis(genes[:, n:], order, axis=1))
     return Ordered(np.where(done, order, -1), np.where(done, values, 0.0))
 
 

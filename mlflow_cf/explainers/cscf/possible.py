@@ -59,23 +59,32 @@ class Possible:
         """The columns that some action sets, ascending."""
         return np.array(sorted({column for action in self.actions for column in action.columns}), dtype=np.intp)
 
-    def values(self, shares: Floats) -> Floats:
-        """Return the values (m, n) that shares (m, n) in [0, 1] of their ranges stand for (section 4, step 3)."""
-        values: Floats = self.low + shares * self.width
-        for number in np.flatnonzero(self.sizes).tolist():
-            size = int(self.sizes[number])
-            choices = self.actions[number].choices
-            places = np.minimum((shares[:, number] * size).astype(np.intp), size - 1)
-            values[:, number] = 0.0 if choices is None else choices[places]
-        return values
+    @cached_property
+    def _choices(self) -> tuple[Floats, Ints]:
+        """All values to choose from, action after action, and (n,) where those of each start."""
+        several = [np.empty(0) if action.choices is None else action.choices for action in self.actions]
+        return np.concatenate([*several, np.zeros(1)]), np.cumsum(self.sizes) - self.sizes
+
+    def values(self, numbers: Ints, shares: Floats) -> Floats:
+        """Return the values that shares in [0, 1] of the ranges of actions stand for (section 4, step 3).
+
+        Args:
+            numbers: of the actions; any shape, or one that goes with that of `shares`.
+            shares: of their ranges; of values to choose from, all have an equal part.
+        """
+        values, starts = self._choices
+        sizes = self.sizes[numbers]
+        places = np.minimum((shares * sizes).astype(np.int64), np.maximum(sizes - 1, 0))
+        chosen = values[np.minimum(starts[numbers] + places, len(values) - 1)]
+        return np.where(sizes > 0, chosen, self.low[numbers] + shares * self.width[numbers])
 
     def shares(self, numbers: Ints, values: Floats) -> Floats:
-        """Return the shares (m,) of their ranges that values (m,) of actions (m,) stand for."""
-        shares = (values - self.low[numbers]) / np.where(self.width[numbers] > 0, self.width[numbers], 1.0)
+        """Return the shares of their ranges that values of actions stand for, both of one shape."""
+        shares: Floats = (values - self.low[numbers]) / np.where(self.width[numbers] > 0, self.width[numbers], 1.0)
         for number in np.flatnonzero(self.sizes).tolist():
-            choices, rows = self.actions[number].choices, np.flatnonzero(numbers == number)
-            if choices is not None:
-                shares[rows] = ((values[rows, None] == choices).argmax(axis=1) + 0.5) / len(choices)
+            choices, rows = self.actions[number].choices, numbers == number
+            if choices is not None and rows.any():
+                shares[rows] = ((values[rows][:, None] == choices).argmax(axis=1) + 0.5) / len(choices)
         return shares
 
 
@@ -84,16 +93,15 @@ def possible(problem: Problem, least_change: dict[str, float], *, discounts: boo
     nothing = Course(problem.space, (), Relations(), problem.bound_distance, Declared())
     course = problem.course or nothing
     mutable = {column for group in problem.groups if _mutable(group) for column in group.columns}
-    actions: Sequence[BoundAction] = course.actions or derived(problem.space, sorted(mutable))
+    actions: Sequence[BoundAction] = course.actions or [
+        _admissible(action, problem) for action in derived(problem.space, sorted(mutable))
+    ]
     setters = Counter(column for action in actions for column in action.columns)
     kept, dropped = list[BoundAction](), dict[str, str]()
     for action in actions:
-        fixed = [problem.space.names[column] for column in action.columns if column not in mutable]
         finite = _finite(action, problem, alone=setters[action.column] == 1)
-        if fixed:
-            dropped[action.name] = f"{fixed[0]} cannot change"
-        elif finite.choices is None and not finite.low < finite.high:
-            dropped[action.name] = f"{problem.space.names[action.column]} has a single value"
+        if reason := _idle(finite, problem, mutable):
+            dropped[action.name] = reason
         else:
             kept.append(finite)
     relations = course.relations if discounts else Relations()
@@ -102,6 +110,29 @@ def possible(problem: Problem, least_change: dict[str, float], *, discounts: boo
 
 def _mutable(group: Group) -> bool:
     return group.proposals > 0 or (group.interval is not None and group.interval[0] < group.interval[1])
+
+
+def _admissible(action: BoundAction, problem: Problem) -> BoundAction:
+    """Return a derived action that chooses among the values that may be proposed, where these are no interval."""
+    group = problem.groups[problem.owner[action.column]]
+    if group.interval is not None:
+        return action
+    values = np.unique(group.tuples[:, group.columns.index(action.column)])
+    choices = values[~np.isnan(values) & (values != problem.x0[action.column])]
+    return replace(action, kind="choose", choices=choices) if len(choices) else action
+
+
+def _idle(action: BoundAction, problem: Problem, mutable: set[int]) -> str:
+    """Return why an action cannot be part of any plan; empty: it can."""
+    name = problem.space.names[action.column]
+    fixed = [problem.space.names[column] for column in action.columns if column not in mutable]
+    if fixed:
+        return f"{fixed[0]} cannot change"
+    if action.choices is None and not action.low < action.high:
+        return f"no value of {name} is left"
+    if action.choices is not None and len(action.columns) == 1 and (action.choices == problem.x0[action.column]).all():
+        return f"{name} is that already"
+    return ""
 
 
 def _finite(action: BoundAction, problem: Problem, *, alone: bool) -> BoundAction:

@@ -45,14 +45,13 @@ class Refining:
 
     def _tries(self, plans: Evaluated, reach: Floats) -> Ordered:
         """Return (m * TRIES) sequences next to the plans."""
-        possible = self.evaluator.possible
-        actions = np.repeat(plans.sequences.actions, TRIES, axis=0)
-        values = np.repeat(plans.sequences.values, TRIES, axis=0)
-        moved = self.rng.standard_normal(values.shape) * np.repeat(reach, TRIES)[:, None] * possible.width[actions]
-        moved *= self.rng.random(values.shape) < np.where(self.rng.random((len(values), 1)) < 0.5, 0.5, 1.0)
-        low, high = possible.low[actions], possible.low[actions] + possible.width[actions]
-        numeric = (actions >= 0) & (possible.sizes[actions] == 0)
-        return Ordered(actions, np.where(numeric, np.clip(values + moved, low, high), values))
+        possible, actions = self.evaluator.possible, plans.sequences.actions
+        shares = np.repeat(possible.shares(actions, plans.sequences.values), TRIES, axis=0)
+        moves = self.rng.standard_normal(shares.shape) * np.repeat(reach, TRIES)[:, None]
+        moves *= self.rng.random(shares.shape) < np.where(self.rng.random((len(shares), 1)) < 0.5, 0.5, 1.0)
+        actions = np.repeat(actions, TRIES, axis=0)
+        values = possible.values(actions, np.clip(shares + moves, 0.0, 1.0))
+        return Ordered(actions, np.where(actions >= 0, values, 0.0))
 
     def _better(self, plans: Evaluated, tried: Evaluated, *, any_distance: bool) -> tuple[np.ndarray, np.ndarray]:
         """Return (m,) which plans have become cheaper, and the position of the try that is cheapest."""

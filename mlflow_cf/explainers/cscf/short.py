@@ -16,6 +16,7 @@ from mlflow_cf.features import Floats
 LONGEST: Final = 3
 MOST: Final = 600  # sequences
 POINTS: Final = (64, 16, 7)  # values of each action of a sequence with one, two and three
+LEVELS: Final = (256, 64, 7)  # the same where there are so many to choose from
 AT_ONCE: Final = 8_192  # points that are followed together
 
 
@@ -62,12 +63,10 @@ def _cheapest(evaluator: Evaluator, grids: list[tuple[tuple[int, ...], Floats]])
 
 def _grid(possible: Possible, order: tuple[int, ...]) -> Floats:
     """Return (m, t) values of these actions."""
-    points = POINTS[len(order) - 1]
-    values = []
+    several = []
     for number in order:
-        choices = possible.actions[number].choices
-        if choices is None:
-            values.append(possible.low[number] + possible.width[number] * np.linspace(0.0, 1.0, points))
-        else:
-            values.append(choices)
-    return np.array(list(product(*values)))
+        size = int(possible.sizes[number])
+        points = min(size, LEVELS[len(order) - 1]) if size else POINTS[len(order) - 1]
+        shares = (np.arange(points) + 0.5) / points if size else np.linspace(0.0, 1.0, points)
+        several.append(possible.values(np.full(points, number), shares))
+    return np.array(list(product(*several)))
