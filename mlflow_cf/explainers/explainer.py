@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, ClassVar, Protocol, runtime_checkable
+from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, Protocol, runtime_checkable
 
 import numpy as np
 
@@ -16,9 +16,22 @@ from mlflow_cf.plans.course import Course
 from mlflow_cf.plans.plan import Plan
 from mlflow_cf.problem import Budget, Privacy, Problem
 from mlflow_cf.problem.binding import same
+from mlflow_cf.words.reasons import Uncertified
 
 if TYPE_CHECKING:
     from typing_extensions import TypeIs  # in `typing` from Python 3.13 on
+
+
+class LeastCost(NamedTuple):
+    """What is proved of costs.
+
+    Attributes:
+        bound: no row that was compared costs less; None: nothing is proved.
+        note: why not, or what was not compared.
+    """
+
+    bound: float | None
+    note: Uncertified | None = None
 
 
 @dataclass(frozen=True, eq=False)
@@ -34,6 +47,8 @@ class Candidates:
         course: what the actions of the plans do, by which every step of an answer's plan is verified; None: they are
             no actions of a course, and only their ends are.
         costs: (m,) what each row costs its explainer; where that keeps its own order, it is that of the costs.
+        least_cost: proves what the cheapest row costs at least, where the explainer can: takes the position of the
+            cheapest answer, a budget, and how far sums may be off; None: nothing is proved of costs.
         bound: proved by the explainer: no row that its own restrictions leave is nearer than this; inf: they leave no
             row that meets target and constraints. Answers are proved by this alone, since a certificate would not know
             of the restrictions. None: it proves nothing.
@@ -46,6 +61,7 @@ class Candidates:
     plans: tuple[Plan, ...] | None = None
     course: Course | None = None
     costs: Floats | None = None
+    least_cost: Callable[[int, Budget, float], LeastCost] | None = None
     bound: float | None = None
     complete: bool = False
 

@@ -132,10 +132,10 @@ class Course:
         action, after = self.actions[number], states.copy()
         valid = np.ones(len(states), dtype=np.bool_)  # so far: nothing is asked about what cannot be done anyway
         _meet(action.before, valid, states, states)
-        after[:, action.column] = self._snapped(action.column, outcome)
+        after[:, action.column] = self.snapped(action.column, outcome)
         valid &= self._known(action.column, after[:, action.column])
         for column, effect in action.effects:
-            after[valid, column] = self._snapped(column, evaluate(effect, after[valid], states[valid]))
+            after[valid, column] = self.snapped(column, evaluate(effect, after[valid], states[valid]))
             valid &= self._known(column, after[:, column])
         changed = self.changed(after, states, action.columns)
         valid &= changed.any(axis=1)
@@ -160,7 +160,7 @@ class Course:
             return ScaledChange(self.measure, action.column).values(after, states)
         return evaluate(action.effort, after, states)
 
-    def _snapped(self, column: int, values: Floats) -> Floats:
+    def snapped(self, column: int, values: Floats) -> Floats:
         """Return values (m,) on the grid of their feature, if that has one."""
         feature = self.space.features[column]
         if not feature.numeric or feature.step is None:

@@ -94,15 +94,9 @@ def _value(program: Program, start: int, end: int, after: Floats, before: Floats
     top = -1
     for at in range(start, end):
         op, place = program.code[at, 0], program.code[at, 1]
-        if op == CONST:
+        if op <= AFTER:
             top += 1
-            stack[top] = program.number[at]
-        elif op == BEFORE:
-            top += 1
-            stack[top] = before[place]
-        elif op == AFTER:
-            top += 1
-            stack[top] = after[place]
+            stack[top] = program.number[at] if op == CONST else before[place] if op == BEFORE else after[place]
         elif op == RECODE:
             stack[top] = _recoded(program, place, stack[top])
         elif op < ADD:

@@ -15,6 +15,7 @@ from mlflow_cf.plans.functions import counted, with_failures
 from mlflow_cf.plans.plan import Plan
 from mlflow_cf.problem import Problem
 from mlflow_cf.proof.alone import by_themselves
+from mlflow_cf.proof.by_cost import certify_by_cost
 from mlflow_cf.proof.by_program import bounded
 from mlflow_cf.proof.certify import at_once, certify
 from mlflow_cf.proof.complete import complete
@@ -23,7 +24,7 @@ from mlflow_cf.proof.plans import check_plans
 from mlflow_cf.proof.select import LEAST_DIFFERENCE
 from mlflow_cf.proof.verify import Case, Inquiry, Proved, prove
 from mlflow_cf.why_not.blame import contradiction, impossible
-from mlflow_cf.words.reasons import NOTHING_LEFT, NOTHING_WANTED, Uncertified, fewer, hurried, none_among, stopped
+from mlflow_cf.words.reasons import NOTHING_LEFT, NOTHING_WANTED, fewer, hurried, none_among, stopped
 from mlflow_cf.words.result import Status
 
 # An exact search went through everything, one look at every group shows it, or some rules leave no combination.
@@ -168,9 +169,9 @@ def _certified(judge: Decides, verified: Verified, proving: Proving, rows_left: 
     case, proved = verified.case, verified.proved
     if verified.candidates.bound is not None:
         return proved
-    if proving.keeps_order:
-        return replace(proved, note=Uncertified("ranked"))
     case.budget.share(rows_left)
+    if proving.keeps_order:
+        return certify_by_cost(case, proved, verified.candidates, judge.tolerance)
     while True:
         certified = yield from certify(case, proved, judge.tolerance)
         refused = len(case.refused)

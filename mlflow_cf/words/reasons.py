@@ -13,6 +13,24 @@ NOTHING_WANTED: Final = "no admissible row is predicted as wanted (proved)"
 NOTHING_LEFT: Final = "no row that the explainer's own restrictions leave is predicted as wanted (proved)"
 
 
+Cause = Literal[
+    "unopened", "requirement", "unseen_level", "not_exact", "disagree", "ranked", "functions", "steps", "longer", "late"
+]
+NOT_OPENED: Final = "the model could not be opened for this row"
+OBSTACLES: Final[dict[Cause, str]] = {
+    "unopened": NOT_OPENED,
+    "requirement": "a further requirement could not be opened ({})",
+    "unseen_level": f"{NOT_OPENED} (the background has no level {{}})",
+    "not_exact": "numbers between those of the background are not searched exactly",
+    "disagree": "the opened model and the logged one disagree on this row",
+    "ranked": "the explainer ranks its answers in another way than by distance",
+    "functions": "of what Python functions compute, nothing can be proved",
+    "steps": "the cheapest plan has more than {} steps, and proofs compare no such plans",
+    "longer": "certified among plans of up to {} steps",
+    "late": "the time limit left no time for it",
+}
+
+
 @dataclass(frozen=True)
 class Uncertified:
     """Why an answer has no certificate.
@@ -20,38 +38,25 @@ class Uncertified:
     Attributes:
         cause: the model was not opened, or not for a row with a level it was opened without; a further requirement
             was not; numbers between those of the background are not searched exactly; the opened model and the logged
-            one disagree; the explainer ranks its answers in its own way; or the time was over.
+            one disagree; the explainer ranks its answers in its own way; functions compute what plans cost; plans have
+            too many steps, or such plans were not compared; or the time was over.
         detail: what stood in the way of opening.
     """
 
-    cause: Literal["unopened", "requirement", "unseen_level", "not_exact", "disagree", "ranked", "late"]
+    cause: Cause
     detail: str = ""
 
     @property
     def reason(self) -> str:
         """The sentence of a reply."""
-        return NOT_CERTIFIED + self.fact
+        return self.fact if self.cause == "longer" else NOT_CERTIFIED + self.fact
 
     @property
     def fact(self) -> str:
         """What stands in the way, in words."""
-        opened = "the model could not be opened for this row"
-        match self.cause:
-            case "unopened":
-                fact = f"{opened} ({self.detail})" if self.detail else opened
-            case "requirement":
-                fact = f"a further requirement could not be opened ({self.detail})"
-            case "unseen_level":
-                fact = f"{opened} (the background has no level {self.detail})"
-            case "not_exact":
-                fact = "numbers between those of the background are not searched exactly"
-            case "disagree":
-                fact = "the opened model and the logged one disagree on this row"
-            case "ranked":
-                fact = "the explainer ranks its answers in another way than by distance"
-            case "late":
-                fact = "the time limit left no time for it"
-        return fact
+        if self.cause == "unopened" and self.detail:
+            return f"{NOT_OPENED} ({self.detail})"
+        return OBSTACLES[self.cause].format(self.detail)
 
 
 UNOPENED: Final = Uncertified("unopened")

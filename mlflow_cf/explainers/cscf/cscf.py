@@ -5,6 +5,7 @@ from __future__ import annotations
 import warnings
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any, ClassVar, Final, Literal
 
 import numpy as np
@@ -12,6 +13,7 @@ from pydantic import StrictBool
 
 from mlflow_cf.explainers.cscf.evaluation import Evaluated, Evaluator, front
 from mlflow_cf.explainers.cscf.evolution import Evolution
+from mlflow_cf.explainers.cscf.floor import least_cost
 from mlflow_cf.explainers.cscf.genes import encoded
 from mlflow_cf.explainers.cscf.possible import possible
 from mlflow_cf.explainers.cscf.refine import Refining
@@ -97,7 +99,7 @@ class CSCF:
         found, done = self._evolution(most).run(evaluator, rng, seeds)
         found = self._refined(evaluator, rng, found, short)
         told |= {"generations": done, "front": len(found)}
-        return self._candidates(evaluator, found, told)
+        return self._candidates(evaluator, found, told, most)
 
     def _refined(self, evaluator: Evaluator, rng: np.random.Generator, found: Evaluated, short: Evaluated) -> Evaluated:
         """Return the front of plans, short ones and cheaper ones of the same actions."""
@@ -108,12 +110,19 @@ class CSCF:
     def _evolution(self, most: int) -> Evolution:
         return Evolution(self.population, self.offspring, self.mutants, self.bias, self.generations, most)
 
-    def _candidates(self, evaluator: Evaluator, found: Evaluated, told: Mapping[str, Any]) -> Candidates:
+    def _candidates(self, evaluator: Evaluator, found: Evaluated, told: Mapping[str, Any], most: int) -> Candidates:
         """Return plans, cheapest first, each end once."""
         _, first = np.unique(found.states, axis=0, return_index=True)  # they are ordered by cost
         found = found.take(np.sort(first))
         plans = tuple(map(evaluator.walker.plan, found.sequences.actions, found.sequences.values))
-        return Candidates(found.states, told, plans=plans, course=evaluator.possible.course, costs=found.cost)
+        return Candidates(
+            found.states,
+            told,
+            plans=plans,
+            course=evaluator.possible.course,
+            costs=found.cost,
+            least_cost=partial(least_cost, evaluator, found, most),
+        )
 
 
 @dataclass(frozen=True)

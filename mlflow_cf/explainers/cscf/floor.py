@@ -1,0 +1,186 @@
+"""What a plan of few steps costs at least: best-first over sequences of actions and boxes of their values.
+
+A box is left out if some step surely cannot be done, if the structure's bounds show that no row in it is as wanted, or
+if it costs no less than what is known. Others are halved.
+"""
+
+from __future__ import annotations
+
+import heapq
+from dataclasses import dataclass, field
+from functools import cached_property
+from itertools import permutations
+from typing import Final
+
+import numpy as np
+
+from mlflow_cf.constraints.rules import Bools
+from mlflow_cf.explainers.cscf.evaluation import Evaluated, Evaluator
+from mlflow_cf.explainers.cscf.reachable import Reachable
+from mlflow_cf.explainers.explainer import LeastCost
+from mlflow_cf.features import Floats
+from mlflow_cf.plans.bound import BoundAction
+from mlflow_cf.plans.boxes import BoxWalker
+from mlflow_cf.plans.intervals import UnboundedError
+from mlflow_cf.problem import Budget
+from mlflow_cf.words.reasons import Uncertified
+
+LONGEST: Final = 3  # steps of the plans that are looked at
+AT_ONCE: Final = 64  # boxes of one sequence
+NARROWEST: Final = 1e-9  # of a range: boxes are halved no further
+MOST_VALUES: Final = 100_000  # of a number on a grid
+NEARLY: Final = 0.9e-3  # of a cost: boxes that might be so much cheaper are left out; see `proof.by_cost`
+
+
+def least_cost(
+    evaluator: Evaluator, plans: Evaluated, longest: int, cheapest: int, budget: Budget, doubt: float
+) -> LeastCost:
+    """Prove what plans of few steps cost at least.
+
+    Args:
+        evaluator: of the row, which was opened.
+        plans: those that are known.
+        longest: most steps that plans may have.
+        cheapest: position of the cheapest of the plans.
+        budget: what it may cost; a box counts as a row.
+        doubt: how far the structure's sums may be from the model's, in units of max(1, |sum|).
+    """
+    rater, steps = evaluator.problem.rater, min(longest, LONGEST)
+    if rater is None:
+        return LeastCost(None, Uncertified("unopened"))
+    if plans.lengths[cheapest] > steps:
+        return LeastCost(None, Uncertified("steps", str(steps)))
+    reachable = Reachable(evaluator.problem, rater, doubt)
+    if not reachable.bounded(evaluator.possible.columns.tolist()):
+        return LeastCost(None, Uncertified("not_exact"))
+    try:
+        bound = Floor(evaluator, reachable, float(plans.cost[cheapest]), budget).least(steps)
+    except UnboundedError:
+        return LeastCost(None, Uncertified("functions"))
+    return LeastCost(bound, Uncertified("longer", str(steps)) if longest > steps else None)
+
+
+@dataclass(eq=False)
+class Floor:
+    """The boxes that may hold a cheaper plan than what is known, by what they cost at least.
+
+    Attributes:
+        evaluator: of the row; reachable: what the structure says of boxes.
+        known: what the best known plan costs; budget: of boxes.
+    """
+
+    evaluator: Evaluator
+    reachable: Reachable
+    known: float
+    budget: Budget
+    _waiting: dict[tuple[int, ...], list[tuple[float, int, Floats, Floats]]] = field(default_factory=dict)
+    _settled: float = np.inf  # the least cost of boxes that are halved no further
+
+    def __post_init__(self) -> None:
+        self._possible = self.evaluator.possible
+        self._walker = BoxWalker(self._possible.course, self.evaluator.problem.x0, self.evaluator.walker.unit)
+        self._count = 0
+
+    def least(self, most: int) -> float:
+        """Return what plans of at most so many steps cost at least, as far as the budget allows to tell.
+
+        It is no more than what is known, less what makes no difference.
+        """
+        for length in range(1, most + 1):
+            for order in permutations(range(len(self._possible)), length):
+                ends = np.array([self._ends(number) for number in order])
+                self._add(order, ends[:, 0][None], ends[:, 1][None])
+        while self._waiting and self._open() < self._enough:
+            order = min(self._waiting, key=lambda one: self._waiting[one][0][0])
+            if not self._halve(order):
+                break
+        return max(min(self._open(), self._settled, self._enough), 0.0)
+
+    @property
+    def _enough(self) -> float:
+        return self.known * (1.0 - NEARLY)
+
+    def _open(self) -> float:
+        return min((boxes[0][0] for boxes in self._waiting.values()), default=np.inf)
+
+    def _ends(self, number: int) -> tuple[float, float]:
+        """Return the values of an action, or the places of those it chooses among."""
+        choices, low = self._choices[number], float(self._possible.low[number])
+        return (low, low + float(self._possible.width[number])) if choices is None else (0.0, len(choices) - 1.0)
+
+    @cached_property
+    def _choices(self) -> list[Floats | None]:
+        """What every action chooses among; a number on a grid has few values, too."""
+        return [
+            action.choices if action.choices is not None else self._steps(action) for action in self._possible.actions
+        ]
+
+    def _steps(self, action: BoundAction) -> Floats | None:
+        feature, own = self._possible.course.space.features[action.column], self.evaluator.problem.x0[[action.column]]
+        step = feature.step
+        if step is None or not (self._possible.course.snapped(action.column, own) == own).all():
+            return None
+        anchor = 0.0 if action.kind == "change" else feature.low
+        first, last = (np.round((end - anchor) / step) for end in (action.low, action.high))
+        return anchor + step * np.arange(first, last + 1) if last - first < MOST_VALUES else None
+
+    def _halve(self, order: tuple[int, ...]) -> bool:
+        """Halve the cheapest boxes of a sequence; return whether the budget allowed it."""
+        waiting = self._waiting[order]
+        taken = [heapq.heappop(waiting) for _ in range(min(AT_ONCE, len(waiting)))]
+        if not waiting:
+            del self._waiting[order]
+        granted = self.budget.take(2 * len(taken))
+        if granted < 2 * len(taken):
+            self._waiting[order] = sorted([*taken, *waiting])
+            return False
+        low, high = (np.array([box[side] for box in taken]) for side in (2, 3))
+        widths = self._widths(order, low, high)
+        narrow = widths.max(axis=1) <= NARROWEST
+        self._settled = min([self._settled, *(taken[at][0] for at in np.flatnonzero(narrow).tolist())])
+        low, high, widest = low[~narrow], high[~narrow], widths[~narrow].argmax(axis=1)
+        if len(low):
+            self._add(order, *self._halves(order, low, high, widest))
+        return True
+
+    def _widths(self, order: tuple[int, ...], low: Floats, high: Floats) -> Floats:
+        ends = np.array([self._ends(number) for number in order])
+        span: Floats = np.maximum(ends[:, 1] - ends[:, 0], 1e-300)
+        return (high - low) / span
+
+    def _halves(self, order: tuple[int, ...], low: Floats, high: Floats, widest: np.ndarray) -> tuple[Floats, Floats]:
+        rows = np.arange(len(low))
+        middle = (low[rows, widest] + high[rows, widest]) / 2
+        chosen = np.array([self._choices[number] is not None for number in order])[widest]
+        first_high, second_low = high.copy(), low.copy()
+        first_high[rows, widest] = np.where(chosen, np.floor(middle), middle)
+        second_low[rows, widest] = np.where(chosen, np.floor(middle) + 1, middle)
+        return np.concatenate([low, second_low]), np.concatenate([first_high, high])
+
+    def _add(self, order: tuple[int, ...], low: Floats, high: Floats) -> None:
+        """Keep those boxes (m, t) that may hold a cheaper plan."""
+        reached = self._walker.walk(order, *self._values(order, low, high))
+        kept = np.flatnonzero(reached.possible & (reached.cost < self._enough))
+        kept = kept[self._wanted(order, reached.states.low[kept], reached.states.high[kept])]
+        boxes = self._waiting.setdefault(order, [])
+        for at in kept.tolist():
+            self._count += 1
+            heapq.heappush(boxes, (float(reached.cost[at]), self._count, low[at], high[at]))
+        if not boxes:
+            del self._waiting[order]
+
+    def _values(self, order: tuple[int, ...], low: Floats, high: Floats) -> tuple[Floats, Floats]:
+        """Return the values at the ends of boxes; of those to choose from, the least and the largest."""
+        low, high = low.copy(), high.copy()
+        for place, number in enumerate(order):
+            choices = self._choices[number]
+            if choices is None:
+                continue
+            parts = [choices[int(a) : int(b) + 1] for a, b in zip(low[:, place], high[:, place], strict=True)]
+            low[:, place] = [part.min() for part in parts]
+            high[:, place] = [part.max() for part in parts]
+        return low, high
+
+    def _wanted(self, order: tuple[int, ...], low: Floats, high: Floats) -> Bools:
+        columns = sorted({column for number in order for column in self._possible.actions[number].columns})
+        return self.reachable.may_be_wanted(columns, low, high)

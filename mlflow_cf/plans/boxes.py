@@ -1,0 +1,119 @@
+"""Sequences of actions over boxes of values: where they may lead, and what they cost at least."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import NamedTuple
+
+import numpy as np
+
+from mlflow_cf.constraints.rules import Bools
+from mlflow_cf.features import Floats
+from mlflow_cf.plans.bound import BoundAction
+from mlflow_cf.plans.course import Course
+from mlflow_cf.plans.intervals import Interval, interval_of, may_fail, may_hold
+from mlflow_cf.plans.relations import Edge
+
+
+class Reached(NamedTuple):
+    """Where m boxes of values lead.
+
+    Attributes:
+        states: boxes (m, d) that all states are in; cost: (m,) what they cost at least.
+        possible: (m,) False where some step surely cannot be done.
+    """
+
+    states: Interval
+    cost: Floats
+    possible: Bools
+
+
+@dataclass(frozen=True, eq=False)
+class BoxWalker:
+    """Follows sequences over boxes of values.
+
+    Attributes:
+        course: what can be done; x0: (d,) where all sequences start.
+        unit: efforts are rounded to multiples of it.
+    """
+
+    course: Course
+    x0: Floats
+    unit: float = 0.0
+
+    def walk(self, order: Sequence[int], low: Floats, high: Floats) -> Reached:
+        """Follow one sequence of t actions with values between `low` and `high` (m, t)."""
+        start = np.tile(self.x0, (len(low), 1))
+        states = Interval.of(start, start)
+        cost, possible = np.zeros(len(low)), np.ones(len(low), dtype=np.bool_)
+        for place, number in enumerate(order):
+            action = self.course.actions[number]
+            after = self._after(action, states, Interval(low[:, place], high[:, place]))
+            for rule in action.before:
+                possible &= may_hold(rule, states, states)
+            for rule in action.after:
+                possible &= may_hold(rule, after, states)
+            effort = self._effort(action, after, states)
+            possible &= effort.high >= 0
+            least = np.maximum(np.maximum(effort.low, 0.0) - self.unit / 2, 0.0)
+            cost += least * self._discount(action, states)
+            states = after
+        return Reached(states, cost, possible)
+
+    def _after(self, action: BoundAction, states: Interval, values: Interval) -> Interval:
+        after = Interval(states.low.copy(), states.high.copy())
+        column = action.column
+        if action.kind == "change":
+            values = Interval.of(states.low[:, column] + values.low, states.high[:, column] + values.high)
+        self._put(after, column, values)
+        for other, effect in action.effects:
+            self._put(after, other, interval_of(effect, after, states))
+        return after
+
+    def _put(self, after: Interval, column: int, values: Interval) -> None:
+        """Note what a feature becomes: on its grid, and a level that is known."""
+        feature = self.course.space.features[column]
+        if feature.numeric and feature.step is not None:
+            low, high = (self.course.snapped(column, end) for end in values)
+        elif feature.numeric:
+            low, high = values
+        else:
+            low, high = np.maximum(values.low, 0.0), np.minimum(values.high, len(feature.known) - 1.0)
+        after.low[:, column], after.high[:, column] = low, high
+
+    def _effort(self, action: BoundAction, after: Interval, states: Interval) -> Interval:
+        if action.effort is not None:
+            return interval_of(action.effort, after, states)
+        column, measure = action.column, self.course.measure
+        low = np.maximum(after.low[:, column] - states.high[:, column], states.low[:, column] - after.high[:, column])
+        weight, scale, most = float(measure.weights[column]), float(measure.scale[column]), np.full(len(low), np.inf)
+        if scale == 0 or measure.percentiles is not None:  # a step changes its feature, unless an effect is all it has
+            return Interval(np.full(len(low), 0.0 if action.effects or scale else weight), most)
+        return Interval(np.minimum(np.maximum(low, 0.0) / scale, 1.0) * weight, most)
+
+    def _discount(self, action: BoundAction, states: Interval) -> Floats:
+        """Return what is left of an effort at least (m,): of whichever helped feature the step changes, the least."""
+        least = np.ones(len(states.low))
+        for column in action.columns:
+            edges = self._helps.get(column, [])
+            if edges:
+                least = np.minimum(least, np.mean([self._share(edge, states) for edge in edges], axis=0))
+        return least
+
+    @cached_property
+    def _helps(self) -> dict[int, list[Edge]]:
+        found: dict[int, list[Edge]] = {}
+        for edge in self.course.relations.edges:
+            found.setdefault(edge.to, []).append(edge)
+        return found
+
+    def _share(self, edge: Edge, states: Interval) -> Floats:
+        if edge.factor is not None:
+            return np.clip(interval_of(edge.factor, states, states).low, 0.0, 1.0)
+        least, open_yet = np.ones(len(states.low)), np.ones(len(states.low), dtype=np.bool_)
+        for rule, share in edge.cases:
+            least = np.where(open_yet & may_hold(rule, states, states), np.minimum(least, share), least)
+            open_yet &= may_fail(rule, states, states)
+        return np.where(open_yet, np.minimum(least, edge.otherwise), least)
