@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import NamedTuple
+from itertools import product
+from typing import Final, NamedTuple
 
 import numpy as np
 
@@ -15,6 +16,8 @@ from mlflow_cf.plans.bound import BoundAction
 from mlflow_cf.plans.course import Course
 from mlflow_cf.plans.intervals import Interval, interval_of, may_fail, may_hold
 from mlflow_cf.plans.relations import Edge
+
+MOST_HELPED: Final = 4  # features of an action that others help, up to which all ways to change them are compared
 
 
 class Reached(NamedTuple):
@@ -58,7 +61,7 @@ class BoxWalker:
             effort = self._effort(action, after, states)
             possible &= effort.high >= 0
             least = np.maximum(np.maximum(effort.low, 0.0) - self.unit / 2, 0.0)
-            cost += least * self._discount(action, states)
+            cost += least * self._discount(action, states, after)
             states = after
         return Reached(states, cost, possible)
 
@@ -93,14 +96,32 @@ class BoxWalker:
             return Interval(np.full(len(low), 0.0 if action.effects or scale else weight), most)
         return Interval(np.minimum(np.maximum(low, 0.0) / scale, 1.0) * weight, most)
 
-    def _discount(self, action: BoundAction, states: Interval) -> Floats:
-        """Return what is left of an effort at least (m,): of whichever helped feature the step changes, the least."""
-        least = np.ones(len(states.low))
-        for column in action.columns:
-            edges = self._helps.get(column, [])
-            if edges:
-                least = np.minimum(least, np.mean([self._share(edge, states) for edge in edges], axis=0))
+    def _discount(self, action: BoundAction, states: Interval, after: Interval) -> Floats:
+        """Return what is left of an effort at least (m,), whichever features the step changes as far as is known."""
+        columns = [column for column in action.columns if column in self._helps]
+        if not columns:
+            return np.ones(len(states.low))
+        shares = np.array([np.mean([self._share(edge, states) for edge in self._helps[c]], axis=0) for c in columns])
+        if len(columns) > MOST_HELPED:
+            return np.minimum(shares.min(axis=0), 1.0)
+        may, must = np.array([self._changes(column, states, after) for column in columns]).swapaxes(0, 1)
+        least = np.where(must.any(axis=0), np.inf, 1.0)
+        for some in product((False, True), repeat=len(columns)):
+            chosen = np.array(some)[:, None]
+            if chosen.any():
+                fits = (may | ~chosen).all(axis=0) & (~must | chosen).all(axis=0)
+                least = np.where(fits, np.minimum(least, shares[chosen[:, 0]].mean(axis=0)), least)
         return least
+
+    def _changes(self, column: int, states: Interval, after: Interval) -> tuple[Bools, Bools]:
+        """Return (m,) whether a step may change a feature, and whether it must."""
+        low, high = after.low[:, column] - states.high[:, column], after.high[:, column] - states.low[:, column]
+        least = self.course.least_changes[column]
+        with np.errstate(invalid="ignore"):
+            apart = np.maximum(low, -high)
+            must = (apart > 0) & (apart >= least)
+            may = ~((low == 0) & (high == 0)) & ~((low > -least) & (high < least))
+        return may, must
 
     @cached_property
     def _helps(self) -> dict[int, list[Edge]]:
