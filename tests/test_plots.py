@@ -226,6 +226,14 @@ def test_long_plans_are_drawn_without_labels() -> None:
     assert texts(figure) == []
 
 
+def test_the_same_actions_have_the_same_colours() -> None:
+    one, other = told_plans(THREE), told_plans([explanation([(MOVE, 0.5), (WORK, 0.5), (LEARN, 0.6)])])
+    assert one.names != other.names
+    colours = [dict(zip(told.names, told.colours, strict=True)) for told in (one, other)]
+    assert colours[0] == colours[1]
+    assert len(set(colours[0].values())) == 3
+
+
 def test_colours_of_letters_can_be_read() -> None:
     assert [ink(colour) for colour in ("#0072B2", "#F0E442", "#FFFFFF", "#000000")] == [
         "white",

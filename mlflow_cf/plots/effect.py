@@ -14,7 +14,7 @@ from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 
 from mlflow_cf.errors import InputError
-from mlflow_cf.plots.told import COLOURS, ToldPlans, colour, literal, told_plans
+from mlflow_cf.plots.told import COLOURS, ToldPlans, literal, told_plans
 from mlflow_cf.words.result import Explanation
 
 MOST_COLUMNS: Final = 4  # panels side by side
@@ -98,7 +98,7 @@ def _draw(axes: Axes, own: Mapping[int, Effect], told: ToldPlans, kind: int) -> 
         gains = effect.gains[:: math.ceil(len(effect.gains) / MOST_DOTS)]
         aside = SPREAD * (np.arange(1, len(gains) + 1) * GOLDEN % 1 - 0.5) if len(gains) > 1 else 0.0
         places = np.full(len(gains), position - ASIDE) + aside
-        axes.scatter(places, gains, s=14, color=colour(kind), edgecolor="#444444", linewidth=0.25, alpha=0.75)
+        axes.scatter(places, gains, s=14, color=told.colours[kind], edgecolor="#444444", linewidth=0.25, alpha=0.75)
         axes.errorbar(
             position + ASIDE, effect.mean, effect.deviation, color="black", fmt="D", markersize=4, capsize=2.5
         )

@@ -14,7 +14,7 @@ from matplotlib.figure import Figure
 from matplotlib.patches import Patch, PathPatch, Rectangle
 from matplotlib.path import Path
 
-from mlflow_cf.plots.told import ToldPlans, ToldStep, colour, ink, literal, told_plans
+from mlflow_cf.plots.told import ToldPlans, ToldStep, ink, literal, told_plans
 from mlflow_cf.words.result import Explanation
 
 GAP: Final = 0.02  # between the blocks of a column, whose plans are 1 high together
@@ -73,7 +73,7 @@ def sequence_flow(explanations: Iterable[Explanation]) -> Figure:
     figure = Figure(figsize=size, layout="constrained")
     axes = figure.add_subplot()
     for ribbon in ribbons(told, blocks):
-        _draw_ribbon(axes, ribbon)
+        _draw_ribbon(axes, ribbon, _colour(told, ribbon.source.kind))
     for block in blocks:
         _draw_block(axes, block, told)
     bottom = max(block.top + block.share for block in blocks)
@@ -125,7 +125,7 @@ def _rank(kind: int | None) -> float:
     return math.inf if kind is None else kind
 
 
-def _draw_ribbon(axes: Axes, ribbon: Ribbon) -> None:
+def _draw_ribbon(axes: Axes, ribbon: Ribbon, fill: str) -> None:
     left, right = ribbon.source.position + WIDTH / 2, ribbon.target.position - WIDTH / 2
     middle = (left + right) / 2
     upper = [(left, ribbon.leaves), (middle, ribbon.leaves), (middle, ribbon.enters), (right, ribbon.enters)]
@@ -133,13 +133,13 @@ def _draw_ribbon(axes: Axes, ribbon: Ribbon) -> None:
     curve = [Path.CURVE4] * 3
     codes = [Path.MOVETO, *curve, Path.LINETO, *curve, Path.CLOSEPOLY]
     path = Path([*upper, *lower, upper[0]], codes)
-    axes.add_patch(PathPatch(path, facecolor=_colour(ribbon.source.kind), alpha=0.4, linewidth=0))
+    axes.add_patch(PathPatch(path, facecolor=fill, alpha=0.4, linewidth=0))
 
 
 def _draw_block(axes: Axes, block: Block, told: ToldPlans) -> None:
     """Draw a block, with its share, and its name where there is room."""
     corner = (block.position - WIDTH / 2, block.top)
-    fill = _colour(block.kind)
+    fill = _colour(told, block.kind)
     axes.add_patch(Rectangle(corner, WIDTH, block.share, facecolor=fill, edgecolor="white", linewidth=0.5))
     if block.share < LOW or told.longest > MOST_LABELLED:
         return
@@ -155,10 +155,10 @@ def _draw_block(axes: Axes, block: Block, told: ToldPlans) -> None:
 
 def _legend(figure: Figure, told: ToldPlans, blocks: Sequence[Block]) -> None:
     kinds = sorted({block.kind for block in blocks}, key=_rank)
-    patches = [Patch(facecolor=_colour(kind)) for kind in kinds]
+    patches = [Patch(facecolor=_colour(told, kind)) for kind in kinds]
     names = ["end of the plan" if kind is None else literal(told.names[kind]) for kind in kinds]
     figure.legend(patches, names, loc="outside right center", frameon=False, fontsize=9, title="action")
 
 
-def _colour(kind: int | None) -> str:
-    return END_COLOUR if kind is None else colour(kind)
+def _colour(told: ToldPlans, kind: int | None) -> str:
+    return END_COLOUR if kind is None else told.colours[kind]

@@ -39,10 +39,12 @@ class ToldPlans:
     Attributes:
         names: of the actions, those that come first on average first; of more than seven the rarest are one, named
             after their number.
+        colours: of the actions, by their names alone, so that figures of the same actions have the same ones.
         plans: the steps of each.
     """
 
     names: tuple[str, ...]
+    colours: tuple[str, ...]
     plans: tuple[tuple[ToldStep, ...], ...]
 
     @property
@@ -68,13 +70,13 @@ def told_plans(explanations: Iterable[Explanation]) -> ToldPlans:
     if not with_plans:
         fix = "declare actions or relationships in the constraints, or take an explainer that plans, such as 'cscf'"
         raise InputError("explanations", "no answer has a plan", fix)
-    names, kinds = _kinds([[step.action for step in found.plan] for _, found in with_plans])
-    return ToldPlans(names, tuple(_steps(explanation, found, kinds) for explanation, found in with_plans))
-
-
-def colour(kind: int) -> str:
-    """Return the colour of an action."""
-    return COLOURS[kind]
+    often, order = _order([[step.action for step in found.plan] for _, found in with_plans])
+    kinds = {action: order.index(action) if action in order else MOST_ACTIONS for action in often}
+    rest = len(often) - len(order)
+    names = [shortened(action) for action in order] + ([f"{rest} other actions"] if rest else [])
+    colours = [COLOURS[sorted(order).index(action)] for action in order] + [COLOURS[-1]] * (rest > 0)
+    plans = tuple(_steps(explanation, found, kinds) for explanation, found in with_plans)
+    return ToldPlans(tuple(names), tuple(colours), plans)
 
 
 def ink(fill: str) -> str:
@@ -101,14 +103,11 @@ def _steps(explanation: Explanation, found: Counterfactual, kinds: dict[str, int
     return tuple(ToldStep(at, kinds[step.action], gain) for at, (step, gain) in enumerate(steps, start=1))
 
 
-def _kinds(plans: list[list[str]]) -> tuple[tuple[str, ...], dict[str, int]]:
-    """Return the names of actions as they are shown, and which of them each action is."""
+def _order(plans: list[list[str]]) -> tuple[Counter[str], list[str]]:
+    """Return how often each action is done, and the most frequent ones, those that come first on average first."""
     often, places = Counter[str](), Counter[str]()
     for at, action in (one for plan in plans for one in enumerate(plan)):
         often[action] += 1
         places[action] += at
     frequent = [action for action, _ in often.most_common(MOST_ACTIONS)]
-    order = sorted(frequent, key=lambda action: places[action] / often[action])
-    rest = len(often) - len(order)
-    names = [shortened(action) for action in order] + ([f"{rest} other actions"] if rest else [])
-    return tuple(names), {action: order.index(action) if action in order else MOST_ACTIONS for action in often}
+    return often, sorted(frequent, key=lambda action: places[action] / often[action])
