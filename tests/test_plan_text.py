@@ -132,6 +132,19 @@ def test_the_text_of_an_answer_has_the_plan_below_its_sentence() -> None:
     assert f"\n    {lines[0]}\n" in str(answer)
 
 
+def test_the_text_tells_the_probability_after_each_step() -> None:
+    def chance(X: pd.DataFrame) -> np.ndarray[Any, Any]:
+        good = (X["income"] / 200 + (50 - X["debt"]) / 100).to_numpy(np.float64)
+        return np.column_stack([1 - good, good])
+
+    explained = mlflow_cf.wrap(chance, TABLE, target=1, output="score", constraints=POLICY)
+    (found,) = explained.explain(ROW, seed=0)[0].counterfactuals
+    assert found.plan
+    for step, line in zip(found.plan, found.text.split("\n")[1:], strict=False):
+        good = step.row["income"] / 200 + (50 - step.row["debt"]) / 100
+        assert line.endswith(f", probability {good:.2f})")
+
+
 def test_without_a_plan_the_sentence_stands_alone() -> None:
     (answer,) = wrapped().explain(ROW, seed=0)
     assert "\n" not in answer.counterfactuals[0].text

@@ -17,7 +17,6 @@ from mlflow_cf.proof.verify import Case, Proved
 from mlflow_cf.request.case import bound_target
 from mlflow_cf.request.request import Request
 from mlflow_cf.request.rows import Row
-from mlflow_cf.words.plan_text import plan_lines
 from mlflow_cf.words.result import Counterfactual, Explanation, Status, Step, changes_between, describe_changes
 
 _logger = logging.getLogger(__name__)
@@ -66,7 +65,6 @@ def _counterfactuals(
         new = space.values(codes)
         changes = changes_between(old, new)
         prediction = target.prediction(proved.outcome, position)
-        plan = _steps(space, plans[position] if plans else _ordered(case.problem, codes))
         yield Counterfactual(
             row=new,
             changes=changes,
@@ -76,8 +74,8 @@ def _counterfactuals(
             n_changed=len(changes),
             proof=proved.proofs[position] if proved.proofs else "none",
             bound=proved.bounds[position] if proved.bounds else None,
-            plan=plan,
-            text="\n".join([describe_changes(changes, prediction), *plan_lines(plan, old)]),
+            plan=_steps(space, plans[position] if plans else _ordered(case.problem, codes)),
+            text=describe_changes(changes, prediction),
             space=bare_space,
         )
 

@@ -13,22 +13,18 @@ from mlflow_cf.words.sentences import told
 def plan_text(steps: Sequence[Step], old_row: Mapping[str, Level | None]) -> str:
     """Return a plan as numbered lines, the last of which tells what several steps cost in all.
 
-    ``1. add education: education rises from 9 to 13 and age rises from 30 to 38 (effort 4, probability 0.31)``
+    ``1. add education: education rises from 9 to 13 and age rises from 30 to 38 (effort 4, probability 0.31)``. What
+    names and levels hold of line breaks is a space in it.
 
     Args:
         steps: of the plan; none give "".
         old_row: every feature's value before the first of them.
     """
-    return "\n".join(plan_lines(steps, old_row))
-
-
-def plan_lines(steps: Sequence[Step], old_row: Mapping[str, Level | None]) -> list[str]:
-    """Return the lines of `plan_text`; what names and levels hold of line breaks is a space in them."""
     rows = [old_row, *(step.row for step in steps)]
     lines = [_line(step, before) for step, before in zip(steps, rows, strict=False)]
     if len(steps) > 1:
         lines.append(f"in all {cost(math.fsum(step.effort * step.discount for step in steps))}")
-    return lines
+    return "\n".join(lines)
 
 
 def cost(amount: float) -> str:
