@@ -58,6 +58,14 @@ def test_a_step_that_changes_nothing_says_so() -> None:
 
 
 @pytest.mark.parametrize(
+    ("probability", "shown"),
+    [(0.0, "0.00"), (1e-5, "below 0.01"), (0.005, "0.01"), (0.3149, "0.31"), (0.9951, "above 0.99"), (1.0, "1.00")],
+)
+def test_probabilities(probability: float, shown: str) -> None:
+    assert plan_text(steps(("wait", 0.0, 1.0, {}, probability)), OLD).endswith(f", probability {shown})")
+
+
+@pytest.mark.parametrize(
     ("amount", "shown"),
     [
         (0.0, "0"),

@@ -40,9 +40,16 @@ def _line(step: Step, before: Mapping[str, Level | None]) -> str:
     changes = [(change.feature, change.old, change.new) for change in changes_between(before, step.row)]
     facts = [f"effort {_cost_of(step)}"]
     if step.probability is not None:
-        facts.append(f"probability {step.probability:.2f}")
+        facts.append(f"probability {_likely(step.probability)}")
     line = f"{step.step}. {step.action}: {told(changes) or 'nothing changes'} ({', '.join(facts)})"
     return " ".join(line.split())
+
+
+def _likely(probability: float) -> str:
+    """Return a probability with two decimals; 0.00 and 1.00 would say more than is known."""
+    if 0 < probability < 0.005:
+        return "below 0.01"
+    return "above 0.99" if 0.995 < probability < 1 else f"{probability:.2f}"
 
 
 def _cost_of(step: Step) -> str:
