@@ -82,9 +82,8 @@ def _serve(uri: str, people: pd.DataFrame, chosen: argparse.Namespace, progress:
         for (_, person), reply in zip(people.iterrows(), ask(address, body), strict=True):
             print("\n" + ", ".join(f"{name.replace('_', ' ')} {value}" for name, value in person.items()))
             print(f"well paid: {reply['prediction']} (probability {reply['probability']:.2f})")
-            for found in reply["counterfactuals"]:
-                _, *steps = found["text"].split("\n")
-                print("  " + "\n  ".join(steps))
+            plans = ["\n  ".join(found["text"].split("\n")[1:]) for found in reply["counterfactuals"]]
+            print("  " + "\n or\n  ".join(plans))
             if not reply["counterfactuals"]:
                 print(f"  no plan ({reply['status']}): {reply['reason']}")
     progress.step("Server stopped")
