@@ -62,7 +62,7 @@ def _draw_plans(
         first, both = studies_first(told)
         mlflow.log_metrics({f"{explainer.name}/studies_first": first, f"{explainer.name}/studies_and_better_job": both})
         progress.step(
-            f"{explainer.name}: of {both} plans with studies and a better job, {first} begin with the studies; "
+            f"{explainer.name}: of {both} plans with studies and a better job, {first} have the studies first; "
             f"figures in {folder}/"
         )
 
