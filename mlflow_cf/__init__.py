@@ -33,6 +33,7 @@ from mlflow_cf.words.verification import Verification, Verifications
 from mlflow_cf.wrapping import wrap
 
 if TYPE_CHECKING:
+    from mlflow_cf import plots as plots
     from mlflow_cf.evaluation.compare import compare
     from mlflow_cf.evaluation.comparison import Comparison
     from mlflow_cf.evaluation.evaluate import evaluate
@@ -88,7 +89,9 @@ __all__ = [
 
 
 def __getattr__(name: str) -> Any:
-    """Import what evaluates models when it is asked for."""
+    """Import what evaluates models, or draws figures, when it is asked for."""
+    if name == "plots":
+        return import_module(f"{__name__}.plots")
     if name not in _LATER:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     return getattr(import_module(f"{__name__}.evaluation.{_LATER[name]}"), name)

@@ -60,7 +60,8 @@ def explain(model_uri: str, input_path: Path, query: str, *, as_json: bool) -> N
         reason = f" ({record['reason']})" if record["reason"] else ""
         click.echo(f"row {number}: prediction {record['prediction']}, {record['status']}{reason}")
         for found in record["counterfactuals"]:
-            click.echo(f"  {found['text']}{_proof(found)}")
+            sentence, *steps = found["text"].split("\n")
+            click.echo("\n    ".join([f"  {sentence}{_proof(found)}", *steps]))
 
 
 @main.command("evaluate")

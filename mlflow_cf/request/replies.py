@@ -5,7 +5,6 @@ from __future__ import annotations
 import logging
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
-from typing import Any
 
 from mlflow_cf.errors import frames
 from mlflow_cf.features import FeatureSpace, Floats
@@ -18,7 +17,7 @@ from mlflow_cf.proof.verify import Case, Proved
 from mlflow_cf.request.case import bound_target
 from mlflow_cf.request.request import Request
 from mlflow_cf.request.rows import Row
-from mlflow_cf.words.result import Change, Counterfactual, Explanation, Status, Step, describe_changes
+from mlflow_cf.words.result import Counterfactual, Explanation, Status, Step, changes_between, describe_changes
 
 _logger = logging.getLogger(__name__)
 
@@ -64,7 +63,7 @@ def _counterfactuals(
     old = space.values(case.problem.x0)
     for position, codes in enumerate(proved.rows):
         new = space.values(codes)
-        changes = tuple(Change(name, old[name], new[name]) for name in new if _differs(old[name], new[name]))
+        changes = changes_between(old, new)
         prediction = target.prediction(proved.outcome, position)
         yield Counterfactual(
             row=new,
@@ -91,7 +90,3 @@ def _steps(space: FeatureSpace, plan: Plan) -> tuple[Step, ...]:
         Step(number, step.action, step.effort, step.discount, space.values(step.row))
         for number, step in enumerate(plan, start=1)
     )
-
-
-def _differs(old: Any, new: Any) -> bool:
-    return bool(old is not new and old != new)

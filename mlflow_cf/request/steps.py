@@ -12,6 +12,7 @@ from mlflow_cf.model.judge import Outcome
 from mlflow_cf.request.case import bound_target
 from mlflow_cf.request.request import Request
 from mlflow_cf.request.rows import Row
+from mlflow_cf.words.plan_text import plan_text
 from mlflow_cf.words.result import Counterfactual, Explanation
 
 _logger = logging.getLogger(__name__)
@@ -20,7 +21,7 @@ _logger = logging.getLogger(__name__)
 def with_probabilities(
     request: Request, space: FeatureSpace, rows: Mapping[int, Row], explained: Mapping[int, Explanation]
 ) -> dict[int, Explanation]:
-    """Return those explanations that have plans, with the probability after each step.
+    """Return those explanations that have plans, with the probability after each step, and with the steps as text.
 
     One call tells them all. Rows between a row and its counterfactual may be such as the model cannot predict, or there
     may be no time for them: then their steps have none.
@@ -55,9 +56,14 @@ def _told(explanation: Explanation, likely: Iterator[float | None]) -> Explanati
 
 
 def _with(found: Counterfactual, likely: Iterator[float | None]) -> Counterfactual:
-    """Return a counterfactual whose steps take their probabilities from an iterator; the last one has its own."""
+    """Return a counterfactual whose steps take their probabilities from an iterator; the last one has its own.
+
+    The steps are told below the sentence that is its text.
+    """
     if not found.plan:
         return found
     *steps, last = found.plan
     between = [replace(step, probability=next(likely)) for step in steps]
-    return replace(found, plan=(*between, replace(last, probability=found.probability)))
+    plan = (*between, replace(last, probability=found.probability))
+    old = {**found.row, **{change.feature: change.old for change in found.changes}}
+    return replace(found, plan=plan, text=f"{found.text}\n{plan_text(plan, old)}")

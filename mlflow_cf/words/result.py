@@ -75,7 +75,7 @@ class Counterfactual:
         n_changed: number of changed features.
         proof: ``optimal``, ``bounded`` or ``none``; `bound`: no counterfactual is nearer than this, if known.
         plan: ordered steps that end at `row`, for explainers that make plans; what lies between is not proved.
-        text: the changes in a sentence.
+        text: the changes in a sentence; below it the steps of the plan, one a line.
         space: the model's features; known where the counterfactual comes from a model.
     """
 
@@ -158,7 +158,7 @@ class Explanation:
 
     def __str__(self) -> str:
         lines = [f"{self.status}: {self.reason}" if self.reason else self.status]
-        return "\n  ".join([*lines, *(cf.text for cf in self.counterfactuals)])
+        return "\n  ".join([*lines, *(cf.text.replace("\n", "\n    ") for cf in self.counterfactuals)])
 
     def _repr_html_(self) -> str:
         """Return a small table for notebooks: one row per change, one block per counterfactual."""
@@ -185,6 +185,12 @@ def counterfactual_table(space: FeatureSpace | None, found: Sequence[Sequence[Co
             key += "_"  # noqa: PLW2901  a feature keeps its name
         table[key] = pd.Series(values, index=table.index, dtype=None if values else object)
     return table
+
+
+def changes_between(old: Mapping[str, Level | None], new: Mapping[str, Level | None]) -> tuple[Change, ...]:
+    """Return what differs between two rows, in the order of the second; missing in both is no difference."""
+    names = (name for name, value in new.items() if old[name] is not value and old[name] != value)
+    return tuple(Change(name, old[name], new[name]) for name in names)
 
 
 def describe_changes(changes: tuple[Change, ...], prediction: Level) -> str:

@@ -30,9 +30,13 @@ def spoken(value: Any) -> str:
 
 def sentence(changes: Sequence[tuple[str, Any, Any]], prediction: Any) -> str:
     """Return ``income rises from 41,000 to 46,500: the prediction becomes 1``."""
+    return f"{told(changes)}: the prediction becomes {spoken(prediction)}"
+
+
+def told(changes: Sequence[tuple[str, Any, Any]]) -> str:
+    """Return ``income rises from 41,000 to 46,500 and owner changes from no to yes``."""
     parts = [_clause(name.replace("_", " "), old, new) for name, old, new in changes]
-    joined = ", ".join(parts[:-1]) + " and " + parts[-1] if len(parts) > 1 else "".join(parts)
-    return f"{joined}: the prediction becomes {spoken(prediction)}"
+    return ", ".join(parts[:-1]) + " and " + parts[-1] if len(parts) > 1 else "".join(parts)
 
 
 def aim(name: str, value: Any, beyond: str) -> str:
