@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 
 from mlflow_cf.constraints.actions import read_actions, read_relationships
 from mlflow_cf.features import FeatureSpace, Floats
+from mlflow_cf.plans.boxes import BoxWalker
 from mlflow_cf.plans.course import Course, Declared
 from mlflow_cf.plans.walk import Walker
 from mlflow_cf.problem import BoundDistance, Distance
@@ -100,3 +101,25 @@ def test_the_compiled_walk_takes_the_same_steps(seed: int) -> None:
         plan = compiled.plan(order[number], values[number])
         assert sum(step.effort * step.discount for step in plan) == pytest.approx(one.cost[number])
         np.testing.assert_allclose(plan[-1].row, one.states[number])
+
+
+@settings(max_examples=80)
+@given(st.integers(0, 2**32))
+@pytest.mark.filterwarnings("ignore:.*is not a level")
+def test_boxes_hold_whatever_their_values_lead_to(seed: int) -> None:
+    rng = Random(seed)
+    course, x0, unit = world(rng), start(rng), rng.choice([0.0, 1e-4])
+    order = rng.sample(range(4), rng.randint(1, 3))
+    low = np.array([[0.0 if number == 3 else rng.uniform(-15, 15) for number in order]])
+    high = np.array([[2.0 if at == 3 else low[0, n] + rng.choice([0, 0.5, 5, 20]) for n, at in enumerate(order)]])
+    reached = BoxWalker(course, x0, unit).walk(order, low, high)
+    inside = [
+        [rng.choice([0.0, 2.0]) if at == 3 else rng.uniform(low[0, n], high[0, n]) for n, at in enumerate(order)]
+        for _ in range(10)
+    ]
+    ends = Walker(course, x0, unit).walk(np.tile(order, (12, 1)), np.array([*inside, low[0], high[0]]))
+    own, valid = np.isnan(x0) & np.isnan(ends.states), ends.valid
+    assert reached.possible[0] or not valid.any()
+    assert (ends.cost[valid] >= reached.cost[0] - 1e-9).all()
+    assert ((ends.states >= reached.states.low[0]) | own)[valid].all()
+    assert ((ends.states <= reached.states.high[0]) | own)[valid].all()

@@ -103,7 +103,8 @@ class BoxWalker:
             return np.ones(len(states.low))
         shares = np.array([np.mean([self._share(edge, states) for edge in self._helps[c]], axis=0) for c in columns])
         if len(columns) > MOST_HELPED:
-            return np.minimum(shares.min(axis=0), 1.0)
+            lowest: Floats = np.minimum(shares.min(axis=0), 1.0)
+            return lowest
         may, must = np.array([self._changes(column, states, after) for column in columns]).swapaxes(0, 1)
         least = np.where(must.any(axis=0), np.inf, 1.0)
         for some in product((False, True), repeat=len(columns)):
@@ -116,7 +117,7 @@ class BoxWalker:
     def _changes(self, column: int, states: Interval, after: Interval) -> tuple[Bools, Bools]:
         """Return (m,) whether a step may change a feature, and whether it must."""
         low, high = after.low[:, column] - states.high[:, column], after.high[:, column] - states.low[:, column]
-        least = self.course.least_changes[column]
+        least = float(self.course.least_changes[column])
         with np.errstate(invalid="ignore"):
             apart = np.maximum(low, -high)
             must = (apart > 0) & (apart >= least)

@@ -24,19 +24,20 @@ def with_probabilities(
     """Return those explanations that have plans, with the probability after each step, and with the steps as text.
 
     One call tells them all. Rows between a row and its counterfactual may be such as the model cannot predict, or there
-    may be no time for them: then their steps have none.
+    may be no time or no evaluations left for them: then their steps have none.
     """
     planned = {number: one for number, one in explained.items() if any(found.plan for found in one.counterfactuals)}
     between = {number: [s.row for cf in one.counterfactuals for s in cf.plan[:-1]] for number, one in planned.items()}
-    outcome = _outcome(request, space, [row for several in between.values() for row in several])
+    asked = {n: some for n, some in between.items() if planned[n].evaluations + len(some) <= request.max_evaluations}
+    outcome = _outcome(request, space, [row for some in asked.values() for row in some])
     told, start = {}, 0
     for number, one in planned.items():
-        size = len(between[number])
+        size, used = len(between[number]), 0
         likely: list[float | None] = [None] * size
-        if outcome is not None:
+        if outcome is not None and number in asked:
             likely = bound_target(request, rows[number]).probability(outcome.take(slice(start, start + size)))
-        told[number] = _told(one, iter(likely))
-        start += size
+            start, used = start + size, size
+        told[number] = replace(_told(one, iter(likely)), evaluations=one.evaluations + used)
     return told
 
 

@@ -6,6 +6,7 @@ from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
+from typing import Final
 
 import numpy as np
 from numpy.typing import NDArray
@@ -18,6 +19,7 @@ from mlflow_cf.plans.relations import Relations
 from mlflow_cf.problem import Group, Problem
 
 Columns = NDArray[np.intp]
+MANY: Final = 1_000_000  # values of a number
 
 
 @dataclass(frozen=True, eq=False)
@@ -53,6 +55,19 @@ class Possible:
     def sizes(self) -> Ints:
         """(n,) how many values there are to choose from; 0 for numbers."""
         return np.array([0 if action.choices is None else len(action.choices) for action in self.actions])
+
+    def count(self, number: int) -> int:
+        """Return how many values an action has: those to choose from, or the steps of its feature's grid."""
+        step = self.course.space.features[self.actions[number].column].step
+        if self.sizes[number] or step is None:
+            return int(self.sizes[number]) or MANY
+        return int(min(self.width[number] / step, MANY)) + 1
+
+    def spread(self, number: int, most: int) -> Floats:
+        """Return values of an action, all of them or so many that lie evenly among them."""
+        points = min(self.count(number), most)
+        even = (np.arange(points) + 0.5) / points if self.sizes[number] else np.linspace(0.0, 1.0, points)
+        return self.values(np.full(points, number), even)
 
     @cached_property
     def columns(self) -> Columns:
@@ -147,8 +162,17 @@ def _finite(action: BoundAction, problem: Problem, *, alone: bool) -> BoundActio
     low, high = (feature.low - feature.high, feature.high - feature.low) if changes else (feature.low, feature.high)
     low = action.low if np.isfinite(action.low) else low
     high = action.high if np.isfinite(action.high) else high
-    interval = problem.groups[problem.owner[action.column]].interval
-    if alone and interval is not None and np.isfinite(own):
-        least, most = (interval[0] - own, interval[1] - own) if changes else interval
-        low, high = max(low, least), min(high, most)
+    if alone and np.isfinite(own):
+        ends = np.array(ends_of(problem, action.column)) - (own if changes else 0.0)
+        low, high = max(low, float(ends[0])), min(high, float(ends[1]))
     return replace(action, low=low, high=high)
+
+
+def ends_of(problem: Problem, column: int) -> tuple[float, float]:
+    """Return the least and the largest number that a feature of an answer may have, beside the row's own."""
+    group = problem.groups[problem.owner[column]]
+    if group.interval is not None:
+        low, high = group.interval
+        return low, high
+    values = group.tuples[:, group.columns.index(column)]
+    return float(np.nanmin(values)), float(np.nanmax(values))

@@ -47,11 +47,7 @@ class Reachable:
         """Return (m,) in which boxes (m, d) a row may meet target and domains; only `columns` are not the row's own."""
         low, high = low.copy(), high.copy()
         for column in columns:
-            interval = self.problem.groups[self.problem.owner[column]].interval
-            if interval is not None:
-                own = self.problem.x0[column]
-                low[:, column] = np.maximum(low[:, column], np.nanmin([interval[0], own]))
-                high[:, column] = np.minimum(high[:, column], np.nanmax([interval[1], own]))
+            low[:, column], high[:, column] = self._within(column, low[:, column], high[:, column])
         possible: Bools = np.all(low[:, columns] <= high[:, columns], axis=1)
         structure = self._restricted(tuple(columns))
         for at in np.flatnonzero(possible).tolist():
@@ -60,6 +56,29 @@ class Reachable:
             cannot = self.rater.reach(ends[0][None], ends[1][None], self.doubt) < 0  # not where it is no number
             possible[at] = not cannot[0]
         return possible
+
+    def _within(self, column: int, low: Floats, high: Floats) -> tuple[Floats, Floats]:
+        """Return the ends (m,) of what an answer may have between these ends; in the wrong order if that is nothing."""
+        group, own = self.problem.groups[self.problem.owner[column]], self.problem.x0[column]
+        if group.interval is not None:
+            least, most = np.nanmin([group.interval[0], own]), np.nanmax([group.interval[1], own])
+            return np.maximum(low, least), np.minimum(high, most)
+        values = self._values(column)
+        first = np.append(values, np.inf)[np.searchsorted(values, low)]
+        last = np.append(-np.inf, values)[np.searchsorted(values, high, side="right")]
+        return first, last
+
+    def _values(self, column: int) -> Floats:
+        """Return the values (v,) that an answer may have, ascending, the row's own among them."""
+        if column not in self._known:
+            group = self.problem.groups[self.problem.owner[column]]
+            values = np.unique(group.tuples[:, group.columns.index(column)])
+            self._known[column] = values[~np.isnan(values)]
+        return self._known[column]
+
+    @cached_property
+    def _known(self) -> dict[int, Floats]:
+        return {}
 
     def _tokens(self, column: int, low: float, high: float) -> Tokens:
         """Return the tokens of all values between two ends, or of as few as bound them."""

@@ -15,8 +15,8 @@ from mlflow_cf.features import Floats
 
 LONGEST: Final = 3
 MOST: Final = 600  # sequences
-POINTS: Final = (64, 16, 7)  # values of each action of a sequence with one, two and three
-LEVELS: Final = (256, 64, 7)  # the same where there are so many to choose from
+POINTS: Final = (4_096, 16_384, 49_152)  # of all sequences of one, two and three actions together
+FEWEST: Final = 5  # values of an action
 AT_ONCE: Final = 8_192  # points that are followed together
 
 
@@ -40,7 +40,8 @@ def short_plans(evaluator: Evaluator, most: int) -> Evaluated:
 def _of_length(evaluator: Evaluator, length: int) -> list[Evaluated]:
     """Return every sequence of so many actions, with its best values."""
     possible, found = evaluator.possible, list[Evaluated]()
-    grids = [(order, _grid(possible, order)) for order in permutations(range(len(possible)), length)]
+    orders = list(permutations(range(len(possible)), length))
+    grids = [(order, _grid(possible, order, POINTS[length - 1] // len(orders))) for order in orders]
     start = 0
     while start < len(grids):
         size, end = 0, start
@@ -61,12 +62,12 @@ def _cheapest(evaluator: Evaluator, grids: list[tuple[tuple[int, ...], Floats]])
     return evaluated.take(order[first])
 
 
-def _grid(possible: Possible, order: tuple[int, ...]) -> Floats:
-    """Return (m, t) values of these actions."""
-    several = []
-    for number in order:
-        size = int(possible.sizes[number])
-        points = min(size, LEVELS[len(order) - 1]) if size else POINTS[len(order) - 1]
-        shares = (np.arange(points) + 0.5) / points if size else np.linspace(0.0, 1.0, points)
-        several.append(possible.values(np.full(points, number), shares))
+def _grid(possible: Possible, order: tuple[int, ...], most: int) -> Floats:
+    """Return (m, t) values of these actions, about `most` or fewer: those that have few values leave more to others."""
+    sizes = [possible.count(number) for number in order]
+    several: list[Floats] = [np.empty(0)] * len(order)
+    for done, place in enumerate(np.argsort(sizes).tolist()):
+        points = max(int(most ** (1 / (len(order) - done))), FEWEST)
+        several[place] = possible.spread(order[place], points)
+        most = most // len(several[place])
     return np.array(list(product(*several)))
