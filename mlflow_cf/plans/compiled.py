@@ -8,7 +8,19 @@ from typing import Final
 
 import numpy as np
 
-from mlflow_cf.constraints.expressions import ARITHMETIC, Apply, Const, Expression, Recoded, Ref, Size, Sum
+from mlflow_cf.constraints.expressions import (
+    ARITHMETIC,
+    Apply,
+    Const,
+    Expression,
+    Recoded,
+    Ref,
+    Size,
+    Sum,
+    evaluate,
+    rebuilt,
+    references,
+)
 from mlflow_cf.constraints.rules import Atom, Rule
 from mlflow_cf.plans import kernels
 from mlflow_cf.plans.course import Course
@@ -49,7 +61,7 @@ class _Writer:
         if expression is None:
             return NOTHING
         start = len(self.code)
-        self._write(expression)
+        self._write(rebuilt(expression, _folded))
         return start, len(self.code)
 
     def _write(self, expression: Expression) -> None:
@@ -112,6 +124,13 @@ class _Writer:
             self.cases.append(self.conditions([rule])[0])
             self.shares.append(share)
         return edge.to, *NOTHING, start, len(self.cases)
+
+
+def _folded(expression: Expression) -> Expression:
+    """Return the value of what mentions none of a row."""
+    if isinstance(expression, Sum | Size | Apply) and not any(references(expression)):
+        return Const(float(evaluate(expression, np.empty((1, 0)), np.empty(0))[0]))
+    return expression
 
 
 def compiled(course: Course) -> Program | None:

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 import moocore
 import numpy as np
 
 from mlflow_cf.constraints.rules import Bools
 from mlflow_cf.explainers.cscf.genes import Ordered
+from mlflow_cf.explainers.cscf.memory import Memory
 from mlflow_cf.explainers.cscf.possible import Possible
 from mlflow_cf.features import Floats
 from mlflow_cf.plans.kernels import Ints
@@ -118,12 +119,12 @@ class Evaluator:
     budget: Budget
     rounded: bool
     cut: bool = False
-    _known: dict[int, tuple[bool, float]] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         self.walker = Walker(self.possible.course, self.problem.x0, UNIT if self.rounded else 0.0)
         self._gower = BoundDistance.bind(Distance(0.0, 1.0, 0.0), self.problem.space)
         self._columns = np.arange(len(self.problem.space))
+        self._memory = Memory()
 
     def evaluate(self, sequences: Ordered, *, all_of_them: bool = False) -> Evaluated:
         """Return where sequences lead.
@@ -152,19 +153,23 @@ class Evaluator:
         return np.round(mean, PLACES) if self.rounded else mean
 
     def _rated(self, states: Floats) -> tuple[Bools, Floats]:
-        """Return (m,) which states (m, d) the model says what is wanted of, and how near it is to that."""
-        keys = row_keys(states).tolist()
-        first = {key: number for number, key in enumerate(keys) if key not in self._known}
-        fresh = np.array(sorted(first.values()), dtype=np.intp)
-        scored = 0
-        for part in portions(len(fresh), self.budget):
-            rating = self.problem.rate(states[fresh[part]])
-            found = zip(rating.favourable.tolist(), rating.grade.tolist(), strict=True)
-            self._known.update(zip([keys[at] for at in fresh[part].tolist()], found, strict=True))
-            scored += len(rating.grade)
-        self.cut |= scored < len(fresh)
-        pairs = np.array([self._known.get(key, (False, -1.0)) for key in keys], dtype=np.float64).reshape(-1, 2)
-        return pairs[:, 0] > 0, pairs[:, 1]
+        """Return (m,) which states (m, d) the model says what is wanted of, and how near it is to that.
+
+        What the budget leaves no room for is not wanted.
+        """
+        keys = row_keys(states)
+        fresh, first = np.unique(keys, return_index=True)
+        unknown = self._memory.unknown(fresh)
+        fresh, rows = fresh[unknown], first[unknown]
+        ratings = [np.empty((0, 2))]
+        for part in portions(len(rows), self.budget):
+            rating = self.problem.rate(states[rows[part]])
+            ratings.append(np.column_stack([rating.favourable, rating.grade]))
+        rated = np.concatenate(ratings)
+        self.cut |= len(rated) < len(rows)
+        self._memory.learn(fresh[: len(rated)], rated)
+        found = self._memory.facts(keys, (0.0, -1.0))
+        return found[:, 0] > 0, found[:, 1]
 
 
 def front(evaluated: Evaluated) -> Evaluated:

@@ -15,7 +15,7 @@ from mlflow_cf.features import Floats
 
 LONGEST: Final = 3
 MOST: Final = 600  # sequences
-POINTS: Final = (4_096, 16_384, 49_152)  # of all sequences of one, two and three actions together
+POINTS: Final = (2_048, 12_288, 24_576)  # of all sequences of one, two and three actions together
 FEWEST: Final = 5  # values of an action
 AT_ONCE: Final = 8_192  # points that are followed together
 
