@@ -98,7 +98,7 @@ class CSCF:
         seeds = encoded(short.take(np.flatnonzero(short.feasible)[: self.population // 2]).sequences, can)
         found, done = self._evolution(most).run(evaluator, rng, seeds)
         found = self._refined(evaluator, rng, found, short)
-        told |= {"generations": done, "front": len(found)}
+        told |= {"inactive": evaluator.inactive, "generations": done, "front": len(found)}
         return self._candidates(evaluator, found, told, most)
 
     def _refined(self, evaluator: Evaluator, rng: np.random.Generator, found: Evaluated, short: Evaluated) -> Evaluated:

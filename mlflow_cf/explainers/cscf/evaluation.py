@@ -125,6 +125,7 @@ class Evaluator:
         self._gower = BoundDistance.bind(Distance(0.0, 1.0, 0.0), self.problem.space)
         self._columns = np.arange(len(self.problem.space))
         self._memory = Memory()
+        self._done = np.zeros(len(self.possible), dtype=np.bool_)
 
     def evaluate(self, sequences: Ordered, *, all_of_them: bool = False) -> Evaluated:
         """Return where sequences lead.
@@ -132,6 +133,7 @@ class Evaluator:
         Where not `all_of_them`, ends that cannot be answers anyway are not scored, and count as not wanted.
         """
         ends = self.walker.walk(sequences.actions, sequences.values)
+        self._done[sequences.actions[np.arange(sequences.actions.shape[1]) < ends.steps[:, None]]] = True
         lawful = np.zeros(len(sequences), dtype=np.bool_)
         done = np.flatnonzero(ends.valid)
         lawful[done] = self.problem.check(ends.states[done])
@@ -146,6 +148,11 @@ class Evaluator:
         objectives = np.full((len(sequences), 2 + often.shape[1]), np.inf)
         objectives[done] = np.column_stack([ends.cost[done], self.gower(ends.states[done]), often[done]])
         return Evaluated(sequences, ends.states, objectives, violations, grade)
+
+    @property
+    def inactive(self) -> list[str]:
+        """The actions that could not be done in any sequence so far."""
+        return [action.name for action, done in zip(self.possible.actions, self._done, strict=True) if not done]
 
     def gower(self, states: Floats) -> Floats:
         """Return Gower's distance (m,) of states (m, d) from the row."""
