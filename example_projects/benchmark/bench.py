@@ -225,6 +225,7 @@ PARTS: Mapping[str, Callable[[Options], list[str]]] = {
     "ocl": beside_papers.run_ocl,
     "page": page.run_page,
     "paper": beside_papers.run_paper,
+    "plans": beside_papers.run_plans,
     "programs": run_programs,
     "proofs": run_proofs,
     "swarm": beside_papers.run_swarm,

@@ -9,6 +9,7 @@ import mlflow
 import ocl
 import pandas as pd
 import paper
+import plans
 import runs
 import swarm
 import synthetic
@@ -63,3 +64,17 @@ def run_feedback(chosen: argparse.Namespace) -> list[str]:
     runs.log_figures({"feedback " + " ".join(map(str, key)): vars(line) for key, line in lines.items()})
     print(f"\n=== UFCE beside its paper\n\n{feedback.table(lines)}\n{told(feedback.gates(lines))}")
     return []
+
+
+def run_plans(chosen: argparse.Namespace) -> list[str]:
+    """Run CSCF and SCF beside a grid of all plans of two steps; return the promises that were broken."""
+    names = tuple(name for name in plans.DATA_SETS if (data_folder() / f"cscf_{name}_instances.csv").is_file())
+    found = plans.run(names, chosen.rows or 30, chosen.seed)
+    promised = plans.gates(found)
+    runs.log_figures({f"plans {one.name} {key}": line.figures() for one in found for key, line in one.lines.items()})
+    runs.log_figures({f"plans {one.name}": {"nsga2_ms": one.nsga2_ms, "cscf_ms": one.ours_ms} for one in found})
+    print(f"\n=== CSCF and SCF beside a grid of all plans of two steps, and their paper\n\n{plans.table(found)}\n")
+    print(f"CPU milliseconds of a generation, pymoo's NSGA2 and cscf\n\n{plans.generations(found)}\n")
+    print(f"Rows whose cheapest plan costs 1 % more than the grid's\n\n{plans.costlier(found)}\n{told(promised)}")
+    wrong = [f"{line} ({one.name})" for one in found for some in one.lines.values() for line in some.broken]
+    return wrong + [f"BROKEN {gate} ({name})" for name, gate in promised if gate.what == plans.EVERY and not gate.kept]

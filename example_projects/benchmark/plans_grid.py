@@ -16,6 +16,7 @@ from sklearn.pipeline import Pipeline
 POINTS = 201  # values of an action at most; where there are more whole numbers, the best ones are looked at closely
 AROUND = 10  # values on either side of one that is looked at closely
 BEST = 100  # cells of a pair that are looked at closely
+MAY_SAVE = 2.0  # a plan that costs more than so often the best one, and so much, is not worth a closer look
 Floats = NDArray[np.float64]
 
 
@@ -84,7 +85,6 @@ class Grid:
 
     Attributes:
         model: what can be done; network: what decides; x0: the row.
-        efforts: whether efforts count alone, without discounts.
     """
 
     model: Model
@@ -106,14 +106,15 @@ class Grid:
         """Return the cheapest plan of these actions that is cheaper than `most`."""
         lattices, widths = zip(*(self._values(name) for name in names), strict=True)
         points = _product(lattices)
-        cost = self._cost(names, points, most)
-        while np.isfinite(cost).any() and max(widths) > 1:
+        while True:
+            rough = max(widths) > 1
+            cost = self._cost(names, points, MAY_SAVE * most + MAY_SAVE if rough else most)
+            if not (rough and np.isfinite(cost).any()):
+                break
             kept = _of_each_line(points, cost, widths)
-            # whatever a closer look may save, the best ones so far are where it is worth one
             centres = points[kept[np.argsort(cost[kept], kind="stable")[:BEST]]]
             points = _around(centres, widths)
             widths = tuple(max(width / AROUND, 1.0) for width in widths)
-            cost = self._cost(names, points, most)
         place = int(cost.argmin()) if len(cost) else 0
         if not len(cost) or not np.isfinite(cost[place]):
             return Cheapest()
