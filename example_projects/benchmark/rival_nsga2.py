@@ -14,6 +14,7 @@ from pymoo.optimize import minimize
 from mlflow_cf.explainers import Candidates
 from mlflow_cf.explainers.cscf.possible import Possible, possible
 from mlflow_cf.features import Floats
+from mlflow_cf.plans.bound import BoundAction
 from mlflow_cf.problem import BoundDistance, Budget, Distance, Problem
 
 POPULATION = 500
@@ -40,11 +41,11 @@ class Sequences(Pymoo):  # type: ignore[misc]
     def _followed(self, genes: Floats) -> tuple[Floats, bool, Floats]:
         """Return the objectives of one sequence, whether something is wrong with it, and where it ends."""
         count, course = len(self.can), self.can.course
-        values = self.can.values(genes[None, count:])[0]
         state, cost, often = self.row.x0[None], 0.0, np.zeros(len(self.row.x0))
         order = [number for number in np.argsort(genes[:count], kind="stable").tolist() if genes[number] <= 0.5]
         for number in order:
-            done = course.step(number, state, course.actions[number].outcome(state, values[[number]]))
+            action, value = course.actions[number], np.array([_value(course.actions[number], genes[count + number])])
+            done = course.step(number, state, action.outcome(state, value))
             if not done.valid[0]:
                 return np.full(self.n_obj, FAR), True, state[0]
             cost += float(np.round(done.effort[0], 4) * done.discount[0])
@@ -53,6 +54,13 @@ class Sequences(Pymoo):  # type: ignore[misc]
         columns = np.arange(len(self.row.x0))
         gower = np.round(self.gower.changes(columns, state, self.row.x0).mean(), 2)
         return np.array([cost, gower, *often[self.can.columns]]), not order, state[0]
+
+
+def _value(action: BoundAction, share: float) -> float:
+    """Return the value that a key stands for."""
+    if action.choices is None:
+        return float(action.low + share * (action.high - action.low))
+    return float(action.choices[min(int(share * len(action.choices)), len(action.choices) - 1)])
 
 
 @dataclass(frozen=True)
