@@ -100,7 +100,7 @@ class Line:
     """What one explainer found on one data set.
 
     Attributes:
-        rows: a line per row: `front` and `answers`, seconds `wall` and `cpu`; cost of the cheapest plan of at most two
+        rows: a line per row: `front` and `answers`, seconds `wall` and `cpu` of a reply with one answer; cost of the cheapest plan of at most two
             steps among all answers (`cost`), where no more are asked for (`capped`), and of the grid (`grid`); the
             least `effort` of those two, and that of the grid (`grid_effort`).
         orders: how many plans with both study before they gain, and gain first, where gain alone seldom suffices.
@@ -187,8 +187,9 @@ def _line(asked: Asked, explained: ExplainedModel, explainer: CSCF) -> Line:
     for at, x0 in enumerate(rows_of(asked.rejected)):
         row = asked.rejected.iloc[[at]]
         wall, cpu = time.perf_counter(), time.process_time()
-        (answer,) = explained.explain(row, count=COUNT, explainer=explainer)
+        explained.explain(row, explainer=explainer)
         spent = {"wall": time.perf_counter() - wall, "cpu": time.process_time() - cpu}
+        (answer,) = explained.explain(row, count=COUNT, explainer=explainer)
         (capped,) = explained.explain(row, count=COUNT, explainer=short)
         wrong = [wrong_step(model, x0, found.plan) for one in (answer, capped) for found in one.counterfactuals]
         told += [not text for text in wrong]
