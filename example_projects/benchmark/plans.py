@@ -100,9 +100,9 @@ class Line:
     """What one explainer found on one data set.
 
     Attributes:
-        rows: a line per row: `front` and `answers`, seconds `wall` and `cpu` of a reply with one answer; cost of the cheapest plan of at most two
-            steps among all answers (`cost`), where no more are asked for (`capped`), and of the grid (`grid`); the
-            least `effort` of those two, and that of the grid (`grid_effort`).
+        rows: a line per row: `front` and `answers`, seconds `wall` and `cpu` of a reply with one answer; cost of the
+            cheapest plan of at most two steps among all answers (`cost`), where no more are asked for (`capped`), and
+            of the grid (`grid`); the least `effort` of those two, and that of the grid (`grid_effort`).
         orders: how many plans with both study before they gain, and gain first, where gain alone seldom suffices.
         confirmed: share of the answers whose steps and costs are those of the actions told once more.
         broken: what is wrong with answers.
