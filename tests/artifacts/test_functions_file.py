@@ -234,7 +234,7 @@ class TestLoading:
             b"\x80",
             b"cno_such_module\nfunction\n.",
         ],
-        ids=str,
+        ids=lambda given: str(given).split(" at 0x")[0],
     )
     def test_other_functions_than_the_policy_names(self, copied: Path, functions: Any) -> None:
         forge(copied, functions)
