@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Literal
+from typing import Literal
 
 import numpy as np
 
@@ -15,10 +15,8 @@ from mlflow_cf.constraints.rules import Bools, Rule
 from mlflow_cf.errors import InputError, raise_all
 from mlflow_cf.features import Feature, FeatureSpace, Floats
 from mlflow_cf.plans.functions import Place
+from mlflow_cf.plans.measure import Measure
 from mlflow_cf.plans.texts import BEFORE, BOTH, Sides, Source, condition, effect, effort, unknown
-
-if TYPE_CHECKING:
-    from mlflow_cf.problem import BoundDistance  # problems know of courses
 
 
 @dataclass(frozen=True, eq=False)
@@ -69,7 +67,7 @@ class BoundAction:
 class ScaledChange:
     """What a step costs whose action has no effort: the weighted change of its feature, as a share of its range."""
 
-    measure: BoundDistance
+    measure: Measure
     column: int
 
     @property

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -16,12 +15,10 @@ from mlflow_cf.constraints.functions import functions_in
 from mlflow_cf.constraints.rules import Bools, Rule
 from mlflow_cf.features import FeatureSpace, Floats
 from mlflow_cf.plans.bound import BoundAction, ScaledChange, bind_actions, derived
+from mlflow_cf.plans.measure import Measure
 from mlflow_cf.plans.narrowed import narrowed
 from mlflow_cf.plans.relations import Relations, bind_relationships
 from mlflow_cf.validation import LARGEST
-
-if TYPE_CHECKING:
-    from mlflow_cf.problem import BoundDistance  # problems know of courses
 
 LEAST_CHANGE = 1e-9  # of a number, as a share of its range; less is rounding
 
@@ -71,19 +68,19 @@ class Course:
     space: FeatureSpace
     actions: tuple[BoundAction, ...]
     relations: Relations
-    measure: BoundDistance
+    measure: Measure
     declared: Declared
     least_change: Mapping[str, float] = field(default_factory=dict)
     left: tuple[Action, ...] = ()
 
     @classmethod
-    def of(cls, constraints: Constraints, space: FeatureSpace, measure: BoundDistance) -> Course | None:
+    def of(cls, constraints: Constraints, space: FeatureSpace, measure: Measure) -> Course | None:
         """Return what constraints declare; None if that is nothing."""
         declared = Declared(constraints.actions, constraints.relationships)
         return None if declared == Declared() else cls.bind(declared, space, measure, "constraints.")
 
     @classmethod
-    def bind(cls, declared: Declared, space: FeatureSpace, measure: BoundDistance, path: str = "") -> Course:
+    def bind(cls, declared: Declared, space: FeatureSpace, measure: Measure, path: str = "") -> Course:
         """Return what is declared over the features of `space`.
 
         Raises:

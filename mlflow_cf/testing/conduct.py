@@ -58,6 +58,8 @@ def _check_alike(answer: Explanation, expected: Explanation) -> None:
     for one, other in pairs:
         assert one.prediction == _near(other.prediction)
         assert one.probability == _near(other.probability)
+    for found, before in zip(answer.counterfactuals, expected.counterfactuals, strict=True):
+        assert [step.probability for step in found.plan] == [_near(step.probability) for step in before.plan]
 
 
 def _near(number: Any) -> Any:
@@ -66,7 +68,12 @@ def _near(number: Any) -> Any:
 
 def _without_numbers(answer: Explanation) -> dict[str, object]:
     """Return the record without what the model says in numbers."""
-    found = tuple(replace(one, prediction=0, probability=None, text="") for one in answer.counterfactuals)
+    found = tuple(
+        replace(
+            one, prediction=0, probability=None, text="", plan=tuple(replace(s, probability=None) for s in one.plan)
+        )
+        for one in answer.counterfactuals
+    )
     return replace(answer, prediction=0, probability=None, counterfactuals=found).to_dict()
 
 
