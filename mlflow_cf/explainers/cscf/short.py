@@ -17,14 +17,16 @@ LONGEST: Final = 3
 MOST: Final = 600  # sequences
 POINTS: Final = (2_048, 12_288, 24_576)  # of all sequences of one, two and three actions together
 FEWEST: Final = 5  # values of an action
+STARTED: Final = 2  # steps of the sequences that have several
+STARTS: Final = 4  # values with which a sequence is refined; those of whole numbers are far apart
 AT_ONCE: Final = 8_192  # points that are followed together
 
 
 def short_plans(evaluator: Evaluator, most: int) -> Evaluated:
-    """Return every sequence of at most three actions, with the values of a grid that make it the cheapest plan.
+    """Return every sequence of at most three actions, with those values of a grid that make it the cheapest plan.
 
-    Where none of them does, it has those with which the model comes nearest to what is wanted. Of longer sequences
-    there are none where they would be too many.
+    Where none of them does, it has those with which the model comes nearest to what is wanted. Short ones stand there
+    several times, with the next best values. Of longer ones there are none where they would be too many.
     """
     possible, found = evaluator.possible, list[Evaluated]()
     length, total = 1, 0
@@ -58,8 +60,21 @@ def _cheapest(evaluator: Evaluator, grids: list[tuple[tuple[int, ...], Floats]])
     which = np.repeat(np.arange(len(grids)), [len(grid) for _, grid in grids])
     evaluated = evaluator.evaluate(Ordered(actions, np.concatenate([grid for _, grid in grids])))
     order = np.lexsort((evaluated.worth, which))
-    _, first = np.unique(which[order], return_index=True)
-    return evaluated.take(order[first])
+    if actions.shape[1] > STARTED:
+        _, first = np.unique(which[order], return_index=True)
+        return evaluated.take(order[first])
+    coarse = _coarse(evaluator.possible, evaluated.sequences)
+    _, first = np.unique(np.column_stack([which, coarse])[order], axis=0, return_index=True)
+    best = order[np.sort(first)]  # of every value of the action that has the fewest, sequence after sequence
+    _, start, counts = np.unique(which[best], return_index=True, return_counts=True)
+    place = np.arange(len(best)) - np.repeat(start, counts)
+    return evaluated.take(best[place < STARTS])
+
+
+def _coarse(possible: Possible, sequences: Ordered) -> Floats:
+    """Return the value (m,) of that action of each sequence which has the fewest values."""
+    counts = np.array([possible.count(number) for number in range(len(possible))])[sequences.actions]
+    return np.take_along_axis(sequences.values, counts.argmin(axis=1)[:, None], axis=1)[:, 0]
 
 
 def _grid(possible: Possible, order: tuple[int, ...], most: int) -> Floats:
