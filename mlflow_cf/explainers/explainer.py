@@ -47,6 +47,7 @@ class Candidates:
         course: what the actions of the plans do, by which every step of an answer's plan is verified; None: they are
             no actions of a course, and only their ends are.
         costs: (m,) what each row costs its explainer; where that keeps its own order, it is that of the costs.
+        as_listed: whether the own order is that of the rows in spite of their costs.
         least_cost: proves what the cheapest row costs at least, where the explainer can: takes the position of the
             cheapest answer, a budget, and how far sums may be off; None: nothing is proved of costs.
         bound: proved by the explainer: no row that its own restrictions leave is nearer than this; inf: they leave no
@@ -61,6 +62,7 @@ class Candidates:
     plans: tuple[Plan, ...] | None = None
     course: Course | None = None
     costs: Floats | None = None
+    as_listed: bool = False
     least_cost: Callable[[int, Budget, float], LeastCost] | None = None
     bound: float | None = None
     complete: bool = False
@@ -79,7 +81,9 @@ class Candidates:
     @cached_property
     def order(self) -> np.ndarray[Any, np.dtype[np.intp]]:
         """(m,) positions of the rows in the explainer's own order: by cost, ties and rows without as handed over."""
-        return np.arange(len(self.rows)) if self.costs is None else np.argsort(self.costs, kind="stable")
+        if self.costs is None or self.as_listed:
+            return np.arange(len(self.rows))
+        return np.argsort(self.costs, kind="stable")
 
 
 Search = Callable[[Problem, Budget, np.random.Generator], Candidates]

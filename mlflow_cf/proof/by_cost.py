@@ -19,7 +19,7 @@ def certify_by_cost(case: Case, proved: Proved, candidates: Candidates, toleranc
 
     Args:
         case: the row, with the budget that is left.
-        proved: verified answers, the cheapest first.
+        proved: verified answers.
         candidates: what they come from.
         tolerance: how far the structure's scores may be from the model's.
     """
@@ -30,11 +30,12 @@ def certify_by_cost(case: Case, proved: Proved, candidates: Candidates, toleranc
     if case.problem.rater is None:
         return replace(proved, note=case.obstacle)
     costs = candidates.costs[proved.origin]
-    least = candidates.least_cost(proved.origin[0], case.budget, DOUBT * tolerance)
+    cheapest = int(costs.argmin())
+    least = candidates.least_cost(int(proved.origin[cheapest]), case.budget, DOUBT * tolerance)
     if least.bound is None:
         return replace(proved, note=least.note)
     proofs: list[Proof] = ["bounded"] * len(costs)
-    if costs[0] * (1.0 - NEARLY) <= least.bound:
-        proofs[0] = "optimal"
+    if costs[cheapest] * (1.0 - NEARLY) <= least.bound:
+        proofs[cheapest] = "optimal"
     bounds = tuple(min(float(cost), least.bound) for cost in costs)
     return replace(proved, proofs=tuple(proofs), bounds=bounds, note=least.note)

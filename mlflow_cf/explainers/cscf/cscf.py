@@ -15,6 +15,7 @@ from mlflow_cf.explainers.cscf.evaluation import Evaluated, Evaluator, front
 from mlflow_cf.explainers.cscf.evolution import Evolution
 from mlflow_cf.explainers.cscf.floor import least_cost
 from mlflow_cf.explainers.cscf.genes import encoded
+from mlflow_cf.explainers.cscf.picks import diverse
 from mlflow_cf.explainers.cscf.possible import possible
 from mlflow_cf.explainers.cscf.refine import Refining
 from mlflow_cf.explainers.cscf.short import short_plans
@@ -111,9 +112,11 @@ class CSCF:
         return Evolution(self.population, self.offspring, self.mutants, self.bias, self.generations, most)
 
     def _candidates(self, evaluator: Evaluator, found: Evaluated, told: Mapping[str, Any], most: int) -> Candidates:
-        """Return plans, cheapest first, each end once."""
+        """Return plans, each end once: cheapest first, or diverse ones."""
         _, first = np.unique(found.states, axis=0, return_index=True)  # they are ordered by cost
         found = found.take(np.sort(first))
+        if self.pick == "diverse":
+            found = found.take(diverse(found))
         plans = tuple(map(evaluator.walker.plan, found.sequences.actions, found.sequences.values))
         return Candidates(
             found.states,
@@ -121,6 +124,7 @@ class CSCF:
             plans=plans,
             course=evaluator.possible.course,
             costs=found.cost,
+            as_listed=self.pick == "diverse",
             least_cost=partial(least_cost, evaluator, found, most),
         )
 
