@@ -359,4 +359,4 @@ class TestAnswers:
     def test_in_python_functions_narrow_too(self, explained: ExplainedModel) -> None:
         asked = read_actions([{"name": "earn", "feature": "income", "effort": lambda *_: 77}, *self.ACTIONS[1:]])
         (answer,) = explained.explain(self.ROW, seed=0, constraints=Constraints(actions=asked))
-        assert answer.counterfactuals[0].plan[0].effort == 77
+        assert {step.action: step.effort for step in answer.counterfactuals[0].plan}["earn"] == 77
