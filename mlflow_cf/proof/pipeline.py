@@ -78,6 +78,12 @@ class Verified:
         """Whether all answers that are wanted are proved already."""
         return self.proved.proofs == ("optimal",) * self.case.problem.count
 
+    @property
+    def plans(self) -> tuple[Plan, ...]:
+        """The plan of each answer, if they have plans."""
+        plans = self.candidates.plans
+        return () if plans is None else tuple(plans[position] for position in self.proved.origin.tolist())
+
 
 def search(case: Case, search_with: Search, seed: int) -> Answer | Candidates:
     """Search candidates for one row, or say at once why there are none."""
@@ -137,9 +143,18 @@ def _verified_results(
     found: Sequence[tuple[Case, Candidates]], results: Sequence[Proved | Exception]
 ) -> list[Verified | Exception]:
     return [
-        result if isinstance(result, Exception) else Verified(*pair, result)
+        result if isinstance(result, Exception) else _with_plans_checked(Verified(*pair, result))
         for pair, result in zip(found, results, strict=True)
     ]
+
+
+def _with_plans_checked(verified: Verified) -> Verified | Exception:
+    """Return what was verified, or what is wrong with the plan of an answer: it ends this row, and no other."""
+    try:
+        check_plans(verified.candidates.course, verified.case.problem.x0, verified.plans)
+    except Exception as error:  # noqa: BLE001  whatever is wrong, the prediction must still leave
+        return error
+    return verified
 
 
 def _verified(judge: Decides, case: Case, candidates: Candidates, proving: Proving) -> Inquiry:
@@ -198,14 +213,12 @@ def answer_of(verified: Verified) -> Answer:
         origin = proved.origin.tolist()
         if candidates.costs is not None:
             diagnostics["costs"] = candidates.costs[origin].tolist()
-        plans = () if candidates.plans is None else tuple(candidates.plans[position] for position in origin)
-        check_plans(candidates.course, case.problem.x0, plans)
         reasons = [proved.note.reason] if proved.note else []
         if len(proved.rows) < case.problem.count:
             reasons.append(_why_fewer(case, proved))
         elif budget.cut == "clock" and not (proved.proofs and set(proved.proofs) == {"optimal"}):
             reasons.append(hurried(budget.used))
-        return Answer("found", "; ".join(reasons), proved, plans, diagnostics)
+        return Answer("found", "; ".join(reasons), proved, verified.plans, diagnostics)
     if candidates.bound is not None and np.isinf(candidates.bound):
         return Answer("infeasible", NOTHING_LEFT, diagnostics=diagnostics, evidence="restricted")
     if proved.exhausted:
