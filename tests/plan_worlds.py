@@ -17,7 +17,7 @@ LEVELS = range(4)
 TABLE = pd.DataFrame(list(product(LEVELS, repeat=4)), columns=list(NAMES))
 KNOWN = {"abs": abs, "min": min, "max": max, "floor": math.floor, "exp": math.exp, "__builtins__": {}}
 EFFORTS = ("abs(x_cf.{0} - x.{0})", "1 + abs(x_cf.{0} - x.{0}) / 3", "exp(x.{0} / 4)", "2")
-FACTORS = ("1 - x.a / 5", "x.b / 2", "0.5", "x.c - 1", "0")
+FACTORS = ("1 - x.{0} / 4", "x.{0} / 3", "0.5", "x.{1} - 1", "1 - x.{1} / 5")  # of what helps, and what is helped
 
 
 @cache
@@ -110,8 +110,8 @@ def random_told(rng: Random, count: int) -> dict[str, Any]:
         if rng.random() < 0.3:
             action["after"] = [rng.choice([f"x_cf.{name} > x.{name}", f"x_cf.{other} < 3"])]
         actions.append(action)
-    pairs = {tuple(rng.sample(NAMES, 2)) for _ in range(rng.randint(0, 4))}
-    edges = [{"from": of, "to": to, "factor": rng.choice(FACTORS)} for of, to in sorted(pairs)]
+    pairs = {tuple(rng.sample(NAMES[:count], 2)) for _ in range(rng.randint(1, 5))}
+    edges = [{"from": of, "to": to, "factor": rng.choice(FACTORS).format(of, to)} for of, to in sorted(pairs)]
     return {"actions": actions, "relationships": edges}
 
 
