@@ -216,7 +216,7 @@ def ahead(costs: np.ndarray[Any, Any], plans: Any, rows: np.ndarray[Any, Any]) -
     return np.column_stack([costs, (np.abs(rows - start) / 3).mean(axis=1), np.array(often)])
 
 
-@settings(max_examples=15)
+@settings(max_examples=10)
 @given(st.integers(0, 2**32), st.integers(3, 4))
 def test_fronts_are_fronts(seed: int, count: int) -> None:
     rng = Random(seed)
@@ -239,7 +239,7 @@ def test_fronts_are_fronts(seed: int, count: int) -> None:
     assert found.costs[0] <= best + 2e-4  # efforts are rounded there
 
 
-@settings(max_examples=30)
+@settings(max_examples=20)
 @given(st.integers(0, 2**32), st.integers(3, 4), st.integers(1, 3), st.sampled_from([CSCF, SCF]))
 def test_no_sequence_of_so_many_steps_is_cheaper(seed: int, count: int, most: int, method: Any) -> None:
     rng = Random(seed)
