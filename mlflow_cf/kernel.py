@@ -63,8 +63,12 @@ def ready() -> int:
 
 
 def inner(function: Callable[P, R]) -> Callable[P, R]:
-    """Compile `function` as part of each kernel that calls it; Python cannot."""
-    compiled: Callable[P, R] = _njit(no_cpython_wrapper=True)(function)
+    """Compile `function` as part of each kernel that calls it; Python cannot.
+
+    It is always inlined: numba hands over every array of a tuple in some seven parts, so that a call with a tuple of
+    twenty arrays takes longer than what small functions do.
+    """
+    compiled: Callable[P, R] = _njit(no_cpython_wrapper=True, forceinline=True)(function)
     return compiled
 
 

@@ -164,19 +164,18 @@ class Evaluator:
 
         What the budget leaves no room for is not wanted.
         """
-        keys = row_keys(states)
-        fresh, first = np.unique(keys, return_index=True)
-        unknown = self._memory.unknown(fresh)
-        fresh, rows = fresh[unknown], first[unknown]
+        found = self._memory.facts(row_keys(states), lambda fresh: self._scored(states[fresh]), (0.0, -1.0))
+        return found[:, 0] > 0, found[:, 1]
+
+    def _scored(self, states: Floats) -> Floats:
+        """Return (m, 2) the same of states (m, d) never met before, as far as the budget goes."""
         ratings = [np.empty((0, 2))]
-        for part in portions(len(rows), self.budget):
-            rating = self.problem.rate(states[rows[part]])
+        for part in portions(len(states), self.budget):
+            rating = self.problem.rate(states[part])
             ratings.append(np.column_stack([rating.favourable, rating.grade]))
         rated = np.concatenate(ratings)
-        self.cut |= len(rated) < len(rows)
-        self._memory.learn(fresh[: len(rated)], rated)
-        found = self._memory.facts(keys, (0.0, -1.0))
-        return found[:, 0] > 0, found[:, 1]
+        self.cut |= len(rated) < len(states)
+        return rated
 
 
 def front(evaluated: Evaluated) -> Evaluated:

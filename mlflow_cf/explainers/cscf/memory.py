@@ -2,36 +2,18 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from collections import defaultdict
+from collections.abc import Callable
+from itertools import count
 from typing import Final
 
 import numpy as np
 from numpy.typing import NDArray
 
-from mlflow_cf.constraints.rules import Bools
 from mlflow_cf.features import Floats
+from mlflow_cf.plans.kernels import Ints
 
-Keys = NDArray[np.uint64]
-RECENT: Final = 4_096  # entries that are kept apart: to put new ones among many takes long
-
-
-@dataclass(frozen=True, eq=False)
-class _Sorted:
-    """Keys (k,), ascending behind a 0 that stands for none, and what is known of each (k, 2)."""
-
-    keys: Keys = field(default_factory=lambda: np.zeros(1, dtype=np.uint64))
-    facts: Floats = field(default_factory=lambda: np.zeros((1, 2)))
-
-    def places(self, keys: Keys) -> tuple[NDArray[np.intp], Bools]:
-        """Return where keys (m,) would be, and whether they are there."""
-        places = np.minimum(np.searchsorted(self.keys, keys), len(self.keys) - 1)
-        return places, self.keys[places] == keys
-
-    def joined(self, keys: Keys, facts: Floats) -> _Sorted:
-        """Return all entries, with new ones among them."""
-        keys, facts = np.concatenate([self.keys, keys]), np.concatenate([self.facts, facts])
-        order = np.argsort(keys, kind="stable")
-        return _Sorted(keys[order], facts[order])
+ROOM: Final = 4_096  # entries that there is room for at first
 
 
 class Memory:
@@ -39,23 +21,31 @@ class Memory:
 
     def __init__(self) -> None:
         """Start with none."""
-        self._old, self._recent = _Sorted(), _Sorted()
+        self._places: defaultdict[int, int] = defaultdict(count().__next__)  # in the order in which they are met
+        self._facts: Floats = np.empty((ROOM, 2))
 
-    def unknown(self, keys: Keys) -> Bools:
-        """Return (m,) of which keys nothing is known."""
-        return ~(self._old.places(keys)[1] | self._recent.places(keys)[1])
+    def facts(self, keys: NDArray[np.uint64], ask: Callable[[Ints], Floats], otherwise: tuple[float, float]) -> Floats:
+        """Return what is known (m, 2) about the states of keys (m,).
 
-    def learn(self, keys: Keys, facts: Floats) -> None:
-        """Note facts (m, 2) about keys (m,) that are new and all different."""
-        self._recent = self._recent.joined(keys, facts)
-        if len(self._recent.keys) > RECENT:
-            self._old = self._old.joined(self._recent.keys[1:], self._recent.facts[1:])
-            self._recent = _Sorted()
+        Args:
+            keys: of the states.
+            ask: what finds out (n, 2) about states met for the first time, given where their keys stand; it may leave
+                out the last ones.
+            otherwise: what holds for those that it has left out, from then on.
+        """
+        before = len(self._places)
+        found = np.fromiter(map(self._places.__getitem__, keys.tolist()), np.int64, len(keys))
+        fresh = np.flatnonzero(found >= before)
+        if len(fresh):
+            _, first = np.unique(found[fresh], return_index=True)
+            told = ask(fresh[first])
+            self._make_room(len(self._places))
+            self._facts[before : len(self._places)] = otherwise
+            self._facts[before : before + len(told)] = told
+        return self._facts[found]
 
-    def facts(self, keys: Keys, otherwise: tuple[float, float]) -> Floats:
-        """Return what is known (m, 2) about keys (m,), and `otherwise` of the others."""
-        found = np.tile(np.array(otherwise), (len(keys), 1))
-        for part in (self._old, self._recent):
-            places, known = part.places(keys)
-            found[known] = part.facts[places[known]]
-        return found
+    def _make_room(self, entries: int) -> None:
+        if entries > len(self._facts):
+            more = np.empty((max(entries, 2 * len(self._facts)), 2))
+            more[: len(self._facts)] = self._facts
+            self._facts = more
