@@ -14,15 +14,17 @@ from hypothesis import settings
 from mlflow_cf.testing.watched import Clock
 
 # Derandomized, so that one commit gives one answer; `nightly` looks for rows nobody has seen yet.
-settings.register_profile("dev", max_examples=12, deadline=None, derandomize=True)
+settings.register_profile("dev", max_examples=9, deadline=None, derandomize=True)
 settings.register_profile("ci", max_examples=500, deadline=None, derandomize=True, print_blob=True)
 settings.register_profile("nightly", max_examples=20_000, deadline=None, print_blob=True)
 settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "dev"))
 
 CHECKOUT = Path(__file__).resolve().parent.parent
 BENCHMARK = CHECKOUT / "example_projects" / "benchmark"
-# Whole programs: servers, examples and the README as a user runs them. `make test` leaves them to `make system`.
-SYSTEM = ("serving/", "test_example_", "test_readme.py", "test_benchmark")
+# Whole programs: servers, examples and the README as a user runs them, and what takes long because it goes through
+# MLflow's runs and registry or starts processes. `make test` leaves them to `make system`.
+PROGRAMS = ("serving/", "test_example_", "test_readme.py", "test_benchmark")
+SYSTEM = (*PROGRAMS, "test_compare.py", "test_evaluator_plugin.py", "test_helpers.py", "test_cli.py")
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:

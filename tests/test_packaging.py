@@ -15,7 +15,6 @@ import mlflow_cf
 import mlflow_cf_flavors
 
 PACKAGES = (Path(mlflow_cf.__file__).parent, Path(mlflow_cf_flavors.__file__).parent)
-SOURCES = [path for package in PACKAGES for path in sorted(package.rglob("*.py"))]
 
 FRAMEWORKS = ("xgboost", "lightgbm", "catboost", "torch", "tensorflow", "onnx", "onnxruntime", "pyspark")
 UNSAFE_MODULES = {"pickle", "cPickle", "_pickle", "joblib", "cloudpickle", "dill", "marshal", "shelve", "numexpr"}
@@ -26,7 +25,7 @@ TABLE_METHODS = {"eval", "query"}  # of pandas: they take text, and run it
 # MLflow pickles a function there, if its owner allows it: cloudpickle is named as a requirement, and never imported.
 NAMES_CLOUDPICKLE = {"callables.py", "pickled.py"}
 # The one file that pickles, and unpickles where MLflow's switch allows it: Python functions of actions, by opt-in.
-PICKLES = "artifact/pickled.py"
+PICKLES = PACKAGES[0] / "artifact" / "pickled.py"
 UNSAFE_CALLS = {
     ("yaml", "load"),
     ("yaml", "load_all"),
@@ -103,11 +102,11 @@ def test_public_names_exist() -> None:
         assert getattr(mlflow_cf, name) is not None
 
 
-@pytest.mark.parametrize("path", SOURCES, ids=str)
-def test_every_module_imports(path: Path) -> None:
-    package = next(package for package in PACKAGES if path.is_relative_to(package))
-    parts = path.relative_to(package.parent).with_suffix("").parts
-    importlib.import_module(".".join(parts).removesuffix(".__init__"))
+def test_every_module_imports() -> None:
+    for package in PACKAGES:
+        for path in sorted(package.rglob("*.py")):
+            parts = path.relative_to(package.parent).with_suffix("").parts
+            importlib.import_module(".".join(parts).removesuffix(".__init__"))
 
 
 def test_types_are_published() -> None:
@@ -121,21 +120,25 @@ def test_import_loads_no_model_framework() -> None:
     assert not set(FRAMEWORKS) & set(json.loads(run.stdout))
 
 
-@pytest.mark.parametrize("path", SOURCES, ids=str)
-def test_code_never_runs_data(path: Path) -> None:
-    found = [what.partition(": ")[2] for what in unsafe(ast.parse(path.read_text(encoding="utf-8")))]
-    assert set(found) == ({"cloudpickle"} if path.as_posix().endswith(PICKLES) else set())
+def test_code_never_runs_data(trees: dict[Path, ast.AST]) -> None:
+    found = {path: {what.partition(": ")[2] for what in unsafe(tree)} for path, tree in trees.items()}
+    assert {path.as_posix(): what for path, what in found.items() if what} == {PICKLES.as_posix(): {"cloudpickle"}}
 
 
-@pytest.mark.parametrize("path", SOURCES, ids=str)
-def test_cloudpickle_is_named_where_functions_are_stored_alone(path: Path) -> None:
-    words = {node.value for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))) if is_text(node)}
-    named = {word for word in words for module in UNSAFE_MODULES if word == module}
-    assert not named or path.name in NAMES_CLOUDPICKLE
+def test_cloudpickle_is_named_where_functions_are_stored_alone(trees: dict[Path, ast.AST]) -> None:
+    assert {path.name for path, tree in trees.items() if UNSAFE_MODULES & set(texts(tree))} <= NAMES_CLOUDPICKLE
 
 
-def is_text(node: ast.AST) -> bool:
-    return isinstance(node, ast.Constant) and isinstance(node.value, str)
+@pytest.fixture(scope="module")
+def trees() -> dict[Path, ast.AST]:
+    sources = [path for package in PACKAGES for path in sorted(package.rglob("*.py"))]
+    return {path: ast.parse(path.read_text(encoding="utf-8")) for path in sources}
+
+
+def texts(tree: ast.AST) -> Iterator[str]:
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Constant) and isinstance(node.value, str):
+            yield node.value
 
 
 @pytest.mark.parametrize(

@@ -70,7 +70,7 @@ class TestMDPSO(ExplainerSuite):
 
 class TestUFCE(ExplainerSuite):
     scenarios = FEWER
-    kinds = kinds("sklearn", "function")
+    kinds = kinds("function")
 
     def explainer(self):
         return UFCE()
@@ -80,7 +80,7 @@ class TestCSCF(ExplainerSuite):
     """Without actions each mutable feature has one; where values are observed ones, few numbers are hit."""
 
     scenarios = FEWER
-    kinds = kinds("sklearn", "function")
+    kinds = kinds("function")
 
     def explainer(self):
         return CSCF(population=60, offspring=40, mutants=20, generations=10)
@@ -95,7 +95,7 @@ class TestSCF(ExplainerSuite):
 
 
 class TestNearestRow(ExplainerSuite):
-    scenarios = SOME
+    scenarios = SOME if THOROUGH else SOME[::2]
     kinds = kinds("lightgbm", "function")
 
     def explainer(self):
@@ -103,7 +103,7 @@ class TestNearestRow(ExplainerSuite):
 
 
 class TestRandomSearch(ExplainerSuite):
-    scenarios = SOME
+    scenarios = SOME if THOROUGH else SOME[::2]
     kinds = kinds("xgboost", "pyfunc")
 
     def explainer(self):
