@@ -25,6 +25,7 @@ from mlflow_cf.structures.layer_boxes import LayerBoxes
 from mlflow_cf.structures.linear_boxes import LinearBoxes
 from mlflow_cf.structures.links import Flags, Link, Tokens, linked
 from mlflow_cf.structures.parts import Dense
+from mlflow_cf.structures.products import product
 from mlflow_cf.structures.structure import Boxes
 from mlflow_cf.structures.tokens import Source, ends_of, entries_of, key_of, token_of
 
@@ -276,7 +277,7 @@ class Layers:
     def _last(self, sums: Floats) -> Floats:
         """Return the last layer's sums (m, k) for those of the first (m, width), which are overwritten."""
         for weights, bias in zip(self.weights, self.biases, strict=True):
-            sums = ACTIVATIONS[self.activation](sums) @ weights + bias
+            sums = product(ACTIVATIONS[self.activation](sums), weights) + bias
         return sums
 
     def _sweep_column(self, others: Floats, tokens: Tokens, first: First) -> Floats:
