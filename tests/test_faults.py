@@ -71,8 +71,9 @@ def answered(explained: ExplainedModel, query: dict[str, object]) -> list[str]:
     return list(reply["status"])
 
 
-@pytest.mark.parametrize("query", [{"max_evaluations": 300}, {"max_evaluations": 300, "count": 3}], ids=str)
-def test_the_model_fails_once(query: dict[str, object]) -> None:
+@pytest.mark.parametrize(("count", "calls"), [(1, range(1, 51)), (3, range(1, 51, 3))])
+def test_the_model_fails_once(count: int, calls: range) -> None:
+    query = {"max_evaluations": 300, "count": count}
     failing = Failing()
 
     def decide(rows: pd.DataFrame) -> np.ndarray:
@@ -82,7 +83,7 @@ def test_the_model_fails_once(query: dict[str, object]) -> None:
     explained = assemble(OpenModel("test", ("bad", "good"), decide), TABLE, None, WrapOptions(target="good"))
     explained.warm_up()
     whole = answered(explained, query)
-    for number in range(1, 51):
+    for number in calls:
         failing.arm(number)
         statuses = answered(explained, query)
         assert len(statuses) == len(ASKED)  # rows that the model fails for together are asked one by one
