@@ -24,8 +24,8 @@ BENCHMARK = CHECKOUT / "example_projects" / "benchmark"
 # Whole programs: servers, examples and the README as a user runs them, and what takes long because it goes through
 # MLflow's runs and registry or starts processes. `make test` leaves them to `make system`.
 PROGRAMS = ("serving/", "test_example_", "test_readme.py", "test_benchmark")
-LONG = ("test_compare.py", "test_evaluator_plugin.py", "test_helpers.py", "test_cli.py", "artifacts/test_publish.py")
-SYSTEM = PROGRAMS + LONG
+RUNS = ("test_compare.py", "test_evaluate.py", "test_evaluator_plugin.py", "test_audit.py", "artifacts/test_publish.py")
+SYSTEM = (*PROGRAMS, *RUNS, "test_helpers.py", "test_cli.py")
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
