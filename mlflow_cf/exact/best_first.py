@@ -18,6 +18,7 @@ from mlflow_cf.constraints.rules import Bools
 from mlflow_cf.exact.boxes import boxes_of_sets, choices_within, tighten, whole_box
 from mlflow_cf.exact.entries import Box, Key, Leaf
 from mlflow_cf.exact.few_changes import FewChanges
+from mlflow_cf.exact.listed import WORTH, Listed
 from mlflow_cf.exact.needless import Needless
 from mlflow_cf.features import Floats
 from mlflow_cf.problem import Budget, Codes, Problem
@@ -26,7 +27,7 @@ from mlflow_cf.search.choices import Within
 DOUBT = 4  # tolerances: scores may be off on either side of a comparison
 MOST_FLAGS = 2**22  # of the parts of a box that are bounded in one go: 4 MB
 MOST_LISTED = 128  # candidates of a box that are scored one by one instead of parting it further
-MORE_LISTED = 32  # times as many, where most of them are dropped because a change is needless
+MORE_LISTED = 128  # times as many, where most of them are dropped because a change is needless
 
 
 class BestFirst:
@@ -229,12 +230,15 @@ class BestFirst:
         """Add all candidates of a box one by one; return False if the budget does not last for that."""
         if not self.budget.take(1):  # there may be no lawful one among them, and it took time all the same
             return False
-        choices = self.choices
-        parts = [choices.code[a:b][box[a:b]] for a, b in zip(choices.start[:-1], choices.start[1:], strict=True)]
-        sizes = [len(part) for part in parts]
-        places = np.unravel_index(np.arange(prod(sizes)), sizes)
-        codes = np.stack([part[place] for part, place in zip(parts, places, strict=True)], axis=1)
-        return self._add(codes, self.within.least)
+        listed = Listed.of(self.choices, box)
+        near = listed.near(self.within)
+        count, rater = int(near.sum()), self.problem.rater
+        if rater is not None and self.needless is not None and count * WORTH > near.size:
+            near = listed.worth(near, rater, self.needless)
+            dropped = count - int(near.sum())
+            if self.budget.take(dropped) < dropped:
+                return False
+        return self._add(listed.codes(near), self.within.least)
 
     def _add(self, codes: Codes, least: int) -> bool:
         """Add those of candidates (m, G) that change so many groups; return False if the budget does not last."""

@@ -20,7 +20,7 @@ class Needless:
         """Set up for boxes of `choices`; scores may be off by `doubt`."""
         self.problem, self.choices, self.doubt = problem, choices, doubt
         lawful = [group.own_allowed and number not in problem.linked for number, group in enumerate(problem.groups)]
-        self._free = np.array(lawful) & (choices.own >= 0)  # no rule minds when these are put back
+        self.free = np.array(lawful) & (choices.own >= 0)  # no rule minds when these are put back
 
     def stays(self, box: Bools) -> Bools:
         """Return (G,) which groups a box (choices,) allows to stay as they are."""
@@ -30,13 +30,13 @@ class Needless:
     def back(self, box: Bools) -> Codes:
         """Return the groups that all candidates of a box (choices,) change beside another one, and may put back."""
         changed = ~self.stays(box)
-        back: Codes = np.flatnonzero(changed & self._free) if changed.sum() > 1 else np.empty(0, dtype=np.intp)
+        back: Codes = np.flatnonzero(changed & self.free) if changed.sum() > 1 else np.empty(0, dtype=np.intp)
         return back
 
     def optional(self, box: Bools) -> Bools:
         """Return (G,) the groups that some candidates of a box (choices,) change beside another one that all change."""
         stays = self.stays(box)
-        return stays & self._free & (not stays.all())
+        return stays & self.free & (not stays.all())
 
     def of(self, codes: Codes) -> Bools:
         """Return (m,) which candidates (m, G) have a change that is certainly needless."""

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 from mlflow_cf.constraints.rules import Bools
 from mlflow_cf.features import Floats
+from mlflow_cf.problem.group import Codes
 from mlflow_cf.problem.rating import BoundTarget, Rating
 from mlflow_cf.problem.sums import SumTarget, rate_sums, reach, shortfalls, surely
 from mlflow_cf.structures.joined import Joined
@@ -55,6 +56,14 @@ class Rater:
     def margins(self, tokens: Sequence[Tokens]) -> tuple[Bools, Floats]:
         """Return whether m candidates meet the targets, and how far their scores are from where that would change."""
         favourable, _, margin = rate_sums(self.structure.sums(tokens), self.targets)
+        return favourable, margin
+
+    def product(self, tokens: Sequence[Tokens], dimension: Codes) -> tuple[Bools, Floats] | None:
+        """Return `margins` of all rows that take one choice per dimension, as the structure's `product` has them."""
+        sums = self.structure.product(tokens, dimension)
+        if sums is None:
+            return None
+        favourable, _, margin = rate_sums(sums, self.targets)
         return favourable, margin
 
     def measures(self, tokens: Sequence[Tokens]) -> tuple[Bools, Floats, Floats]:

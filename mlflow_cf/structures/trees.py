@@ -17,6 +17,7 @@ from mlflow_cf.structures.kernels.bounds import bounds_boxes
 from mlflow_cf.structures.kernels.grid import grid_trees
 from mlflow_cf.structures.kernels.nodes import FEATURE, LEFT, Features, Nodes, Trees, bits_of
 from mlflow_cf.structures.kernels.pairs import Paths
+from mlflow_cf.structures.kernels.product import product_of, product_trees
 from mlflow_cf.structures.kernels.restrict import restrict_trees
 from mlflow_cf.structures.kernels.score import add_trees, walk_of
 from mlflow_cf.structures.kernels.sweep import sweep_trees
@@ -92,6 +93,18 @@ class TreeEnsemble:
         totals = np.tile(self.trees.base.astype(self.trees.nodes.value.dtype), (len(tokens[0]), 1))
         add_trees(np.column_stack(tokens), self.trees, totals)
         return totals.astype(np.float64)
+
+    def product(self, tokens: Sequence[Tokens], dimension: Ints) -> Floats:
+        """Return the sums (m, k) of all rows that take one choice per dimension, as `sums` adds them up.
+
+        Args:
+            tokens: per column, its cell with every choice (t,) of its `dimension` (d,), 0 to n - 1.
+            dimension: the choices of the last one change fastest.
+        """
+        box = product_of(tokens, dimension)
+        totals = np.repeat(self.trees.base.astype(self.trees.nodes.value.dtype)[:, None], box.size.prod(), axis=1)
+        product_trees(box, self.trees, totals)
+        return totals.T.astype(np.float64)
 
     def score(self, tokens: Sequence[Tokens]) -> Floats:
         """Return scores (m, classes) for the cells of every feature."""

@@ -1,0 +1,113 @@
+"""The candidates of a box one by one: all of them together, as a product of what each group may take."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+from math import prod
+
+import numpy as np
+
+from mlflow_cf.constraints.rules import Bools
+from mlflow_cf.exact.needless import Needless
+from mlflow_cf.features import Floats
+from mlflow_cf.problem import Codes, Rater
+from mlflow_cf.search.choices import Choices, Within
+
+ENOUGH = 3
+WORTH = 8  # a row of a product takes so many times less than a row by itself
+
+
+@dataclass(frozen=True, eq=False)
+class Listed:
+    """All candidates of a box, in C order of the groups.
+
+    Attributes:
+        choices: those of all boxes.
+        places: per group, which of the choices the box allows.
+    """
+
+    choices: Choices
+    places: tuple[Codes, ...]
+
+    @classmethod
+    def of(cls, choices: Choices, box: Bools) -> Listed:
+        """Return the candidates of a box (choices,)."""
+        parts = np.split(np.flatnonzero(box), np.cumsum(np.add.reduceat(box, choices.start[:-1], dtype=np.intp))[:-1])
+        return cls(choices, tuple(parts))
+
+    @cached_property
+    def sizes(self) -> tuple[int, ...]:
+        """How many choices each group has."""
+        return tuple(map(len, self.places))
+
+    @cached_property
+    def changes(self) -> Codes:
+        """How many groups each candidate changes."""
+        total = np.zeros((1,) * len(self.sizes), dtype=np.intp)
+        for group, places in enumerate(self.places):
+            total = total + self._along(places != self.choices.own[group], group)
+        return np.broadcast_to(total, self.sizes)
+
+    def near(self, within: Within) -> Bools:
+        """Return which candidates are near enough and change neither too few groups nor too many."""
+        distance: Floats = np.zeros((1,) * len(self.sizes))
+        for group, places in enumerate(self.places):  # in the order in which all distances are added up
+            cost = self._along(self.choices.cost[places], group)
+            distance = distance + cost if group else cost
+        if within.c:
+            peaks = [self._along(self.choices.peak[places], group) for group, places in enumerate(self.places)]
+            top = peaks[0]
+            for peak in peaks[1:]:
+                top = np.maximum(top, peak)
+            distance = distance + within.c * top
+        changes = self.changes
+        near: Bools = (distance <= within.limit) & (changes >= within.least) & (changes <= within.most)
+        return near
+
+    def worth(self, some: Bools, rater: Rater, needless: Needless) -> Bools:
+        """Return those of `some` candidates that may meet the target with no change that is certainly needless.
+
+        All of them are returned where the model gains nothing by a product.
+        """
+        own = self.choices.own
+        added = [
+            int(needless.free[group] and len(places) >= ENOUGH and own[group] not in places)
+            for group, places in enumerate(self.places)
+        ]
+        whole = [np.append(own[group], places) if added[group] else places for group, places in enumerate(self.places)]
+        rated = Listed(self.choices, tuple(whole))._rated(rater, needless.doubt)
+        if rated is None:
+            return some
+        may, sure = rated
+        here = [slice(start, None) for start in added]
+        some, several = some & may[tuple(here)], self.changes > 1
+        for group, places in enumerate(self.places):
+            at = np.flatnonzero(whole[group] == own[group])
+            if needless.free[group] and len(at):
+                back = sure[(*here[:group], at, *here[group + 1 :])]
+                some &= ~(back & self._along(places != own[group], group) & several)
+        return some
+
+    def _rated(self, rater: Rater, doubt: float) -> tuple[Bools, Bools] | None:
+        """Return which candidates may meet the target, and which certainly do; None where the model gains nothing."""
+        problem = self.choices.problem
+        tokens = [
+            self.choices.tokens[column][self.places[number] - self.choices.start[number]]
+            for column, number in enumerate(problem.owner.tolist())
+        ]
+        found = rater.product(tokens, problem.owner)
+        if found is None:
+            return None
+        favourable, margin = found
+        sure = favourable & (margin >= doubt)
+        return (favourable | (margin < doubt)).reshape(self.sizes), sure.reshape(self.sizes)
+
+    def codes(self, some: Bools) -> Codes:
+        """Return the codes (m, G) of some candidates."""
+        at = np.nonzero(some)
+        return np.stack([self.choices.code[places[here]] for places, here in zip(self.places, at, strict=True)], axis=1)
+
+    def _along(self, values: Floats | Bools, group: int) -> Floats:
+        """Return what a group's choices (t,) add to all candidates."""
+        return values.reshape([-1 if other == group else 1 for other in range(len(self.sizes))])
