@@ -72,4 +72,5 @@ def _some(proved: Proved, outcome: Outcome, kept: NDArray[np.intp]) -> Proved:
         proofs=tuple(proved.proofs[at] for at in kept if proved.proofs),
         bounds=tuple(proved.bounds[at] for at in kept if proved.bounds),
         origin=proved.origin[kept] if len(proved.origin) else proved.origin,
+        minimal=proved.minimal[kept] if len(proved.minimal) else proved.minimal,
     )

@@ -46,7 +46,7 @@ def certify(case: Case, proved: Proved, tolerance: float) -> Inquiry:
     if not exact:
         return (yield from certify_by_program(case, proved, tolerance))
     case = replace(case, problem=problem)
-    run = Run(case, proved, (yield from _needed(case, proved.rows)))
+    run = Run(case, proved, (yield from _needed(case, proved)))
     search = BestFirst(problem, case.budget, run.limit(), tolerance)
     agreed = not search.refuses(proved.rows) and (yield from run.extend(search))
     if agreed and run.rows and run.missing and not search.cut:
@@ -89,15 +89,17 @@ def _is_behind(case: Case, row: Floats, others: Floats) -> bool:
     return bool(len(others)) and nearest_first(case.problem, rows, case.distance(rows), polished=True)[0] != 0
 
 
-def _needed(case: Case, rows: Floats) -> Generator[Asked, Outcome, Bools]:
+def _needed(case: Case, proved: Proved) -> Generator[Asked, Outcome, Bools]:
     """Return which of the accepted rows (k, d) are known to need all their changes; a single answer is not asked."""
-    problem = case.problem
+    problem, rows = case.problem, proved.rows
     if problem.count == 1 or not len(rows):
         return np.ones(len(rows), dtype=np.bool_)
-    owner, variants = problem.undone(rows)
-    lawful = problem.check(variants)
-    owner, variants = owner[lawful], variants[lawful]
-    needed = np.ones(len(rows), dtype=np.bool_)
+    needed = proved.minimal.copy() if len(proved.minimal) else np.zeros(len(rows), dtype=np.bool_)
+    open_ones = np.flatnonzero(~needed)
+    owner, variants = problem.undone(rows[open_ones])
+    lawful = problem.check(variants) if len(variants) else np.empty(0, dtype=np.bool_)
+    owner, variants = open_ones[owner[lawful]], variants[lawful]
+    needed[:] = True
     if case.budget.take(len(variants)) < len(variants):
         needed[owner] = False
     elif len(variants):

@@ -70,6 +70,8 @@ class Proved:
         exhausted: a certificate looked at everything.
         note: why there is no certificate, if one was wanted.
         origin: (k,) which candidate each comes from; empty where a certificate may have replaced them.
+        minimal: (k,) whether the judge was asked about each without one of its changes, and refused all of these
+            rows; empty where it was not asked.
     """
 
     rows: Floats
@@ -79,6 +81,7 @@ class Proved:
     exhausted: bool = False
     note: Uncertified | None = None
     origin: Codes = field(default_factory=lambda: np.empty(0, dtype=np.intp))
+    minimal: NDArray[np.bool_] = field(default_factory=lambda: np.empty(0, dtype=np.bool_))
 
 
 @dataclass(frozen=True, eq=False)
@@ -152,7 +155,8 @@ def _chosen(case: Case, parts: Sequence[_Part], *, polished: bool, keeps_order: 
         else:
             order = nearest_first(case.problem, Z[rows], case.distance(Z[rows]), polished=polished)
         rows = rows[select(case.problem, Z[rows], order)]
-    return Proved(Z[rows], joined_outcomes([part.outcome for part in parts]).take(rows), origin=origin[rows])
+    outcome = joined_outcomes([part.outcome for part in parts]).take(rows)
+    return Proved(Z[rows], outcome, origin=origin[rows], minimal=settled[rows] if polished else settled[:0])
 
 
 _NOTHING = Outcome(np.empty(0, dtype=np.intp))
