@@ -18,7 +18,7 @@ from mlflow_cf.constraints.rules import Bools
 from mlflow_cf.exact.boxes import boxes_of_sets, choices_within, tighten, whole_box
 from mlflow_cf.exact.entries import Box, Key, Leaf
 from mlflow_cf.exact.few_changes import FewChanges
-from mlflow_cf.exact.listed import WORTH, Listed
+from mlflow_cf.exact.listed import Listed
 from mlflow_cf.exact.needless import Needless
 from mlflow_cf.features import Floats
 from mlflow_cf.problem import Budget, Codes, Problem
@@ -232,37 +232,47 @@ class BestFirst:
             return False
         listed = Listed.of(self.choices, box)
         near = listed.near(self.within)
-        count, rater = int(near.sum()), self.problem.rater
-        if rater is not None and self.needless is not None and count * WORTH > near.size:
-            near = listed.worth(near, rater, self.needless)
-            dropped = count - int(near.sum())
-            if self.budget.take(dropped) < dropped:
-                return False
-        return self._add(listed.codes(near), self.within.least)
+        worth = None if self.needless is None else listed.worth(near, self.needless)
+        if worth is None:
+            return self._add(listed.codes(near), self.within.least)
+        if (count := int(near.sum())) > self.budget.take(count):
+            return False
+        codes, certain, checked = worth
+        lawful = np.flatnonzero(self._lawful(codes))
+        self._wait(codes[lawful], certain[lawful], checked)
+        return True
 
     def _add(self, codes: Codes, least: int) -> bool:
         """Add those of candidates (m, G) that change so many groups; return False if the budget does not last."""
         problem = self.problem
-        distance, changes = problem.distance(codes), (codes != problem.own).sum(axis=1)
-        kept = (distance <= self.limit) & (changes >= least) & (problem.changes_left(codes) >= 0)
-        for joint in self.joint_rules:
-            kept &= joint.holds(codes)
-        codes, distance, changes = codes[kept], distance[kept], changes[kept]
+        near = (problem.distance(codes) <= self.limit) & ((codes != problem.own).sum(axis=1) >= least)
+        codes = codes[near & self._lawful(codes)]
         if self.budget.take(len(codes)) < len(codes):
             return False
         certain = np.zeros(len(codes), dtype=np.bool_)
         if problem.rater is not None and len(codes):
             favourable, margin = problem.rater.margins(problem.tokens(codes))
-            kept = favourable | (margin < self.doubt)
-            certain = favourable & (margin >= self.doubt)
-            codes, distance, changes, certain = codes[kept], distance[kept], changes[kept], certain[kept]
-        if self.needless is not None and len(codes):
-            kept = ~self.needless.of(codes)
-            codes, distance, changes, certain = codes[kept], distance[kept], changes[kept], certain[kept]
-        for place in range(len(codes)):
-            key = (float(distance[place]), int(changes[place]), tuple(codes[place].tolist()))
-            heapq.heappush(self._heap, (key, next(self._serial), Leaf(key, codes[place], bool(certain[place]))))
+            may, certain = favourable | (margin < self.doubt), favourable & (margin >= self.doubt)
+            codes, certain = codes[may], certain[may]
+        self._wait(codes, certain, np.zeros(len(problem.groups), dtype=np.bool_))
         return True
+
+    def _lawful(self, codes: Codes) -> Bools:
+        """Return which candidates (m, G) meet the rules over several groups and change few enough of them."""
+        lawful: Bools = self.problem.changes_left(codes) >= 0
+        for joint in self.joint_rules:
+            lawful &= joint.holds(codes)
+        return lawful
+
+    def _wait(self, codes: Codes, certain: Bools, checked: Bools) -> None:
+        """Let candidates (m, G) wait for their turn, but those with a needless change of a group not `checked` yet."""
+        if self.needless is not None and len(codes):
+            needed = ~self.needless.of(codes, checked)
+            codes, certain = codes[needed], certain[needed]
+        changes = (codes != self.problem.own).sum(axis=1).tolist()
+        for at, distance in enumerate(self.problem.distance(codes).tolist()):
+            key = (distance, changes[at], tuple(codes[at].tolist()))
+            heapq.heappush(self._heap, (key, next(self._serial), Leaf(key, codes[at], bool(certain[at]))))
 
     def _decide_few(self, few: FewChanges, whole: Bools) -> None:
         """Put the candidates that change one group, or two, and a box of those that change more, in place of all.

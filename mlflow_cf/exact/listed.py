@@ -14,8 +14,8 @@ from mlflow_cf.features import Floats
 from mlflow_cf.problem import Codes, Rater
 from mlflow_cf.search.choices import Choices, Within
 
-ENOUGH = 3
 WORTH = 8  # a row of a product takes so many times less than a row by itself
+MOST_ADDED = 3  # times as many rows of a product, to see which changes are needless
 
 
 @dataclass(frozen=True, eq=False)
@@ -65,29 +65,42 @@ class Listed:
         near: Bools = (distance <= within.limit) & (changes >= within.least) & (changes <= within.most)
         return near
 
-    def worth(self, some: Bools, rater: Rater, needless: Needless) -> Bools:
-        """Return those of `some` candidates that may meet the target with no change that is certainly needless.
+    def worth(self, near: Bools, needless: Needless) -> tuple[Codes, Bools, Bools] | None:
+        """Return what may be answers of the candidates that are `near`, by a product of all candidates.
 
-        All of them are returned where the model gains nothing by a product.
+        Returns:
+            The codes (m, G) of those that may meet the target, but those with a change that is certainly needless;
+            which of them certainly meet it; and the groups (G,) whose changes were looked at for that.
+            None where the model gains nothing by a product.
         """
-        own = self.choices.own
-        added = [
-            int(needless.free[group] and len(places) >= ENOUGH and own[group] not in places)
-            for group, places in enumerate(self.places)
-        ]
-        whole = [np.append(own[group], places) if added[group] else places for group, places in enumerate(self.places)]
-        rated = Listed(self.choices, tuple(whole))._rated(rater, needless.doubt)
+        rater, free, own = needless.problem.rater, needless.free, self.choices.own
+        if rater is None or near.sum() * WORTH < near.size:
+            return None
+        whole, added = self._with_own(free)
+        rated = whole._rated(rater, needless.doubt)
         if rated is None:
-            return some
+            return None
         may, sure = rated
         here = [slice(start, None) for start in added]
-        some, several = some & may[tuple(here)], self.changes > 1
-        for group, places in enumerate(self.places):
-            at = np.flatnonzero(whole[group] == own[group])
-            if needless.free[group] and len(at):
+        some, several = near & may[tuple(here)], self.changes > 1
+        for group in np.flatnonzero(free).tolist():
+            at = np.flatnonzero(whole.places[group] == own[group])
+            if len(at):
                 back = sure[(*here[:group], at, *here[group + 1 :])]
-                some &= ~(back & self._along(places != own[group], group) & several)
-        return some
+                some &= ~(back & self._along(self.places[group] != own[group], group) & several)
+        checked = free & [own[group] in places for group, places in enumerate(whole.places)]
+        return self.codes(some), sure[tuple(here)][some], checked
+
+    def _with_own(self, free: Bools) -> tuple[Listed, list[int]]:
+        """Return all candidates and the row's own choice of some `free` groups that all change; for these, 1."""
+        places, size, most = list(self.places), prod(self.sizes), MOST_ADDED * prod(self.sizes)
+        added = [0] * len(places)
+        for group in sorted(np.flatnonzero(free).tolist(), key=lambda group: -self.sizes[group]):
+            more = size + size // self.sizes[group]
+            if self.choices.own[group] not in places[group] and more <= most:
+                places[group] = np.append(self.choices.own[group], places[group])
+                added[group], size = 1, more
+        return Listed(self.choices, tuple(places)), added
 
     def _rated(self, rater: Rater, doubt: float) -> tuple[Bools, Bools] | None:
         """Return which candidates may meet the target, and which certainly do; None where the model gains nothing."""

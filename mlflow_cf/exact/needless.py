@@ -38,13 +38,13 @@ class Needless:
         stays = self.stays(box)
         return stays & self.free & (not stays.all())
 
-    def of(self, codes: Codes) -> Bools:
-        """Return (m,) which candidates (m, G) have a change that is certainly needless."""
+    def of(self, codes: Codes, checked: Bools) -> Bools:
+        """Return (m,) which candidates (m, G) have a needless change, for certain, of a group not `checked` (G,) yet."""
         found = np.zeros(len(codes), dtype=np.bool_)
-        if self.problem.rater is None:
+        if self.problem.rater is None or checked.all():
             return found
         owner, undone = self.problem.undone_codes(codes)
-        held = self.problem.held(undone)
+        held = self.problem.held(undone) & ((undone != codes[owner]) & ~checked).any(axis=1)
         owner, undone = owner[held], undone[held]
         if len(owner):
             favourable, margin = self.problem.rater.margins(self.problem.tokens(undone))
