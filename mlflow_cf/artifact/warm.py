@@ -62,6 +62,7 @@ def _explain(explained: ExplainedModel) -> None:
     part = structure.restrict([token[0] for token in tokens], [0, 1])
     part.sweep(tokens[:2], [None, tokens[1]])
     part.bounds(tokens[:2])
+    structure.product(tokens, np.arange(len(tokens)))
     if (pairs := structure.pairs([token[:1] for token in tokens], tokens)) is not None:
         zeros = np.zeros(sum(map(len, tokens)))
         alone = Alone(

@@ -5,8 +5,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 from functools import cached_property
 from math import prod
+from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from mlflow_cf.constraints.rules import Bools
 from mlflow_cf.exact.needless import Needless
@@ -15,7 +17,7 @@ from mlflow_cf.problem import Codes, Rater
 from mlflow_cf.search.choices import Choices, Within
 
 WORTH = 8  # a row of a product takes so many times less than a row by itself
-MOST_ADDED = 3  # times as many rows of a product, to see which changes are needless
+MOST_ADDED = 2  # times as many rows of a product, to see which changes are needless
 
 
 @dataclass(frozen=True, eq=False)
@@ -77,11 +79,11 @@ class Listed:
         if rater is None or near.sum() * WORTH < near.size:
             return None
         whole, added = self._with_own(free)
-        rated = whole._rated(rater, needless.doubt)
+        rated = whole.rated(rater, needless.doubt)
         if rated is None:
             return None
         may, sure = rated
-        here = [slice(start, None) for start in added]
+        here: list[slice | Codes] = [slice(start, None) for start in added]
         some, several = near & may[tuple(here)], self.changes > 1
         for group in np.flatnonzero(free).tolist():
             at = np.flatnonzero(whole.places[group] == own[group])
@@ -102,7 +104,7 @@ class Listed:
                 added[group], size = 1, more
         return Listed(self.choices, tuple(places)), added
 
-    def _rated(self, rater: Rater, doubt: float) -> tuple[Bools, Bools] | None:
+    def rated(self, rater: Rater, doubt: float) -> tuple[Bools, Bools] | None:
         """Return which candidates may meet the target, and which certainly do; None where the model gains nothing."""
         problem = self.choices.problem
         tokens = [
@@ -121,6 +123,6 @@ class Listed:
         at = np.nonzero(some)
         return np.stack([self.choices.code[places[here]] for places, here in zip(self.places, at, strict=True)], axis=1)
 
-    def _along(self, values: Floats | Bools, group: int) -> Floats:
-        """Return what a group's choices (t,) add to all candidates."""
+    def _along(self, values: NDArray[Any], group: int) -> NDArray[Any]:
+        """Return what is said of a group's choices (t,), in the shape of all candidates."""
         return values.reshape([-1 if other == group else 1 for other in range(len(self.sizes))])

@@ -39,7 +39,7 @@ class Needless:
         return stays & self.free & (not stays.all())
 
     def of(self, codes: Codes, checked: Bools) -> Bools:
-        """Return (m,) which candidates (m, G) have a needless change, for certain, of a group not `checked` (G,) yet."""
+        """Return (m,) which candidates (m, G) have a certainly needless change of a group not `checked` (G,) yet."""
         found = np.zeros(len(codes), dtype=np.bool_)
         if self.problem.rater is None or checked.all():
             return found

@@ -110,6 +110,16 @@ class Joined:
         outputs = tuple(part.outputs for part in self.structures)
         return JoinedPairs(known, outputs) if len(known) == len(found) else None
 
+    def product(self, tokens: Sequence[Tokens], dimension: NDArray[np.intp]) -> Floats | None:
+        """Return the sums of all rows that take one choice of every dimension, if all structures gain by it."""
+        found: list[Floats] = []
+        for at, part in enumerate(self.structures):
+            sums = part.product(self._of(at, tokens), dimension)
+            if sums is None:
+                return None
+            found.append(sums)
+        return np.concatenate(found, axis=1)
+
     def bounds(self, allowed: Sequence[Tokens]) -> tuple[Floats, Floats]:
         """Return lower and upper bounds (k,) on the sums of all structures."""
         pairs = [part.bounds(self._of(at, allowed)) for at, part in enumerate(self.structures)]

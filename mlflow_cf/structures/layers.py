@@ -25,7 +25,7 @@ from mlflow_cf.structures.layer_boxes import LayerBoxes
 from mlflow_cf.structures.linear_boxes import LinearBoxes
 from mlflow_cf.structures.links import Flags, Link, Tokens, linked
 from mlflow_cf.structures.parts import Dense
-from mlflow_cf.structures.products import product
+from mlflow_cf.structures.portions import times
 from mlflow_cf.structures.structure import Boxes
 from mlflow_cf.structures.tokens import Source, ends_of, entries_of, key_of, token_of
 
@@ -204,6 +204,10 @@ class Layers:
         """Return None: boxes tell as much."""
         del row, values
 
+    def product(self, tokens: Sequence[Tokens], dimension: NDArray[np.intp]) -> None:
+        """Return None: every row is multiplied by itself."""
+        del tokens, dimension
+
     def boxes(self, values: Sequence[Tokens]) -> Boxes:
         """Return what bounds parts of a box whose columns have the tokens `values` (t, width)."""
         sizes = [len(tokens) for tokens in values]
@@ -277,7 +281,7 @@ class Layers:
     def _last(self, sums: Floats) -> Floats:
         """Return the last layer's sums (m, k) for those of the first (m, width), which are overwritten."""
         for weights, bias in zip(self.weights, self.biases, strict=True):
-            sums = product(ACTIVATIONS[self.activation](sums), weights) + bias
+            sums = times(ACTIVATIONS[self.activation](sums), weights) + bias
         return sums
 
     def _sweep_column(self, others: Floats, tokens: Tokens, first: First) -> Floats:

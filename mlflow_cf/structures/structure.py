@@ -87,6 +87,17 @@ class Structure(Protocol):
         """
         ...
 
+    def product(self, tokens: Sequence[Tokens], dimension: NDArray[np.intp]) -> Floats | None:
+        """Return the sums (m, k) of all rows that take one choice of every dimension, those of the last one fastest.
+
+        None where nothing is saved beside `sums`, which says the same to the last bit.
+
+        Args:
+            tokens: per column, its token with every choice (t, ...) of its dimension.
+            dimension: (d,) the dimension of every column, 0 to n - 1.
+        """
+        ...
+
     def parts(self) -> tuple[Part, ...] | None:
         """Return what it is made of, in plain arrays; the sums of several parts stand side by side.
 

@@ -8,6 +8,7 @@ from functools import cached_property
 from itertools import pairwise
 
 import numpy as np
+from numpy.typing import NDArray
 
 from mlflow_cf.features import FeatureSpace, Floats
 from mlflow_cf.structures.cells import Lookup, Tests
@@ -94,13 +95,8 @@ class TreeEnsemble:
         add_trees(np.column_stack(tokens), self.trees, totals)
         return totals.astype(np.float64)
 
-    def product(self, tokens: Sequence[Tokens], dimension: Ints) -> Floats:
-        """Return the sums (m, k) of all rows that take one choice per dimension, as `sums` adds them up.
-
-        Args:
-            tokens: per column, its cell with every choice (t,) of its `dimension` (d,), 0 to n - 1.
-            dimension: the choices of the last one change fastest.
-        """
+    def product(self, tokens: Sequence[Tokens], dimension: NDArray[np.intp]) -> Floats:
+        """Return the sums (m, k) of all rows that take one choice of every dimension, as `sums` adds them up."""
         box = product_of(tokens, dimension)
         totals = np.repeat(self.trees.base.astype(self.trees.nodes.value.dtype)[:, None], box.size.prod(), axis=1)
         product_trees(box, self.trees, totals)

@@ -1,30 +1,81 @@
-"""Products in portions are products."""
+"""Products: the sums of all rows of a box at once are those of its rows one by one, to the last bit."""
+
+from typing import Any
 
 import numpy as np
-import pytest
+import small_loans
+from forest_worlds import random_trees
+from hypothesis import given
+from hypothesis import strategies as st
+from numpy.typing import NDArray
+from worlds import background, space_of
+from xgboost import XGBClassifier
 
-from mlflow_cf.structures.products import ALONE, FEWEST, product
+import mlflow_cf
+from mlflow_cf.structures import Structure
+from mlflow_cf.structures.joined import Joined
 
 
-@pytest.mark.parametrize(
-    ("rows", "inner", "columns"),
-    [
-        (0, 3, 2),
-        (1, 1, 1),
-        (ALONE, 1, 1),
-        (ALONE + 1, 1, 1),
-        (3_000, 20, 20),
-        (1_310, 100, 2),
-        (1_311, 100, 2),
-        (5_000, 100, 2),
-        (100, 128, ALONE // FEWEST // 128),
-        (40, 200, 100),
-    ],
-)
-def test_portions_add_nothing(rows: int, inner: int, columns: int) -> None:
-    rng = np.random.default_rng(rows + inner)
-    left, right = rng.normal(size=(rows, inner)), rng.normal(size=(inner, columns))
-    found = product(left, right)
-    assert found.shape == (rows, columns)
-    np.testing.assert_allclose(found, left @ right, rtol=1e-12, atol=1e-12)
-    np.testing.assert_allclose(product(np.asfortranarray(left), right.T.copy().T), found, rtol=1e-12, atol=1e-12)
+def rows_of(tokens: list[Any], dimension: NDArray[np.intp]) -> list[Any]:
+    """Return the tokens of all rows of a box, column by column, those of its last dimension changing fastest."""
+    sizes = np.ones(dimension.max() + 1, dtype=int)
+    sizes[dimension] = list(map(len, tokens))
+    at = np.indices(sizes).reshape(len(sizes), -1)
+    return [some[at[place]] for some, place in zip(tokens, dimension.tolist(), strict=True)]
+
+
+@st.composite
+def boxes(draw: Any, values: list[Any]) -> tuple[list[Any], NDArray[np.intp]]:
+    """Return values of every column (t,) and its dimension, of which several columns may share one."""
+    rng = np.random.default_rng(draw(st.integers(0, 2**16)))
+    count = draw(st.integers(1, len(values)))
+    dimension = rng.permutation([*range(count), *rng.integers(0, count, len(values) - count)])
+    sizes = rng.choice([1, 1, 2, 3, 7], count)
+    return [rng.choice(some, sizes[place]) for some, place in zip(values, dimension.tolist(), strict=True)], dimension
+
+
+@given(seed=st.integers(0, 2**16), outputs=st.sampled_from([1, 3]), parts=st.sampled_from([1, 2]), data=st.data())
+def test_products_are_their_rows(seed: int, outputs: int, parts: int, data: st.DataObject) -> None:
+    space = space_of(background(seed))
+    trees = [random_trees(seed + part, space, outputs, trees=6, depth=5) for part in range(parts)]
+    structure: Structure = trees[0] if parts == 1 else Joined.of(trees, len(space))
+    values, dimension = data.draw(boxes([np.append(feature.values, np.nan) for feature in space.features]))
+    tokens = [structure.encode(column, some) for column, some in enumerate(values)]
+    found = structure.product(tokens, dimension)
+    assert found is not None
+    np.testing.assert_array_equal(found, structure.sums(rows_of(tokens, dimension)))
+
+
+def boosted() -> mlflow_cf.ExplainedModel:
+    frame = small_loans.table()
+    numbers = frame[["age", "income", "debts"]]
+    good = small_loans.labels(frame) == "good"
+    model = XGBClassifier(n_estimators=30, max_depth=4, random_state=0).fit(numbers, good)
+    return mlflow_cf.wrap(model, numbers, target=1)
+
+
+BOOSTED = boosted()
+
+
+@given(data=st.data())
+def test_sums_have_the_precision_of_the_model(data: st.DataObject) -> None:
+    structure, space = BOOSTED.opened.structure, BOOSTED.space
+    assert structure is not None
+    values, dimension = data.draw(boxes([feature.values for feature in space.features]))
+    tokens = [structure.encode(column, some) for column, some in enumerate(values)]
+    found = structure.product(tokens, dimension)
+    assert found is not None
+    assert (found == found.astype(np.float32)).all()
+    np.testing.assert_array_equal(found, structure.sums(rows_of(tokens, dimension)))
+
+
+def test_layers_gain_nothing_and_so_nobody_does_beside_them() -> None:
+    frame = small_loans.table().fillna({"debts": 0})
+    linear = mlflow_cf.wrap(small_loans.fitted(frame), frame, target="good")
+    structure, space = linear.opened.structure, linear.space
+    assert structure is not None
+    codes = space.encode(frame.head(1))
+    dimension = np.arange(len(space))
+    assert structure.product([structure.encode(n, codes[:, n]) for n in dimension], dimension) is None
+    both = Joined.of([random_trees(0, space, 1, trees=2, depth=2), structure], len(space))
+    assert both.product([both.encode(n, codes[:, n]) for n in dimension], dimension) is None

@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 from laws import dear
 
 from mlflow_cf.exact.best_first import BestFirst
+from mlflow_cf.exact.listed import Listed
 from mlflow_cf.explainers import GeCo
 from mlflow_cf.problem.sums import SumTarget, rate_sums, surely
 from mlflow_cf.proof.pipeline import Proving, search, verify_all
@@ -46,6 +47,29 @@ def test_there_are_as_many_as_are_wanted_wherever_there_are_so_many(world, count
     far = case.distance(proved.rows)
     assert all(one <= two for part in (far[:distinct], far[distinct:]) for one, two in pairwise(part))
     assert all(row.tobytes() in expected.known for row in proved.rows)
+
+
+@given(drawn(("forest",)).filter(lambda world: world.open), st.integers(2, 5), st.integers(0, 2**16))
+def test_a_box_is_listed_as_its_candidates_are_one_by_one(world, count, seed):
+    """Whether all rows of a box are rated together, and needless changes found among them, changes nothing."""
+    case = replace(world, count=count).case()
+    search_of_all = BestFirst(case.problem, case.budget, np.inf, TOLERANCE)
+    choices, rng = search_of_all.choices, np.random.default_rng(seed)
+    if not all(np.diff(choices.start)):
+        return
+    box = rng.random(len(choices.code)) < rng.choice([0.2, 0.5, 0.9])
+    box[[rng.integers(start, stop) for start, stop in pairwise(choices.start)]] = True
+    whole = Listed.of(choices, box)
+    assert whole.worth(np.ones(whole.sizes, dtype=bool), search_of_all.needless) is not None
+
+    def listed(add):
+        search_of_all._heap = []
+        assert add()
+        return sorted((leaf.key, leaf.certain) for _, _, leaf in search_of_all._heap)
+
+    codes, least = whole.codes(np.ones(whole.sizes, dtype=bool)), search_of_all.within.least
+    one_by_one = listed(lambda: search_of_all._add(codes, least))
+    assert listed(lambda: search_of_all._list(box)) == one_by_one
 
 
 @dear(1)

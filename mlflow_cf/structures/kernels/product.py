@@ -1,8 +1,8 @@
 """Products: the sums of all rows of a box, each tree walked once for all of them.
 
-Every dimension of a box has some choices, of which a row takes one. A test of a tree parts the choices of a dimension in
-those that go left and those that go right; what comes to a leaf is a smaller box, to whose rows its value is added.
-Tree after tree, so that the sums are rounded as those of single rows are.
+Every dimension of a box has some choices, of which a row takes one. A test of a tree parts the choices of a dimension
+in those that go left and those that go right; what comes to a leaf is a smaller box, to whose rows its value is added:
+tree after tree, so that the sums are rounded as those of single rows are.
 """
 
 from __future__ import annotations

@@ -13,7 +13,7 @@ ALONE: Final = 2**18
 FEWEST: Final = 16  # rows at once that are worth it
 
 
-def product(left: Floats, right: Floats) -> Floats:
+def times(left: Floats, right: Floats) -> Floats:
     """Return left (m, k) times right (k, n), in portions of rows that are too small for threads.
 
     Beside other work, threads that wait for each other take up to fifty times as long as the product itself, and their
