@@ -57,19 +57,20 @@ def test_a_box_is_listed_as_its_candidates_are_one_by_one(world, count, seed):
     choices, rng = search_of_all.choices, np.random.default_rng(seed)
     if not all(np.diff(choices.start)):
         return
-    box = rng.random(len(choices.code)) < rng.choice([0.2, 0.5, 0.9])
-    box[[rng.integers(start, stop) for start, stop in pairwise(choices.start)]] = True
-    whole = Listed.of(choices, box)
-    assert whole.worth(np.ones(whole.sizes, dtype=bool), search_of_all.needless) is not None
 
-    def listed(add):
+    def waiting(add, *candidates):
         search_of_all._heap = []
-        assert add()
+        assert add(*candidates)
         return sorted((leaf.key, leaf.certain) for _, _, leaf in search_of_all._heap)
 
-    codes, least = whole.codes(np.ones(whole.sizes, dtype=bool)), search_of_all.within.least
-    one_by_one = listed(lambda: search_of_all._add(codes, least))
-    assert listed(lambda: search_of_all._list(box)) == one_by_one
+    for share in (0.3, 0.6, 0.6, 0.6, 0.9, 1.0):
+        box = rng.random(len(choices.code)) < share
+        box[[rng.integers(start, stop) for start, stop in pairwise(choices.start)]] = True
+        whole = Listed.of(choices, box)
+        everything = np.ones(whole.sizes, dtype=bool)
+        assert whole.worth(everything, search_of_all.needless) is not None
+        one_by_one = waiting(search_of_all._add, whole.codes(everything), search_of_all.within.least)
+        assert waiting(search_of_all._list, box) == one_by_one
 
 
 @dear(1)
