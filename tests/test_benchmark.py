@@ -598,6 +598,30 @@ def test_ocl_promises_what_the_paper_has(benchmark):
     assert [gate.kept for _, gate in benchmark.ocl.gates({key: far})] == [False, False, False, True]
 
 
+def test_several_answers_stand_beside_one(benchmark, capsys):
+    chosen = benchmark.bench.options().parse_args(
+        ["--parts", "several", "--data-sets", "loans", "--models", "tree", "--rows", "2"]
+    )
+    with mlflow.start_run():
+        assert benchmark.bench.PARTS["several"](chosen) == []
+    printed = capsys.readouterr().out
+    assert "loans / tree l1" in printed
+    assert "CPU of 5 certified answers / of one" in printed or "were kept" in printed
+
+
+def test_several_answers_promise_what_they_cost(benchmark):
+    ones = np.ones(2)
+    certified = {count: count * ones for count in benchmark.several.CERTIFIED}
+    ms = dict.fromkeys(certified, 1.0)
+    kept = benchmark.several.Several(
+        {"first": ones, "all five": 2 * ones}, 2.5 * ones, 3 * ones, ones, certified, ms, 1.0
+    )
+    assert all(gate.kept for gate in kept.gates())
+    near = {"first": np.array([1.0, np.nan, 1.03]), "all five": ones}
+    missed = replace(kept, near=near, cpu=3 * ones, calls=np.array([1.0, 4.0]), certified={**certified, 5: 6 * ones})
+    assert [gate.kept for gate in missed.gates()] == [False, False, False, True, True, False]
+
+
 def test_programs_agree_with_best_first_search(benchmark, capsys):
     chosen = benchmark.bench.options().parse_args(
         ["--parts", "programs", "--data-sets", "loans", "--models", "logistic", "--rows", "2"]

@@ -20,6 +20,7 @@ import page
 import pandas as pd
 import programs
 import runs
+import several
 import structure_speed
 import summary
 import tree_cases
@@ -228,6 +229,7 @@ PARTS: Mapping[str, Callable[[Options], list[str]]] = {
     "plans": beside_papers.run_plans,
     "programs": run_programs,
     "proofs": run_proofs,
+    "several": several.run_several,
     "swarm": beside_papers.run_swarm,
     "synthetic": beside_papers.run_synthetic,
     "trees": run_trees,
