@@ -26,7 +26,7 @@ from mlflow_cf.search.population import (
     portions,
 )
 
-AT_ONCE = 16  # members swept in one go; then the bar is lowered to what they brought
+AT_ONCE = 32  # members swept in one go; then the bar is lowered to what they brought
 PREMIUM = 2.0  # on what the nearest single change that suffices pays: what comes near the target is worth a detour
 MOST_CHOICES = 2**22  # of all groups of the members swept in one go: their sums take 32 MB per output
 
