@@ -12,7 +12,7 @@ from mlflow_cf.exact.boxes import loose
 from mlflow_cf.exact.first_of_sets import FirstOfSets
 from mlflow_cf.features import Floats
 from mlflow_cf.problem import Budget, Codes, Problem, Rater
-from mlflow_cf.problem.sums import lacking, rate_sums, rounding
+from mlflow_cf.problem.sums import rate_sums
 from mlflow_cf.search.choices import Choices, telling
 from mlflow_cf.structures.kernels.pairs import Alone
 from mlflow_cf.structures.links import Tokens
@@ -77,7 +77,11 @@ class FewChanges:
         if self._single is None or limit > self._single[0] or doubt > self._single[1]:
             alone = self.choices.cost + self.problem.bound_distance.c * self.choices.peak
             tried = np.flatnonzero(self._changed & (alone <= loose(limit)))
-            self._single = limit, doubt, self._codes(tried[self._may(self._sums[tried], doubt + SWEPT)][:, None])
+            self._single = (
+                limit,
+                doubt,
+                self._codes(tried[self.rater.verdicts(self._sums[tried], doubt + SWEPT)[0]][:, None]),
+            )
         return self._near(self._single[2], limit)
 
     def pairs(self, limit: float, doubt: float, budget: Budget, most: int = MOST_CELLS) -> Codes | None:
@@ -128,7 +132,8 @@ class FewChanges:
             at, sums = tables.near(alone, some[self.rater.reach(low[some], high[some], doubt) >= 0])
             one, two = at.T
             distance = tried.cost[one] + tried.cost[two] + c * np.maximum(tried.peak[one], tried.peak[two])
-            near = np.flatnonzero(self._may(sums, doubt))
+            may, _ = self.rater.verdicts(sums, doubt)
+            near = np.flatnonzero(may)
             taken, distance, sums = tried.places[at[near]], distance[near], sums[near]
             if sets is None:
                 nearest = loose(self._certain(taken, sums, distance, doubt))
@@ -173,15 +178,6 @@ class FewChanges:
         """The row's own sums (k,)."""
         base: Floats = self.rater.structure.sums(self._own)[0]
         return base
-
-    def _may(self, sums: Floats, doubt: float) -> Bools:
-        """Return which candidates (m,) with such sums (m, k) may meet the target, however they are rounded."""
-        near, lacks = rounding(sums, self.rater.targets, doubt), lacking(sums, self.rater.targets)
-        may: Bools = lacks < 0
-        close = np.flatnonzero(~(np.abs(lacks) > near))
-        favourable, _, margin = rate_sums(sums[close], self.rater.targets)
-        may[close] = favourable | (margin < doubt)
-        return may
 
     def _codes(self, places: Codes) -> Codes:
         """Return the lawful candidates (m, G) that take the choices at `places` (k, n), each of another group."""

@@ -111,12 +111,11 @@ class Listed:
             self.choices.tokens[column][self.places[number] - self.choices.start[number]]
             for column, number in enumerate(problem.owner.tolist())
         ]
-        found = rater.product(tokens, problem.owner)
-        if found is None:
+        sums = rater.structure.product(tokens, problem.owner)
+        if sums is None:
             return None
-        favourable, margin = found
-        sure = favourable & (margin >= doubt)
-        return (favourable | (margin < doubt)).reshape(self.sizes), sure.reshape(self.sizes)
+        may, sure = rater.verdicts(sums, doubt)
+        return may.reshape(self.sizes), sure.reshape(self.sizes)
 
     def codes(self, some: Bools) -> Codes:
         """Return the codes (m, G) of some candidates."""

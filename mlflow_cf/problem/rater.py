@@ -5,11 +5,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+import numpy as np
+
 from mlflow_cf.constraints.rules import Bools
 from mlflow_cf.features import Floats
-from mlflow_cf.problem.group import Codes
 from mlflow_cf.problem.rating import BoundTarget, Rating
-from mlflow_cf.problem.sums import SumTarget, rate_sums, reach, shortfalls, surely
+from mlflow_cf.problem.sums import SumTarget, lacking, rate_sums, reach, rounding, shortfalls, surely
 from mlflow_cf.structures.joined import Joined
 from mlflow_cf.structures.links import Tokens
 from mlflow_cf.structures.structure import Structure
@@ -58,13 +59,19 @@ class Rater:
         favourable, _, margin = rate_sums(self.structure.sums(tokens), self.targets)
         return favourable, margin
 
-    def product(self, tokens: Sequence[Tokens], dimension: Codes) -> tuple[Bools, Floats] | None:
-        """Return `margins` of all rows that take one choice per dimension, as the structure's `product` has them."""
-        sums = self.structure.product(tokens, dimension)
-        if sums is None:
-            return None
-        favourable, _, margin = rate_sums(sums, self.targets)
-        return favourable, margin
+    def verdicts(self, sums: Floats, doubt: float) -> tuple[Bools, Bools]:
+        """Return (m,) which candidates with sums (m, k) may meet the targets, and which certainly do.
+
+        Scores may be off by `doubt`, in units of max(1, |score|). Few are so near that they have to be made.
+        """
+        near, lacks = rounding(sums, self.targets, doubt), lacking(sums, self.targets)
+        may: Bools = lacks < 0
+        sure = may.copy()
+        close = np.flatnonzero(~(np.abs(lacks) > near))
+        favourable, _, margin = rate_sums(sums[close], self.targets)
+        may[close] = favourable | (margin < doubt)
+        sure[close] = favourable & (margin >= doubt)
+        return may, sure
 
     def measures(self, tokens: Sequence[Tokens]) -> tuple[Bools, Floats, Floats]:
         """Return what `margins` does, and what the sums lack to meet the targets; see `shortfalls`."""
