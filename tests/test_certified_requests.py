@@ -49,6 +49,19 @@ def distance(table, x):
     return sum(0.5 * (change != 0) / 3 + 0.5 * change / 3 for change in changes)
 
 
+def test_tables_may_have_more_columns_than_arrays_have_axes():
+    rng = np.random.default_rng(0)
+    many = pd.DataFrame(rng.normal(size=(300, 80)).round(1)).rename(columns="x{}".format)
+    good = (many["x3"] + many["x40"] + many["x70"] > 0).astype(int)
+    model = RandomForestClassifier(5, max_depth=4, random_state=0).fit(many, good)
+    explained = mlflow_cf.wrap(model, many, target=1, distance=(0, 1, 0))
+    refused = many[model.predict(many) == 0][:2]
+    first = explained.explain(refused, certify=True)
+    for one, several in zip(first, explained.explain(refused, count=4, certify=True), strict=True):
+        assert [answer.proof for answer in several.counterfactuals] == ["optimal"] * 4
+        assert several.counterfactuals[0].row == one.counterfactuals[0].row
+
+
 @pytest.mark.parametrize("model", [FOREST, LINEAR], ids=["forest", "linear"])
 def test_a_certified_answer_is_the_nearest_of_all_rows(model):
     explained = mlflow_cf.wrap(model, DATA)

@@ -251,8 +251,7 @@ class BestFirst:
             return False
         certain = np.zeros(len(codes), dtype=np.bool_)
         if problem.rater is not None and len(codes):
-            favourable, margin = problem.rater.margins(problem.tokens(codes))
-            may, certain = favourable | (margin < self.doubt), favourable & (margin >= self.doubt)
+            may, certain = problem.rater.verdicts(problem.rater.structure.sums(problem.tokens(codes)), self.doubt)
             codes, certain = codes[may], certain[may]
         self._wait(codes, certain, np.zeros(len(problem.groups), dtype=np.bool_))
         return True

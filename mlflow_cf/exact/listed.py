@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 from functools import cached_property
 from math import prod
 from typing import Any
@@ -12,7 +13,6 @@ from numpy.typing import NDArray
 
 from mlflow_cf.constraints.rules import Bools
 from mlflow_cf.exact.needless import Needless
-from mlflow_cf.features import Floats
 from mlflow_cf.problem import Codes, Rater
 from mlflow_cf.search.choices import Choices, Within
 
@@ -22,49 +22,54 @@ MOST_ADDED = 2  # times as many rows of a product, to see which changes are need
 
 @dataclass(frozen=True, eq=False)
 class Listed:
-    """All candidates of a box, in C order of the groups.
+    """All candidates of a box, in C order of the groups that have a choice.
 
     Attributes:
         choices: those of all boxes.
         places: per group, which of the choices the box allows.
+        axes: the groups that have an axis in arrays over all candidates; the others have one choice.
     """
 
     choices: Choices
     places: tuple[Codes, ...]
+    axes: tuple[int, ...]
 
     @classmethod
     def of(cls, choices: Choices, box: Bools) -> Listed:
         """Return the candidates of a box (choices,)."""
-        parts = np.split(np.flatnonzero(box), np.cumsum(np.add.reduceat(box, choices.start[:-1], dtype=np.intp))[:-1])
-        return cls(choices, tuple(parts))
+        ends = np.cumsum(np.add.reduceat(box, choices.start[:-1], dtype=np.intp))
+        return cls.at(choices, np.split(np.flatnonzero(box), ends[:-1]))
 
-    @cached_property
-    def sizes(self) -> tuple[int, ...]:
-        """How many choices each group has."""
-        return tuple(map(len, self.places))
+    @classmethod
+    def at(cls, choices: Choices, places: Sequence[Codes]) -> Listed:
+        """Return the candidates that take one of the choices at `places` (t,) of every group."""
+        several = [group for group, some in enumerate(places) if len(some) > 1]
+        return cls(choices, tuple(places), tuple(several or [0]))  # arrays over all have an axis at least
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """The shape of arrays over all candidates."""
+        return tuple(len(self.places[group]) for group in self.axes)
 
     @cached_property
     def changes(self) -> Codes:
         """How many groups each candidate changes."""
-        total = np.zeros((1,) * len(self.sizes), dtype=np.intp)
+        total = np.zeros(self.shape, dtype=np.intp)
         for group, places in enumerate(self.places):
-            total = total + self._along(places != self.choices.own[group], group)
-        return np.broadcast_to(total, self.sizes)
+            total += self.along(places != self.choices.own[group], group)
+        return total
 
     def near(self, within: Within) -> Bools:
         """Return which candidates are near enough and change neither too few groups nor too many."""
-        distance: Floats = np.zeros((1,) * len(self.sizes))
+        distance, top = np.zeros(self.shape), np.zeros(self.shape)
         for group, places in enumerate(self.places):  # in the order in which all distances are added up
-            cost = self._along(self.choices.cost[places], group)
-            distance = distance + cost if group else cost
+            if len(places) > 1 or self.choices.cost[places[0]]:
+                distance += self.along(self.choices.cost[places], group)
+            if within.c:
+                np.maximum(top, self.along(self.choices.peak[places], group), out=top)
         if within.c:
-            peaks = [self._along(self.choices.peak[places], group) for group, places in enumerate(self.places)]
-            top = peaks[0]
-            for peak in peaks[1:]:
-                top = np.maximum(top, peak)
-            distance = distance + within.c * top
-        changes = self.changes
-        near: Bools = (distance <= within.limit) & (changes >= within.least) & (changes <= within.most)
+            distance += within.c * top
+        near: Bools = (distance <= within.limit) & (self.changes >= within.least) & (self.changes <= within.most)
         return near
 
     def worth(self, near: Bools, needless: Needless) -> tuple[Codes, Bools, Bools] | None:
@@ -83,26 +88,28 @@ class Listed:
         if rated is None:
             return None
         may, sure = rated
-        here: list[slice | Codes] = [slice(start, None) for start in added]
-        some, several = near & may[tuple(here)], self.changes > 1
-        for group in np.flatnonzero(free).tolist():
-            at = np.flatnonzero(whole.places[group] == own[group])
-            if len(at):
-                back = sure[(*here[:group], at, *here[group + 1 :])]
-                some &= ~(back & self._along(self.places[group] != own[group], group) & several)
+        mine = replace(self, axes=whole.axes)
+        here: list[slice | Codes] = [slice(int(group in added), None) for group in whole.axes]
+        some, several = near.reshape(mine.shape) & may[tuple(here)], mine.changes > 1
         checked = free & [own[group] in places for group, places in enumerate(whole.places)]
-        return self.codes(some), sure[tuple(here)][some], checked
+        for axis, group in enumerate(whole.axes):
+            if checked[group]:
+                at = np.flatnonzero(whole.places[group] == own[group])
+                back = sure[(*here[:axis], at, *here[axis + 1 :])]
+                some &= ~(back & mine.along(self.places[group] != own[group], group) & several)
+        return mine.codes(some), sure[tuple(here)][some], checked
 
-    def _with_own(self, free: Bools) -> tuple[Listed, list[int]]:
-        """Return all candidates and the row's own choice of some `free` groups that all change; for these, 1."""
-        places, size, most = list(self.places), prod(self.sizes), MOST_ADDED * prod(self.sizes)
-        added = [0] * len(places)
-        for group in sorted(np.flatnonzero(free).tolist(), key=lambda group: -self.sizes[group]):
-            more = size + size // self.sizes[group]
+    def _with_own(self, free: Bools) -> tuple[Listed, set[int]]:
+        """Return all candidates beside the row's own choice of some of the `free` groups that all change, and which."""
+        places, size, most = list(self.places), prod(self.shape), MOST_ADDED * prod(self.shape)
+        added = set()
+        for group in sorted(np.flatnonzero(free).tolist(), key=lambda group: -len(self.places[group])):
+            more = size + size // len(self.places[group])
             if self.choices.own[group] not in places[group] and more <= most:
                 places[group] = np.append(self.choices.own[group], places[group])
-                added[group], size = 1, more
-        return Listed(self.choices, tuple(places)), added
+                added.add(group)
+                size = more
+        return Listed.at(self.choices, places), added
 
     def rated(self, rater: Rater, doubt: float) -> tuple[Bools, Bools] | None:
         """Return which candidates may meet the target, and which certainly do; None where the model gains nothing."""
@@ -115,13 +122,17 @@ class Listed:
         if sums is None:
             return None
         may, sure = rater.verdicts(sums, doubt)
-        return may.reshape(self.sizes), sure.reshape(self.sizes)
+        return may.reshape(self.shape), sure.reshape(self.shape)
 
     def codes(self, some: Bools) -> Codes:
         """Return the codes (m, G) of some candidates."""
+        first = np.array([places[0] for places in self.places])
         at = np.nonzero(some)
-        return np.stack([self.choices.code[places[here]] for places, here in zip(self.places, at, strict=True)], axis=1)
+        codes: Codes = np.repeat(self.choices.code[first][None], len(at[0]), axis=0)
+        for group, here in zip(self.axes, at, strict=True):
+            codes[:, group] = self.choices.code[self.places[group][here]]
+        return codes
 
-    def _along(self, values: NDArray[Any], group: int) -> NDArray[Any]:
-        """Return what is said of a group's choices (t,), in the shape of all candidates."""
-        return values.reshape([-1 if other == group else 1 for other in range(len(self.sizes))])
+    def along(self, values: NDArray[Any], group: int) -> NDArray[Any]:
+        """Return what is said of a group's choices (t,), in a shape that fits all candidates."""
+        return values.reshape([-1 if other == group else 1 for other in self.axes])

@@ -178,9 +178,10 @@ def rounding(sums: Floats, targets: Targets, doubt: float) -> float:
     """Return what sums (m, k) may lack, or have left, by `lacking`, and still be within `doubt` of a target's end.
 
     That is `NEAR`, unless a least probability counts, the doubt is large, or scores are as large as sums: rounding
-    grows with these.
+    grows with these. Of one class against the rest, large sums that are far apart have shares that are equal.
     """
-    if doubt > MOST_DOUBT or any(target.least > 0 for target in targets):
+    of_rest = any(target.link == "sigmoid" and target.stop - target.start > 1 for target in targets)
+    if doubt > MOST_DOUBT or of_rest or any(target.least > 0 for target in targets):
         return np.inf
     units = [min(target.spread, 1.0) for target in targets if target.link == "identity"]
     if not units:
