@@ -12,7 +12,6 @@ from mlflow_cf.exact.boxes import loose
 from mlflow_cf.exact.first_of_sets import FirstOfSets
 from mlflow_cf.features import Floats
 from mlflow_cf.problem import Budget, Codes, Problem, Rater
-from mlflow_cf.problem.sums import rate_sums
 from mlflow_cf.search.choices import Choices, telling
 from mlflow_cf.structures.kernels.pairs import Alone
 from mlflow_cf.structures.links import Tokens
@@ -77,11 +76,8 @@ class FewChanges:
         if self._single is None or limit > self._single[0] or doubt > self._single[1]:
             alone = self.choices.cost + self.problem.bound_distance.c * self.choices.peak
             tried = np.flatnonzero(self._changed & (alone <= loose(limit)))
-            self._single = (
-                limit,
-                doubt,
-                self._codes(tried[self.rater.verdicts(self._sums[tried], doubt + SWEPT)[0]][:, None]),
-            )
+            may, _ = self.rater.verdicts(self._sums[tried], doubt + SWEPT)
+            self._single = limit, doubt, self._codes(tried[may][:, None])
         return self._near(self._single[2], limit)
 
     def pairs(self, limit: float, doubt: float, budget: Budget, most: int = MOST_CELLS) -> Codes | None:
@@ -152,8 +148,8 @@ class FewChanges:
         order = np.argsort(distance, kind="stable")
         for start in range(0, len(order), AT_ONCE):
             some = order[start : start + AT_ONCE]
-            favourable, _, margin = rate_sums(sums[some], self.rater.targets)
-            for at in some[favourable & (margin >= doubt)].tolist():
+            _, sure = self.rater.verdicts(sums[some], doubt)
+            for at in some[sure].tolist():
                 codes = self._codes(places[[at]])
                 if len(codes) and self.problem.check(self.problem.rows(codes)).all():
                     return float(distance[at])
@@ -181,9 +177,7 @@ class FewChanges:
 
     def _codes(self, places: Codes) -> Codes:
         """Return the lawful candidates (m, G) that take the choices at `places` (k, n), each of another group."""
-        codes = np.repeat(self.problem.own[None], len(places), axis=0)
-        for at in places.T:
-            codes[np.arange(len(places)), self.choices.group[at]] = self.choices.code[at]
+        codes = self.choices.taken(places)
         return np.asarray(codes[self.problem.held(codes)])
 
 

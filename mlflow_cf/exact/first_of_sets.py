@@ -8,7 +8,6 @@ from mlflow_cf.constraints.rules import Bools
 from mlflow_cf.exact.boxes import loose
 from mlflow_cf.features import Floats
 from mlflow_cf.problem import Codes, Problem, Rater
-from mlflow_cf.problem.sums import rate_sums
 from mlflow_cf.search.choices import Choices
 
 
@@ -24,12 +23,11 @@ class FirstOfSets:
     def __init__(self, problem: Problem, rater: Rater, choices: Choices, sums: Floats, doubt: float) -> None:
         """Start with the single changes to `choices`, which have the sums (choices, k)."""
         self.problem, self.rater, self.choices, self.doubt = problem, rater, choices, doubt
-        favourable, _, margin = rate_sums(sums, rater.targets)
         changed = choices.code != problem.own[choices.group]
-        self._may = changed & (favourable | (margin < doubt))
-        self.enough = changed & favourable & (margin >= doubt)
+        may, enough = rater.verdicts(sums, doubt)
+        self._may, self.enough = changed & may, changed & enough
         sure = np.flatnonzero(self.enough)
-        sure = sure[problem.check(problem.rows(self._codes(sure[:, None])))] if len(sure) else sure
+        sure = sure[self._lawful(sure[:, None])] if len(sure) else sure
         self.enough[:] = False
         self.enough[sure] = True
         nearest = np.full(len(problem.groups), np.inf)
@@ -52,12 +50,12 @@ class FirstOfSets:
         groups = self.choices.group[places]
         sets = groups.min(axis=1) * len(self.problem.groups) + groups.max(axis=1)
         order = np.lexsort((distance, sets))
-        favourable, _, margin = rate_sums(sums, self.rater.targets)
-        sure = favourable & (margin >= self.doubt) & ~self._may[places].any(axis=1)
+        _, sure = self.rater.verdicts(sums, self.doubt)
+        sure &= ~self._may[places].any(axis=1)
         if sure.any() and (self.problem.linking or not self.problem.plain_limits or self.problem.most_changes < 2):
-            sure[sure] = self.problem.held(self._codes(places[sure]))
+            sure[sure] = self.problem.held(self.choices.taken(places[sure]))
         first = self._first(order, sets, sure)
-        while len(first) and not (good := self.problem.check(self.problem.rows(self._codes(places[first])))).all():
+        while len(first) and not (good := self._lawful(places[first])).all():
             sure[first[~good]] = False
             first = self._first(order, sets, sure)
         self._nearest = np.append(self._nearest, distance[first])
@@ -71,8 +69,6 @@ class FirstOfSets:
         _, first = np.unique(sets[some], return_index=True)
         return np.asarray(some[first])
 
-    def _codes(self, places: Codes) -> Codes:
-        codes = np.repeat(self.problem.own[None], len(places), axis=0)
-        for at in places.T:
-            codes[np.arange(len(places)), self.choices.group[at]] = self.choices.code[at]
-        return codes
+    def _lawful(self, places: Codes) -> Bools:
+        """Return (n,) whether the rows that take the choices at `places` (n, c) meet every constraint."""
+        return self.problem.check(self.problem.rows(self.choices.taken(places)))

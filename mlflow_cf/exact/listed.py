@@ -54,9 +54,10 @@ class Listed:
     @cached_property
     def changes(self) -> Codes:
         """How many groups each candidate changes."""
-        total = np.zeros(self.shape, dtype=np.intp)
-        for group, places in enumerate(self.places):
-            total += self.along(places != self.choices.own[group], group)
+        own, fixed = self.choices.own, set(range(len(self.places))) - set(self.axes)
+        total = np.full(self.shape, sum(self.places[group][0] != own[group] for group in fixed), dtype=np.intp)
+        for group in self.axes:
+            total += self.along(self.places[group] != own[group], group)
         return total
 
     def near(self, within: Within) -> Bools:

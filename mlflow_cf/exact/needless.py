@@ -47,6 +47,7 @@ class Needless:
         held = self.problem.held(undone) & ((undone != codes[owner]) & ~checked).any(axis=1)
         owner, undone = owner[held], undone[held]
         if len(owner):
-            favourable, margin = self.problem.rater.margins(self.problem.tokens(undone))
-            found[owner[favourable & (margin >= self.doubt)]] = True
+            rater = self.problem.rater
+            _, sure = rater.verdicts(rater.structure.sums(self.problem.tokens(undone)), self.doubt)
+            found[owner[sure]] = True
         return found

@@ -67,6 +67,13 @@ class Choices:
         start = np.searchsorted(group, np.arange(len(problem.groups) + 1))
         return cls(problem, group, places - problem.start[group], problem.costs[places], problem.peaks[places], start)
 
+    def taken(self, places: Codes) -> Codes:
+        """Return the candidates (m, G) that take the choices at `places` (m, n), each of another group."""
+        codes = np.repeat(self.problem.own[None], len(places), axis=0)
+        for at in places.T:
+            codes[np.arange(len(places)), self.group[at]] = self.code[at]
+        return codes
+
     @cached_property
     def flat(self) -> Flat:
         """The same for kernels."""
