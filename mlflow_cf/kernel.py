@@ -18,11 +18,12 @@ _njit: Final[Callable[..., Any]] = partial(numba.njit, nogil=True, _nrt=False, n
 SOURCES: Final = (
     "kernel.py",
     "exact/boxes.py",
+    "exact/near.py",
     "explainers/geco/picking.py",
     "plans/kernels.py",
     "search/choices.py",
     *(f"structures/kernels/{name}.py" for name in
-      ("bounds", "branches", "dense", "grid", "nodes", "pairs", "product", "restrict", "score", "sweep")),
+      ("bounds", "branches", "dense", "nodes", "pairs", "product", "restrict", "score", "sweep")),
 )  # fmt: skip
 _KERNELS: Final[list[Any]] = []
 P = ParamSpec("P")

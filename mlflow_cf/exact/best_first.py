@@ -8,7 +8,7 @@ meets the target. So the first candidate the judge accepts is the nearest there 
 from __future__ import annotations
 
 import heapq
-from collections.abc import Sequence
+from functools import cached_property
 from itertools import count
 from math import prod
 
@@ -18,16 +18,18 @@ from mlflow_cf.constraints.rules import Bools
 from mlflow_cf.exact.boxes import boxes_of_sets, choices_within, tighten, whole_box
 from mlflow_cf.exact.entries import Box, Key, Leaf
 from mlflow_cf.exact.few_changes import FewChanges
-from mlflow_cf.exact.listed import Listed
+from mlflow_cf.exact.listed import WORTH, Listed, Rated
 from mlflow_cf.exact.needless import Needless
+from mlflow_cf.exact.parting import Parting
 from mlflow_cf.features import Floats
 from mlflow_cf.problem import Budget, Codes, Problem
 from mlflow_cf.search.choices import Within
 
 DOUBT = 4  # tolerances: scores may be off on either side of a comparison
-MOST_FLAGS = 2**22  # of the parts of a box that are bounded in one go: 4 MB
-MOST_LISTED = 128  # candidates of a box that are scored one by one instead of parting it further
-MORE_LISTED = 128  # times as many, where most of them are dropped because a change is needless
+MOST_LISTED = 2**18  # sums of a box's candidates that are made together instead of parting it further
+MOST_ALONE = 128  # candidates of a box that are scored one by one
+MOST_CHECKED = 16  # candidates, nearest first, of which one may lower the limit
+MORE_ALONE = 128  # times as many, where most of them are dropped because a change is needless
 
 
 class BestFirst:
@@ -35,8 +37,8 @@ class BestFirst:
 
     Only candidates no farther away than `limit` are looked at. Candidates whose changed groups are among `closed` may
     be left out, and so may those that neither the model nor any rule can tell from a nearer one. Where one answer is
-    wanted, candidates of two changes that are farther than one that certainly meets the target may be left out, too;
-    where several are, those with a change that is certainly needless are.
+    wanted, candidates that are farther than one that certainly meets the target may be left out, too; where several
+    are, those with a change that is certainly needless are.
     With `sets` (s, G), candidates are those whose changed groups are one of these sets, and none of them is left out.
     """
 
@@ -49,13 +51,13 @@ class BestFirst:
         self.within = Within(problem.bound_distance.c, limit, problem.most_changes)
         self.doubt = DOUBT * tolerance
         self.needless = Needless(problem, self.choices, self.doubt) if problem.count > 1 else None
+        self._alone = MOST_ALONE * (1 if self.needless is None else MORE_ALONE)
         self.cut = False
         self.closed: set[bytes] = set()
         self._serial = count()
         self._heap: list[tuple[Key, int, Leaf | Box]] = []
         if all(np.diff(self.choices.start) > 0):
-            rater = problem.rater
-            self._boxes = None if rater is None else rater.structure.boxes(self.choices.tokens)
+            self._parting = Parting(problem, self.choices, self.needless, self.doubt, budget)
             whole = whole_box(self.choices) if sets is None else boxes_of_sets(self.choices, sets)
             self._push(whole.copy())
             few = problem.kept(FewChanges.of) if self._heap and sets is None else None
@@ -97,27 +99,37 @@ class BestFirst:
         favourable, margin = rater.margins(rater.tokens(range(Z.shape[1]), Z))
         return bool((~favourable & (margin >= self.doubt)).any())
 
+    @cached_property
+    def _undoing(self) -> Bools:
+        """(G,) the groups whose changes may be put back, where needless ones are looked for."""
+        return np.zeros(len(self.choices.own), dtype=np.bool_) if self.needless is None else self.needless.free
+
+    @cached_property
+    def _together(self) -> int:
+        """How many candidates can be rated together, where the model gains by that."""
+        rater = self.problem.rater
+        one = (
+            None
+            if rater is None
+            else rater.structure.product([tokens[:1] for tokens in self.choices.tokens], self.problem.owner)
+        )
+        return 0 if one is None else MOST_LISTED // one.shape[1]
+
     def _few(self, mask: Bools) -> bool:
         sizes = np.add.reduceat(mask, self.choices.start[:-1], dtype=np.intp)
-        return bool(prod(sizes.tolist()) <= MOST_LISTED * (1 if self.needless is None else MORE_LISTED))
+        size: int = prod(sizes.tolist())
+        return size <= self._alone or (size <= MOST_LISTED and size <= self._together)
 
     def _push(self, masks: Bools) -> None:
         """Add boxes (m, choices), but those that hold no candidate."""
         lows = tighten(masks, self.choices, self.within)
         alive = np.flatnonzero(np.isfinite(lows.distance))
         alive = alive[[self._possible(mask) for mask in masks[alive]]]
-        found = self._reach(masks[alive])
+        found = self._parting.reach(masks[alive])
         for box, far in zip(alive.tolist(), found.tolist(), strict=True):
             if far >= 0:
                 key = (float(lows.distance[box]), int(lows.changes[box]), tuple(lows.code[box].tolist()))
                 heapq.heappush(self._heap, (key, next(self._serial), Box(np.packbits(masks[box]), masks.shape[1])))
-
-    def _reach(self, masks: Bools) -> Floats:
-        """Return how far boxes come into the target, or so near that the judge must be asked; < 0: not at all."""
-        rater = self.problem.rater
-        if rater is None or not len(masks):
-            return np.zeros(len(masks))
-        return rater.reach(*self._bounds(masks), self.doubt)
 
     def _possible(self, mask: Bools) -> bool:
         """Whether every rule over several groups holds for some candidate of a box, and its changes may be new."""
@@ -133,114 +145,50 @@ class BestFirst:
         return not decided or (~same).tobytes() not in self.closed
 
     def _part(self, box: Bools) -> bool:
-        """Part a box in two, or drop choices of it; return False if the budget does not last for that.
-
-        Every group is tried with the nearer of its choices alone: the row's own tuple, or the nearer half. Where that
-        cannot meet the target, none of these choices can stay; where all of it does, no others are needed; else the
-        group that loses most by it is parted there.
-        """
-        near = [self._nearer(box, number) for number in range(len(self.choices.own))]
-        free = [number for number, here in enumerate(near) if len(here)]
-        back = [] if self.needless is None else self.needless.back(box).tolist()
-        if self.budget.take(len(free) + len(back)) < len(free) + len(back):
-            return False
-        if back and self._all_sure(box, back):
-            return True
-        ends = self._ends(box, near, free)
-        if ends is None:
-            return False
-        left, kept = self._judged(box, ends, near, free)
-        if (left < 0).any() or kept.any():
-            mask = box.copy()
-            for number in np.flatnonzero(left < 0).tolist():
-                mask[near[free[number]]] = False
-            for number in np.flatnonzero(kept).tolist():
-                mask = self._confined(mask, near, free[number])
-            self._push(mask[None])
-            return True
-        sizes = np.array([-len(near[number]) for number in free])  # among equals the one with the most choices
-        chosen = int(np.lexsort((sizes, left))[0])
-        rest = box.copy()
-        rest[near[free[chosen]]] = False
-        self._push(np.stack([self._confined(box, near, free[chosen]), rest]))
-        return True
-
-    def _all_sure(self, box: Bools, back: Sequence[int]) -> bool:
-        """Whether all candidates of a box certainly meet the target with one of some groups put back."""
-        own = [self.choices.own[number : number + 1] for number in range(len(self.choices.own))]
-        low, high = self._bounds(np.stack([self._confined(box, own, number) for number in back]))
-        rater = self.problem.rater
-        return rater is not None and bool(rater.surely(low, high, self.doubt).any())
-
-    def _judged(
-        self, box: Bools, ends: tuple[Floats, Floats], near: Sequence[Codes], free: Sequence[int]
-    ) -> tuple[Floats, Bools]:
-        """Return (f,) how far parts of a box with such bounds reach, and which have all that is needed of it."""
-        kept, rater = np.zeros(len(free), dtype=np.bool_), self.problem.rater
-        if rater is None:
-            return np.zeros(len(free)), kept
-        if self.needless is not None:
-            optional = self.needless.optional(box)
-            kept = np.array([bool(optional[n]) and near[n][0] == self.choices.own[n] for n in free])
-            kept[kept] = rater.surely(ends[0][kept], ends[1][kept], self.doubt)
-        return rater.reach(*ends, self.doubt), kept
-
-    def _ends(self, box: Bools, near: Sequence[Codes], free: Sequence[int]) -> tuple[Floats, Floats] | None:
-        """Return bounds (f, k), (f, k) of a box with each of some groups confined to its nearer choices.
-
-        None: the time does not last for that.
-        """
-        if self._boxes is not None:
-            columns, flags = self.choices.columns, np.zeros(len(box), dtype=np.bool_)
-            flags[np.concatenate([near[number] for number in free])] = True
-            groups = [self.problem.columns[number] for number in free]
-            found = self._boxes.confined(box[columns], flags[columns], groups)
-            if found is not None:
-                return found
-        parts: list[tuple[Floats, Floats]] = []
-        many = max(1, MOST_FLAGS // len(box))
-        for start in range(0, len(free), many):
-            if start and self.budget.spent:
-                return None
-            parts.append(self._bounds(np.stack([self._confined(box, near, n) for n in free[start : start + many]])))
-        return np.concatenate([low for low, _ in parts]), np.concatenate([high for _, high in parts])
-
-    def _bounds(self, masks: Bools) -> tuple[Floats, Floats]:
-        """Return bounds (m, k), (m, k) on the sums of boxes; without structure, of nothing."""
-        if self._boxes is None:
-            return np.empty((len(masks), 0)), np.empty((len(masks), 0))
-        return self._boxes.bounds(masks[:, self.choices.columns])
-
-    def _confined(self, box: Bools, near: Sequence[Codes], number: int) -> Bools:
-        """Return the part of a box (choices,) in which a group has its nearer choices alone."""
-        part = box.copy()
-        part[self.choices.start[number] : self.choices.start[number + 1]] = False
-        part[near[number]] = True
-        return part
-
-    def _nearer(self, mask: Bools, number: int) -> Codes:
-        """Return the nearer choices of a group, by which it would be parted; none if it has one choice only."""
-        start, stop = self.choices.start[number], self.choices.start[number + 1]
-        here = start + np.flatnonzero(mask[start:stop])
-        half = 1 if here[0] == self.choices.own[number] else (len(here) + 1) // 2
-        nearer: Codes = here[: half if len(here) > 1 else 0]
-        return nearer
+        """Wait with the parts of a box; return False if the budget does not last for parting it."""
+        parts = self._parting.of(box)
+        if parts is not None:
+            self._push(parts)
+        return parts is not None
 
     def _list(self, box: Bools) -> bool:
         """Add all candidates of a box one by one; return False if the budget does not last for that."""
         if not self.budget.take(1):  # there may be no lawful one among them, and it took time all the same
             return False
-        listed = Listed.of(self.choices, box)
-        near = listed.near(self.within)
-        worth = None if self.needless is None else listed.worth(near, self.needless)
-        if worth is None:
-            return self._add(listed.codes(near), self.within.least)
-        if (count := int(near.sum())) > self.budget.take(count):
+        listed = Listed.of(self.choices, box, self._undoing)
+        rater = self.problem.rater
+        rated = None if rater is None else listed.rated(self.within, rater, self.doubt)
+        if rated is not None:
+            return self._keep(rated, listed.rows.size)
+        if listed.size > self._alone:
+            return self._part(box)
+        return self._add(listed.near(self.within), self.within.least)
+
+    def _keep(self, rated: Rated, size: int) -> bool:
+        """Let what may be answers of so many candidates wait for their turn."""
+        codes, certain = rated.codes, rated.certain
+        lawful = self._lawful(codes)
+        codes, certain = codes[lawful], certain[lawful]
+        if self.needless is None and certain.any():
+            distance = self.problem.distance(codes)
+            self._lower(distance, codes, certain)
+            near = distance <= self.limit
+            codes, certain = codes[near], certain[near]
+        count = len(codes) + size // WORTH
+        if self.budget.take(count) < count:
             return False
-        codes, certain, checked = worth
-        lawful = np.flatnonzero(self._lawful(codes))
-        self._wait(codes[lawful], certain[lawful], checked)
+        self._wait(codes, certain, rated.checked)
         return True
+
+    def _lower(self, distance: Floats, codes: Codes, certain: Bools) -> None:
+        """Look no farther than the nearest of candidates (m, G) that certainly is an answer, where one is wanted."""
+        for at in np.argsort(np.where(certain, distance, np.inf), kind="stable")[:MOST_CHECKED].tolist():
+            if distance[at] > self.limit or not certain[at]:
+                return
+            if self.problem.check(self.problem.rows(codes[[at]])).all():
+                self.limit = float(distance[at])
+                self.within = self.within._replace(limit=self.limit)
+                return
 
     def _add(self, codes: Codes, least: int) -> bool:
         """Add those of candidates (m, G) that change so many groups; return False if the budget does not last."""

@@ -3,137 +3,160 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import cached_property
 from math import prod
-from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from mlflow_cf.constraints.rules import Bools
-from mlflow_cf.exact.needless import Needless
+from mlflow_cf.exact.few_changes import SWEPT
+from mlflow_cf.exact.near import MISSED, OPEN, SURE, Axes, axes_of, near_numbers
+from mlflow_cf.features import Floats
 from mlflow_cf.problem import Codes, Rater
 from mlflow_cf.search.choices import Choices, Within
 
-WORTH = 8  # a row of a product takes so many times less than a row by itself
-MOST_ADDED = 2  # times as many rows of a product, to see which changes are needless
+WORTH = 2**8  # a row of a product takes so many times less than a row by itself
+SET_UP = 2**14  # rows of a product take as long as what comes before them
+MOST_ADDED = 4  # times as many rows of a product, to see which changes are needless
 
 
 @dataclass(frozen=True, eq=False)
-class Listed:
-    """All candidates of a box, in C order of the groups that have a choice.
+class Rows:
+    """All candidates that take one of some choices of every group, numbered in C order.
 
     Attributes:
         choices: those of all boxes.
-        places: per group, which of the choices the box allows.
-        axes: the groups that have an axis in arrays over all candidates; the others have one choice.
+        places: per group, some of them (t,), their codes ascending.
     """
 
     choices: Choices
     places: tuple[Codes, ...]
-    axes: tuple[int, ...]
 
     @classmethod
-    def of(cls, choices: Choices, box: Bools) -> Listed:
-        """Return the candidates of a box (choices,)."""
-        ends = np.cumsum(np.add.reduceat(box, choices.start[:-1], dtype=np.intp))
-        return cls.at(choices, np.split(np.flatnonzero(box), ends[:-1]))
-
-    @classmethod
-    def at(cls, choices: Choices, places: Sequence[Codes]) -> Listed:
-        """Return the candidates that take one of the choices at `places` (t,) of every group."""
-        several = [group for group, some in enumerate(places) if len(some) > 1]
-        return cls(choices, tuple(places), tuple(several or [0]))  # arrays over all have an axis at least
-
-    @property
-    def shape(self) -> tuple[int, ...]:
-        """The shape of arrays over all candidates."""
-        return tuple(len(self.places[group]) for group in self.axes)
+    def of(cls, choices: Choices, places: Sequence[Codes]) -> Rows:
+        """Return the candidates that take one of the choices at `places` of every group, in any order."""
+        return cls(choices, tuple(some[np.argsort(choices.code[some])] for some in places))
 
     @cached_property
-    def changes(self) -> Codes:
-        """How many groups each candidate changes."""
-        own, fixed = self.choices.own, set(range(len(self.places))) - set(self.axes)
-        total = np.full(self.shape, sum(self.places[group][0] != own[group] for group in fixed), dtype=np.intp)
-        for group in self.axes:
-            total += self.along(self.places[group] != own[group], group)
-        return total
+    def size(self) -> int:
+        """How many candidates there are."""
+        return prod(map(len, self.places))
 
-    def near(self, within: Within) -> Bools:
-        """Return which candidates are near enough and change neither too few groups nor too many."""
-        distance, top = np.zeros(self.shape), np.zeros(self.shape)
-        for group, places in enumerate(self.places):  # in the order in which all distances are added up
-            if len(places) > 1 or self.choices.cost[places[0]]:
-                distance += self.along(self.choices.cost[places], group)
-            if within.c:
-                np.maximum(top, self.along(self.choices.peak[places], group), out=top)
-        if within.c:
-            distance += within.c * top
-        near: Bools = (distance <= within.limit) & (self.changes >= within.least) & (self.changes <= within.most)
-        return near
+    @cached_property
+    def stride(self) -> list[int]:
+        """Per group, how far apart the numbers are of candidates that take one choice and the next."""
+        sizes = list(map(len, self.places))
+        return [prod(sizes[group + 1 :]) for group in range(len(sizes))]
 
-    def worth(self, near: Bools, needless: Needless) -> tuple[Codes, Bools, Bools] | None:
-        """Return what may be answers of the candidates that are `near`, by a product of all candidates.
+    @cached_property
+    def by_cost(self) -> list[Codes]:
+        """Per group, the same places, nearest first."""
+        return [np.sort(places) for places in self.places]
 
-        Returns:
-            The codes (m, G) of those that may meet the target, but those with a change that is certainly needless;
-            which of them certainly meet it; and the groups (G,) whose changes were looked at for that.
-            None where the model gains nothing by a product.
-        """
-        rater, free, own = needless.problem.rater, needless.free, self.choices.own
-        if rater is None or near.sum() * WORTH < near.size:
-            return None
-        whole, added = self._with_own(free)
-        rated = whole.rated(rater, needless.doubt)
-        if rated is None:
-            return None
-        may, sure = rated
-        mine = replace(self, axes=whole.axes)
-        here: list[slice | Codes] = [slice(int(group in added), None) for group in whole.axes]
-        some, several = near.reshape(mine.shape) & may[tuple(here)], mine.changes > 1
-        checked = free & [own[group] in places for group, places in enumerate(whole.places)]
-        for axis, group in enumerate(whole.axes):
-            if checked[group]:
-                at = np.flatnonzero(whole.places[group] == own[group])
-                back = sure[(*here[:axis], at, *here[axis + 1 :])]
-                some &= ~(back & mine.along(self.places[group] != own[group], group) & several)
-        return mine.codes(some), sure[tuple(here)][some], checked
+    def at(self, group: int, places: Codes) -> Codes:
+        """Return what choices of a group, at `places` (t,) among all, add to the numbers of candidates."""
+        code = self.choices.code
+        return np.asarray(np.searchsorted(code[self.places[group]], code[places]) * self.stride[group])
 
-    def _with_own(self, free: Bools) -> tuple[Listed, set[int]]:
-        """Return all candidates beside the row's own choice of some of the `free` groups that all change, and which."""
-        places, size, most = list(self.places), prod(self.shape), MOST_ADDED * prod(self.shape)
-        added = set()
-        for group in sorted(np.flatnonzero(free).tolist(), key=lambda group: -len(self.places[group])):
-            more = size + size // len(self.places[group])
-            if self.choices.own[group] not in places[group] and more <= most:
-                places[group] = np.append(self.choices.own[group], places[group])
-                added.add(group)
-                size = more
-        return Listed.at(self.choices, places), added
-
-    def rated(self, rater: Rater, doubt: float) -> tuple[Bools, Bools] | None:
-        """Return which candidates may meet the target, and which certainly do; None where the model gains nothing."""
-        problem = self.choices.problem
-        tokens = [
-            self.choices.tokens[column][self.places[number] - self.choices.start[number]]
-            for column, number in enumerate(problem.owner.tolist())
-        ]
-        sums = rater.structure.product(tokens, problem.owner)
-        if sums is None:
-            return None
-        may, sure = rater.verdicts(sums, doubt)
-        return may.reshape(self.shape), sure.reshape(self.shape)
-
-    def codes(self, some: Bools) -> Codes:
-        """Return the codes (m, G) of some candidates."""
-        first = np.array([places[0] for places in self.places])
-        at = np.nonzero(some)
-        codes: Codes = np.repeat(self.choices.code[first][None], len(at[0]), axis=0)
-        for group, here in zip(self.axes, at, strict=True):
-            codes[:, group] = self.choices.code[self.places[group][here]]
+    def codes(self, numbers: Codes) -> Codes:
+        """Return the codes (m, G) of candidates."""
+        codes = np.empty((len(numbers), len(self.places)), dtype=np.intp)
+        for group, (places, stride) in enumerate(zip(self.places, self.stride, strict=True)):
+            codes[:, group] = self.choices.code[places[numbers // stride % len(places)]]
         return codes
 
-    def along(self, values: NDArray[Any], group: int) -> NDArray[Any]:
-        """Return what is said of a group's choices (t,), in a shape that fits all candidates."""
-        return values.reshape([-1 if other == group else 1 for other in self.axes])
+    def sums(self, rater: Rater) -> Floats | None:
+        """Return the sums (size, k) of all, rounded otherwise than those of single rows; None if nothing is gained."""
+        choices, owner = self.choices, self.choices.problem.owner
+        places = [self.places[number] - choices.start[number] for number in owner.tolist()]
+        tokens = [choices.tokens[column][some] for column, some in enumerate(places)]
+        return rater.structure.product(tokens, owner)
+
+
+@dataclass(frozen=True, eq=False)
+class Rated:
+    """Candidates that may be answers.
+
+    Attributes:
+        codes: (m, G) of each.
+        certain: (m,) whether it certainly meets the target.
+        checked: (G,) the groups of which no candidate has a change that is certainly needless.
+    """
+
+    codes: Codes
+    certain: Bools
+    checked: Bools
+
+
+@dataclass(frozen=True, eq=False)
+class Listed:
+    """All candidates of a box.
+
+    Attributes:
+        choices: those of all boxes.
+        places: per group, which of the choices the box allows, nearest first.
+        rows: these candidates, among others that put changes back.
+        checked: (G,) the groups whose changes are put back there.
+    """
+
+    choices: Choices
+    places: tuple[Codes, ...]
+    rows: Rows
+    checked: Bools
+
+    @classmethod
+    def of(cls, choices: Choices, box: Bools, back: Bools) -> Listed:
+        """Return the candidates of a box (choices,), beside which the changes of some groups (G,) may be put `back`."""
+        ends = np.cumsum(np.add.reduceat(box, choices.start[:-1], dtype=np.intp))
+        places = tuple(np.split(np.flatnonzero(box), ends[:-1]))
+        more = _with_own(choices, places, back)
+        checked = back & [own in some for own, some in zip(choices.own, more, strict=True)]
+        return cls(choices, places, Rows.of(choices, more), checked)
+
+    @property
+    def size(self) -> int:
+        """How many candidates the box has."""
+        return prod(map(len, self.places))
+
+    def near(self, within: Within) -> Codes:
+        """Return the codes (m, G) of the candidates that are near enough and have as many changes as they may."""
+        return self.rows.codes(near_numbers(self._axes(self.places, np.zeros(len(self.places), np.bool_)), within))
+
+    def rated(self, within: Within, rater: Rater, doubt: float) -> Rated | None:
+        """Return which of the candidates that are near may be answers, but for those with a needless change.
+
+        Scores may be off by `doubt`. None where candidates are rated as fast by themselves.
+        """
+        rows, checked = self.rows, self.checked
+        near = near_numbers(self._axes(rows.by_cost, checked), within._replace(least=0))
+        if len(near) * WORTH < rows.size + SET_UP:
+            return None
+        sums = rows.sums(rater)
+        if sums is None:
+            return None
+        may, sure = rater.verdicts(sums[near], doubt + SWEPT)
+        verdicts = np.zeros(rows.size, dtype=np.int8)
+        verdicts[near] = np.where(sure, SURE, np.where(may, OPEN, MISSED))
+        found = near_numbers(self._axes(self.places, checked), within, verdicts)
+        return Rated(rows.codes(found), verdicts[found] == SURE, checked)
+
+    def _axes(self, places: Sequence[Codes], checked: Bools) -> Axes:
+        rows, own = self.rows, self.choices.own
+        steps = [rows.at(group, some) for group, some in enumerate(places)]
+        undone = np.full(len(places), -1)
+        for group in np.flatnonzero(checked).tolist():
+            undone[group] = rows.at(group, own[group : group + 1])[0]
+        return axes_of(self.choices, places, steps, undone)
+
+
+def _with_own(choices: Choices, places: Sequence[Codes], back: Bools) -> list[Codes]:
+    """Return choices per group, beside which the row's own one of some groups to put `back` that all change stands."""
+    more, size = list(places), prod(map(len, places))
+    most = MOST_ADDED * size
+    for group in sorted(np.flatnonzero(back).tolist(), key=lambda group: -len(places[group])):
+        added = size + size // len(places[group])
+        if choices.own[group] not in places[group] and added <= most:
+            more[group] = np.append(choices.own[group], places[group])
+            size = added
+    return more

@@ -90,10 +90,10 @@ class Structure(Protocol):
     def product(self, tokens: Sequence[Tokens], dimension: NDArray[np.intp]) -> Floats | None:
         """Return the sums (m, k) of all rows that take one choice of every dimension, those of the last one fastest.
 
-        None where nothing is saved beside `sums`, which says the same to the last bit.
+        They are rounded otherwise than `sums`. None where nothing is saved beside it.
 
         Args:
-            tokens: per column, its token with every choice (t, ...) of its dimension.
+            tokens: per column, its token with every choice (t, ...) of its dimension; those of trees best ascend.
             dimension: (d,) the dimension of every column, 0 to n - 1.
         """
         ...

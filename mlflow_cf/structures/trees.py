@@ -15,10 +15,8 @@ from mlflow_cf.structures.cells import Lookup, Tests
 from mlflow_cf.structures.columns import Column
 from mlflow_cf.structures.forest import Forest, Ints
 from mlflow_cf.structures.kernels.bounds import bounds_boxes
-from mlflow_cf.structures.kernels.grid import grid_trees
 from mlflow_cf.structures.kernels.nodes import FEATURE, LEFT, Features, Nodes, Trees, bits_of
 from mlflow_cf.structures.kernels.pairs import Paths
-from mlflow_cf.structures.kernels.product import product_of, product_trees
 from mlflow_cf.structures.kernels.restrict import restrict_trees
 from mlflow_cf.structures.kernels.score import add_trees, walk_of
 from mlflow_cf.structures.kernels.sweep import sweep_trees
@@ -26,6 +24,7 @@ from mlflow_cf.structures.leaves import leaves_of
 from mlflow_cf.structures.links import Flags, Link, Tokens, linked
 from mlflow_cf.structures.parts import Leaves
 from mlflow_cf.structures.tree_pairs import TreePairs, paths_of
+from mlflow_cf.structures.tree_products import product_of
 
 
 @dataclass(frozen=True, eq=False)
@@ -96,11 +95,8 @@ class TreeEnsemble:
         return totals.astype(np.float64)
 
     def product(self, tokens: Sequence[Tokens], dimension: NDArray[np.intp]) -> Floats:
-        """Return the sums (m, k) of all rows that take one choice of every dimension, as `sums` adds them up."""
-        box = product_of(tokens, dimension)
-        totals = np.repeat(self.trees.base.astype(self.trees.nodes.value.dtype)[:, None], box.size.prod(), axis=1)
-        product_trees(box, self.trees, totals)
-        return totals.T.astype(np.float64)
+        """Return the sums (m, k) of all rows that take one choice of every dimension, those of the last one fastest."""
+        return product_of(tokens, dimension, self.trees).T
 
     def score(self, tokens: Sequence[Tokens]) -> Floats:
         """Return scores (m, classes) for the cells of every feature."""
@@ -136,8 +132,10 @@ class TreeEnsemble:
 
     def _grid(self, rows: Sequence[Tokens], values: Sequence[Tokens | None]) -> list[Floats | None]:
         """Sweep one of two columns: rows differ in the other one alone, so that a tree is walked once for all."""
-        first, second = (np.ascontiguousarray(rows[n] if tokens is None else tokens) for n, tokens in enumerate(values))
-        sums = grid_trees(first, second, self.trees)
+        both = (rows[n] if tokens is None else tokens for n, tokens in enumerate(values))
+        (first, one), (second, two) = (np.unique(tokens, return_inverse=True) for tokens in both)
+        sums = product_of([first, second], np.arange(2), self.trees).T.reshape(len(first), len(second), -1)
+        sums = sums[one[:, None], two]
         return [sums.swapaxes(0, 1), None] if values[1] is None else [None, sums]
 
     def bounds(self, allowed: Sequence[Tokens]) -> tuple[Floats, Floats]:

@@ -25,6 +25,8 @@ def small_limits():
     """Boxes are parted and rules left untabulated in small problems, too."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("mlflow_cf.exact.best_first.MOST_LISTED", 6)
+        patch.setattr("mlflow_cf.exact.best_first.MOST_ALONE", 6)
+        patch.setattr("mlflow_cf.exact.listed.SET_UP", 0)
         patch.setattr("mlflow_cf.problem.problem.MOST_COMBINATIONS", 15)
         yield
 

@@ -4,13 +4,14 @@ from dataclasses import replace
 from itertools import pairwise
 
 import numpy as np
+import pytest
 from exact_worlds import Enumerated, drawn
 from hypothesis import given
 from hypothesis import strategies as st
 from laws import dear
 
+from mlflow_cf.exact import listed
 from mlflow_cf.exact.best_first import BestFirst
-from mlflow_cf.exact.listed import Listed
 from mlflow_cf.explainers import GeCo
 from mlflow_cf.problem import Rater
 from mlflow_cf.problem.sums import SumTarget, rate_sums, surely
@@ -74,11 +75,14 @@ def test_a_box_is_listed_as_its_candidates_are_one_by_one(world, count, seed):
     for share in (0.3, 0.6, 0.6, 0.6, 0.9, 1.0):
         box = rng.random(len(choices.code)) < share
         box[[rng.integers(start, stop) for start, stop in pairwise(choices.start)]] = True
-        whole = Listed.of(choices, box)
-        everything = np.ones(whole.shape, dtype=bool)
-        assert whole.worth(everything, search_of_all.needless) is not None
-        one_by_one = waiting(search_of_all._add, whole.codes(everything), search_of_all.within.least)
-        assert waiting(search_of_all._list, box) == one_by_one
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(listed, "SET_UP", 0)
+            together = waiting(search_of_all._list, box)
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(listed.Listed, "rated", lambda *_: None)
+            patch.setattr(search_of_all, "_alone", 2**20)
+            one_by_one = waiting(search_of_all._list, box)
+        assert together == one_by_one
 
 
 @dear(1)

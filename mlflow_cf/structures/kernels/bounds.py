@@ -18,7 +18,7 @@ from mlflow_cf.structures.kernels.nodes import CUT, FEATURE, LEFT, MISSING_LEFT,
 
 
 @numba.njit(inline="always")
-def _narrow(branches: Branches, below: Array, nodes: Nodes, node: Any, left: Any) -> Any:
+def narrow(branches: Branches, below: Array, nodes: Nodes, node: Any, left: Any) -> Any:
     """Keep the allowed cells of a node's feature that go left (or right); return whether there are any."""
     span, mask, tests = branches.span, branches.mask, nodes.tests
     feature = tests[node, FEATURE]
@@ -82,7 +82,7 @@ def _extremes(tree: int, branches: Branches, below: Array, trees: Trees, way: Ar
         if not seen:
             copy(branches, feature, first + at)
         way[at, 1] += 1
-        if _narrow(branches, below, nodes, node, seen == 0):
+        if narrow(branches, below, nodes, node, seen == 0):
             at += 1
             way[at, 0], way[at, 1] = nodes.tests[node, LEFT] + seen, 0
 

@@ -1,159 +1,192 @@
-"""Products: the sums of all rows of a box, each tree walked once for all of them.
+"""Products: the sums of all rows of a box, whose dimensions have some choices, of which a row takes one each.
 
-Every dimension of a box has some choices, of which a row takes one. A test of a tree parts the choices of a dimension
-in those that go left and those that go right; what comes to a leaf is a smaller box, to whose rows its value is added:
-tree after tree, so that the sums are rounded as those of single rows are.
+What comes to a leaf is a smaller box: of every dimension some runs of choices. Its value is noted where runs begin and
+where they end, along all dimensions, and all of it is added up once, at the end. So the time does not depend on how
+many rows come to a leaf.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 import numba
 import numpy as np
 
 from mlflow_cf.kernel import kernel
-from mlflow_cf.structures.kernels.nodes import FEATURE, Array, Trees
+from mlflow_cf.structures.kernels.bounds import allow, narrow
+from mlflow_cf.structures.kernels.branches import Branches, copy
+from mlflow_cf.structures.kernels.nodes import FEATURE, LEFT, Array, Trees
 
-WIDE = 32  # rows of a leaf's box whose places are told once for many
+ODD = np.uint64(1 << 63)  # added up, it tells an odd number of ends from an even one
 
 
-class Product(NamedTuple):
+class Box(NamedTuple):
     """All rows of a box.
 
     Attributes:
         dimension: (d,) of every feature; the last one, of a single choice, is that of all with one cell in all rows.
+        size, stride: (n,) how many choices the dimensions have, and how far apart the rows of two choices stand.
+        first: (n + 1,) where the features of every dimension start in `features`.
+        features: the features, dimension after dimension.
         cells: (d, most) the cell of every feature with each choice of its dimension.
-        size: (n,) how many choices the dimensions have; stride: (n,) how far apart the rows of two choices stand.
+        before: per cell, and one more, of all features one after the other: how many choices have a cell before it.
+        counted: (n,) whether the choices stand in the order of the cells of their only feature, whose tests are cuts.
     """
 
     dimension: Array
-    cells: Array
     size: Array
     stride: Array
+    first: Array
+    features: Array
+    cells: Array
+    before: Array
+    counted: Array
 
 
 class Room(NamedTuple):
     """Room to work in.
 
     Attributes:
-        order: (n, most) the choices of every dimension in some order.
-        node: (levels,) the nodes that wait; low, high: (levels, n) which choices come to them, by `order`.
-        far, near: (rows,) places of rows, by the dimensions before and behind some one.
+        span, mask: of `Branches`: those of all features, and what each was before the tests on the way down.
+        flags: (cells,) which cells the box has; below: (cells + 1,) how many of them stand before each.
+        way: (levels, 2) the nodes on the way down, and how many of their sides were seen.
+        narrowed: (n,) how many tests on the way ask about each dimension.
+        ends: (most + 1,) where runs begin and end, in turns; places: (rows,) of corners.
     """
 
-    order: Array
-    node: Array
-    low: Array
-    high: Array
-    far: Array
-    near: Array
+    span: Array
+    mask: Array
+    flags: Array
+    below: Array
+    way: Array
+    narrowed: Array
+    ends: Array
+    places: Array
 
 
 @numba.njit(inline="always")
-def _parted(product: Product, room: Room, trees: Trees, node: Any, level: Any) -> Any:
-    """Put the choices that go left at a node before those that go right, and return how many of all do."""
-    walk, feature = trees.walk, trees.nodes.tests[node, FEATURE]
-    dimension, key = product.dimension[feature], walk.key[node]
-    first, cut = walk.offset[feature] + (key >> 32) - walk.start[feature], key & 0xFFFFFFFF
-    wide = walk.start[feature + 1] - walk.start[feature]
-    low, high, order = room.low[level, dimension], room.high[level, dimension], room.order
-    while low < high:
-        choice = order[dimension, low]
-        if walk.comparands[first + product.cells[feature, choice] * wide] > cut:
-            high -= 1
-            order[dimension, low], order[dimension, high] = order[dimension, high], choice
+def _takes(branches: Branches, feature: Any, cell: Any) -> Any:
+    """Whether a cell comes to the branch of its feature."""
+    span, start = branches.span, branches.features.start
+    if not branches.features.ordered[feature]:
+        word = branches.mask[feature, cell >> 6]
+        return (word >> np.uint64(cell & 63)) & np.uint64(1) != np.uint64(0)
+    if cell == start[feature + 1] - start[feature] - 1:
+        return span[feature, 2] != 0
+    return span[feature, 0] <= cell <= span[feature, 1]
+
+
+@numba.njit(inline="always")
+def _counted_ends(box: Box, branches: Branches, dimension: Any, ends: Array) -> Any:
+    """Write where the runs of choices begin and end, in turns, and return how many ends there are."""
+    feature, size = box.features[box.first[dimension]], box.size[dimension]
+    span, start = branches.span, branches.features.start
+    first = start[feature] + feature  # one figure more per feature than cells
+    missing = start[feature + 1] - start[feature] - 1
+    count = 0
+    if span[feature, 0] <= span[feature, 1]:
+        low, high = box.before[first + span[feature, 0]], box.before[first + span[feature, 1] + 1]
+        if low < high:
+            ends[0], ends[1] = low, high
+            count = 2
+    if span[feature, 2] and box.before[first + missing] < size:
+        if count and ends[1] == box.before[first + missing]:
+            ends[1] = size
         else:
-            low += 1
-    return low
+            ends[count], ends[count + 1] = box.before[first + missing], size
+            count += 2
+    return count
 
 
 @numba.njit(inline="always")
-def _places(product: Product, room: Room, level: Any, dimension: Any, places: Array, count: Any) -> Any:
-    """Add a dimension to the places of so many rows; return how many there are then."""
-    low, high, stride = room.low[level, dimension], room.high[level, dimension], product.stride[dimension]
-    first = np.uint64(room.order[dimension, low] * stride)
-    for at in range(low + 1, high):
-        more = np.uint64(room.order[dimension, at] * stride)
-        for row in range(count):
-            places[(at - low) * count + row] = places[row] + more
-    for row in range(count):
-        places[row] += first
-    return count * (high - low)
+def _ends(box: Box, branches: Branches, dimension: Any, ends: Array) -> Any:
+    """Write where runs of choices begin and end, in turns, but for the end of all; return how many there are."""
+    size, count = box.size[dimension], 0
+    if box.counted[dimension]:
+        count = _counted_ends(box, branches, dimension, ends)
+    else:
+        inside = False
+        for choice in range(size):
+            comes = True
+            for at in range(box.first[dimension], box.first[dimension + 1]):
+                feature = box.features[at]
+                comes = comes and _takes(branches, feature, box.cells[feature, choice])
+            if comes != inside:
+                ends[count] = choice
+                count += 1
+                inside = comes
+        if inside:
+            ends[count] = size
+            count += 1
+    if count and ends[count - 1] == size:
+        count -= 1
+    return count
 
 
 @numba.njit(inline="always")
-def _add_leaf(product: Product, room: Room, level: Any, value: Array, output: Any, totals: Array) -> None:
-    """Add a leaf's values to the rows that come to it."""
-    far, near = room.far, room.near
-    far[0], near[0], rows, ahead = np.uint64(0), np.uint64(0), 1, 1
-    for dimension in range(product.size.size - 1, -1, -1):
-        if ahead < WIDE:
-            ahead = _places(product, room, level, dimension, near, ahead)
-        else:
-            rows = _places(product, room, level, dimension, far, rows)
-    for place in range(value.size):
-        more, sums = value[place], totals[output + place]
-        for row in range(rows):
-            first = far[row]
-            for other in range(ahead):
-                sums[first + near[other]] += more
+def _note_leaf(box: Box, branches: Branches, room: Room, value: Array, output: Any, corners: Array) -> None:
+    """Note a leaf's values at the corners of what comes to it."""
+    ends, places = room.ends, room.places
+    places[0], rows = np.uint64(0), 1
+    for dimension in range(box.size.size - 1):
+        if room.narrowed[dimension] == 0:
+            continue
+        count = _ends(box, branches, dimension, ends)
+        if count == 1 and ends[0] == 0:
+            continue
+        for end in range(count - 1, -1, -1):
+            more = np.uint64(ends[end] * box.stride[dimension])
+            if end & 1:
+                more += ODD
+            for row in range(rows):
+                places[end * rows + row] = places[row] + more
+        rows *= count
+    for row in range(rows):
+        place, odd = places[row] & ~ODD, places[row] >= ODD
+        for column in range(value.size):
+            corners[output + column, place] += -value[column] if odd else value[column]
 
 
 @kernel
-def add_products(product: Product, trees: Trees, room: Room, totals: Array) -> None:
-    """Add every tree's leaf values to `totals` (k, rows), tree by tree."""
-    nodes, node, low, high = trees.nodes, room.node, room.low, room.high
-    tests, left = nodes.tests, trees.walk.left
+def note_leaves(box: Box, trees: Trees, room: Room, corners: Array) -> None:
+    """Note the leaves of all trees in `corners` (k, rows)."""
+    branches = Branches(room.span, room.mask, trees.features)
+    nodes, way, saved = trees.nodes, room.way, trees.features.ordered.size
+    allow(room.flags, branches, room.below)
     for tree in range(nodes.roots.size):
-        node[0], level = nodes.roots[tree], 0
-        for dimension in range(product.size.size):
-            low[0, dimension], high[0, dimension] = 0, product.size[dimension]
-        while level >= 0:
-            here = node[level]
-            feature = tests[here, FEATURE]
+        at = 0
+        way[0, 0], way[0, 1] = nodes.roots[tree], 0
+        while at >= 0:
+            node, seen = way[at, 0], way[at, 1]
+            feature = np.int64(nodes.tests[node, FEATURE])
             if feature < 0:
-                _add_leaf(product, room, level, nodes.value[here], max(nodes.outputs[tree], 0), totals)
-                level -= 1
+                _note_leaf(box, branches, room, nodes.value[node], max(nodes.outputs[tree], 0), corners)
+                at -= 1
                 continue
-            dimension = product.dimension[feature]
-            parted = _parted(product, room, trees, here, level)
-            if parted == high[level, dimension]:
-                node[level] = left[here]
-            elif parted == low[level, dimension]:
-                node[level] = left[here] + 1
+            if seen:
+                copy(branches, saved + at, feature)
             else:
-                for other in range(product.size.size):
-                    low[level + 1, other], high[level + 1, other] = low[level, other], high[level, other]
-                low[level, dimension], high[level + 1, dimension] = parted, parted
-                node[level], node[level + 1] = left[here] + 1, left[here]
-                level += 1
+                copy(branches, feature, saved + at)
+                room.narrowed[box.dimension[feature]] += 1
+            if seen == 2:
+                room.narrowed[box.dimension[feature]] -= 1
+                at -= 1
+                continue
+            way[at, 1] += 1
+            if narrow(branches, room.below, nodes, node, seen == 0):
+                at += 1
+                way[at, 0], way[at, 1] = nodes.tests[node, LEFT] + seen, 0
 
 
-def product_of(cells: Sequence[Array], dimension: Array) -> Product:
-    """Return the box whose features have such `cells` (t,), one per choice of their `dimension` (d,), 0 to n - 1."""
-    size = np.ones(dimension.max(initial=-1) + 1, dtype=np.int64)
-    size[dimension] = [len(some) for some in cells]
-    stride = np.append(np.cumprod(size[:0:-1])[::-1], 1)
-    table = np.zeros((len(cells), size.max()), dtype=np.int64)
-    for feature, some in enumerate(cells):
-        table[feature, : len(some)] = some
-    free = np.flatnonzero(size > 1)
-    place = np.full(len(size), len(free))
-    place[free] = np.arange(len(free))
-    return Product(place[dimension], table, np.append(size[free], 1), np.append(stride[free], 0))
-
-
-def product_trees(product: Product, trees: Trees, totals: Array) -> None:
-    """Add every tree's leaf values to `totals` (k, rows), tree by tree; a row takes one choice of every dimension."""
-    dimensions, most = len(product.size), int(product.size.max())
-    room = Room(
-        order=np.tile(np.arange(most), (dimensions, 1)),
-        node=np.empty(trees.deepest + 1, dtype=np.int64),
-        low=np.empty((trees.deepest + 1, dimensions), dtype=np.int64),
-        high=np.empty((trees.deepest + 1, dimensions), dtype=np.int64),
-        far=np.empty(totals.shape[1], dtype=np.uint64),
-        near=np.empty(WIDE * most, dtype=np.uint64),
-    )
-    add_products(product, trees, room, totals)
+@kernel
+def add_up(sums: Array, size: Array, stride: Array) -> None:
+    """Add up, in place, what is noted at the corners of boxes (k, rows) along all dimensions (n,)."""
+    for output in range(len(sums)):
+        line = sums[output]
+        for dimension in range(size.size - 1):
+            step = stride[dimension]
+            for start in range(0, line.size, step * size[dimension]):
+                for choice in range(1, size[dimension]):
+                    here = start + choice * step
+                    for row in range(step):  # in one go for several rows, as these are apart
+                        line[here + row] += line[here - step + row]
