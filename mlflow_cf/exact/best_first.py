@@ -18,7 +18,7 @@ from mlflow_cf.constraints.rules import Bools
 from mlflow_cf.exact.boxes import boxes_of_sets, choices_within, tighten, whole_box
 from mlflow_cf.exact.entries import Box, Key, Leaf
 from mlflow_cf.exact.few_changes import FewChanges
-from mlflow_cf.exact.listed import WORTH, Listed, Rated
+from mlflow_cf.exact.listed import WORTH, Listed, Rated, gains
 from mlflow_cf.exact.needless import Needless
 from mlflow_cf.exact.parting import Parting
 from mlflow_cf.features import Floats
@@ -106,14 +106,9 @@ class BestFirst:
 
     @cached_property
     def _together(self) -> int:
-        """How many candidates can be rated together, where the model gains by that."""
+        """How many candidates can be rated together."""
         rater = self.problem.rater
-        one = (
-            None
-            if rater is None
-            else rater.structure.product([tokens[:1] for tokens in self.choices.tokens], self.problem.owner)
-        )
-        return 0 if one is None else MOST_LISTED // one.shape[1]
+        return MOST_LISTED // rater.structure.outputs if rater is not None and gains(self.choices, rater) else 0
 
     def _few(self, mask: Bools) -> bool:
         sizes = np.add.reduceat(mask, self.choices.start[:-1], dtype=np.intp)

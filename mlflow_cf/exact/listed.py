@@ -56,6 +56,8 @@ class Rows:
 
     def at(self, group: int, places: Codes) -> Codes:
         """Return what choices of a group, at `places` (t,) among all, add to the numbers of candidates."""
+        if len(self.places[group]) == 1:
+            return np.zeros(len(places), dtype=np.intp)
         code = self.choices.code
         return np.asarray(np.searchsorted(code[self.places[group]], code[places]) * self.stride[group])
 
@@ -150,10 +152,16 @@ class Listed:
         return axes_of(self.choices, places, steps, undone)
 
 
+def gains(choices: Choices, rater: Rater) -> bool:
+    """Whether candidates of these choices are rated faster together."""
+    own = Rows(choices, tuple(choices.start[:-1, None]))
+    return own.sums(rater) is not None
+
+
 def _with_own(choices: Choices, places: Sequence[Codes], back: Bools) -> list[Codes]:
     """Return choices per group, beside which the row's own one of some groups to put `back` that all change stands."""
     more, size = list(places), prod(map(len, places))
-    most = MOST_ADDED * size
+    most = max(MOST_ADDED * size, SET_UP)
     for group in sorted(np.flatnonzero(back).tolist(), key=lambda group: -len(places[group])):
         added = size + size // len(places[group])
         if choices.own[group] not in places[group] and added <= most:

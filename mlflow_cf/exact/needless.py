@@ -41,7 +41,7 @@ class Needless:
     def of(self, codes: Codes, checked: Bools) -> Bools:
         """Return (m,) which candidates (m, G) have a certainly needless change of a group not `checked` (G,) yet."""
         found = np.zeros(len(codes), dtype=np.bool_)
-        if self.problem.rater is None or checked.all():
+        if self.problem.rater is None or not (codes != self.problem.own)[:, ~checked].any():
             return found
         owner, undone = self.problem.undone_codes(codes)
         held = self.problem.held(undone) & ((undone != codes[owner]) & ~checked).any(axis=1)

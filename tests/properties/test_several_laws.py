@@ -13,6 +13,8 @@ from laws import dear
 from mlflow_cf.exact import listed
 from mlflow_cf.exact.best_first import BestFirst
 from mlflow_cf.explainers import GeCo
+from mlflow_cf.explainers.geco import around
+from mlflow_cf.explainers.geco.around import Around
 from mlflow_cf.problem import Rater
 from mlflow_cf.problem.sums import SumTarget, rate_sums, surely
 from mlflow_cf.proof.pipeline import Answer, Proving, search, verify_all
@@ -56,6 +58,30 @@ def test_there_are_as_many_as_are_wanted_wherever_there_are_so_many(world, count
     far = case.distance(proved.rows)
     assert all(one <= two for part in (far[:distinct], far[distinct:]) for one, two in pairwise(part))
     assert all(row.tobytes() in expected.known for row in proved.rows)
+
+
+@dear(2)
+@given(drawn(("forest",)).filter(lambda world: world.open), st.integers(2, 5))
+def test_answers_are_the_nearest_where_all_that_is_nearer_was_looked_at(world, count):
+    world = replace(world, count=count)
+    ends = []
+
+    def noted(self, look=Around.all):
+        ends.append(look(self))
+        return ends[-1]
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(around, "AT_ONCE", 20)
+        patch.setattr(listed, "SET_UP", 0)
+        patch.setattr(Around, "all", noted)
+        found = answers(world)
+    if found is None or not any(ends):
+        return
+    expected = Enumerated(world)
+    wanted = expected.answers(count)
+    proved, _, case = found
+    distinct = len({line.tobytes() for line in expected.changed[wanted]})
+    np.testing.assert_allclose(case.distance(proved.rows)[:distinct], expected.distance[wanted][:distinct])
 
 
 @given(drawn(("forest",)).filter(lambda world: world.open), st.integers(2, 5), st.integers(0, 2**16))

@@ -9,6 +9,7 @@ from functools import cached_property
 import numpy as np
 
 from mlflow_cf.exact.few_changes import FewChanges
+from mlflow_cf.explainers.geco.around import Around
 from mlflow_cf.explainers.geco.construction import grow, improve, start_of
 from mlflow_cf.explainers.geco.members import Members
 from mlflow_cf.explainers.geco.statistics import Statistics
@@ -40,6 +41,7 @@ class Sweeps:
         self.rater = self.problem.rater
         self.q, self.stable, self.generations = q, stable, generations
         self.settled = False
+        self._looked = np.inf  # the bar when all candidates around the row were looked at last
         self.statistics = Statistics(Members.PHASES)
 
     @cached_property
@@ -79,7 +81,7 @@ class Sweeps:
     def _several(self, few: FewChanges | None) -> tuple[Floats, dict[str, int | float]]:
         """Search for several answers: the nearest of one and of two changes, and generations for those of more."""
         problem, members, generations = self.problem, self.members, 0
-        if few is None or not self._sets_of_few(few):
+        if few is None or not (self._sets_of_few(few) or self._around()):
             for start in start_of(problem, members.cascade):
                 members.score(start[None] if (start != problem.own).any() else start[None][:0])
                 merit, changes = members.start(start)
@@ -92,6 +94,8 @@ class Sweeps:
             if not members.population.favourable.any() and not self.budget.cut:
                 members.score(codes_of(problem, nearest_favourable_rows(problem))[: self.q])
                 generations += self._evolve(self.generations.start)
+            if few is not None:
+                self._around()
         found = members.population.codes[members.population.favourable]
         return problem.rows(found[: NEAREST + problem.count]), self.statistics.summary(generations, self.budget.used)
 
@@ -108,6 +112,16 @@ class Sweeps:
             return False
         members.score(pairs)
         return members.bar < few.least(3)
+
+    def _around(self) -> bool:
+        """Look at all candidates that are nearer than what is known; whether they were few enough for that."""
+        bar = self.members.bar
+        if not bar < np.inf or bar == self._looked:
+            return False
+        with self._counted("sweep", len(self.problem.space)):
+            done = Around(self.members, CLOSE).all()
+        self._looked = self.members.bar
+        return done
 
     def _few(self) -> FewChanges | None:
         """Return what few changes do, where the budget lasts for a sweep."""

@@ -1,0 +1,113 @@
+"""All candidates around a row that are nearer than the bar, as long as they are not too many."""
+
+from __future__ import annotations
+
+import heapq
+from itertools import count
+
+import numpy as np
+
+from mlflow_cf.constraints.rules import Bools
+from mlflow_cf.exact.boxes import choices_within, tighten, whole_box
+from mlflow_cf.exact.listed import WORTH, Listed, Rated, gains
+from mlflow_cf.exact.needless import Needless
+from mlflow_cf.explainers.geco.members import Members
+from mlflow_cf.search.choices import Within
+from mlflow_cf.search.population import changed_sets
+
+AT_ONCE = 2**17  # sums of a box that are made together: they stay near the processor
+MOST = 2**20  # sums in all: as long as some generations take
+LARGEST = 2**26  # rows of the whole: of more, the boxes that are near hold more than MOST
+
+
+class Around:
+    """Looks at the candidates around the row of a problem, in boxes of which the nearest come first.
+
+    Scores may be off by `doubt`; where several answers are wanted, needless changes are left out.
+    """
+
+    def __init__(self, members: Members, doubt: float) -> None:
+        """Look no farther than what the members know."""
+        problem = members.problem
+        self.members, self.doubt = members, doubt
+        self.choices = choices_within(problem, members.bar)
+        self.needless = Needless(problem, self.choices, doubt)
+        self.left = MOST // members.rater.structure.outputs
+        self._serial = count()
+        self._heap: list[tuple[float, int, Bools]] = []
+
+    def all(self) -> bool:
+        """Look at candidates until none can be nearer than the bar; return whether that came to an end.
+
+        Nothing is looked at where candidates are not rated faster together.
+        """
+        if not all(np.diff(self.choices.start) > 0):
+            return True
+        whole = whole_box(self.choices)[0]
+        if self._tightened(whole)[1] > LARGEST or not gains(self.choices, self.members.rater):
+            return False
+        self._wait(whole)
+        while self._heap and self._heap[0][0] < self.members.bar:
+            box = heapq.heappop(self._heap)[2]
+            low, size = self._tightened(box)
+            if low >= self.members.bar:
+                continue
+            if size > AT_ONCE:
+                self._part(box)
+            elif not self._look(box):
+                return False
+        return True
+
+    def _wait(self, box: Bools) -> None:
+        low, _ = self._tightened(box)
+        if low < self.members.bar:
+            heapq.heappush(self._heap, (low, next(self._serial), box))
+
+    def _tightened(self, box: Bools) -> tuple[float, float]:
+        """Drop, in place, choices that are too far; return how far the rest is at least, and how many rows it has."""
+        within = self._within
+        low = tighten(box[None], self.choices, within).distance[0]
+        sizes = np.add.reduceat(box, self.choices.start[:-1], dtype=np.intp)
+        return float(low), float(sizes.prod(dtype=np.float64))
+
+    @property
+    def _within(self) -> Within:
+        problem = self.members.problem
+        return Within(problem.bound_distance.c, self.members.bar, problem.most_changes)
+
+    def _part(self, box: Bools) -> None:
+        """Wait with the nearer and the farther half of what the group with the most choices may take."""
+        start = self.choices.start
+        number = int(np.add.reduceat(box, start[:-1], dtype=np.intp).argmax())
+        here = start[number] + np.flatnonzero(box[start[number] : start[number + 1]])
+        for half in (here[len(here) // 2 :], here[: len(here) // 2]):
+            rest = box.copy()
+            rest[half] = False
+            self._wait(rest)
+
+    def _look(self, box: Bools) -> bool:
+        """Look at all candidates of a box; return whether there was room for that."""
+        listed = Listed.of(self.choices, box, self.needless.free)
+        self.left -= listed.rows.size
+        work = 1 + listed.rows.size // WORTH
+        if self.left < 0 or self.members.budget.take(work) < work:
+            return False
+        rated = listed.rated(self._within, self.members.rater, self.doubt)
+        if rated is None:  # few are near
+            codes = listed.near(self._within)
+            self.members.score(codes[self.members.problem.held(codes)])
+        else:
+            self._keep(rated)
+        return True
+
+    def _keep(self, rated: Rated) -> None:
+        """Let the nearest lawful candidates of every changed set become members, those that are certain and others."""
+        problem, codes = self.members.problem, rated.codes
+        some = np.flatnonzero(problem.held(codes))
+        some = some[~self.needless.of(codes[some], rated.checked)]
+        some = some[np.argsort(problem.distance(codes[some]), kind="stable")]
+        if len(some):
+            parts = [
+                part[changed_sets(problem, codes[part])[1]] for part in (some[rated.certain[some]], some) if len(part)
+            ]
+            self.members.score(codes[np.unique(np.concatenate(parts))])
