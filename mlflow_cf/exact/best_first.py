@@ -18,6 +18,7 @@ from mlflow_cf.constraints.rules import Bools
 from mlflow_cf.exact.boxes import boxes_of_sets, choices_within, tighten, whole_box
 from mlflow_cf.exact.entries import Box, Key, Leaf
 from mlflow_cf.exact.few_changes import FewChanges
+from mlflow_cf.exact.known import Known
 from mlflow_cf.exact.listed import WORTH, Listed, Rated, gains
 from mlflow_cf.exact.needless import Needless
 from mlflow_cf.exact.parting import Parting
@@ -56,7 +57,10 @@ class BestFirst:
         self.closed: set[bytes] = set()
         self._serial = count()
         self._heap: list[tuple[Key, int, Leaf | Box]] = []
-        if all(np.diff(self.choices.start) > 0):
+        known = problem.kept(Known)
+        if sets is None and known.tells(limit, self.doubt):
+            self._wait_for_known(known)
+        elif all(np.diff(self.choices.start) > 0):
             self._parting = Parting(problem, self.choices, self.needless, self.doubt, budget)
             whole = whole_box(self.choices) if sets is None else boxes_of_sets(self.choices, sets)
             self._push(whole.copy())
@@ -215,6 +219,12 @@ class BestFirst:
         for at, distance in enumerate(self.problem.distance(codes).tolist()):
             key = (distance, changes[at], tuple(codes[at].tolist()))
             heapq.heappush(self._heap, (key, next(self._serial), Leaf(key, codes[at], bool(certain[at]))))
+
+    def _wait_for_known(self, known: Known) -> None:
+        """Let what a search has listed wait for its turn; there is nothing else."""
+        near = self.problem.distance(known.codes) <= self.limit
+        self.cut = self.budget.take(count := int(near.sum())) < count
+        self._wait(known.codes[near], known.certain[near], np.ones(len(self.problem.groups), dtype=np.bool_))
 
     def _decide_few(self, few: FewChanges, whole: Bools) -> None:
         """Put the candidates that change one group, or two, and a box of those that change more, in place of all.

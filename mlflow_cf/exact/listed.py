@@ -143,6 +143,12 @@ class Listed:
         found = near_numbers(self._axes(self.places, checked), within, verdicts)
         return Rated(rows.codes(found), verdicts[found] == SURE, checked)
 
+    def rated_alone(self, within: Within, rater: Rater, doubt: float) -> Rated:
+        """Return which of the candidates that are near may be answers, rated by themselves."""
+        codes = self.near(within)
+        may, sure = rater.verdicts(rater.structure.sums(self.choices.problem.tokens(codes)), doubt)
+        return Rated(codes[may], sure[may], np.zeros(len(self.places), dtype=np.bool_))
+
     def _axes(self, places: Sequence[Codes], checked: Bools) -> Axes:
         rows, own = self.rows, self.choices.own
         steps = [rows.at(group, some) for group, some in enumerate(places)]

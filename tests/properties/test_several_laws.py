@@ -82,6 +82,9 @@ def test_answers_are_the_nearest_where_all_that_is_nearer_was_looked_at(world, c
     proved, _, case = found
     distinct = len({line.tobytes() for line in expected.changed[wanted]})
     np.testing.assert_allclose(case.distance(proved.rows)[:distinct], expected.distance[wanted][:distinct])
+    certified = world.certified(case, proved)
+    np.testing.assert_allclose(case.distance(certified.rows), expected.distance[wanted])
+    assert certified.proofs == ("optimal",) * len(wanted)
 
 
 @given(drawn(("forest",)).filter(lambda world: world.open), st.integers(2, 5), st.integers(0, 2**16))

@@ -8,10 +8,12 @@ from itertools import count
 import numpy as np
 
 from mlflow_cf.constraints.rules import Bools
-from mlflow_cf.exact.boxes import choices_within, tighten, whole_box
+from mlflow_cf.exact.boxes import choices_within, loose, tighten, whole_box
+from mlflow_cf.exact.known import Known
 from mlflow_cf.exact.listed import WORTH, Listed, Rated, gains
 from mlflow_cf.exact.needless import Needless
 from mlflow_cf.explainers.geco.members import Members
+from mlflow_cf.problem import Codes
 from mlflow_cf.search.choices import Within
 from mlflow_cf.search.population import changed_sets
 
@@ -30,9 +32,10 @@ class Around:
         """Look no farther than what the members know."""
         problem = members.problem
         self.members, self.doubt = members, doubt
-        self.choices = choices_within(problem, members.bar)
+        self.choices = choices_within(problem, loose(members.bar))
         self.needless = Needless(problem, self.choices, doubt)
         self.left = MOST // members.rater.structure.outputs
+        self.found: list[tuple[Codes, Bools]] = []
         self._serial = count()
         self._heap: list[tuple[float, int, Bools]] = []
 
@@ -47,20 +50,28 @@ class Around:
         if self._tightened(whole)[1] > LARGEST or not gains(self.choices, self.members.rater):
             return False
         self._wait(whole)
-        while self._heap and self._heap[0][0] < self.members.bar:
+        while self._heap and self._heap[0][0] <= self._within.limit:
             box = heapq.heappop(self._heap)[2]
             low, size = self._tightened(box)
-            if low >= self.members.bar:
+            if low > self._within.limit:
                 continue
             if size > AT_ONCE:
                 self._part(box)
             elif not self._look(box):
                 return False
+        self._leave()
         return True
+
+    def _leave(self) -> None:
+        """Leave what was found to a certificate."""
+        known = self.members.problem.kept(Known)
+        known.limit, known.doubt = self._within.limit, self.doubt
+        known.codes = np.concatenate([known.codes[:0], *(codes for codes, _ in self.found)])
+        known.certain = np.concatenate([known.certain[:0], *(certain for _, certain in self.found)])
 
     def _wait(self, box: Bools) -> None:
         low, _ = self._tightened(box)
-        if low < self.members.bar:
+        if low <= self._within.limit:
             heapq.heappush(self._heap, (low, next(self._serial), box))
 
     def _tightened(self, box: Bools) -> tuple[float, float]:
@@ -73,7 +84,7 @@ class Around:
     @property
     def _within(self) -> Within:
         problem = self.members.problem
-        return Within(problem.bound_distance.c, self.members.bar, problem.most_changes)
+        return Within(problem.bound_distance.c, loose(self.members.bar), problem.most_changes)
 
     def _part(self, box: Bools) -> None:
         """Wait with the nearer and the farther half of what the group with the most choices may take."""
@@ -89,15 +100,11 @@ class Around:
         """Look at all candidates of a box; return whether there was room for that."""
         listed = Listed.of(self.choices, box, self.needless.free)
         self.left -= listed.rows.size
-        work = 1 + listed.rows.size // WORTH
-        if self.left < 0 or self.members.budget.take(work) < work:
+        budget, work = self.members.budget, 1 + listed.rows.size // WORTH
+        if self.left < 0 or budget.left < work or budget.take(work) < work:
             return False
-        rated = listed.rated(self._within, self.members.rater, self.doubt)
-        if rated is None:  # few are near
-            codes = listed.near(self._within)
-            self.members.score(codes[self.members.problem.held(codes)])
-        else:
-            self._keep(rated)
+        rater, within = self.members.rater, self._within
+        self._keep(listed.rated(within, rater, self.doubt) or listed.rated_alone(within, rater, self.doubt))
         return True
 
     def _keep(self, rated: Rated) -> None:
@@ -106,6 +113,7 @@ class Around:
         some = np.flatnonzero(problem.held(codes))
         some = some[~self.needless.of(codes[some], rated.checked)]
         some = some[np.argsort(problem.distance(codes[some]), kind="stable")]
+        self.found.append((codes[some], rated.certain[some]))
         if len(some):
             parts = [
                 part[changed_sets(problem, codes[part])[1]] for part in (some[rated.certain[some]], some) if len(part)
