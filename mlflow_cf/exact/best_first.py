@@ -29,8 +29,8 @@ from mlflow_cf.search.choices import Within
 DOUBT = 4  # tolerances: scores may be off on either side of a comparison
 MOST_LISTED = 2**18  # sums of a box's candidates that are made together instead of parting it further
 MOST_ALONE = 128  # candidates of a box that are scored one by one
-MOST_CHECKED = 16  # candidates, nearest first, of which one may lower the limit
 MORE_ALONE = 128  # times as many, where most of them are dropped because a change is needless
+MOST_CHECKED = 16  # candidates, nearest first, of which one may lower the limit
 
 
 class BestFirst:

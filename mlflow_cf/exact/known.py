@@ -23,6 +23,10 @@ class Known:
         self.codes: Codes = problem.own[None][:0]
         self.certain: Bools = np.empty(0, dtype=np.bool_)
 
+    def learn(self, limit: float, doubt: float, codes: Codes, certain: Bools) -> None:
+        """Take over what a search has found."""
+        self.limit, self.doubt, self.codes, self.certain = limit, doubt, codes, certain
+
     def tells(self, limit: float, doubt: float) -> bool:
         """Whether all candidates no farther than a limit are known, if scores may be off by `doubt`."""
         return limit <= self.limit and doubt <= self.doubt

@@ -34,8 +34,8 @@ class Around:
         self.members, self.doubt = members, doubt
         self.choices = choices_within(problem, loose(members.bar))
         self.needless = Needless(problem, self.choices, doubt)
-        self.left = MOST // members.rater.structure.outputs
-        self.found: list[tuple[Codes, Bools]] = []
+        self._left = MOST // members.rater.structure.outputs
+        self._found: list[tuple[Codes, Bools]] = []
         self._serial = count()
         self._heap: list[tuple[float, int, Bools]] = []
 
@@ -64,10 +64,10 @@ class Around:
 
     def _leave(self) -> None:
         """Leave what was found to a certificate."""
-        known = self.members.problem.kept(Known)
-        known.limit, known.doubt = self._within.limit, self.doubt
-        known.codes = np.concatenate([known.codes[:0], *(codes for codes, _ in self.found)])
-        known.certain = np.concatenate([known.certain[:0], *(certain for _, certain in self.found)])
+        problem = self.members.problem
+        codes = np.concatenate([problem.own[None][:0], *(codes for codes, _ in self._found)])
+        certain = np.concatenate([np.empty(0, dtype=np.bool_), *(certain for _, certain in self._found)])
+        problem.kept(Known).learn(self._within.limit, self.doubt, codes, certain)
 
     def _wait(self, box: Bools) -> None:
         low, _ = self._tightened(box)
@@ -99,9 +99,9 @@ class Around:
     def _look(self, box: Bools) -> bool:
         """Look at all candidates of a box; return whether there was room for that."""
         listed = Listed.of(self.choices, box, self.needless.free)
-        self.left -= listed.rows.size
+        self._left -= listed.rows.size
         budget, work = self.members.budget, 1 + listed.rows.size // WORTH
-        if self.left < 0 or budget.left < work or budget.take(work) < work:
+        if self._left < 0 or budget.left < work or budget.take(work) < work:
             return False
         rater, within = self.members.rater, self._within
         self._keep(listed.rated(within, rater, self.doubt) or listed.rated_alone(within, rater, self.doubt))
@@ -113,7 +113,7 @@ class Around:
         some = np.flatnonzero(problem.held(codes))
         some = some[~self.needless.of(codes[some], rated.checked)]
         some = some[np.argsort(problem.distance(codes[some]), kind="stable")]
-        self.found.append((codes[some], rated.certain[some]))
+        self._found.append((codes[some], rated.certain[some]))
         if len(some):
             parts = [
                 part[changed_sets(problem, codes[part])[1]] for part in (some[rated.certain[some]], some) if len(part)
