@@ -23,7 +23,7 @@ SOURCES: Final = (
     "plans/kernels.py",
     "search/choices.py",
     *(f"structures/kernels/{name}.py" for name in
-      ("bounds", "branches", "dense", "nodes", "pairs", "product", "restrict", "score", "sweep")),
+      ("bounds", "branches", "dense", "gains", "nodes", "pairs", "product", "restrict", "score", "sweep")),
 )  # fmt: skip
 _KERNELS: Final[list[Any]] = []
 P = ParamSpec("P")

@@ -7,21 +7,20 @@ meets the target. So the first candidate the judge accepts is the nearest there 
 
 from __future__ import annotations
 
-import heapq
 from functools import cached_property
-from itertools import count
 from math import prod
 
 import numpy as np
 
 from mlflow_cf.constraints.rules import Bools
 from mlflow_cf.exact.boxes import boxes_of_sets, choices_within, tighten, whole_box
-from mlflow_cf.exact.entries import Box, Key, Leaf
+from mlflow_cf.exact.entries import Box, Leaf
 from mlflow_cf.exact.few_changes import FewChanges
 from mlflow_cf.exact.known import Known
 from mlflow_cf.exact.listed import WORTH, Listed, Rated, gains
 from mlflow_cf.exact.needless import Needless
 from mlflow_cf.exact.parting import Parting
+from mlflow_cf.exact.waiting import Waiting
 from mlflow_cf.features import Floats
 from mlflow_cf.problem import Budget, Codes, Problem
 from mlflow_cf.search.choices import Within
@@ -54,9 +53,7 @@ class BestFirst:
         self.needless = Needless(problem, self.choices, self.doubt) if problem.count > 1 else None
         self._alone = MOST_ALONE * (1 if self.needless is None else MORE_ALONE)
         self.cut = False
-        self.closed: set[bytes] = set()
-        self._serial = count()
-        self._heap: list[tuple[Key, int, Leaf | Box]] = []
+        self._waiting = Waiting(problem.own, self.needless)
         known = problem.kept(Known)
         if sets is None and known.tells(limit, self.doubt):
             self._wait_for_known(known)
@@ -64,36 +61,57 @@ class BestFirst:
             self._parting = Parting(problem, self.choices, self.needless, self.doubt, budget)
             whole = whole_box(self.choices) if sets is None else boxes_of_sets(self.choices, sets)
             self._push(whole.copy())
-            few = problem.kept(FewChanges.of) if self._heap and sets is None else None
+            few = problem.kept(FewChanges.of) if len(self._waiting) and sets is None else None
             if few is not None:
                 self._decide_few(few, whole)
 
     @property
     def low(self) -> float:
         """No candidate that is still to come is nearer than this."""
-        return self._heap[0][0][0] if self._heap else np.inf
+        return self._waiting.low
+
+    @property
+    def closed(self) -> set[bytes]:
+        """Changed sets (G,), as bytes, of which no more candidates are looked for."""
+        return self._waiting.closed
 
     def next(self) -> Leaf | None:
         """Return the next candidate; None if there are no more within the limit, or if the budget is used up."""
-        while self._heap and self.low <= self.limit and not self.cut:
-            key, serial, least = heapq.heappop(self._heap)
+        while not self.cut and (least := self._waiting.pop(self.limit)) is not None:
             if isinstance(least, Leaf):
                 return least
-            mask = least.mask
-            if self.budget.spent or not (self._list(mask) if self._few(mask) else self._part(mask)):
-                heapq.heappush(self._heap, (key, serial, least))
+            key, box = least
+            if self.budget.spent or not self._look_into(box):
+                self._waiting.add_box(key, box)
                 self.cut = True
         return None
 
+    def _look_into(self, box: Box) -> bool:
+        """Wait with what is left of a box in its place; return False if the budget does not last for that."""
+        mask = box.mask
+        if not box.worthwhile:
+            if not self.budget.take(1):
+                return False
+            left = self._parting.worthwhile(mask)
+            if left is not mask:
+                self._push(left[None], worthwhile=True)
+                return True
+        return self._list(mask) if self._few(mask) else self._part(mask)
+
+    def look_no_farther(self, limit: float) -> None:
+        """Lower the limit, if this one is lower."""
+        if limit < self.limit:
+            self.limit = limit
+            self.within = self.within._replace(limit=limit)
+
     def stop(self, leaf: Leaf) -> None:
         """End the search before a candidate it has returned."""
-        heapq.heappush(self._heap, (leaf.key, next(self._serial), leaf))
+        self._waiting.add_leaf(leaf)
         self.cut = True
 
     def doubtful(self, most: int) -> list[Codes]:
         """Return the codes of some candidates that wait and may be refused, at most so many."""
-        waiting = (entry[2] for entry in self._heap[: 4 * most])  # the nearest stand near the front
-        return [least.codes for least in waiting if isinstance(least, Leaf) and not least.certain][:most]
+        return self._waiting.doubtful(most)
 
     def refuses(self, Z: Floats) -> bool:
         """Whether one of the rows Z (m, d) misses the target by more than the tolerance, as the structure says."""
@@ -119,7 +137,7 @@ class BestFirst:
         size: int = prod(sizes.tolist())
         return size <= self._alone or (size <= MOST_LISTED and size <= self._together)
 
-    def _push(self, masks: Bools) -> None:
+    def _push(self, masks: Bools, *, worthwhile: bool = False) -> None:
         """Add boxes (m, choices), but those that hold no candidate."""
         lows = tighten(masks, self.choices, self.within)
         alive = np.flatnonzero(np.isfinite(lows.distance))
@@ -128,7 +146,7 @@ class BestFirst:
         for box, far in zip(alive.tolist(), found.tolist(), strict=True):
             if far >= 0:
                 key = (float(lows.distance[box]), int(lows.changes[box]), tuple(lows.code[box].tolist()))
-                heapq.heappush(self._heap, (key, next(self._serial), Box(np.packbits(masks[box]), masks.shape[1])))
+                self._waiting.add_box(key, Box(np.packbits(masks[box]), masks.shape[1], worthwhile))
 
     def _possible(self, mask: Bools) -> bool:
         """Whether every rule over several groups holds for some candidate of a box, and its changes may be new."""
@@ -168,15 +186,15 @@ class BestFirst:
         codes, certain = rated.codes, rated.certain
         lawful = self._lawful(codes)
         codes, certain = codes[lawful], certain[lawful]
+        distance = self.problem.distance(codes)
         if self.needless is None and certain.any():
-            distance = self.problem.distance(codes)
             self._lower(distance, codes, certain)
             near = distance <= self.limit
-            codes, certain = codes[near], certain[near]
+            codes, distance, certain = codes[near], distance[near], certain[near]
         count = len(codes) + size // WORTH
         if self.budget.take(count) < count:
             return False
-        self._wait(codes, certain, rated.checked)
+        self._waiting.add(codes, distance, certain, rated.checked)
         return True
 
     def _lower(self, distance: Floats, codes: Codes, certain: Bools) -> None:
@@ -185,8 +203,7 @@ class BestFirst:
             if distance[at] > self.limit or not certain[at]:
                 return
             if self.problem.check(self.problem.rows(codes[[at]])).all():
-                self.limit = float(distance[at])
-                self.within = self.within._replace(limit=self.limit)
+                self.look_no_farther(float(distance[at]))
                 return
 
     def _add(self, codes: Codes, least: int) -> bool:
@@ -200,7 +217,7 @@ class BestFirst:
         if problem.rater is not None and len(codes):
             may, certain = problem.rater.verdicts(problem.rater.structure.sums(problem.tokens(codes)), self.doubt)
             codes, certain = codes[may], certain[may]
-        self._wait(codes, certain, np.zeros(len(problem.groups), dtype=np.bool_))
+        self._waiting.add(codes, problem.distance(codes), certain, np.zeros(len(problem.groups), dtype=np.bool_))
         return True
 
     def _lawful(self, codes: Codes) -> Bools:
@@ -210,21 +227,12 @@ class BestFirst:
             lawful &= joint.holds(codes)
         return lawful
 
-    def _wait(self, codes: Codes, certain: Bools, checked: Bools) -> None:
-        """Let candidates (m, G) wait for their turn, but those with a needless change of a group not `checked` yet."""
-        if self.needless is not None and len(codes):
-            needed = ~self.needless.of(codes, checked)
-            codes, certain = codes[needed], certain[needed]
-        changes = (codes != self.problem.own).sum(axis=1).tolist()
-        for at, distance in enumerate(self.problem.distance(codes).tolist()):
-            key = (distance, changes[at], tuple(codes[at].tolist()))
-            heapq.heappush(self._heap, (key, next(self._serial), Leaf(key, codes[at], bool(certain[at]))))
-
     def _wait_for_known(self, known: Known) -> None:
         """Let what a search has listed wait for its turn; there is nothing else."""
         near = self.problem.distance(known.codes) <= self.limit
         self.cut = self.budget.take(count := int(near.sum())) < count
-        self._wait(known.codes[near], known.certain[near], np.ones(len(self.problem.groups), dtype=np.bool_))
+        codes, everything = known.codes[near], np.ones(len(self.problem.groups), dtype=np.bool_)
+        self._waiting.add(codes, self.problem.distance(codes), known.certain[near], everything)
 
     def _decide_few(self, few: FewChanges, whole: Bools) -> None:
         """Put the candidates that change one group, or two, and a box of those that change more, in place of all.
@@ -235,9 +243,9 @@ class BestFirst:
         if self.budget.take(groups) < groups:  # like bounds: a sweep costs little more
             self.cut = True
             return
-        before, self._heap = self._heap, []
+        before, self._waiting = self._waiting, Waiting(self.problem.own, self.needless)
         if not self._add(few.singles(self.limit, self.doubt), 1):
-            self.cut, self._heap = True, before
+            self.cut, self._waiting = True, before
             return
         self.within = self.within._replace(least=2)
         pairs = few.pairs(self.limit, self.doubt, self.budget)

@@ -9,6 +9,7 @@ from __future__ import annotations
 import numpy as np
 
 from mlflow_cf.constraints.rules import Bools
+from mlflow_cf.exact.losing import undoable
 from mlflow_cf.problem import Codes, Problem
 from mlflow_cf.search.choices import Choices
 
@@ -19,8 +20,7 @@ class Needless:
     def __init__(self, problem: Problem, choices: Choices, doubt: float) -> None:
         """Set up for boxes of `choices`; scores may be off by `doubt`."""
         self.problem, self.choices, self.doubt = problem, choices, doubt
-        lawful = [group.own_allowed and number not in problem.linked for number, group in enumerate(problem.groups)]
-        self.free = np.array(lawful) & (choices.own >= 0)  # no rule minds when these are put back
+        self.free = undoable(problem, choices)
 
     def stays(self, box: Bools) -> Bools:
         """Return (G,) which groups a box (choices,) allows to stay as they are."""

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from mlflow_cf.constraints.rules import Bools
+from mlflow_cf.exact.losing import Losing
 from mlflow_cf.exact.needless import Needless
 from mlflow_cf.features import Floats
 from mlflow_cf.problem import Budget, Codes, Problem
@@ -25,6 +26,7 @@ class Parting:
         self.problem, self.choices, self.needless, self.doubt, self.budget = problem, choices, needless, doubt, budget
         rater = problem.rater
         self._boxes = None if rater is None else rater.structure.boxes(choices.tokens)
+        self._losing = Losing(problem, choices, self._boxes, doubt)
 
     def of(self, box: Bools) -> Bools | None:
         """Part a box (choices,) in two, or drop choices of it.
@@ -59,6 +61,10 @@ class Parting:
         rest = box.copy()
         rest[near[free[chosen]]] = False
         return np.stack([self._confined(box, near, free[chosen]), rest])
+
+    def worthwhile(self, box: Bools) -> Bools:
+        """Return a box (choices,) without choices that no nearest answer takes."""
+        return self._losing.dropped(box)
 
     def reach(self, masks: Bools) -> Floats:
         """Return how far boxes come into the target, or so near that the judge must be asked; < 0: not at all."""

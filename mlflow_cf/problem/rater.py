@@ -9,6 +9,7 @@ import numpy as np
 
 from mlflow_cf.constraints.rules import Bools
 from mlflow_cf.features import Floats
+from mlflow_cf.problem.lead import Lead
 from mlflow_cf.problem.rating import BoundTarget, Rating
 from mlflow_cf.problem.sums import SumTarget, lacking, rate_sums, reach, rounding, shortfalls, surely
 from mlflow_cf.structures.joined import Joined
@@ -89,6 +90,10 @@ class Rater:
     def surely(self, low: Floats, high: Floats, doubt: float) -> Bools:
         """Return (m,) whether all sums between bounds (m, k) meet the targets, even if they are off by `doubt`."""
         return surely(low, high, self.targets, doubt)
+
+    def lead(self, doubt: float, largest: float) -> Lead | None:
+        """Return the number that decides the targets, None if it is not a single one; see `Lead.of`."""
+        return Lead.of(self.targets, doubt, largest)
 
     def rate_tokens(self, tokens: Sequence[Tokens]) -> Rating:
         """Rate m candidates given by one token array per feature."""

@@ -150,6 +150,8 @@ class Run:
                     apart.append(at)
             far = distance[apart]
         else:
+            closed = problem.changed(np.array(self.rows).reshape(-1, rows.shape[1]))
+            order = order[[not (changed == closed).all(axis=1).any() for changed in problem.changed(rows[order])]]
             _, first = np.unique(problem.changed(rows[order]), axis=0, return_index=True)
             far = distance[order][np.sort(first)]
         return float(far[self.missing - 1]) if len(far) >= self.missing else np.inf
@@ -233,3 +235,5 @@ class Run:
         self.outcomes.append(outcome)
         if not self.filling:
             search.closed.add((leaf.codes != self.case.problem.own).tobytes())
+        if self.missing:
+            search.look_no_farther(self.limit())

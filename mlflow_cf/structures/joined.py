@@ -197,3 +197,7 @@ class JoinedBoxes:
         if len(known) < len(pairs):
             return None
         return np.concatenate([low for low, _ in known], axis=1), np.concatenate([high for _, high in known], axis=1)
+
+    def gains(self, mask: Flags, own: NDArray[np.intp], weights: Floats) -> None:
+        """Return None: what gains for one structure may lose for another."""
+        del mask, own, weights

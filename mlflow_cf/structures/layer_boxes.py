@@ -37,3 +37,7 @@ class LayerBoxes:
     def confined(self, mask: Flags, near: Flags, groups: Sequence[Sequence[int]]) -> None:
         """Return None: every part of a box is propagated by itself."""
         del mask, near, groups
+
+    def gains(self, mask: Flags, own: NDArray[np.intp], weights: Floats) -> None:
+        """Return None: intervals do not know what depends on what."""
+        del mask, own, weights

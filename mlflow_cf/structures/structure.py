@@ -151,3 +151,12 @@ class Boxes(Protocol):
         None where nothing is saved beside `bounds` for each of these parts.
         """
         ...
+
+    def gains(self, mask: Flags, own: NDArray[np.intp], weights: Floats) -> Floats | None:
+        """Return (choices,) what a weighted sum of rows with each choice gains at least if it is put back.
+
+        That is for all rows of a box, with one column after the other put back to its `own` choice (d,); -1: it is not
+        asked for, and what is returned for it means nothing. It is inf where no term falls, however sums are rounded.
+        None where nothing is known.
+        """
+        ...

@@ -15,6 +15,7 @@ from mlflow_cf.structures.cells import Lookup, Tests
 from mlflow_cf.structures.columns import Column
 from mlflow_cf.structures.forest import Forest, Ints
 from mlflow_cf.structures.kernels.bounds import bounds_boxes
+from mlflow_cf.structures.kernels.gains import gains_of
 from mlflow_cf.structures.kernels.nodes import FEATURE, LEFT, Features, Nodes, Trees, bits_of
 from mlflow_cf.structures.kernels.pairs import Paths
 from mlflow_cf.structures.kernels.restrict import restrict_trees
@@ -186,6 +187,25 @@ class TreeBoxes:
     def confined(self, mask: Flags, near: Flags, groups: Sequence[Sequence[int]]) -> None:
         """Return None: trees are walked for every part of a box."""
         del mask, near, groups
+
+    def gains(self, mask: Flags, own: NDArray[np.intp], weights: Floats) -> Floats:
+        """Return (choices,) what putting back the column of each choice gains at least; see `Boxes`."""
+        flags = np.zeros(self.trees.features.start[-1], dtype=np.bool_)
+        flags[self.cells[mask]] = True
+        back = np.where(own >= 0, self.cells[own] - self.trees.features.start[:-1], -1)
+        gains, number = gains_of(flags, back, weights, self.trees)
+        found = np.full(len(mask), -np.inf)
+        found[mask] = gains[number[self.cells[mask]]]
+        nodes = self.trees.nodes
+        rounding = 2 * np.finfo(nodes.value.dtype).eps * (len(nodes.roots) + 1)
+        return np.asarray(found - rounding * float(self.sizes @ np.abs(weights)))
+
+    @cached_property
+    def sizes(self) -> Floats:
+        """(k,) the sums of the largest absolute leaves of all trees."""
+        everything = np.ones((1, len(self.cells)), dtype=np.bool_)
+        sizes: Floats = bounds_boxes(everything, self.cells, self.trees)[2, 0]
+        return sizes
 
 
 def _joined(forest: Forest, tests: Tests) -> Nodes:

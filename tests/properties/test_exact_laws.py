@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from laws import dear
 
 from mlflow_cf.exact.best_first import BestFirst
-from mlflow_cf.exact.entries import Leaf
+from mlflow_cf.exact.entries import Leaves
 from mlflow_cf.exact.few_changes import FewChanges
 from mlflow_cf.problem import Distance
 from mlflow_cf.proof import certify, select
@@ -213,37 +213,32 @@ class Watched(BestFirst):
             for (distance, changes, line), here in zip(keys, wanted, strict=True)
             if here and distance <= limit and self._counts(line)
         ]
-        self._check(self.wanted, self._heap)
+        self._check(self.wanted, list(self._waiting))
 
     def _counts(self, line):
         """Whether a counterfactual must come, for it may be an answer.
 
-        None of several answers has a needless change; a single one of two changes is the nearest of these.
+        No answer has a needless change; a single one of two changes is the nearest of these.
         """
         at, far, changed = self.places[line.tobytes()], self.expected.distance, self.expected.changed
-        if self.problem.count > 1:
-            return self.expected.minimal(at)
-        return changed[at].sum() != 2 or not (changed[far < far[at]].sum(axis=1) == 2).any()
+        if not self.expected.minimal(at):
+            return False
+        first = changed[at].sum() != 2 or not (changed[far < far[at]].sum(axis=1) == 2).any()
+        return self.problem.count > 1 or first
 
-    def _part(self, box):
-        return self._watched(box, super()._part)
-
-    def _list(self, box):
-        return self._watched(box, super()._list)
-
-    def _watched(self, box, step):
-        before = {entry[1] for entry in self._heap}
-        done = step(box)
+    def _look_into(self, box):
+        before = {id(entry) for _, entry in self._waiting}
+        done = super()._look_into(box)
         if done:
             # what changes fewer groups than boxes answer for waits as a leaf since the start
             mine = [(key, line) for key, line in self.wanted if key[1] >= self.within.least]
-            inside = [(key, line) for key, line in mine if self._inside(box, line)]
-            self._check(inside, [entry for entry in self._heap if entry[1] not in before])
+            inside = [(key, line) for key, line in mine if self._inside(box.mask, line)]
+            self._check(inside, [(low, entry) for low, entry in self._waiting if id(entry) not in before])
         return done
 
     def _holds(self, entry, line):
-        if isinstance(entry, Leaf):
-            return (entry.codes == line).all()
+        if isinstance(entry, Leaves):
+            return (entry.codes == line).all(axis=1).any()
         return self._inside(entry.mask, line)
 
     def _inside(self, mask, line):
@@ -253,7 +248,7 @@ class Watched(BestFirst):
     def _check(self, wanted, entries):
         for key, line in wanted:
             if (line != self.problem.own).tobytes() not in self.closed:
-                assert any(low <= key and self._holds(entry, line) for low, _, entry in entries)
+                assert any(low <= key and self._holds(entry, line) for low, entry in entries)
 
 
 @dear(3)

@@ -12,6 +12,7 @@ from laws import dear
 
 from mlflow_cf.exact import listed
 from mlflow_cf.exact.best_first import BestFirst
+from mlflow_cf.exact.waiting import Waiting
 from mlflow_cf.explainers import GeCo
 from mlflow_cf.explainers.geco import around
 from mlflow_cf.explainers.geco.around import Around
@@ -97,9 +98,10 @@ def test_a_box_is_listed_as_its_candidates_are_one_by_one(world, count, seed):
         return
 
     def waiting(add, *candidates):
-        search_of_all._heap = []
+        search_of_all._waiting = Waiting(case.problem.own, search_of_all.needless)
         assert add(*candidates)
-        return sorted((leaf.key, leaf.certain) for _, _, leaf in search_of_all._heap)
+        leaves = iter(lambda: search_of_all._waiting.pop(np.inf), None)
+        return [(leaf.key, leaf.certain) for leaf in leaves]
 
     for share in (0.3, 0.6, 0.6, 0.6, 0.9, 1.0):
         box = rng.random(len(choices.code)) < share
