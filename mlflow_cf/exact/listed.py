@@ -11,7 +11,7 @@ import numpy as np
 
 from mlflow_cf.constraints.rules import Bools
 from mlflow_cf.exact.few_changes import SWEPT
-from mlflow_cf.exact.near import MISSED, OPEN, SURE, Axes, axes_of, near_numbers
+from mlflow_cf.exact.near import Axes, Told, axes_of, near_numbers
 from mlflow_cf.features import Floats
 from mlflow_cf.problem import Codes, Rater
 from mlflow_cf.search.choices import Choices, Within
@@ -68,12 +68,26 @@ class Rows:
             codes[:, group] = self.choices.code[places[numbers // stride % len(places)]]
         return codes
 
-    def sums(self, rater: Rater) -> Floats | None:
-        """Return the sums (size, k) of all, rounded otherwise than those of single rows; None if nothing is gained."""
+    def told(self, rater: Rater, doubt: float) -> Told | None:
+        """Return what all of them are rated by, if scores may be off by `doubt`; None if nothing is gained."""
+        lead = rater.lead(doubt)
+        sums = self.sums(rater, None if lead is None else lead.weights[:, None])
+        if sums is None:
+            return None
+        if lead is not None:
+            return Told(sums[:, 0], lead.may, lead.sure)
+        may, sure = rater.verdicts(sums, doubt)
+        return Told(may.astype(np.float64) + sure, 1.0, 2.0)
+
+    def sums(self, rater: Rater, weights: Floats | None = None) -> Floats | None:
+        """Return the sums (size, k) of all, rounded otherwise than those of single rows; None if nothing is gained.
+
+        With `weights` (k, j), the weighted ones (size, j).
+        """
         choices, owner = self.choices, self.choices.problem.owner
         places = [self.places[number] - choices.start[number] for number in owner.tolist()]
         tokens = [choices.tokens[column][some] for column, some in enumerate(places)]
-        return rater.structure.product(tokens, owner)
+        return rater.structure.product(tokens, owner, weights)
 
 
 @dataclass(frozen=True, eq=False)
@@ -131,17 +145,14 @@ class Listed:
         Scores may be off by `doubt`. None where candidates are rated as fast by themselves.
         """
         rows, checked = self.rows, self.checked
-        near = near_numbers(self._axes(rows.by_cost, checked), within._replace(least=0))
-        if len(near) * WORTH < rows.size + SET_UP:
+        enough = -(-(rows.size + SET_UP) // WORTH)
+        if len(near_numbers(self._axes(rows.by_cost, checked), within._replace(least=0), most=enough)) < enough:
             return None
-        sums = rows.sums(rater)
-        if sums is None:
+        told = rows.told(rater, doubt + SWEPT)
+        if told is None:
             return None
-        may, sure = rater.verdicts(sums[near], doubt + SWEPT)
-        verdicts = np.zeros(rows.size, dtype=np.int8)
-        verdicts[near] = np.where(sure, SURE, np.where(may, OPEN, MISSED))
-        found = near_numbers(self._axes(self.places, checked), within, verdicts)
-        return Rated(rows.codes(found), verdicts[found] == SURE, checked)
+        found = near_numbers(self._axes(self.places, checked), within, told)
+        return Rated(rows.codes(found), told.lead[found] >= told.sure, checked)
 
     def rated_alone(self, within: Within, rater: Rater, doubt: float) -> Rated:
         """Return which of the candidates that are near may be answers, rated by themselves."""

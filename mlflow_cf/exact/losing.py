@@ -30,8 +30,7 @@ class Losing:
         alone = undoable(problem, choices) & [len(columns) == 1 for columns in problem.columns]
         self._lead: Lead | None = None
         if boxes is not None and problem.rater is not None and alone.any():
-            low, high = boxes.bounds(np.ones((1, len(choices.columns)), dtype=np.bool_))
-            self._lead = problem.rater.lead(doubt, float(np.maximum(np.abs(low), np.abs(high)).max(initial=0.0)))
+            self._lead = problem.rater.lead(doubt)
         place = np.empty(len(choices.columns), dtype=np.intp)  # of choices, column after column
         place[choices.columns] = np.arange(len(place))
         self._own: Codes = np.where(alone, place[choices.own], -1)[problem.owner]

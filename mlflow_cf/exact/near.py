@@ -15,8 +15,6 @@ from mlflow_cf.problem import Codes
 from mlflow_cf.search.choices import Choices, Within
 
 Array = NDArray[Any]
-MISSED, OPEN, SURE = range(3)  # whether a candidate meets the target: certainly not, maybe, certainly
-NOTHING_SAID = np.empty(0, dtype=np.int8)
 
 
 class Axes(NamedTuple):
@@ -39,6 +37,22 @@ class Axes(NamedTuple):
     rest: Array
 
 
+class Told(NamedTuple):
+    """What candidates are rated by: one number each, where the target is met from some end on.
+
+    Attributes:
+        lead: (candidates,) the number, by theirs; none: they are not rated.
+        may, sure: from where on the target may be met, and certainly is.
+    """
+
+    lead: Array
+    may: float
+    sure: float
+
+
+NOTHING = Told(np.empty(0), 0.0, 0.0)
+
+
 class Stack(NamedTuple):
     """What the choices of the groups before each (n,) add up to, and which choice of the group `comes` next."""
 
@@ -57,27 +71,28 @@ def _counts(distance: Any, top: Any, changes: Any, within: Within) -> Any:
 
 
 @numba.njit(inline="always")
-def _needed(axes: Axes, stack: Stack, verdicts: Array, number: Any, changes: Any) -> Any:
+def _needed(axes: Axes, stack: Stack, told: Told, number: Any, changes: Any) -> Any:
     """Whether a candidate may meet the target, and does not certainly meet it without one of its changes."""
-    if verdicts[number] == MISSED:
+    if not told.lead[number] >= told.may:
         return False
     for at in range(stack.comes.size if changes > 1 else 0):
         choice = stack.comes[at] - 1
         undone = number - axes.step[choice] + axes.undone[at]
-        if axes.moved[choice] and axes.undone[at] >= 0 and verdicts[undone] == SURE:
+        if axes.moved[choice] and axes.undone[at] >= 0 and told.lead[undone] >= told.sure:
             return False
     return True
 
 
 @kernel
-def enumerate_near(axes: Axes, within: Within, loose: float, stack: Stack, verdicts: Array, numbers: Array) -> int:
+def enumerate_near(axes: Axes, within: Within, loose: float, stack: Stack, told: Told, numbers: Array) -> int:
     """Write the numbers of the candidates that count, and return how many do; none is farther than `loose`.
 
-    Where there are `verdicts` (candidates,), only those are written that may meet the target and need all changes.
+    Where they are rated, only those are written that may meet the target and need all changes. It ends when there is
+    no more room for `numbers`.
     """
     last, count, at = axes.first.size - 2, 0, 0
     stack.comes[0], stack.distance[0], stack.top[0], stack.changes[0], stack.number[0] = 0, 0.0, 0.0, 0, 0
-    while at >= 0:
+    while at >= 0 and count < numbers.size:
         choice = stack.comes[at]
         distance = stack.distance[at] + axes.cost[choice] if choice < axes.first[at + 1] else np.nan
         if not distance + axes.rest[at + 1] <= loose:  # there is no choice left, or all that are left are farther
@@ -89,7 +104,7 @@ def enumerate_near(axes: Axes, within: Within, loose: float, stack: Stack, verdi
         number = stack.number[at] + axes.step[choice]
         if at == last:
             if _counts(distance, top, changes, within) and (
-                verdicts.size == 0 or _needed(axes, stack, verdicts, number, changes)
+                told.lead.size == 0 or _needed(axes, stack, told, number, changes)
             ):
                 numbers[count] = number
                 count += 1
@@ -124,9 +139,15 @@ def axes_of(choices: Choices, places: Sequence[Codes], steps: Sequence[Codes], u
     )
 
 
-def near_numbers(axes: Axes, within: Within, verdicts: NDArray[np.int8] = NOTHING_SAID) -> Codes:
-    """Return the numbers (m,) of the candidates that count; with `verdicts` on all, of those that may be answers."""
-    count = len(axes.undone)
+def near_numbers(axes: Axes, within: Within, told: Told = NOTHING, most: int | None = None) -> Codes:
+    """Return the numbers (m,) of the candidates that count, if they are rated those that may be answers; at most some.
+
+    Args:
+        axes: the candidates; within: which of them count.
+        told: what is known of all.
+        most: how many are wanted.
+    """
+    count, size = len(axes.undone), int(np.prod(np.diff(axes.first)))
     stack = Stack(*(np.empty(count, dtype) for dtype in (np.int64, np.float64, np.float64, np.int64, np.int64)))
-    numbers = np.empty(int(np.prod(np.diff(axes.first))), dtype=np.int64)
-    return numbers[: enumerate_near(axes, within, loose(within.limit), stack, verdicts, numbers)]
+    numbers = np.empty(size if most is None else min(size, most), dtype=np.int64)
+    return numbers[: enumerate_near(axes, within, loose(within.limit), stack, told, numbers)]

@@ -13,6 +13,7 @@ from mlflow_cf.problem.sums import SumTarget
 
 MOST_DOUBT = 1e-2  # larger ones are no matter of rounding
 SLACK = 1e-9  # of steps, which are rounded themselves
+SHARE = 1.001  # no share of a class is larger, however it is rounded
 
 
 @dataclass(frozen=True, eq=False)
@@ -21,20 +22,25 @@ class Lead:
 
     Attributes:
         weights: (k,) of the sums that it is made of.
-        step: what it has to grow by to take whatever may meet the targets to what certainly does.
+        may, sure: from where on the targets may be met, and certainly are.
     """
 
     weights: Floats
-    step: float
+    may: float
+    sure: float
+
+    @property
+    def step(self) -> float:
+        """What it has to grow by to take whatever may meet the targets to what certainly does."""
+        return (self.sure - self.may) * (1 + SLACK)
 
     @classmethod
-    def of(cls, targets: Sequence[SumTarget], doubt: float, largest: float) -> Lead | None:
+    def of(cls, targets: Sequence[SumTarget], doubt: float) -> Lead | None:
         """Return what decides some targets, None if that is no single number.
 
         Args:
             targets: all of which must be met.
             doubt: by how much scores may be off, in units of max(1, |score|).
-            largest: what no sum exceeds.
         """
         if len(targets) != 1 or doubt > MOST_DOUBT:
             return None
@@ -45,13 +51,15 @@ class Lead:
         if target.classes != 2 or len(columns) != 1 or target.margins or target.column < 0:
             return None
         toward = 1.0 if columns[0] == 1 else -1.0
-        if target.link == "identity":
-            step = 2 * doubt * max(1.0, largest)
-            return None if target.least > 0 else cls(toward * np.array([-1.0, 1.0]), step * (1 + SLACK))
+        if target.link == "identity":  # shares, of which none exceeds 1 but by rounding
+            off = doubt * SHARE
+            return None if target.least > 0 else cls(toward * np.array([-1.0, 1.0]), -off, off)
         if target.stop - target.start == 2 and target.link == "sigmoid":
             return None
         weights = [1.0] if target.stop - target.start == 1 else [-1.0, 1.0]
-        return cls(toward * np.array(weights), _step_of_shares(max(target.least, 0.5), doubt))
+        least = max(target.least, 0.5)
+        may, sure = logit(least - doubt * SHARE), logit(min(least + doubt * SHARE, 1.0))
+        return cls(toward * np.array(weights), float(may), float(sure))
 
 
 def _of_interval(target: SumTarget, doubt: float) -> Lead | None:
@@ -59,11 +67,5 @@ def _of_interval(target: SumTarget, doubt: float) -> Lead | None:
     if np.isfinite(target.low) == np.isfinite(target.high):
         return None
     end, toward = (target.low, 1.0) if np.isfinite(target.low) else (target.high, -1.0)
-    return Lead(np.array([toward]), 4 * doubt * max(1.0, abs(end)))  # values near the end are little larger
-
-
-def _step_of_shares(least: float, doubt: float) -> float:
-    """Return what the logarithm of a class's odds has to grow by, where its share must be `least`."""
-    if least + doubt >= 1.0:
-        return np.inf
-    return float(logit(least + doubt) - logit(least - doubt)) * (1 + SLACK)
+    off = 2 * doubt * max(1.0, abs(end))  # values near the end are little larger
+    return Lead(np.array([toward]), toward * end - off, toward * end + off)

@@ -91,9 +91,9 @@ class Rater:
         """Return (m,) whether all sums between bounds (m, k) meet the targets, even if they are off by `doubt`."""
         return surely(low, high, self.targets, doubt)
 
-    def lead(self, doubt: float, largest: float) -> Lead | None:
+    def lead(self, doubt: float) -> Lead | None:
         """Return the number that decides the targets, None if it is not a single one; see `Lead.of`."""
-        return Lead.of(self.targets, doubt, largest)
+        return Lead.of(self.targets, doubt)
 
     def rate_tokens(self, tokens: Sequence[Tokens]) -> Rating:
         """Rate m candidates given by one token array per feature."""

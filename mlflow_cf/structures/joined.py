@@ -110,7 +110,9 @@ class Joined:
         outputs = tuple(part.outputs for part in self.structures)
         return JoinedPairs(known, outputs) if len(known) == len(found) else None
 
-    def product(self, tokens: Sequence[Tokens], dimension: NDArray[np.intp]) -> Floats | None:
+    def product(
+        self, tokens: Sequence[Tokens], dimension: NDArray[np.intp], weights: Floats | None = None
+    ) -> Floats | None:
         """Return the sums of all rows that take one choice of every dimension, if all structures gain by it."""
         found: list[Floats] = []
         for at, part in enumerate(self.structures):
@@ -118,7 +120,8 @@ class Joined:
             if sums is None:
                 return None
             found.append(sums)
-        return np.concatenate(found, axis=1)
+        every = np.concatenate(found, axis=1)
+        return every if weights is None else every @ weights
 
     def bounds(self, allowed: Sequence[Tokens]) -> tuple[Floats, Floats]:
         """Return lower and upper bounds (k,) on the sums of all structures."""

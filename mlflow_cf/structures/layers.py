@@ -204,9 +204,9 @@ class Layers:
         """Return None: boxes tell as much."""
         del row, values
 
-    def product(self, tokens: Sequence[Tokens], dimension: NDArray[np.intp]) -> None:
+    def product(self, tokens: Sequence[Tokens], dimension: NDArray[np.intp], weights: Floats | None = None) -> None:
         """Return None: every row is multiplied by itself."""
-        del tokens, dimension
+        del tokens, dimension, weights
 
     def boxes(self, values: Sequence[Tokens]) -> Boxes:
         """Return what bounds parts of a box whose columns have the tokens `values` (t, width)."""

@@ -87,7 +87,9 @@ class Structure(Protocol):
         """
         ...
 
-    def product(self, tokens: Sequence[Tokens], dimension: NDArray[np.intp]) -> Floats | None:
+    def product(
+        self, tokens: Sequence[Tokens], dimension: NDArray[np.intp], weights: Floats | None = None
+    ) -> Floats | None:
         """Return the sums (m, k) of all rows that take one choice of every dimension, those of the last one fastest.
 
         They are rounded otherwise than `sums`. None where nothing is saved beside it.
@@ -95,6 +97,7 @@ class Structure(Protocol):
         Args:
             tokens: per column, its token with every choice (t, ...) of its dimension; those of trees best ascend.
             dimension: (d,) the dimension of every column, 0 to n - 1.
+            weights: (k, j) of the sums in those that are returned instead (m, j).
         """
         ...
 

@@ -16,17 +16,19 @@ from mlflow_cf.structures.links import Tokens
 Numbers = NDArray[np.intp]
 
 
-def product_of(cells: Sequence[Tokens], dimension: Numbers, trees: Trees) -> Floats:
-    """Return the sums (k, rows) of all rows that take one choice of every dimension, the last one's fastest.
+def product_of(cells: Sequence[Tokens], dimension: Numbers, trees: Trees, weights: Floats | None = None) -> Floats:
+    """Return the sums (j, rows) of all rows that take one choice of every dimension, the last one's fastest.
 
     Args:
         cells: per feature, its cell with every choice (t,) of its dimension. Choices whose cells ascend are faster.
         dimension: (d,) of every feature, 0 to n - 1.
         trees: what is added up.
+        weights: (k, j) of their sums in those that are asked for; without, each of these.
     """
     sizes = np.ones(dimension.max(initial=-1) + 1, dtype=np.int64)
     sizes[dimension] = [len(some) for some in cells]
-    sums = np.zeros((len(trees.base), int(sizes.prod())))
+    weights = np.eye(len(trees.base)) if weights is None else np.ascontiguousarray(weights)
+    sums = np.zeros((weights.shape[1], int(sizes.prod())))
     flags = np.zeros(trees.features.start[-1], dtype=np.bool_)
     for start, some in zip(trees.features.start.tolist(), cells, strict=False):
         flags[start + some] = True
@@ -39,10 +41,11 @@ def product_of(cells: Sequence[Tokens], dimension: Numbers, trees: Trees) -> Flo
         narrowed=np.zeros(len(box.size), dtype=np.int64),
         ends=np.empty(int(sizes.max()) + 1, dtype=np.int64),
         places=np.empty(sums.shape[1], dtype=np.uint64),
+        worth=np.empty(len(sums)),
     )
-    note_leaves(box, trees, room, sums)
+    note_leaves(box, trees, weights, room, sums)
     add_up(sums, box.size, box.stride)
-    sums += trees.base[:, None]
+    sums += (trees.base @ weights)[:, None]
     return sums
 
 

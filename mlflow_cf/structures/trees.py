@@ -95,9 +95,9 @@ class TreeEnsemble:
         add_trees(np.column_stack(tokens), self.trees, totals)
         return totals.astype(np.float64)
 
-    def product(self, tokens: Sequence[Tokens], dimension: NDArray[np.intp]) -> Floats:
+    def product(self, tokens: Sequence[Tokens], dimension: NDArray[np.intp], weights: Floats | None = None) -> Floats:
         """Return the sums (m, k) of all rows that take one choice of every dimension, those of the last one fastest."""
-        return product_of(tokens, dimension, self.trees).T
+        return product_of(tokens, dimension, self.trees, weights).T
 
     def score(self, tokens: Sequence[Tokens]) -> Floats:
         """Return scores (m, classes) for the cells of every feature."""

@@ -44,7 +44,12 @@ def test_products_are_their_rows(seed: int, outputs: int, parts: int, data: st.D
     tokens = [structure.encode(column, some) for column, some in enumerate(values)]
     found = structure.product(tokens, dimension)
     assert found is not None
-    np.testing.assert_allclose(found, structure.sums(rows_of(tokens, dimension)), rtol=0, atol=1e-6)
+    expected = structure.sums(rows_of(tokens, dimension))
+    np.testing.assert_allclose(found, expected, rtol=0, atol=1e-6)
+    weights = np.random.default_rng(seed).normal(size=(structure.outputs, 2))
+    weighted = structure.product(tokens, dimension, weights)
+    assert weighted is not None
+    np.testing.assert_allclose(weighted, expected @ weights, rtol=0, atol=1e-5)
 
 
 def boosted() -> mlflow_cf.ExplainedModel:

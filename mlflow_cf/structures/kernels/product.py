@@ -52,6 +52,7 @@ class Room(NamedTuple):
         way: (levels, 2) the nodes on the way down, and how many of their sides were seen.
         narrowed: (n,) how many tests on the way ask about each dimension.
         ends: (most + 1,) where runs begin and end, in turns; places: (rows,) of corners.
+        worth: (j,) what a leaf adds to each of the sums that are asked for.
     """
 
     span: Array
@@ -62,6 +63,7 @@ class Room(NamedTuple):
     narrowed: Array
     ends: Array
     places: Array
+    worth: Array
 
 
 @numba.njit(inline="always")
@@ -124,9 +126,9 @@ def _ends(box: Box, branches: Branches, dimension: Any, ends: Array) -> Any:
 
 
 @numba.njit(inline="always")
-def _note_leaf(box: Box, branches: Branches, room: Room, value: Array, output: Any, corners: Array) -> None:
-    """Note a leaf's values at the corners of what comes to it."""
-    ends, places = room.ends, room.places
+def _note_leaf(box: Box, branches: Branches, room: Room, corners: Array) -> None:
+    """Note what a leaf is worth at the corners of what comes to it."""
+    ends, places, worth = room.ends, room.places, room.worth
     places[0], rows = np.uint64(0), 1
     for dimension in range(box.size.size - 1):
         if room.narrowed[dimension] == 0:
@@ -143,13 +145,13 @@ def _note_leaf(box: Box, branches: Branches, room: Room, value: Array, output: A
         rows *= count
     for row in range(rows):
         place, odd = places[row] & ~ODD, places[row] >= ODD
-        for column in range(value.size):
-            corners[output + column, place] += -value[column] if odd else value[column]
+        for number in range(worth.size):
+            corners[number, place] += -worth[number] if odd else worth[number]
 
 
 @kernel
-def note_leaves(box: Box, trees: Trees, room: Room, corners: Array) -> None:
-    """Note the leaves of all trees in `corners` (k, rows)."""
+def note_leaves(box: Box, trees: Trees, weights: Array, room: Room, corners: Array) -> None:
+    """Note the leaves of all trees, weighted by `weights` (k, j), in `corners` (j, rows)."""
     branches = Branches(room.span, room.mask, trees.features)
     nodes, way, saved = trees.nodes, room.way, trees.features.ordered.size
     allow(room.flags, branches, room.below)
@@ -160,7 +162,12 @@ def note_leaves(box: Box, trees: Trees, room: Room, corners: Array) -> None:
             node, seen = way[at, 0], way[at, 1]
             feature = np.int64(nodes.tests[node, FEATURE])
             if feature < 0:
-                _note_leaf(box, branches, room, nodes.value[node], max(nodes.outputs[tree], 0), corners)
+                for number in range(room.worth.size):
+                    room.worth[number] = 0.0
+                    for place in range(nodes.value.shape[1]):
+                        weight = weights[max(nodes.outputs[tree], 0) + place, number]
+                        room.worth[number] += weight * nodes.value[node, place]
+                _note_leaf(box, branches, room, corners)
                 at -= 1
                 continue
             if seen:
