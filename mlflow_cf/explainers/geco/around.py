@@ -11,6 +11,7 @@ from mlflow_cf.constraints.rules import Bools
 from mlflow_cf.exact.boxes import choices_within, loose, tighten, whole_box
 from mlflow_cf.exact.known import Known
 from mlflow_cf.exact.listed import WORTH, Listed, Rated, gains
+from mlflow_cf.exact.losing import Losing
 from mlflow_cf.exact.needless import Needless
 from mlflow_cf.explainers.geco.members import Members
 from mlflow_cf.problem import Codes
@@ -46,12 +47,16 @@ class Around:
         """
         if not all(np.diff(self.choices.start) > 0):
             return True
-        whole = whole_box(self.choices)[0]
-        if self._tightened(whole)[1] > LARGEST or not gains(self.choices, self.members.rater):
+        if not gains(self.choices, self.members.rater):
+            return False
+        boxes = self.members.rater.structure.boxes(self.choices.tokens)
+        losing = Losing(self.members.problem, self.choices, boxes, self.doubt)
+        whole = losing.dropped(whole_box(self.choices)[0])
+        if self._tightened(whole)[1] > LARGEST:
             return False
         self._wait(whole)
         while self._heap and self._heap[0][0] <= self._within.limit:
-            box = heapq.heappop(self._heap)[2]
+            box = losing.dropped(heapq.heappop(self._heap)[2])
             low, size = self._tightened(box)
             if low > self._within.limit:
                 continue
