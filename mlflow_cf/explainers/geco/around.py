@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import heapq
-from itertools import count
+from itertools import combinations, count
 
 import numpy as np
 
@@ -20,6 +20,7 @@ from mlflow_cf.search.population import changed_sets
 
 AT_ONCE = 2**17  # sums of a box that are made together: they stay near the processor
 MOST = 2**20  # sums in all: as long as some generations take
+LARGEST_PAIR = 2**18  # rows of what two groups can become
 LARGEST = 2**26  # rows of the whole: of more, the boxes that are near hold more than MOST
 
 
@@ -45,13 +46,22 @@ class Around:
 
         Nothing is looked at where candidates are not rated faster together.
         """
+        done = self.of(np.ones(len(self.choices.own), dtype=np.bool_))
+        if done:
+            self._leave()
+        return done
+
+    def of(self, changed: Bools) -> bool:
+        """Look at the candidates that change no other groups than some (G,), as `all` does."""
         if not all(np.diff(self.choices.start) > 0):
             return True
         if not gains(self.choices, self.members.rater):
             return False
         boxes = self.members.rater.structure.boxes(self.choices.tokens)
         losing = Losing(self.members.problem, self.choices, boxes, self.doubt)
-        whole = losing.dropped(whole_box(self.choices)[0])
+        whole = whole_box(self.choices)[0] & (changed | (self.choices.own < 0))[self.choices.group]
+        whole[self.choices.own[self.choices.own >= 0]] = True
+        whole = losing.dropped(whole)
         if self._tightened(whole)[1] > LARGEST:
             return False
         self._wait(whole)
@@ -64,8 +74,20 @@ class Around:
                 self._part(box)
             elif not self._look(box):
                 return False
-        self._leave()
         return True
+
+    def pairs(self, codes: Codes) -> None:
+        """Look at all that a candidate (G,) becomes by other tuples of any two groups that it changes."""
+        choices, own = self.choices, self.members.problem.own
+        alone = choices.code == codes[choices.group]
+        kept = np.bincount(choices.group[alone], minlength=len(codes)) == 1
+        if not kept.all() or not gains(choices, self.members.rater):
+            return
+        for one, two in combinations(np.flatnonzero(codes != own).tolist(), 2):
+            box = alone | (choices.group == one) | (choices.group == two)
+            low, size = self._tightened(box)
+            if low <= self._within.limit and size <= LARGEST_PAIR and not self._look(box):
+                return
 
     def _leave(self) -> None:
         """Leave what was found to a certificate."""

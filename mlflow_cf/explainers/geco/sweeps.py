@@ -20,6 +20,7 @@ from mlflow_cf.search.population import changed_sets
 from mlflow_cf.search.seeds import codes_of, nearest_favourable_rows
 
 MOST_PAIRED = 2**20  # pairs of choices: as long as some generations take
+MOST_NEARER = 3  # times that all candidates of the best changed set are looked at
 CLOSE = 1e-4  # to the target: a certificate may ask the model about these
 SETTLED = 2  # changes of an answer that is settled, at most
 SPARE = 2  # single changes of every group, where several answers are wanted
@@ -71,6 +72,8 @@ class Sweeps:
                 members.constructed = True
         self.settled = few is not None and self._pair(few)
         generations = 0 if self.settled else self._evolve(self.generations.start)
+        if few is not None and not self.settled:
+            self._nearer()
         if not members.population.favourable.any() and not self.budget.cut:
             members.score(codes_of(problem, nearest_favourable_rows(problem))[: self.q])
             generations += self._evolve(self.generations.start)
@@ -95,8 +98,8 @@ class Sweeps:
             if not members.population.favourable.any() and not self.budget.cut:
                 members.score(codes_of(problem, nearest_favourable_rows(problem))[: self.q])
                 generations += self._evolve(self.generations.start)
-            if few is not None:
-                self._around()
+            if few is not None and not self._around():
+                self._nearer()
         found = members.population.codes[members.population.favourable]
         return problem.rows(found[: NEAREST + problem.count]), self.statistics.summary(generations, self.budget.used)
 
@@ -123,6 +126,25 @@ class Sweeps:
             done = Around(self.members, CLOSE).all()
         self._looked = self.members.bar
         return done
+
+    def _nearer(self) -> None:
+        """Look at all candidates that change the same groups as the best one, or some of them; then once more.
+
+        What changes one group or two is known already. Coordinate by coordinate, three and more get stuck.
+        """
+        population = self.members.population
+        for _ in range(MOST_NEARER):
+            best = population.codes[population.favourable][:1]
+            changed = (best != self.problem.own).any(axis=0)
+            if changed.sum() <= SETTLED:
+                return
+            with self._counted("sweep", int(changed.sum())):
+                around = Around(self.members, CLOSE)
+                if not around.of(changed):
+                    around.pairs(best[0])
+            before, population = population, self.members.population
+            if population is before:
+                return
 
     def _few(self) -> FewChanges | None:
         """Return what few changes do, where the budget lasts for a sweep."""
