@@ -178,3 +178,16 @@ def test_verdicts_hold_whatever_the_scores_are_off_by(link, outputs, seed, kind,
         favourable = (label == target.column) == (kind == "label")
         assert may[favourable].all()
         assert favourable[sure].all()
+
+
+@given(drawn(("forest",)).filter(lambda world: world.open), st.integers(1, 3))
+def test_no_other_values_of_the_best_changed_set_are_nearer(world, count):
+    world = replace(world, count=count)
+    found = answers(world)
+    if found is None or not len(found[0].rows):
+        return
+    proved, changed, case = found
+    expected = Enumerated(world)
+    inside = (expected.changed <= changed[0]).all(axis=1)
+    if changed[0].sum() >= 3:
+        assert case.distance(proved.rows)[0] <= expected.distance[inside].min() + 1e-9

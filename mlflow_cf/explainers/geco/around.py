@@ -19,9 +19,9 @@ from mlflow_cf.search.choices import Within
 from mlflow_cf.search.population import changed_sets
 
 AT_ONCE = 2**17  # sums of a box that are made together: they stay near the processor
-MOST = 2**20  # sums in all: as long as some generations take
-LARGEST_PAIR = 2**18  # rows of what two groups can become
-LARGEST = 2**26  # rows of the whole: of more, the boxes that are near hold more than MOST
+MOST = 2**19  # sums in all: as long as some generations take
+MOST_PAIRED = 2**21  # of pairs of groups
+LARGEST = 2**25  # rows of the whole: of more, the boxes that are near hold more than MOST
 
 
 class Around:
@@ -55,15 +55,12 @@ class Around:
         """Look at the candidates that change no other groups than some (G,), as `all` does."""
         if not all(np.diff(self.choices.start) > 0):
             return True
-        if not gains(self.choices, self.members.rater):
+        whole = whole_box(self.choices)[0] & (changed | (self.choices.own < 0))[self.choices.group]
+        whole[self.choices.own[self.choices.own >= 0]] = True
+        if self._tightened(whole)[1] > LARGEST or not gains(self.choices, self.members.rater):
             return False
         boxes = self.members.rater.structure.boxes(self.choices.tokens)
         losing = Losing(self.members.problem, self.choices, boxes, self.doubt)
-        whole = whole_box(self.choices)[0] & (changed | (self.choices.own < 0))[self.choices.group]
-        whole[self.choices.own[self.choices.own >= 0]] = True
-        whole = losing.dropped(whole)
-        if self._tightened(whole)[1] > LARGEST:
-            return False
         self._wait(whole)
         while self._heap and self._heap[0][0] <= self._within.limit:
             box = losing.dropped(heapq.heappop(self._heap)[2])
@@ -83,10 +80,12 @@ class Around:
         kept = np.bincount(choices.group[alone], minlength=len(codes)) == 1
         if not kept.all() or not gains(choices, self.members.rater):
             return
-        for one, two in combinations(np.flatnonzero(codes != own).tolist(), 2):
+        self._left = MOST_PAIRED
+        sizes = np.diff(choices.start)
+        pairs = combinations(np.flatnonzero(codes != own).tolist(), 2)
+        for one, two in sorted(pairs, key=lambda pair: sizes[list(pair)].prod()):
             box = alone | (choices.group == one) | (choices.group == two)
-            low, size = self._tightened(box)
-            if low <= self._within.limit and size <= LARGEST_PAIR and not self._look(box):
+            if self._tightened(box)[0] <= self._within.limit and not self._look(box):
                 return
 
     def _leave(self) -> None:
