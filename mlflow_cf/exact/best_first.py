@@ -77,13 +77,14 @@ class BestFirst:
 
     def next(self) -> Leaf | None:
         """Return the next candidate; None if there are no more within the limit, or if the budget is used up."""
-        while not self.cut and (least := self._waiting.pop(self.limit)) is not None:
+        while not self.cut and (least := self._waiting.pop(self.limit, self.budget)) is not None:
             if isinstance(least, Leaf):
                 return least
             key, box = least
             if self.budget.spent or not self._look_into(box):
                 self._waiting.add_box(key, box)
                 self.cut = True
+        self.cut |= len(self._waiting) > 0 and self.low <= self.limit
         return None
 
     def _look_into(self, box: Box) -> bool:

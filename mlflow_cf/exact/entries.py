@@ -61,6 +61,7 @@ class Leaves:
         changed: (G,) what they change.
         checked: (G,) the groups of which none of them has a change that is certainly needless.
         tested: how many, from the first one on, have none at all.
+        dropped: how many had one.
     """
 
     codes: Codes
@@ -69,6 +70,7 @@ class Leaves:
     changed: Bools
     checked: Bools
     tested: int = 0
+    dropped: int = 0
 
     @classmethod
     def by_set(cls, own: Codes, codes: Codes, distance: Floats, certain: Bools, checked: Bools) -> Iterator[Leaves]:
@@ -101,7 +103,7 @@ class Leaves:
         """Return those that are left once the first (t,) were tested, and some of them are `needless`."""
         kept = np.concatenate([np.flatnonzero(~needless), np.arange(len(needless), len(self.codes))])
         rest = replace(self, codes=self.codes[kept], distance=self.distance[kept], certain=self.certain[kept])
-        return replace(rest, tested=int((~needless).sum()))
+        return replace(rest, tested=int((~needless).sum()), dropped=self.dropped + int(needless.sum()))
 
     def _key(self, at: int) -> Key:
         return float(self.distance[at]), int(self.changed.sum()), tuple(self.codes[at].tolist())

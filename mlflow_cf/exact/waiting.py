@@ -12,7 +12,7 @@ from mlflow_cf.constraints.rules import Bools
 from mlflow_cf.exact.entries import Box, Key, Leaf, Leaves
 from mlflow_cf.exact.needless import Needless
 from mlflow_cf.features import Floats
-from mlflow_cf.problem import Codes
+from mlflow_cf.problem import Budget, Codes
 
 FIRST_TESTED, MOST_TESTED = 16, 1024  # candidates at once: often the first one closes their changed set
 
@@ -58,8 +58,8 @@ class Waiting:
         (leaves,) = Leaves.by_set(self._own, leaf.codes[None], np.array([leaf.key[0]]), certain, everything)
         self._wait(leaves)
 
-    def pop(self, limit: float) -> Leaf | tuple[Key, Box] | None:
-        """Return the next candidate or box, None if there is none within a limit."""
+    def pop(self, limit: float, budget: Budget) -> Leaf | tuple[Key, Box] | None:
+        """Return the next candidate or box, None if there is none within a limit or the budget is used up before."""
         while self._heap and self.low <= limit:
             key, _, least = heapq.heappop(self._heap)
             if isinstance(least, Box):
@@ -67,10 +67,12 @@ class Waiting:
             if self._closes(least.changed):
                 continue
             if least.tested:
-                if len(least.codes) > 1:
-                    self._wait(least.after(1))
+                self._wait(least.after(1))
                 return least.leaf(0)
-            self._wait(self._tested(least))
+            spent = budget.spent
+            self._wait(least if spent else self._tested(least))
+            if spent:
+                return None
         return None
 
     def doubtful(self, most: int) -> list[Codes]:
@@ -89,11 +91,7 @@ class Waiting:
             heapq.heappush(self._heap, (leaves.key, next(self._serial), leaves))
 
     def _tested(self, leaves: Leaves) -> Leaves:
-        """Return candidates of which the first, if there are any, have no needless change."""
-        some = FIRST_TESTED
-        while len(leaves.codes) and not leaves.tested:
-            first = leaves.codes[:some]
-            none = np.zeros(len(first), dtype=np.bool_)
-            leaves = leaves.without(none if self._needless is None else self._needless.of(first, leaves.checked))
-            some = min(2 * some, MOST_TESTED)
-        return leaves
+        """Test the first of some candidates; the longer all had a needless change, the more of them."""
+        first = leaves.codes[: min(max(FIRST_TESTED, leaves.dropped), MOST_TESTED)]
+        none = np.zeros(len(first), dtype=np.bool_)
+        return leaves.without(none if self._needless is None else self._needless.of(first, leaves.checked))

@@ -135,8 +135,10 @@ def _rate(sums: Floats, target: SumTarget) -> tuple[Bools, Floats, Floats]:
     label, top, second = _ranked(scores)
     margin = (top - second) / np.maximum(1.0, np.abs(top))
     favourable, grade, _ = rate_labels(label, scores, target)
-    if target.least > 0:
-        margin = np.minimum(margin, np.abs(top - target.least))
+    if target.least > 0:  # what misses both the label and its probability needs both
+        short = target.least - top
+        behind = np.where((label == target.column) == (target.kind == "label"), 0.0, margin)
+        margin = np.where(favourable, np.minimum(margin, -short), np.maximum(behind, short))
     return favourable, grade, margin
 
 

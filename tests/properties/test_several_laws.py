@@ -97,10 +97,12 @@ def test_a_box_is_listed_as_its_candidates_are_one_by_one(world, count, seed):
     if not all(np.diff(choices.start)):
         return
 
+    fresh = world.case().budget
+
     def waiting(add, *candidates):
         search_of_all._waiting = Waiting(case.problem.own, search_of_all.needless)
         assert add(*candidates)
-        leaves = iter(lambda: search_of_all._waiting.pop(np.inf), None)
+        leaves = iter(lambda: search_of_all._waiting.pop(np.inf, fresh), None)
         return [(leaf.key, leaf.certain) for leaf in leaves]
 
     for share in (0.3, 0.6, 0.6, 0.6, 0.9, 1.0):
