@@ -131,9 +131,7 @@ class BestFirst:
     def _together(self) -> int:
         """How many candidates can be rated together."""
         rater = self.problem.rater
-        if rater is None or not gains(self.choices, rater):
-            return 0
-        return MOST_LISTED // (rater.structure.outputs if rater.lead(self.doubt) is None else 1)
+        return MOST_LISTED // rater.numbers(self.doubt) if rater is not None and gains(self.choices, rater) else 0
 
     def _few(self, mask: Bools) -> bool:
         sizes = np.add.reduceat(mask, self.choices.start[:-1], dtype=np.intp)

@@ -95,6 +95,10 @@ class Rater:
         """Return the number that decides the targets, None if it is not a single one; see `Lead.of`."""
         return Lead.of(self.targets, doubt)
 
+    def numbers(self, doubt: float) -> int:
+        """Return how many numbers are made of every candidate to rate many together."""
+        return self.structure.outputs if self.lead(doubt) is None else 1
+
     def rate_tokens(self, tokens: Sequence[Tokens]) -> Rating:
         """Rate m candidates given by one token array per feature."""
         return self.rate_sums(self.structure.sums(tokens))

@@ -36,7 +36,7 @@ class Around:
         self.members, self.doubt = members, doubt
         self.choices = choices_within(problem, loose(members.bar))
         self.needless = Needless(problem, self.choices, doubt)
-        self._left = MOST // (1 if members.rater.lead(doubt) is not None else members.rater.structure.outputs)
+        self._left = MOST // members.rater.numbers(doubt)
         self._found: list[tuple[Codes, Bools]] = []
         self._serial = count()
         self._heap: list[tuple[float, int, Bools]] = []
