@@ -114,13 +114,13 @@ class BestFirst:
         """Return the codes of some candidates that wait and may be refused, at most so many."""
         return self._waiting.doubtful(most)
 
-    def refuses(self, Z: Floats) -> bool:
-        """Whether one of the rows Z (m, d) misses the target by more than the tolerance, as the structure says."""
+    def misses(self, Z: Floats) -> Bools:
+        """Return which of the rows Z (m, d) miss the target by more than the tolerance, as the structure says."""
         rater = self.problem.rater
         if rater is None or not len(Z):
-            return False
+            return np.zeros(len(Z), dtype=np.bool_)
         favourable, margin = rater.margins(rater.tokens(range(Z.shape[1]), Z))
-        return bool((~favourable & (margin >= self.doubt)).any())
+        return np.asarray(~favourable & (margin >= self.doubt))
 
     @cached_property
     def _undoing(self) -> Bools:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Generator
 from dataclasses import dataclass, field, replace
+from typing import NamedTuple
 
 import numpy as np
 
@@ -21,7 +22,7 @@ from mlflow_cf.problem.binding import same
 from mlflow_cf.problem.points import with_points
 from mlflow_cf.proof.by_program import certify_by_program
 from mlflow_cf.proof.select import near_copies, nearest_first
-from mlflow_cf.proof.verify import Asked, Case, Inquiry, Proved, joined_outcomes
+from mlflow_cf.proof.verify import NOTHING, Asked, Case, Inquiry, Proved, joined_outcomes
 from mlflow_cf.words.reasons import Uncertified
 from mlflow_cf.words.result import Proof
 
@@ -48,7 +49,7 @@ def certify(case: Case, proved: Proved, tolerance: float) -> Inquiry:
     case = replace(case, problem=problem)
     run = Run(case, proved, (yield from _needed(case, proved)))
     search = BestFirst(problem, case.budget, run.limit(), tolerance)
-    agreed = not search.refuses(proved.rows) and (yield from run.extend(search))
+    agreed = not search.misses(proved.rows).any() and (yield from run.extend(search))
     if agreed and run.rows and run.missing and not search.cut:
         # there is no further changed set: what is next has one of those that are known
         run.filling = True
@@ -107,6 +108,18 @@ def _needed(case: Case, proved: Proved) -> Generator[Asked, Outcome, Bools]:
     return needed
 
 
+class Unconfirmed(NamedTuple):
+    """An answer that the structure is certain of, and the judge was not asked about yet.
+
+    Attributes:
+        place: of it among the answers.
+        rows: (m, d) its row, which the judge is to accept, and it without each of its changes, which it is to refuse.
+    """
+
+    place: int
+    rows: Floats
+
+
 @dataclass
 class Run:
     """What was found so far.
@@ -125,6 +138,7 @@ class Run:
     codes: list[Codes] = field(default_factory=list)
     outcomes: list[Outcome] = field(default_factory=list)
     refused: set[bytes] = field(default_factory=set)
+    _unconfirmed: list[Unconfirmed] = field(default_factory=list)
 
     @property
     def missing(self) -> int:
@@ -157,7 +171,11 @@ class Run:
         return float(far[self.missing - 1]) if len(far) >= self.missing else np.inf
 
     def extend(self, search: BestFirst) -> Generator[Asked, Outcome, bool]:
-        """Add answers in the order of their keys; return whether the structure and the judge agree."""
+        """Add answers in the order of their keys; return whether the structure and the judge agree.
+
+        What the structure is certain of is asked of the judge together, as late as possible: a call costs about the
+        same for one answer and for many.
+        """
         problem, budget = self.case.problem, self.case.budget
         while self.missing and (leaf := search.next()) is not None:
             if self._repeats(leaf) or leaf.codes.tobytes() in self.refused:
@@ -176,17 +194,45 @@ class Run:
             if budget.take(int(lawful.sum())) < lawful.sum():  # the last look at the clock before the judge is asked
                 search.stop(leaf)
                 break
-            later_rows = problem.rows(np.array(ahead, dtype=np.intp).reshape(-1, len(problem.groups)))
-            asked = np.concatenate([Z[lawful], later_rows])
-            said = yield asked
-            favourable = self.case.accepts(asked, said)
-            favourable, later = favourable[: lawful.sum()], favourable[lawful.sum() :]
+            Z, more = Z[lawful], self._rows(ahead)
+            if leaf.certain and search.misses(Z[1:]).all():
+                self._unconfirmed.append(Unconfirmed(len(self.rows), Z))
+                self._add(leaf, row[0], NOTHING, search)
+                continue
+            said = yield from self._confirmed(np.concatenate([Z, more]))
+            if said is None:
+                return False
+            favourable = self.case.accepts(np.concatenate([Z, more]), said)
+            favourable, later = favourable[: len(Z)], favourable[len(Z) :]
             self.refused.update(codes.tobytes() for codes, good in zip(ahead, later, strict=True) if not good)
             if leaf.certain and not favourable[0]:
                 return False
             if favourable[0] and not favourable[1:].any():
                 self._add(leaf, row[0], said.take(slice(0, 1)), search)
-        return True
+        return not self._unconfirmed or (yield from self._confirmed(self._rows([]))) is not None
+
+    def _confirmed(self, more: Floats) -> Generator[Asked, Outcome, Outcome | None]:
+        """Ask the judge about answers that it has not confirmed, and about `more` rows (m, d) at the same time.
+
+        Returns:
+            What it says of these; None if it says something else of an answer than the structure.
+        """
+        waiting, self._unconfirmed = self._unconfirmed, []
+        asked = np.concatenate([*(one.rows for one in waiting), more])
+        said = yield asked
+        favourable, start = self.case.accepts(asked, said), 0
+        for one in waiting:
+            stop = start + len(one.rows)
+            if not favourable[start] or favourable[start + 1 : stop].any():
+                return None
+            self.outcomes[one.place] = said.take(slice(start, start + 1))
+            start = stop
+        return said.take(slice(start, len(asked)))
+
+    def _rows(self, codes: list[Codes]) -> Floats:
+        """Return the rows (m, d) of candidates by code."""
+        problem = self.case.problem
+        return problem.rows(np.array(codes, dtype=np.intp).reshape(-1, len(problem.groups)))
 
     def _ahead(self, search: BestFirst) -> list[Codes]:
         """Return candidates whose turn may come: a call to the judge costs the same for one row and for many."""

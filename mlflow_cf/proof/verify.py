@@ -144,7 +144,7 @@ class _Undone:
 def _chosen(case: Case, parts: Sequence[_Part], *, polished: bool, keeps_order: bool) -> Proved:
     """Select the answers; those the budget left half-polished count only if there are no others."""
     if not parts:
-        return Proved(np.empty((0, len(case.problem.space))), _NOTHING)
+        return Proved(np.empty((0, len(case.problem.space))), NOTHING)
     Z = np.concatenate([part.rows for part in parts])
     settled = np.concatenate([part.settled for part in parts])
     rows = np.flatnonzero(settled) if settled.any() else np.arange(len(Z))
@@ -159,7 +159,7 @@ def _chosen(case: Case, parts: Sequence[_Part], *, polished: bool, keeps_order: 
     return Proved(Z[rows], outcome, origin=origin[rows], minimal=settled[rows] if polished else settled[:0])
 
 
-_NOTHING = Outcome(np.empty(0, dtype=np.intp))
+NOTHING = Outcome(np.empty(0, dtype=np.intp))
 
 
 def _part(case: Case, Z: Floats, *, polish: bool, even_late: bool) -> Generator[Asked, Outcome, _Part]:
@@ -198,7 +198,7 @@ def _accepted(
     lawful = np.flatnonzero(case.problem.check(Z))
     lawful = lawful[: case.budget.take(len(lawful), even_late=even_late)]
     if not len(lawful):
-        return lawful, _NOTHING
+        return lawful, NOTHING
     outcome = yield Z[lawful]
     favourable = np.flatnonzero(case.accepts(Z[lawful], outcome))
     return lawful[favourable], outcome.take(favourable)
