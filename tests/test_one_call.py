@@ -20,6 +20,7 @@ from sklearn.tree import DecisionTreeClassifier
 import mlflow_cf
 from mlflow_cf import Target
 from mlflow_cf.errors import InputError
+from mlflow_cf.exact.best_first import BestFirst
 from mlflow_cf.explained import ExplainedModel
 from mlflow_cf.explainers import Candidates
 from mlflow_cf.model.judge import Judge
@@ -37,6 +38,10 @@ FEW_TREES = {"n_estimators": 8, "max_depth": 3, "random_state": 0}
 
 def tree(**options: Any) -> ExplainedModel:
     return mlflow_cf.wrap(DecisionTreeClassifier(max_depth=4, random_state=0).fit(FRAME, LABEL), FRAME, **options)
+
+
+def boosting(**options: Any) -> ExplainedModel:
+    return mlflow_cf.wrap(GradientBoostingClassifier(**FEW_TREES).fit(FRAME, LABEL), FRAME, **options)
 
 
 def missing(explained: ExplainedModel, rows: int) -> pd.DataFrame:
@@ -84,6 +89,18 @@ class Ends:
         raise self.error
 
 
+@dataclass(frozen=True)
+class FindsNothing:
+    """An explainer that leaves everything to a certificate."""
+
+    name: ClassVar[str] = "finds_nothing"
+    polish: ClassVar[bool] = True
+
+    def search(self, problem: Problem, budget: Budget, rng: np.random.Generator) -> Candidates:
+        del budget, rng
+        return Candidates(problem.background[:0])
+
+
 class TestHowOftenTheModelIsAsked:
     @pytest.mark.parametrize("rows", [1, 7])
     @pytest.mark.parametrize("explainer", ["geco", "nearest_row"])
@@ -97,6 +114,37 @@ class TestHowOftenTheModelIsAsked:
         assert [one.status for one in found] == ["found"] * rows
         assert [one.diagnostics["judge_calls"] for one in found] == [1] * rows
         assert all(0 < one.diagnostics["judge_seconds"] < 60 for one in found)
+
+    def test_once_more_for_all_answers_that_a_certificate_adds(self, calls: list[int]) -> None:
+        explained = boosting(target=1)
+        table = missing(explained, 1)
+        (best,) = explained.explain(table, count=4, certify=True)
+        calls.clear()
+        (found,) = explained.explain(table, count=4, certify=True, explainer=FindsNothing())
+        assert len(calls) == 2
+        assert [one.proof for one in found.counterfactuals] == ["optimal"] * 4
+        assert found.to_dict()["counterfactuals"] == best.to_dict()["counterfactuals"]
+
+    def test_a_certificate_that_is_cut_asks_about_what_it_has_found(
+        self, calls: list[int], monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        explained = boosting(target=1)
+        table = missing(explained, 1)
+        (best,) = explained.explain(table, count=4, certify=True)
+        after = BestFirst.next
+
+        def cut_after_two(search: BestFirst) -> Any:
+            search.__dict__["passed"] = search.__dict__.get("passed", 0) + 1
+            search.cut |= search.__dict__["passed"] > 2
+            return after(search)
+
+        monkeypatch.setattr(BestFirst, "next", cut_after_two)
+        calls.clear()
+        (found,) = explained.explain(table, count=4, certify=True, explainer=FindsNothing())
+        assert len(calls) == 2
+        some = found.counterfactuals[:2]
+        assert [one.proof for one in some] == ["optimal"] * 2
+        assert [one.to_dict() for one in some] == [one.to_dict() for one in best.counterfactuals[:2]]
 
     def test_once_where_a_request_is_served(self, calls: list[int]) -> None:
         explained = tree(target=1)
