@@ -60,14 +60,14 @@ def together(rules: Iterable[Rule]) -> tuple[Comparisons | Rule, ...]:
     simple: dict[Comparison, list[Atom]] = {}
     others: list[Rule] = []
     for rule in rules:
-        if not rule.when and _is_simple(rule.then):
+        if not rule.when and is_simple(rule.then):
             simple.setdefault(rule.then.sign, []).append(rule.then)
         else:
             others.append(rule)
     return (*map(Comparisons.of, simple.values()), *others)
 
 
-def _is_simple(atom: Atom) -> bool:
+def is_simple(atom: Atom) -> bool:
     """Whether an atom compares a column of the counterfactual with one of the query row, or with a constant."""
     left, right = atom.left, atom.right
     known = isinstance(right, Const) or (isinstance(right, Ref) and right.side == "x")

@@ -51,4 +51,4 @@ def _free(problem: Problem, group: Group) -> Group:
     tuples = np.concatenate([own[None], tuples[admissible]])
     cost, peak = problem.bound_distance.parts(group.columns, tuples, own)
     free = group.taking(Tuples(tuples, np.ones(len(tuples)), 0, cost, peak))
-    return replace(free, rules=(), own_allowed=True)
+    return replace(free, ground=tuple, own_allowed=True)

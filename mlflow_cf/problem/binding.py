@@ -2,28 +2,29 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
-from functools import cached_property
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from functools import cached_property, partial
 
 import numpy as np
 
-from mlflow_cf.constraints import Domain, Rule
+from mlflow_cf.constraints import Domain
 from mlflow_cf.constraints.rules import Bools
 from mlflow_cf.features import FeatureSpace, Floats
 from mlflow_cf.problem.cells import Cells
 from mlflow_cf.problem.distance import BoundDistance
-from mlflow_cf.problem.group import Codes, Group, Tuples
+from mlflow_cf.problem.grounding import OwnRules
+from mlflow_cf.problem.group import Group, Tuples
+from mlflow_cf.problem.lone import Lone
 from mlflow_cf.structures.links import Tokens
 from mlflow_cf.structures.structure import Structure
 
-Rules = Mapping[int, Sequence[Rule]]
-SHORT = 500  # values up to which a domain is cheaper beside others than by itself
+SHORT = 10_000  # values up to which a domain is bound beside others, before it is looked at
 
 
 @dataclass(frozen=True, eq=False)
 class Domains:
-    """The domains of all groups; short ones of one column lie end to end, so that one pass binds them all to a row.
+    """The domains of all groups; those of one column lie end to end, so that one pass binds them all to a row.
 
     Attributes:
         space: the features.
@@ -55,142 +56,54 @@ class Domains:
             return None
         return Cells.of(self.structure, self.all, self.space)
 
-    def bind(self, rules: Rules, x0: Floats) -> tuple[Group, ...]:
-        """Return the groups of a row (d,); `rules` are the grounded ones that speak of one group alone, by its number.
+    def bind(self, rules: OwnRules, x0: Floats) -> tuple[Group, ...]:
+        """Return the groups of a row (d,).
 
         A proposed tuple is not the row's own, and is missing nowhere where the row is not.
         """
-        groups = dict(self._short_groups(rules, x0)) if self._short else {}
+        groups: dict[int, Group] = {}
+        short = self._short.bind(rules.simple, rules.others, x0)
+        for at, number in enumerate(self._short.numbers):
+            groups[number] = self._group(number, rules, partial(short.tuples, at), own_allowed=bool(short.allowed[at]))
+        long = self._long_own.bind(rules.simple, {}, x0) if self._long else short
+        for at, number in enumerate(self._long):
+            allowed = bool(long.allowed[at]) and all(
+                rule.holds(x0[None], x0)[0] for rule in rules.others.get(number, ())
+            )
+            groups[number] = self._group(
+                number, rules, partial(self._long_tuples, number, rules, x0), own_allowed=allowed
+            )
         for number, domain in enumerate(self.all):
-            if number not in groups:
-                bind = self._long_group if len(domain.columns) == 1 else self._joint_group
-                groups[number] = bind(domain, rules.get(number, ()), x0)
+            if len(domain.columns) > 1:
+                groups[number] = self._joint_group(number, rules, x0)
         return tuple(groups[number] for number in range(len(self.all)))
 
-    @cached_property
-    def _short(self) -> list[int]:
-        """The numbers of the groups of one column and few values."""
-        return [n for n, domain in enumerate(self.all) if len(domain.columns) == 1 and len(domain.tuples) <= SHORT]
+    def _group(self, number: int, rules: OwnRules, bind: Callable[[], Tuples], *, own_allowed: bool) -> Group:
+        domain = self.all[number]
+        return Group(domain.columns, own_allowed, domain, partial(rules.all, number), bind)
 
     @cached_property
-    def _columns(self) -> Codes:
-        """The column of every short group."""
-        return np.array([self.all[number].columns[0] for number in self._short], dtype=np.intp)
+    def _short(self) -> Lone:
+        """The groups of one column and few values, which are all there are."""
+        return Lone.of([n for n, domain in enumerate(self.all) if _is_short(domain)], self.all, self.bound_distance)
 
     @cached_property
-    def _ends(self) -> Codes:
-        """Where the values of each short group end; the last one is the place of the row's own."""
-        return np.cumsum([len(self.all[number].tuples) + 1 for number in self._short])
+    def _long(self) -> dict[int, Lone]:
+        """All other groups of one column, each by itself: often their cells are looked at instead."""
+        lone = [n for n, domain in enumerate(self.all) if len(domain.columns) == 1 and not _is_short(domain)]
+        return {number: Lone.of([number], self.all, self.bound_distance) for number in lone}
 
     @cached_property
-    def _values(self) -> Floats:
-        """The values (t,) of the short groups, one group after the other, and NaN for the rows' own."""
-        return np.concatenate([np.append(self.all[number].tuples[:, 0], np.nan) for number in self._short])
+    def _long_own(self) -> Lone:
+        """The same together, without their values: what the rules say of the row's own ones."""
+        nothing = [replace(domain, tuples=domain.tuples[:0], weights=domain.weights[:0]) for domain in self.all]
+        return Lone.of(list(self._long), nothing, self.bound_distance)
 
-    @cached_property
-    def _places(self) -> Codes:
-        """Where each of the values stands in its domain; the row's own nowhere yet."""
-        return np.concatenate([np.append(np.arange(len(self.all[number].tuples)), -1) for number in self._short])
+    def _long_tuples(self, number: int, rules: OwnRules, x0: Floats) -> Tuples:
+        return self._long[number].bind(rules.simple, rules.others, x0).tuples(0)
 
-    @cached_property
-    def _weights(self) -> Floats:
-        return np.concatenate([np.append(self.all[number].weights, 0.0) for number in self._short])
-
-    @cached_property
-    def _positions(self) -> Floats:
-        """Where the values stand on the line along which changes are measured."""
-        return self.bound_distance.positions(self._columns[self._group], self._values)
-
-    @cached_property
-    def _long_positions(self) -> dict[int, Floats]:
-        """The same for the values of every long group of one column."""
-        long = [domain for domain in self.all if len(domain.columns) == 1 and len(domain.tuples) > SHORT]
-        columns = ((np.array(domain.columns), domain.tuples[:, 0]) for domain in long)
-        return {int(column[0]): self.bound_distance.positions(column, values) for column, values in columns}
-
-    @cached_property
-    def _group(self) -> Codes:
-        """Which of the short groups each of the values belongs to."""
-        return np.arange(len(self._short)).repeat(np.diff(self._ends, prepend=0))
-
-    def _short_groups(self, rules: Rules, x0: Floats) -> list[tuple[int, Group]]:
-        """Return the short groups with their numbers."""
-        own, group = x0[self._columns], self._group
-        equal = self._values == own[group]
-        kept: Bools = ~equal & ~np.isnan(self._values)
-        values = self._values.copy()
-        values[self._ends - 1] = own
-        allowed = self._apply(rules, x0, values, kept)
-        part, top = self.bound_distance.contributions(
-            self._columns[group], values, own[group], self._short_positions(own)
-        )
-        before = kept & (np.isnan(own)[group] | (values < own[group]))
-        counts = np.bincount(group[kept], minlength=len(own)) + 1
-        starts = counts.cumsum() - counts
-        places = np.bincount(group[before], minlength=len(own))  # of the own values in their groups
-        table = np.zeros((4, int(counts.sum())))
-        others = np.ones(table.shape[1], dtype=np.bool_)
-        others[starts + places] = False
-        table[:, others] = np.stack((values, self._weights, part, top))[:, kept]
-        table[0, starts + places] = own
-        domain_places = np.full(table.shape[1], -1)
-        domain_places[others] = self._places[kept]
-        domain_places[(starts + places)[group[equal]]] = self._places[equal]
-        bounds = zip(self._short, starts.tolist(), counts.tolist(), places.tolist(), allowed, strict=True)
-        groups = []
-        for number, start, count, place, own_allowed in bounds:
-            codes, weights, parts, tops = table[:, start : start + count]
-            domain, own_rules = self.all[number], tuple(rules.get(number, ()))
-            bound = Tuples(codes[:, None], weights, place, parts, tops, domain_places[start : start + count])
-            groups.append((number, _group(domain, own_rules, bound, own_allowed=own_allowed)))
-        return groups
-
-    def _short_positions(self, own: Floats) -> tuple[Floats, Floats] | None:
-        """Return the positions of the values (t,) of the short groups, and of the own one beside each of them."""
-        if self.bound_distance.percentiles is None:
-            return None  # those are the values
-        positions, own_positions = self._positions.copy(), self.bound_distance.positions(self._columns, own)
-        positions[self._ends - 1] = own_positions
-        return positions, own_positions[self._group]
-
-    def _apply(self, rules: Rules, x0: Floats, values: Floats, kept: Bools) -> list[bool]:
-        """Unmark the values (t,) that the rules of their group reject; return which groups' own values are allowed."""
-        allowed = [True] * len(self._short)
-        rows = np.broadcast_to(values[:, None], (len(values), len(x0)))  # the rules of a group read its column alone
-        start = 0
-        for position, (number, end) in enumerate(zip(self._short, self._ends.tolist(), strict=True)):
-            for rule in rules.get(number, ()):
-                held = rule.holds(rows[start:end], x0)
-                kept[start:end] &= held
-                allowed[position] &= bool(held[-1])
-            start = end
-        return allowed
-
-    def _long_group(self, domain: Domain, rules: Sequence[Rule], x0: Floats) -> Group:
-        own_allowed = all(rule.holds(x0[None], x0)[0] for rule in rules)
-        return Group(
-            domain.columns, own_allowed, tuple(rules), domain, bind=lambda: self._long_tuples(domain, rules, x0)
-        )
-
-    def _long_tuples(self, domain: Domain, rules: Sequence[Rule], x0: Floats) -> Tuples:
-        values, own, kept = domain.tuples[:, 0], x0[domain.columns[0]], np.ones(len(domain.tuples), dtype=np.bool_)
-        if rules:
-            rows = np.broadcast_to(values[:, None], (len(values), len(x0)))
-            kept = np.logical_and.reduce([rule.holds(rows, x0) for rule in rules])
-        start = int(np.searchsorted(values, own))  # a missing own value comes last
-        known = start < len(values) and values[start] == own
-        before, after = np.flatnonzero(kept[:start]), np.flatnonzero(kept[start + known :]) + start + known
-        places = np.concatenate([before, [start if known else -1], after])
-        codes, weights = values[places], domain.weights[places]
-        codes[len(before)], weights[len(before)] = own, 0.0
-        column = np.array(domain.columns)
-        own_position = self.bound_distance.positions(column, np.array([own]))
-        positions = self._long_positions[domain.columns[0]][places]
-        positions[len(before)] = own_position[0]
-        part, top = self.bound_distance.contributions(column, codes, np.array([own]), (positions, own_position))
-        return Tuples(codes[:, None], weights, len(before), part, top, places)
-
-    def _joint_group(self, domain: Domain, rules: Sequence[Rule], x0: Floats) -> Group:
+    def _joint_group(self, number: int, own_rules: OwnRules, x0: Floats) -> Group:
+        domain, rules = self.all[number], own_rules.others.get(number, ())
         columns = list(domain.columns)
         own = x0[columns]
         equal = same(domain.tuples, own).all(axis=1)
@@ -208,11 +121,11 @@ class Domains:
         weights = np.insert(domain.weights[kept], code, 0.0)
         part, top = self.bound_distance.parts(domain.columns, tuples, own)
         bound = Tuples(tuples, weights, code, part, top, places)
-        return _group(domain, tuple(rules), bound, own_allowed=own_allowed)
+        return self._group(number, own_rules, lambda: bound, own_allowed=own_allowed)
 
 
-def _group(domain: Domain, rules: tuple[Rule, ...], bound: Tuples, *, own_allowed: bool) -> Group:
-    return Group(domain.columns, own_allowed, rules, domain, bind=lambda: bound)
+def _is_short(domain: Domain) -> bool:
+    return len(domain.columns) == 1 and domain.interval is None and len(domain.tuples) <= SHORT
 
 
 def same(values: Floats, own: Floats) -> Bools:

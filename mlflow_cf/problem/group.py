@@ -38,27 +38,31 @@ class Tuples:
 
 @dataclass(frozen=True, eq=False)
 class Group:
-    """The unit of change, bound to the query row. Its tuples are bound when they are first looked at.
+    """The unit of change, bound to the query row. Its tuples and rules are bound when they are first looked at.
 
     A candidate names one tuple of every group by its code, the position in `tuples`.
 
     Attributes:
         columns: the group's columns.
         own_allowed: whether the rules accept the query row's own tuple; if not, this group must change.
-        rules: the grounded rules that speak of this group alone.
         domain: the tuples before the rules.
-        bind: returns the tuples.
+        ground: returns the rules; bind: returns the tuples.
     """
 
     columns: tuple[int, ...]
     own_allowed: bool
-    rules: tuple[Rule, ...]
     domain: Domain
+    ground: Callable[[], tuple[Rule, ...]]
     bind: Callable[[], Tuples]
 
     def taking(self, tuples: Tuples) -> Group:
         """Return the group with these tuples."""
         return replace(self, bind=lambda: tuples)
+
+    @cached_property
+    def rules(self) -> tuple[Rule, ...]:
+        """The grounded rules that speak of this group alone."""
+        return self.ground()
 
     @cached_property
     def bound(self) -> Tuples:

@@ -91,6 +91,11 @@ class Problem:
         return np.array([group.own for group in self.groups], dtype=np.intp)
 
     @cached_property
+    def own_allowed(self) -> Bools:
+        """(G,) whether the rules accept the query row's own tuple."""
+        return np.array([group.own_allowed for group in self.groups], dtype=np.bool_)
+
+    @cached_property
     def columns(self) -> tuple[tuple[int, ...], ...]:
         """Columns of every group."""
         return tuple(group.columns for group in self.groups)
@@ -216,8 +221,7 @@ class Problem:
 
     def _to_undo(self, changed: Bools) -> tuple[Codes, Codes]:
         """Return which groups of which candidates (m, G) can be put back."""
-        allowed = np.array([group.own_allowed for group in self.groups])
-        owner, number = np.nonzero(changed & allowed & (changed.sum(axis=1) > 1)[:, None])
+        owner, number = np.nonzero(changed & self.own_allowed & (changed.sum(axis=1) > 1)[:, None])
         return owner, number
 
     @cached_property

@@ -33,12 +33,13 @@ from mlflow_cf.constraints import (
     repair_order,
 )
 from mlflow_cf.constraints.expressions import differing
-from mlflow_cf.constraints.rules import Bools, ground, recode
+from mlflow_cf.constraints.rules import Bools, recode
 from mlflow_cf.constraints.together import Comparisons, together
 from mlflow_cf.features import FeatureSpace, Floats
 from mlflow_cf.plans.course import Course
 from mlflow_cf.problem.binding import Domains, admissible
 from mlflow_cf.problem.distance import BoundDistance, Distance
+from mlflow_cf.problem.grounding import Grounding
 from mlflow_cf.problem.privacy import Privacy
 from mlflow_cf.problem.problem import Problem
 from mlflow_cf.problem.rater import Rater
@@ -199,15 +200,15 @@ class Setting:
     ) -> Problem:
         """Bind one row (d,), coded by `space` (this setting's space, or one that covers the row's unseen levels)."""
         setting = self.covering(space)
-        own, linking, never = setting.grounded(x0)
+        grounded = setting.grounding.of(x0)
         known = rater is not None and rater.structure is self.tables.structure
         return Problem(
             space=space,
             x0=x0,
-            groups=self.tables.bind(own, x0),
+            groups=self.tables.bind(grounded.own, x0),
             order=self.order,
-            linking=tuple(linking),
-            never=tuple(never),
+            linking=grounded.linking,
+            never=grounded.never,
             bound_distance=self.bound_distance,
             limits=self.limits,
             count=count,
@@ -222,38 +223,10 @@ class Setting:
             course=setting.course.covering(space) if setting.course else None,
         )
 
-    def grounded(self, x0: Floats) -> tuple[dict[int, list[Rule]], list[Rule], list[Rule]]:
-        """Return the rules for one row: those of one group by its number, those that link several, those that fail."""
-        own = {number: list(rules) for number, rules in self._limited.items()}
-        linking, never = list[Rule](), list[Rule]()
-        for rule, groups in zip(self.rules, self._spoken_of, strict=True):
-            bound = ground(rule, x0)
-            if bound is None:
-                continue
-            if len(groups) == 1:
-                own.setdefault(groups[0], []).append(bound)
-            else:
-                (linking if groups else never).append(bound)
-        return own, linking, never
-
     @cached_property
-    def _owner(self) -> dict[int, int]:
-        """The group of every column."""
-        return {column: number for number, domain in enumerate(self.domains) for column in domain.columns}
-
-    @cached_property
-    def _spoken_of(self) -> list[list[int]]:
-        """For every rule, the groups that it speaks of; grounding does not change them."""
-        return [sorted({self._owner[column] for column in rule.columns("x_cf")}) for rule in self.rules]
-
-    @cached_property
-    def _limited(self) -> dict[int, list[Rule]]:
-        """The groups that can be too many changes in one, with the limits on their tuples."""
-        found = {
-            number: [rule for limit in self.limits if (rule := limit.within(domain.columns))]
-            for number, domain in enumerate(self.domains)
-        }
-        return {number: rules for number, rules in found.items() if rules}
+    def grounding(self) -> Grounding:
+        """All rules and limits by the groups that they speak of."""
+        return Grounding(self.rules, self.limits, self.domains)
 
     @cached_property
     def all_rules(self) -> tuple[Rule, ...]:
@@ -280,7 +253,7 @@ class Setting:
         accepted: Bools = np.any(differs, axis=1)
         for rules in self._together:
             accepted &= rules.holds(Z, x0)
-        touched = {self._owner[column] for column in np.flatnonzero(differs.any(axis=0)).tolist()}
+        touched = {self.grounding.owner[column] for column in np.flatnonzero(differs.any(axis=0)).tolist()}
         for domain in (self.domains[number] for number in touched):
             columns = list(domain.columns)
             changed = np.flatnonzero(accepted & differs[:, columns].any(axis=1))

@@ -4,14 +4,18 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import cached_property
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 
 from mlflow_cf.constraints.rules import Bools
 from mlflow_cf.features import Floats
+from mlflow_cf.kernel import kernel
 from mlflow_cf.problem import Codes, Group, Problem
 from mlflow_cf.structures.links import Tokens
+
+Array = NDArray[Any]
 
 
 class Flat(NamedTuple):
@@ -103,8 +107,14 @@ class Choices:
 
 def lawful(problem: Problem) -> Codes:
     """Return the places of the tuples that the rules allow among those of all groups, ascending."""
-    own = problem.own + problem.start
-    return np.delete(np.arange(len(problem.costs)), own[[not group.own_allowed for group in problem.groups]])
+    return np.flatnonzero(_allowed(problem))
+
+
+def _allowed(problem: Problem) -> Bools:
+    """Return which of the tuples of all groups the rules allow."""
+    allowed: Bools = np.ones(len(problem.costs), dtype=np.bool_)
+    allowed[problem.own + problem.start] = problem.own_allowed
+    return allowed
 
 
 def telling(problem: Problem) -> Codes:
@@ -113,23 +123,21 @@ def telling(problem: Problem) -> Codes:
     Of the tuples of a lone feature in one cell of the model the nearest stands for all, unless rules over several
     groups speak of the feature: whatever accepts another one accepts the nearest too.
     """
-    places, own = lawful(problem), problem.own + problem.start
+    kept = _allowed(problem)
     if problem.rater is None:
-        return places
-    kept = np.zeros(len(problem.costs), dtype=np.bool_)
-    kept[places] = True
+        return np.flatnonzero(kept)
     cells, ascending = np.zeros(len(kept), dtype=np.int64), np.zeros(len(problem.groups), dtype=np.bool_)
     for number, group in enumerate(problem.groups):
         known = problem.token_tables[group.columns[0]]
-        if number in problem.linked or len(group.columns) > 1 or known.ndim > 1 or len(group.tuples) < 3:
+        if number in problem.linked or len(group.columns) > 1 or known.ndim > 1 or len(known) < 3:
             continue
         start = problem.start[number]
-        part = slice(start, start + len(group.tuples))
+        part = slice(start, start + len(known))
         if known.dtype.kind == "i" and _in_order(problem, group):
             cells[part], ascending[number] = known, True
         elif len(set(known.tolist())) < len(known):
             kept[part] &= _unbeaten(group, known, problem.bound_distance.c)
-    kept &= ~(ascending[problem.group_of] & _beaten(cells, problem.group_of, own, kept[own]))
+    drop_beaten(cells, problem.start, problem.own, ascending, kept)
     return np.flatnonzero(kept)
 
 
@@ -140,16 +148,24 @@ def _in_order(problem: Problem, group: Group) -> bool:
     return bool(ranked and distance.b > 0 and distance.percentiles is None)
 
 
-def _beaten(cells: Codes, groups: Codes, own: Codes, own_allowed: Bools) -> Bools:
-    """Return which tuples (t,), ascending within groups, have one in their cell that is nearer to the own one."""
-    place, own = np.arange(len(cells)), own[groups]
-    side = np.sign(place - own)
-    side[own[own_allowed[groups]]] = 2  # nearer than both sides
-    together = (groups[1:] == groups[:-1]) & (cells[1:] == cells[:-1])
-    beaten = np.zeros(len(cells), dtype=np.bool_)
-    beaten[:-1] |= together & (side[:-1] == -1) & ((side[1:] == -1) | (side[1:] == 2))
-    beaten[1:] |= together & (side[1:] == 1) & ((side[:-1] == 1) | (side[:-1] == 2))
-    return beaten
+@kernel
+def drop_beaten(cells: Array, start: Array, own: Array, ascending: Array, kept: Array) -> None:
+    """Unmark those `kept` (t,) of groups in ascending order that have one in their cell which is nearer to the own one.
+
+    The own one is nearer than all others, if it is kept.
+    """
+    for group in range(own.size):
+        if not ascending[group]:
+            continue
+        first, last = start[group], (start[group + 1] if group + 1 < own.size else cells.size) - 1
+        middle = first + own[group]
+        stays = kept[middle]
+        for at in range(first, middle):
+            if cells[at] == cells[at + 1] and (at + 1 < middle or stays):
+                kept[at] = False
+        for at in range(last, middle, -1):
+            if cells[at] == cells[at - 1] and (at - 1 > middle or stays):
+                kept[at] = False
 
 
 def _unbeaten(group: Group, cells: Tokens, c: float) -> Bools:

@@ -1,0 +1,105 @@
+"""Rules bound to a row: those that speak of one group alone, those that link several, and those that fail."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property, partial
+
+from mlflow_cf.constraints import ChangeLimit, Domain, Rule
+from mlflow_cf.constraints.rules import Atom, ground
+from mlflow_cf.constraints.together import is_simple
+from mlflow_cf.features import Floats
+from mlflow_cf.problem.lone import SimpleRules
+
+
+@dataclass(frozen=True, eq=False)
+class OwnRules:
+    """The rules that speak of one group alone, by its number.
+
+    Attributes:
+        simple: those of groups of one column that a kernel knows.
+        others: all others, grounded.
+        all: returns all of a group, grounded.
+    """
+
+    simple: SimpleRules
+    others: Mapping[int, Sequence[Rule]]
+    all: Callable[[int], tuple[Rule, ...]]
+
+
+@dataclass(frozen=True, eq=False)
+class Grounded:
+    """The rules for one row: of one group alone, over several groups, and those that it cannot meet."""
+
+    own: OwnRules
+    linking: tuple[Rule, ...]
+    never: tuple[Rule, ...]
+
+
+@dataclass(frozen=True, eq=False)
+class Grounding:
+    """Rules and limits by the groups that they speak of, before any row is known.
+
+    Attributes:
+        rules: all of them; limits: how many groups may change.
+        domains: of all groups.
+    """
+
+    rules: tuple[Rule, ...]
+    limits: tuple[ChangeLimit, ...]
+    domains: tuple[Domain, ...]
+
+    def of(self, x0: Floats) -> Grounded:
+        """Return the rules for one row (d,)."""
+        others = {number: list(rules) for number, rules in self._limited.items()}
+        linking, never = list[Rule](), list[Rule]()
+        for rule, groups in self._not_simple:
+            bound = ground(rule, x0)
+            if bound is None:
+                continue
+            if len(groups) == 1:
+                others.setdefault(groups[0], []).append(bound)
+            else:
+                (linking if groups else never).append(bound)
+        return Grounded(OwnRules(self._simple, others, partial(self._own, x0)), tuple(linking), tuple(never))
+
+    def _own(self, x0: Floats, number: int) -> tuple[Rule, ...]:
+        """Return the grounded rules that speak of a group alone."""
+        grounded = (ground(rule, x0) for rule, groups in self._spoken_of if groups == [number])
+        return (*self._limited.get(number, ()), *(rule for rule in grounded if rule is not None))
+
+    @cached_property
+    def owner(self) -> dict[int, int]:
+        """The group of every column."""
+        return {column: number for number, domain in enumerate(self.domains) for column in domain.columns}
+
+    @cached_property
+    def _spoken_of(self) -> list[tuple[Rule, list[int]]]:
+        """Every rule with the groups that it speaks of; to ground it does not change them."""
+        return [(rule, sorted({self.owner[column] for column in rule.columns("x_cf")})) for rule in self.rules]
+
+    @cached_property
+    def _limited(self) -> dict[int, list[Rule]]:
+        """The groups that can be too many changes in one, with the limits on their tuples."""
+        found = {
+            number: [rule for limit in self.limits if (rule := limit.within(domain.columns))]
+            for number, domain in enumerate(self.domains)
+        }
+        return {number: rules for number, rules in found.items() if rules}
+
+    def _is_simple(self, rule: Rule, groups: Sequence[int]) -> bool:
+        """Whether a kernel decides about a rule as it is."""
+        return len(groups) == 1 and len(self.domains[groups[0]].columns) == 1 and not rule.when and is_simple(rule.then)
+
+    @cached_property
+    def _not_simple(self) -> list[tuple[Rule, list[int]]]:
+        return [(rule, groups) for rule, groups in self._spoken_of if not self._is_simple(rule, groups)]
+
+    @cached_property
+    def _simple(self) -> SimpleRules:
+        atoms: dict[int, list[Atom]] = {}
+        for rule, groups in self._spoken_of:
+            if self._is_simple(rule, groups):
+                atoms.setdefault(groups[0], []).append(rule.then)
+        return SimpleRules(atoms)
