@@ -114,10 +114,11 @@ class FeatureSpace:
     def encode_rows(self, frame: pd.DataFrame) -> tuple[Floats, dict[int, str]]:
         """Code the rows of `frame`; return (n, d) codes and, for rows that have none, position -> reason."""
         frame = self.select(frame)
-        if len(frame) == 1 and (alone := self._encode_row(frame)) is not None:
+        plain = self._plain_dtypes
+        if len(frame) == 1 and plain is None and (alone := self._encode_row(frame)) is not None:
             return alone[None], {}
         # all at once: a column by itself takes longer than its rows
-        if self._plain_dtypes is not None and frame.dtypes.tolist() == self._plain_dtypes:
+        if plain is not None and frame.dtypes.tolist() == plain:
             codes = frame.to_numpy(dtype=np.float64, copy=True)
             bad = np.abs(codes) > self._largest
         else:

@@ -62,8 +62,8 @@ class Domains:
         A proposed tuple is not the row's own, and is missing nowhere where the row is not.
         """
         groups: dict[int, Group] = {}
-        short = self._short.bind(rules.simple, rules.others, x0)
-        for at, number in enumerate(self._short.numbers):
+        short = self.short.bind(rules.simple, rules.others, x0)
+        for at, number in enumerate(self.short.numbers):
             groups[number] = self._group(number, rules, partial(short.tuples, at), own_allowed=bool(short.allowed[at]))
         long = self._long_own.bind(rules.simple, {}, x0) if self._long else short
         for at, number in enumerate(self._long):
@@ -83,7 +83,12 @@ class Domains:
         return Group(domain.columns, own_allowed, domain, partial(rules.all, number), bind)
 
     @cached_property
-    def _short(self) -> Lone:
+    def short_numbers(self) -> frozenset[int]:
+        """Which groups these are."""
+        return frozenset(self.short.numbers)
+
+    @cached_property
+    def short(self) -> Lone:
         """The groups of one column and few values, which are all there are."""
         return Lone.of([n for n, domain in enumerate(self.all) if _is_short(domain)], self.all, self.bound_distance)
 

@@ -211,6 +211,25 @@ def bind_lines(lines: Lines, compared: Compared, row: Row, formula: Formula, out
     out.start[lines.column.size] = at
 
 
+@kernel
+def find_members(lines: Lines, Z: Array, changed: Array, found: Array) -> None:
+    """Unmark those rows `found` of Z (m, d) of which a value that `changed` (m, d) is none of its group's."""
+    for row in range(found.size):
+        for group in range(lines.column.size):
+            column = lines.column[group]
+            if not changed[row, column]:
+                continue
+            low, high, value = lines.start[group], lines.start[group + 1], Z[row, column]
+            last = high
+            while low < high:
+                middle = (low + high) // 2
+                if lines.values[middle] < value:
+                    low = middle + 1
+                else:
+                    high = middle
+            found[row] &= low < last and lines.values[low] == value
+
+
 @dataclass(frozen=True, eq=False)
 class Lone:
     """Groups of one column each.
@@ -251,6 +270,10 @@ class Lone:
         bound = BoundLines.room(len(self.numbers), len(lines.values))
         bind_lines(lines, simple.of(self.numbers), row, self.bound_distance.formula, bound)
         return bound
+
+    def find_members(self, Z: Floats, changed: Bools, found: Bools) -> None:
+        """Unmark, in place, the rows `found` (m,) of Z (m, d) with a `changed` value (m, d) that its group has not."""
+        find_members(self.lines, np.ascontiguousarray(Z), np.ascontiguousarray(changed), found)
 
     def _refused(self, others: Mapping[int, Sequence[Rule]], x0: Floats) -> tuple[Bools, Bools]:
         """Return which values (t,), and which own ones (n,), the rules of groups refuse that are not simple."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Final, Literal
 
 from pydantic import (
     BaseModel,
@@ -207,7 +207,7 @@ class Query(BaseModel):
         if not isinstance(options, Mapping):
             raise InputError("counterfactual", f"a {type(options).__name__} is not an object", "send {...}")
         if not options:
-            return cls()
+            return NOTHING_ASKED
         query = cls.read(options, limits.query)
         query.check(limits)
         return query
@@ -219,3 +219,6 @@ class Query(BaseModel):
             for key in ("count", "time_limit_s", "max_evaluations")
             if (asked := getattr(self, key)) is not None and asked > (limit := getattr(limits, key))
         )
+
+
+NOTHING_ASKED: Final = Query()

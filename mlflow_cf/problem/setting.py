@@ -253,8 +253,9 @@ class Setting:
         accepted: Bools = np.any(differs, axis=1)
         for rules in self._together:
             accepted &= rules.holds(Z, x0)
+        self.tables.short.find_members(Z, differs, accepted)
         touched = {self.grounding.owner[column] for column in np.flatnonzero(differs.any(axis=0)).tolist()}
-        for domain in (self.domains[number] for number in touched):
+        for domain in (self.domains[number] for number in touched - self.tables.short_numbers):
             columns = list(domain.columns)
             changed = np.flatnonzero(accepted & differs[:, columns].any(axis=1))
             if len(changed):
