@@ -21,7 +21,7 @@ SOURCES: Final = (
     "exact/near.py",
     "explainers/geco/picking.py",
     "plans/kernels.py",
-    "problem/lone.py",
+    "problem/lines.py",
     "search/choices.py",
     *(f"structures/kernels/{name}.py" for name in
       ("bounds", "branches", "dense", "gains", "nodes", "pairs", "product", "restrict", "score", "sweep")),

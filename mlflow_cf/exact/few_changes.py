@@ -68,17 +68,37 @@ class FewChanges:
         np.minimum.at(least, self.choices.group[self._changed], self.choices.cost[self._changed])
         return least
 
-    def singles(self, limit: float, doubt: float) -> Codes:
+    def singles(self, limit: float, doubt: float, at_once: int | None = None) -> Codes:
         """Return the candidates (m, G) of one change, no farther than `limit`, that may meet the target.
 
-        What is within `doubt` of the target may.
+        What is within `doubt` of the target may. With `at_once`, only the nearest are returned: so many at a time,
+        until one of them certainly meets it.
         """
         if self._single is None or limit > self._single[0] or doubt > self._single[1]:
             alone = self.choices.cost + self.problem.bound_distance.c * self.choices.peak
             tried = np.flatnonzero(self._changed & (alone <= loose(limit)))
-            may, _ = self.rater.verdicts(self._sums[tried], doubt + SWEPT)
-            self._single = limit, doubt, self._codes(tried[may][:, None])
+            may, sure = self.rater.verdicts(self._sums[tried], doubt + SWEPT)
+            places, sure = tried[may], sure[may]
+            if at_once is not None and len(places) > at_once:
+                order = np.argsort(alone[places], kind="stable")
+                return self._nearest(places[order], sure[order], doubt, at_once)
+            self._single = limit, doubt, self._codes(places[:, None])
         return self._near(self._single[2], limit)
+
+    def _nearest(self, places: Codes, sure: Bools, doubt: float, at_once: int) -> Codes:
+        """Return the nearest lawful candidates (m, G) of one change at `places` (n,), up to one that is `sure` (n,)."""
+        parts = []
+        for start in range(0, len(places), at_once):
+            some = slice(start, start + at_once)
+            codes = self.choices.taken(places[some, None])
+            held = self.problem.held(codes)
+            parts.append(codes[held])
+            if sure[some][held].any():
+                break
+        found, left = np.concatenate(parts), places[start + at_once :]
+        farther = self.problem.bound_distance.c * self.choices.peak[left[:1]] + self.choices.cost[left[:1]]
+        self._single = float(farther[0] * (1 - ROUNDING)) if len(left) else np.inf, doubt, found
+        return found
 
     def pairs(self, limit: float, doubt: float, budget: Budget, most: int = MOST_CELLS) -> Codes | None:
         """Return the candidates (m, G) of two changes, no farther than `limit`, that may meet the target.

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from functools import cached_property, reduce
-from typing import Annotated, Any, Literal, NamedTuple
+from typing import Annotated, Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -66,22 +66,6 @@ class Distance(BaseModel):
         else:
             raise InputError("distance", f"{source!r} is not a distance", "pass (l0, l1, linf), such as (0.5, 0.5, 0)")
         return validated(cls, data, "distance")
-
-
-class Formula(NamedTuple):
-    """What a change adds to a distance, for kernels: `a` if it is one, and `b` times the change.
-
-    Attributes:
-        a, b: weights of the l0 and l1 parts.
-        all_weights, top_weight: the sum and the largest of the features' weights.
-        least: no change is less than this.
-    """
-
-    a: float
-    b: float
-    all_weights: float
-    top_weight: float
-    least: float
 
 
 @dataclass(frozen=True, eq=False)
@@ -157,7 +141,7 @@ class BoundDistance:
         weights = self.weights[columns]
         change = self.changes(columns, values, own, positions) * weights
         changed = np.where(change != 0, weights, 0.0)
-        return (self.a * changed + self.b * change) / self._all_weights, change / self._top_weight
+        return (self.a * changed + self.b * change) / self.all_weights, change / self.top_weight
 
     def parts(self, columns: tuple[int, ...], values: Floats, own: Floats) -> tuple[Floats, Floats]:
         """Return what tuples of one group add to the sum (m,), and their largest weighted change (m,).
@@ -171,18 +155,14 @@ class BoundDistance:
         return _in_order(part.T), top.max(axis=1)
 
     @cached_property
-    def _all_weights(self) -> float:
+    def all_weights(self) -> float:
+        """The sum of the features' weights."""
         return float(self.weights.sum())
 
     @cached_property
-    def _top_weight(self) -> float:
+    def top_weight(self) -> float:
+        """The largest of them."""
         return float(self.weights.max())
-
-    @cached_property
-    def formula(self) -> Formula:
-        """What kernels need to make contributions."""
-        least = 0.0 if self.percentiles is None else LEAST_SHIFT
-        return Formula(float(self.a), float(self.b), self._all_weights, self._top_weight, least)
 
     def distance(self, groups: tuple[tuple[int, ...], ...], Z: Floats, x0: Floats) -> Floats:
         """Return the distance (m,) of rows Z (m, d) from x0 (d,) or (m, d), added up group by group in order.

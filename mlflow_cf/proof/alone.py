@@ -7,7 +7,7 @@ structure says what it says alone, within the tolerance that was checked; all ot
 
 from __future__ import annotations
 
-from collections.abc import Generator
+from collections.abc import Generator, Sequence
 from dataclasses import replace
 
 import numpy as np
@@ -17,8 +17,9 @@ from mlflow_cf.exact.best_first import DOUBT
 from mlflow_cf.features import Floats
 from mlflow_cf.model.judge import Outcome
 from mlflow_cf.problem import Rater
+from mlflow_cf.problem.sums import rate_sums
 from mlflow_cf.proof.verify import Alone, Asked, Case, Proved, joined_outcomes
-from mlflow_cf.structures.structure import score_rows
+from mlflow_cf.structures.links import linked
 
 
 def by_themselves(case: Case, proved: Proved, tolerance: float) -> Generator[Asked, Outcome, Proved]:
@@ -32,11 +33,10 @@ def by_themselves(case: Case, proved: Proved, tolerance: float) -> Generator[Ask
     rater = case.problem.rater
     if not len(proved.rows) or (rater is not None and rater.structure.steady):
         return proved
-    if rater is not None and _certain(rater, proved.rows, tolerance):
-        if rater.own.steady:
-            return proved
-        single = [_said(rater, row[None], proved.outcome.codes[[at]]) for at, row in enumerate(proved.rows)]
-        return replace(proved, outcome=replace(joined_outcomes(single), further=proved.outcome.further))
+    if rater is not None:
+        sums = [rater.structure.sums(rater.tokens(range(len(row)), row[None])) for row in proved.rows]
+        if all(_certain(rater, alone, tolerance) for alone in sums):
+            return proved if rater.own.steady else _with(proved, [_said(rater, alone) for alone in sums])
     if case.budget.take(len(proved.rows)) < len(proved.rows):
         return proved
     outcome = yield Alone(proved.rows, lambda: case.budget.late)
@@ -49,18 +49,23 @@ def by_themselves(case: Case, proved: Proved, tolerance: float) -> Generator[Ask
     return _some(proved, outcome, np.flatnonzero(accepted))
 
 
-def _certain(rater: Rater, rows: Floats, tolerance: float) -> bool:
-    """Whether rows (k, d) meet the targets by more than rounding can undo."""
-    favourable, margin = rater.margins(rater.tokens(range(rows.shape[1]), rows))
-    return bool((favourable & (margin >= DOUBT * tolerance)).all())
+def _certain(rater: Rater, sums: Floats, tolerance: float) -> bool:
+    """Whether a row with sums (1, k) meets the targets by more than rounding can undo."""
+    favourable, _, margin = rate_sums(sums, rater.targets)
+    return bool(favourable[0] and margin[0] >= DOUBT * tolerance)
 
 
-def _said(rater: Rater, row: Floats, codes: NDArray[np.intp]) -> Outcome:
-    """Return what the structure says of one row (1, d) whose label is known."""
-    scores = score_rows(rater.own, row)
-    if codes[0] < 0:  # a regression
-        return Outcome(codes, None, scores[:, 0])
-    return Outcome(codes, scores)
+def _said(rater: Rater, sums: Floats) -> Floats:
+    """Return the model's scores (1, classes) of a row with sums (1, k), of which its own come first."""
+    return linked(sums[:, : rater.own.outputs], rater.own.link)
+
+
+def _with(proved: Proved, scores: Sequence[Floats]) -> Proved:
+    """Return answers with scores (1, classes) of each, or values; their labels are known."""
+    together, codes = np.concatenate(scores), proved.outcome.codes
+    regression = codes[0] < 0
+    outcome = Outcome(codes, None, together[:, 0]) if regression else Outcome(codes, together)
+    return replace(proved, outcome=replace(outcome, further=proved.outcome.further))
 
 
 def _some(proved: Proved, outcome: Outcome, kept: NDArray[np.intp]) -> Proved:

@@ -43,6 +43,7 @@ class Predictions:
         self.to_search = wanted_of(request, self.expected)
         self._asked = False
         self._said: Outcome | None = None
+        self._all_agree = False
 
     @cached_property
     def rows(self) -> list[Row]:
@@ -61,7 +62,7 @@ class Predictions:
             return rows
         # such a model rounds by the rows that stand beside one: the numbers are those of the row alone
         return [
-            replace(row, outcome=self.expected[number].outcome) if self._agrees(number, row) else row
+            replace(row, outcome=self.expected[number].outcome) if self._all_agree or self._agrees(number, row) else row
             for number, row in enumerate(rows)
         ]
 
@@ -76,7 +77,8 @@ class Predictions:
 
     def confirmed(self, number: int) -> bool:
         """Whether the model says of a row what was expected."""
-        return self._agrees(number, self.rows[number])
+        row = self.rows[number]
+        return self._all_agree or self._agrees(number, row)
 
     def _told(self) -> list[Row] | None:
         """Return the rows with what was said of them beside candidates, if it is what was expected."""
@@ -88,7 +90,8 @@ class Predictions:
             code = int(outcome.codes[0])
             label = float(outcome.values[0]) if model.regression else model.classes[code] if code >= 0 else None
             rows.append(Row(one.codes, "", label, outcome))
-        return rows if all(self._agrees(number, row) for number, row in enumerate(rows)) else None
+        self._all_agree = all(self._agrees(number, row) for number, row in enumerate(rows))
+        return rows if self._all_agree else None
 
     def _agrees(self, number: int, row: Row) -> bool:
         expected = self.expected[number].outcome

@@ -156,7 +156,7 @@ class Sweeps:
 
     def _single(self, few: FewChanges) -> Codes | None:
         """Return the nearest favourable single changes (m, G) if no two changes can be as near; else None."""
-        near = self._nearest(few.singles(few.least(2), CLOSE))
+        near = self._nearest(few.singles(few.least(2), CLOSE, NEAREST))
         return near if len(near) else None
 
     def _pair(self, few: FewChanges) -> bool:

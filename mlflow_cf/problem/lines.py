@@ -1,0 +1,234 @@
+"""What rules and a distance leave of the values of some columns for one row, for kernels.
+
+The values of all columns stand end to end, so that one pass binds them all.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, Final, NamedTuple
+
+import numba
+import numpy as np
+from numpy.typing import NDArray
+
+from mlflow_cf.constraints.expressions import Const, Ref
+from mlflow_cf.constraints.rules import Atom, Comparison
+from mlflow_cf.kernel import kernel
+from mlflow_cf.problem.distance import LEAST_SHIFT, BoundDistance
+from mlflow_cf.problem.group import Tuples
+
+Array = NDArray[Any]
+SIGNS: Final[tuple[Comparison, ...]] = ("==", "!=", "<", "<=", ">", ">=")
+NO_COLUMN: Final = -1
+
+
+class Compared(NamedTuple):
+    """What rules compare the value of each group with: all that is plain enough for a kernel.
+
+    Attributes:
+        start: (n + 1,) where the comparisons of every group start.
+        sign: place of each in `SIGNS`.
+        column: the column of the row beside it, or -1: then the `constant` is.
+        constant, unknown_from, tolerance: as in `Atom`.
+    """
+
+    start: Array
+    sign: Array
+    column: Array
+    constant: Array
+    unknown_from: Array
+    tolerance: Array
+
+    @classmethod
+    def of(cls, groups: Sequence[Sequence[Atom]]) -> Compared:
+        """Return the simple atoms of groups together."""
+        atoms = [atom for some in groups for atom in some]
+        right = [atom.right for atom in atoms]
+        return cls(
+            np.cumsum([0, *map(len, groups)]),
+            np.array([SIGNS.index(atom.sign) for atom in atoms], dtype=np.int64),
+            np.array([one.column if isinstance(one, Ref) else NO_COLUMN for one in right], dtype=np.int64),
+            np.array([one.value if isinstance(one, Const) else np.nan for one in right], dtype=np.float64),
+            np.array([atom.unknown_from for atom in atoms], dtype=np.float64),
+            np.array([atom.tolerance for atom in atoms], dtype=np.float64),
+        )
+
+
+class Lines(NamedTuple):
+    """The values of groups, group after group, ascending.
+
+    Attributes:
+        start: (n + 1,) where every group starts; column: (n,) its column.
+        values, weights: (t,) as in `Domain`; positions: (t,) on the line along which changes are measured.
+        scale, unknown_from, weight: (n,) of the columns, as in `BoundDistance`.
+    """
+
+    start: Array
+    column: Array
+    values: Array
+    weights: Array
+    positions: Array
+    scale: Array
+    unknown_from: Array
+    weight: Array
+
+
+class Formula(NamedTuple):
+    """What a change adds to a distance, for kernels: `a` if it is one, and `b` times the change.
+
+    Attributes:
+        a, b: weights of the l0 and l1 parts.
+        all_weights, top_weight: the sum and the largest of the features' weights.
+        least: no change is less than this.
+    """
+
+    a: float
+    b: float
+    all_weights: float
+    top_weight: float
+    least: float
+
+    @classmethod
+    def of(cls, distance: BoundDistance) -> Formula:
+        """Return that of a distance."""
+        least = 0.0 if distance.percentiles is None else LEAST_SHIFT
+        return cls(float(distance.a), float(distance.b), distance.all_weights, distance.top_weight, least)
+
+
+class Row(NamedTuple):
+    """A row that groups are bound to.
+
+    Attributes:
+        x0: (d,) its codes; own_at: (n,) where its own values stand among the positions of the groups.
+        refused: (t,) which values other rules refuse; own_refused: (n,) which of its own; both empty without them.
+    """
+
+    x0: Array
+    own_at: Array
+    refused: Array
+    own_refused: Array
+
+
+class BoundLines(NamedTuple):
+    """The tuples of groups, as in `Tuples`, group after group.
+
+    Attributes:
+        start: (n + 1,) where every group starts; own: (n,) the place of the row's own value in it.
+        allowed: (n,) whether the rules accept the row's own value.
+        values, weights, cost, peak, places: (t + n,) of all.
+    """
+
+    start: Array
+    own: Array
+    allowed: Array
+    values: Array
+    weights: Array
+    cost: Array
+    peak: Array
+    places: Array
+
+    @classmethod
+    def room(cls, groups: int, values: int) -> BoundLines:
+        """Return arrays for so many groups with so many values."""
+        size = groups + values
+        counts, table = np.empty((2, groups + 1), dtype=np.intp), np.empty((4, size))
+        allowed, places = np.empty(groups, dtype=np.bool_), np.empty(size, dtype=np.intp)
+        return cls(counts[0], counts[1], allowed, table[0], table[1], table[2], table[3], places)
+
+    def tuples(self, at: int) -> Tuples:
+        """Return the tuples of one of the groups."""
+        part = slice(self.start[at], self.start[at + 1])
+        own, values = int(self.own[at]), self.values[part, None]
+        return Tuples(values, self.weights[part], own, self.cost[part], self.peak[part], self.places[part])
+
+
+@numba.njit(inline="always")
+def _compare(sign: Any, left: Any, right: Any, unknown_from: Any, tolerance: Any) -> Any:
+    """Whether a comparison of two bare values holds, as `compare` and `Atom` say."""
+    missing, other_missing = np.isnan(left), np.isnan(right)
+    same = left == right or (missing and other_missing)
+    if sign == 0:
+        return same or (tolerance > 0 and abs(left - right) <= tolerance)
+    if sign == 1:
+        return not same
+    if same and sign in (3, 5):
+        return True
+    if missing or other_missing or left >= unknown_from or right >= unknown_from:
+        return False
+    return left < right if sign < 4 else left > right
+
+
+@numba.njit(inline="always")
+def _lawful(group: Any, value: Any, compared: Compared, x0: Array) -> Any:
+    """Whether all simple rules of a group accept a value."""
+    for at in range(compared.start[group], compared.start[group + 1]):
+        column = compared.column[at]
+        right = x0[column] if column >= 0 else compared.constant[at]
+        if not _compare(compared.sign[at], value, right, compared.unknown_from[at], compared.tolerance[at]):
+            return False
+    return True
+
+
+@numba.njit(inline="always")
+def _put_own(at: Any, group: Any, own: Any, out: BoundLines) -> None:
+    """Write the row's own value of a group; it is no change."""
+    out.values[at], out.weights[at], out.cost[at], out.peak[at], out.places[at] = own, 0.0, 0.0, 0.0, -1
+    out.own[group] = at - out.start[group]
+
+
+@kernel
+def bind_lines(lines: Lines, compared: Compared, row: Row, formula: Formula, out: BoundLines) -> None:
+    """Write what the rules leave of all groups for a row."""
+    at = 0
+    for group in range(lines.column.size):
+        own, scale, weight = row.x0[lines.column[group]], lines.scale[group], lines.weight[group]
+        unknown_from = lines.unknown_from[group]
+        ranked, waits, known = scale != 0 and own < unknown_from, True, -1
+        out.start[group] = at
+        for place in range(lines.start[group], lines.start[group + 1]):
+            value = lines.values[place]
+            if waits and value >= own:  # a missing one comes last
+                _put_own(at, group, own, out)
+                waits = False
+                at += 1
+            if value == own:
+                known = place - lines.start[group]
+                continue
+            if (row.refused.size and row.refused[place]) or not _lawful(group, value, compared, row.x0):
+                continue
+            change = 1.0
+            if ranked and value < unknown_from:
+                change = max(abs(lines.positions[place] - row.own_at[group]) / scale, formula.least)
+            change *= weight
+            changed = weight if change != 0 else 0.0
+            out.values[at], out.weights[at], out.places[at] = value, lines.weights[place], place - lines.start[group]
+            out.cost[at] = (formula.a * changed + formula.b * change) / formula.all_weights
+            out.peak[at] = change / formula.top_weight
+            at += 1
+        if waits:
+            _put_own(at, group, own, out)
+            at += 1
+        out.places[out.start[group] + out.own[group]] = known
+        own_refused = row.own_refused.size and row.own_refused[group]
+        out.allowed[group] = not own_refused and _lawful(group, own, compared, row.x0)
+    out.start[lines.column.size] = at
+
+
+@kernel
+def find_members(lines: Lines, Z: Array, changed: Array, found: Array) -> None:
+    """Unmark those rows `found` of Z (m, d) of which a value that `changed` (m, d) is none of its group's."""
+    for row in range(found.size):
+        for group in range(lines.column.size):
+            column = lines.column[group]
+            if not changed[row, column]:
+                continue
+            low, high, value = lines.start[group], lines.start[group + 1], Z[row, column]
+            last = high
+            while low < high:
+                middle = (low + high) // 2
+                if lines.values[middle] < value:
+                    low = middle + 1
+                else:
+                    high = middle
+            found[row] &= low < last and lines.values[low] == value
