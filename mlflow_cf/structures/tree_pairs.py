@@ -11,6 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mlflow_cf.features import Floats
+from mlflow_cf.structures.kernels.nodes import Trees
 from mlflow_cf.structures.kernels.pairs import (
     Alone,
     Near,
@@ -20,8 +21,10 @@ from mlflow_cf.structures.kernels.pairs import (
     Wanted,
     add_pairs,
     find_extremes,
+    find_leaves,
     list_near,
 )
+from mlflow_cf.structures.kernels.score import find_comparands
 from mlflow_cf.structures.links import Tokens
 from mlflow_cf.structures.parts import Leaves
 
@@ -29,8 +32,8 @@ MOST_FLAGS = 2**26  # of cells that leaves take, where these are no intervals: 6
 Numbers = NDArray[np.intp]
 
 
-def paths_of(leaves: Leaves) -> Paths | None:
-    """Return what leaves ask of the features, leaf after leaf; None if that takes too much memory."""
+def paths_of(leaves: Leaves, nodes: int) -> Paths | None:
+    """Return what leaves, which are some of `nodes`, ask of the features; None if that takes too much memory."""
     if sum(limits.taken.size for limits in leaves.limits if limits.taken is not None) > MOST_FLAGS:
         return None
     leaf: list[NDArray[Any]] = []
@@ -49,7 +52,10 @@ def paths_of(leaves: Leaves) -> Paths | None:
     whose = np.concatenate(leaf)
     order = np.argsort(whose, kind="stable")
     start = np.searchsorted(whose[order], np.arange(len(leaves.value) + 1))
-    return Paths(start, np.concatenate(asks)[order], np.concatenate(taken), np.ascontiguousarray(leaves.value))
+    number = np.full(nodes, -1)
+    number[leaves.node] = np.arange(len(leaves.node))
+    values = np.ascontiguousarray(leaves.value)
+    return Paths(start, np.concatenate(asks)[order], np.concatenate(taken), values, number)
 
 
 @dataclass(frozen=True, eq=False)
@@ -57,20 +63,23 @@ class TreePairs:
     """The pairs of changes of one row.
 
     Attributes:
-        paths: what leaves ask; tried: the cells that are tried.
+        paths: what leaves ask; leaves: (n, 3) those that two changes may come to, as `find_leaves` has them.
+        tried: the cells that are tried.
         order: (t,) where each of the cells tried, ascending by feature, stands among the values as they were given.
     """
 
     paths: Paths
+    leaves: Numbers
     tried: Tried
     order: Numbers
 
     @classmethod
-    def of(cls, paths: Paths, sizes: Numbers, row: Sequence[Tokens], values: Sequence[Tokens]) -> TreePairs:
+    def of(cls, paths: Paths, trees: Trees, row: Sequence[Tokens], values: Sequence[Tokens]) -> TreePairs:
         """Return the pairs of changes from the cells of a `row` (1,) to `values` (t,), one array per feature.
 
-        `sizes` (d,) are the numbers of cells; no value is missing.
+        No value is missing; `paths` are those of `trees`.
         """
+        sizes = np.diff(trees.features.start)
         start = np.cumsum([0, *map(len, values)])
         cells = np.concatenate([np.empty(0, np.int32), *values]).astype(np.int32)
         order = np.lexsort((cells, np.repeat(np.arange(len(values)), np.diff(start))))
@@ -78,13 +87,12 @@ class TreePairs:
         before = [np.searchsorted(some, np.arange(size + 1)) for some, size in zip(ascending, sizes, strict=True)]
         tried = Tried(
             own=np.concatenate(row).astype(np.int32),
-            missing=(sizes - 1).astype(np.int32),
             cells=cells[order],
             start=start,
             before=np.concatenate(before),
             offset=np.cumsum([0, *(len(each) for each in before[:-1])]),
         )
-        return cls(paths, tried, order)
+        return cls(paths, _leaves(paths, trees, tried.own), tried, order)
 
     def tables(self, first: Numbers, second: Numbers) -> TreeTables:
         """Return the tables of pairs of features (p,), (p,), of which the `first` are the smaller."""
@@ -96,8 +104,17 @@ class TreePairs:
         tables = np.zeros((wanted.place[-1], self.paths.value.shape[1]))
         most = int(np.diff(self.paths.start).max(initial=1))
         room = Room(np.empty((most, counts.max() + 3), np.int64), np.empty(most, np.int64), np.empty(most, np.int64))
-        add_pairs(self.paths, self.tried, wanted, room, tables)
+        add_pairs(self.paths, self.leaves, self.tried, wanted, room, tables)
         return TreeTables(self.tried, self.order, wanted, tables)
+
+
+def _leaves(paths: Paths, trees: Trees, own: NDArray[np.int32]) -> Numbers:
+    """Return the leaves (n, 3) that matter for a row with `own` cells (d,) and two changes of it; see `find_leaves`."""
+    X = np.empty(trees.walk.start[-1], np.int32)
+    find_comparands(own[None], trees.walk, X)
+    found = np.empty((len(paths.value), 3), dtype=np.intp)
+    way = np.empty((trees.deepest + 1, 4), dtype=np.int64)
+    return found[: find_leaves(X, trees, paths.leaf, way, found)]
 
 
 @dataclass(frozen=True, eq=False)

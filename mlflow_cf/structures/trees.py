@@ -156,12 +156,12 @@ class TreeEnsemble:
         """Return what two changes of a `row` (1,) together do; `values` (t,) are the cells tried per column."""
         if self._paths is None:
             return None
-        return TreePairs.of(self._paths, np.diff(self.trees.features.start), row, values)
+        return TreePairs.of(self._paths, self.trees, row, values)
 
     @cached_property
     def _paths(self) -> Paths | None:
         """What the leaves ask."""
-        return paths_of(self.parts()[0])
+        return paths_of(self.parts()[0], len(self.trees.nodes.tests))
 
 
 @dataclass(frozen=True, eq=False)

@@ -15,7 +15,7 @@ import numba
 import numpy as np
 
 from mlflow_cf.kernel import kernel
-from mlflow_cf.structures.kernels.nodes import Array
+from mlflow_cf.structures.kernels.nodes import FEATURE, Array, Trees
 
 MOST_MISSED = 2  # features in which a leaf that matters does not take the row's own cells
 
@@ -30,26 +30,27 @@ class Paths(NamedTuple):
             the last cell say it all.
         taken: flags of cells.
         value: (leaves, k) what each leaf adds.
+        leaf: (nodes,) the number of each node's leaf, -1 of all other nodes.
     """
 
     start: Array
     asks: Array
     taken: Array
     value: Array
+    leaf: Array
 
 
 class Tried(NamedTuple):
     """The cells tried in place of a row's own.
 
     Attributes:
-        own: (d,) the row's cells; missing: (d,) those of missing values.
+        own: (d,) the row's cells.
         cells: the cells tried, feature after feature, ascending; start: (d + 1,) where those of each feature start.
         before: how many of the feature's cells that are tried stand before each of its cells; offset: (d,) where the
             feature starts there.
     """
 
     own: Array
-    missing: Array
     cells: Array
     start: Array
     before: Array
@@ -104,16 +105,6 @@ class Room(NamedTuple):
 
 
 @numba.njit(inline="always")
-def _takes(paths: Paths, at: Any, cell: Any, missing: Any) -> Any:
-    """Whether a question lets a cell pass."""
-    if paths.asks[at, 4] >= 0:
-        return paths.taken[paths.asks[at, 4] + cell]
-    if cell == missing:
-        return paths.asks[at, 3] != 0
-    return paths.asks[at, 1] <= cell <= paths.asks[at, 2]
-
-
-@numba.njit(inline="always")
 def _runs(paths: Paths, at: Any, tried: Tried, missed: Any, ends: Array) -> Any:
     """Write where the runs of tried cells begin and end that pass although the row does not, or the other way round."""
     feature = paths.asks[at, 0]
@@ -156,32 +147,68 @@ def _corners(room: Room, one: Any, two: Any, table: Array, width: Any, value: Ar
 
 
 @kernel
-def add_pairs(paths: Paths, tried: Tried, wanted: Wanted, room: Room, out: Array) -> None:
-    """Write the tables of the wanted pairs one after the other into `out` (n, k), which is 0."""
-    for leaf in range(paths.start.size - 1):
-        first, stop, misses = paths.start[leaf], paths.start[leaf + 1], 0
+def find_leaves(X: Array, trees: Trees, leaf: Array, way: Array, found: Array) -> int:
+    """Write the leaves that matter for a row of comparands X (columns,) into `found` (n, 3); return how many they are.
+
+    The row does not pass the tests of two features at most on the way to them, which are written beside the leaf; -1:
+    there are fewer. `way` (levels, 4) is room for the nodes that wait, how many features were missed, and which.
+    """
+    walk, tests, roots, count = trees.walk, trees.nodes.tests, trees.nodes.roots, 0
+    for tree in range(roots.size):
+        at = 0
+        way[0, 0], way[0, 1], way[0, 2], way[0, 3] = roots[tree], 0, -1, -1
+        while at >= 0:
+            node, misses, one, two = way[at, 0], way[at, 1], way[at, 2], way[at, 3]
+            feature = np.int64(tests[node, FEATURE])
+            if feature < 0:
+                if leaf[node] >= 0:
+                    found[count, 0], found[count, 1], found[count, 2] = leaf[node], one, two
+                    count += 1
+                at -= 1
+                continue
+            key, left = walk.key[node], np.int64(walk.left[node])
+            right = np.int64(X[key >> 32] > (key & 0xFFFFFFFF))
+            way[at, 0] = left + right
+            known = feature in (one, two)
+            if known or misses < MOST_MISSED:
+                at += 1
+                way[at, 0], way[at, 1] = left + 1 - right, misses + (not known)
+                way[at, 2] = one if known or misses else feature
+                way[at, 3] = feature if not known and misses else two
+    return count
+
+
+@kernel
+def add_pairs(paths: Paths, leaves: Array, tried: Tried, wanted: Wanted, room: Room, out: Array) -> None:
+    """Write the tables of the wanted pairs one after the other into `out` (n, k), which is 0.
+
+    `leaves` (n, 3) are those that matter, with the features in which they miss the row, as `find_leaves` has them.
+    """
+    counts, missed = room.counts, room.missed
+    for number in range(len(leaves)):
+        leaf, miss, other = leaves[number, 0], leaves[number, 1], leaves[number, 2]
+        if other >= 0 and wanted.number[min(miss, other), max(miss, other)] < 0:
+            continue  # most leaves matter for a single pair
+        first, stop, misses = paths.start[leaf], paths.start[leaf + 1], (miss >= 0) + (other >= 0)
         for at in range(first, stop):
-            feature = paths.asks[at, 0]
-            missed = not _takes(paths, at, tried.own[feature], tried.missing[feature])
-            room.missed[at - first] = missed
-            misses += missed
-            if misses > MOST_MISSED:
-                break
-        if misses > MOST_MISSED:
-            continue
-        for at in range(first, stop):
-            room.counts[at - first] = _runs(paths, at, tried, room.missed[at - first] != 0, room.ends[at - first])
+            counts[at - first], missed[at - first] = -1, paths.asks[at, 0] in (miss, other)
         for one in range(stop - first):
-            if room.counts[one] == 0:
+            if missed[one] + 1 < misses:
                 continue
             for two in range(one + 1, stop - first):
-                if room.counts[two] == 0 or room.missed[one] + room.missed[two] < misses:
+                if missed[one] + missed[two] < misses:
                     continue
                 pair = wanted.number[paths.asks[first + one, 0], paths.asks[first + two, 0]]
-                if pair >= 0:
-                    second = wanted.second[pair]
-                    width = tried.start[second + 1] - tried.start[second] + 1
-                    _corners(room, one, two, out[wanted.place[pair] : wanted.place[pair + 1]], width, paths.value[leaf])
+                if pair < 0:
+                    continue
+                for at in (one, two):
+                    if counts[at] < 0:
+                        counts[at] = _runs(paths, first + at, tried, missed[at] != 0, room.ends[at])
+                if counts[one] == 0 or counts[two] == 0:
+                    continue
+                second = wanted.second[pair]
+                width = tried.start[second + 1] - tried.start[second] + 1
+                _corners(room, one, two, out[wanted.place[pair] : wanted.place[pair + 1]], width, paths.value[leaf])
 
 
 @kernel
