@@ -68,37 +68,42 @@ class FewChanges:
         np.minimum.at(least, self.choices.group[self._changed], self.choices.cost[self._changed])
         return least
 
-    def singles(self, limit: float, doubt: float, at_once: int | None = None) -> Codes:
+    def singles(self, limit: float, doubt: float) -> Codes:
         """Return the candidates (m, G) of one change, no farther than `limit`, that may meet the target.
 
-        What is within `doubt` of the target may. With `at_once`, only the nearest are returned: so many at a time,
-        until one of them certainly meets it.
+        What is within `doubt` of the target may.
         """
         if self._single is None or limit > self._single[0] or doubt > self._single[1]:
-            alone = self.choices.cost + self.problem.bound_distance.c * self.choices.peak
-            tried = np.flatnonzero(self._changed & (alone <= loose(limit)))
-            may, sure = self.rater.verdicts(self._sums[tried], doubt + SWEPT)
-            places, sure = tried[may], sure[may]
-            if at_once is not None and len(places) > at_once:
-                order = np.argsort(alone[places], kind="stable")
-                return self._nearest(places[order], sure[order], doubt, at_once)
+            places, _, _ = self._alone(limit, doubt)
             self._single = limit, doubt, self._codes(places[:, None])
         return self._near(self._single[2], limit)
 
-    def _nearest(self, places: Codes, sure: Bools, doubt: float, at_once: int) -> Codes:
-        """Return the nearest lawful candidates (m, G) of one change at `places` (n,), up to one that is `sure` (n,)."""
-        parts = []
-        for start in range(0, len(places), at_once):
-            some = slice(start, start + at_once)
+    def nearest_singles(self, limit: float, doubt: float, at_once: int) -> tuple[Codes, Bools]:
+        """Return the nearest of them (m, G), and (m,) whether each certainly meets the target.
+
+        They are looked at so many at a time, until one of them certainly does.
+        """
+        places, sure, far = self._alone(limit, doubt)
+        order = np.argsort(far, kind="stable")
+        parts: list[Codes] = []
+        held: list[Bools] = []
+        stop = 0
+        while stop < len(order) and not any(map(np.any, held)):
+            some, stop = order[stop : stop + at_once], min(stop + at_once, len(order))
             codes = self.choices.taken(places[some, None])
-            held = self.problem.held(codes)
-            parts.append(codes[held])
-            if sure[some][held].any():
-                break
-        found, left = np.concatenate(parts), places[start + at_once :]
-        farther = self.problem.bound_distance.c * self.choices.peak[left[:1]] + self.choices.cost[left[:1]]
-        self._single = float(farther[0] * (1 - ROUNDING)) if len(left) else np.inf, doubt, found
-        return found
+            lawful = self.problem.held(codes)
+            parts.append(codes[lawful])
+            held.append(sure[some[lawful]])
+        found = np.concatenate([self.problem.own[None][:0], *parts])
+        self._single = float(far[order[stop]]) * (1 - ROUNDING) if stop < len(order) else limit, doubt, found
+        return found, np.concatenate([np.empty(0, dtype=np.bool_), *held])
+
+    def _alone(self, limit: float, doubt: float) -> tuple[Codes, Bools, Floats]:
+        """Return the choices (n,) that may meet the target alone, whether each certainly does, and how far it is."""
+        far = self.choices.cost + self.problem.bound_distance.c * self.choices.peak
+        tried = np.flatnonzero(self._changed & (far <= loose(limit)))
+        may, sure = self.rater.verdicts(self._sums[tried], doubt + SWEPT)
+        return tried[may], sure[may], far[tried[may]]
 
     def pairs(self, limit: float, doubt: float, budget: Budget, most: int = MOST_CELLS) -> Codes | None:
         """Return the candidates (m, G) of two changes, no farther than `limit`, that may meet the target.

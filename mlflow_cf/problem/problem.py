@@ -155,8 +155,8 @@ class Problem:
 
     def tokens_of(self, rater: Rater, group: Group) -> list[Tokens]:
         """Return the tokens (t, ...) of a group's tuples, one array per column."""
-        known = set(group.columns) <= self.domain_tokens.keys()
-        if not known or group.places is None or group.places.max() < 0:  # no tuple is in its domain
+        known = all(len(self.domain_tokens.get(column, ())) for column in group.columns)  # and there are some
+        if not known or group.places is None:
             return rater.tokens(group.columns, group.tuples)
         tables = [self.domain_tokens[column].take(group.places, axis=0) for column in group.columns]
         if group.places[group.own] < 0:

@@ -13,7 +13,7 @@ from mlflow_cf.proof.certify import Run, certify
 from mlflow_cf.proof.verify import Case, Inquiry, Proved
 from mlflow_cf.search.seeds import codes_of
 
-MOST: Final = 10_000  # evaluations for each of both: a quarter of a second
+MOST: Final = 10_000, 100_000  # evaluations for each of both: a quarter of a second, and where that is too few
 
 
 def complete(case: Case, proved: Proved, tolerance: float) -> Inquiry:
@@ -26,23 +26,27 @@ def complete(case: Case, proved: Proved, tolerance: float) -> Inquiry:
     """
     if case.problem.rater is None or not with_points(case.problem)[1]:
         return proved
-    part = case.budget.part(MOST)
-    found: Proved = yield from certify(replace(case, budget=part), proved, tolerance)
-    case.budget.take(part.used)
-    if len(found.rows) >= len(proved.rows):
-        proved = replace(found, proofs=(), bounds=(), note=None)
-    if not found.note and len(proved.rows) < case.problem.count and not proved.exhausted and not case.budget.spent:
-        proved = yield from _filled(case, proved, tolerance)
+    for most in MOST:
+        part = case.budget.part(most)
+        found: Proved = yield from certify(replace(case, budget=part), proved, tolerance)
+        case.budget.take(part.used)
+        if len(found.rows) >= len(proved.rows):
+            proved = replace(found, proofs=(), bounds=(), note=None)
+        if found.note or proved.exhausted or len(proved.rows) >= case.problem.count or case.budget.spent:
+            break
+        proved = yield from _filled(case, proved, tolerance, most)
+        if len(proved.rows) >= case.problem.count or case.budget.spent:
+            break
     return proved
 
 
-def _filled(case: Case, proved: Proved, tolerance: float) -> Inquiry:
-    """Add other values of the changed sets that are known."""
+def _filled(case: Case, proved: Proved, tolerance: float, most: int) -> Inquiry:
+    """Add other values of the changed sets that are known, as far as so many evaluations go."""
     problem = with_points(case.problem)[0]
     codes = codes_of(problem, proved.rows)
     if len(codes) < len(proved.rows):
         return proved
-    part = case.budget.part(MOST)
+    part = case.budget.part(most)
     outcomes = [proved.outcome.take(slice(at, at + 1)) for at in range(len(proved.rows))]
     inner = replace(case, problem=problem, budget=part)
     needed = np.ones(len(proved.rows), dtype=np.bool_)

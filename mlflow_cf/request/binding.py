@@ -30,4 +30,5 @@ def with_constraints(request: Request) -> Request:
         if request.deadline is not None and time.perf_counter() > request.deadline:
             raise LateError
 
-    return replace(request, setting=request.setting.tightened(request.query.constraints, pause))
+    setting = request.setting.tightened(request.query.constraints, pause)
+    return request if setting is request.setting else replace(request, setting=setting)

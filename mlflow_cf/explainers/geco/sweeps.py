@@ -8,6 +8,7 @@ from functools import cached_property
 
 import numpy as np
 
+from mlflow_cf.constraints.rules import Bools
 from mlflow_cf.exact.few_changes import FewChanges
 from mlflow_cf.explainers.geco.around import Around
 from mlflow_cf.explainers.geco.construction import grow, improve, start_of
@@ -156,8 +157,11 @@ class Sweeps:
 
     def _single(self, few: FewChanges) -> Codes | None:
         """Return the nearest favourable single changes (m, G) if no two changes can be as near; else None."""
-        near = self._nearest(few.singles(few.least(2), CLOSE, NEAREST))
-        return near if len(near) else None
+        near, favourable = few.nearest_singles(few.least(2), CLOSE, NEAREST)
+        doubtful = np.flatnonzero(~favourable)
+        if len(doubtful):
+            favourable[doubtful] = self._favourable(near[doubtful])
+        return near[favourable] if favourable.any() else None
 
     def _pair(self, few: FewChanges) -> bool:
         """Look at all pairs of changes that may be nearer; whether no three changes can be as near as what is known."""
@@ -183,12 +187,18 @@ class Sweeps:
         codes = codes[np.argsort(self.problem.distance(codes), kind="stable")]
         for start in range(0, len(codes), NEAREST):
             some = codes[start : start + NEAREST]
-            with self._counted("score", len(self.problem.space)):
-                some = some[: self.budget.take(len(some))]
-                favourable = self.rater.margins(self.problem.tokens(some))[0]
+            favourable = self._favourable(some)
             if favourable.any():
                 return np.asarray(some[favourable])
         return codes[:0]
+
+    def _favourable(self, codes: Codes) -> Bools:
+        """Return which of candidates (m, G) meet the target; those that the budget does not last for do not."""
+        favourable = np.zeros(len(codes), dtype=np.bool_)
+        with self._counted("score", len(self.problem.space)):
+            some = self.budget.take(len(codes))
+            favourable[:some] = self.rater.margins(self.problem.tokens(codes[:some]))[0]
+        return favourable
 
     def _evolve(self, least: int) -> int:
         """Pass generations until the best members are favourable and old, or nothing new comes; return how many.
