@@ -4,10 +4,11 @@ from mlflow_cf.problem.budget import Budget
 from mlflow_cf.problem.distance import BoundDistance, Distance
 from mlflow_cf.problem.further import Plausible, RobustTo
 from mlflow_cf.problem.group import Codes, Group
+from mlflow_cf.problem.joint_rule import JointRule
 from mlflow_cf.problem.limits import Limits, QueryLimits
 from mlflow_cf.problem.policy import Explain, NamedExplainer, Policy, Query, Sealable, Trace
 from mlflow_cf.problem.privacy import Privacy
-from mlflow_cf.problem.problem import JointRule, Problem
+from mlflow_cf.problem.problem import Problem
 from mlflow_cf.problem.rater import Rater
 from mlflow_cf.problem.rating import BoundTarget, Rating, spread_of
 from mlflow_cf.problem.requirements import Requirement, Requirements

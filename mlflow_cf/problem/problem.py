@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
-from math import prod
 from typing import Any, TypeVar
 
 import numpy as np
@@ -17,7 +16,8 @@ from mlflow_cf.features import FeatureSpace, Floats
 from mlflow_cf.plans.course import Course
 from mlflow_cf.problem.cells import Cells
 from mlflow_cf.problem.distance import BoundDistance
-from mlflow_cf.problem.group import Codes, Group
+from mlflow_cf.problem.group import Codes, Group, Tuples
+from mlflow_cf.problem.joint_rule import JointRule
 from mlflow_cf.problem.rater import Rater
 from mlflow_cf.problem.rating import BoundTarget, Rating
 from mlflow_cf.problem.steps import Steps
@@ -25,7 +25,6 @@ from mlflow_cf.structures.links import Tokens
 
 Made = TypeVar("Made")
 FEW = 1_000  # candidates for whom no rule is tabulated
-MOST_COMBINATIONS = 20_000  # of codes for which a rule is tabulated once per row to explain
 
 
 @dataclass(frozen=True, eq=False)
@@ -86,9 +85,14 @@ class Problem:
         return found
 
     @cached_property
+    def _tuples(self) -> list[Tuples]:
+        """The tuples of every group."""
+        return [group.bound for group in self.groups]
+
+    @cached_property
     def own(self) -> Codes:
         """(G,) codes of the query row."""
-        return np.array([group.own for group in self.groups], dtype=np.intp)
+        return np.array([bound.own for bound in self._tuples], dtype=np.intp)
 
     @cached_property
     def own_allowed(self) -> Bools:
@@ -176,36 +180,36 @@ class Problem:
     @cached_property
     def start(self) -> Codes:
         """(G,) where every group starts among the tuples of all groups."""
-        sizes = [len(group.tuples) for group in self.groups]
+        sizes = [len(bound.values) for bound in self._tuples]
         return np.cumsum(sizes, dtype=np.intp) - sizes
 
     @cached_property
     def group_of(self) -> Codes:
         """The group of every tuple, group after group."""
-        return np.repeat(np.arange(len(self.groups)), [len(group.tuples) for group in self.groups])
+        return np.repeat(np.arange(len(self.groups)), [len(bound.values) for bound in self._tuples])
 
     @cached_property
     def costs(self) -> Floats:
         """The cost of every tuple, group after group; see `Group`."""
-        return np.concatenate([group.cost for group in self.groups])
+        return np.concatenate([bound.cost for bound in self._tuples])
 
     @cached_property
     def peaks(self) -> Floats:
         """The peak of every tuple, group after group."""
-        return np.concatenate([group.peak for group in self.groups])
+        return np.concatenate([bound.peak for bound in self._tuples])
 
     @cached_property
     def _columns_start(self) -> Codes:
         """(d,) where every column starts among `_columns_values`."""
-        sizes = [len(self.groups[number].tuples) for number in self.owner]
+        sizes = [len(self._tuples[number].values) for number in self.owner.tolist()]
         return np.cumsum(sizes, dtype=np.intp) - sizes
 
     @cached_property
     def _columns_values(self) -> Floats:
         """The values of every column in the tuples of its group, column after column."""
         places = [self.columns[number].index(column) for column, number in enumerate(self.owner)]
-        pairs = zip(self.owner, places, strict=True)
-        return np.concatenate([self.groups[number].tuples[:, place] for number, place in pairs])
+        pairs = zip(self.owner.tolist(), places, strict=True)
+        return np.concatenate([self._tuples[number].values[:, place] for number, place in pairs])
 
     def undone(self, Z: Floats) -> tuple[Codes, Floats]:
         """Return rows Z (m, d) with one changed group put back (and something still changed), and whose they are."""
@@ -262,39 +266,3 @@ class Problem:
         if len(self.groups) == len(self.space):  # every feature by itself, in order
             return differs
         return np.column_stack([differs[:, columns].any(axis=1) for columns in self.columns])
-
-
-@dataclass(frozen=True, eq=False)
-class JointRule:
-    """A rule over several groups, answered by code.
-
-    Attributes:
-        problem, rule: the rule, grounded at the problem's row.
-        groups: the groups it speaks of that have a choice.
-        table: its truth for every combination of their codes; None if there are too many.
-    """
-
-    problem: Problem
-    rule: Rule
-    groups: tuple[int, ...]
-    table: Bools | None
-
-    @classmethod
-    def bind(cls, problem: Problem, rule: Rule) -> JointRule:
-        """Tabulate `rule` where its groups have few enough combinations."""
-        columns = rule.columns("x_cf")
-        groups = tuple(n for n, group in enumerate(problem.groups) if columns & set(group.columns) and group.proposals)
-        sizes = [len(problem.groups[number].tuples) for number in groups]
-        if prod(sizes) > MOST_COMBINATIONS:
-            return cls(problem, rule, groups, None)
-        rows = np.tile(problem.x0, (prod(sizes), 1))
-        for number, codes in zip(groups, np.indices(sizes), strict=True):
-            rows[:, problem.columns[number]] = problem.groups[number].tuples[codes.ravel()]
-        return cls(problem, rule, groups, rule.holds(rows, problem.x0).reshape(sizes))
-
-    def holds(self, codes: Codes) -> Bools:
-        """Return (m,) truth of the rule for candidates (m, G)."""
-        if self.table is None:
-            return self.rule.holds(self.problem.rows(codes), self.problem.x0)
-        held = self.table[tuple(codes[:, number] for number in self.groups)]
-        return np.broadcast_to(held, len(codes))  # one answer for all where no group has a choice

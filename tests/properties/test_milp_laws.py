@@ -162,7 +162,7 @@ def test_a_rule_that_rows_cannot_express_is_cut_off(monkeypatch):
     constraints = {"rules": ["x_cf.a * x_cf.b >= 20"]}
     explained = mlflow_cf.wrap(model, data, target=True, constraints=constraints, explainer="exact")
     (best,) = explained.explain(data.iloc[[3]])
-    monkeypatch.setattr("mlflow_cf.problem.problem.MOST_COMBINATIONS", 2)
+    monkeypatch.setattr("mlflow_cf.problem.joint_rule.MOST_COMBINATIONS", 2)
     monkeypatch.setattr("mlflow_cf.milp.diverse._cutoff", lambda *_: np.inf)  # with it, only one number is left
     repairs = []
     original = minimising.OtherValues

@@ -147,7 +147,7 @@ def test_the_nearest_of_a_region_is_found(world, enlarged, seed, clusters):
     inside = region.holds(expected.rows)
     nearest = expected.distance[inside].min(initial=np.inf)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("mlflow_cf.problem.problem.MOST_COMBINATIONS", 15)
+        patch.setattr("mlflow_cf.problem.joint_rule.MOST_COMBINATIONS", 15)
         model = Model(world.case().problem, families=(region,))
         low = lower_bound(replace(model, margin=-TOLERANCE), Budget(10**7), 0)
         found = minimise(model, (), Budget(10**7), 0)
