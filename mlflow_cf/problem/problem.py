@@ -107,7 +107,7 @@ class Problem:
     @cached_property
     def joint_rules(self) -> tuple[JointRule, ...]:
         """The rules over several groups, answered by code."""
-        return tuple(JointRule.bind(self, rule) for rule in self.linking)
+        return tuple(JointRule.bind(rule, self.groups, self.x0, self.rows) for rule in self.linking)
 
     @cached_property
     def linked(self) -> frozenset[int]:
