@@ -19,7 +19,7 @@ from mlflow_cf.problem.lone import Lone
 from mlflow_cf.structures.links import Tokens
 from mlflow_cf.structures.structure import Structure
 
-SHORT = 10_000  # values up to which a domain is bound beside others, before it is looked at
+SHORT = 50_000  # values in all of the domains that are bound together, before they are looked at: 2 MB a row
 
 
 @dataclass(frozen=True, eq=False)
@@ -89,14 +89,18 @@ class Domains:
 
     @cached_property
     def short(self) -> Lone:
-        """The groups of one column and few values, which are all there are."""
-        return Lone.of([n for n, domain in enumerate(self.all) if _is_short(domain)], self.all, self.bound_distance)
+        """The groups of one column whose values are all there are, the shortest ones."""
+        sizes = {n: len(d.tuples) for n, d in enumerate(self.all) if len(d.columns) == 1 and d.interval is None}
+        order = sorted(sizes, key=lambda number: sizes[number])
+        few = int((np.cumsum([sizes[number] for number in order]) <= SHORT).sum())
+        return Lone.of(sorted(order[:few]), self.all, self.bound_distance)
 
     @cached_property
     def _long(self) -> dict[int, Lone]:
         """All other groups of one column, each by itself: often their cells are looked at instead."""
-        lone = [n for n, domain in enumerate(self.all) if len(domain.columns) == 1 and not _is_short(domain)]
-        return {number: Lone.of([number], self.all, self.bound_distance) for number in lone}
+        lone = [number for number, domain in enumerate(self.all) if len(domain.columns) == 1]
+        others = [number for number in lone if number not in self.short_numbers]
+        return {number: Lone.of([number], self.all, self.bound_distance) for number in others}
 
     @cached_property
     def _long_own(self) -> Lone:
@@ -127,10 +131,6 @@ class Domains:
         part, top = self.bound_distance.parts(domain.columns, tuples, own)
         bound = Tuples(tuples, weights, code, part, top, places)
         return self._group(number, own_rules, lambda: bound, own_allowed=own_allowed)
-
-
-def _is_short(domain: Domain) -> bool:
-    return len(domain.columns) == 1 and domain.interval is None and len(domain.tuples) <= SHORT
 
 
 def same(values: Floats, own: Floats) -> Bools:

@@ -90,9 +90,9 @@ def grow(search: Explored, state: Codes, merit: float, single: Single) -> None:
         single = search.singles(state, merit)
 
 
-def improve(search: Explored) -> None:
-    """Look for nearer answers among background rows, and by exchanging changes."""
-    if not search.budget.spent:
+def improve(search: Explored, *, by_rows: bool = True) -> None:
+    """Look for nearer answers among background rows, which change many groups, and by exchanging changes."""
+    if by_rows and not search.budget.spent:
         seeds = min(SEEDS, max(FEWEST_SEEDS, MOST_CODES // len(search.problem.groups) ** 2))
         search.score(_thinned(search, codes_of(search.problem, nearest_favourable_rows(search.problem)[:seeds])))
     exchange(search)

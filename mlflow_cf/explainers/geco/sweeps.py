@@ -69,7 +69,7 @@ class Sweeps:
             if not members.population.favourable.any():
                 grow(members, start, merit, changes)
                 if few is None or not self._pair(few):
-                    improve(members)
+                    improve(members, by_rows=few is None or members.bar >= few.least(3))
                 members.constructed = True
         self.settled = few is not None and self._pair(few)
         generations = 0 if self.settled else self._evolve(self.generations.start)
