@@ -11,7 +11,7 @@ from sklearn.tree import DecisionTreeClassifier
 import mlflow_cf
 from mlflow_cf.explainers.explainer import Candidates
 from mlflow_cf.problem import BoundTarget, Budget, Rater, Target
-from mlflow_cf.proof import select
+from mlflow_cf.proof import complete, select
 from mlflow_cf.proof.certify import certify
 from mlflow_cf.proof.inquiry import run_proofs
 from mlflow_cf.proof.verify import Case, prove
@@ -170,3 +170,24 @@ class TestNearCopies:
     def test_as_many_as_were_asked_for_need_no_reason(self):
         (answer,) = self.explained().explain(self.ROWS.iloc[:1], count=1)
         assert answer.reason == ""
+
+
+@dataclass(frozen=True)
+class FindsOne:
+    """An explainer that finds a single answer, and says so."""
+
+    name: ClassVar[str] = "finds_one"
+    polish: ClassVar[bool] = True
+
+    def search(self, problem, budget, rng):
+        del budget, rng
+        return Candidates(np.where(np.arange(len(problem.x0)) == 0, 40.0, problem.x0)[None], complete=True)
+
+
+@pytest.mark.parametrize(("most", "found"), [((2,), 1), ((2, 10_000), 5)])
+def test_where_too_little_was_looked_at_for_all_answers_more_is(monkeypatch, most, found):
+    monkeypatch.setattr(complete, "MOST", most)
+    explained = mlflow_cf.wrap(tree(), DATA, target=1, explainer=FindsOne())
+    (answer,) = explained.explain(ROW, count=5)
+    assert len(answer.counterfactuals) == found
+    assert bool(answer.reason) == (found < 5)
