@@ -120,7 +120,8 @@ def _both(model: Estimator, predict: OneThread, decide: Labels, score: Scores) -
     ask = last.predict_proba if hasattr(last, "predict_proba") else last.decision_function
     labels, scores = Labels(predict.instead(last.predict), whole), Scores(predict.instead(ask), whole)
     both = both_of(labels, scores, last, classes) or OneByOne(labels, scores)
-    return Transformed(model[:-1].transform, decide.select, both)
+    steps = [step for _, step in model.steps[:-1] if step is not None and not isinstance(step, str)]  # "passthrough"
+    return Transformed(tuple(step.transform for step in steps), decide.select, both)
 
 
 def _scores(

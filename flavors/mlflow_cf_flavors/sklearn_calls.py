@@ -124,17 +124,20 @@ class OneByOne:
 
 @dataclass(frozen=True)
 class Transformed:
-    """Rows -> labels and scores of a pipeline, transformed once.
+    """Rows -> labels and scores of a pipeline, transformed once, step by step as its `predict` does.
 
     Attributes:
-        transform: all steps but the last; `select`: rows -> the columns the pipeline takes.
+        transforms: those of all steps but the last; `select`: rows -> the columns the pipeline takes.
         both: what the last step takes -> labels and scores.
     """
 
-    transform: Callable[[Any], Any]
+    transforms: tuple[Callable[[Any], Any], ...]
     select: Rows
     both: Both
 
     def __call__(self, rows: pd.DataFrame) -> tuple[Answers, Floats]:
         """Return the answers for rows (n, d)."""
-        return self.both(self.transform(self.select(rows)))
+        table = self.select(rows)
+        for transform in self.transforms:
+            table = transform(table)
+        return self.both(table)
