@@ -209,7 +209,7 @@ class ExplainedModel:
                 "explain": explain,
                 "count": count,
                 "target": target.to_dict() if isinstance(target, Target) else target,
-                "constraints": Constraints.read(constraints),
+                "constraints": None if constraints is None else Constraints.read(constraints),
                 "explainer": named,
                 "seed": seed,
                 "time_limit_s": time_limit_s,

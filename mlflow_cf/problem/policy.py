@@ -193,8 +193,9 @@ class Query(BaseModel):
         """
         if limits is not None:
             check_extent(options, limits)
-        data = {key: value for key, value in options.items() if value is not None}
-        return validated(cls, data, "")
+        default = vars(NOTHING_ASKED)
+        data = {key: value for key, value in options.items() if value is not None and value is not default.get(key)}
+        return validated(cls, data, "") if data else NOTHING_ASKED
 
     @classmethod
     def asked(cls, params: Mapping[str, Any] | None, limits: Limits) -> Query:
