@@ -22,6 +22,7 @@ SOURCES: Final = (
     "explainers/geco/picking.py",
     "plans/kernels.py",
     "problem/lines.py",
+    "problem/scaled.py",
     "search/choices.py",
     *(f"structures/kernels/{name}.py" for name in
       ("bounds", "branches", "dense", "gains", "nodes", "pairs", "product", "restrict", "score", "sweep")),

@@ -13,6 +13,7 @@ from pydantic import BaseModel, ConfigDict, Field, model_validator
 
 from mlflow_cf.errors import InputError, did_you_mean
 from mlflow_cf.features import FeatureSpace, Floats, Percentiles
+from mlflow_cf.problem.scaled import Scaled, measure_changes
 from mlflow_cf.validation import validated
 
 LEAST_SHIFT = float(np.finfo(np.float64).eps)  # of a change, as a share of the background
@@ -112,34 +113,29 @@ class BoundDistance:
         """Return where values (n,) or (m, n) of `columns` (n,) stand on the line along which changes are measured."""
         return values if self.percentiles is None else self.percentiles.rows_below(columns, values)
 
-    def changes(
-        self, columns: NDArray[np.intp], values: Floats, own: Floats, positions: tuple[Floats, Floats] | None = None
-    ) -> Floats:
+    def changes(self, columns: NDArray[np.intp], values: Floats, own: Floats) -> Floats:
         """Return d_i, the scaled changes from the query row's own values.
 
         Args:
             columns: (n,) column of each value, or of each column of values.
             values: (n,) or (m, n) codes.
-            own: (n,) codes of the query row in these columns.
-            positions: those of `values` and of `own`, if they are at hand.
+            own: (n,) codes of the query row in these columns, or (m, n) of a row each.
         """
-        missing = np.isnan(values)
-        differs: NDArray[np.bool_] = (values != own) & ~(missing & np.isnan(own))
-        scale, limit = self.scale[columns], self.unknown_from[columns]
-        ranked = (scale != 0) & (own < limit)  # not where the own value is missing
-        at, own_at = positions or (self.positions(columns, values), self.positions(columns, own))
-        change: Floats = np.abs(at - own_at) / np.where(ranked, scale, 1.0)
-        if self.percentiles is not None:  # rounding may put two values in one position
-            change = np.maximum(change, np.where(differs, LEAST_SHIFT, 0.0))
-        measured = ranked & ~missing & (values < limit)
-        return np.where(measured, change, differs)
+        at, own_at = self.positions(columns, values), self.positions(columns, own)
+        found = np.empty(np.broadcast_shapes(values.shape, own.shape))
+        scaled = Scaled(self.scale[columns], self.unknown_from[columns], self.least)
+        measure_changes(_rows(values), _rows(own), _rows(at), _rows(own_at), scaled, np.atleast_2d(found))
+        return found
 
-    def contributions(
-        self, columns: NDArray[np.intp], values: Floats, own: Floats, positions: tuple[Floats, Floats] | None = None
-    ) -> tuple[Floats, Floats]:
+    @property
+    def least(self) -> float:
+        """No change of a number is less: rounding may put two values in one position."""
+        return 0.0 if self.percentiles is None else LEAST_SHIFT
+
+    def contributions(self, columns: NDArray[np.intp], values: Floats, own: Floats) -> tuple[Floats, Floats]:
         """Return what each change adds to the sum, and its weighted change as a share of the largest weight."""
         weights = self.weights[columns]
-        change = self.changes(columns, values, own, positions) * weights
+        change = self.changes(columns, values, own) * weights
         changed = np.where(change != 0, weights, 0.0)
         return (self.a * changed + self.b * change) / self.all_weights, change / self.top_weight
 
@@ -178,6 +174,11 @@ class BoundDistance:
             )
         distance: Floats = total + self.c * top.max(axis=1) if self.c else total
         return distance
+
+
+def _rows(values: Floats) -> Floats:
+    """Return values (n,) or (m, n) as rows."""
+    return np.atleast_2d(np.ascontiguousarray(values, dtype=np.float64))
 
 
 def _in_order(parts: Iterable[Floats]) -> Floats:

@@ -15,8 +15,9 @@ from numpy.typing import NDArray
 from mlflow_cf.constraints.expressions import Const, Ref
 from mlflow_cf.constraints.rules import Atom, Comparison
 from mlflow_cf.kernel import kernel
-from mlflow_cf.problem.distance import LEAST_SHIFT, BoundDistance
+from mlflow_cf.problem.distance import BoundDistance
 from mlflow_cf.problem.group import Tuples
+from mlflow_cf.problem.scaled import Scaled, scaled_change
 
 Array = NDArray[Any]
 SIGNS: Final[tuple[Comparison, ...]] = ("==", "!=", "<", "<=", ">", ">=")
@@ -61,7 +62,7 @@ class Lines(NamedTuple):
     Attributes:
         start: (n + 1,) where every group starts; column: (n,) its column.
         values, weights: (t,) as in `Domain`; positions: (t,) on the line along which changes are measured.
-        scale, unknown_from, weight: (n,) of the columns, as in `BoundDistance`.
+        scaled: how changes of the columns are measured; weight: (n,) of the columns.
     """
 
     start: Array
@@ -69,8 +70,7 @@ class Lines(NamedTuple):
     values: Array
     weights: Array
     positions: Array
-    scale: Array
-    unknown_from: Array
+    scaled: Scaled
     weight: Array
 
 
@@ -80,20 +80,17 @@ class Formula(NamedTuple):
     Attributes:
         a, b: weights of the l0 and l1 parts.
         all_weights, top_weight: the sum and the largest of the features' weights.
-        least: no change is less than this.
     """
 
     a: float
     b: float
     all_weights: float
     top_weight: float
-    least: float
 
     @classmethod
     def of(cls, distance: BoundDistance) -> Formula:
         """Return that of a distance."""
-        least = 0.0 if distance.percentiles is None else LEAST_SHIFT
-        return cls(float(distance.a), float(distance.b), distance.all_weights, distance.top_weight, least)
+        return cls(float(distance.a), float(distance.b), distance.all_weights, distance.top_weight)
 
 
 class Row(NamedTuple):
@@ -182,9 +179,8 @@ def bind_lines(lines: Lines, compared: Compared, row: Row, formula: Formula, out
     """Write what the rules leave of all groups for a row."""
     at = 0
     for group in range(lines.column.size):
-        own, scale, weight = row.x0[lines.column[group]], lines.scale[group], lines.weight[group]
-        unknown_from = lines.unknown_from[group]
-        ranked, waits, known = scale != 0 and own < unknown_from, True, -1
+        own, weight = row.x0[lines.column[group]], lines.weight[group]
+        waits, known = True, -1
         out.start[group] = at
         for place in range(lines.start[group], lines.start[group + 1]):
             value = lines.values[place]
@@ -197,10 +193,7 @@ def bind_lines(lines: Lines, compared: Compared, row: Row, formula: Formula, out
                 continue
             if (row.refused.size and row.refused[place]) or not _lawful(group, value, compared, row.x0):
                 continue
-            change = 1.0
-            if ranked and value < unknown_from:
-                change = max(abs(lines.positions[place] - row.own_at[group]) / scale, formula.least)
-            change *= weight
+            change = scaled_change(value, own, lines.positions[place], row.own_at[group], lines.scaled, group) * weight
             changed = weight if change != 0 else 0.0
             out.values[at], out.weights[at], out.places[at] = value, lines.weights[place], place - lines.start[group]
             out.cost[at] = (formula.a * changed + formula.b * change) / formula.all_weights

@@ -13,6 +13,7 @@ from mlflow_cf.constraints.rules import Atom, Bools
 from mlflow_cf.features import Floats
 from mlflow_cf.problem.distance import BoundDistance
 from mlflow_cf.problem.lines import BoundLines, Compared, Formula, Lines, Row, bind_lines, find_members
+from mlflow_cf.problem.scaled import Scaled
 
 
 @dataclass(frozen=True, eq=False)
@@ -58,8 +59,8 @@ class Lone:
         values = np.concatenate([np.empty(0), *(domain.tuples[:, 0] for domain in some)])
         weights = np.concatenate([np.empty(0), *(domain.weights for domain in some)])
         positions = distance.positions(column.repeat(sizes), values)
-        of_columns = distance.scale[column], distance.unknown_from[column], distance.weights[column]
-        lines = Lines(np.cumsum([0, *sizes]), column, values, weights, positions, *of_columns)
+        scaled = Scaled(distance.scale[column], distance.unknown_from[column], distance.least)
+        lines = Lines(np.cumsum([0, *sizes]), column, values, weights, positions, scaled, distance.weights[column])
         return cls(tuple(numbers), some, distance, Formula.of(distance), lines)
 
     def bind(self, simple: SimpleRules, others: Mapping[int, Sequence[Rule]], x0: Floats) -> BoundLines:
