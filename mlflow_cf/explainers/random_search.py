@@ -89,4 +89,4 @@ def _evenly(problem: Problem) -> Problem:
 def _even(group: Group) -> Group:
     weights = np.ones(len(group.tuples))
     weights[group.own] = 0.0
-    return group.taking(replace(group.bound, weights=weights))
+    return group.taking(group.bound._replace(weights=weights))

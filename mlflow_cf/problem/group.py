@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import cached_property
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -16,8 +17,7 @@ from mlflow_cf.features import Floats
 Codes = NDArray[np.intp]
 
 
-@dataclass(frozen=True, eq=False)
-class Tuples:
+class Tuples(NamedTuple):
     """The tuples that a group may take: what its rules leave of its domain, plus the query row's own tuple.
 
     Attributes:
