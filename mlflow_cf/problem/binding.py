@@ -65,18 +65,20 @@ class Domains:
         short = self.short.bind(rules.simple, rules.others, x0)
         for at, number in enumerate(self.short.numbers):
             groups[number] = self._group(number, rules, partial(short.tuples, at), own_allowed=bool(short.allowed[at]))
-        long = self._long_own.bind(rules.simple, {}, x0) if self._long else short
-        for at, number in enumerate(self._long):
-            allowed = bool(long.allowed[at]) and all(
-                rule.holds(x0[None], x0)[0] for rule in rules.others.get(number, ())
-            )
-            groups[number] = self._group(
-                number, rules, partial(self._long_tuples, number, rules, x0), own_allowed=allowed
-            )
+        groups |= self._long_groups(rules, x0) if self._long else {}
         for number, domain in enumerate(self.all):
             if len(domain.columns) > 1:
                 groups[number] = self._joint_group(number, rules, x0)
         return tuple(groups[number] for number in range(len(self.all)))
+
+    def _long_groups(self, rules: OwnRules, x0: Floats) -> dict[int, Group]:
+        """Return the groups of one column that are bound when they are looked at."""
+        groups, allowed = {}, self._long_own.bind(rules.simple, {}, x0).allowed.tolist()
+        for number, simply in zip(self._long, allowed, strict=True):
+            own_allowed = simply and all(rule.holds(x0[None], x0)[0] for rule in rules.others.get(number, ()))
+            bind = partial(self._long_tuples, number, rules, x0)
+            groups[number] = self._group(number, rules, bind, own_allowed=own_allowed)
+        return groups
 
     def _group(self, number: int, rules: OwnRules, bind: Callable[[], Tuples], *, own_allowed: bool) -> Group:
         domain = self.all[number]

@@ -215,7 +215,8 @@ class Run:
         """Ask the judge about answers that it has not confirmed, and about `more` rows (m, d) at the same time.
 
         Returns:
-            What it says of these; None if it says something else of an answer than the structure.
+            What it says of these; None if it says something else of an answer than the structure: then none of those
+            answers stays.
         """
         waiting, self._unconfirmed = self._unconfirmed, []
         asked = np.concatenate([*(one.rows for one in waiting), more])
@@ -224,10 +225,16 @@ class Run:
         for one in waiting:
             stop = start + len(one.rows)
             if not favourable[start] or favourable[start + 1 : stop].any():
+                self._drop([one.place for one in waiting])
                 return None
             self.outcomes[one.place] = said.take(slice(start, start + 1))
             start = stop
         return said.take(slice(start, len(asked)))
+
+    def _drop(self, places: list[int]) -> None:
+        """Drop the answers at ascending places."""
+        for place in reversed(places):
+            del self.rows[place], self.codes[place], self.outcomes[place]
 
     def _rows(self, codes: list[Codes]) -> Floats:
         """Return the rows (m, d) of candidates by code."""

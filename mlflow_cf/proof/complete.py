@@ -34,13 +34,13 @@ def complete(case: Case, proved: Proved, tolerance: float) -> Inquiry:
             proved = replace(found, proofs=(), bounds=(), note=None)
         if found.note or proved.exhausted or len(proved.rows) >= case.problem.count or case.budget.spent:
             break
-        proved = yield from _filled(case, proved, tolerance, most)
+        proved = yield from filled(case, proved, tolerance, most)
         if len(proved.rows) >= case.problem.count or case.budget.spent:
             break
     return proved
 
 
-def _filled(case: Case, proved: Proved, tolerance: float, most: int) -> Inquiry:
+def filled(case: Case, proved: Proved, tolerance: float, most: int) -> Inquiry:
     """Add other values of the changed sets that are known, as far as so many evaluations go."""
     problem = with_points(case.problem)[0]
     codes = codes_of(problem, proved.rows)
@@ -52,7 +52,6 @@ def _filled(case: Case, proved: Proved, tolerance: float, most: int) -> Inquiry:
     needed = np.ones(len(proved.rows), dtype=np.bool_)
     run = Run(inner, proved, needed, True, list(proved.rows), list(codes), outcomes)
     search = BestFirst(problem, part, np.inf, tolerance, codes != problem.own)
-    yield from run.extend(search)
+    agreed = yield from run.extend(search)
     case.budget.take(part.used)
-    found = run.result(search)
-    return replace(found, proofs=(), bounds=(), exhausted=False)
+    return replace(run.result(search), proofs=(), bounds=(), exhausted=False) if agreed else proved
