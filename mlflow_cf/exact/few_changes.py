@@ -2,19 +2,19 @@
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from functools import cached_property
-from typing import NamedTuple
 
 import numpy as np
 
 from mlflow_cf.constraints.rules import Bools
 from mlflow_cf.exact.boxes import loose
 from mlflow_cf.exact.first_of_sets import FirstOfSets
+from mlflow_cf.exact.tried import Asked, Tried, portions
 from mlflow_cf.features import Floats
 from mlflow_cf.problem import Budget, Codes, Problem, Rater
 from mlflow_cf.search.choices import Choices, telling
 from mlflow_cf.structures.kernels.pairs import Alone
-from mlflow_cf.structures.links import Tokens
 
 ROUNDING = 1e-12  # of a sum
 SWEPT = 1e-5  # sums of a sweep are rounded otherwise than those of a single row, which may be sums in float32
@@ -24,6 +24,7 @@ PARTS = 16  # of these, where what is found first may spare the rest
 LARGEST_TABLE = 2**22  # sums of one pair of features
 WORTH_ONE = 2**10  # as many take about as long as the evaluation of a row
 AT_ONCE = 128  # candidates that are rated, nearest first
+FIRST_SHARE = 8  # of the sums that may be looked at, so much less is at first where several answers are wanted
 MOST_FOUND = 20_000  # candidates of two changes; where there are more, most are not needed
 
 
@@ -129,13 +130,49 @@ class FewChanges:
         return np.asarray(codes[self.problem.distance(codes) <= limit])
 
     def _pairs(self, limit: float, doubt: float, budget: Budget, most: int) -> Codes | None:
-        sets = None if self.problem.count == 1 else self._sets(doubt)
-        limit = min(limit, np.inf if sets is None else loose(sets.limit))
-        tried = self._tried(limit, sets)
-        first, second = tried.pairs(limit, nearest_first=sets is not None)
-        sizes = tried.counts[first] * tried.counts[second] * self.rater.structure.outputs
+        if self.problem.count == 1:
+            asked = Asked(self._tried(limit, None), limit, doubt, None)
+            found = None if self._work(asked).sum() > most else self._look(asked, budget)
+            return None if found is None else self._codes(found)
+        # often the nearest ones suffice, and else they tell how far the others may be
+        sets = self._sets(doubt)
+        farthest = min(limit, loose(sets.limit))
+        near = self._limit_of(most // FIRST_SHARE, farthest, sets)
+        found = self._look(Asked(self._tried(near, sets), near, doubt, sets), budget)
+        nearest = loose(sets.limit)
+        if found is None or near >= farthest or nearest <= near:
+            return None if found is None else self._codes(found)
+        sets = self._sets(doubt)
+        if not nearest < np.inf or self._limit_of(most, min(farthest, nearest), sets) < min(farthest, nearest):
+            return None
+        found = self._look(Asked(self._tried(nearest, sets), nearest, doubt, sets), budget)
+        return None if found is None else self._codes(found)
+
+    def _limit_of(self, cells: int, limit: float, sets: FirstOfSets) -> float:
+        """Return the largest distance, at most `limit`, for which so many sums are made of two choices at most."""
+        some = self._changed & ~sets.enough & (self._beside <= limit)
+        beside, group = self._beside[some], self.choices.group[some]
+
+        def work(within: float) -> int:
+            counts = np.bincount(group[beside <= within], minlength=1)
+            return int(counts.sum() ** 2 - (counts**2).sum()) // 2 * self.rater.structure.outputs
+
+        if work(np.inf) <= cells:
+            return limit
+        steps = np.unique(beside)
+        return float(steps[max(bisect_right(steps, cells, key=work) - 1, 0)])
+
+    def _work(self, asked: Asked) -> Codes:
+        """Return how many sums (p,) are made of every two groups, the nearest two first."""
+        first, second = asked.pairs
+        counts = asked.tried.counts
+        return np.asarray(counts[first] * counts[second] * self.rater.structure.outputs)
+
+    def _look(self, asked: Asked, budget: Budget) -> Codes | None:
+        """Return the choices (m, 2) of candidates of two changes, nearest first; None: see `pairs`."""
+        (tried, limit, doubt, sets), (first, second), sizes = asked, asked.pairs, self._work(asked)
         work = int(sizes.sum())
-        if work > most or work // WORTH_ONE >= budget.left or sizes.max(initial=0) > LARGEST_TABLE:
+        if work // WORTH_ONE >= budget.left or sizes.max(initial=0) > LARGEST_TABLE:
             return None
         pairs = self.rater.structure.pairs(self._own, tried.tokens)
         self._told = pairs is not None
@@ -144,7 +181,7 @@ class FewChanges:
         c = self.problem.bound_distance.c
         alone = Alone(self._sums[tried.places], self._base, tried.cost, tried.peak, c, limit)
         places, far = np.empty((0, 2), dtype=np.intp), np.empty(0)
-        for here in _portions(sizes, CELLS_AT_ONCE if sets is None else CELLS_AT_ONCE // PARTS):
+        for here in portions(sizes, CELLS_AT_ONCE if sets is None else CELLS_AT_ONCE // PARTS):
             if budget.late:
                 return None
             tables = pairs.tables(first[here], second[here])
@@ -166,7 +203,7 @@ class FewChanges:
             if len(places) > MOST_FOUND and (far <= alone.limit).sum() > MOST_FOUND:
                 return None
         order = np.flatnonzero(far <= alone.limit)
-        return self._codes(places[order[np.argsort(far[order], kind="stable")]])
+        return np.asarray(places[order[np.argsort(far[order], kind="stable")]])
 
     def _certain(self, places: Codes, sums: Floats, distance: Floats, doubt: float) -> float:
         """Return the distance of the nearest lawful one of n candidates that certainly meets the target; inf: none."""
@@ -183,16 +220,21 @@ class FewChanges:
     def _sets(self, doubt: float) -> FirstOfSets:
         return FirstOfSets(self.problem, self.rater, self.choices, self._sums, doubt)
 
-    def _tried(self, limit: float, sets: FirstOfSets | None) -> _Tried:
+    def _tried(self, limit: float, sets: FirstOfSets | None) -> Tried:
         """Return the changes that are within a limit beside the least change of another feature.
 
         With `sets`, those that suffice alone are not tried.
         """
+        tried = self._changed & (self._beside <= limit)
+        return Tried.of(self.choices, tried if sets is None else tried & ~sets.enough)
+
+    @cached_property
+    def _beside(self) -> Floats:
+        """(choices,) what each costs beside the least change of another feature."""
         choices, least = self.choices, self._least
         nearest = np.sort(least)[:2]
-        other = np.where(least[choices.group] == nearest[0], nearest[-1], nearest[0])
-        tried = self._changed & (choices.cost + other <= limit)
-        return _Tried.of(choices, tried if sets is None else tried & ~sets.enough)
+        beside: Floats = choices.cost + np.where(least[choices.group] == nearest[0], nearest[-1], nearest[0])
+        return beside
 
     @cached_property
     def _base(self) -> Floats:
@@ -204,51 +246,3 @@ class FewChanges:
         """Return the lawful candidates (m, G) that take the choices at `places` (k, n), each of another group."""
         codes = self.choices.taken(places)
         return np.asarray(codes[self.problem.held(codes)])
-
-
-class _Tried(NamedTuple):
-    """The choices tried, column after column.
-
-    Attributes:
-        places: (t,) which of all choices they are; start: (d + 1,) where those of each column start.
-        cost, peak: (t,) what each adds to the distance.
-        tokens: per column, their tokens.
-    """
-
-    places: Codes
-    start: Codes
-    cost: Floats
-    peak: Floats
-    tokens: list[Tokens]
-
-    @classmethod
-    def of(cls, choices: Choices, tried: Bools) -> _Tried:
-        """Return the choices that are `tried` (choices,)."""
-        owner = choices.problem.owner.tolist()
-        some = [np.flatnonzero(tried[choices.start[n] : choices.start[n + 1]]) for n in owner]
-        places = np.concatenate([at + choices.start[number] for at, number in zip(some, owner, strict=True)])
-        tokens = [table[at] for table, at in zip(choices.tokens, some, strict=True)]
-        return cls(places, np.cumsum([0, *map(len, some)]), choices.cost[places], choices.peak[places], tokens)
-
-    @property
-    def counts(self) -> Codes:
-        """(d,) how many there are of every column."""
-        return np.diff(self.start)
-
-    def pairs(self, limit: float, *, nearest_first: bool) -> tuple[Codes, Codes]:
-        """Return the pairs of columns (p,), (p,) of which two choices may be within the limit."""
-        filled = np.flatnonzero(self.counts)
-        least = np.full(len(self.counts), np.inf)
-        if len(filled):
-            least[filled] = np.minimum.reduceat(self.cost, self.start[filled])
-        first, second = np.triu_indices(len(least), k=1)
-        both = least[first] + least[second]
-        near = np.flatnonzero(both <= limit)
-        near = near[np.argsort(both[near], kind="stable")] if nearest_first else near
-        return first[near], second[near]
-
-
-def _portions(sizes: Codes, most: int) -> list[Codes]:
-    """Return the positions of tables of such sizes in portions of about so many cells."""
-    whole = np.searchsorted(sizes.cumsum(), np.arange(most, sizes.sum(), most))
-    return [part for part in np.split(np.arange(len(sizes)), whole) if len(part)]

@@ -12,11 +12,13 @@ from laws import dear
 
 from mlflow_cf.exact import listed
 from mlflow_cf.exact.best_first import BestFirst
+from mlflow_cf.exact.few_changes import FewChanges
 from mlflow_cf.exact.waiting import Waiting
 from mlflow_cf.explainers import GeCo
 from mlflow_cf.explainers.geco import around
 from mlflow_cf.explainers.geco.around import Around
-from mlflow_cf.problem import Rater
+from mlflow_cf.explainers.geco.sweeps import CLOSE
+from mlflow_cf.problem import Budget, Rater
 from mlflow_cf.problem.sums import SumTarget, rate_sums, surely
 from mlflow_cf.proof.pipeline import Answer, Proving, search, verify_all
 from mlflow_cf.structures.links import linked
@@ -193,3 +195,16 @@ def test_no_other_values_of_the_best_changed_set_are_nearer(world, count):
     inside = (expected.changed <= changed[0]).all(axis=1)
     if changed[0].sum() >= 3:
         assert case.distance(proved.rows)[0] <= expected.distance[inside].min() + 1e-9
+
+
+@dear(2)
+@given(opened(), st.integers(2, 4), st.sampled_from([16, 64, 512]))
+def test_pairs_are_the_same_however_few_are_looked_at_first(world, count, most):
+    problem = replace(world, count=count).case().problem
+    few, other = FewChanges.of(problem), FewChanges.of(problem)
+    if few is None or other is None:
+        return
+    some = few.pairs(np.inf, CLOSE, Budget(10**9), most)
+    every = other.pairs(np.inf, CLOSE, Budget(10**9))
+    if some is not None and every is not None:
+        assert sorted(map(tuple, some.tolist())) == sorted(map(tuple, every.tolist()))
