@@ -139,13 +139,12 @@ class FewChanges:
         farthest = min(limit, loose(sets.limit))
         near = self._limit_of(most // FIRST_SHARE, farthest, sets)
         found = self._look(Asked(self._tried(near, sets), near, doubt, sets), budget)
-        nearest = loose(sets.limit)
-        if found is None or near >= farthest or nearest <= near:
-            return None if found is None else self._codes(found)
-        sets = self._sets(doubt)
-        if not nearest < np.inf or self._limit_of(most, min(farthest, nearest), sets) < min(farthest, nearest):
-            return None
-        found = self._look(Asked(self._tried(nearest, sets), nearest, doubt, sets), budget)
+        farthest = min(farthest, loose(sets.limit))
+        if found is not None and near < farthest:
+            sets = self._sets(doubt)
+            if self._limit_of(most, farthest, sets) < farthest:
+                return None
+            found = self._look(Asked(self._tried(farthest, sets), farthest, doubt, sets), budget)
         return None if found is None else self._codes(found)
 
     def _limit_of(self, cells: int, limit: float, sets: FirstOfSets) -> float:

@@ -39,13 +39,12 @@ class Lone:
     """Groups of one column each.
 
     Attributes:
-        numbers: which of all groups they are; domains: theirs.
+        numbers: which of all groups they are.
         bound_distance: the distance, and the same as a formula.
         lines: their values.
     """
 
     numbers: tuple[int, ...]
-    domains: tuple[Domain, ...]
     bound_distance: BoundDistance
     formula: Formula
     lines: Lines
@@ -53,7 +52,7 @@ class Lone:
     @classmethod
     def of(cls, numbers: Sequence[int], domains: Sequence[Domain], distance: BoundDistance) -> Lone:
         """Lay out some groups of all `domains`."""
-        some = tuple(domains[number] for number in numbers)
+        some = [domains[number] for number in numbers]
         column = np.array([domain.columns[0] for domain in some], dtype=np.intp)
         sizes = [len(domain.tuples) for domain in some]
         values = np.concatenate([np.empty(0), *(domain.tuples[:, 0] for domain in some)])
@@ -61,7 +60,7 @@ class Lone:
         positions = distance.positions(column.repeat(sizes), values)
         scaled = Scaled(distance.scale[column], distance.unknown_from[column], distance.least)
         lines = Lines(np.cumsum([0, *sizes]), column, values, weights, positions, scaled, distance.weights[column])
-        return cls(tuple(numbers), some, distance, Formula.of(distance), lines)
+        return cls(tuple(numbers), distance, Formula.of(distance), lines)
 
     def bind(self, simple: SimpleRules, others: Mapping[int, Sequence[Rule]], x0: Floats) -> BoundLines:
         """Bind the groups to a row (d,): a proposed value is not its own.
