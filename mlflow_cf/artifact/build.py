@@ -24,7 +24,7 @@ from mlflow_cf.artifact.signature import PARAM, completed, example_rows, inner_s
 from mlflow_cf.constraints import Constraints
 from mlflow_cf.errors import InputError
 from mlflow_cf.explained import ExplainedModel
-from mlflow_cf.features import Table, as_rows
+from mlflow_cf.features import Table
 from mlflow_cf.model.flavors import OWN_FLAVOR, open_folder, open_native
 from mlflow_cf.options import WrapOptions
 from mlflow_cf.problem.binding import same
@@ -145,7 +145,7 @@ def _example(explained: ExplainedModel, given: Any) -> tuple[pd.DataFrame, dict[
     rows = explained.background.head(EXAMPLE_ROWS) if rows is None else rows
     if not isinstance(rows, pd.DataFrame | np.ndarray) or not isinstance(params, Mapping) or not len(rows):
         raise InputError("input_example", "is neither rows nor (rows, params)", "pass a table, such as data.head(3)")
-    rows = explained.space.select(as_rows(rows, explained.space.columns)).reset_index(drop=True)
+    rows = explained.space.read(rows).reset_index(drop=True)
     return example_rows(explained.space, rows), dict(params)
 
 
@@ -155,7 +155,7 @@ def _check_rowless(explained: ExplainedModel, data: Table, given: Any) -> None:
     if not isinstance(rows, pd.DataFrame | np.ndarray):
         return
     space = explained.space
-    shown, kept_out = (space.encode_rows(as_rows(table, space.columns))[0] for table in (rows, data))
+    shown, kept_out = (space.encode_rows(space.read(table))[0] for table in (rows, data))
     if any(same(kept_out, row).all(axis=1).any() for row in shown):
         fact = "has a row of data, which privacy.sample 'summary' keeps out of the artifact"
         raise InputError("input_example", fact, "leave it out, or pass rows of your own")

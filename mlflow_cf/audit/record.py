@@ -11,7 +11,7 @@ from typing import Any, Final
 import pandas as pd
 
 from mlflow_cf.errors import InputError
-from mlflow_cf.features import FeatureSpace, Rows, as_rows
+from mlflow_cf.features import FeatureSpace, Rows
 from mlflow_cf.problem import Query, Target, Trace
 from mlflow_cf.words.result import Explanation
 
@@ -132,7 +132,7 @@ class Record:
 
 def row_values(space: FeatureSpace, rows: Rows, numbers: Sequence[int]) -> dict[int, dict[str, Any]]:
     """Return the plain values of some rows of a request, by their number; those that cannot be coded have none."""
-    table = space.select(as_rows(rows, space.columns)).iloc[list(numbers)].reset_index(drop=True)
+    table = space.read(rows).iloc[list(numbers)].reset_index(drop=True)
     covering = space.covering(table)
     codes, faults = covering.encode_rows(table)
     return {number: covering.values(codes[place]) for place, number in enumerate(numbers) if place not in faults}

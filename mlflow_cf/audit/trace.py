@@ -27,7 +27,7 @@ from mlflow.entities import SpanType
 from mlflow_cf.audit.record import ATTRIBUTE, Asked, Origin, Record, query_values, record_of, row_values
 from mlflow_cf.explained import ExplainedModel
 from mlflow_cf.explainers.registry import asked_explainer, explainer_to_dict
-from mlflow_cf.features import Rows, as_rows
+from mlflow_cf.features import Rows
 from mlflow_cf.problem import Query
 from mlflow_cf.version import VERSION
 from mlflow_cf.words.explanations import Explanations
@@ -99,7 +99,7 @@ class Audit:
             space, run = self.explained.space, mlflow.active_run()
             noted = Noted(
                 # copies: the request is the caller's, and may change
-                table=space.select(as_rows(rows, space.columns)).iloc[kept].copy(),
+                table=space.read(rows).iloc[kept].copy(),
                 answers={number: answers[number] for number in kept},
                 params=deepcopy(dict(params or {})),
                 rows=len(answers),

@@ -17,7 +17,7 @@ from mlflow_cf.constraints.rules import Bools
 from mlflow_cf.errors import InputError
 from mlflow_cf.evaluation.common_changes import CommonChange, Move, applied, common_changes
 from mlflow_cf.explained import ExplainedModel
-from mlflow_cf.features import FeatureSpace, Floats, Level, as_rows
+from mlflow_cf.features import FeatureSpace, Floats, Level
 from mlflow_cf.model.judge import Outcome
 from mlflow_cf.problem import BoundTarget, Codes
 
@@ -136,7 +136,7 @@ def cohorts(
     """
     if most < 1:
         raise InputError("most", f"{most} is less than 1", "ask for one change at least")
-    table = explained.space.select(as_rows(rows, explained.space.columns))
+    table = explained.space.read(rows)
     if not len(table):
         raise InputError("rows", "there are none", "pass at least one row")
     for path, given in (("groups", groups), ("counterfactuals", counterfactuals)):

@@ -16,7 +16,7 @@ from mlflow_cf.constraints.rules import Bools
 from mlflow_cf.errors import InputError
 from mlflow_cf.explained import ExplainedModel
 from mlflow_cf.explainers.registry import ExplainerSource
-from mlflow_cf.features import FeatureSpace, Floats, as_rows
+from mlflow_cf.features import FeatureSpace, Floats
 from mlflow_cf.metrics import METRICS, Answers, Inliers, Options, Steps, Wishes, measure
 from mlflow_cf.request.answer import INTERRUPTED
 from mlflow_cf.request.progress import Progress
@@ -79,7 +79,7 @@ def measure_rows(explained: ExplainedModel, rows: pd.DataFrame, options: Measuri
         InputError: no rows, or options that do not fit.
         Interrupted: by Ctrl-C; what was found of the part under way is yielded first.
     """
-    table = explained.space.select(as_rows(rows, explained.space.columns))
+    table = explained.space.read(rows)
     if not len(table):
         raise InputError("rows", "there are none", "pass at least one row")
     how = _Measure(

@@ -110,7 +110,7 @@ def _own_labels(issued: Issued, model: OpenModel) -> NDArray[np.intp]:
     """Return (k,) the class of what was said of each row, where the promise was any other."""
     if not issued.target.differs:
         return np.full(len(issued.predictions), -1, dtype=np.intp)
-    return np.asarray(model.positions.get_indexer(pd.Index(issued.predictions)), dtype=np.intp)
+    return model.codes_of(issued.predictions)
 
 
 def _joined(rows: Sequence[Row]) -> Outcome:

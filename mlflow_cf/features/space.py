@@ -29,7 +29,7 @@ from mlflow_cf.features.feature import Feature, Floats, Level
 from mlflow_cf.features.infer import infer_feature
 from mlflow_cf.features.levels import PooledLevels
 from mlflow_cf.features.percentiles import Percentiles
-from mlflow_cf.features.tables import check_table
+from mlflow_cf.features.tables import Rows, as_rows, check_table
 
 
 @dataclass(frozen=True, eq=False)
@@ -87,6 +87,16 @@ class FeatureSpace:
     def __getitem__(self, name: str) -> Feature:
         return self.features[self.index[name]]
 
+    def read(self, rows: Rows, path: str = "rows") -> pd.DataFrame:
+        """Return what users pass for rows as a table of this space's columns, in order; errors call it `path`.
+
+        Raises:
+            InputError: no table, an array of another width, or a column that is missing or there twice.
+        """
+        if isinstance(rows, pd.DataFrame) and rows.columns.equals(self.columns):
+            return rows
+        return self.select(as_rows(rows, self.columns, path))
+
     def select(self, frame: pd.DataFrame) -> pd.DataFrame:
         """Return this space's columns of `frame`, in order; `frame` itself if it has no others.
 
@@ -112,14 +122,16 @@ class FeatureSpace:
         return FeatureSpace(tuple(f.with_unseen(found[f.name]) if found.get(f.name) else f for f in self.features))
 
     def encode_rows(self, frame: pd.DataFrame) -> tuple[Floats, dict[int, str]]:
-        """Code the rows of `frame`; return (n, d) codes and, for rows that have none, position -> reason."""
-        frame = self.select(frame)
-        plain = self._plain_dtypes
-        if len(frame) == 1 and plain is None and (alone := self._encode_row(frame)) is not None:
+        """Code the rows of `frame`, which has this space's columns in order.
+
+        Returns:
+            (n, d) codes and, for rows that have none, position -> reason.
+        """
+        if len(frame) == 1 and self._plain_dtypes is None and (alone := self._encode_row(frame)) is not None:
             return alone[None], {}
         # all at once: a column by itself takes longer than its rows
-        if plain is not None and frame.dtypes.tolist() == plain:
-            codes = frame.to_numpy(dtype=np.float64, copy=True)
+        codes = self._encode_plain(frame)
+        if codes is not None:
             bad = np.abs(codes) > self._largest
         else:
             codes, bad = np.empty((len(frame), len(self))), np.empty((len(frame), len(self)), dtype=np.bool_)
@@ -139,6 +151,14 @@ class FeatureSpace:
             return None  # numbers of several types may have been rounded to become one array
         codes = list(map(encode_value, self.features, values.tolist()))
         return None if None in codes else np.array(codes, dtype=np.float64)
+
+    def _encode_plain(self, frame: pd.DataFrame) -> Floats | None:
+        """Code a table whose columns hold their codes as they are (n, d); None: some do not."""
+        if self._one_dtype is not None and (values := frame.to_numpy()).dtype == self._one_dtype:
+            return values.astype(np.float64)  # no column is of a wider type: none is rounded
+        if self._plain_dtypes is not None and frame.dtypes.tolist() == self._plain_dtypes:
+            return frame.to_numpy(dtype=np.float64, copy=True)
+        return None
 
     @cached_property
     def _plain_dtypes(self) -> list[np.dtype[Any]] | None:
@@ -162,7 +182,7 @@ class FeatureSpace:
         Raises:
             InputError: a missing column, or a value without a code.
         """
-        codes, reasons = self.encode_rows(frame)
+        codes, reasons = self.encode_rows(self.select(frame))
         for row, reason in reasons.items():
             raise InputError(f"rows[{row}].{reason.split(':')[0]}", reason.split(": ", 1)[1], "")
         return codes

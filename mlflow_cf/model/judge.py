@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, Literal, Protocol, TypeVar
+from typing import TYPE_CHECKING, Literal, Protocol, TypeVar
 
 import numpy as np
 import pandas as pd
@@ -62,10 +62,14 @@ class OpenModel:
         """Whether the model predicts a number instead of a label."""
         return not self.classes
 
+    def codes_of(self, labels: Iterable[object]) -> NDArray[np.intp]:
+        """Return the position (m,) of each label among the classes, -1 for one that is not among them."""
+        positions = self._positions
+        return np.array([positions.get(label, -1) for label in labels], dtype=np.intp)
+
     @cached_property
-    def positions(self) -> pd.Index[Any]:
-        """The classes as an index that finds their positions."""
-        return pd.Index(list(self.classes))
+    def _positions(self) -> dict[object, int]:
+        return {label: position for position, label in enumerate(self.classes)}
 
 
 @dataclass(frozen=True, eq=False)
@@ -142,8 +146,8 @@ class Judge:
             labels, scores = model.both(rows)
         else:
             labels, scores = np.asarray(model.decide(rows)), None if model.score is None else model.score(rows)
-        codes = model.positions.get_indexer(pd.Index(labels))
-        return labels.tolist(), Outcome(codes, scores)
+        told = labels.tolist()
+        return told, Outcome(model.codes_of(told), scores)
 
     def verdict(self, rows: pd.DataFrame) -> Outcome:
         """Return the logged model's own decision for `rows` (m, d), with scores if it has them."""

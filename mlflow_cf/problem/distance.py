@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property, reduce
 from typing import Annotated, Any, Literal
 
@@ -13,7 +13,7 @@ from pydantic import BaseModel, ConfigDict, Field, model_validator
 
 from mlflow_cf.errors import InputError, did_you_mean
 from mlflow_cf.features import FeatureSpace, Floats, Percentiles
-from mlflow_cf.problem.scaled import Scaled, measure_changes
+from mlflow_cf.problem.scaled import Formula, Measured, Parts, Scaled, add_changes, measure_changes
 from mlflow_cf.validation import validated
 
 LEAST_SHIFT = float(np.finfo(np.float64).eps)  # of a change, as a share of the background
@@ -88,6 +88,7 @@ class BoundDistance:
     unknown_from: Floats
     weights: Floats
     percentiles: Percentiles | None = None
+    _parts: dict[tuple[tuple[int, ...], ...], Parts] = field(default_factory=dict, init=False, repr=False)
 
     @classmethod
     def bind(cls, distance: Distance, space: FeatureSpace) -> BoundDistance:
@@ -165,15 +166,31 @@ class BoundDistance:
 
         Every bound and table adds the same parts in the same order, so distances compare exactly, without tolerance.
         """
-        part, top = self.contributions(np.arange(Z.shape[1]), Z, x0)
-        if len(groups) == Z.shape[1]:  # features by themselves, in order
-            total = np.add.accumulate(part, axis=1)[:, -1]
-        else:
-            total = _in_order(
-                [part[:, columns[0]] if len(columns) == 1 else _in_order(part[:, columns].T) for columns in groups]
-            )
-        distance: Floats = total + self.c * top.max(axis=1) if self.c else total
-        return distance
+        values, own, found = _rows(Z), _rows(x0), np.empty(len(Z))
+        at, own_at = self.positions(self._columns, values), self.positions(self._columns, own)
+        rows = Measured(values, own, at, own_at)
+        add_changes(rows, self._scaled, self.weights, self.formula, self._parts_of(groups), found)
+        return found
+
+    def _parts_of(self, groups: tuple[tuple[int, ...], ...]) -> Parts:
+        """Return the order in which the parts of groups are added up, made once."""
+        if groups not in self._parts:
+            columns = [column for some in groups for column in some]
+            self._parts[groups] = Parts(np.array(columns, dtype=np.intp), np.cumsum([0, *map(len, groups)]))
+        return self._parts[groups]
+
+    @cached_property
+    def formula(self) -> Formula:
+        """The same for kernels."""
+        return Formula(float(self.a), float(self.b), float(self.c), self.all_weights, self.top_weight)
+
+    @cached_property
+    def _scaled(self) -> Scaled:
+        return Scaled(self.scale, self.unknown_from, self.least)
+
+    @cached_property
+    def _columns(self) -> NDArray[np.intp]:
+        return np.arange(len(self.scale))
 
 
 def _rows(values: Floats) -> Floats:

@@ -15,9 +15,8 @@ from numpy.typing import NDArray
 from mlflow_cf.constraints.expressions import Const, Ref
 from mlflow_cf.constraints.rules import Atom, Comparison
 from mlflow_cf.kernel import kernel
-from mlflow_cf.problem.distance import BoundDistance
 from mlflow_cf.problem.group import Tuples
-from mlflow_cf.problem.scaled import Scaled, scaled_change
+from mlflow_cf.problem.scaled import Formula, Scaled, cost_of, scaled_change
 
 Array = NDArray[Any]
 SIGNS: Final[tuple[Comparison, ...]] = ("==", "!=", "<", "<=", ">", ">=")
@@ -72,25 +71,6 @@ class Lines(NamedTuple):
     positions: Array
     scaled: Scaled
     weight: Array
-
-
-class Formula(NamedTuple):
-    """What a change adds to a distance, for kernels: `a` if it is one, and `b` times the change.
-
-    Attributes:
-        a, b: weights of the l0 and l1 parts.
-        all_weights, top_weight: the sum and the largest of the features' weights.
-    """
-
-    a: float
-    b: float
-    all_weights: float
-    top_weight: float
-
-    @classmethod
-    def of(cls, distance: BoundDistance) -> Formula:
-        """Return that of a distance."""
-        return cls(float(distance.a), float(distance.b), distance.all_weights, distance.top_weight)
 
 
 class Row(NamedTuple):
@@ -194,9 +174,8 @@ def bind_lines(lines: Lines, compared: Compared, row: Row, formula: Formula, out
             if (row.refused.size and row.refused[place]) or not _lawful(group, value, compared, row.x0):
                 continue
             change = scaled_change(value, own, lines.positions[place], row.own_at[group], lines.scaled, group) * weight
-            changed = weight if change != 0 else 0.0
             out.values[at], out.weights[at], out.places[at] = value, lines.weights[place], place - lines.start[group]
-            out.cost[at] = (formula.a * changed + formula.b * change) / formula.all_weights
+            out.cost[at] = cost_of(change, weight, formula)
             out.peak[at] = change / formula.top_weight
             at += 1
         if waits:

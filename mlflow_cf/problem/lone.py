@@ -12,8 +12,8 @@ from mlflow_cf.constraints import Domain, Rule
 from mlflow_cf.constraints.rules import Atom, Bools
 from mlflow_cf.features import Floats
 from mlflow_cf.problem.distance import BoundDistance
-from mlflow_cf.problem.lines import BoundLines, Compared, Formula, Lines, Row, bind_lines, find_members
-from mlflow_cf.problem.scaled import Scaled
+from mlflow_cf.problem.lines import BoundLines, Compared, Lines, Row, bind_lines, find_members
+from mlflow_cf.problem.scaled import Formula, Scaled
 
 
 @dataclass(frozen=True, eq=False)
@@ -60,7 +60,7 @@ class Lone:
         positions = distance.positions(column.repeat(sizes), values)
         scaled = Scaled(distance.scale[column], distance.unknown_from[column], distance.least)
         lines = Lines(np.cumsum([0, *sizes]), column, values, weights, positions, scaled, distance.weights[column])
-        return cls(tuple(numbers), distance, Formula.of(distance), lines)
+        return cls(tuple(numbers), distance, distance.formula, lines)
 
     def bind(self, simple: SimpleRules, others: Mapping[int, Sequence[Rule]], x0: Floats) -> BoundLines:
         """Bind the groups to a row (d,): a proposed value is not its own.

@@ -38,6 +38,64 @@ def scaled_change(value: Any, own: Any, at: Any, own_at: Any, scaled: Scaled, co
     return 0.0 if same else 1.0
 
 
+class Formula(NamedTuple):
+    """What changes add to a distance: `a` for each, `b` times its size, and `c` times the largest.
+
+    Attributes:
+        a, b, c: weights of the l0, l1 and l-infinity parts.
+        all_weights, top_weight: the sum and the largest of the features' weights.
+    """
+
+    a: float
+    b: float
+    c: float
+    all_weights: float
+    top_weight: float
+
+
+@numba.njit(inline="always")
+def cost_of(change: Any, weight: Any, formula: Formula) -> Any:
+    """Return what a weighted change of a feature with this weight adds to the sum."""
+    return (formula.a * (weight if change != 0 else 0.0) + formula.b * change) / formula.all_weights
+
+
+class Measured(NamedTuple):
+    """Rows (m, d) and what they are measured from, (m, d) or (1, d), with their places `at` and `own_at` on lines."""
+
+    values: Array
+    own: Array
+    at: Array
+    own_at: Array
+
+
+class Parts(NamedTuple):
+    """The order in which the parts of a distance are added up: each group by itself, then all groups.
+
+    Attributes:
+        columns: (d,) group after group; start: (G + 1,) where every group starts.
+    """
+
+    columns: Array
+    start: Array
+
+
+@kernel
+def add_changes(rows: Measured, scaled: Scaled, weights: Array, formula: Formula, parts: Parts, found: Array) -> None:
+    """Write the distances `found` (m,) of rows."""
+    for row in range(found.size):
+        other, total, top = row if len(rows.own) > 1 else 0, 0.0, 0.0
+        for group in range(parts.start.size - 1):
+            part = 0.0
+            for column in parts.columns[parts.start[group] : parts.start[group + 1]]:
+                value, own = rows.values[row, column], rows.own[other, column]
+                place, own_place = rows.at[row, column], rows.own_at[other, column]
+                change = scaled_change(value, own, place, own_place, scaled, column) * weights[column]
+                part += cost_of(change, weights[column], formula)
+                top = max(top, change / formula.top_weight)
+            total += part
+        found[row] = total + formula.c * top if formula.c != 0 else total
+
+
 @kernel
 def measure_changes(values: Array, own: Array, at: Array, own_at: Array, scaled: Scaled, found: Array) -> None:
     """Write the changes (m, n) of values (m, n) or (1, n) from own ones (m, n) or (1, n)."""

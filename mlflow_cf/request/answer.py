@@ -14,7 +14,7 @@ import pandas as pd
 from mlflow_cf.errors import InputError
 from mlflow_cf.explainers import Search
 from mlflow_cf.explainers.explainer import check_explainer
-from mlflow_cf.features import Rows, as_rows
+from mlflow_cf.features import Rows
 from mlflow_cf.proof.pipeline import Answer
 from mlflow_cf.request.binding import LateError, asks_for_constraints, with_constraints
 from mlflow_cf.request.case import wanted_of
@@ -45,7 +45,7 @@ def answer(request: Request, rows: Rows) -> Explanations:
     """
     check_explainer(request.explainer, request.searches.facts, request.query.count)
     known = request.setting.space
-    table = known.select(as_rows(rows, known.columns))
+    table = known.read(rows)
     if not len(table):
         raise InputError("rows", "there are none", "send at least one row")
     predictions = Predictions(request, CodedRows.of(known, table))
