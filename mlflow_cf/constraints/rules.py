@@ -121,16 +121,25 @@ def ground(rule: Rule, x0: Floats) -> Rule | None:
     Conditions that only speak of the query row are decided here. What is left mentions ``x_cf``, unless the rule
     is false whatever the counterfactual is: then it has no condition and its `then` mentions no ``x_cf``.
     """
-    one = x0[None, :]
-    kept = []
-    for atom in rule.when:
-        if atom.columns("x_cf"):
-            kept.append(_ground_atom(atom, x0))
-        elif not atom.holds(one, x0)[0]:
-            return None
-    if not rule.then.columns("x_cf") and rule.then.holds(one, x0)[0]:
+    if not applies(rule, x0):
         return None
-    return Rule(tuple(kept), _ground_atom(rule.then, x0), rule.origin, rule.text, rule.defines)
+    when = tuple(_ground_atom(atom, x0) for atom in rule.when if atom.columns("x_cf"))
+    return Rule(when, _ground_atom(rule.then, x0), rule.origin, rule.text, rule.defines)
+
+
+def applies(rule: Rule, x0: Floats) -> bool:
+    """Whether a rule may fail for some counterfactual of a row (d,), as far as what it says of that row alone tells."""
+    one = x0[None, :]
+    if not all(atom.holds(one, x0)[0] for atom in rule.when if not atom.columns("x_cf")):
+        return False
+    return bool(rule.then.columns("x_cf")) or not rule.then.holds(one, x0)[0]
+
+
+def is_simple(atom: Atom) -> bool:
+    """Whether an atom compares a column of the counterfactual with one of the query row, or with a constant."""
+    left, right = atom.left, atom.right
+    known = isinstance(right, Const) or (isinstance(right, Ref) and right.side == "x")
+    return isinstance(left, Ref) and left.side == "x_cf" and known and atom.sign != "in"
 
 
 def recode(rule: Rule, features: Sequence[Feature]) -> Rule:

@@ -5,10 +5,13 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property, partial
+from itertools import chain
+
+import numpy as np
 
 from mlflow_cf.constraints import ChangeLimit, Domain, Rule
-from mlflow_cf.constraints.rules import Atom, ground
-from mlflow_cf.constraints.together import is_simple
+from mlflow_cf.constraints.programs import Checks
+from mlflow_cf.constraints.rules import Atom, Bools, applies, ground, is_simple
 from mlflow_cf.features import Floats
 from mlflow_cf.problem.lone import SimpleRules
 
@@ -19,7 +22,7 @@ class OwnRules:
 
     Attributes:
         simple: those of groups of one column that a kernel knows.
-        others: all others, grounded.
+        others: all others.
         all: returns all of a group, grounded.
     """
 
@@ -29,11 +32,46 @@ class OwnRules:
 
 
 @dataclass(frozen=True, eq=False)
+class Linking:
+    """The rules over several groups, for one row.
+
+    Attributes:
+        every: all of them, with the groups that each speaks of; checks: all of them.
+        x0: (d,) the row.
+    """
+
+    every: Sequence[tuple[Rule, Sequence[int]]]
+    checks: Checks
+    x0: Floats
+
+    @cached_property
+    def groups(self) -> frozenset[int]:
+        """The groups that they speak of, as far as they may fail for this row."""
+        return frozenset(chain.from_iterable(groups for _, groups in self._applying))
+
+    @cached_property
+    def rules(self) -> tuple[Rule, ...]:
+        """Those that may fail for this row, grounded."""
+        grounded = (ground(rule, self.x0) for rule, _ in self._applying)
+        return tuple(rule for rule in grounded if rule is not None)
+
+    def holds(self, Z: Floats) -> Bools:
+        """Return (m,) whether counterfactuals Z (m, d) meet all of them."""
+        held = np.ones(len(Z), dtype=np.bool_)
+        self.checks.refuse(Z, self.x0, held)
+        return held
+
+    @cached_property
+    def _applying(self) -> list[tuple[Rule, Sequence[int]]]:
+        return [(rule, groups) for rule, groups in self.every if applies(rule, self.x0)]
+
+
+@dataclass(frozen=True, eq=False)
 class Grounded:
     """The rules for one row: of one group alone, over several groups, and those that it cannot meet."""
 
     own: OwnRules
-    linking: tuple[Rule, ...]
+    linking: Linking
     never: tuple[Rule, ...]
 
 
@@ -52,17 +90,10 @@ class Grounding:
 
     def of(self, x0: Floats) -> Grounded:
         """Return the rules for one row (d,)."""
-        others = {number: list(rules) for number, rules in self._limited.items()}
-        linking, never = list[Rule](), list[Rule]()
-        for rule, groups in self._not_simple:
-            bound = ground(rule, x0)
-            if bound is None:
-                continue
-            if len(groups) == 1:
-                others.setdefault(groups[0], []).append(bound)
-            else:
-                (linking if groups else never).append(bound)
-        return Grounded(OwnRules(self._simple, others, partial(self._own, x0)), tuple(linking), tuple(never))
+        grounded = (ground(rule, x0) for rule in self._of_no_group)
+        never = tuple(rule for rule in grounded if rule is not None)
+        own = OwnRules(self._simple, self._others, partial(self._own, x0))
+        return Grounded(own, Linking(self._linking, self._checks, x0), never)
 
     def _own(self, x0: Floats, number: int) -> tuple[Rule, ...]:
         """Return the grounded rules that speak of a group alone."""
@@ -93,8 +124,25 @@ class Grounding:
         return len(groups) == 1 and len(self.domains[groups[0]].columns) == 1 and not rule.when and is_simple(rule.then)
 
     @cached_property
-    def _not_simple(self) -> list[tuple[Rule, list[int]]]:
-        return [(rule, groups) for rule, groups in self._spoken_of if not self._is_simple(rule, groups)]
+    def _others(self) -> dict[int, list[Rule]]:
+        """The rules of single groups that no kernel decides about as they are, by the group, and the limits' own."""
+        others = {number: list(rules) for number, rules in self._limited.items()}
+        for rule, groups in self._spoken_of:
+            if len(groups) == 1 and not self._is_simple(rule, groups):
+                others.setdefault(groups[0], []).append(rule)
+        return others
+
+    @cached_property
+    def _linking(self) -> list[tuple[Rule, list[int]]]:
+        return [(rule, groups) for rule, groups in self._spoken_of if len(groups) > 1]
+
+    @cached_property
+    def _checks(self) -> Checks:
+        return Checks.of(rule for rule, _ in self._linking)
+
+    @cached_property
+    def _of_no_group(self) -> list[Rule]:
+        return [rule for rule, groups in self._spoken_of if not groups]
 
     @cached_property
     def _simple(self) -> SimpleRules:

@@ -13,13 +13,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mlflow_cf.constraints.expressions import Const, Ref
-from mlflow_cf.constraints.rules import Atom, Comparison
+from mlflow_cf.constraints.programs import SIGNS, compares
+from mlflow_cf.constraints.rules import Atom
 from mlflow_cf.kernel import kernel
 from mlflow_cf.problem.group import Tuples
 from mlflow_cf.problem.scaled import Formula, Scaled, cost_of, scaled_change
 
 Array = NDArray[Any]
-SIGNS: Final[tuple[Comparison, ...]] = ("==", "!=", "<", "<=", ">", ">=")
 NO_COLUMN: Final = -1
 
 
@@ -121,28 +121,12 @@ class BoundLines(NamedTuple):
 
 
 @numba.njit(inline="always")
-def _compare(sign: Any, left: Any, right: Any, unknown_from: Any, tolerance: Any) -> Any:
-    """Whether a comparison of two bare values holds, as `compare` and `Atom` say."""
-    missing, other_missing = np.isnan(left), np.isnan(right)
-    same = left == right or (missing and other_missing)
-    if sign == 0:
-        return same or (tolerance > 0 and abs(left - right) <= tolerance)
-    if sign == 1:
-        return not same
-    if same and sign in (3, 5):
-        return True
-    if missing or other_missing or left >= unknown_from or right >= unknown_from:
-        return False
-    return left < right if sign < 4 else left > right
-
-
-@numba.njit(inline="always")
 def _lawful(group: Any, value: Any, compared: Compared, x0: Array) -> Any:
     """Whether all simple rules of a group accept a value."""
     for at in range(compared.start[group], compared.start[group + 1]):
         column = compared.column[at]
         right = x0[column] if column >= 0 else compared.constant[at]
-        if not _compare(compared.sign[at], value, right, compared.unknown_from[at], compared.tolerance[at]):
+        if not compares(compared.sign[at], value, right, compared.unknown_from[at], compared.tolerance[at], True):
             return False
     return True
 

@@ -16,6 +16,7 @@ from mlflow_cf.features import FeatureSpace, Floats
 from mlflow_cf.plans.course import Course
 from mlflow_cf.problem.cells import Cells
 from mlflow_cf.problem.distance import BoundDistance
+from mlflow_cf.problem.grounding import Linking
 from mlflow_cf.problem.group import Codes, Group, Tuples
 from mlflow_cf.problem.joint_rule import JointRule
 from mlflow_cf.problem.rater import Rater
@@ -36,7 +37,7 @@ class Problem:
         x0: (d,) codes of the row to explain.
         groups: the units of change in order.
         order: the groups in the order in which they are repaired.
-        linking: rules over several groups, grounded.
+        joint: the rules over several groups.
         never: rules that no counterfactual of this row can meet.
         bound_distance: the distance.
         limits: how many groups may differ, as policy and request count them; see `changes_left`.
@@ -59,7 +60,7 @@ class Problem:
     x0: Floats
     groups: tuple[Group, ...]
     order: tuple[int, ...]
-    linking: tuple[Rule, ...]
+    joint: Linking
     never: tuple[Rule, ...]
     bound_distance: BoundDistance
     limits: tuple[ChangeLimit, ...]
@@ -104,15 +105,20 @@ class Problem:
         """Columns of every group."""
         return tuple(group.columns for group in self.groups)
 
+    @property
+    def linking(self) -> tuple[Rule, ...]:
+        """The rules over several groups that may fail for this row, grounded."""
+        return self.joint.rules
+
     @cached_property
     def joint_rules(self) -> tuple[JointRule, ...]:
         """The rules over several groups, answered by code."""
         return tuple(JointRule.bind(rule, self.groups, self.x0, self.rows) for rule in self.linking)
 
-    @cached_property
+    @property
     def linked(self) -> frozenset[int]:
         """The groups that rules over several groups speak of."""
-        return frozenset(int(self.owner[column]) for rule in self.linking for column in rule.columns("x_cf"))
+        return self.joint.groups
 
     def held(self, codes: Codes) -> Bools:
         """Return (m,) whether candidates by code (m, G) meet the rules over several groups, and change few enough."""
@@ -120,10 +126,8 @@ class Problem:
         if len(codes) > FEW:
             for joint in self.joint_rules:
                 held &= joint.holds(codes)
-        elif self.linking and len(codes):  # to tabulate a rule takes longer
-            rows = self.rows(codes)
-            for rule in self.linking:
-                held &= rule.holds(rows, self.x0)
+        elif self.linked and len(codes):  # to tabulate a rule takes longer
+            held &= self.joint.holds(self.rows(codes))
         return held
 
     def rows(self, codes: Codes) -> Floats:

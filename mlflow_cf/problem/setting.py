@@ -33,8 +33,8 @@ from mlflow_cf.constraints import (
     repair_order,
 )
 from mlflow_cf.constraints.expressions import differing
+from mlflow_cf.constraints.programs import Checks
 from mlflow_cf.constraints.rules import Bools, recode
-from mlflow_cf.constraints.together import Comparisons, together
 from mlflow_cf.features import FeatureSpace, Floats
 from mlflow_cf.plans.course import Course
 from mlflow_cf.problem.binding import Domains, admissible
@@ -207,7 +207,7 @@ class Setting:
             x0=x0,
             groups=self.tables.bind(grounded.own, x0),
             order=self.order,
-            linking=grounded.linking,
+            joint=grounded.linking,
             never=grounded.never,
             bound_distance=self.bound_distance,
             limits=self.limits,
@@ -234,9 +234,9 @@ class Setting:
         return (*self.rules, *(limit.rule for limit in self.limits))
 
     @cached_property
-    def _together(self) -> tuple[Comparisons | Rule, ...]:
+    def _checks(self) -> Checks:
         """All rules, as they are checked together."""
-        return together(self.all_rules)
+        return Checks.of(self.all_rules)
 
     def covering(self, space: FeatureSpace) -> Setting:
         """Return the setting whose rules know the unseen levels that `space` covers."""
@@ -251,8 +251,7 @@ class Setting:
         """
         differs = differing(Z, x0)
         accepted: Bools = np.any(differs, axis=1)
-        for rules in self._together:
-            accepted &= rules.holds(Z, x0)
+        self._checks.refuse(Z, x0, accepted)
         self.tables.short.find_members(Z, differs, accepted)
         touched = {self.grounding.owner[column] for column in np.flatnonzero(differs.any(axis=0)).tolist()}
         for domain in (self.domains[number] for number in touched - self.tables.short_numbers):

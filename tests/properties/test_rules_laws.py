@@ -17,8 +17,8 @@ from rule_worlds import FEATURES, TABLE, all_rules, background, coded, compariso
 
 from mlflow_cf.constraints import Constraints, compile_rules
 from mlflow_cf.constraints.plaf import parse_program, parse_rule
+from mlflow_cf.constraints.programs import Checks
 from mlflow_cf.constraints.rules import ground
-from mlflow_cf.constraints.together import together
 from mlflow_cf.errors import InputError
 from mlflow_cf.features import FeatureSpace
 from mlflow_cf.options import WrapOptions
@@ -66,15 +66,25 @@ def test_rules_together_hold_where_each_does(keys: set[str], texts: list[str], s
     written, codes = coded(texts, [query, *rows], FRAME)
     constraints = Constraints.read({key: SIMPLE[key] for key in keys})
     rules = (*written, *compile_rules(constraints, FeatureSpace.infer(FRAME, FEATURES)))
-    parts = together(rules)
-    assert len(parts) <= len(rules) - 2 * ("immutable" in keys)
+    checks = Checks.of(rules)
+    assert len(checks.others) <= len(written)
     for x0 in (codes[0], codes[:0:-1]):
         expected = np.ones(len(rows), dtype=bool)
         for rule in rules:
             expected &= rule.holds(codes[1:], x0)
         found = np.ones(len(rows), dtype=bool)
-        for part in parts:
-            found &= part.holds(codes[1:], x0)
+        checks.refuse(codes[1:], x0, found)
+        assert found.tolist() == expected.tolist()
+
+
+@given(all_rules(), seeds)
+def test_a_rule_is_checked_as_it_says(text: str, seed: int) -> None:
+    query, *rows = draw_rows(seed, 50)
+    (rule,), codes = coded([text], [query, *rows], FRAME)
+    for x0 in (codes[0], codes[:0:-1]):
+        found = np.arange(len(rows)) % 5 > 0  # what is refused already stays so
+        expected = rule.holds(codes[1:], x0) & found
+        Checks.of([rule]).refuse(codes[1:], x0, found)
         assert found.tolist() == expected.tolist()
 
 

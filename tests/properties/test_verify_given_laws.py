@@ -72,4 +72,4 @@ def test_given_rows_are_judged_as_the_checker_does(
 def _coded(wrapped: Any, query: dict[str, Any], row: dict[str, Any], frame: pd.DataFrame) -> Any:
     both = table([query, row], frame)
     codes = wrapped.space.covering(both).encode(both)
-    return [domain.columns for domain in wrapped.setting.domains], codes[1:], codes[0]
+    return tuple(domain.columns for domain in wrapped.setting.domains), codes[1:], codes[0]

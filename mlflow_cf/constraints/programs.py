@@ -1,0 +1,207 @@
+"""Rules as programs for one kernel, which checks whole rows against all of them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any, Final, NamedTuple
+
+import numba
+import numpy as np
+from numpy.typing import NDArray
+
+from mlflow_cf.constraints.expressions import ARITHMETIC, Const, Expression, Ref, Size, Sum
+from mlflow_cf.constraints.rules import Bools, Comparison, Rule
+from mlflow_cf.features import Floats
+from mlflow_cf.kernel import inner, kernel
+
+Array = NDArray[Any]
+SIGNS: Final[tuple[Comparison, ...]] = ("==", "!=", "<", "<=", ">", ">=")
+# What a step does: it puts a constant, or a value of the query row or the candidate, on the stack, or it computes with
+# what lies there.
+CONSTANT, OF_ROW, OF_CANDIDATE, ADD, SUBTRACT, MULTIPLY, DIVIDE, ABSOLUTE = range(8)
+SUMS: Final = {"+": ADD, "-": SUBTRACT, "*": MULTIPLY, "/": DIVIDE}
+
+
+class Step(NamedTuple):
+    """One step of an expression: what it does, with which column or constant."""
+
+    does: int
+    column: int = 0
+    constant: float = 0.0
+
+
+class Program(NamedTuple):
+    """Rules for a kernel.
+
+    Attributes:
+        rule: (r + 1,) where the atoms of every rule start: its conditions, and last what must hold.
+        sign: (a,) place of every atom's sign in `SIGNS`; bare: (a,) whether neither side is arithmetic.
+        unknown_from, tolerance: (a,) as in `Atom`.
+        side: (2 a + 1,) where the steps of both sides of every atom start.
+        does, column, constant: (s,) the steps.
+    """
+
+    rule: Array
+    sign: Array
+    bare: Array
+    unknown_from: Array
+    tolerance: Array
+    side: Array
+    does: Array
+    column: Array
+    constant: Array
+
+    @classmethod
+    def of(cls, rules: Sequence[Rule]) -> Program:
+        """Return the program of plain rules."""
+        atoms = [atom for rule in rules for atom in (*rule.when, rule.then)]
+        sides = [list(_steps(side)) for atom in atoms for side in (atom.left, atom.right)]
+        steps = [step for side in sides for step in side]
+        return cls(
+            np.cumsum([0, *(len(rule.when) + 1 for rule in rules)]),
+            np.array([SIGNS.index(atom.sign) for atom in atoms], dtype=np.int64),
+            np.array([_is_bare(atom.left) and _is_bare(atom.right) for atom in atoms], dtype=np.bool_),
+            np.array([atom.unknown_from for atom in atoms], dtype=np.float64),
+            np.array([atom.tolerance for atom in atoms], dtype=np.float64),
+            np.cumsum([0, *map(len, sides)]),
+            np.array([step.does for step in steps], dtype=np.int64),
+            np.array([step.column for step in steps], dtype=np.int64),
+            np.array([step.constant for step in steps], dtype=np.float64),
+        )
+
+
+def _is_bare(expression: Expression) -> bool:
+    return not isinstance(expression, ARITHMETIC)
+
+
+def _steps(expression: Expression) -> Iterator[Step]:
+    """Yield the steps of an expression, operands first."""
+    match expression:
+        case Const(value):
+            yield Step(CONSTANT, constant=value)
+        case Ref(side, column):
+            yield Step(OF_ROW if side == "x" else OF_CANDIDATE, column)
+        case Sum(sign, left, right):
+            yield from _steps(left)
+            yield from _steps(right)
+            yield Step(SUMS[sign])
+        case Size(of):
+            yield from _steps(of)
+            yield Step(ABSOLUTE)
+
+
+def is_plain(rule: Rule) -> bool:
+    """Whether a kernel knows all that a rule says."""
+    return all(atom.sign != "in" and _is_plain(atom.left) and _is_plain(atom.right) for atom in (*rule.when, rule.then))
+
+
+def _is_plain(expression: Expression) -> bool:
+    match expression:
+        case Const() | Ref():
+            return True
+        case Sum(_, left, right):
+            return _is_plain(left) and _is_plain(right)
+        case Size(of):
+            return _is_plain(of)
+    return False
+
+
+@dataclass(frozen=True, eq=False)
+class Checks:
+    """Rules that are checked together.
+
+    Attributes:
+        program: those that a kernel knows; others: those that it does not.
+    """
+
+    program: Program
+    others: tuple[Rule, ...]
+
+    @classmethod
+    def of(cls, rules: Iterable[Rule]) -> Checks:
+        """Return some rules together."""
+        every = tuple(rules)
+        plain = [rule for rule in every if is_plain(rule)]
+        return cls(Program.of(plain), tuple(rule for rule in every if not is_plain(rule)))
+
+    def refuse(self, Z: Floats, x0: Floats, held: Bools) -> None:
+        """Unmark, in place, the rows `held` (m,) of Z (m, d) that break a rule beside x0 (d,), or a row each (m, d)."""
+        program = self.program
+        if len(program.sign):
+            own = np.ascontiguousarray(np.atleast_2d(x0))
+            check_rules(program, np.ascontiguousarray(Z), own, np.empty(len(program.does)), held)
+        for rule in self.others:
+            held &= rule.holds(Z, x0)
+
+
+@numba.njit(inline="always")
+def compares(sign: Any, left: Any, right: Any, unknown_from: Any, tolerance: Any, bare: Any) -> Any:
+    """Whether a comparison of two values holds, as `compare` and `Atom` say."""
+    missing = np.isnan(left) or np.isnan(right)
+    same = left == right or (bare and np.isnan(left) and np.isnan(right))
+    if sign == 0:
+        return same or (tolerance > 0 and abs(left - right) <= tolerance)
+    if sign == 1:
+        return not same and (bare or not missing)
+    if same and sign in (3, 5):
+        return True
+    if missing or left >= unknown_from or right >= unknown_from:
+        return False
+    return left < right if sign < 4 else left > right
+
+
+@inner
+def _value(program: Any, side: Any, candidate: Any, own: Any, stack: Any) -> Any:
+    """Return what a side of an atom comes to; a number that is not finite is unknown."""
+    top = -1
+    for step in range(program.side[side], program.side[side + 1]):
+        does = program.does[step]
+        if does == CONSTANT:
+            top += 1
+            stack[top] = program.constant[step]
+        elif does == OF_ROW:
+            top += 1
+            stack[top] = own[program.column[step]]
+        elif does == OF_CANDIDATE:
+            top += 1
+            stack[top] = candidate[program.column[step]]
+        elif does == ABSOLUTE:
+            stack[top] = abs(stack[top])
+        else:
+            right = stack[top]
+            top -= 1
+            if does == ADD:
+                found = stack[top] + right
+            elif does == SUBTRACT:
+                found = stack[top] - right
+            elif does == MULTIPLY:
+                found = stack[top] * right
+            else:
+                found = stack[top] / right if right != 0 else np.nan
+            stack[top] = found if np.isfinite(found) else np.nan
+    return stack[0]
+
+
+@inner
+def _holds(program: Any, atom: Any, candidate: Any, own: Any, stack: Any) -> Any:
+    """Whether an atom holds."""
+    left = _value(program, 2 * atom, candidate, own, stack)
+    right = _value(program, 2 * atom + 1, candidate, own, stack)
+    unknown_from, tolerance = program.unknown_from[atom], program.tolerance[atom]
+    return compares(program.sign[atom], left, right, unknown_from, tolerance, program.bare[atom])
+
+
+@kernel
+def check_rules(program: Program, Z: Array, x0: Array, stack: Array, held: Array) -> None:
+    """Unmark the rows `held` (m,) of Z (m, d) that break a rule beside x0 (m, d), or (1, d)."""
+    for row in range(held.size):
+        candidate, own = Z[row], x0[row if len(x0) > 1 else 0]
+        for rule in range(program.rule.size - 1):
+            if not held[row]:
+                break
+            last = program.rule[rule + 1] - 1
+            applies = True
+            for atom in range(program.rule[rule], last):
+                applies = applies and _holds(program, atom, candidate, own, stack)
+            held[row] = not applies or _holds(program, last, candidate, own, stack)
