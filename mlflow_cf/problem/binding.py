@@ -15,7 +15,7 @@ from mlflow_cf.problem.cells import Cells
 from mlflow_cf.problem.distance import BoundDistance
 from mlflow_cf.problem.grounding import OwnRules
 from mlflow_cf.problem.group import Group, Tuples
-from mlflow_cf.problem.lone import Lone
+from mlflow_cf.problem.lone import LaidOut, Lone
 from mlflow_cf.structures.links import Tokens
 from mlflow_cf.structures.structure import Structure
 
@@ -50,26 +50,36 @@ class Domains:
         }
 
     @cached_property
+    def _tokens_end_to_end(self) -> Tokens | None:
+        """The tokens of groups of one column, group after group; None where they do not fit into one array."""
+        tokens = [self.tokens[domain.columns[0]] for domain in self.all if self.tokens]
+        alike = len({(some.dtype, some.shape[1:]) for some in tokens}) == 1 and any(map(len, tokens))
+        return np.concatenate(tokens) if alike else None
+
+    @cached_property
     def cells(self) -> Cells | None:
         """The cells of all continuous numbers that the structure only compares."""
         if self.structure is None or all(domain.interval is None for domain in self.all):
             return None
         return Cells.of(self.structure, self.all, self.space)
 
-    def bind(self, rules: OwnRules, x0: Floats) -> tuple[Group, ...]:
-        """Return the groups of a row (d,).
+    def bind(self, rules: OwnRules, x0: Floats) -> tuple[tuple[Group, ...], LaidOut | None]:
+        """Return the groups of a row (d,), and the same laid out if all are of one column and their values are few.
 
         A proposed tuple is not the row's own, and is missing nowhere where the row is not.
         """
         groups: dict[int, Group] = {}
         short = self.short.bind(rules.simple, rules.others, x0)
-        for at, number in enumerate(self.short.numbers):
-            groups[number] = self._group(number, rules, partial(short.tuples, at), own_allowed=bool(short.allowed[at]))
+        for at, (number, allowed) in enumerate(zip(self.short.numbers, short.allowed.tolist(), strict=True)):
+            groups[number] = self._group(number, rules, partial(short.tuples, at), own_allowed=allowed)
+        if len(groups) == len(self.all):
+            every = tuple(groups.values())
+            return every, LaidOut(every, short, self._tokens_end_to_end, self.short.lines.start[:-1])
         groups |= self._long_groups(rules, x0) if self._long else {}
         for number, domain in enumerate(self.all):
             if len(domain.columns) > 1:
                 groups[number] = self._joint_group(number, rules, x0)
-        return tuple(groups[number] for number in range(len(self.all)))
+        return tuple(groups[number] for number in range(len(self.all))), None
 
     def _long_groups(self, rules: OwnRules, x0: Floats) -> dict[int, Group]:
         """Return the groups of one column that are bound when they are looked at."""

@@ -21,6 +21,7 @@ from mlflow_cf.problem.scaled import Formula, Scaled, cost_of, scaled_change
 
 Array = NDArray[Any]
 NO_COLUMN: Final = -1
+NOWHERE: Final = -1
 
 
 class Compared(NamedTuple):
@@ -111,7 +112,27 @@ class BoundLines(NamedTuple):
         size = groups + values
         counts, table = np.empty((2, groups + 1), dtype=np.intp), np.empty((4, size))
         allowed, places = np.empty(groups, dtype=np.bool_), np.empty(size, dtype=np.intp)
-        return cls(counts[0], counts[1], allowed, table[0], table[1], table[2], table[3], places)
+        return cls(counts[0], counts[1, :groups], allowed, table[0], table[1], table[2], table[3], places)
+
+    @classmethod
+    def of(cls, groups: Sequence[Tuples], allowed: Array) -> BoundLines:
+        """Return the tuples of groups end to end, as values the first of each."""
+        start = np.cumsum([0, *(len(bound.values) for bound in groups)], dtype=np.intp)
+        own = np.array([bound.own for bound in groups], dtype=np.intp)
+        values, weights, cost, peak = (
+            np.concatenate(arrays)
+            for arrays in zip(*((b.values[:, 0], b.weights, b.cost, b.peak) for b in groups), strict=True)
+        )
+        places = np.full(len(values), NOWHERE)
+        return cls(start, own, allowed, values, weights, cost, peak, places)
+
+    def cut(self) -> BoundLines:
+        """Return the same without room that was not needed."""
+        size = int(self.start[-1])
+        values, weights, cost, peak, places = (
+            array[:size] for array in (self.values, self.weights, self.cost, self.peak, self.places)
+        )
+        return BoundLines(self.start, self.own, self.allowed, values, weights, cost, peak, places)
 
     def tuples(self, at: int) -> Tuples:
         """Return the tuples of one of the groups."""

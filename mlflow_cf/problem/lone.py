@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import pairwise
 from typing import Final
 
 import numpy as np
@@ -12,8 +13,10 @@ from mlflow_cf.constraints import Domain, Rule
 from mlflow_cf.constraints.rules import Atom, Bools
 from mlflow_cf.features import Floats
 from mlflow_cf.problem.distance import BoundDistance
+from mlflow_cf.problem.group import Codes, Group
 from mlflow_cf.problem.lines import BoundLines, Compared, Lines, Row, bind_lines, find_members
 from mlflow_cf.problem.scaled import Formula, Scaled
+from mlflow_cf.structures.links import Tokens
 
 
 @dataclass(frozen=True, eq=False)
@@ -32,6 +35,38 @@ class SimpleRules:
         if numbers not in self._tables:
             self._tables[numbers] = Compared.of([self.atoms.get(number, ()) for number in numbers])
         return self._tables[numbers]
+
+
+@dataclass(frozen=True, eq=False)
+class LaidOut:
+    """Groups of one column each, whose tuples lie end to end.
+
+    Attributes:
+        groups: the groups; lines: their tuples.
+        tokens: (v, ...) the structure's tokens of all values of their domains, or None.
+        first: (G,) where those of every group start.
+    """
+
+    groups: tuple[Group, ...]
+    lines: BoundLines
+    tokens: Tokens | None
+    first: Codes
+
+    def tokens_of(self, encode: Callable[[Sequence[int], Floats], list[Tokens]]) -> list[Tokens]:
+        """Return the tokens (t, ...) of the tuples of every group; none at all where their domains have none.
+
+        Args:
+            encode: columns and tuples (t, columns) -> their tokens, for own values that no domain has.
+        """
+        if self.tokens is None:
+            return []
+        lines, ends = self.lines, self.lines.start.tolist()
+        found = self.tokens.take(lines.places + self.first.repeat(np.diff(lines.start)), axis=0)
+        own = lines.own + lines.start[:-1]
+        for number in np.flatnonzero(lines.places[own] < 0).tolist():
+            (mine,) = encode(self.groups[number].columns, lines.values[own[[number]], None])
+            found[own[number]] = mine[0]
+        return [found[start:stop] for start, stop in pairwise(ends)]
 
 
 @dataclass(frozen=True, eq=False)
@@ -74,7 +109,7 @@ class Lone:
         row = Row(x0, own_at, *self._refused(others, x0))
         bound = BoundLines.room(len(self.numbers), len(lines.values))
         bind_lines(lines, simple.of(self.numbers), row, self.formula, bound)
-        return bound
+        return bound.cut()
 
     def find_members(self, Z: Floats, changed: Bools, found: Bools) -> None:
         """Unmark, in place, the rows `found` (m,) of Z (m, d) with a `changed` value (m, d) that its group has not."""

@@ -17,8 +17,10 @@ from mlflow_cf.plans.course import Course
 from mlflow_cf.problem.cells import Cells
 from mlflow_cf.problem.distance import BoundDistance
 from mlflow_cf.problem.grounding import Linking
-from mlflow_cf.problem.group import Codes, Group, Tuples
+from mlflow_cf.problem.group import Codes, Group
 from mlflow_cf.problem.joint_rule import JointRule
+from mlflow_cf.problem.lines import BoundLines
+from mlflow_cf.problem.lone import LaidOut
 from mlflow_cf.problem.rater import Rater
 from mlflow_cf.problem.rating import BoundTarget, Rating
 from mlflow_cf.problem.steps import Steps
@@ -47,6 +49,7 @@ class Problem:
         rater: rates candidates by code without decoding them, if the model could be opened and knows no more of the
             row's levels than the background does.
         check: rows (m, d) -> (m,) whether each meets every constraint and `values` as a whole row.
+        bound_together: the groups as they were bound, end to end; of no use once others take their place.
         steps: tells of rows whether one may follow another on a way that starts at x0, if that is known.
         domain_tokens: for every column, the tokens that the rater's structure has for the tuples of its domain; empty:
             they are made when they are needed.
@@ -70,6 +73,7 @@ class Problem:
     rate_background: Callable[[], Rating]
     check: Callable[[Floats], Bools]
     rater: Rater | None = None
+    bound_together: LaidOut | None = None
     steps: Steps | None = None
     domain_tokens: Mapping[int, Tokens] = field(default_factory=dict)
     cells: Cells | None = None
@@ -85,19 +89,29 @@ class Problem:
         found: Made = self._made[make]
         return found
 
-    @cached_property
-    def _tuples(self) -> list[Tuples]:
-        """The tuples of every group."""
-        return [group.bound for group in self.groups]
+    @property
+    def _laid_out(self) -> LaidOut | None:
+        known = self.bound_together
+        return known if known is not None and known.groups is self.groups else None
 
     @cached_property
+    def _lines(self) -> BoundLines:
+        """The tuples of all groups, group after group; without values where some group has several columns."""
+        if self._laid_out is not None:
+            return self._laid_out.lines
+        return BoundLines.of([group.bound for group in self.groups], self.own_allowed)
+
+    @property
     def own(self) -> Codes:
         """(G,) codes of the query row."""
-        return np.array([bound.own for bound in self._tuples], dtype=np.intp)
+        own: Codes = self._lines.own
+        return own
 
     @cached_property
     def own_allowed(self) -> Bools:
         """(G,) whether the rules accept the query row's own tuple."""
+        if self._laid_out is not None:
+            return np.asarray(self._laid_out.lines.allowed)
         return np.array([group.own_allowed for group in self.groups], dtype=np.bool_)
 
     @cached_property
@@ -155,6 +169,10 @@ class Problem:
     @cached_property
     def token_tables(self) -> list[Tokens]:
         """For every column, the tokens of its group's tuples."""
+        if self._laid_out is not None and self.rater is not None and self.domain_tokens:
+            found = self._laid_out.tokens_of(self.rater.tokens)
+            if found:
+                return [found[number] for number in self.owner.tolist()]
         tables: dict[int, Tokens] = {}
         for group in self.groups:
             if self.rater is not None:
@@ -181,39 +199,50 @@ class Problem:
             total = total + self.bound_distance.c * self.peaks[places].max(axis=1)
         return total
 
-    @cached_property
+    @property
     def start(self) -> Codes:
         """(G,) where every group starts among the tuples of all groups."""
-        sizes = [len(bound.values) for bound in self._tuples]
-        return np.cumsum(sizes, dtype=np.intp) - sizes
+        start: Codes = self._lines.start[:-1]
+        return start
 
     @cached_property
     def group_of(self) -> Codes:
         """The group of every tuple, group after group."""
-        return np.repeat(np.arange(len(self.groups)), [len(bound.values) for bound in self._tuples])
+        return np.repeat(np.arange(len(self.groups)), np.diff(self._lines.start))
 
-    @cached_property
+    @property
     def costs(self) -> Floats:
         """The cost of every tuple, group after group; see `Group`."""
-        return np.concatenate([bound.cost for bound in self._tuples])
+        costs: Floats = self._lines.cost
+        return costs
 
-    @cached_property
+    @property
     def peaks(self) -> Floats:
         """The peak of every tuple, group after group."""
-        return np.concatenate([bound.peak for bound in self._tuples])
+        peaks: Floats = self._lines.peak
+        return peaks
 
     @cached_property
     def _columns_start(self) -> Codes:
         """(d,) where every column starts among `_columns_values`."""
-        sizes = [len(self._tuples[number].values) for number in self.owner.tolist()]
+        if self._lone:
+            return np.asarray(self.start[self.owner])
+        sizes = np.diff(self._lines.start)[self.owner]
         return np.cumsum(sizes, dtype=np.intp) - sizes
 
     @cached_property
     def _columns_values(self) -> Floats:
         """The values of every column in the tuples of its group, column after column."""
+        if self._lone:
+            return np.asarray(self._lines.values)
         places = [self.columns[number].index(column) for column, number in enumerate(self.owner)]
         pairs = zip(self.owner.tolist(), places, strict=True)
-        return np.concatenate([self._tuples[number].values[:, place] for number, place in pairs])
+        return np.concatenate([self.groups[number].tuples[:, place] for number, place in pairs])
+
+    @cached_property
+    def _lone(self) -> bool:
+        """Whether every group has one column."""
+        return len(self.groups) == len(self.space)
 
     def undone(self, Z: Floats) -> tuple[Codes, Floats]:
         """Return rows Z (m, d) with one changed group put back (and something still changed), and whose they are."""

@@ -202,10 +202,11 @@ class Setting:
         setting = self.covering(space)
         grounded = setting.grounding.of(x0)
         known = rater is not None and rater.structure is self.tables.structure
+        groups, laid_out = self.tables.bind(grounded.own, x0)
         return Problem(
             space=space,
             x0=x0,
-            groups=self.tables.bind(grounded.own, x0),
+            groups=groups,
             order=self.order,
             joint=grounded.linking,
             never=grounded.never,
@@ -217,6 +218,7 @@ class Setting:
             rate_background=rate_background,
             check=lambda Z: setting.accepts(Z, x0),
             rater=rater,
+            bound_together=laid_out,
             steps=Steps(setting.all_rules, setting.domains, setting.accepts),
             domain_tokens=self.tables.tokens if known else {},
             cells=self.tables.cells if known else None,
