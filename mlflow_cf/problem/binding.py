@@ -49,6 +49,20 @@ class Domains:
             for part, column in enumerate(domain.columns)
         }
 
+    def tokens_of(self, x0: Floats) -> list[Tokens]:
+        """Return the structure's tokens (1, ...) of a row (d,), one array per column; none without structure."""
+        tokens, structure = self._tokens_end_to_end, self.structure
+        if structure is None:
+            return []
+        if tokens is None or len(self.short.numbers) < len(self.all):
+            return [structure.encode(column, x0[[column]]) for column in range(len(x0))]
+        places, columns = self.short.places(x0), self.short.lines.column
+        mine = tokens.take(places, axis=0)
+        known = {column: mine[at : at + 1] for at, column in enumerate(columns.tolist())}
+        for column in columns[places < 0].tolist():
+            known[column] = structure.encode(column, x0[[column]])
+        return [known[column] for column in range(len(x0))]
+
     @cached_property
     def _tokens_end_to_end(self) -> Tokens | None:
         """The tokens of groups of one column, group after group; None where they do not fit into one array."""

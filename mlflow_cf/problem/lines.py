@@ -192,20 +192,32 @@ def bind_lines(lines: Lines, compared: Compared, row: Row, formula: Formula, out
     out.start[lines.column.size] = at
 
 
+@numba.njit(inline="always")
+def _place(lines: Lines, group: Any, value: Any) -> Any:
+    """Return where a value stands among those of a group, -1 where it is none of them."""
+    low, stop = lines.start[group], lines.start[group + 1]
+    high = stop
+    while low < high:
+        middle = (low + high) // 2
+        if lines.values[middle] < value:
+            low = middle + 1
+        else:
+            high = middle
+    return low if low < stop and lines.values[low] == value else -1
+
+
+@kernel
+def find_places(lines: Lines, x0: Array, places: Array) -> None:
+    """Write where the values of a row (d,) stand among those of the groups (n,), -1 where they are none of them."""
+    for group in range(lines.column.size):
+        places[group] = _place(lines, group, x0[lines.column[group]])
+
+
 @kernel
 def find_members(lines: Lines, Z: Array, changed: Array, found: Array) -> None:
     """Unmark those rows `found` of Z (m, d) of which a value that `changed` (m, d) is none of its group's."""
     for row in range(found.size):
         for group in range(lines.column.size):
             column = lines.column[group]
-            if not changed[row, column]:
-                continue
-            low, high, value = lines.start[group], lines.start[group + 1], Z[row, column]
-            last = high
-            while low < high:
-                middle = (low + high) // 2
-                if lines.values[middle] < value:
-                    low = middle + 1
-                else:
-                    high = middle
-            found[row] &= low < last and lines.values[low] == value
+            if changed[row, column]:
+                found[row] &= _place(lines, group, Z[row, column]) >= 0

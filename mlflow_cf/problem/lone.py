@@ -14,7 +14,7 @@ from mlflow_cf.constraints.rules import Atom, Bools
 from mlflow_cf.features import Floats
 from mlflow_cf.problem.distance import BoundDistance
 from mlflow_cf.problem.group import Codes, Group
-from mlflow_cf.problem.lines import BoundLines, Compared, Lines, Row, bind_lines, find_members
+from mlflow_cf.problem.lines import BoundLines, Compared, Lines, Row, bind_lines, find_members, find_places
 from mlflow_cf.problem.scaled import Formula, Scaled
 from mlflow_cf.structures.links import Tokens
 
@@ -110,6 +110,12 @@ class Lone:
         bound = BoundLines.room(len(self.numbers), len(lines.values))
         bind_lines(lines, simple.of(self.numbers), row, self.formula, bound)
         return bound.cut()
+
+    def places(self, x0: Floats) -> Codes:
+        """Return where the values of a row (d,) stand among those of all groups (n,), -1 for others."""
+        places = np.empty(len(self.numbers), dtype=np.intp)
+        find_places(self.lines, x0, places)
+        return places
 
     def find_members(self, Z: Floats, changed: Bools, found: Bools) -> None:
         """Unmark, in place, the rows `found` (m,) of Z (m, d) with a `changed` value (m, d) that its group has not."""

@@ -16,10 +16,10 @@ from numpy.typing import NDArray
 from mlflow_cf.exact.best_first import DOUBT
 from mlflow_cf.features import Floats
 from mlflow_cf.model.judge import Outcome
-from mlflow_cf.problem import Rater
+from mlflow_cf.problem import Problem, Rater
 from mlflow_cf.problem.sums import rate_sums
 from mlflow_cf.proof.verify import Alone, Asked, Case, Proved, joined_outcomes
-from mlflow_cf.structures.links import linked
+from mlflow_cf.structures.links import Tokens, linked
 
 
 def by_themselves(case: Case, proved: Proved, tolerance: float) -> Generator[Asked, Outcome, Proved]:
@@ -34,7 +34,7 @@ def by_themselves(case: Case, proved: Proved, tolerance: float) -> Generator[Ask
     if not len(proved.rows) or (rater is not None and rater.structure.steady):
         return proved
     if rater is not None:
-        sums = [rater.structure.sums(rater.tokens(range(len(row)), row[None])) for row in proved.rows]
+        sums = [rater.structure.sums(_tokens(case.problem, rater, row)) for row in proved.rows]
         if all(_certain(rater, alone, tolerance) for alone in sums):
             return proved if rater.own.steady else _with(proved, [_said(rater, alone) for alone in sums])
     if case.budget.take(len(proved.rows)) < len(proved.rows):
@@ -47,6 +47,14 @@ def by_themselves(case: Case, proved: Proved, tolerance: float) -> Generator[Ask
     accepted = case.meets(outcome)
     case.refused.update(row.tobytes() for row in proved.rows[~accepted])
     return _some(proved, outcome, np.flatnonzero(accepted))
+
+
+def _tokens(problem: Problem, rater: Rater, row: Floats) -> list[Tokens]:
+    """Return the tokens (1, ...) of a row (d,), one array per column: those that are not the own row's are made."""
+    tokens = problem.tokens(problem.own[None])
+    for column in np.flatnonzero(row != problem.x0).tolist():
+        (tokens[column],) = rater.tokens([column], row[None, [column]])
+    return tokens
 
 
 def _certain(rater: Rater, sums: Floats, tolerance: float) -> bool:

@@ -111,7 +111,7 @@ def _expected(request: Request, coded: CodedRows) -> list[Row]:
     if coded.faults or (regression and not structure.steady):  # its predictions are told to the last bit
         return []
     codes = coded.codes
-    sums = _sums(structure, codes)
+    sums = _sums(request, structure, codes)
     _, _, margin = rate_sums(sums, [request.bound_target(-1).of_sums(structure.link, 0, structure.outputs)])
     if not (margin >= DOUBT * request.judge.tolerance).all():
         return []
@@ -123,8 +123,11 @@ def _expected(request: Request, coded: CodedRows) -> list[Row]:
     return [Row(row, "", None, outcome.take(np.array([number]))) for number, row in enumerate(codes)]
 
 
-def _sums(structure: Structure, codes: Floats) -> Floats:
+def _sums(request: Request, structure: Structure, codes: Floats) -> Floats:
     """Return the structure's sums of rows (m, d), those of each row as if it was alone."""
+    tables = request.setting.tables
+    if tables.structure is structure and len(codes) == 1:
+        return structure.sums(tables.tokens_of(codes[0]))
     parts = [codes] if structure.steady else [row[None] for row in codes]
     columns = range(codes.shape[1])
     sums = [structure.sums([structure.encode(column, part[:, column]) for column in columns]) for part in parts]
