@@ -65,8 +65,8 @@ class FewChanges:
     @cached_property
     def _least(self) -> Floats:
         """(G,) the least cost of a change of every group."""
-        least = np.full(len(self.problem.groups), np.inf)
-        np.minimum.at(least, self.choices.group[self._changed], self.choices.cost[self._changed])
+        cost = np.where(self._changed, self.choices.cost, np.inf)
+        least: Floats = np.minimum.reduceat(cost, self.choices.start[:-1])  # its own value is among those of each
         return least
 
     def singles(self, limit: float, doubt: float) -> Codes:

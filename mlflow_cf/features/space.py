@@ -155,9 +155,9 @@ class FeatureSpace:
     def _encode_plain(self, frame: pd.DataFrame) -> Floats | None:
         """Code a table whose columns hold their codes as they are (n, d); None: some do not."""
         if self._one_dtype is not None and (values := frame.to_numpy()).dtype == self._one_dtype:
-            return values.astype(np.float64)  # no column is of a wider type: none is rounded
+            return values.astype(np.float64, order="C")  # no column is of a wider type: none is rounded
         if self._plain_dtypes is not None and frame.dtypes.tolist() == self._plain_dtypes:
-            return frame.to_numpy(dtype=np.float64, copy=True)
+            return np.array(frame.to_numpy(dtype=np.float64), order="C")
         return None
 
     @cached_property

@@ -69,6 +69,8 @@ class Rater:
         may: Bools = lacks < 0
         sure = may.copy()
         close = np.flatnonzero(~(np.abs(lacks) > near))
+        if not len(close):
+            return may, sure
         favourable, _, margin = rate_sums(sums[close], self.targets)
         may[close] = favourable | (margin < doubt)
         sure[close] = favourable & (margin >= doubt)

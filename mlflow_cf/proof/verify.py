@@ -240,6 +240,8 @@ def _nearest(case: Case, undone: _Undone) -> tuple[NDArray[np.intp], NDArray[np.
 
 def joined_outcomes(outcomes: list[Outcome]) -> Outcome:
     """Return the outcomes of several lots of rows as one."""
+    if len(outcomes) == 1:
+        return outcomes[0]
     scores = [outcome.scores for outcome in outcomes if outcome.scores is not None]
     further = max((outcome.further for outcome in outcomes), key=len)  # what nobody was asked about has none
     return Outcome(

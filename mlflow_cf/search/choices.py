@@ -127,25 +127,27 @@ def telling(problem: Problem) -> Codes:
     if problem.rater is None:
         return np.flatnonzero(kept)
     cells, ascending = np.zeros(len(kept), dtype=np.int64), np.zeros(len(problem.groups), dtype=np.bool_)
-    for number, group in enumerate(problem.groups):
-        known = problem.token_tables[group.columns[0]]
-        if number in problem.linked or len(group.columns) > 1 or known.ndim > 1 or len(known) < 3:
+    tables, linked, start, in_order = problem.token_tables, problem.linked, problem.start.tolist(), _in_order(problem)
+    for number, columns in enumerate(problem.columns):
+        known = tables[columns[0]]
+        if number in linked or len(columns) > 1 or known.ndim > 1 or len(known) < 3:
             continue
-        start = problem.start[number]
-        part = slice(start, start + len(known))
-        if known.dtype.kind == "i" and _in_order(problem, group):
+        part = slice(start[number], start[number] + len(known))
+        if known.dtype.kind == "i" and in_order[columns[0]]:
             cells[part], ascending[number] = known, True
         elif len(set(known.tolist())) < len(known):
-            kept[part] &= _unbeaten(group, known, problem.bound_distance.c)
+            kept[part] &= _unbeaten(problem.groups[number], known, problem.bound_distance.c)
     drop_beaten(cells, problem.start, problem.own, ascending, kept)
     return np.flatnonzero(kept)
 
 
-def _in_order(problem: Problem, group: Group) -> bool:
-    """Whether the tuples of a lone feature cost more the farther they are from the row's own in their order."""
-    distance, (column,) = problem.bound_distance, group.columns
-    ranked = distance.scale[column] > 0 and problem.x0[column] < distance.unknown_from[column]
-    return bool(ranked and distance.b > 0 and distance.percentiles is None)
+def _in_order(problem: Problem) -> list[bool]:
+    """Return of every column whether its values cost more the farther they are from the row's own in their order."""
+    distance = problem.bound_distance
+    if not distance.b or distance.percentiles is not None:
+        return [False] * len(problem.space)
+    ranked: list[bool] = ((distance.scale > 0) & (problem.x0 < distance.unknown_from)).tolist()
+    return ranked
 
 
 @kernel
