@@ -26,7 +26,7 @@ SOURCES: Final = (
     "problem/scaled.py",
     "search/choices.py",
     *(f"structures/kernels/{name}.py" for name in
-      ("bounds", "branches", "dense", "gains", "nodes", "pairs", "product", "restrict", "score", "sweep")),
+      ("bounds", "branches", "dense", "gains", "nodes", "pairs", "product", "rectified", "restrict", "score", "sweep")),
 )  # fmt: skip
 _KERNELS: Final[list[Any]] = []
 P = ParamSpec("P")

@@ -264,7 +264,7 @@ class _Unfavourable:
         met = np.zeros(len(own), dtype=np.bool_)
         for label in np.unique(own) if target.differs else [-1]:
             here = np.flatnonzero(own == label) if target.differs else np.arange(len(own))
-            met[here] = BoundTarget(target, model, int(label)).rate(outcome.take(here)).favourable
+            met[here] = BoundTarget(target, model, int(label)).met(outcome.take(here))
         return met
 
     def _verified(self, change: CommonChange, at: Codes) -> Bools:

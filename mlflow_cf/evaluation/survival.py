@@ -73,7 +73,7 @@ def judged(issued: Issued, judge: ExplainedModel, rows: int) -> pd.DataFrame:
         outcome = _joined([answered[at] for at in places])
         target = BoundTarget(issued.target, judge.model, int(label))
         likely = np.array(target.probability(outcome), dtype=np.float64)
-        survived[issued.places[places]] = target.rate(outcome).favourable
+        survived[issued.places[places]] = target.met(outcome)
         lost[issued.places[places]] = issued.probability[places] - likely
     return pd.DataFrame({"survival": survived, "probability_lost": lost})
 

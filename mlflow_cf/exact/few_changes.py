@@ -40,7 +40,7 @@ class FewChanges:
         """Sweep the row."""
         self.problem, self.rater = problem, rater
         self.choices = Choices.of_places(problem, problem.kept(telling))
-        self._own = problem.tokens(problem.own[None])
+        self._own = problem.own_tokens
         values = [tokens if len(tokens) > 1 else None for tokens in self.choices.tokens]
         self._sums = np.empty((len(self.choices.code), rater.structure.outputs))
         for number, sums in zip(problem.owner.tolist(), rater.structure.sweep(self._own, values), strict=True):
@@ -60,7 +60,13 @@ class FewChanges:
 
     def least(self, changes: int) -> float:
         """Return what so many changes cost at least, added up in whatever order."""
-        return float(np.sort(self._least)[:changes].sum()) * (1 - ROUNDING) if changes <= len(self._least) else np.inf
+        return self._least_sums[changes - 1] * (1 - ROUNDING) if changes <= len(self._least_sums) else np.inf
+
+    @cached_property
+    def _least_sums(self) -> list[float]:
+        """What one change costs at least, what two do, and so on."""
+        sums: list[float] = np.sort(self._least).cumsum().tolist()
+        return sums
 
     @cached_property
     def _least(self) -> Floats:

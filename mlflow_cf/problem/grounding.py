@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property, partial
 from itertools import chain
 
@@ -32,27 +32,53 @@ class OwnRules:
 
 
 @dataclass(frozen=True, eq=False)
+class Linked:
+    """A rule over several groups.
+
+    Attributes:
+        rule: the rule; groups: those that it speaks of.
+        given: its conditions that only speak of the query row.
+    """
+
+    rule: Rule
+    groups: Sequence[int]
+    given: Checks
+
+    @classmethod
+    def of(cls, rule: Rule, groups: Sequence[int]) -> Linked:
+        """Return a rule over some groups."""
+        alone = [atom for atom in rule.when if not atom.columns("x_cf")]
+        return cls(rule, groups, Checks.of(replace(rule, when=(), then=atom) for atom in alone))
+
+    def applies(self, x0: Floats) -> bool:
+        """Whether it may fail for some counterfactual of a row (d,)."""
+        held = np.ones(1, dtype=np.bool_)
+        self.given.refuse(x0[None], x0, held)
+        return bool(held[0]) and (bool(self.rule.then.columns("x_cf")) or applies(self.rule, x0))
+
+
+@dataclass(frozen=True, eq=False)
 class Linking:
     """The rules over several groups, for one row.
 
     Attributes:
-        every: all of them, with the groups that each speaks of; checks: all of them.
+        every: all of them; checks: the same, checked together.
         x0: (d,) the row.
     """
 
-    every: Sequence[tuple[Rule, Sequence[int]]]
+    every: Sequence[Linked]
     checks: Checks
     x0: Floats
 
     @cached_property
     def groups(self) -> frozenset[int]:
         """The groups that they speak of, as far as they may fail for this row."""
-        return frozenset(chain.from_iterable(groups for _, groups in self._applying))
+        return frozenset(chain.from_iterable(linked.groups for linked in self._applying))
 
     @cached_property
     def rules(self) -> tuple[Rule, ...]:
         """Those that may fail for this row, grounded."""
-        grounded = (ground(rule, self.x0) for rule, _ in self._applying)
+        grounded = (ground(linked.rule, self.x0) for linked in self._applying)
         return tuple(rule for rule in grounded if rule is not None)
 
     def holds(self, Z: Floats) -> Bools:
@@ -62,8 +88,8 @@ class Linking:
         return held
 
     @cached_property
-    def _applying(self) -> list[tuple[Rule, Sequence[int]]]:
-        return [(rule, groups) for rule, groups in self.every if applies(rule, self.x0)]
+    def _applying(self) -> list[Linked]:
+        return [linked for linked in self.every if linked.applies(self.x0)]
 
 
 @dataclass(frozen=True, eq=False)
@@ -133,12 +159,12 @@ class Grounding:
         return others
 
     @cached_property
-    def _linking(self) -> list[tuple[Rule, list[int]]]:
-        return [(rule, groups) for rule, groups in self._spoken_of if len(groups) > 1]
+    def _linking(self) -> list[Linked]:
+        return [Linked.of(rule, groups) for rule, groups in self._spoken_of if len(groups) > 1]
 
     @cached_property
     def _checks(self) -> Checks:
-        return Checks.of(rule for rule, _ in self._linking)
+        return Checks.of(linked.rule for linked in self._linking)
 
     @cached_property
     def _of_no_group(self) -> list[Rule]:

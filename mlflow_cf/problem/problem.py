@@ -91,8 +91,7 @@ class Problem:
 
     @property
     def _laid_out(self) -> LaidOut | None:
-        known = self.bound_together
-        return known if known is not None and known.groups is self.groups else None
+        return self.bound_together if self.bound_together and self.bound_together.groups is self.groups else None
 
     @cached_property
     def _lines(self) -> BoundLines:
@@ -104,8 +103,7 @@ class Problem:
     @property
     def own(self) -> Codes:
         """(G,) codes of the query row."""
-        own: Codes = self._lines.own
-        return own
+        return np.asarray(self._lines.own)
 
     @cached_property
     def own_allowed(self) -> Bools:
@@ -147,8 +145,7 @@ class Problem:
     def rows(self, codes: Codes) -> Floats:
         """Return candidate rows (m, d) for codes (m, G)."""
         places: Codes = codes[:, self.owner] + self._columns_start
-        Z: Floats = self._columns_values[places]
-        return Z
+        return np.asarray(self._columns_values[places])
 
     def rate_codes(self, codes: Codes) -> Rating:
         """Rate candidates by code (m, G), by the fastest scoring there is."""
@@ -159,6 +156,11 @@ class Problem:
     def tokens(self, codes: Codes) -> list[Tokens]:
         """Return the structure's tokens of candidates by code (m, G), one array per column."""
         return [table[codes[:, number]] for table, number in zip(self.token_tables, self.owner.tolist(), strict=True)]
+
+    @cached_property
+    def own_tokens(self) -> list[Tokens]:
+        """The structure's tokens (1, ...) of the query row, one array per column."""
+        return self.tokens(self.own[None])
 
     @cached_property
     def owner(self) -> Codes:
@@ -202,8 +204,7 @@ class Problem:
     @property
     def start(self) -> Codes:
         """(G,) where every group starts among the tuples of all groups."""
-        start: Codes = self._lines.start[:-1]
-        return start
+        return np.asarray(self._lines.start[:-1])
 
     @cached_property
     def group_of(self) -> Codes:
@@ -213,14 +214,12 @@ class Problem:
     @property
     def costs(self) -> Floats:
         """The cost of every tuple, group after group; see `Group`."""
-        costs: Floats = self._lines.cost
-        return costs
+        return np.asarray(self._lines.cost)
 
     @property
     def peaks(self) -> Floats:
         """The peak of every tuple, group after group."""
-        peaks: Floats = self._lines.peak
-        return peaks
+        return np.asarray(self._lines.peak)
 
     @cached_property
     def _columns_start(self) -> Codes:
@@ -296,6 +295,6 @@ class Problem:
     def changed(self, Z: Floats) -> Bools:
         """Return (m, G) flags of the groups in which rows Z (m, d) differ from the query row."""
         differs: Bools = (self.x0 != Z) & ~(np.isnan(self.x0) & np.isnan(Z))
-        if len(self.groups) == len(self.space):  # every feature by itself, in order
+        if self._lone:  # every feature by itself, in order
             return differs
         return np.column_stack([differs[:, columns].any(axis=1) for columns in self.columns])

@@ -11,7 +11,8 @@ from mlflow_cf.constraints.rules import Bools
 from mlflow_cf.features import Floats
 from mlflow_cf.problem.lead import Lead
 from mlflow_cf.problem.rating import BoundTarget, Rating
-from mlflow_cf.problem.sums import SumTarget, lacking, rate_sums, reach, rounding, shortfalls, surely
+from mlflow_cf.problem.reach import reach, surely
+from mlflow_cf.problem.sums import SumTarget, lacking, rate_sums, rounding, shortfalls
 from mlflow_cf.structures.joined import Joined
 from mlflow_cf.structures.links import Tokens
 from mlflow_cf.structures.structure import Structure

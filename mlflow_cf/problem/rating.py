@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from mlflow_cf.features import Floats
 from mlflow_cf.model.judge import Label, OpenModel, Outcome
-from mlflow_cf.problem.sums import SumTarget, rate_labels, rate_values
+from mlflow_cf.problem.sums import SumTarget, rate_labels, rate_values, wanted_shares
 from mlflow_cf.problem.target import Target
 from mlflow_cf.structures.links import Link
 
@@ -58,17 +58,25 @@ class BoundTarget:
         if self.target.interval:
             return Rating(*rate_values(outcome.values.astype(np.float64), self._of_scores))
         if outcome.scores is not None:
-            favourable, grade, _ = rate_labels(outcome.codes, outcome.scores.astype(np.float64), self._of_scores)
-            return Rating(favourable, grade)
-        decided = outcome.codes != self.own if self.target.differs else outcome.codes == self._column
-        decided &= outcome.codes >= 0
+            return Rating(*rate_labels(outcome.codes, outcome.scores.astype(np.float64), self._of_scores))
+        decided = self._decided(outcome.codes)
         return Rating(decided, decided.astype(np.float64))
+
+    def met(self, outcome: Outcome) -> NDArray[np.bool_]:
+        """Return (m,) which rows meet the target by their outcome, as `rate` says."""
+        graded = self.target.interval or (outcome.scores is not None and self.target.min_probability)
+        return self.rate(outcome).favourable if graded else self._decided(outcome.codes)
+
+    def _decided(self, codes: NDArray[np.intp]) -> NDArray[np.bool_]:
+        """Return (m,) which labels, by position among the classes, are wanted; one that was not announced never is."""
+        wanted: NDArray[np.bool_] = codes != self.own if self.target.differs else codes == self._column
+        return wanted & (codes >= 0)
 
     def probability(self, outcome: Outcome) -> list[float | None]:
         """Return the probability of the wanted label (of the likeliest other one) per row; None without."""
         if outcome.scores is None or self.model.score_kind != "probability":
             return [None] * len(outcome.codes)
-        _, _, wanted = rate_labels(outcome.codes, outcome.scores.astype(np.float64), self._of_scores)
+        wanted = wanted_shares(outcome.scores.astype(np.float64), self._of_scores)
         return [None if np.isnan(share) else float(share) for share in wanted]
 
     def prediction(self, outcome: Outcome, row: int) -> Label:

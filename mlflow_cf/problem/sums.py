@@ -7,7 +7,7 @@ plain numpy: compiled, it took a third of what a first explanation waits for, an
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import reduce
 from typing import Literal
 
@@ -72,27 +72,43 @@ def rate_values(values: Floats, target: SumTarget) -> tuple[Bools, Floats]:
 
 
 @np.errstate(invalid="ignore", over="ignore", divide="ignore")
-def rate_labels(labels: NDArray[np.intp], scores: Floats, target: SumTarget) -> tuple[Bools, Floats, Floats]:
+def rate_labels(labels: NDArray[np.intp], scores: Floats, target: SumTarget) -> tuple[Bools, Floats]:
     """Rate decided labels (m,), by position among the classes, with their scores (m, classes).
 
     Returns:
-        Whether the target is met, the grade in [0, 1], and what speaks for the target: the share of the wanted label,
-        or of the likeliest other one.
+        Whether the target is met, and the grade in [0, 1].
     """
-    if target.margins and scores.shape[1] == 2:  # of one margin m there are two columns: -m and m
-        likelier = expit((scores[:, 1] - scores[:, 0]) / 2.0)
-        scores = np.stack([1.0 - likelier, likelier], axis=1)
-    elif target.margins:
-        scores = shares(scores)
+    scores = _as_shares(scores, target)
     # a label the model never announced is no answer
     favourable = (labels >= 0) & ((labels == target.column) == (target.kind == "label"))
     if target.least > 0:
         # the probability of the label the model decided for, which need not be the likeliest one
         favourable &= scores[np.arange(len(labels)), labels] >= target.least
-    one = scores[:, target.column] if target.column >= 0 else np.zeros(len(scores))
-    best = _best_other(scores, target.column)
-    wanted, rival = (one, best) if target.kind == "label" else (best, one)
-    return favourable, wanted if scores.shape[1] == 2 else (1.0 + wanted - rival) / 2.0, wanted
+    wanted = _share(scores, target, own=target.kind == "label")
+    if scores.shape[1] == 2:
+        return favourable, wanted
+    return favourable, (1.0 + wanted - _share(scores, target, own=target.kind != "label")) / 2.0
+
+
+@np.errstate(invalid="ignore", over="ignore", divide="ignore")
+def wanted_shares(scores: Floats, target: SumTarget) -> Floats:
+    """Return what of scores (m, classes) speaks for the target, (m,): the wanted label's, or the likeliest other's."""
+    return _share(_as_shares(scores, target), target, own=target.kind == "label")
+
+
+def _as_shares(scores: Floats, target: SumTarget) -> Floats:
+    """Return scores (m, classes) with margins squashed."""
+    if target.margins and scores.shape[1] == 2:  # of one margin m there are two columns: -m and m
+        likelier = expit((scores[:, 1] - scores[:, 0]) / 2.0)
+        return np.stack([1.0 - likelier, likelier], axis=1)
+    return shares(scores) if target.margins else scores
+
+
+def _share(scores: Floats, target: SumTarget, *, own: bool) -> Floats:
+    """Return the share (m,) of the target's own column, or of the likeliest other one."""
+    if not own:
+        return _best_other(scores, target.column)
+    return scores[:, target.column] if target.column >= 0 else np.zeros(len(scores))
 
 
 def _best_other(scores: Floats, column: int) -> Floats:
@@ -134,7 +150,7 @@ def _rate(sums: Floats, target: SumTarget) -> tuple[Bools, Floats, Floats]:
     scores = linked(sums, target.link)
     label, top, second = _ranked(scores)
     margin = (top - second) / np.maximum(1.0, np.abs(top))
-    favourable, grade, _ = rate_labels(label, scores, target)
+    favourable, grade = rate_labels(label, scores, target)
     if target.least > 0:  # what misses both the label and its probability needs both
         short = target.least - top
         behind = np.where((label == target.column) == (target.kind == "label"), 0.0, margin)
@@ -216,84 +232,3 @@ def _behind(sums: Floats, column: int, target: SumTarget) -> Floats:
         rival = np.maximum(rival, rival + np.log(rest) + odds)
     lacks: Floats = rival - own
     return lacks
-
-
-@np.errstate(invalid="ignore", over="ignore", divide="ignore")
-def reach(low: Floats, high: Floats, targets: Targets, doubt: float) -> Floats:
-    """Return (m,) how far into all targets sums between `low` and `high` (m, k) can come; < 0: not at all.
-
-    It is a bound on the lead of a label over the others, where it is negative in probability if that is what is
-    compared, and on what its probability exceeds the least one by; of a value, on its distance from the nearer end of
-    the interval. Sums that may be off by `doubt`, in units of max(1, |sum|), reach so much further.
-    """
-    found = np.full(len(low), np.inf)
-    for target in targets:
-        least, most = target.of(low), target.of(high)
-        largest = np.maximum(np.abs(least).max(axis=1, initial=1.0), np.abs(most).max(axis=1, initial=1.0))
-        if target.kind == "interval":
-            far = np.minimum(most[:, 0] - target.low, target.high - least[:, 0])
-        else:
-            far = np.maximum.reduce(
-                [_reach_label(least, most, column, target) for column in target.columns], initial=-np.inf
-            )
-        found = np.minimum(found, far + doubt * largest)
-    return found
-
-
-@np.errstate(invalid="ignore", over="ignore", divide="ignore")
-def surely(low: Floats, high: Floats, targets: Targets, doubt: float) -> Bools:
-    """Return (m,) whether all sums between `low` and `high` (m, k) meet all targets, even if off by `doubt`.
-
-    That is so where nothing else comes within the doubt: no other label leads, and no probability is below the least.
-    """
-    found: Bools = np.ones(len(low), dtype=np.bool_)
-    for target in targets:
-        least, most = target.of(low), target.of(high)
-        largest = np.maximum(np.abs(least).max(axis=1, initial=1.0), np.abs(most).max(axis=1, initial=1.0))
-        found &= _left_over(least, most, target) > doubt * largest
-    return found
-
-
-def _left_over(low: Floats, high: Floats, target: SumTarget) -> Floats:
-    """Return (m,) by how much all sums between bounds (m, k) meet a target; below 0, some may miss it."""
-    if target.kind == "interval":
-        return np.minimum(low[:, 0] - target.low, target.high - high[:, 0])
-    if target.column < 0 or (target.least > 0 and target.kind == "other"):
-        return np.full(len(low), -np.inf)
-    others = [column for column in range(target.classes) if column not in target.columns]
-    plain = replace(target, least=0.0)
-    found: Floats = -np.maximum.reduce([_reach_label(low, high, other, plain) for other in others], initial=-np.inf)
-    if target.least > 0:
-        found = np.minimum(found, _likely(low, high, target.column, target) - target.least)
-    return found
-
-
-def _likely(own: Floats, others: Floats, column: int, target: SumTarget) -> Floats:
-    """Return the probability (m,) of a class with the one sums (m, k), where the other classes have the others."""
-    if target.link == "sigmoid" and own.shape[1] == 1:  # the same sum speaks for one class and against the other
-        share: Floats = expit(own[:, 0]) if column == 1 else 1.0 - expit(others[:, 0])
-        return share
-    mine, rivals = own[:, column], np.delete(others, column, axis=1)
-    if target.link == "softmax":
-        found: Floats = 1.0 / (1.0 + np.exp(rivals - mine[:, None]).sum(axis=1))
-        return found
-    if target.link == "identity":
-        return mine
-    mine, rivals = expit(mine), expit(rivals)
-    total = mine + rivals.sum(axis=1)
-    return np.where(total > 0, mine / np.where(total > 0, total, 1.0), 1.0)
-
-
-def _reach_label(low: Floats, high: Floats, column: int, target: SumTarget) -> Floats:
-    """Return the most by which one class can lead all others, and by which its probability can exceed the least."""
-    if target.link == "sigmoid" and low.shape[1] == 1:
-        best = _likely(high, low, column, target)
-        return np.minimum(2.0 * best - 1.0, best - target.least) if target.least > 0 else 2.0 * best - 1.0
-    own, rivals = high[:, column], np.delete(low, column, axis=1)
-    if target.link == "sigmoid":
-        own, rivals = expit(own), expit(rivals)
-    lead: Floats = own - rivals.max(axis=1, initial=-np.inf)
-    if target.link != "identity":  # at least so far behind in probability, for the likeliest has 1 / classes
-        behind = np.expm1(np.minimum(lead, 0.0)) if target.link == "softmax" else lead
-        lead = np.where(lead < 0, behind / low.shape[1], lead)
-    return lead if target.least <= 0 else np.minimum(lead, _likely(high, low, column, target) - target.least)

@@ -21,7 +21,7 @@ from mlflow_cf.problem import Codes
 from mlflow_cf.problem.binding import same
 from mlflow_cf.problem.points import with_points
 from mlflow_cf.proof.by_program import certify_by_program
-from mlflow_cf.proof.select import near_copies, nearest_first
+from mlflow_cf.proof.select import near_copies, nearest
 from mlflow_cf.proof.verify import NOTHING, Asked, Case, Inquiry, Proved, joined_outcomes
 from mlflow_cf.words.reasons import Uncertified
 from mlflow_cf.words.result import Proof
@@ -84,10 +84,10 @@ def at_once(case: Case, proved: Proved, tolerance: float) -> Proved:
 
 def _is_behind(case: Case, row: Floats, others: Floats) -> bool:
     """Whether one of the lawful rows among `others` (m, d) comes before a row (d,)."""
-    if len(others):
-        others = others[case.problem.check(others)]
-    rows = np.concatenate([row[None], others])
-    return bool(len(others)) and nearest_first(case.problem, rows, case.distance(rows), polished=True)[0] != 0
+    if not len(others):
+        return False
+    rows = np.concatenate([row[None], others[case.problem.check(others)]])
+    return nearest(case.problem, rows, case.distance(rows), polished=True) != 0
 
 
 def _needed(case: Case, proved: Proved) -> Generator[Asked, Outcome, Bools]:

@@ -95,7 +95,7 @@ class _Pairs:
             yield Verification(
                 prediction=label,
                 probability=target.probability(outcome)[0],
-                valid=bool(target.rate(outcome).favourable[0]),
+                valid=bool(target.met(outcome)[0]),
                 constraints=tuple(self._check(origin, at, holds=bool(held[at])) for origin, held in checks.items()),
                 requirements=dict(self._required(targets, outcome)),
                 admissible={self.space.names[c]: bool(may[at]) for columns, may in offered.items() for c in columns},
@@ -169,9 +169,9 @@ class _Pairs:
     def _required(self, targets: Sequence[BoundTarget], outcome: Outcome) -> Iterator[tuple[str, bool]]:
         """Yield the path of every further requirement, and whether a row with this outcome meets it."""
         if self.requirements.margin:
-            yield MARGIN.path, bool(targets[0].rate(outcome).favourable[0])
+            yield MARGIN.path, bool(targets[0].met(outcome)[0])
         for one, target, said in zip(self.requirements.further, targets[1:], outcome.further, strict=True):
-            yield one.origin.path, bool(target.rate(said).favourable[0])
+            yield one.origin.path, bool(target.met(said)[0])
 
     def _needless(self, at: int, targets: Sequence[BoundTarget]) -> tuple[tuple[str, ...], ...]:
         """Return the changed groups that can be put back alone, something else still being changed."""

@@ -76,6 +76,14 @@ def nearest_first(problem: Problem, Z: Floats, distance: Floats, *, polished: bo
     return np.lexsort((*ties, distance))
 
 
+def nearest(problem: Problem, Z: Floats, distance: Floats, *, polished: bool) -> int:
+    """Return the position of the first of rows Z (m, d) in that order."""
+    ties = np.flatnonzero(distance == distance.min())
+    if len(ties) > 1:
+        ties = ties[nearest_first(problem, Z[ties], distance[ties], polished=polished)]
+    return int(ties[0])
+
+
 def select(problem: Problem, Z: Floats, order: Codes) -> Codes:
     """Return positions of the answers among rows Z (m, d), at most as many as are wanted, as in `order`.
 

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from mlflow_cf.features import Floats
 from mlflow_cf.model.judge import Outcome
 from mlflow_cf.problem import BoundTarget, Budget, Codes, Problem
-from mlflow_cf.proof.select import Queue, nearest_first, select
+from mlflow_cf.proof.select import Queue, nearest, nearest_first, select
 from mlflow_cf.words.reasons import UNOPENED, Uncertified
 from mlflow_cf.words.result import Proof
 
@@ -43,9 +43,9 @@ class Case:
 
     def meets(self, outcome: Outcome) -> NDArray[np.bool_]:
         """Return (m,) whether rows with this outcome meet the target and all further requirements."""
-        met = self.target.rate(outcome).favourable
+        met = self.target.met(outcome)
         for target, said in zip(self.further, outcome.further, strict=True):
-            met = met & target.rate(said).favourable
+            met = met & target.met(said)
         return met
 
     def accepts(self, Z: Floats, outcome: Outcome) -> NDArray[np.bool_]:
@@ -149,7 +149,9 @@ def _chosen(case: Case, parts: Sequence[_Part], *, polished: bool, keeps_order: 
     settled = np.concatenate([part.settled for part in parts])
     rows = np.flatnonzero(settled) if settled.any() else np.arange(len(Z))
     origin = np.concatenate([part.origin for part in parts])
-    if len(rows) > 1:
+    if len(rows) > 1 and case.problem.count == 1 and not keeps_order:
+        rows = rows[[nearest(case.problem, Z[rows], case.distance(Z[rows]), polished=polished)]]
+    elif len(rows) > 1:
         if keeps_order:
             order = np.argsort(origin[rows], kind="stable")
         else:

@@ -25,7 +25,7 @@ def is_wanted(request: Request, row: Row) -> bool:
     """Whether there is something to search for."""
     if row.fault or row.outcome is None or request.query.explain == "none":
         return False
-    return request.target.differs or not bool(bound_target(request, row).rate(row.outcome).favourable[0])
+    return request.target.differs or not bool(bound_target(request, row).met(row.outcome)[0])
 
 
 def wanted_of(request: Request, rows: Sequence[Row]) -> dict[int, Row]:

@@ -18,7 +18,7 @@ ENOUGH_SCORED: Final = 200  # some calls of a model
 
 def row_to_try(target: BoundTarget, outcome: Outcome) -> int:
     """Return the number of a background row with this outcome that misses the target, if there is any."""
-    return int(target.rate(outcome).favourable.argmin())
+    return int(target.met(outcome).argmin())
 
 
 def query_to_try(limits: Limits, *, opened: bool, certified: bool) -> Query:

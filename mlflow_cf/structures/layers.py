@@ -14,13 +14,12 @@ from mlflow_cf.structures.activations import ACTIVATIONS, Activation, folded
 from mlflow_cf.structures.columns import Column
 from mlflow_cf.structures.kernels.dense import (
     First,
-    Last,
     first_bounds,
     first_sums,
     lines_above,
     sums_without,
-    sweep_rectified,
 )
+from mlflow_cf.structures.kernels.rectified import MOST, Last, sweep_rectified
 from mlflow_cf.structures.layer_boxes import LayerBoxes
 from mlflow_cf.structures.linear_boxes import LinearBoxes
 from mlflow_cf.structures.links import Flags, Link, Tokens, linked
@@ -29,7 +28,6 @@ from mlflow_cf.structures.portions import times
 from mlflow_cf.structures.structure import Boxes
 from mlflow_cf.structures.tokens import Source, ends_of, entries_of, key_of, token_of
 
-_MOST = 1 << 20  # numbers that a sweep holds at a time beside its result: 8 MB
 _CELLS = 1 << 16  # numbers that go through further layers at a time: 512 kB, about what stays in the cache
 _ULP = 2.0**-52
 
@@ -155,8 +153,10 @@ class Layers:
             wanted: (p, d) where False, any sums will do.
         """
         tokens, width = self._side_by_side(rows), len(self.first.bias)
+        if self.activation == "relu" and len(self.weights) == 1:
+            return sweep_rectified(tokens, values, wanted, self.first, Last(self.weights[0], self.biases[0]))
         totals = [None if v is None else np.empty((len(tokens), len(v), self.outputs)) for v in values]
-        many = max(1, _MOST // (len(rows) * width))
+        many = max(1, MOST // (len(rows) * width))
         for start in range(0, len(tokens), many):
             others = sums_without(tokens[start : start + many], self.first)
             for column, (allowed, found) in enumerate(zip(values, totals, strict=True)):
@@ -286,8 +286,6 @@ class Layers:
 
     def _sweep_column(self, others: Floats, tokens: Tokens, first: First) -> Floats:
         """Return the last sums (m, t, k) for others (m, width) and the tokens of the one column of `first`."""
-        if self.activation == "relu" and len(self.weights) == 1:
-            return sweep_rectified(others, tokens, first, Last(self.weights[0], self.biases[0]))
         totals = np.empty((len(others), len(tokens), self.outputs))
         many = max(1, _CELLS // others.shape[1])
         for start in range(0, len(tokens), many):

@@ -8,10 +8,10 @@ from hypothesis import strategies as st
 from mlflow_cf.constraints import Domain, Rule
 from mlflow_cf.constraints.expressions import Const, Ref
 from mlflow_cf.constraints.origin import Origin
+from mlflow_cf.constraints.programs import SIGNS
 from mlflow_cf.constraints.rules import Atom
 from mlflow_cf.features import FeatureSpace
 from mlflow_cf.problem import BoundDistance, Distance
-from mlflow_cf.constraints.programs import SIGNS
 from mlflow_cf.problem.lone import Lone, SimpleRules
 
 COLUMNS = 3

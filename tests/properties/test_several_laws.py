@@ -19,7 +19,8 @@ from mlflow_cf.explainers.geco import around
 from mlflow_cf.explainers.geco.around import Around
 from mlflow_cf.explainers.geco.sweeps import CLOSE
 from mlflow_cf.problem import Budget, Rater
-from mlflow_cf.problem.sums import SumTarget, rate_sums, surely
+from mlflow_cf.problem.reach import surely
+from mlflow_cf.problem.sums import SumTarget, rate_sums
 from mlflow_cf.proof.pipeline import Answer, Proving, search, verify_all
 from mlflow_cf.structures.links import linked
 

@@ -50,7 +50,7 @@ class World:
 
     def nearest(self, constraints: dict[str, Any]) -> float:
         metric = self.wrapped.setting.bound_distance
-        columns = [domain.columns for domain in self.wrapped.setting.domains]
+        columns = tuple(domain.columns for domain in self.wrapped.setting.domains)
         return float(metric.distance(columns, self.answers(constraints), self.x0).min(initial=np.inf))
 
 

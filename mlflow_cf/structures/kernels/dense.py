@@ -1,4 +1,4 @@
-"""The first layer over tokens, and one hidden layer of rectifiers for all values of a column."""
+"""The first layer over tokens, and lines above rectifiers."""
 
 from __future__ import annotations
 
@@ -9,8 +9,6 @@ import numpy as np
 
 from mlflow_cf.kernel import kernel
 from mlflow_cf.structures.kernels.nodes import Array
-
-BLOCK = 64  # values swept at a time: what they add to every hidden unit stays in the cache
 
 
 class First(NamedTuple):
@@ -32,7 +30,7 @@ class First(NamedTuple):
 
 
 @numba.njit(inline="always")
-def _row(first: First, place: Any, token: Any) -> Any:
+def row_of(first: First, place: Any, token: Any) -> Any:
     """Return the row of the table that a token stands for."""
     levels = first.levels[place]
     if levels < 0:
@@ -42,7 +40,7 @@ def _row(first: First, place: Any, token: Any) -> Any:
 
 @numba.njit(inline="always")
 def _add(sums: Array, first: First, place: Any, token: Any) -> None:
-    row = _row(first, place, token)
+    row = row_of(first, place, token)
     factor = token if first.levels[place] < 0 else 1.0
     for unit in range(len(sums)):
         sums[unit] += factor * first.table[row, unit]
@@ -117,7 +115,7 @@ def _reach(reached: Reached, tokens: Array, first: First, place: Any, places: An
         added[:], size[:] = 0.0, 0.0
         for part in range(places):
             token = tokens[allowed + part]
-            row = _row(first, place + part, token)
+            row = row_of(first, place + part, token)
             factor = token if first.levels[place + part] < 0 else 1.0
             for unit in range(len(low)):
                 term = factor * first.table[row, unit]
@@ -206,64 +204,3 @@ def lines_above(slopes: Array, low: Array, high: Array, terms: Array) -> tuple[A
     lines, added = np.empty(slopes.shape), np.empty((2, len(slopes)))
     draw_lines(slopes, low, high, terms, lines, added)
     return lines, added[0], added[1]
-
-
-@numba.njit(inline="always")
-def _added(tokens: Array, first: First, column: Array, block: Array) -> None:
-    """Write what tokens (t, places of one column) add to every unit into `block` (width, t or more)."""
-    block[:] = 0.0
-    for place in range(tokens.shape[1]):
-        for value in range(len(tokens)):
-            column[value] = tokens[value, place]
-        number = first.levels[place] < 0
-        for unit in range(len(block)):
-            weights = first.table[:, unit]
-            if number:
-                weight = weights[first.start[place]]
-                for value in range(len(tokens)):
-                    block[unit, value] += column[value] * weight
-            else:
-                for value in range(len(tokens)):
-                    block[unit, value] += weights[_row(first, place, column[value])]
-
-
-class Last(NamedTuple):
-    """The last layer: weights (width, k) and bias (k,)."""
-
-    weights: Array
-    bias: Array
-
-
-@kernel
-def rectify(others: Array, tokens: Array, first: First, last: Last, room: Array, totals: Array) -> None:
-    """Do what `sweep_rectified` does, with `room` (width + k + 1, BLOCK) to work in.
-
-    Values run in the innermost loop, so that it is vectorised without adding in another order.
-    """
-    width, outputs = last.weights.shape
-    block, sums, column = room[:width], room[width : width + outputs], room[width + outputs]
-    for start in range(0, len(tokens), BLOCK):
-        size = min(BLOCK, len(tokens) - start)
-        _added(tokens[start : start + size], first, column, block)
-        for row in range(len(others)):
-            for output in range(outputs):
-                sums[output, :] = last.bias[output]
-                for unit in range(width):
-                    base, weight = others[row, unit], last.weights[unit, output]
-                    for value in range(size):
-                        sums[output, value] += weight * np.maximum(base + block[unit, value], 0.0)
-                for value in range(size):
-                    totals[row, start + value, output] = sums[output, value]
-
-
-def sweep_rectified(others: Array, tokens: Array, first: First, last: Last) -> Array:
-    """Return the last sums (m, t, k) of a network with one hidden layer of rectifiers.
-
-    Args:
-        others: (m, width) sums of the first layer without one column.
-        tokens: (t, places) the values of this column; first: the first layer over this column alone.
-        last: the last layer.
-    """
-    totals = np.empty((len(others), len(tokens), len(last.bias)))
-    rectify(others, tokens, first, last, np.empty((others.shape[1] + len(last.bias) + 1, BLOCK)), totals)
-    return totals
