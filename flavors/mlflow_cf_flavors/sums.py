@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 import numpy as np
 
 from mlflow_cf.features import FeatureSpace, Floats
 from mlflow_cf.structures import Activation, Column, Forest, Layers, Link, NotOpenedError, TreeEnsemble
+
+ROUNDING: Final = 1e-9  # of what shares add up to
 
 
 @dataclass(frozen=True, eq=False)
@@ -31,7 +33,20 @@ class Trees:
 
     def compile(self, space: FeatureSpace) -> TreeEnsemble:
         """Return the structure for the features of `space`."""
-        return TreeEnsemble.compile(self.forest, self.columns, space)
+        return TreeEnsemble.compile(_halved(self.forest), self.columns, space)
+
+
+def _halved(forest: Forest) -> Forest:
+    """Return a forest that adds up the shares of two classes with the second one's alone: the other one is the rest."""
+    if forest.link != "identity" or forest.outputs[0] >= 0 or forest.value.shape[1] != 2:
+        return forest
+    leaves = forest.column < 0
+    both = forest.value.sum(axis=1)[leaves]
+    tree = np.searchsorted(forest.roots, np.flatnonzero(leaves), side="right") - 1
+    first = both[np.searchsorted(tree, np.arange(len(forest.roots)))]  # of every tree
+    if np.abs(both - first[tree]).max() > ROUNDING or abs(first.sum() + forest.base.sum() - 1.0) > ROUNDING:
+        return forest
+    return replace(forest, value=np.ascontiguousarray(forest.value[:, 1:]), base=forest.base[1:], link="share")
 
 
 @dataclass(frozen=True, eq=False)

@@ -75,6 +75,11 @@ def _leads(sums: Sequence[Affine], target: SumTarget, column: int, margin: float
         line = sums[0] if column == 1 else sums[0].times(-1.0)
         yield line, max(_odds(0.5, margin), _odds(target.least, margin) if target.least > 0 else -np.inf)
         return
+    if target.link == "share":
+        line, shift = (sums[0], 0.0) if column == 1 else (sums[0].times(-1.0), -1.0)
+        lead = margin if margin >= 0 else 2.0 * margin * _size(sums)
+        yield line, max((1.0 + lead) / 2.0, target.least + margin if target.least > 0 else -np.inf) + shift
+        return
     others = [at for at in range(len(sums)) if at != column]
     for other in others:
         yield difference(sums[column], sums[other]), _lead(sums, target, margin)

@@ -47,19 +47,26 @@ class Lead:
         (target,) = targets
         if target.kind == "interval":
             return _of_interval(target, doubt)
-        columns = target.columns
-        if target.classes != 2 or len(columns) != 1 or target.margins or target.column < 0:
-            return None
-        toward = 1.0 if columns[0] == 1 else -1.0
-        if target.link == "identity":  # shares, of which none exceeds 1 but by rounding
-            off = doubt * SHARE
-            return None if target.least > 0 else cls(toward * np.array([-1.0, 1.0]), -off, off)
-        if target.stop - target.start == 2 and target.link == "sigmoid":
-            return None
-        weights = [1.0] if target.stop - target.start == 1 else [-1.0, 1.0]
-        least = max(target.least, 0.5)
-        may, sure = logit(least - doubt * SHARE), logit(min(least + doubt * SHARE, 1.0))
-        return cls(toward * np.array(weights), float(may), float(sure))
+        return _of_label(target, doubt)
+
+
+def _of_label(target: SumTarget, doubt: float) -> Lead | None:
+    """Return what decides which of two classes is said, with its least probability."""
+    columns, least = target.columns, max(target.least, 0.5)
+    if target.classes != 2 or len(columns) != 1 or target.margins or target.column < 0:
+        return None
+    toward, off = 1.0 if columns[0] == 1 else -1.0, doubt * SHARE
+    if target.link == "share":
+        off /= 1.0 if target.least > 0 else 2.0  # a lead grows twice as fast as a share
+        end = least - (toward < 0)
+        return Lead(np.array([toward]), end - off, end + off)
+    if target.link == "identity":  # shares, of which none exceeds 1 but by rounding
+        return None if target.least > 0 else Lead(toward * np.array([-1.0, 1.0]), -off, off)
+    if target.stop - target.start == 2 and target.link == "sigmoid":
+        return None
+    weights = [1.0] if target.stop - target.start == 1 else [-1.0, 1.0]
+    may, sure = logit(least - off), logit(min(least + off, 1.0))
+    return Lead(toward * np.array(weights), float(may), float(sure))
 
 
 def _of_interval(target: SumTarget, doubt: float) -> Lead | None:

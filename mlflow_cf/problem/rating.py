@@ -93,7 +93,7 @@ class BoundTarget:
             link=link,
             start=start,
             stop=start + sums,
-            classes=2 if link == "sigmoid" and sums == 1 else sums,
+            classes=2 if link in ("sigmoid", "share") and sums == 1 else sums,
             kind="interval" if target.interval else "other" if target.differs else "label",
             column=self.own if target.interval or target.differs else self._column,
             least=target.min_probability or 0.0,

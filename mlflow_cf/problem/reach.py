@@ -64,6 +64,8 @@ def _left_over(low: Floats, high: Floats, target: SumTarget) -> Floats:
 
 def _likely(own: Floats, others: Floats, column: int, target: SumTarget) -> Floats:
     """Return the probability (m,) of a class with the one sums (m, k), where the other classes have the others."""
+    if target.link == "share":
+        return own[:, 0] if column == 1 else np.asarray(1.0 - others[:, 0])
     if target.link == "sigmoid" and own.shape[1] == 1:  # the same sum speaks for one class and against the other
         share: Floats = expit(own[:, 0]) if column == 1 else 1.0 - expit(others[:, 0])
         return share
@@ -80,7 +82,7 @@ def _likely(own: Floats, others: Floats, column: int, target: SumTarget) -> Floa
 
 def _reach_label(low: Floats, high: Floats, column: int, target: SumTarget) -> Floats:
     """Return the most by which one class can lead all others, and by which its probability can exceed the least."""
-    if target.link == "sigmoid" and low.shape[1] == 1:
+    if target.classes == 2 and low.shape[1] == 1:
         best = _likely(high, low, column, target)
         return np.minimum(2.0 * best - 1.0, best - target.least) if target.least > 0 else 2.0 * best - 1.0
     own, rivals = high[:, column], np.delete(low, column, axis=1)

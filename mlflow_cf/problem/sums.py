@@ -220,6 +220,9 @@ def _lacks(sums: Floats, target: SumTarget) -> Floats:
 def _behind(sums: Floats, column: int, target: SumTarget) -> Floats:
     """Return how much one class lacks to lead all others, and to have the least probability, in units of the sums."""
     odds = np.log(target.least) - np.log1p(-min(target.least, 1.0 - 1e-9)) if target.least > 0 else -np.inf
+    if target.link == "share":
+        own = sums[:, 0] if column == 1 else 1.0 - sums[:, 0]
+        return np.asarray(np.maximum(1.0 - own, target.least) - own)
     if target.link == "sigmoid" and sums.shape[1] == 1:
         found: Floats = max(odds, 0.0) + (-sums[:, 0] if column == 1 else sums[:, 0])
         return found

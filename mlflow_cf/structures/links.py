@@ -10,7 +10,8 @@ from scipy.special import expit
 
 from mlflow_cf.features import Floats
 
-Link = Literal["identity", "sigmoid", "softmax"]
+# Where one sum stands for two classes it is the second one's share itself (share), or that of its logistic function.
+Link = Literal["identity", "share", "sigmoid", "softmax"]
 Tokens = NDArray[Any]
 Flags = NDArray[np.bool_]
 
@@ -19,9 +20,9 @@ def linked(totals: Floats, link: Link) -> Floats:
     """Turn sums of leaves or of a last layer (m, k) into scores; one sum stands for two classes where it is linked."""
     if link == "softmax":
         return shares(totals)
-    if link == "sigmoid" and totals.shape[1] == 1:
+    if link == "share" or (link == "sigmoid" and totals.shape[1] == 1):
         scores = np.empty((len(totals), 2))
-        scores[:, 1] = expit(totals[:, 0])
+        scores[:, 1] = totals[:, 0] if link == "share" else expit(totals[:, 0])
         scores[:, 0] = 1.0 - scores[:, 1]
         return scores
     if link == "sigmoid":  # one against the rest

@@ -36,7 +36,10 @@ def lead(world: Drawn, Z: np.ndarray) -> np.ndarray:
         return np.minimum(sums[:, 0] - target.low, target.high - sums[:, 0])
     found = np.full(len(Z), -np.inf)
     for column in target.columns:
-        if target.link == "sigmoid" and sums.shape[1] == 1:
+        if target.link == "share":
+            own = sums[:, 0] if column == 1 else 1 - sums[:, 0]
+            ahead = np.minimum(2 * own - 1, own - target.least)
+        elif target.link == "sigmoid" and sums.shape[1] == 1:
             ahead = sums[:, 0] * (1 if column == 1 else -1)
             least = np.log(target.least / (1 - target.least)) if target.least > 0 else -np.inf
             ahead = np.minimum(ahead, ahead - least)
