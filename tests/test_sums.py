@@ -21,6 +21,7 @@ LEAST = (None, 0.0, 0.25, 0.5, 0.9, 1.0)
 # every way from sums to scores: link, number of sums, what the model calls its scores
 WAYS: list[tuple[Link, int, Any]] = [
     ("sigmoid", 1, "probability"),
+    ("share", 1, "probability"),
     *[(link, k, "probability") for link, k in product(("sigmoid", "softmax", "identity"), (2, 3, 4))],
     *[("identity", k, kind) for kind, k in product(("score", "margin"), (2, 3, 4))],
 ]
@@ -30,8 +31,15 @@ def model_of(classes: int, kind: Any) -> OpenModel:
     return OpenModel("test", LABELS[:classes], lambda rows: np.full(len(rows), "a"), score_kind=kind)
 
 
+def are_shares(link: Link, kind: Any) -> bool:
+    """Whether sums are probabilities themselves."""
+    return link == "share" or (link == "identity" and kind == "probability")
+
+
 def drawn_sums(rng: np.random.Generator, width: int, *, shares: bool) -> np.ndarray:
     """Return sums (m, width): random ones, small whole ones that tie, and very large ones."""
+    if shares and width == 1:
+        return np.concatenate([rng.uniform(size=(30, 1)), rng.integers(0, 5, (30, 1)) / 4])
     if shares:
         parts = rng.integers(0, 3, (60, width)) + np.eye(width)[rng.integers(width, size=60)]
         return parts / parts.sum(axis=1, keepdims=True)
@@ -87,7 +95,7 @@ def value_by_words(target: Target, spread: float, value: float) -> tuple[bool, f
 def check_labels(target: Target, own: int, way: tuple[Link, int, Any], seed: int) -> None:
     link, width, kind = way
     classes = 2 if width == 1 else width
-    sums = drawn_sums(np.random.default_rng(seed), width, shares=link == "identity" and kind == "probability")
+    sums = drawn_sums(np.random.default_rng(seed), width, shares=are_shares(link, kind))
     scores = linked(sums, link)
     bound = BoundTarget(target, model_of(classes, kind), own)
     labels = scores.argmax(axis=1)
@@ -176,7 +184,7 @@ def test_what_is_farther_from_a_change_than_its_doubt_stays_as_it_is(
     least = least if kind == "probability" else None
     target = Target.other(least) if wanted == "other" else Target(label=LABELS[seed % classes], min_probability=least)
     targets = BoundTarget(target, model_of(classes, kind), seed % classes).of_sums("identity", 0, classes)
-    for scores in linked(drawn_sums(rng, width, shares=link == "identity" and kind == "probability"), link):
+    for scores in linked(drawn_sums(rng, width, shares=are_shares(link, kind)), link):
         favourable, _, doubt = rate_one(scores, targets)
         moved = scores + rng.uniform(-0.49, 0.49, classes) * doubt * np.maximum(1, np.abs(scores.max()))
         if doubt > 0:
@@ -198,7 +206,7 @@ def test_several_targets_must_all_be_met(ways: list[tuple[Link, int, Any]], seed
         classes = max(width, 2)
         bound = BoundTarget(Target(label=LABELS[(seed + number) % classes]), model_of(classes, kind))
         tables.append((bound.of_sums(link, start, width), bound.of_sums(link, 0, width)))
-        parts.append(drawn_sums(rng, width, shares=link == "identity" and kind == "probability")[:30])
+        parts.append(drawn_sums(rng, width, shares=are_shares(link, kind))[:30])
         start += width
     for row in range(30):
         single = [rate_one(part[row], own) for part, (_, own) in zip(parts, tables, strict=True)]
@@ -219,14 +227,14 @@ def test_a_shortfall_is_what_is_to_be_added_to_the_wanted_sum(way: tuple[Link, i
     for column in range(max(width, 2)):
         bound = BoundTarget(Target(label=LABELS[column], min_probability=least), model_of(max(width, 2), kind))
         targets = [bound.of_sums(link, 0, width)]
-        sums = drawn_sums(np.random.default_rng(column), width, shares=link == "identity" and kind == "probability")
+        sums = drawn_sums(np.random.default_rng(column), width, shares=are_shares(link, kind))
         sums = sums[np.abs(sums).max(axis=1) < 100]
         favourable, _, margin = rate_sums(sums, targets)
         missing = shortfalls(sums, targets)
         assert (missing >= 0).all()
         assert (missing[favourable] <= 1e-9).all()
         assert (missing[~favourable & (margin > 1e-9)] > 0).all()
-        if link == "identity" and kind == "probability":
+        if are_shares(link, kind):
             continue  # what is added to one share is taken from the others
         direction = np.eye(width)[min(column, width - 1)] * (-1.0 if width == 1 and column == 0 else 1.0)
         moved = sums + (missing + 1e-6)[:, None] * direction
