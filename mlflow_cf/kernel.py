@@ -18,6 +18,7 @@ _njit: Final[Callable[..., Any]] = partial(numba.njit, nogil=True, _nrt=False, n
 SOURCES: Final = (
     "kernel.py",
     "constraints/programs.py",
+    "exact/additive.py",
     "exact/boxes.py",
     "exact/near.py",
     "explainers/geco/picking.py",

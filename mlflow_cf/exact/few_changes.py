@@ -8,6 +8,7 @@ from functools import cached_property
 import numpy as np
 
 from mlflow_cf.constraints.rules import Bools
+from mlflow_cf.exact.additive import nearest_two
 from mlflow_cf.exact.boxes import loose
 from mlflow_cf.exact.first_of_sets import FirstOfSets
 from mlflow_cf.exact.tried import Asked, Tried, portions
@@ -131,6 +132,17 @@ class FewChanges:
             self._known = limit, doubt, found
         return self._near(self._known[2], limit)
 
+    @cached_property
+    def expected(self) -> float:
+        """Return how far the nearest candidate of two changes is, if what two do adds up; inf: there is none."""
+        some = np.flatnonzero(self._changed)
+        need, lacks = self.rater.lacks(self._base[None])[0], self.rater.lacks(self._sums[some])
+        if not self._told or not np.isfinite(need):
+            return np.inf
+        gain, choices = np.where(np.isfinite(lacks), need - lacks, -np.inf), self.choices
+        c = self.problem.bound_distance.c
+        return nearest_two(gain, choices.cost[some], choices.peak[some], choices.group[some], need, c)
+
     def _near(self, codes: Codes, limit: float) -> Codes:
         """Return the candidates (m, G) no farther than `limit`."""
         return np.asarray(codes[self.problem.distance(codes) <= limit])
@@ -143,19 +155,19 @@ class FewChanges:
         # often the nearest ones suffice, and else they tell how far the others may be
         sets = self._sets(doubt)
         farthest = min(limit, loose(sets.limit))
-        near = self._limit_of(most // FIRST_SHARE, farthest, sets)
+        near = self._limit_of(most // FIRST_SHARE, farthest, self._changed & ~sets.enough)
         found = self._look(Asked(self._tried(near, sets), near, doubt, sets), budget)
         farthest = min(farthest, loose(sets.limit))
         if found is not None and near < farthest:
             sets = self._sets(doubt)
-            if self._limit_of(most, farthest, sets) < farthest:
+            if self._limit_of(most, farthest, self._changed & ~sets.enough) < farthest:
                 return None
             found = self._look(Asked(self._tried(farthest, sets), farthest, doubt, sets), budget)
         return None if found is None else self._codes(found)
 
-    def _limit_of(self, cells: int, limit: float, sets: FirstOfSets) -> float:
-        """Return the largest distance, at most `limit`, for which so many sums are made of two choices at most."""
-        some = self._changed & ~sets.enough & (self._beside <= limit)
+    def _limit_of(self, cells: int, limit: float, some: Bools) -> float:
+        """Return the largest distance, at most `limit`, for which so many sums at most are made of some choices."""
+        some = some & (self._beside <= limit)
         beside, group = self._beside[some], self.choices.group[some]
 
         def work(within: float) -> int:

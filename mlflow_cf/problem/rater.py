@@ -83,6 +83,10 @@ class Rater:
         favourable, _, margin = rate_sums(sums, self.targets)
         return favourable, margin, shortfalls(sums, self.targets)
 
+    def lacks(self, sums: Floats) -> Floats:
+        """Return what candidates with sums (m, k) lack to meet the targets; see `lacking`."""
+        return lacking(sums, self.targets)
+
     def reach(self, low: Floats, high: Floats, doubt: float) -> Floats:
         """Return (m,) how far into the targets sums between bounds (m, k) can come; below 0 they cannot.
 

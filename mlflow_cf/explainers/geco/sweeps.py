@@ -24,6 +24,7 @@ MOST_PAIRED = 2**20  # pairs of choices: as long as some generations take
 MOST_NEARER = 3  # times that all candidates of the best changed set are looked at
 CLOSE = 1e-4  # to the target: a certificate may ask the model about these
 SETTLED = 2  # changes of an answer that is settled, at most
+FARTHER = (1.01, 1.03, 1.08)  # two changes may do a little less than each by itself
 SPARE = 2  # single changes of every group, where several answers are wanted
 NEAREST = 32  # candidates that are nearer than others, in case the model refuses the first ones
 
@@ -58,10 +59,12 @@ class Sweeps:
         few = self._few()
         if problem.count > 1:
             return self._several(few)
-        single = None if few is None else self._single(few)
-        if single is not None:
+        near = None if few is None else self._single(few)
+        if few is not None and near is None:
+            near = self._single_or_pair(few)
+        if near is not None:
             self.settled = True
-            return problem.rows(single), self.statistics.summary(0, self.budget.used)
+            return problem.rows(near), self.statistics.summary(0, self.budget.used)
         members = self.members
         for start in start_of(problem, members.cascade):
             members.score(start[None] if (start != problem.own).any() else start[None][:0])
@@ -162,6 +165,28 @@ class Sweeps:
         if len(doubtful):
             favourable[doubtful] = self._favourable(near[doubtful])
         return near[favourable] if favourable.any() else None
+
+    def _single_or_pair(self, few: FewChanges) -> Codes | None:
+        """Return the nearest favourable candidates (m, G) of one and of two changes, where two are expected to suffice.
+
+        None unless all that are nearer are known, and no three changes can be as near.
+        """
+        single = self._nearest(few.singles(np.inf, CLOSE))
+        far, least = self.problem.distance(single[:1]).tolist(), few.least(3)
+        for farther in FARTHER:
+            limit = min([few.expected * farther, *far])
+            if not limit < least * farther:
+                return None
+            with self._counted("sweep", 2):
+                pairs = few.pairs(limit, CLOSE, self.budget, MOST_PAIRED)
+            if pairs is None:
+                return None
+            found = np.concatenate([single, self._nearest(pairs)])
+            distance = self.problem.distance(found)
+            order = np.argsort(distance, kind="stable")
+            if len(found) and distance[order[0]] <= limit:
+                return np.asarray(found[order]) if distance[order[0]] < least else None
+        return None
 
     def _pair(self, few: FewChanges) -> bool:
         """Look at all pairs of changes that may be nearer; whether no three changes can be as near as what is known."""
