@@ -483,7 +483,7 @@ def test_a_closed_model_has_no_structure_to_time(benchmark, case):
 def test_structures_are_promised_to_be_fast(benchmark):
     speed = benchmark.structure_speed.Speed(
         score={50: 0.1}, rows={50: 0.2, 1_000: 1.0}, pipeline={50: 9.0, 1_000: 3.0}, differ=1, singles=9, pairs=99,
-        singles_sweep=0.2, singles_score=0.4, pairs_sweep=20.0, partial={1: 2.0},
+        singles_sweep=0.2, singles_score=0.4, pairs_score=20.0, partial={1: 2.0},
     )  # fmt: skip
     assert [gate.kept for gate in speed.gates("adult", "forest")] == [False, True, False, True, False]
     assert [gate.kept for gate in speed.gates("adult", "mlp")] == [False, True, False]

@@ -132,6 +132,10 @@ class FewChanges:
             self._known = limit, doubt, found
         return self._near(self._known[2], limit)
 
+    def within(self, most: int) -> float:
+        """Return how far candidates of two changes can be for which so many pairs of choices are looked at."""
+        return self._limit_of(most, np.inf, self._changed)
+
     @cached_property
     def expected(self) -> float:
         """Return how far the nearest candidate of two changes is, if what two do adds up; inf: there is none."""

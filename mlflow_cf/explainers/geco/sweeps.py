@@ -172,11 +172,9 @@ class Sweeps:
         None unless all that are nearer are known, and no three changes can be as near.
         """
         single = self._nearest(few.singles(np.inf, CLOSE))
-        far, least = self.problem.distance(single[:1]).tolist(), few.least(3)
-        for farther in FARTHER:
-            limit = min([few.expected * farther, *far])
-            if not limit < least * farther:
-                return None
+        farthest = min([few.within(MOST_PAIRED), *self.problem.distance(single[:1]).tolist()])
+        limits = sorted({min(few.expected * farther, farthest) for farther in FARTHER})
+        for limit in (limit for limit in limits if limit < few.least(3)):
             with self._counted("sweep", 2):
                 pairs = few.pairs(limit, CLOSE, self.budget, MOST_PAIRED)
             if pairs is None:
@@ -185,7 +183,7 @@ class Sweeps:
             distance = self.problem.distance(found)
             order = np.argsort(distance, kind="stable")
             if len(found) and distance[order[0]] <= limit:
-                return np.asarray(found[order]) if distance[order[0]] < least else None
+                return np.asarray(found[order])
         return None
 
     def _pair(self, few: FewChanges) -> bool:
