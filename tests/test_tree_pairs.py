@@ -11,7 +11,8 @@ from worlds import background, space_of, table, wide_rows
 
 from mlflow_cf.structures import Structure, tree_pairs
 from mlflow_cf.structures.joined import Joined
-from mlflow_cf.structures.kernels.pairs import Alone
+from mlflow_cf.structures.kernels.pairs import Alone, Leading
+from mlflow_cf.structures.structure import PairTables
 
 PAIRS = [(one, two) for one in range(6) for two in range(one + 1, 6)]
 
@@ -75,6 +76,26 @@ def check(world: World, seed: int, c: float, limit: float) -> None:
         np.testing.assert_allclose(found, whole, rtol=0, atol=1e-5)
         np.testing.assert_allclose(low[pair], whole.min(axis=0, initial=np.inf), rtol=0, atol=1e-5)
         np.testing.assert_allclose(high[pair], whole.max(axis=0, initial=-np.inf), rtol=0, atol=1e-5)
+    check_leading(tables, pairs.tables(*chosen), alone, chosen.shape[1], rng)
+
+
+def check_leading(tables: PairTables, again: PairTables, alone: Alone, pairs: int, rng: np.random.Generator) -> None:
+    """Compare what leads with what counts, of the same tables made twice."""
+    at, sums = tables.near(alone, np.arange(pairs))
+    toward = float(rng.choice([-1.0, 1.0]))
+    may = float(toward * rng.choice(sums[:, 0]) if len(sums) else 0.0) - 1e-4
+    found = again.leading(alone, Leading(toward, may))
+    if len(alone.base) > 1:
+        assert found is None
+        return
+    assert found is not None
+    leads = toward * sums[:, 0] >= may
+    near = np.abs(toward * sums[:, 0] - may) < 1e-5  # rounding decides
+    expected = {tuple(pair): total for pair, total in zip(at[leads].tolist(), sums[leads, 0].tolist(), strict=True)}
+    got = {tuple(pair): total for pair, total in zip(found[0].tolist(), found[1][:, 0].tolist(), strict=True)}
+    assert expected.keys() ^ got.keys() <= set(map(tuple, at[near].tolist()))
+    for pair in expected.keys() & got.keys():
+        assert got[pair] == pytest.approx(expected[pair], abs=1e-9)
 
 
 told = st.integers(0, 2**16), st.sampled_from([0.0, 0.5]), st.sampled_from([0.3, 0.8, 3.0])

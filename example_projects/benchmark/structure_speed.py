@@ -194,7 +194,7 @@ def _singles(x0: Floats, known: Sequence[Floats]) -> Floats:
 
 
 def _score_pairs(structure: Structure, own: Sequence[Floats], values: Sequence[Floats]) -> None:
-    """Score every pair of changes once, as a search does: by what two changes add to each, or by sweeps without that."""
+    """Score every pair of changes once, as a search does: by what two of them add to each other, else by sweeps."""
     told = structure.pairs(own, values)
     if told is None:
         _sweep_pairs(structure, own, values)
@@ -203,7 +203,9 @@ def _score_pairs(structure: Structure, own: Sequence[Floats], values: Sequence[F
     nothing = np.zeros(sum(map(len, values)))  # no change is too far
     alone = Alone(np.concatenate(swept), structure.sums(own)[0], nothing, nothing, 0.0, np.inf)
     first, second = np.triu_indices(len(values), k=1)
-    told.tables(first, second).near(alone, np.arange(len(first)))
+    tables = told.tables(first, second)
+    tables.extremes(alone)
+    tables.near(alone, np.arange(len(first)))
 
 
 def _sweep_pairs(structure: Structure, own: Sequence[Floats], values: Sequence[Floats]) -> None:

@@ -21,7 +21,7 @@ from mlflow_cf.model.judge import OpenModel
 from mlflow_cf.options import WrapOptions
 from mlflow_cf.problem import Target
 from mlflow_cf.structures import Column, Forest, Layers, LevelColumn, NumberColumn, Structure, TreeEnsemble, score_rows
-from mlflow_cf.structures.kernels.pairs import Alone
+from mlflow_cf.structures.kernels.pairs import Alone, Leading
 from mlflow_cf.wrapping import assemble
 
 EVALUATIONS: Final = 2000  # some milliseconds: every kernel runs, and no search need end
@@ -71,6 +71,7 @@ def _explain(explained: ExplainedModel) -> None:
         tables = pairs.tables(np.array([0]), np.array([1]))
         tables.extremes(alone)
         tables.near(alone, np.array([0]))
+        pairs.tables(np.array([0]), np.array([1])).leading(alone, Leading(1.0, 0.0))
 
 
 def _table() -> pd.DataFrame:

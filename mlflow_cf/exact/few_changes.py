@@ -15,13 +15,13 @@ from mlflow_cf.exact.tried import Asked, Tried, portions
 from mlflow_cf.features import Floats
 from mlflow_cf.problem import Budget, Codes, Problem, Rater
 from mlflow_cf.search.choices import Choices, telling
-from mlflow_cf.structures.kernels.pairs import Alone
+from mlflow_cf.structures.kernels.pairs import Alone, Leading
+from mlflow_cf.structures.structure import PairTables
 
 ROUNDING = 1e-12  # of a sum
 SWEPT = 1e-5  # sums of a sweep are rounded otherwise than those of a single row, which may be sums in float32
 MOST_CELLS = 2**26  # sums of pairs of choices that are looked at, in a third of a second
-CELLS_AT_ONCE = 2**20  # they take 8 MB
-PARTS = 16  # of these, where what is found first may spare the rest
+CELLS_AT_ONCE = 2**16  # they stay in the cache, and what is found first may spare the rest
 LARGEST_TABLE = 2**22  # sums of one pair of features
 WORTH_ONE = 2**10  # as many take about as long as the evaluation of a row
 AT_ONCE = 128  # candidates that are rated, nearest first
@@ -202,13 +202,10 @@ class FewChanges:
         c = self.problem.bound_distance.c
         alone = Alone(self._sums[tried.places], self._base, tried.cost, tried.peak, c, limit)
         places, far = np.empty((0, 2), dtype=np.intp), np.empty(0)
-        for here in portions(sizes, CELLS_AT_ONCE if sets is None else CELLS_AT_ONCE // PARTS):
+        for here in portions(sizes, CELLS_AT_ONCE):
             if budget.late:
                 return None
-            tables = pairs.tables(first[here], second[here])
-            low, high = tables.extremes(alone)
-            some = np.flatnonzero(np.isfinite(low).all(axis=1))
-            at, sums = tables.near(alone, some[self.rater.reach(low[some], high[some], doubt) >= 0])
+            at, sums = self._listed(pairs.tables(first[here], second[here]), alone, doubt)
             one, two = at.T
             distance = tried.cost[one] + tried.cost[two] + c * np.maximum(tried.peak[one], tried.peak[two])
             may, _ = self.rater.verdicts(sums, doubt)
@@ -225,6 +222,16 @@ class FewChanges:
                 return None
         order = np.flatnonzero(far <= alone.limit)
         return np.asarray(places[order[np.argsort(far[order], kind="stable")]])
+
+    def _listed(self, tables: PairTables, alone: Alone, doubt: float) -> tuple[Codes, Floats]:
+        """Return which two choices (n, 2) count, without some that certainly miss the target, and their sums."""
+        lead = self.rater.lead(doubt)
+        told = None if lead is None else tables.leading(alone, Leading(float(lead.weights[0]), lead.may))
+        if told is not None:
+            return told
+        low, high = tables.extremes(alone)
+        some = np.flatnonzero(np.isfinite(low).all(axis=1))
+        return tables.near(alone, some[self.rater.reach(low[some], high[some], doubt) >= 0])
 
     def _certain(self, places: Codes, sums: Floats, distance: Floats, doubt: float) -> float:
         """Return the distance of the nearest lawful one of n candidates that certainly meets the target; inf: none."""

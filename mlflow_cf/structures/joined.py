@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mlflow_cf.features import Floats
-from mlflow_cf.structures.kernels.pairs import Alone
+from mlflow_cf.structures.kernels.pairs import Alone, Leading
 from mlflow_cf.structures.links import Flags, Link, Tokens
 from mlflow_cf.structures.parts import Part
 from mlflow_cf.structures.structure import Boxes, Pairs, PairTables, Structure
@@ -169,6 +169,10 @@ class JoinedTables:
         """Return the least and the largest sums (p, k), (p, k) of two changes that count; inf, -inf: none does."""
         found = [part.extremes(mine) for part, mine in zip(self.parts, self._parts_of(alone), strict=True)]
         return np.concatenate([low for low, _ in found], axis=1), np.concatenate([high for _, high in found], axis=1)
+
+    def leading(self, alone: Alone, leading: Leading) -> None:
+        """Return None: there are several sums."""
+        del alone, leading
 
     def near(self, alone: Alone, some: NDArray[np.intp]) -> tuple[NDArray[np.intp], Floats]:
         """Return the changes (n, 2) of `some` pairs that count and their sums (n, k)."""

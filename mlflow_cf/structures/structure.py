@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mlflow_cf.features import Floats
-from mlflow_cf.structures.kernels.pairs import Alone
+from mlflow_cf.structures.kernels.pairs import Alone, Leading
 from mlflow_cf.structures.links import Flags, Link, Tokens
 from mlflow_cf.structures.parts import Part
 
@@ -134,6 +134,13 @@ class PairTables(Protocol):
 
     def extremes(self, alone: Alone) -> tuple[Floats, Floats]:
         """Return the least and the largest sums (p, k), (p, k) of two changes that count; inf, -inf: none does."""
+        ...
+
+    def leading(self, alone: Alone, leading: Leading) -> tuple[NDArray[np.intp], Floats] | None:
+        """Return the changes (n, 2) of all pairs that count and lead, and their sums (n, 1); nothing is asked later.
+
+        None where there are several sums.
+        """
         ...
 
     def near(self, alone: Alone, some: NDArray[np.intp]) -> tuple[NDArray[np.intp], Floats]:

@@ -14,6 +14,7 @@ from mlflow_cf.features import Floats
 from mlflow_cf.structures.kernels.nodes import Trees
 from mlflow_cf.structures.kernels.pairs import (
     Alone,
+    Leading,
     Near,
     Paths,
     Room,
@@ -22,6 +23,7 @@ from mlflow_cf.structures.kernels.pairs import (
     add_pairs,
     find_extremes,
     find_leaves,
+    list_leading,
     list_near,
 )
 from mlflow_cf.structures.kernels.score import find_comparands
@@ -136,6 +138,17 @@ class TreeTables:
         found = np.empty((2, len(self.wanted.first), self.corners.shape[1]))
         find_extremes(self.tried, self.wanted, self.corners, self._ascending(alone), found)
         return found[0], found[1]
+
+    def leading(self, alone: Alone, leading: Leading) -> tuple[Numbers, Floats] | None:
+        """Return the changes (n, 2) of all pairs that count and lead, and their sums (n, 1); nothing is asked later.
+
+        None where there are several sums.
+        """
+        if self.corners.shape[1] > 1:
+            return None
+        near = Near(np.empty((len(self.corners), 2), dtype=np.intp), np.empty(self.corners.shape))
+        count = list_leading(self.tried, self.wanted, self.corners.ravel(), self._ascending(alone), leading, near)
+        return self.order[near.at[:count]], near.sums[:count]
 
     def near(self, alone: Alone, some: Numbers) -> tuple[Numbers, Floats]:
         """Return the changes (n, 2) of `some` pairs that count and their sums (n, k); `extremes` were asked before."""

@@ -89,6 +89,13 @@ class Alone(NamedTuple):
     limit: float
 
 
+class Leading(NamedTuple):
+    """What leads, of a single sum: what is, times `toward`, at least `may`."""
+
+    toward: float
+    may: float
+
+
 class Near(NamedTuple):
     """Pairs of cells that count: which of the cells tried they are `at` (n, 2), and their `sums` (n, k)."""
 
@@ -263,4 +270,30 @@ def list_near(tried: Tried, wanted: Wanted, some: Array, tables: Array, alone: A
                         near.sums[count, k] = alone.sums[a, k] - alone.base[k] + more
                     count += 1
             place += columns + 1
+    return count
+
+
+@kernel
+def list_leading(tried: Tried, wanted: Wanted, table: Array, alone: Alone, leading: Leading, near: Near) -> int:
+    """Add up tables (n,) of a single sum in place; write the cells that count and lead; return how many they are."""
+    cost, peak, sums, toward, count = alone.cost, alone.peak, alone.sums[:, 0], leading.toward, 0
+    for pair in range(wanted.first.size):
+        first, second, at = wanted.first[pair], wanted.second[pair], wanted.place[pair]
+        one, two = tried.start[first], tried.start[second]
+        columns = tried.start[second + 1] - two
+        for a in range(one, tried.start[first + 1]):
+            line, above, added = table[at : at + columns], table[max(at - columns - 1, 0) :], 0.0
+            for place in range(columns):
+                added += line[place]
+                line[place] = added if a == one else added + above[place]
+            own, hits = sums[a] - alone.base[0], np.int64(0)
+            for place in range(columns):
+                hits += np.int64(toward * (own + sums[two + place] + line[place]) >= leading.may)
+            for place in range(columns if hits else 0):  # seldom; the loop above has no branch
+                b, total = two + place, own + sums[two + place] + line[place]
+                within = cost[a] + cost[b] + alone.c * max(peak[a], peak[b]) <= alone.limit
+                if within and toward * total >= leading.may:
+                    near.at[count, 0], near.at[count, 1], near.sums[count, 0] = a, b, total
+                    count += 1
+            at += columns + 1
     return count
