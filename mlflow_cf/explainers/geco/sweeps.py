@@ -172,8 +172,11 @@ class Sweeps:
 
         None unless all that are nearer are known, and no three changes can be as near.
         """
+        within = few.within(MOST_SOON)
+        if few.expected > within:
+            return None
         single = self._nearest(few.singles(np.inf, CLOSE))
-        farthest = min([few.within(MOST_SOON), *self.problem.distance(single[:1]).tolist()])
+        farthest = min([within, *self.problem.distance(single[:1]).tolist()])
         limits = sorted({min(few.expected * farther, farthest) for farther in FARTHER})
         for limit in (limit for limit in limits if limit < few.least(3)):
             with self._counted("sweep", 2):
