@@ -25,6 +25,8 @@ CELLS_AT_ONCE = 2**16  # they stay in the cache, and what is found first may spa
 LARGEST_TABLE = 2**22  # sums of one pair of features
 WORTH_ONE = 2**10  # as many take about as long as the evaluation of a row
 AT_ONCE = 128  # candidates that are rated, nearest first
+SOON = 2**21  # sums of pairs of choices that take a few milliseconds
+SOON_SHARE = 4  # of the budget, so much less is spent on them
 FIRST_SHARE = 8  # of the sums that may be looked at, so much less is at first where several answers are wanted
 MOST_FOUND = 20_000  # candidates of two changes; where there are more, most are not needed
 
@@ -41,7 +43,7 @@ class FewChanges:
         """Sweep the row."""
         self.problem, self.rater = problem, rater
         self.choices = Choices.of_places(problem, problem.kept(telling))
-        self._own = problem.own_tokens
+        self._own = problem.own_tokens(rater)
         values = [tokens if len(tokens) > 1 else None for tokens in self.choices.tokens]
         self._sums = np.empty((len(self.choices.code), rater.structure.outputs))
         for number, sums in zip(problem.owner.tolist(), rater.structure.sweep(self._own, values), strict=True):
@@ -132,9 +134,9 @@ class FewChanges:
             self._known = limit, doubt, found
         return self._near(self._known[2], limit)
 
-    def within(self, most: int) -> float:
-        """Return how far candidates of two changes can be for which so many pairs of choices are looked at."""
-        return self._limit_of(most, np.inf, self._changed)
+    def soon(self, budget: Budget) -> float:
+        """Return how far candidates of two changes can be that are told in little time, and a part of the budget."""
+        return self._limit_of(min(SOON, budget.left // SOON_SHARE * WORTH_ONE), np.inf, self._changed)
 
     @cached_property
     def expected(self) -> float:

@@ -87,15 +87,15 @@ class FeatureSpace:
     def __getitem__(self, name: str) -> Feature:
         return self.features[self.index[name]]
 
-    def read(self, rows: Rows, path: str = "rows") -> pd.DataFrame:
-        """Return what users pass for rows as a table of this space's columns, in order; errors call it `path`.
+    def read(self, rows: Rows) -> pd.DataFrame:
+        """Return what users pass for rows as a table of this space's columns, in order.
 
         Raises:
             InputError: no table, an array of another width, or a column that is missing or there twice.
         """
         if isinstance(rows, pd.DataFrame) and rows.columns.equals(self.columns):
             return rows
-        return self.select(as_rows(rows, self.columns, path))
+        return self.select(as_rows(rows, self.columns))
 
     def select(self, frame: pd.DataFrame) -> pd.DataFrame:
         """Return this space's columns of `frame`, in order; `frame` itself if it has no others.

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import cached_property, reduce
 from typing import Annotated, Any, Literal
 
@@ -88,7 +88,6 @@ class BoundDistance:
     unknown_from: Floats
     weights: Floats
     percentiles: Percentiles | None = None
-    _parts: dict[tuple[tuple[int, ...], ...], Parts] = field(default_factory=dict, init=False, repr=False)
 
     @classmethod
     def bind(cls, distance: Distance, space: FeatureSpace) -> BoundDistance:
@@ -169,15 +168,14 @@ class BoundDistance:
         values, own, found = _rows(Z), _rows(x0), np.empty(len(Z))
         at, own_at = self.positions(self._columns, values), self.positions(self._columns, own)
         rows = Measured(values, own, at, own_at)
-        add_changes(rows, self._scaled, self.weights, self.formula, self._parts_of(groups), found)
+        parts = self._lone if len(groups) == len(self._columns) else Parts.of(groups)
+        add_changes(rows, self._scaled, self.weights, self.formula, parts, found)
         return found
 
-    def _parts_of(self, groups: tuple[tuple[int, ...], ...]) -> Parts:
-        """Return the order in which the parts of groups are added up, made once."""
-        if groups not in self._parts:
-            columns = [column for some in groups for column in some]
-            self._parts[groups] = Parts(np.array(columns, dtype=np.intp), np.cumsum([0, *map(len, groups)]))
-        return self._parts[groups]
+    @cached_property
+    def _lone(self) -> Parts:
+        """The order of features by themselves."""
+        return Parts(self._columns, np.arange(len(self._columns) + 1))
 
     @cached_property
     def formula(self) -> Formula:

@@ -37,6 +37,10 @@ class SimpleRules:
         return self._tables[numbers]
 
 
+# Columns and tuples (t, columns) -> their tokens, one array per column.
+Encode = Callable[[Sequence[int], Floats], list[Tokens]]
+
+
 @dataclass(frozen=True, eq=False)
 class LaidOut:
     """Groups of one column each, whose tuples lie end to end.
@@ -52,21 +56,33 @@ class LaidOut:
     tokens: Tokens | None
     first: Codes
 
-    def tokens_of(self, encode: Callable[[Sequence[int], Floats], list[Tokens]]) -> list[Tokens]:
+    def tokens_of(self, encode: Encode) -> list[Tokens]:
         """Return the tokens (t, ...) of the tuples of every group; none at all where their domains have none.
 
         Args:
-            encode: columns and tuples (t, columns) -> their tokens, for own values that no domain has.
+            encode: for own values that no domain has.
         """
         if self.tokens is None:
             return []
-        lines, ends = self.lines, self.lines.start.tolist()
+        lines, own = self.lines, self.lines.own + self.lines.start[:-1]
         found = self.tokens.take(lines.places + self.first.repeat(np.diff(lines.start)), axis=0)
-        own = lines.own + lines.start[:-1]
-        for number in np.flatnonzero(lines.places[own] < 0).tolist():
+        found[own] = self._own_tokens(self.tokens, encode)
+        return [found[start:stop] for start, stop in pairwise(lines.start.tolist())]
+
+    def own_tokens(self, encode: Encode) -> list[Tokens]:
+        """Return the same of the query row's own values (1, ...) alone."""
+        found = None if self.tokens is None else self._own_tokens(self.tokens, encode)
+        return [] if found is None else [found[number : number + 1] for number in range(len(found))]
+
+    def _own_tokens(self, tokens: Tokens, encode: Encode) -> Tokens:
+        """Return the tokens (G, ...) of the query row's own values."""
+        lines, own = self.lines, self.lines.own + self.lines.start[:-1]
+        places = lines.places[own]
+        found: Tokens = tokens.take(places + self.first, axis=0)
+        for number in np.flatnonzero(places < 0).tolist():
             (mine,) = encode(self.groups[number].columns, lines.values[own[[number]], None])
-            found[own[number]] = mine[0]
-        return [found[start:stop] for start, stop in pairwise(ends)]
+            found[number] = mine[0]
+        return found
 
 
 @dataclass(frozen=True, eq=False)

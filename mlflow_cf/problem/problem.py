@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Any, TypeVar
+from typing import Any, TypeVar, cast
 
 import numpy as np
 
-from mlflow_cf.constraints.expressions import Changed, evaluate
+from mlflow_cf.constraints.expressions import Changed, differing, evaluate
 from mlflow_cf.constraints.limits import ChangeLimit
 from mlflow_cf.constraints.rules import Bools, Rule
 from mlflow_cf.features import FeatureSpace, Floats
@@ -86,8 +86,7 @@ class Problem:
         """Return what `make` returns for this problem, made once for all who ask."""
         if make not in self._made:
             self._made[make] = make(self)
-        found: Made = self._made[make]
-        return found
+        return cast(Made, self._made[make])
 
     @property
     def _laid_out(self) -> LaidOut | None:
@@ -144,8 +143,7 @@ class Problem:
 
     def rows(self, codes: Codes) -> Floats:
         """Return candidate rows (m, d) for codes (m, G)."""
-        places: Codes = codes[:, self.owner] + self._columns_start
-        return np.asarray(self._columns_values[places])
+        return np.asarray(self._columns_values[codes[:, self.owner] + self._columns_start])
 
     def rate_codes(self, codes: Codes) -> Rating:
         """Rate candidates by code (m, G), by the fastest scoring there is."""
@@ -157,10 +155,12 @@ class Problem:
         """Return the structure's tokens of candidates by code (m, G), one array per column."""
         return [table[codes[:, number]] for table, number in zip(self.token_tables, self.owner.tolist(), strict=True)]
 
-    @cached_property
-    def own_tokens(self) -> list[Tokens]:
-        """The structure's tokens (1, ...) of the query row, one array per column."""
-        return self.tokens(self.own[None])
+    def own_tokens(self, rater: Rater) -> list[Tokens]:
+        """Return the structure's tokens (1, ...) of the query row, one array per column."""
+        known = self._laid_out.own_tokens(rater.tokens) if self._laid_out and self.domain_tokens else []
+        if known:
+            return [known[number] for number in self.owner.tolist()]
+        return rater.tokens(range(len(self.x0)), self.x0[None])
 
     @cached_property
     def owner(self) -> Codes:
@@ -195,7 +195,7 @@ class Problem:
 
     def distance(self, codes: Codes) -> Floats:
         """Return the distance (m,) of codes (m, G), bit for bit that of their rows."""
-        places: Codes = codes + self.start
+        places = codes + self.start
         total: Floats = np.add.accumulate(self.costs[places], axis=1)[:, -1]  # in order, unlike `sum`
         if self.bound_distance.c:
             total = total + self.bound_distance.c * self.peaks[places].max(axis=1)
@@ -240,7 +240,7 @@ class Problem:
 
     @cached_property
     def _lone(self) -> bool:
-        """Whether every group has one column."""
+        """Whether every group has one column: features by themselves, in order."""
         return len(self.groups) == len(self.space)
 
     def undone(self, Z: Floats) -> tuple[Codes, Floats]:
@@ -294,7 +294,7 @@ class Problem:
 
     def changed(self, Z: Floats) -> Bools:
         """Return (m, G) flags of the groups in which rows Z (m, d) differ from the query row."""
-        differs: Bools = (self.x0 != Z) & ~(np.isnan(self.x0) & np.isnan(Z))
-        if self._lone:  # every feature by itself, in order
+        differs = differing(Z, self.x0)
+        if self._lone:
             return differs
         return np.column_stack([differs[:, columns].any(axis=1) for columns in self.columns])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 import numba
@@ -77,6 +78,12 @@ class Parts(NamedTuple):
 
     columns: Array
     start: Array
+
+    @classmethod
+    def of(cls, groups: Sequence[Sequence[int]]) -> Parts:
+        """Return the order of groups of columns."""
+        columns = [column for some in groups for column in some]
+        return cls(np.array(columns, dtype=np.intp), np.cumsum([0, *map(len, groups)]))
 
 
 @kernel

@@ -24,7 +24,6 @@ MOST_PAIRED = 2**20  # pairs of choices: as long as some generations take
 MOST_NEARER = 3  # times that all candidates of the best changed set are looked at
 CLOSE = 1e-4  # to the target: a certificate may ask the model about these
 SETTLED = 2  # changes of an answer that is settled, at most
-MOST_SOON = 2**21  # the same, where nothing else has been looked at yet
 FARTHER = (1.01, 1.08)  # two changes may do a little less than each by itself
 SPARE = 2  # single changes of every group, where several answers are wanted
 NEAREST = 32  # candidates that are nearer than others, in case the model refuses the first ones
@@ -172,15 +171,15 @@ class Sweeps:
 
         None unless all that are nearer are known, and no three changes can be as near.
         """
-        within = few.within(MOST_SOON)
-        if few.expected > within:
+        soon = few.soon(self.budget)
+        if few.expected > soon:
             return None
         single = self._nearest(few.singles(np.inf, CLOSE))
-        farthest = min([within, *self.problem.distance(single[:1]).tolist()])
+        farthest = min([soon, *self.problem.distance(single[:1]).tolist()])
         limits = sorted({min(few.expected * farther, farthest) for farther in FARTHER})
         for limit in (limit for limit in limits if limit < few.least(3)):
             with self._counted("sweep", 2):
-                pairs = few.pairs(limit, CLOSE, self.budget, MOST_SOON)
+                pairs = few.pairs(limit, CLOSE, self.budget)
             if pairs is None:
                 return None
             found = np.concatenate([single, self._nearest(pairs)])
