@@ -17,6 +17,7 @@ from mlflow_cf.problem.reach import reach, surely
 from mlflow_cf.problem.sums import SumTarget, rate_sums, shortfalls
 from mlflow_cf.structures import Forest
 from mlflow_cf.structures.columns import NumberColumn
+from mlflow_cf.structures.links import linked
 from mlflow_cf_flavors.sums import Trees
 
 RNG = np.random.default_rng(0)
@@ -42,6 +43,20 @@ def test_one_sum_tells_both(name: str) -> None:
     rows = pd.DataFrame(RNG.integers(-1, 7, (200, 4)).astype(float), columns=DATA.columns)
     tokens = [structure.encode(column, codes) for column, codes in enumerate(rows.to_numpy().T)]
     np.testing.assert_allclose(structure.score(tokens), MODELS[name].predict_proba(rows), rtol=0, atol=1e-12)
+
+
+def test_a_forest_of_two_minds_says_what_the_model_says() -> None:
+    """Trees that are grown out vote: of forty, twenty are often for each class."""
+    X = pd.DataFrame(RNG.normal(size=(300, 12)).round(2))
+    model = RandomForestClassifier(40, random_state=0).fit(X, X.sum(axis=1) > 0)
+    structure = mlflow_cf.wrap(model, X, target=True).opened.structure
+    assert structure is not None
+    assert structure.link == "share"
+    rows = pd.DataFrame(RNG.normal(size=(4000, 12)))
+    scores = structure.score([structure.encode(column, codes) for column, codes in enumerate(rows.to_numpy().T)])
+    votes = model.predict_proba(rows)
+    assert (votes[:, 0] == votes[:, 1]).sum() > 50
+    np.testing.assert_array_equal(scores.argmax(axis=1), votes.argmax(axis=1))
 
 
 def test_values_are_no_shares() -> None:
@@ -83,7 +98,7 @@ shares = st.lists(
 
 
 def both(sums: np.ndarray) -> np.ndarray:
-    return np.hstack([1.0 - sums, sums])
+    return linked(sums, "share")
 
 
 @given(targets, shares)
@@ -91,7 +106,7 @@ def test_one_share_is_rated_as_two(target: SumTarget, sums: np.ndarray) -> None:
     pair = replace(target, link="identity", stop=2)
     for one, two in zip(rate_sums(sums, [target]), rate_sums(both(sums), [pair]), strict=True):
         np.testing.assert_array_equal(one, two)
-    np.testing.assert_array_equal(shortfalls(sums, [target]), shortfalls(both(sums), [pair]))
+    np.testing.assert_allclose(shortfalls(sums, [target]), shortfalls(both(sums), [pair]), rtol=0, atol=1e-10)
 
 
 @given(targets, shares, shares)

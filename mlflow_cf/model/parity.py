@@ -7,10 +7,12 @@ from contextlib import suppress
 from dataclasses import dataclass
 
 import numpy as np
+from numpy.typing import NDArray
 
 from mlflow_cf.features import Feature, FeatureSpace, Floats
 from mlflow_cf.model.judge import Judge, Outcome
 from mlflow_cf.structures.columns import NotOpenedError
+from mlflow_cf.structures.links import TIE
 from mlflow_cf.structures.structure import Structure, score_rows
 
 MOST_ROWS = 1_000  # of each of the three kinds that are compared
@@ -136,9 +138,17 @@ def _difference(structure: Structure, tolerance: float, rows: Floats, expected: 
     worst = float(np.max(np.abs(scores - truth) / np.maximum(1.0, np.abs(truth))))
     if not worst <= tolerance:
         raise NotOpenedError(f"scores differ by {worst:.1e}")
-    if expected.scores is not None and not np.array_equal(scores.argmax(axis=1), expected.codes):
+    if expected.scores is not None and _decided(scores)[scores.argmax(axis=1) != expected.codes].any():
         raise NotOpenedError("a label differs")
     return worst
+
+
+def _decided(scores: Floats) -> NDArray[np.bool_]:
+    """Return (m,) which of scores (m, classes) are no tie that rounding decides; what is near to one is judged."""
+    if scores.shape[1] < 2:
+        return np.ones(len(scores), dtype=np.bool_)
+    second, top = np.partition(scores, -2, axis=1)[:, -2:].T
+    return np.asarray(top - second > TIE)
 
 
 def _truth(said: Outcome) -> Floats:

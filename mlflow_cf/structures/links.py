@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, Literal
+from typing import Any, Final, Literal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -12,6 +12,7 @@ from mlflow_cf.features import Floats
 
 # Where one sum stands for two classes it is the second one's share itself (share), or that of its logistic function.
 Link = Literal["identity", "share", "sigmoid", "softmax"]
+TIE: Final = 1e-11  # shares that are as near to a half are one, but for the rounding of a sum
 Tokens = NDArray[Any]
 Flags = NDArray[np.bool_]
 
@@ -24,6 +25,8 @@ def linked(totals: Floats, link: Link) -> Floats:
         scores = np.empty((len(totals), 2))
         scores[:, 1] = totals[:, 0] if link == "share" else expit(totals[:, 0])
         scores[:, 0] = 1.0 - scores[:, 1]
+        if link == "share":  # a forest that is of two minds says as much for both, and rounds both alike
+            scores[np.abs(scores[:, 1] - 0.5) <= TIE] = 0.5
         return scores
     if link == "sigmoid":  # one against the rest
         likely = expit(totals)
