@@ -141,11 +141,12 @@ class FewChanges:
     @cached_property
     def expected(self) -> float:
         """Return how far the nearest candidate of two changes is, if what two do adds up; inf: there is none."""
-        some = np.flatnonzero(self._changed)
-        need, lacks = self.rater.lacks(self._base[None])[0], self.rater.lacks(self._sums[some])
-        if not self._told or not np.isfinite(need):
+        need = float(self.rater.lacks(self._base[None])[0])
+        if not np.isfinite(need):
             return np.inf
-        gain, choices = np.where(np.isfinite(lacks), need - lacks, -np.inf), self.choices
+        choices, some = self.choices, np.flatnonzero(self._changed)
+        lacks = self.rater.lacks(self._sums[some])
+        gain = np.where(np.isfinite(lacks), need - lacks, -np.inf)
         c = self.problem.bound_distance.c
         return nearest_two(gain, choices.cost[some], choices.peak[some], choices.group[some], need, c)
 
@@ -172,7 +173,7 @@ class FewChanges:
         return None if found is None else self._codes(found)
 
     def _limit_of(self, cells: int, limit: float, some: Bools) -> float:
-        """Return the largest distance, at most `limit`, for which so many sums at most are made of some choices."""
+        """Return the largest distance, at most `limit`, for which pairs of `some` choices are at most so many sums."""
         some = some & (self._beside <= limit)
         beside, group = self._beside[some], self.choices.group[some]
 
