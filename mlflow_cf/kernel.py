@@ -27,7 +27,8 @@ SOURCES: Final = (
     "problem/scaled.py",
     "search/choices.py",
     *(f"structures/kernels/{name}.py" for name in
-      ("bounds", "branches", "dense", "gains", "nodes", "pairs", "product", "rectified", "restrict", "score", "sweep")),
+      ("blocks", "bounds", "branches", "classes", "dense", "gains", "nodes", "pairs", "product", "rectified",
+       "restrict", "score", "sweep")),
 )  # fmt: skip
 _KERNELS: Final[list[Any]] = []
 P = ParamSpec("P")

@@ -10,9 +10,10 @@ from hypothesis import strategies as st
 from worlds import background, space_of, table, wide_rows
 
 from mlflow_cf.structures import Structure, tree_pairs
+from mlflow_cf.structures import pairs as pairs_of_changes
 from mlflow_cf.structures.joined import Joined
-from mlflow_cf.structures.kernels.pairs import Alone, Leading
-from mlflow_cf.structures.structure import PairTables
+from mlflow_cf.structures.kernels.blocks import Alone, Blocks, Leading, Near
+from mlflow_cf.structures.pairs import PairTables, everything
 
 PAIRS = [(one, two) for one in range(6) for two in range(one + 1, 6)]
 
@@ -53,7 +54,7 @@ def worlds(draw: Any, parts: int = 1) -> World:
 
 def check(world: World, seed: int, c: float, limit: float) -> None:
     """Compare what is said of the pairs that count with rows that are scored whole."""
-    pairs = world.structure.pairs(world.row, world.values)
+    pairs = world.structure.pairs(world.row)
     assert pairs is not None
     chosen = np.array([pair for pair in PAIRS if pair[1] < world.d]).T
     start = np.cumsum([0, *map(len, world.values)])
@@ -62,40 +63,66 @@ def check(world: World, seed: int, c: float, limit: float) -> None:
     sums = np.array([world.sums({column: place}) for column, place in places]).reshape(-1, len(base))
     cost, peak = rng.random((2, len(places)))
     alone = Alone(sums, base, cost, peak, c, limit)
-    tables = pairs.tables(*chosen)
-    low, high = tables.extremes(alone)
-    for pair, (one, two) in enumerate(chosen.T):
-        known = {}
+    known: dict[tuple[int, int], Any] = {}
+    for one, two in chosen.T:
         for a, b in np.ndindex(len(world.values[one]), len(world.values[two])):
             both = (int(start[one] + a), int(start[two] + b))
             if cost[list(both)].sum() + c * peak[list(both)].max() <= limit:
                 known[both] = world.sums({one: a, two: b})
-        at, found = tables.near(alone, np.array([pair]))
-        assert sorted(map(tuple, at.tolist())) == sorted(known)
-        whole = np.array([known[both] for both in map(tuple, at.tolist())]).reshape(-1, len(base))
-        np.testing.assert_allclose(found, whole, rtol=0, atol=1e-5)
-        np.testing.assert_allclose(low[pair], whole.min(axis=0, initial=np.inf), rtol=0, atol=1e-5)
-        np.testing.assert_allclose(high[pair], whole.max(axis=0, initial=-np.inf), rtol=0, atol=1e-5)
-    check_leading(tables, pairs.tables(*chosen), alone, chosen.shape[1], rng)
+    tables, whole = pairs.tables(world.values, *chosen), everything(len(base))
+    blocks = tables.blocks(alone, whole)
+    found = listed(tables.near(alone, whole, blocks.at))
+    assert found.keys() == known.keys()
+    for both, total in found.items():
+        np.testing.assert_allclose(total, known[both], rtol=0, atol=1e-5)
+    check_blocks(tables, alone, blocks, found)
+    check_leading(tables, alone, found, rng)
 
 
-def check_leading(tables: PairTables, again: PairTables, alone: Alone, pairs: int, rng: np.random.Generator) -> None:
-    """Compare what leads with what counts, of the same tables made twice."""
-    at, sums = tables.near(alone, np.arange(pairs))
-    toward = float(rng.choice([-1.0, 1.0]))
-    may = float(toward * rng.choice(sums[:, 0]) if len(sums) else 0.0) - 1e-4
-    found = again.leading(alone, Leading(toward, may))
-    if len(alone.base) > 1:
-        assert found is None
-        return
-    assert found is not None
-    leads = toward * sums[:, 0] >= may
-    near = np.abs(toward * sums[:, 0] - may) < 1e-5  # rounding decides
-    expected = {tuple(pair): total for pair, total in zip(at[leads].tolist(), sums[leads, 0].tolist(), strict=True)}
-    got = {tuple(pair): total for pair, total in zip(found[0].tolist(), found[1][:, 0].tolist(), strict=True)}
-    assert expected.keys() ^ got.keys() <= set(map(tuple, at[near].tolist()))
-    for pair in expected.keys() & got.keys():
-        assert got[pair] == pytest.approx(expected[pair], abs=1e-9)
+def listed(near: Near) -> dict[tuple[int, ...], Any]:
+    """Return the sums of every pair of values; no pair comes twice."""
+    found = {tuple(both): total for both, total in zip(near.at.tolist(), near.sums, strict=True)}
+    assert len(found) == len(near.at)
+    return found
+
+
+def check_blocks(tables: PairTables, alone: Alone, blocks: Blocks, known: dict[tuple[int, ...], Any]) -> None:
+    """Compare the bounds of every block with all that it holds; together they hold everything once."""
+    total = 0
+    for at, low, high in zip(blocks.at, blocks.low, blocks.high, strict=True):
+        held = listed(tables.near(alone, everything(len(alone.base)), at[None]))
+        total += len(held)
+        for both, sums in held.items():
+            np.testing.assert_allclose(sums, known[both], rtol=0, atol=1e-12)
+            assert (low - 1e-9 <= sums).all()
+            assert (sums <= high + 1e-9).all()
+    assert total == len(known)
+
+
+def check_leading(
+    tables: PairTables, alone: Alone, known: dict[tuple[int, ...], Any], rng: np.random.Generator
+) -> None:
+    """Compare what leads with all that count."""
+    weights = rng.choice([-1.0, 0.5, 1.0], len(alone.base))
+    leads = {both: float(weights @ sums) for both, sums in known.items()}
+    may = float(rng.choice(list(leads.values()))) if leads else 0.0
+    leading = Leading(weights, may - 1e-4)
+    blocks = tables.blocks(alone, leading)
+    found = listed(tables.near(alone, leading, blocks.at))
+    expected = {both for both, lead in leads.items() if lead >= leading.may}
+    near = {both for both, lead in leads.items() if abs(lead - leading.may) < 1e-9}  # rounding decides
+    assert expected ^ found.keys() <= near
+    for both, sums in found.items():
+        np.testing.assert_allclose(sums, known[both], rtol=0, atol=1e-12)
+
+
+def test_pairs_are_listed_however_many_there_are(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(pairs_of_changes, "FIRST_ROOM", 1)
+    frame = background(2)
+    space = space_of(frame)
+    values = [np.asarray(feature.values) for feature in space.features]
+    world = World(random_trees(2, space, 1, trees=6, depth=5), space.encode(frame)[0], values)
+    check(world, 2, 0.0, 3.0)
 
 
 told = st.integers(0, 2**16), st.sampled_from([0.0, 0.5]), st.sampled_from([0.3, 0.8, 3.0])
@@ -117,4 +144,4 @@ def test_trees_with_too_many_levels_say_nothing_of_pairs(monkeypatch: pytest.Mon
     trees = random_trees(1, space_of(frame), 1, trees=6, depth=5)
     codes = space_of(frame).encode(frame)
     world = World(trees, codes[0], [column[:2] for column in codes.T])
-    assert trees.pairs(world.row, world.values) is None
+    assert trees.pairs(world.row) is None

@@ -16,7 +16,8 @@ from measures import aligned
 from mlflow_cf import ExplainedModel
 from mlflow_cf.features import Floats
 from mlflow_cf.structures import Structure, score_rows
-from mlflow_cf.structures.kernels.pairs import Alone
+from mlflow_cf.structures.kernels.blocks import Alone
+from mlflow_cf.structures.pairs import everything
 
 SIZES = (1, 50, 1_000)
 REPEATS = 31
@@ -195,7 +196,7 @@ def _singles(x0: Floats, known: Sequence[Floats]) -> Floats:
 
 def _score_pairs(structure: Structure, own: Sequence[Floats], values: Sequence[Floats]) -> None:
     """Score every pair of changes once, as a search does: by what two of them add to each other, else by sweeps."""
-    told = structure.pairs(own, values)
+    told = structure.pairs(own)
     if told is None:
         _sweep_pairs(structure, own, values)
         return
@@ -203,9 +204,8 @@ def _score_pairs(structure: Structure, own: Sequence[Floats], values: Sequence[F
     nothing = np.zeros(sum(map(len, values)))  # no change is too far
     alone = Alone(np.concatenate(swept), structure.sums(own)[0], nothing, nothing, 0.0, np.inf)
     first, second = np.triu_indices(len(values), k=1)
-    tables = told.tables(first, second)
-    tables.extremes(alone)
-    tables.near(alone, np.arange(len(first)))
+    tables, all_of_them = told.tables(values, first, second), everything(structure.outputs)
+    tables.near(alone, all_of_them, tables.blocks(alone, all_of_them).at)
 
 
 def _sweep_pairs(structure: Structure, own: Sequence[Floats], values: Sequence[Floats]) -> None:

@@ -15,13 +15,14 @@ from mlflow_cf.exact.tried import Asked, Tried, portions
 from mlflow_cf.features import Floats
 from mlflow_cf.problem import Budget, Codes, Problem, Rater
 from mlflow_cf.search.choices import Choices, telling
-from mlflow_cf.structures.kernels.pairs import Alone, Leading
-from mlflow_cf.structures.structure import PairTables
+from mlflow_cf.structures.kernels.blocks import Alone, Leading, Near
+from mlflow_cf.structures.pairs import PairTables, everything
+from mlflow_cf.structures.structure import Pairs
 
 ROUNDING = 1e-12  # of a sum
 SWEPT = 1e-5  # sums of a sweep are rounded otherwise than those of a single row, which may be sums in float32
 MOST_CELLS = 2**26  # sums of pairs of choices that are looked at, in a third of a second
-CELLS_AT_ONCE = 2**16  # they stay in the cache, and what is found first may spare the rest
+CELLS_AT_ONCE = 2**20  # what is found first may spare the rest
 LARGEST_TABLE = 2**22  # sums of one pair of features
 WORTH_ONE = 2**10  # as many take about as long as the evaluation of a row
 AT_ONCE = 128  # candidates that are rated, nearest first
@@ -53,7 +54,6 @@ class FewChanges:
         self._changed[self.choices.own] = False
         self._single: tuple[float, float, Codes] | None = None  # limit, doubt, and what was found then
         self._known: tuple[float, float, Codes] | None = None  # the same of pairs
-        self._told = True  # what pairs add, until the structure says otherwise
 
     @classmethod
     def of(cls, problem: Problem) -> FewChanges | None:
@@ -125,7 +125,7 @@ class FewChanges:
         """
         if loose(limit) < self.least(2):
             return self.problem.own[None][:0]
-        if not self._told:
+        if self._told is None:
             return None
         if self._known is None or limit > self._known[0] or doubt > self._known[1]:
             found = self._pairs(loose(limit), doubt + SWEPT, budget, most)
@@ -198,9 +198,7 @@ class FewChanges:
         work = int(sizes.sum())
         if work // WORTH_ONE >= budget.left or sizes.max(initial=0) > LARGEST_TABLE:
             return None
-        pairs = self.rater.structure.pairs(self._own, tried.tokens)
-        self._told = pairs is not None
-        if pairs is None or not budget.take(1 + work // WORTH_ONE):
+        if self._told is None or not budget.take(1 + work // WORTH_ONE):
             return None
         c = self.problem.bound_distance.c
         alone = Alone(self._sums[tried.places], self._base, tried.cost, tried.peak, c, limit)
@@ -208,7 +206,7 @@ class FewChanges:
         for here in portions(sizes, CELLS_AT_ONCE):
             if budget.late:
                 return None
-            at, sums = self._listed(pairs.tables(first[here], second[here]), alone, doubt)
+            at, sums = self._listed(self._told.tables(tried.tokens, first[here], second[here]), alone, doubt)
             one, two = at.T
             distance = tried.cost[one] + tried.cost[two] + c * np.maximum(tried.peak[one], tried.peak[two])
             may, _ = self.rater.verdicts(sums, doubt)
@@ -226,15 +224,18 @@ class FewChanges:
         order = np.flatnonzero(far <= alone.limit)
         return np.asarray(places[order[np.argsort(far[order], kind="stable")]])
 
-    def _listed(self, tables: PairTables, alone: Alone, doubt: float) -> tuple[Codes, Floats]:
-        """Return which two choices (n, 2) count, without some that certainly miss the target, and their sums."""
+    @cached_property
+    def _told(self) -> Pairs | None:
+        """What the structure says of pairs of changes."""
+        return self.rater.structure.pairs(self._own)
+
+    def _listed(self, tables: PairTables, alone: Alone, doubt: float) -> Near:
+        """Return the two choices that count, without some that certainly miss the target, and their sums."""
         lead = self.rater.lead(doubt)
-        told = None if lead is None else tables.leading(alone, Leading(float(lead.weights[0]), lead.may))
-        if told is not None:
-            return told
-        low, high = tables.extremes(alone)
-        some = np.flatnonzero(np.isfinite(low).all(axis=1))
-        return tables.near(alone, some[self.rater.reach(low[some], high[some], doubt) >= 0])
+        leading = everything(len(alone.base)) if lead is None else Leading(lead.weights, lead.may)
+        blocks = tables.blocks(alone, leading)
+        some = blocks.at if lead else blocks.at[self.rater.reach(blocks.low, blocks.high, doubt) >= 0]
+        return tables.near(alone, leading, some)
 
     def _certain(self, places: Codes, sums: Floats, distance: Floats, doubt: float) -> float:
         """Return the distance of the nearest lawful one of n candidates that certainly meets the target; inf: none."""

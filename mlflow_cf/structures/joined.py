@@ -10,10 +10,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mlflow_cf.features import Floats
-from mlflow_cf.structures.kernels.pairs import Alone, Leading
 from mlflow_cf.structures.links import Flags, Link, Tokens
+from mlflow_cf.structures.pairs import PairTables, side_by_side
 from mlflow_cf.structures.parts import Part
-from mlflow_cf.structures.structure import Boxes, Pairs, PairTables, Structure
+from mlflow_cf.structures.structure import Boxes, Pairs, Structure
 
 
 @dataclass(frozen=True, eq=False)
@@ -81,15 +81,15 @@ class Joined:
 
     def sums(self, tokens: Sequence[Tokens]) -> Floats:
         """Return the sums (m, k) of all structures."""
-        return np.concatenate([part.sums(self._of(at, tokens)) for at, part in enumerate(self.structures)], axis=1)
+        return np.concatenate([part.sums(self.of_part(at, tokens)) for at, part in enumerate(self.structures)], axis=1)
 
     def score(self, tokens: Sequence[Tokens]) -> Floats:
         """Return the scores of all structures side by side."""
-        return np.concatenate([part.score(self._of(at, tokens)) for at, part in enumerate(self.structures)], axis=1)
+        return np.concatenate([part.score(self.of_part(at, tokens)) for at, part in enumerate(self.structures)], axis=1)
 
     def restrict(self, row: Sequence[Tokens], changed: Sequence[int]) -> Joined:
         """Return the structures of the `changed` columns alone."""
-        parts = tuple(part.restrict(self._of(at, row), changed) for at, part in enumerate(self.structures))
+        parts = tuple(part.restrict(self.of_part(at, row), changed) for at, part in enumerate(self.structures))
         return Joined(parts, tuple(tuple(widths[column] for column in changed) for widths in self.widths))
 
     def sweep(
@@ -99,16 +99,15 @@ class Joined:
         found = []
         for at, part in enumerate(self.structures):
             mine = [None if some is None else self._tokens(at, column, some) for column, some in enumerate(values)]
-            found.append(part.sweep(self._of(at, rows), mine, wanted))
+            found.append(part.sweep(self.of_part(at, rows), mine, wanted))
         swept = ([sums for sums in column if sums is not None] for column in zip(*found, strict=True))
         return [np.concatenate(column, axis=2) if column else None for column in swept]
 
-    def pairs(self, row: Sequence[Tokens], values: Sequence[Tokens]) -> JoinedPairs | None:
+    def pairs(self, row: Sequence[Tokens]) -> JoinedPairs | None:
         """Return what two changes of a `row` together do to the sums of all structures, if all of them tell."""
-        found = [part.pairs(self._of(at, row), self._of(at, values)) for at, part in enumerate(self.structures)]
+        found = [part.pairs(self.of_part(at, row)) for at, part in enumerate(self.structures)]
         known = tuple(pairs for pairs in found if pairs is not None)
-        outputs = tuple(part.outputs for part in self.structures)
-        return JoinedPairs(known, outputs) if len(known) == len(found) else None
+        return JoinedPairs(known, self) if len(known) == len(found) else None
 
     def product(
         self, tokens: Sequence[Tokens], dimension: NDArray[np.intp], weights: Floats | None = None
@@ -116,7 +115,7 @@ class Joined:
         """Return the sums of all rows that take one choice of every dimension, if all structures gain by it."""
         found: list[Floats] = []
         for at, part in enumerate(self.structures):
-            sums = part.product(self._of(at, tokens), dimension)
+            sums = part.product(self.of_part(at, tokens), dimension)
             if sums is None:
                 return None
             found.append(sums)
@@ -125,14 +124,14 @@ class Joined:
 
     def bounds(self, allowed: Sequence[Tokens]) -> tuple[Floats, Floats]:
         """Return lower and upper bounds (k,) on the sums of all structures."""
-        pairs = [part.bounds(self._of(at, allowed)) for at, part in enumerate(self.structures)]
+        pairs = [part.bounds(self.of_part(at, allowed)) for at, part in enumerate(self.structures)]
         return np.concatenate([low for low, _ in pairs]), np.concatenate([high for _, high in pairs])
 
     def boxes(self, values: Sequence[Tokens]) -> JoinedBoxes:
         """Return what bounds parts of the box of rows whose tokens are among `values` of their columns."""
-        return JoinedBoxes(tuple(part.boxes(self._of(at, values)) for at, part in enumerate(self.structures)))
+        return JoinedBoxes(tuple(part.boxes(self.of_part(at, values)) for at, part in enumerate(self.structures)))
 
-    def _of(self, at: int, tokens: Sequence[Tokens]) -> list[Tokens]:
+    def of_part(self, at: int, tokens: Sequence[Tokens]) -> list[Tokens]:
         """Return one part's tokens of every column."""
         return [self._tokens(at, column, some) for column, some in enumerate(tokens)]
 
@@ -148,42 +147,15 @@ class Joined:
 
 @dataclass(frozen=True, eq=False)
 class JoinedPairs:
-    """What two changes do to the sums of several structures, of so many `outputs` each."""
+    """What two changes do to the sums of several structures, whose tokens the whole tells apart."""
 
     parts: tuple[Pairs, ...]
-    outputs: tuple[int, ...]
+    whole: Joined
 
-    def tables(self, first: NDArray[np.intp], second: NDArray[np.intp]) -> JoinedTables:
-        """Return what is known of pairs of columns (p,), (p,), of which the `first` are the smaller."""
-        return JoinedTables(tuple(part.tables(first, second) for part in self.parts), self.outputs)
-
-
-@dataclass(frozen=True, eq=False)
-class JoinedTables:
-    """The changes of some pairs of columns; see `JoinedPairs`."""
-
-    parts: tuple[PairTables, ...]
-    outputs: tuple[int, ...]
-
-    def extremes(self, alone: Alone) -> tuple[Floats, Floats]:
-        """Return the least and the largest sums (p, k), (p, k) of two changes that count; inf, -inf: none does."""
-        found = [part.extremes(mine) for part, mine in zip(self.parts, self._parts_of(alone), strict=True)]
-        return np.concatenate([low for low, _ in found], axis=1), np.concatenate([high for _, high in found], axis=1)
-
-    def leading(self, alone: Alone, leading: Leading) -> None:
-        """Return None: there are several sums."""
-        del alone, leading
-
-    def near(self, alone: Alone, some: NDArray[np.intp]) -> tuple[NDArray[np.intp], Floats]:
-        """Return the changes (n, 2) of `some` pairs that count and their sums (n, k)."""
-        found = [part.near(mine, some) for part, mine in zip(self.parts, self._parts_of(alone), strict=True)]
-        return found[0][0], np.concatenate([sums for _, sums in found], axis=1)
-
-    def _parts_of(self, alone: Alone) -> list[Alone]:
-        """Return what each structure says of the values alone."""
-        ends = np.cumsum(self.outputs)
-        cut = [slice(end - width, end) for end, width in zip(ends.tolist(), self.outputs, strict=True)]
-        return [alone._replace(sums=np.ascontiguousarray(alone.sums[:, at]), base=alone.base[at]) for at in cut]
+    def tables(self, values: Sequence[Tokens], first: NDArray[np.intp], second: NDArray[np.intp]) -> PairTables:
+        """Return what changes to `values` (t, ...) of every column do, for pairs of columns (p,), (p,)."""
+        found = [part.tables(self.whole.of_part(at, values), first, second) for at, part in enumerate(self.parts)]
+        return PairTables(side_by_side([each.tables for each in found]))
 
 
 @dataclass(frozen=True, eq=False)

@@ -200,9 +200,9 @@ class Layers:
             low, high = np.maximum(low, lower), np.minimum(high, upper)
         return low, high
 
-    def pairs(self, row: Sequence[Tokens], values: Sequence[Tokens]) -> None:
+    def pairs(self, row: Sequence[Tokens]) -> None:
         """Return None: boxes tell as much."""
-        del row, values
+        del row
 
     def product(self, tokens: Sequence[Tokens], dimension: NDArray[np.intp], weights: Floats | None = None) -> None:
         """Return None: every row is multiplied by itself."""

@@ -9,8 +9,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mlflow_cf.features import Floats
-from mlflow_cf.structures.kernels.pairs import Alone, Leading
 from mlflow_cf.structures.links import Flags, Link, Tokens
+from mlflow_cf.structures.pairs import PairTables
 from mlflow_cf.structures.parts import Part
 
 
@@ -80,11 +80,8 @@ class Structure(Protocol):
         """Return lower and upper bounds (k,) on the sums of all rows whose tokens are allowed (t, ...), t >= 1."""
         ...
 
-    def pairs(self, row: Sequence[Tokens], values: Sequence[Tokens]) -> Pairs | None:
-        """Return what two changes of a `row` (1, ...) together do to its sums; `values` (t, ...) are tried per column.
-
-        None where bounds of boxes are as good.
-        """
+    def pairs(self, row: Sequence[Tokens]) -> Pairs | None:
+        """Return what two changes of a `row` (1, ...) together do to its sums; None where boxes tell as much."""
         ...
 
     def product(
@@ -124,27 +121,11 @@ def score_rows(structure: Structure, Z: Floats) -> Floats:
 class Pairs(Protocol):
     """What two changes of a row do to its sums beyond what each of them does alone."""
 
-    def tables(self, first: NDArray[np.intp], second: NDArray[np.intp]) -> PairTables:
-        """Return what is known of pairs of columns (p,), (p,), of which the `first` are the smaller."""
-        ...
+    def tables(self, values: Sequence[Tokens], first: NDArray[np.intp], second: NDArray[np.intp]) -> PairTables:
+        """Return what changes to `values` (t, ...) of every column do, for pairs of columns (p,), (p,).
 
-
-class PairTables(Protocol):
-    """The changes of some pairs of columns. What each value does alone, and which two count, is told when asked."""
-
-    def extremes(self, alone: Alone) -> tuple[Floats, Floats]:
-        """Return the least and the largest sums (p, k), (p, k) of two changes that count; inf, -inf: none does."""
-        ...
-
-    def leading(self, alone: Alone, leading: Leading) -> tuple[NDArray[np.intp], Floats] | None:
-        """Return the changes (n, 2) of all pairs that count and lead, and their sums (n, 1); nothing is asked later.
-
-        None where there are several sums.
+        The `first` are the smaller ones. No value is missing.
         """
-        ...
-
-    def near(self, alone: Alone, some: NDArray[np.intp]) -> tuple[NDArray[np.intp], Floats]:
-        """Return the changes (n, 2) of `some` pairs that count and their sums (n, k); `extremes` were asked before."""
         ...
 
 

@@ -10,28 +10,15 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from mlflow_cf.features import Floats
+from mlflow_cf.structures.kernels.classes import add_rectangles, find_classes
 from mlflow_cf.structures.kernels.nodes import Trees
-from mlflow_cf.structures.kernels.pairs import (
-    Alone,
-    Leading,
-    Near,
-    Paths,
-    Room,
-    Tried,
-    Wanted,
-    add_pairs,
-    find_extremes,
-    find_leaves,
-    list_leading,
-    list_near,
-)
+from mlflow_cf.structures.kernels.pairs import Paths, Rectangles, Room, Tried, find_leaves, find_rectangles
 from mlflow_cf.structures.kernels.score import find_comparands
 from mlflow_cf.structures.links import Tokens
+from mlflow_cf.structures.pairs import Numbers, PairTables
 from mlflow_cf.structures.parts import Leaves
 
 MOST_FLAGS = 2**26  # of cells that leaves take, where these are no intervals: 64 MB
-Numbers = NDArray[np.intp]
 
 
 def paths_of(leaves: Leaves, nodes: int) -> Paths | None:
@@ -66,98 +53,54 @@ class TreePairs:
 
     Attributes:
         paths: what leaves ask; leaves: (n, 3) those that two changes may come to, as `find_leaves` has them.
-        tried: the cells that are tried.
-        order: (t,) where each of the cells tried, ascending by feature, stands among the values as they were given.
+        sizes: (d,) how many cells there are of every feature.
     """
 
     paths: Paths
     leaves: Numbers
-    tried: Tried
-    order: Numbers
+    sizes: Numbers
 
     @classmethod
-    def of(cls, paths: Paths, trees: Trees, row: Sequence[Tokens], values: Sequence[Tokens]) -> TreePairs:
-        """Return the pairs of changes from the cells of a `row` (1,) to `values` (t,), one array per feature.
+    def of(cls, paths: Paths, trees: Trees, row: Sequence[Tokens]) -> TreePairs:
+        """Return the pairs of changes from the cells of a `row` (1,), one array per feature, where `paths` lead."""
+        own = np.concatenate(row).astype(np.int32)
+        X = np.empty(trees.walk.start[-1], np.int32)
+        find_comparands(own[None], trees.walk, X)
+        found = np.empty((len(paths.value), 3), dtype=np.intp)
+        way = np.empty((trees.deepest + 1, 4), dtype=np.int64)
+        return cls(paths, found[: find_leaves(X, trees, paths.leaf, way, found)], np.diff(trees.features.start))
 
-        No value is missing; `paths` are those of `trees`.
-        """
-        sizes = np.diff(trees.features.start)
+    def tables(self, values: Sequence[Tokens], first: Numbers, second: Numbers) -> PairTables:
+        """Return what changes to `values` (t,), one array per feature, do; see `Pairs.tables`."""
+        tried, order = self._tried(values)
+        empty = PairTables.empty(first, second, tried.start).tables
+        rectangles = self._rectangles(tried, first, second)
+        ends = np.zeros(len(empty.classes) + len(empty.counts), dtype=np.bool_)
+        find_classes(rectangles, tried, order, ends, empty)
+        tables = empty._replace(added=np.zeros((empty.place[-1], self.paths.value.shape[1])))
+        add_rectangles(rectangles, self.paths.value, tried, order, tables)
+        return PairTables(tables)
+
+    def _tried(self, values: Sequence[Tokens]) -> tuple[Tried, Numbers]:
+        """Return the cells tried, ascending by feature, and (t,) where each of them stands among the values."""
         start = np.cumsum([0, *map(len, values)])
         cells = np.concatenate([np.empty(0, np.int32), *values]).astype(np.int32)
         order = np.lexsort((cells, np.repeat(np.arange(len(values)), np.diff(start))))
         ascending = [cells[order[a:b]] for a, b in pairwise(start.tolist())]
-        before = [np.searchsorted(some, np.arange(size + 1)) for some, size in zip(ascending, sizes, strict=True)]
-        tried = Tried(
-            own=np.concatenate(row).astype(np.int32),
-            cells=cells[order],
-            start=start,
-            before=np.concatenate(before),
-            offset=np.cumsum([0, *(len(each) for each in before[:-1])]),
-        )
-        return cls(paths, _leaves(paths, trees, tried.own), tried, order)
+        before = [np.searchsorted(some, np.arange(size + 1)) for some, size in zip(ascending, self.sizes, strict=True)]
+        offset = np.cumsum([0, *(len(each) for each in before[:-1])])
+        return Tried(cells[order], start, np.concatenate(before), offset), order
 
-    def tables(self, first: Numbers, second: Numbers) -> TreeTables:
-        """Return the tables of pairs of features (p,), (p,), of which the `first` are the smaller."""
-        features = len(self.tried.own)
+    def _rectangles(self, tried: Tried, first: Numbers, second: Numbers) -> Rectangles:
+        """Return where the leaves add to pairs of features (p,), (p,)."""
+        features, paths = len(self.sizes), self.paths
         number = np.full((features, features), -1)
         number[first, second] = np.arange(len(first))
-        counts = np.diff(self.tried.start)
-        wanted = Wanted(number, first, second, np.append(0, ((counts[first] + 1) * (counts[second] + 1)).cumsum()))
-        tables = np.zeros((wanted.place[-1], self.paths.value.shape[1]))
-        most = int(np.diff(self.paths.start).max(initial=1))
-        room = Room(np.empty((most, counts.max() + 3), np.int64), np.empty(most, np.int64), np.empty(most, np.int64))
-        add_pairs(self.paths, self.leaves, self.tried, wanted, room, tables)
-        return TreeTables(self.tried, self.order, wanted, tables)
-
-
-def _leaves(paths: Paths, trees: Trees, own: NDArray[np.int32]) -> Numbers:
-    """Return the leaves (n, 3) that matter for a row with `own` cells (d,) and two changes of it; see `find_leaves`."""
-    X = np.empty(trees.walk.start[-1], np.int32)
-    find_comparands(own[None], trees.walk, X)
-    found = np.empty((len(paths.value), 3), dtype=np.intp)
-    way = np.empty((trees.deepest + 1, 4), dtype=np.int64)
-    return found[: find_leaves(X, trees, paths.leaf, way, found)]
-
-
-@dataclass(frozen=True, eq=False)
-class TreeTables:
-    """What pairs of changes add to single ones; see `TreePairs`.
-
-    Attributes:
-        tried, order: the cells tried, and where they stood; wanted: the pairs.
-        corners: (n, k) of the tables one after the other, until `extremes` adds them up.
-    """
-
-    tried: Tried
-    order: Numbers
-    wanted: Wanted
-    corners: Floats
-
-    def extremes(self, alone: Alone) -> tuple[Floats, Floats]:
-        """Return the least and the largest sums (p, k), (p, k) of two changes that count; inf, -inf: none does."""
-        found = np.empty((2, len(self.wanted.first), self.corners.shape[1]))
-        find_extremes(self.tried, self.wanted, self.corners, self._ascending(alone), found)
-        return found[0], found[1]
-
-    def leading(self, alone: Alone, leading: Leading) -> tuple[Numbers, Floats] | None:
-        """Return the changes (n, 2) of all pairs that count and lead, and their sums (n, 1); nothing is asked later.
-
-        None where there are several sums.
-        """
-        if self.corners.shape[1] > 1:
-            return None
-        near = Near(np.empty((len(self.corners), 2), dtype=np.intp), np.empty(self.corners.shape))
-        count = list_leading(self.tried, self.wanted, self.corners.ravel(), self._ascending(alone), leading, near)
-        return self.order[near.at[:count]], near.sums[:count]
-
-    def near(self, alone: Alone, some: Numbers) -> tuple[Numbers, Floats]:
-        """Return the changes (n, 2) of `some` pairs that count and their sums (n, k); `extremes` were asked before."""
-        counts = np.diff(self.tried.start)
-        most = int((counts[self.wanted.first[some]] * counts[self.wanted.second[some]]).sum())
-        near = Near(np.empty((most, 2), dtype=np.intp), np.empty((most, self.corners.shape[1])))
-        count = list_near(self.tried, self.wanted, some, self.corners, self._ascending(alone), near)
-        return self.order[near.at[:count]], near.sums[:count]
-
-    def _ascending(self, alone: Alone) -> Alone:
-        order = self.order
-        return alone._replace(sums=alone.sums[order], cost=alone.cost[order], peak=alone.peak[order])
+        longest, widest = int(np.diff(paths.start).max(initial=1)), int(np.diff(tried.start).max(initial=0))
+        room = Room(np.empty((longest, widest + 3), np.int64), *np.empty((2, longest), np.int64))
+        count = 2 * len(self.leaves)
+        while True:
+            found = Rectangles(np.empty((count, 5), dtype=np.int32), np.empty(count, dtype=np.int32))
+            count = find_rectangles(paths, self.leaves, tried, number, room, found)
+            if count <= len(found.leaf):
+                return Rectangles(found.spans[:count], found.leaf[:count])

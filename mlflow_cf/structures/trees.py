@@ -152,11 +152,9 @@ class TreeEnsemble:
         flags[cells] = True
         return TreeBoxes(restrict_trees(flags, np.arange(len(values)), self.trees), cells)
 
-    def pairs(self, row: Sequence[Tokens], values: Sequence[Tokens]) -> TreePairs | None:
-        """Return what two changes of a `row` (1,) together do; `values` (t,) are the cells tried per column."""
-        if self._paths is None:
-            return None
-        return TreePairs.of(self._paths, self.trees, row, values)
+    def pairs(self, row: Sequence[Tokens]) -> TreePairs | None:
+        """Return what two changes of a `row` (1,) together do; None where what leaves ask takes too much memory."""
+        return None if self._paths is None else TreePairs.of(self._paths, self.trees, row)
 
     @cached_property
     def _paths(self) -> Paths | None:

@@ -4,7 +4,7 @@ A leaf takes a row iff it takes the cell of every feature it asks about. If exac
 cells a and b, the product of what it takes is ``(o_i + u_i(a)) (o_j + u_j(b))``, where o says whether the leaf takes
 the row's own cell, and u how that changes: 1, 0 or -1. The mixed terms are what single changes do, so only ``u_i u_j``
 is left, of the leaves that take the row in all features but these two. The cells where u is not 0 are a few runs of
-the cells that are tried, so a leaf adds its value at the corners of some rectangles, and all is added up at the end.
+the cells that are tried, so a leaf adds its value to a few rectangles.
 """
 
 from __future__ import annotations
@@ -44,63 +44,27 @@ class Tried(NamedTuple):
     """The cells tried in place of a row's own.
 
     Attributes:
-        own: (d,) the row's cells.
         cells: the cells tried, feature after feature, ascending; start: (d + 1,) where those of each feature start.
         before: how many of the feature's cells that are tried stand before each of its cells; offset: (d,) where the
             feature starts there.
     """
 
-    own: Array
     cells: Array
     start: Array
     before: Array
     offset: Array
 
 
-class Wanted(NamedTuple):
-    """Pairs of features, the first one smaller.
+class Rectangles(NamedTuple):
+    """Where leaves add to pairs of features: from one of the cells tried to another, of the first and of the second.
 
     Attributes:
-        number: (d, d) the number of each pair, -1 of those that are not wanted.
-        first, second: (p,) the features.
-        place: (p + 1,) where the table of each pair starts, which has a line and a column more than there are cells.
+        spans: (n, 5) int32, per rectangle: its pair; the first cell tried, and the one behind the last, of either.
+        leaf: (n,) int32 whose value is added; -1 minus its number where it is subtracted.
     """
 
-    number: Array
-    first: Array
-    second: Array
-    place: Array
-
-
-class Alone(NamedTuple):
-    """What the cells tried do by themselves, and which two of them count.
-
-    Attributes:
-        sums: (t, k) of the row with one of the cells tried; base: (k,) of the row itself.
-        cost, peak: (t,) what each adds to the distance; c, limit: two count that are no farther than `limit` in all,
-            by the sum of their costs and `c` times the larger peak.
-    """
-
-    sums: Array
-    base: Array
-    cost: Array
-    peak: Array
-    c: float
-    limit: float
-
-
-class Leading(NamedTuple):
-    """What leads, of a single sum: what is, times `toward`, at least `may`."""
-
-    toward: float
-    may: float
-
-
-class Near(NamedTuple):
-    """Pairs of cells that count: which of the cells tried they are `at` (n, 2), and their `sums` (n, k)."""
-
-    at: Array
-    sums: Array
+    spans: Array
+    leaf: Array
 
 
 class Room(NamedTuple):
@@ -142,17 +106,6 @@ def _runs(paths: Paths, at: Any, tried: Tried, missed: Any, ends: Array) -> Any:
     return count
 
 
-@numba.njit(inline="always")
-def _corners(room: Room, one: Any, two: Any, table: Array, width: Any, value: Array) -> None:
-    """Add a leaf's value at the corners of its rectangles to a pair's table, whose lines are `width` long."""
-    for a in range(room.counts[one]):
-        line = room.ends[one, a] * width
-        for b in range(room.counts[two]):
-            sign = 1.0 - 2.0 * ((a ^ b ^ room.missed[one] ^ room.missed[two]) & 1)
-            for place in range(value.size):
-                table[line + room.ends[two, b], place] += sign * value[place]
-
-
 @kernel
 def find_leaves(X: Array, trees: Trees, leaf: Array, way: Array, found: Array) -> int:
     """Write the leaves that matter for a row of comparands X (columns,) into `found` (n, 3); return how many they are.
@@ -186,15 +139,19 @@ def find_leaves(X: Array, trees: Trees, leaf: Array, way: Array, found: Array) -
 
 
 @kernel
-def add_pairs(paths: Paths, leaves: Array, tried: Tried, wanted: Wanted, room: Room, out: Array) -> None:
-    """Write the tables of the wanted pairs one after the other into `out` (n, k), which is 0.
+def find_rectangles(paths: Paths, leaves: Array, tried: Tried, number: Array, room: Room, found: Rectangles) -> int:
+    """Write the rectangles of pairs of features, as far as there is room for them; return how many there are.
 
-    `leaves` (n, 3) are those that matter, with the features in which they miss the row, as `find_leaves` has them.
+    Args:
+        paths, tried, room: as they are.
+        leaves: (n, 3) those that matter, with the features in which they miss the row, as `find_leaves` has them.
+        number: (d, d) the number of each pair, the smaller feature first, -1 of those that are not asked for.
+        found: room for them.
     """
-    counts, missed = room.counts, room.missed
-    for number in range(len(leaves)):
-        leaf, miss, other = leaves[number, 0], leaves[number, 1], leaves[number, 2]
-        if other >= 0 and wanted.number[min(miss, other), max(miss, other)] < 0:
+    counts, missed, total = room.counts, room.missed, 0
+    for each in range(len(leaves)):
+        leaf, miss, other = leaves[each, 0], leaves[each, 1], leaves[each, 2]
+        if other >= 0 and number[min(miss, other), max(miss, other)] < 0:
             continue  # most leaves matter for a single pair
         first, stop, misses = paths.start[leaf], paths.start[leaf + 1], (miss >= 0) + (other >= 0)
         for at in range(first, stop):
@@ -203,97 +160,26 @@ def add_pairs(paths: Paths, leaves: Array, tried: Tried, wanted: Wanted, room: R
             if missed[one] + 1 < misses:
                 continue
             for two in range(one + 1, stop - first):
-                if missed[one] + missed[two] < misses:
-                    continue
-                pair = wanted.number[paths.asks[first + one, 0], paths.asks[first + two, 0]]
-                if pair < 0:
+                pair = number[paths.asks[first + one, 0], paths.asks[first + two, 0]]
+                if missed[one] + missed[two] < misses or pair < 0:
                     continue
                 for at in (one, two):
                     if counts[at] < 0:
                         counts[at] = _runs(paths, first + at, tried, missed[at] != 0, room.ends[at])
-                if counts[one] == 0 or counts[two] == 0:
-                    continue
-                second = wanted.second[pair]
-                width = tried.start[second + 1] - tried.start[second] + 1
-                _corners(room, one, two, out[wanted.place[pair] : wanted.place[pair + 1]], width, paths.value[leaf])
-
-
-@kernel
-def find_extremes(tried: Tried, wanted: Wanted, tables: Array, alone: Alone, found: Array) -> None:
-    """Add up `tables` in place, and write the least and the largest sums (2, p, k) of what counts into `found`."""
-    for pair in range(wanted.first.size):
-        for k in range(alone.base.size):
-            found[0, pair, k], found[1, pair, k] = _extremes(tried, wanted, tables[:, k], alone, pair, k)
+                total = _note(room, (one, two), (pair, leaf), found, total)
+    return total
 
 
 @numba.njit(inline="always")
-def _extremes(tried: Tried, wanted: Wanted, table: Array, alone: Alone, pair: Any, k: Any) -> Any:
-    """Add up a pair's table for one output, and return its least and its largest sum."""
-    cost, peak, sums, base = alone.cost, alone.peak, alone.sums, alone.base[k]
-    first, second = wanted.first[pair], wanted.second[pair]
-    one, two, at = tried.start[first], tried.start[second], wanted.place[pair]
-    lines, columns = tried.start[first + 1] - one, tried.start[second + 1] - two
-    low, high = np.inf, -np.inf
-    for a in range(one, one + lines):
-        added, left, own = 0.0, alone.limit - cost[a], sums[a, k] - base
-        above = at - columns - 1
-        for place in range(columns):
-            added += table[at + place]
-            both = added + (table[above + place] if a > one else 0.0)
-            table[at + place] = both
-            b = two + place
-            if cost[b] + alone.c * max(peak[a], peak[b]) <= left:
-                value = own + sums[b, k] + both
-                low, high = min(low, value), max(high, value)
-        at += columns + 1
-    return low, high
-
-
-@kernel
-def list_near(tried: Tried, wanted: Wanted, some: Array, tables: Array, alone: Alone, near: Near) -> int:
-    """Write the cells of `some` pairs that count, and return how many there are.
-
-    The tables are added up by now.
-    """
-    cost, peak, count = alone.cost, alone.peak, 0
-    for pair in some:
-        first, second, place = wanted.first[pair], wanted.second[pair], wanted.place[pair]
-        two = tried.start[second]
-        columns = tried.start[second + 1] - two
-        for a in range(tried.start[first], tried.start[first + 1]):
-            left = alone.limit - cost[a]
-            for b in range(two, two + columns):
-                if cost[b] + alone.c * max(peak[a], peak[b]) <= left:
-                    near.at[count, 0], near.at[count, 1] = a, b
-                    for k in range(alone.base.size):
-                        more = alone.sums[b, k] + tables[place + b - two, k]
-                        near.sums[count, k] = alone.sums[a, k] - alone.base[k] + more
-                    count += 1
-            place += columns + 1
-    return count
-
-
-@kernel
-def list_leading(tried: Tried, wanted: Wanted, table: Array, alone: Alone, leading: Leading, near: Near) -> int:
-    """Add up tables (n,) of a single sum in place; write the cells that count and lead; return how many they are."""
-    cost, peak, sums, toward, count = alone.cost, alone.peak, alone.sums[:, 0], leading.toward, 0
-    for pair in range(wanted.first.size):
-        first, second, at = wanted.first[pair], wanted.second[pair], wanted.place[pair]
-        one, two = tried.start[first], tried.start[second]
-        columns = tried.start[second + 1] - two
-        for a in range(one, tried.start[first + 1]):
-            line, above, added = table[at : at + columns], table[max(at - columns - 1, 0) :], 0.0
-            for place in range(columns):
-                added += line[place]
-                line[place] = added if a == one else added + above[place]
-            own, hits = sums[a] - alone.base[0], np.int64(0)
-            for place in range(columns):
-                hits += np.int64(toward * (own + sums[two + place] + line[place]) >= leading.may)
-            for place in range(columns if hits else 0):  # seldom; the loop above has no branch
-                b, total = two + place, own + sums[two + place] + line[place]
-                within = cost[a] + cost[b] + alone.c * max(peak[a], peak[b]) <= alone.limit
-                if within and toward * total >= leading.may:
-                    near.at[count, 0], near.at[count, 1], near.sums[count, 0] = a, b, total
-                    count += 1
-            at += columns + 1
-    return count
+def _note(room: Room, asked: Any, whose: Any, found: Rectangles, total: Any) -> Any:
+    """Write what a pair and a leaf have by two questions, behind so many rectangles; return how many there are now."""
+    (one, two), (pair, leaf) = asked, whose
+    signed = leaf if room.missed[one] == room.missed[two] else -1 - leaf
+    for a in range(0, room.counts[one], 2):
+        for b in range(0, room.counts[two], 2):
+            if total < len(found.leaf):
+                found.spans[total, 0], found.leaf[total] = pair, signed
+                found.spans[total, 1], found.spans[total, 2] = room.ends[one, a], room.ends[one, a + 1]
+                found.spans[total, 3], found.spans[total, 4] = room.ends[two, b], room.ends[two, b + 1]
+            total += 1
+    return total

@@ -1,0 +1,202 @@
+"""Blocks of pairs of changes: all that take one class of values of a feature, and one class of another one.
+
+What both do beyond each alone is one number for all of a block, so that a few numbers tell whether any of them matters.
+"""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import numba
+import numpy as np
+
+from mlflow_cf.kernel import kernel
+from mlflow_cf.structures.kernels.nodes import Array
+
+
+class Tables(NamedTuple):
+    """What two changes do to the sums beyond each alone, for some pairs of columns.
+
+    Attributes:
+        first, second: (p,) the columns of every pair, the first one smaller.
+        start: (d + 1,) where the values of every column start among all of them.
+        classes: int32 classes of the values of the first column of a pair, then of its second one, pair after pair.
+        side: (2 p,) where those of every column of a pair start; counts: (2 p,) how many classes they have.
+        place: (p + 1,) where the table of every pair starts, a line per class of the first column.
+        added: (n, k) what a pair of classes adds.
+    """
+
+    first: Array
+    second: Array
+    start: Array
+    classes: Array
+    side: Array
+    counts: Array
+    place: Array
+    added: Array
+
+
+class Alone(NamedTuple):
+    """What values do by themselves, and which two of them count.
+
+    Attributes:
+        sums: (t, k) of the row with one of the values; base: (k,) of the row itself.
+        cost, peak: (t,) what each adds to the distance; c, limit: two count that are no farther than `limit` in all,
+            by the sum of their costs and `c` times the larger peak.
+    """
+
+    sums: Array
+    base: Array
+    cost: Array
+    peak: Array
+    c: float
+    limit: float
+
+
+class Leading(NamedTuple):
+    """What leads: sums that are at least `may` with these `weights` (k,). Where all of both are 0, everything does."""
+
+    weights: Array
+    may: float
+
+
+class Blocks(NamedTuple):
+    """Blocks in which two values may count and lead.
+
+    Attributes:
+        at: (b, 3) int32 the pair, the class of the first column, and that of the second one.
+        low, high: (b, k) bounds on the sums.
+    """
+
+    at: Array
+    low: Array
+    high: Array
+
+
+class Near(NamedTuple):
+    """Pairs of values that count and lead: which they are `at` (n, 2), and their `sums` (n, k)."""
+
+    at: Array
+    sums: Array
+
+
+class Side(NamedTuple):
+    """What the classes of one column of a pair can do, of the values that may count.
+
+    Attributes:
+        cost, peak: (classes,) the least there is; lead: (classes,) the largest.
+        low, high: (classes, k) bounds on the sums.
+        first, next: a value of every class (classes,), and the one that comes after each (values,); -1: there is none.
+    """
+
+    cost: Array
+    peak: Array
+    lead: Array
+    low: Array
+    high: Array
+    first: Array
+    next: Array
+
+
+class Sides(NamedTuple):
+    """Room for what the two columns of a pair can do."""
+
+    one: Side
+    two: Side
+
+
+@numba.njit(inline="always")
+def _lead(leading: Leading, sums: Array) -> Any:
+    """Return the weighted sum of sums (k,)."""
+    total = 0.0
+    for k in range(sums.size):
+        total += leading.weights[k] * sums[k]
+    return total
+
+
+@numba.njit(inline="always")
+def _least(tables: Tables, alone: Alone, column: Any) -> Any:
+    """Return the least cost of a value of a column."""
+    least = np.inf
+    for at in range(tables.start[column], tables.start[column + 1]):
+        least = min(least, alone.cost[at])
+    return least
+
+
+@numba.njit(inline="always")
+def _sum_up(tables: Tables, side: Any, alone: Alone, leading: Leading, left: Any, found: Side) -> None:
+    """Write what the classes of one side of a pair can do, of the values that cost no more than what is `left`."""
+    column = tables.second[side // 2] if side % 2 else tables.first[side // 2]
+    start, classes = tables.start[column], tables.counts[side]
+    found.cost[:classes], found.peak[:classes], found.lead[:classes] = np.inf, np.inf, -np.inf
+    found.low[:classes], found.high[:classes], found.first[:classes] = np.inf, -np.inf, -1
+    for at in range(tables.start[column + 1] - start - 1, -1, -1):
+        value, each = start + at, tables.classes[tables.side[side] + at]
+        if alone.cost[value] > left:
+            continue
+        found.next[at], found.first[each] = found.first[each], at
+        found.cost[each] = min(found.cost[each], alone.cost[value])
+        found.peak[each] = min(found.peak[each], alone.peak[value])
+        found.lead[each] = max(found.lead[each], _lead(leading, alone.sums[value]))
+        for k in range(alone.base.size):
+            found.low[each, k] = min(found.low[each, k], alone.sums[value, k])
+            found.high[each, k] = max(found.high[each, k], alone.sums[value, k])
+
+
+@kernel
+def bound_blocks(tables: Tables, alone: Alone, leading: Leading, sides: Sides, found: Blocks) -> int:
+    """Write the blocks in which two values may count and lead; return how many they are."""
+    one, two, count, base = sides.one, sides.two, 0, _lead(leading, alone.base)
+    for pair in range(tables.first.size):
+        first, second = _least(tables, alone, tables.first[pair]), _least(tables, alone, tables.second[pair])
+        _sum_up(tables, 2 * pair, alone, leading, alone.limit - second, one)
+        _sum_up(tables, 2 * pair + 1, alone, leading, alone.limit - first, two)
+        place = tables.place[pair]
+        for a in range(tables.counts[2 * pair]):
+            for b in range(tables.counts[2 * pair + 1]):
+                added, place = tables.added[place], place + 1
+                far = one.cost[a] + two.cost[b] + alone.c * max(one.peak[a], two.peak[b])
+                lead = one.lead[a] - base + two.lead[b] + _lead(leading, added)
+                if not far <= alone.limit or lead < leading.may:
+                    continue
+                found.at[count, 0], found.at[count, 1], found.at[count, 2] = pair, a, b
+                for k in range(alone.base.size):
+                    more = added[k] - alone.base[k]
+                    found.low[count, k] = one.low[a, k] + two.low[b, k] + more
+                    found.high[count, k] = one.high[a, k] + two.high[b, k] + more
+                count += 1
+    return count
+
+
+@kernel
+def list_near(tables: Tables, alone: Alone, leading: Leading, sides: Sides, blocks: Array, near: Near) -> int:
+    """Write the pairs of values of `blocks` (b, 3) that count and lead; return how many they are.
+
+    They are written as far as there is room. The blocks of one pair of columns follow each other.
+    """
+    one, two, cost, sums = sides.one, sides.two, alone.cost, alone.sums
+    count, known, base = 0, -1, _lead(leading, alone.base)
+    for at in range(len(blocks)):
+        pair, first, second = blocks[at, 0], blocks[at, 1], blocks[at, 2]
+        begin, other = tables.start[tables.first[pair]], tables.start[tables.second[pair]]
+        if pair != known:
+            known = pair
+            _sum_up(tables, 2 * pair, alone, leading, alone.limit, one)
+            _sum_up(tables, 2 * pair + 1, alone, leading, alone.limit, two)
+        added = tables.added[tables.place[pair] + first * tables.counts[2 * pair + 1] + second]
+        more, a = _lead(leading, added) - base, np.int64(one.first[first])
+        while a >= 0:
+            lead, left = _lead(leading, sums[begin + a]) + more, alone.limit - cost[begin + a]
+            b = np.int64(two.first[second]) if lead + two.lead[second] >= leading.may else -1
+            while b >= 0:
+                far = cost[other + b] + alone.c * max(alone.peak[begin + a], alone.peak[other + b])
+                if far <= left and lead + _lead(leading, sums[other + b]) >= leading.may:
+                    if count < len(near.at):
+                        near.at[count, 0], near.at[count, 1] = begin + a, other + b
+                        for k in range(alone.base.size):
+                            own = sums[begin + a, k] - alone.base[k]
+                            near.sums[count, k] = own + sums[other + b, k] + added[k]
+                    count += 1
+                b = np.int64(two.next[b])
+            a = np.int64(one.next[a])
+    return count

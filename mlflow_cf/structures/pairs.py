@@ -1,0 +1,98 @@
+"""What two changes together do to the sums of a structure, in tables with a line and a column per class of values."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from mlflow_cf.features import Floats
+from mlflow_cf.structures.kernels.blocks import (
+    Alone,
+    Blocks,
+    Leading,
+    Near,
+    Side,
+    Sides,
+    Tables,
+    bound_blocks,
+    list_near,
+)
+
+Numbers = NDArray[np.intp]
+FIRST_ROOM = 2**12  # pairs of values, before it is known how many there are
+
+
+def everything(outputs: int) -> Leading:
+    """Return what leaves out nothing, of so many sums."""
+    return Leading(np.zeros(outputs), 0.0)
+
+
+@dataclass(frozen=True, eq=False)
+class PairTables:
+    """The changes of some pairs of columns. What each value does alone, and which two count, is told when asked."""
+
+    tables: Tables
+
+    @classmethod
+    def empty(cls, first: Numbers, second: Numbers, start: Numbers) -> PairTables:
+        """Return room for pairs of columns (p,), (p,), whose values start there (d + 1,), before they have classes."""
+        sizes = np.diff(start)[np.column_stack([first, second]).ravel()]
+        side, counts = np.append(0, sizes.cumsum()), np.empty(len(sizes), dtype=np.intp)
+        place = np.zeros(len(first) + 1, dtype=np.intp)
+        classes = np.empty(side[-1], dtype=np.int32)
+        return cls(Tables(first, second, start, classes, side[:-1], counts, place, np.empty((0, 0))))
+
+    def blocks(self, alone: Alone, leading: Leading) -> Blocks:
+        """Return the blocks in which two changes may count and lead, and bounds (b, k) on their sums."""
+        most, outputs = self.tables.place[-1], len(alone.base)
+        ends = np.empty((2, most, outputs))
+        found = Blocks(np.empty((most, 3), dtype=np.int32), ends[0], ends[1])
+        count = bound_blocks(self.tables, alone, leading, self._sides(outputs), found)
+        return Blocks(found.at[:count], found.low[:count], found.high[:count])
+
+    def near(self, alone: Alone, leading: Leading, blocks: NDArray[np.int32]) -> Near:
+        """Return the changes of `blocks` (b, 3) that count and lead; those of one pair of columns follow each other."""
+        room, outputs = FIRST_ROOM, len(alone.base)
+        while True:
+            near = Near(np.empty((room, 2), dtype=np.intp), np.empty((room, outputs)))
+            count = list_near(self.tables, alone, leading, self._sides(outputs), blocks, near)
+            if count <= room:
+                return Near(near.at[:count], near.sums[:count])
+            room = count
+
+    def _sides(self, outputs: int) -> Sides:
+        """Return room for what the classes of two columns can do."""
+        values = int(np.diff(self.tables.start).max(initial=0))
+        one, two = (
+            Side(*np.empty((3, values)), *np.empty((2, values, outputs)), *np.empty((2, values), dtype=np.int32))
+            for _ in range(2)
+        )
+        return Sides(one, two)
+
+
+def side_by_side(parts: Sequence[Tables]) -> Tables:
+    """Return the tables of several structures for the same pairs as one; the sums of each follow those before it."""
+    whole = parts[0]
+    classes, counts, added = np.empty_like(whole.classes), np.empty_like(whole.counts), []
+    ends = np.append(whole.side, len(whole.classes))
+    for pair in range(len(whole.first)):
+        rows: list[list[Numbers]] = []
+        for side in (2 * pair, 2 * pair + 1):
+            mine = slice(ends[side], ends[side + 1])
+            kinds, classes[mine] = np.unique([part.classes[mine] for part in parts], axis=1, return_inverse=True)
+            counts[side] = kinds.shape[1]
+            rows.append(list(kinds))
+        tables = [_table(part, pair)[np.ix_(one, two)] for part, one, two in zip(parts, *rows, strict=True)]
+        added.append(np.concatenate(tables, axis=2).reshape(-1, sum(table.shape[2] for table in tables)))
+    place = np.append(0, (counts[::2] * counts[1::2]).cumsum())
+    return whole._replace(classes=classes, counts=counts, place=place, added=np.concatenate(added))
+
+
+def _table(tables: Tables, pair: int) -> Floats:
+    """Return the table (lines, columns, k) of one pair."""
+    lines, columns = tables.counts[2 * pair : 2 * pair + 2]
+    some: Floats = tables.added[tables.place[pair] : tables.place[pair + 1]]
+    return some.reshape(lines, columns, some.shape[1])
