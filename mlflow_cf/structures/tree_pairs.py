@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -12,7 +11,15 @@ from numpy.typing import NDArray
 
 from mlflow_cf.structures.kernels.classes import add_rectangles, find_classes
 from mlflow_cf.structures.kernels.nodes import Trees
-from mlflow_cf.structures.kernels.pairs import Paths, Rectangles, Room, Tried, find_leaves, find_rectangles
+from mlflow_cf.structures.kernels.pairs import (
+    Asked,
+    Paths,
+    Rectangles,
+    Room,
+    Tried,
+    find_leaves,
+    find_rectangles,
+)
 from mlflow_cf.structures.kernels.score import find_comparands
 from mlflow_cf.structures.links import Tokens
 from mlflow_cf.structures.pairs import Numbers, PairTables
@@ -52,29 +59,26 @@ class TreePairs:
     """The pairs of changes of one row.
 
     Attributes:
-        paths: what leaves ask; leaves: (n, 3) those that two changes may come to, as `find_leaves` has them.
-        sizes: (d,) how many cells there are of every feature.
+        paths: what leaves ask; trees: whose leaves they are.
+        X: (columns,) the row's comparands.
     """
 
     paths: Paths
-    leaves: Numbers
-    sizes: Numbers
+    trees: Trees
+    X: NDArray[np.int32]
 
     @classmethod
     def of(cls, paths: Paths, trees: Trees, row: Sequence[Tokens]) -> TreePairs:
         """Return the pairs of changes from the cells of a `row` (1,), one array per feature, where `paths` lead."""
-        own = np.concatenate(row).astype(np.int32)
         X = np.empty(trees.walk.start[-1], np.int32)
-        find_comparands(own[None], trees.walk, X)
-        found = np.empty((len(paths.value), 3), dtype=np.intp)
-        way = np.empty((trees.deepest + 1, 4), dtype=np.int64)
-        return cls(paths, found[: find_leaves(X, trees, paths.leaf, way, found)], np.diff(trees.features.start))
+        find_comparands(np.concatenate(row).astype(np.int32)[None], trees.walk, X)
+        return cls(paths, trees, X)
 
     def tables(self, values: Sequence[Tokens], first: Numbers, second: Numbers) -> PairTables:
         """Return what changes to `values` (t,), one array per feature, do; see `Pairs.tables`."""
         tried, order = self._tried(values)
+        rectangles = self._rectangles(_asked(tried, first, second))
         empty = PairTables.empty(first, second, tried.start).tables
-        rectangles = self._rectangles(tried, first, second)
         ends = np.zeros(len(empty.classes) + len(empty.counts), dtype=np.bool_)
         find_classes(rectangles, tried, order, ends, empty)
         tables = empty._replace(added=np.zeros((empty.place[-1], self.paths.value.shape[1])))
@@ -84,23 +88,33 @@ class TreePairs:
     def _tried(self, values: Sequence[Tokens]) -> tuple[Tried, Numbers]:
         """Return the cells tried, ascending by feature, and (t,) where each of them stands among the values."""
         start = np.cumsum([0, *map(len, values)])
+        sizes = np.diff(self.trees.features.start)
+        offset = np.append(0, (sizes + 1).cumsum())
         cells = np.concatenate([np.empty(0, np.int32), *values]).astype(np.int32)
-        order = np.lexsort((cells, np.repeat(np.arange(len(values)), np.diff(start))))
-        ascending = [cells[order[a:b]] for a, b in pairwise(start.tolist())]
-        before = [np.searchsorted(some, np.arange(size + 1)) for some, size in zip(ascending, self.sizes, strict=True)]
-        offset = np.cumsum([0, *(len(each) for each in before[:-1])])
-        return Tried(cells[order], start, np.concatenate(before), offset), order
+        key = cells + offset[:-1].repeat(np.diff(start))
+        order = np.argsort(key, kind="stable")  # values mostly ascend
+        before = np.searchsorted(key[order], np.arange(offset[-1])) - start[:-1].repeat(sizes + 1)
+        return Tried(cells[order], start, before, offset[:-1]), order
 
-    def _rectangles(self, tried: Tried, first: Numbers, second: Numbers) -> Rectangles:
-        """Return where the leaves add to pairs of features (p,), (p,)."""
-        features, paths = len(self.sizes), self.paths
-        number = np.full((features, features), -1)
-        number[first, second] = np.arange(len(first))
-        longest, widest = int(np.diff(paths.start).max(initial=1)), int(np.diff(tried.start).max(initial=0))
-        room = Room(np.empty((longest, widest + 3), np.int64), *np.empty((2, longest), np.int64))
-        count = 2 * len(self.leaves)
+    def _rectangles(self, asked: Asked) -> Rectangles:
+        """Return where the leaves add to pairs of features."""
+        paths, leaves = self.paths, np.empty((len(self.paths.value), 3), dtype=np.intp)
+        way = np.empty((self.trees.deepest + 1, 8), dtype=np.int64)
+        leaves = leaves[: find_leaves(self.X, self.trees, paths.leaf, asked, way, leaves)]
+        longest = int(np.diff(paths.start).max(initial=1))
+        room = Room(np.empty((longest, asked.most + 3), np.int64), *np.empty((2, longest), np.int64))
+        count = 2 * len(leaves)
         while True:
             found = Rectangles(np.empty((count, 5), dtype=np.int32), np.empty(count, dtype=np.int32))
-            count = find_rectangles(paths, self.leaves, tried, number, room, found)
+            count = find_rectangles(paths, leaves, asked, room, found)
             if count <= len(found.leaf):
                 return Rectangles(found.spans[:count], found.leaf[:count])
+
+
+def _asked(tried: Tried, first: Numbers, second: Numbers) -> Asked:
+    """Return the pairs of features (p,), (p,) as they are asked for."""
+    features = len(tried.start) - 1
+    number, some = np.full((features, features), -1), np.zeros(features, dtype=np.bool_)
+    number[first, second] = np.arange(len(first))
+    some[first] = some[second] = True
+    return Asked(tried, int(np.diff(tried.start).max(initial=0)), number, some)

@@ -15,7 +15,7 @@ import numba
 import numpy as np
 
 from mlflow_cf.kernel import kernel
-from mlflow_cf.structures.kernels.nodes import FEATURE, Array, Trees
+from mlflow_cf.structures.kernels.nodes import CUT, FEATURE, Array, Trees
 
 MOST_MISSED = 2  # features in which a leaf that matters does not take the row's own cells
 
@@ -53,6 +53,21 @@ class Tried(NamedTuple):
     start: Array
     before: Array
     offset: Array
+
+
+class Asked(NamedTuple):
+    """Pairs of features that are asked for.
+
+    Attributes:
+        tried: the cells tried; most: of one feature at most.
+        number: (d, d) the number of each pair, the smaller feature first, -1 of those that are not asked for.
+        some: (d,) which features are in any pair.
+    """
+
+    tried: Tried
+    most: int
+    number: Array
+    some: Array
 
 
 class Rectangles(NamedTuple):
@@ -107,11 +122,12 @@ def _runs(paths: Paths, at: Any, tried: Tried, missed: Any, ends: Array) -> Any:
 
 
 @kernel
-def find_leaves(X: Array, trees: Trees, leaf: Array, way: Array, found: Array) -> int:
+def find_leaves(X: Array, trees: Trees, leaf: Array, asked: Asked, way: Array, found: Array) -> int:
     """Write the leaves that matter for a row of comparands X (columns,) into `found` (n, 3); return how many they are.
 
     The row does not pass the tests of two features at most on the way to them, which are written beside the leaf; -1:
-    there are fewer. `way` (levels, 4) is room for the nodes that wait, how many features were missed, and which.
+    there are fewer. What no pair that is asked for leads to is left out. `way` (levels, 8) is room for the nodes that
+    wait: how many features were missed, which, and which of the cells tried of each may come there.
     """
     walk, tests, roots, count = trees.walk, trees.nodes.tests, trees.nodes.roots, 0
     for tree in range(roots.size):
@@ -119,40 +135,74 @@ def find_leaves(X: Array, trees: Trees, leaf: Array, way: Array, found: Array) -
         way[0, 0], way[0, 1], way[0, 2], way[0, 3] = roots[tree], 0, -1, -1
         while at >= 0:
             node, misses, one, two = way[at, 0], way[at, 1], way[at, 2], way[at, 3]
-            feature = np.int64(tests[node, FEATURE])
+            feature, first, second = np.int64(tests[node, FEATURE]), (way[at, 4], way[at, 5]), (way[at, 6], way[at, 7])
+            at -= 1
             if feature < 0:
                 if leaf[node] >= 0:
                     found[count, 0], found[count, 1], found[count, 2] = leaf[node], one, two
                     count += 1
-                at -= 1
                 continue
-            key, left = walk.key[node], np.int64(walk.left[node])
+            key, left, known = walk.key[node], np.int64(walk.left[node]), feature in (one, two)
             right = np.int64(X[key >> 32] > (key & 0xFFFFFFFF))
-            way[at, 0] = left + right
-            known = feature in (one, two)
-            if known or misses < MOST_MISSED:
+            for side in range(2):
+                if known or side != right:
+                    if not known and not _may_miss(feature, one, misses, asked):
+                        continue
+                    every = first if feature == one else second if known else (np.int64(0), asked.most)
+                    low, high = _cells(feature, side, np.int64(tests[node, CUT]), trees, asked.tried, every)
+                    if low >= high:
+                        continue
+                    is_first = feature == one or (not known and misses == 0)
+                    _wait(way, at + 1, (low, high) if is_first else first, second if is_first else (low, high))
+                    way[at + 1, 1] = misses + (not known)
+                    way[at + 1, 2] = feature if is_first else one
+                    way[at + 1, 3] = two if is_first else feature
+                else:
+                    _wait(way, at + 1, first, second)
+                    way[at + 1, 1], way[at + 1, 2], way[at + 1, 3] = misses, one, two
                 at += 1
-                way[at, 0], way[at, 1] = left + 1 - right, misses + (not known)
-                way[at, 2] = one if known or misses else feature
-                way[at, 3] = feature if not known and misses else two
+                way[at, 0] = left + side
     return count
 
 
+@numba.njit(inline="always")
+def _may_miss(feature: Any, one: Any, misses: Any, asked: Asked) -> Any:
+    """Return whether a pair with one more feature is asked for."""
+    if misses == 0:
+        return asked.some[feature]
+    return misses < MOST_MISSED and asked.number[min(one, feature), max(one, feature)] >= 0
+
+
+@numba.njit(inline="always")
+def _cells(feature: Any, side: Any, cut: Any, trees: Trees, tried: Tried, every: Any) -> Any:
+    """Return which of the cells tried pass a test to one side, first and behind the last, of `every` one that comes."""
+    low, high = every
+    high = min(high, tried.start[feature + 1] - tried.start[feature])
+    if trees.features.ordered[feature]:
+        split = tried.before[tried.offset[feature] + cut + 1]
+        return (max(low, split), high) if side else (low, min(high, split))
+    return low, high
+
+
+@numba.njit(inline="always")
+def _wait(way: Array, at: Any, first: Any, second: Any) -> None:
+    """Write which cells of two features may come to a node that waits."""
+    way[at, 4], way[at, 5] = first
+    way[at, 6], way[at, 7] = second
+
+
 @kernel
-def find_rectangles(paths: Paths, leaves: Array, tried: Tried, number: Array, room: Room, found: Rectangles) -> int:
+def find_rectangles(paths: Paths, leaves: Array, asked: Asked, room: Room, found: Rectangles) -> int:
     """Write the rectangles of pairs of features, as far as there is room for them; return how many there are.
 
     Args:
-        paths, tried, room: as they are.
+        paths, asked, room: as they are.
         leaves: (n, 3) those that matter, with the features in which they miss the row, as `find_leaves` has them.
-        number: (d, d) the number of each pair, the smaller feature first, -1 of those that are not asked for.
         found: room for them.
     """
-    counts, missed, total = room.counts, room.missed, 0
+    counts, missed, number, total = room.counts, room.missed, asked.number, 0
     for each in range(len(leaves)):
         leaf, miss, other = leaves[each, 0], leaves[each, 1], leaves[each, 2]
-        if other >= 0 and number[min(miss, other), max(miss, other)] < 0:
-            continue  # most leaves matter for a single pair
         first, stop, misses = paths.start[leaf], paths.start[leaf + 1], (miss >= 0) + (other >= 0)
         for at in range(first, stop):
             counts[at - first], missed[at - first] = -1, paths.asks[at, 0] in (miss, other)
@@ -165,7 +215,7 @@ def find_rectangles(paths: Paths, leaves: Array, tried: Tried, number: Array, ro
                     continue
                 for at in (one, two):
                     if counts[at] < 0:
-                        counts[at] = _runs(paths, first + at, tried, missed[at] != 0, room.ends[at])
+                        counts[at] = _runs(paths, first + at, asked.tried, missed[at] != 0, room.ends[at])
                 total = _note(room, (one, two), (pair, leaf), found, total)
     return total
 
