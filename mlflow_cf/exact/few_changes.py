@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from bisect import bisect_right
-from functools import cached_property
+from functools import cached_property, partial
 
 import numpy as np
 
@@ -11,25 +11,19 @@ from mlflow_cf.constraints.rules import Bools
 from mlflow_cf.exact.additive import nearest_two
 from mlflow_cf.exact.boxes import loose
 from mlflow_cf.exact.first_of_sets import FirstOfSets
-from mlflow_cf.exact.tried import Asked, Tried, portions
+from mlflow_cf.exact.tried import Asked, Tried
+from mlflow_cf.exact.two_changes import WORTH_ONE, TwoChanges
 from mlflow_cf.features import Floats
 from mlflow_cf.problem import Budget, Codes, Problem, Rater
 from mlflow_cf.search.choices import Choices, telling
-from mlflow_cf.structures.kernels.blocks import Alone, Leading, Near
-from mlflow_cf.structures.pairs import PairTables, everything
-from mlflow_cf.structures.structure import Pairs
 
 ROUNDING = 1e-12  # of a sum
 SWEPT = 1e-5  # sums of a sweep are rounded otherwise than those of a single row, which may be sums in float32
 MOST_CELLS = 2**26  # sums of pairs of choices that are looked at, in a third of a second
-CELLS_AT_ONCE = 2**20  # what is found first may spare the rest
-LARGEST_TABLE = 2**22  # sums of one pair of features
-WORTH_ONE = 2**10  # as many take about as long as the evaluation of a row
-AT_ONCE = 128  # candidates that are rated, nearest first
 SOON = 2**21  # sums of pairs of choices that take a few milliseconds
 SOON_SHARE = 4  # of the budget, so much less is spent on them
+FARTHER = 1.01  # than they are expected, two changes mostly suffice
 FIRST_SHARE = 8  # of the sums that may be looked at, so much less is at first where several answers are wanted
-MOST_FOUND = 20_000  # candidates of two changes; where there are more, most are not needed
 
 
 class FewChanges:
@@ -125,7 +119,7 @@ class FewChanges:
         """
         if loose(limit) < self.least(2):
             return self.problem.own[None][:0]
-        if self._told is None:
+        if self._two.told is None:
             return None
         if self._known is None or limit > self._known[0] or doubt > self._known[1]:
             found = self._pairs(loose(limit), doubt + SWEPT, budget, most)
@@ -134,14 +128,14 @@ class FewChanges:
             self._known = limit, doubt, found
         return self._near(self._known[2], limit)
 
-    def soon(self, budget: Budget) -> float:
-        """Return how far candidates of two changes can be that are told in little time, and a part of the budget."""
-        return self._limit_of(min(SOON, budget.left // SOON_SHARE * WORTH_ONE), np.inf, self._changed)
+    def soon(self, limit: float, budget: Budget) -> bool:
+        """Whether candidates of two changes within a limit are told in little time, and by a part of the budget."""
+        return self._sums_within(limit, self._changed) <= min(SOON, budget.left // SOON_SHARE * WORTH_ONE)
 
     @cached_property
     def expected(self) -> float:
         """Return how far the nearest candidate of two changes is, if what two do adds up; inf: there is none."""
-        need = float(self.rater.lacks(self._base[None])[0])
+        need = float(self.rater.lacks(self._two.base[None])[0])
         if not np.isfinite(need):
             return np.inf
         choices, some = self.choices, np.flatnonzero(self._changed)
@@ -157,97 +151,42 @@ class FewChanges:
     def _pairs(self, limit: float, doubt: float, budget: Budget, most: int) -> Codes | None:
         if self.problem.count == 1:
             asked = Asked(self._tried(limit, None), limit, doubt, None)
-            found = None if self._work(asked).sum() > most else self._look(asked, budget)
+            found = (
+                None
+                if self._sums_within(limit, self._changed) > most
+                else self._two.look(asked, budget, self.expected * FARTHER)
+            )
             return None if found is None else self._codes(found)
         # often the nearest ones suffice, and else they tell how far the others may be
         sets = self._sets(doubt)
         farthest = min(limit, loose(sets.limit))
         near = self._limit_of(most // FIRST_SHARE, farthest, self._changed & ~sets.enough)
-        found = self._look(Asked(self._tried(near, sets), near, doubt, sets), budget)
+        found = self._two.look(Asked(self._tried(near, sets), near, doubt, sets), budget)
         farthest = min(farthest, loose(sets.limit))
         if found is not None and near < farthest:
             sets = self._sets(doubt)
             if self._limit_of(most, farthest, self._changed & ~sets.enough) < farthest:
                 return None
-            found = self._look(Asked(self._tried(farthest, sets), farthest, doubt, sets), budget)
+            found = self._two.look(Asked(self._tried(farthest, sets), farthest, doubt, sets), budget)
         return None if found is None else self._codes(found)
 
     def _limit_of(self, cells: int, limit: float, some: Bools) -> float:
         """Return the largest distance, at most `limit`, for which pairs of `some` choices are at most so many sums."""
-        some = some & (self._beside <= limit)
-        beside, group = self._beside[some], self.choices.group[some]
-
-        def work(within: float) -> int:
-            counts = np.bincount(group[beside <= within], minlength=1)
-            return int(counts.sum() ** 2 - (counts**2).sum()) // 2 * self.rater.structure.outputs
-
-        if work(np.inf) <= cells:
+        if self._sums_within(limit, some) <= cells:
             return limit
-        steps = np.unique(beside)
-        return float(steps[max(bisect_right(steps, cells, key=work) - 1, 0)])
+        steps = np.unique(self._beside[some & (self._beside <= limit)])
+        within = partial(self._sums_within, some=some)
+        return float(steps[max(bisect_right(steps, cells, key=within) - 1, 0)])
 
-    def _work(self, asked: Asked) -> Codes:
-        """Return how many sums (p,) are made of every two groups, the nearest two first."""
-        first, second = asked.pairs
-        counts = asked.tried.counts
-        return np.asarray(counts[first] * counts[second] * self.rater.structure.outputs)
-
-    def _look(self, asked: Asked, budget: Budget) -> Codes | None:
-        """Return the choices (m, 2) of candidates of two changes, nearest first; None: see `pairs`."""
-        (tried, limit, doubt, sets), (first, second), sizes = asked, asked.pairs, self._work(asked)
-        work = int(sizes.sum())
-        if work // WORTH_ONE >= budget.left or sizes.max(initial=0) > LARGEST_TABLE:
-            return None
-        if self._told is None or not budget.take(1 + work // WORTH_ONE):
-            return None
-        c = self.problem.bound_distance.c
-        alone = Alone(self._sums[tried.places], self._base, tried.cost, tried.peak, c, limit)
-        places, far = np.empty((0, 2), dtype=np.intp), np.empty(0)
-        for here in portions(sizes, CELLS_AT_ONCE):
-            if budget.late:
-                return None
-            at, sums = self._listed(self._told.tables(tried.tokens, first[here], second[here]), alone, doubt)
-            one, two = at.T
-            distance = tried.cost[one] + tried.cost[two] + c * np.maximum(tried.peak[one], tried.peak[two])
-            may, _ = self.rater.verdicts(sums, doubt)
-            near = np.flatnonzero(may)
-            taken, distance, sums = tried.places[at[near]], distance[near], sums[near]
-            if sets is None:
-                nearest = loose(self._certain(taken, sums, distance, doubt))
-            else:
-                kept = sets.kept(taken, sums, distance)
-                taken, distance, nearest = taken[kept], distance[kept], loose(sets.limit)
-            alone = alone._replace(limit=min(alone.limit, nearest))
-            places, far = np.concatenate([places, taken]), np.append(far, distance)
-            if len(places) > MOST_FOUND and (far <= alone.limit).sum() > MOST_FOUND:
-                return None
-        order = np.flatnonzero(far <= alone.limit)
-        return np.asarray(places[order[np.argsort(far[order], kind="stable")]])
+    def _sums_within(self, limit: float, some: Bools) -> int:
+        """Return how many sums are made of pairs of `some` choices that are within a limit."""
+        counts = np.bincount(self.choices.group[some & (self._beside <= limit)], minlength=1)
+        return int(counts.sum() ** 2 - (counts**2).sum()) // 2 * self.rater.structure.outputs
 
     @cached_property
-    def _told(self) -> Pairs | None:
-        """What the structure says of pairs of changes."""
-        return self.rater.structure.pairs(self._own)
-
-    def _listed(self, tables: PairTables, alone: Alone, doubt: float) -> Near:
-        """Return the two choices that count, without some that certainly miss the target, and their sums."""
-        lead = self.rater.lead(doubt)
-        leading = everything(len(alone.base)) if lead is None else Leading(lead.weights, lead.may)
-        blocks = tables.blocks(alone, leading)
-        some = blocks.at if lead else blocks.at[self.rater.reach(blocks.low, blocks.high, doubt) >= 0]
-        return tables.near(alone, leading, some)
-
-    def _certain(self, places: Codes, sums: Floats, distance: Floats, doubt: float) -> float:
-        """Return the distance of the nearest lawful one of n candidates that certainly meets the target; inf: none."""
-        order = np.argsort(distance, kind="stable")
-        for start in range(0, len(order), AT_ONCE):
-            some = order[start : start + AT_ONCE]
-            _, sure = self.rater.verdicts(sums[some], doubt)
-            for at in some[sure].tolist():
-                codes = self._codes(places[[at]])
-                if len(codes) and self.problem.check(self.problem.rows(codes)).all():
-                    return float(distance[at])
-        return np.inf
+    def _two(self) -> TwoChanges:
+        """What pairs of changes do."""
+        return TwoChanges(self.problem, self.rater, self.choices, self._own, self._sums)
 
     def _sets(self, doubt: float) -> FirstOfSets:
         return FirstOfSets(self.problem, self.rater, self.choices, self._sums, doubt)
@@ -267,12 +206,6 @@ class FewChanges:
         nearest = np.sort(least)[:2]
         beside: Floats = choices.cost + np.where(least[choices.group] == nearest[0], nearest[-1], nearest[0])
         return beside
-
-    @cached_property
-    def _base(self) -> Floats:
-        """The row's own sums (k,)."""
-        base: Floats = self.rater.structure.sums(self._own)[0]
-        return base
 
     def _codes(self, places: Codes) -> Codes:
         """Return the lawful candidates (m, G) that take the choices at `places` (k, n), each of another group."""

@@ -43,8 +43,8 @@ class Tried(NamedTuple):
         """(d,) how many there are of every column."""
         return np.diff(self.start)
 
-    def pairs(self, limit: float, *, nearest_first: bool) -> tuple[Codes, Codes]:
-        """Return the pairs of columns (p,), (p,) of which two choices may be within the limit."""
+    def pairs(self, limit: float) -> Columns:
+        """Return the pairs of columns of which two choices may be within the limit, the nearest first."""
         filled = np.flatnonzero(self.counts)
         least = np.full(len(self.counts), np.inf)
         if len(filled):
@@ -52,8 +52,16 @@ class Tried(NamedTuple):
         first, second = np.triu_indices(len(least), k=1)
         both = least[first] + least[second]
         near = np.flatnonzero(both <= limit)
-        near = near[np.argsort(both[near], kind="stable")] if nearest_first else near
-        return first[near], second[near]
+        near = near[np.argsort(both[near], kind="stable")]
+        return Columns(first[near], second[near], both[near])
+
+
+class Columns(NamedTuple):
+    """Pairs of columns: the `first` (p,) and the `second` ones (p,), and what two changes of them cost at `least`."""
+
+    first: Codes
+    second: Codes
+    least: Floats
 
 
 class Asked(NamedTuple):
@@ -70,13 +78,10 @@ class Asked(NamedTuple):
     doubt: float
     sets: FirstOfSets | None
 
-    @property
-    def pairs(self) -> tuple[Codes, Codes]:
-        """The pairs of columns (p,), (p,) of which two choices may be near enough."""
-        return self.tried.pairs(self.limit, nearest_first=self.sets is not None)
 
-
-def portions(sizes: Codes, most: int) -> list[Codes]:
-    """Return the positions of tables of such sizes in portions of about so many cells."""
-    whole = np.searchsorted(sizes.cumsum(), np.arange(most, sizes.sum(), most))
-    return [part for part in np.split(np.arange(len(sizes)), whole) if len(part)]
+def portions(sizes: Codes, most: int, first: int) -> list[Codes]:
+    """Return the positions of tables of such sizes in portions of about so many cells, so many of them `first`."""
+    total = sizes.cumsum()
+    whole = np.searchsorted(total, np.arange(most, total[-1] if len(total) else 0, most))
+    ends = sorted({*whole.tolist(), first})
+    return [part for part in np.split(np.arange(len(sizes)), ends) if len(part)]

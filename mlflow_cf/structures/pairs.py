@@ -49,9 +49,9 @@ class PairTables:
         """Return the blocks in which two changes may count and lead, and bounds (b, k) on their sums."""
         most, outputs = self.tables.place[-1], len(alone.base)
         ends = np.empty((2, most, outputs))
-        found = Blocks(np.empty((most, 3), dtype=np.int32), ends[0], ends[1])
+        found = Blocks(np.empty((most, 3), dtype=np.int32), np.empty(most), ends[0], ends[1])
         count = bound_blocks(self.tables, alone, leading, self._sides(outputs), found)
-        return Blocks(found.at[:count], found.low[:count], found.high[:count])
+        return Blocks(*(part[:count] for part in found))
 
     def near(self, alone: Alone, leading: Leading, blocks: NDArray[np.int32]) -> Near:
         """Return the changes of `blocks` (b, 3) that count and lead; those of one pair of columns follow each other."""

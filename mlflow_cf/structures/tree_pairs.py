@@ -79,10 +79,10 @@ class TreePairs:
         tried, order = self._tried(values)
         rectangles = self._rectangles(_asked(tried, first, second))
         empty = PairTables.empty(first, second, tried.start).tables
-        ends = np.zeros(len(empty.classes) + len(empty.counts), dtype=np.bool_)
+        ends = np.zeros(len(empty.classes) + len(empty.counts), dtype=np.int32)
         find_classes(rectangles, tried, order, ends, empty)
         tables = empty._replace(added=np.zeros((empty.place[-1], self.paths.value.shape[1])))
-        add_rectangles(rectangles, self.paths.value, tried, order, tables)
+        add_rectangles(rectangles, self.paths.value, ends, tables)
         return PairTables(tables)
 
     def _tried(self, values: Sequence[Tokens]) -> tuple[Tried, Numbers]:
@@ -103,7 +103,7 @@ class TreePairs:
         leaves = leaves[: find_leaves(self.X, self.trees, paths.leaf, asked, way, leaves)]
         longest = int(np.diff(paths.start).max(initial=1))
         room = Room(np.empty((longest, asked.most + 3), np.int64), *np.empty((2, longest), np.int64))
-        count = 2 * len(leaves)
+        count = 4 * len(leaves)  # more are seldom
         while True:
             found = Rectangles(np.empty((count, 5), dtype=np.int32), np.empty(count, dtype=np.int32))
             count = find_rectangles(paths, leaves, asked, room, found)

@@ -24,7 +24,7 @@ MOST_PAIRED = 2**20  # pairs of choices: as long as some generations take
 MOST_NEARER = 3  # times that all candidates of the best changed set are looked at
 CLOSE = 1e-4  # to the target: a certificate may ask the model about these
 SETTLED = 2  # changes of an answer that is settled, at most
-FARTHER = (1.01, 1.08)  # two changes may do a little less than each by itself
+FARTHER = (1.08, 1.01)  # than they are expected, two changes suffice: they may do less than each by itself
 SPARE = 2  # single changes of every group, where several answers are wanted
 NEAREST = 32  # candidates that are nearer than others, in case the model refuses the first ones
 
@@ -171,23 +171,22 @@ class Sweeps:
 
         None unless all that are nearer are known, and no three changes can be as near.
         """
-        soon = few.soon(self.budget)
-        if few.expected > soon:
+        if not few.soon(few.expected, self.budget):
             return None
         single = self._nearest(few.singles(np.inf, CLOSE))
-        farthest = min([soon, *self.problem.distance(single[:1]).tolist()])
-        limits = sorted({min(few.expected * farther, farthest) for farther in FARTHER})
-        for limit in (limit for limit in limits if limit < few.least(3)):
-            with self._counted("sweep", 2):
-                pairs = few.pairs(limit, CLOSE, self.budget)
-            if pairs is None:
-                return None
-            found = np.concatenate([single, self._nearest(pairs)])
-            distance = self.problem.distance(found)
-            order = np.argsort(distance, kind="stable")
-            if len(found) and distance[order[0]] <= limit:
-                return np.asarray(found[order])
-        return None
+        farthest = min([few.least(3), *self.problem.distance(single[:1]).tolist()])
+        limits = (min(few.expected * farther, farthest) for farther in FARTHER)
+        limit = next((limit for limit in limits if limit < few.least(3) and few.soon(limit, self.budget)), None)
+        if limit is None:
+            return None
+        with self._counted("sweep", 2):
+            pairs = few.pairs(limit, CLOSE, self.budget)
+        if pairs is None:
+            return None
+        found = np.concatenate([single, self._nearest(pairs)])
+        distance = self.problem.distance(found)
+        order = np.argsort(distance, kind="stable")
+        return np.asarray(found[order]) if len(found) and distance[order[0]] <= limit else None
 
     def _pair(self, few: FewChanges) -> bool:
         """Look at all pairs of changes that may be nearer; whether no three changes can be as near as what is known."""

@@ -65,10 +65,11 @@ class Blocks(NamedTuple):
 
     Attributes:
         at: (b, 3) int32 the pair, the class of the first column, and that of the second one.
-        low, high: (b, k) bounds on the sums.
+        far: (b,) the least that they are away; low, high: (b, k) bounds on the sums.
     """
 
     at: Array
+    far: Array
     low: Array
     high: Array
 
@@ -151,21 +152,34 @@ def bound_blocks(tables: Tables, alone: Alone, leading: Leading, sides: Sides, f
         first, second = _least(tables, alone, tables.first[pair]), _least(tables, alone, tables.second[pair])
         _sum_up(tables, 2 * pair, alone, leading, alone.limit - second, one)
         _sum_up(tables, 2 * pair + 1, alone, leading, alone.limit - first, two)
-        place = tables.place[pair]
+        columns = tables.counts[2 * pair + 1]
         for a in range(tables.counts[2 * pair]):
-            for b in range(tables.counts[2 * pair + 1]):
-                added, place = tables.added[place], place + 1
+            place = tables.place[pair] + a * columns
+            added, own = tables.added[place : place + columns], one.lead[a] - base
+            if not _any_leads(added, own, two.lead, leading):  # mostly, and without a branch
+                continue
+            for b in range(columns):
                 far = one.cost[a] + two.cost[b] + alone.c * max(one.peak[a], two.peak[b])
-                lead = one.lead[a] - base + two.lead[b] + _lead(leading, added)
-                if not far <= alone.limit or lead < leading.may:
+                if not far <= alone.limit or own + two.lead[b] + _lead(leading, added[b]) < leading.may:
                     continue
-                found.at[count, 0], found.at[count, 1], found.at[count, 2] = pair, a, b
+                found.at[count, 0], found.at[count, 1], found.at[count, 2], found.far[count] = pair, a, b, far
                 for k in range(alone.base.size):
-                    more = added[k] - alone.base[k]
+                    more = added[b, k] - alone.base[k]
                     found.low[count, k] = one.low[a, k] + two.low[b, k] + more
                     found.high[count, k] = one.high[a, k] + two.high[b, k] + more
                 count += 1
     return count
+
+
+@numba.njit(inline="always")
+def _any_leads(added: Array, own: Any, leads: Array, leading: Leading) -> Any:
+    """Return whether any block of a line leads."""
+    if leading.weights.size > 1:
+        return True
+    hits, weight = np.int64(0), leading.weights[0]
+    for b in range(len(added)):
+        hits += np.int64(own + leads[b] + weight * added[b, 0] >= leading.may)
+    return hits > 0
 
 
 @kernel

@@ -1,0 +1,132 @@
+"""Candidates of two changes, told by what the structure adds for pairs to what each change does alone."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+
+from mlflow_cf.exact.boxes import loose
+from mlflow_cf.exact.tried import Asked, portions
+from mlflow_cf.features import Floats
+from mlflow_cf.problem import Budget, Codes, Problem, Rater
+from mlflow_cf.search.choices import Choices
+from mlflow_cf.structures.kernels.blocks import Alone, Blocks, Leading, Near
+from mlflow_cf.structures.links import Tokens
+from mlflow_cf.structures.pairs import everything
+from mlflow_cf.structures.structure import Pairs
+
+CELLS_AT_ONCE = 2**21  # what is found first may spare the rest
+LARGEST_TABLE = 2**22  # sums of one pair of features
+WORTH_ONE = 2**10  # as many take about as long as the evaluation of a row
+AT_ONCE = 128  # candidates that are rated, nearest first
+BLOCKS_AT_ONCE = 64  # that are looked into, the nearest first; then so much more at a time:
+MORE_BLOCKS = 4
+MOST_FOUND = 20_000  # candidates of two changes; where there are more, most are not needed
+
+
+@dataclass(frozen=True, eq=False)
+class TwoChanges:
+    """The pairs of changes of one row.
+
+    Attributes:
+        problem, rater: what decides about them.
+        choices: the changes; sums: (choices, k) of the row with each of them.
+        own: the row's tokens (1, ...), one array per column.
+    """
+
+    problem: Problem
+    rater: Rater
+    choices: Choices
+    own: Sequence[Tokens]
+    sums: Floats
+
+    @cached_property
+    def told(self) -> Pairs | None:
+        """What the structure says of pairs of changes."""
+        return self.rater.structure.pairs(self.own)
+
+    @cached_property
+    def base(self) -> Floats:
+        """The row's own sums (k,)."""
+        base: Floats = self.rater.structure.sums(self.own)[0]
+        return base
+
+    def look(self, asked: Asked, budget: Budget, near: float = 0.0) -> Codes | None:
+        """Return the choices (m, 2) of candidates that may be answers, nearest first; None: see `FewChanges.pairs`.
+
+        Columns with changes that are as `near` as that come first.
+        """
+        tried, columns = asked.tried, asked.tried.pairs(asked.limit)
+        sizes = tried.counts[columns.first] * tried.counts[columns.second] * self.rater.structure.outputs
+        work = int(sizes.sum())
+        if work // WORTH_ONE >= budget.left or sizes.max(initial=0) > LARGEST_TABLE:
+            return None
+        if self.told is None or not budget.take(1 + work // WORTH_ONE):
+            return None
+        c, leading = self.problem.bound_distance.c, self._leading(asked.doubt)
+        alone = Alone(self.sums[tried.places], self.base, tried.cost, tried.peak, c, asked.limit)
+        places, far = np.empty((0, 2), dtype=np.intp), np.empty(0)
+        for here in portions(sizes, CELLS_AT_ONCE, int((columns.least <= near).sum())):
+            some = here[columns.least[here] <= alone.limit]
+            if not len(some):
+                break
+            tables = self.told.tables(tried.tokens, columns.first[some], columns.second[some])
+            blocks = tables.blocks(alone, leading)
+            for part in self._parts(blocks, asked):
+                inside = part[blocks.far[part] <= alone.limit]
+                if budget.late:
+                    return None
+                taken, distance, nearest = self._kept(tables.near(alone, leading, blocks.at[inside]), alone, asked)
+                alone = alone._replace(limit=min(alone.limit, nearest))
+                places, far = np.concatenate([places, taken]), np.append(far, distance)
+                if len(places) > MOST_FOUND and (far <= alone.limit).sum() > MOST_FOUND:
+                    return None
+        order = np.flatnonzero(far <= alone.limit)
+        return np.asarray(places[order[np.argsort(far[order], kind="stable")]])
+
+    def _leading(self, doubt: float) -> Leading:
+        """Return what leads, if a single number decides."""
+        lead = self.rater.lead(doubt)
+        return everything(len(self.base)) if lead is None else Leading(lead.weights, lead.may)
+
+    def _parts(self, blocks: Blocks, asked: Asked) -> list[Codes]:
+        """Return positions of blocks that may reach the targets: of all, or the nearest ones first.
+
+        Those of one pair of columns follow each other.
+        """
+        some = np.arange(len(blocks.far))
+        if self.rater.lead(asked.doubt) is None:
+            some = some[self.rater.reach(blocks.low, blocks.high, asked.doubt) >= 0]
+        if asked.sets is not None or not len(some):
+            return [some]
+        sizes = BLOCKS_AT_ONCE * MORE_BLOCKS ** np.arange(1 + int(np.log2(len(some))))
+        parts = np.split(some[np.argsort(blocks.far[some], kind="stable")], sizes.cumsum())
+        return [np.sort(part) for part in parts if len(part)]
+
+    def _kept(self, found: Near, alone: Alone, asked: Asked) -> tuple[Codes, Floats, float]:
+        """Return the choices (n, 2) of those that may be answers, how far they are, and how far others may be."""
+        tried, doubt, sets = asked.tried, asked.doubt, asked.sets
+        one, two = found.at.T
+        distance = tried.cost[one] + tried.cost[two] + alone.c * np.maximum(tried.peak[one], tried.peak[two])
+        may, _ = self.rater.verdicts(found.sums, doubt)
+        near = np.flatnonzero(may & (distance <= alone.limit))
+        taken, distance, sums = tried.places[found.at[near]], distance[near], found.sums[near]
+        if sets is None:
+            return taken, distance, loose(self._certain(taken, sums, distance, doubt))
+        kept = sets.kept(taken, sums, distance)
+        return taken[kept], distance[kept], loose(sets.limit)
+
+    def _certain(self, places: Codes, sums: Floats, distance: Floats, doubt: float) -> float:
+        """Return the distance of the nearest lawful one of n candidates that certainly meets the target; inf: none."""
+        order = np.argsort(distance, kind="stable")
+        for start in range(0, len(order), AT_ONCE):
+            some = order[start : start + AT_ONCE]
+            _, sure = self.rater.verdicts(sums[some], doubt)
+            for at in some[sure].tolist():
+                codes = self.choices.taken(places[[at]])
+                if self.problem.held(codes).all() and self.problem.check(self.problem.rows(codes)).all():
+                    return float(distance[at])
+        return np.inf
