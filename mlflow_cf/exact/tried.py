@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
 from typing import NamedTuple
 
 import numpy as np
@@ -32,11 +33,14 @@ class Tried(NamedTuple):
     @classmethod
     def of(cls, choices: Choices, tried: Bools) -> Tried:
         """Return the choices that are `tried` (choices,)."""
-        owner = choices.problem.owner.tolist()
-        some = [np.flatnonzero(tried[choices.start[n] : choices.start[n + 1]]) for n in owner]
-        places = np.concatenate([at + choices.start[number] for at, number in zip(some, owner, strict=True)])
-        tokens = [table[at] for table, at in zip(choices.tokens, some, strict=True)]
-        return cls(places, np.cumsum([0, *map(len, some)]), choices.cost[places], choices.peak[places], tokens)
+        columns, owner = choices.columns, choices.problem.owner
+        some = tried[columns]
+        ends = np.diff(choices.start)[owner].cumsum()
+        start = np.append(0, some.cumsum()[ends - 1])
+        parts = zip(choices.tokens, pairwise([0, *ends.tolist()]), strict=True)
+        places = columns[some]
+        tokens = [table[some[first:stop]] for table, (first, stop) in parts]
+        return cls(places, start, choices.cost[places], choices.peak[places], tokens)
 
     @property
     def counts(self) -> Codes:
@@ -49,11 +53,11 @@ class Tried(NamedTuple):
         least = np.full(len(self.counts), np.inf)
         if len(filled):
             least[filled] = np.minimum.reduceat(self.cost, self.start[filled])
-        first, second = np.triu_indices(len(least), k=1)
-        both = least[first] + least[second]
-        near = np.flatnonzero(both <= limit)
-        near = near[np.argsort(both[near], kind="stable")]
-        return Columns(first[near], second[near], both[near])
+        both = least[:, None] + least
+        first, second = np.nonzero(np.triu(both <= limit, k=1))
+        order = np.argsort(both[first, second], kind="stable")
+        first, second = first[order], second[order]
+        return Columns(first, second, both[first, second])
 
 
 class Columns(NamedTuple):

@@ -51,8 +51,10 @@ class TwoChanges:
     @cached_property
     def base(self) -> Floats:
         """The row's own sums (k,)."""
-        base: Floats = self.rater.structure.sums(self.own)[0]
-        return base
+        largest = int(np.diff(self.choices.start).argmax())
+        if self.choices.start[largest + 1] - self.choices.start[largest] > 1:  # swept, its own tuple with all others
+            return np.asarray(self.sums[self.choices.own[largest]])
+        return np.asarray(self.rater.structure.sums(self.own)[0])
 
     def look(self, asked: Asked, budget: Budget, near: float = 0.0) -> Codes | None:
         """Return the choices (m, 2) of candidates that may be answers, nearest first; None: see `FewChanges.pairs`.
@@ -100,33 +102,42 @@ class TwoChanges:
         some = np.arange(len(blocks.far))
         if self.rater.lead(asked.doubt) is None:
             some = some[self.rater.reach(blocks.low, blocks.high, asked.doubt) >= 0]
-        if asked.sets is not None or not len(some):
+        if asked.sets is not None or len(some) <= BLOCKS_AT_ONCE:
             return [some]
-        sizes = BLOCKS_AT_ONCE * MORE_BLOCKS ** np.arange(1 + int(np.log2(len(some))))
-        parts = np.split(some[np.argsort(blocks.far[some], kind="stable")], sizes.cumsum())
-        return [np.sort(part) for part in parts if len(part)]
+        some, parts, start, size = some[np.argsort(blocks.far[some], kind="stable")], [], 0, BLOCKS_AT_ONCE
+        while start < len(some):
+            parts.append(np.sort(some[start : start + size]))
+            start, size = start + size, size * MORE_BLOCKS
+        return parts
 
     def _kept(self, found: Near, alone: Alone, asked: Asked) -> tuple[Codes, Floats, float]:
         """Return the choices (n, 2) of those that may be answers, how far they are, and how far others may be."""
         tried, doubt, sets = asked.tried, asked.doubt, asked.sets
         one, two = found.at.T
         distance = tried.cost[one] + tried.cost[two] + alone.c * np.maximum(tried.peak[one], tried.peak[two])
+        if sets is None:
+            return self._nearest(tried.places[found.at], found.sums, distance, asked)
         may, _ = self.rater.verdicts(found.sums, doubt)
         near = np.flatnonzero(may & (distance <= alone.limit))
-        taken, distance, sums = tried.places[found.at[near]], distance[near], found.sums[near]
-        if sets is None:
-            return taken, distance, loose(self._certain(taken, sums, distance, doubt))
-        kept = sets.kept(taken, sums, distance)
+        taken, distance = tried.places[found.at[near]], distance[near]
+        kept = sets.kept(taken, found.sums[near], distance)
         return taken[kept], distance[kept], loose(sets.limit)
 
-    def _certain(self, places: Codes, sums: Floats, distance: Floats, doubt: float) -> float:
-        """Return the distance of the nearest lawful one of n candidates that certainly meets the target; inf: none."""
-        order = np.argsort(distance, kind="stable")
-        for start in range(0, len(order), AT_ONCE):
+    def _nearest(self, places: Codes, sums: Floats, distance: Floats, asked: Asked) -> tuple[Codes, Floats, float]:
+        """Return those of n candidates that may meet the target, up to the nearest lawful one that certainly does."""
+        order, limit, start = np.argsort(distance, kind="stable"), np.inf, 0
+        kept = [order[:0]]
+        while start < len(order) and distance[order[start]] <= limit:
             some = order[start : start + AT_ONCE]
-            _, sure = self.rater.verdicts(sums[some], doubt)
-            for at in some[sure].tolist():
-                codes = self.choices.taken(places[[at]])
-                if self.problem.held(codes).all() and self.problem.check(self.problem.rows(codes)).all():
-                    return float(distance[at])
-        return np.inf
+            may, sure = self.rater.verdicts(sums[some], asked.doubt)
+            kept.append(some[may])
+            first = next((at for at in some[sure].tolist() if limit == np.inf and self._is_lawful(places[[at]])), None)
+            limit, start = limit if first is None else loose(float(distance[first])), start + AT_ONCE
+        near = np.concatenate(kept)
+        near = near[distance[near] <= limit]
+        return places[near], distance[near], limit
+
+    def _is_lawful(self, places: Codes) -> bool:
+        """Whether the candidate that takes the choices at `places` (1, 2) meets every constraint."""
+        codes = self.choices.taken(places)
+        return bool(self.problem.held(codes).all() and self.problem.check(self.problem.rows(codes)).all())

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 from numpy.typing import NDArray
@@ -50,7 +51,7 @@ class PairTables:
         most, outputs = self.tables.place[-1], len(alone.base)
         ends = np.empty((2, most, outputs))
         found = Blocks(np.empty((most, 3), dtype=np.int32), np.empty(most), ends[0], ends[1])
-        count = bound_blocks(self.tables, alone, leading, self._sides(outputs), found)
+        count = bound_blocks(self.tables, alone, leading, self._sides, found)
         return Blocks(*(part[:count] for part in found))
 
     def near(self, alone: Alone, leading: Leading, blocks: NDArray[np.int32]) -> Near:
@@ -58,19 +59,18 @@ class PairTables:
         room, outputs = FIRST_ROOM, len(alone.base)
         while True:
             near = Near(np.empty((room, 2), dtype=np.intp), np.empty((room, outputs)))
-            count = list_near(self.tables, alone, leading, self._sides(outputs), blocks, near)
+            count = list_near(self.tables, alone, leading, self._sides, blocks, near)
             if count <= room:
                 return Near(near.at[:count], near.sums[:count])
             room = count
 
-    def _sides(self, outputs: int) -> Sides:
-        """Return room for what the classes of two columns can do."""
-        values = int(np.diff(self.tables.start).max(initial=0))
-        one, two = (
-            Side(*np.empty((3, values)), *np.empty((2, values, outputs)), *np.empty((2, values), dtype=np.int32))
-            for _ in range(2)
-        )
-        return Sides(one, two)
+    @cached_property
+    def _sides(self) -> Sides:
+        """Room for what the classes of two columns can do."""
+        values, outputs = int(np.diff(self.tables.start).max(initial=0)), self.tables.added.shape[1]
+        costs, ends = np.empty((2, 3, values)), np.empty((2, 2, values, outputs))
+        links = np.empty((2, 2, values), dtype=np.int32)
+        return Sides(Side(*costs[0], *ends[0], *links[0]), Side(*costs[1], *ends[1], *links[1]))
 
 
 def side_by_side(parts: Sequence[Tables]) -> Tables:

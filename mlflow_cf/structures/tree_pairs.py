@@ -93,7 +93,8 @@ class TreePairs:
         cells = np.concatenate([np.empty(0, np.int32), *values]).astype(np.int32)
         key = cells + offset[:-1].repeat(np.diff(start))
         order = np.argsort(key, kind="stable")  # values mostly ascend
-        before = np.searchsorted(key[order], np.arange(offset[-1])) - start[:-1].repeat(sizes + 1)
+        counts = np.bincount(key, minlength=offset[-1])
+        before = counts.cumsum() - counts - start[:-1].repeat(sizes + 1)
         return Tried(cells[order], start, before, offset[:-1]), order
 
     def _rectangles(self, asked: Asked) -> Rectangles:
@@ -101,7 +102,7 @@ class TreePairs:
         paths, leaves = self.paths, np.empty((len(self.paths.value), 3), dtype=np.intp)
         way = np.empty((self.trees.deepest + 1, 8), dtype=np.int64)
         leaves = leaves[: find_leaves(self.X, self.trees, paths.leaf, asked, way, leaves)]
-        longest = int(np.diff(paths.start).max(initial=1))
+        longest = self.trees.deepest + 1  # no leaf asks more features than there are nodes above it
         room = Room(np.empty((longest, asked.most + 3), np.int64), *np.empty((2, longest), np.int64))
         count = 4 * len(leaves)  # more are seldom
         while True:
