@@ -85,21 +85,24 @@ class FewChanges:
     def nearest_singles(self, limit: float, doubt: float, at_once: int) -> tuple[Codes, Bools]:
         """Return the nearest of them (m, G), and (m,) whether each certainly meets the target.
 
-        They are looked at so many at a time, until one of them certainly does.
+        They are looked at so many at a time and then twice as many, those that are as far as the last one among them,
+        until one of them certainly does.
         """
         places, sure, far = self._alone(limit, doubt)
         order = np.argsort(far, kind="stable")
+        places, sure, far = places[order], sure[order], far[order]
         parts: list[Codes] = []
         held: list[Bools] = []
         stop = 0
-        while stop < len(order) and not any(map(np.any, held)):
-            some, stop = order[stop : stop + at_once], min(stop + at_once, len(order))
-            codes = self.choices.taken(places[some, None])
+        while stop < len(far) and not any(map(np.any, held)):
+            start, last = stop, min(stop + at_once, len(far)) - 1
+            stop, at_once = int(np.searchsorted(far, loose(float(far[last])), side="right")), 2 * at_once
+            codes = self.choices.taken(places[start:stop, None])
             lawful = self.problem.held(codes)
             parts.append(codes[lawful])
-            held.append(sure[some[lawful]])
+            held.append(sure[start:stop][lawful])
         found = np.concatenate([self.problem.own[None][:0], *parts])
-        self._single = float(far[order[stop]]) * (1 - ROUNDING) if stop < len(order) else limit, doubt, found
+        self._single = float(far[stop]) * (1 - ROUNDING) if stop < len(far) else limit, doubt, found
         return found, np.concatenate([np.empty(0, dtype=np.bool_), *held])
 
     def _alone(self, limit: float, doubt: float) -> tuple[Codes, Bools, Floats]:

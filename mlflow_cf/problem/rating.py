@@ -53,6 +53,7 @@ class BoundTarget:
     own: int = -1
     spread: float = 1.0
 
+    @np.errstate(invalid="ignore", over="ignore", divide="ignore")
     def rate(self, outcome: Outcome) -> Rating:
         """Rate m rows by their outcome."""
         if self.target.interval:
@@ -88,6 +89,15 @@ class BoundTarget:
 
     def of_sums(self, link: Link, start: int, sums: int) -> SumTarget:
         """Return this target for a structure whose `sums` stand at `start` among all sums."""
+        known = self._of_sums.get((link, start, sums))
+        return known or self._of_sums.setdefault((link, start, sums), self._for_sums(link, start, sums))
+
+    @cached_property
+    def _of_sums(self) -> dict[tuple[Link, int, int], SumTarget]:
+        """What `of_sums` returned."""
+        return {}
+
+    def _for_sums(self, link: Link, start: int, sums: int) -> SumTarget:
         target = self.target
         return SumTarget(
             link=link,

@@ -6,9 +6,10 @@ and in verification, through its judge; then nothing is proved.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, replace
-from functools import cached_property
+from functools import cached_property, lru_cache
+from typing import Final, NamedTuple
 
 from mlflow_cf.constraints import Origin
 from mlflow_cf.errors import InputError
@@ -22,6 +23,7 @@ from mlflow_cf.structures.structure import Structure
 from mlflow_cf.words.reasons import Uncertified
 
 MARGIN = Origin("policy", "margin")
+MOST_KEPT: Final = 64  # targets that stay bound: requests may name any
 
 
 @dataclass(frozen=True, eq=False)
@@ -75,6 +77,13 @@ class Requirement:
         return spread_of(self.outcome)
 
 
+class Wanted(NamedTuple):
+    """What is wanted of all judges for a row, and what rates candidates by structures alone, if all could be opened."""
+
+    targets: tuple[BoundTarget, ...]
+    rater: Rater | None
+
+
 @dataclass(frozen=True, eq=False)
 class Requirements:
     """All that candidates must meet.
@@ -126,6 +135,23 @@ class Requirements:
     def background(self) -> Outcome:
         """What the judges say about the background."""
         return replace(self.outcome, further=tuple(one.outcome for one in self.further))
+
+    @cached_property
+    def bound(self) -> Callable[[Target, int], BoundTarget]:
+        """The target of the model for rows of which it says the class at some position, for all requests."""
+        return lru_cache(MOST_KEPT)(self._bound)
+
+    def _bound(self, target: Target, own: int) -> BoundTarget:
+        return BoundTarget(target, self.judge.model, own, spread_of(self.outcome) if target.interval else 1.0)
+
+    @cached_property
+    def wanted(self) -> Callable[[Target, int], Wanted]:
+        """The same of all judges, with what rates candidates if no level is unknown."""
+        return lru_cache(MOST_KEPT)(self._wanted)
+
+    def _wanted(self, target: Target, own: int) -> Wanted:
+        targets = self.targets(self.bound(target, own))
+        return Wanted(targets, self.rater(targets))
 
     def targets(self, target: BoundTarget) -> tuple[BoundTarget, ...]:
         """Return what is wanted of the model, with the margin, and of every further judge, for a row's own target."""

@@ -62,7 +62,6 @@ class SumTarget:
 Targets = Sequence[SumTarget]
 
 
-@np.errstate(invalid="ignore", over="ignore", divide="ignore")
 def rate_values(values: Floats, target: SumTarget) -> tuple[Bools, Floats]:
     """Return whether values (m,) of a regression meet a target, and their grades in [0, 1]."""
     favourable = (target.low <= values) & (values <= target.high)
@@ -71,7 +70,6 @@ def rate_values(values: Floats, target: SumTarget) -> tuple[Bools, Floats]:
     return favourable, grade
 
 
-@np.errstate(invalid="ignore", over="ignore", divide="ignore")
 def rate_labels(labels: NDArray[np.intp], scores: Floats, target: SumTarget) -> tuple[Bools, Floats]:
     """Rate decided labels (m,), by position among the classes, with their scores (m, classes).
 

@@ -35,11 +35,12 @@ def wanted_of(request: Request, rows: Sequence[Row]) -> dict[int, Row]:
 
 def case_of(request: Request, space: FeatureSpace, row: Row) -> Case:
     """Return a row's problem, with a budget of its own."""
-    requirements, targets = request.requirements, request.all_targets(_own(row))
+    requirements = request.requirements
+    targets, opened = requirements.wanted(request.target, _own(row))
     count, most = request.query.count, request.max_evaluations
     # what the structure takes a level for that is not in the background, the model may know
     unseen = np.flatnonzero(row.codes >= request.setting.bound_distance.unknown_from).tolist()
-    rater = None if unseen else requirements.rater(targets)
+    rater = None if unseen else opened
 
     def rate(Z: Floats) -> Rating:
         return requirements.rate(targets, space, Z, opened=not unseen)

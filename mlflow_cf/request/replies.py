@@ -26,7 +26,8 @@ def bare(request: Request, row: Row) -> Explanation:
     """Return what a row gets that is not searched for: invalid, not asked for, or already as wanted."""
     prediction = None if row.prediction != row.prediction else row.prediction  # NaN is null in a reply
     name, space = request.explainer.name, request.setting.space.bare
-    likely = None if row.outcome is None else bound_target(request, row).probability(row.outcome)[0]
+    said = None if row.expected else row.outcome  # else the model will say how likely that is
+    likely = None if said is None else bound_target(request, row).probability(said)[0]
     status: Status = "invalid" if row.fault else "skipped" if request.query.explain == "none" else "already"
     return Explanation(status, row.fault, prediction, likely, explainer=name, seed=request.seed, space=space)
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from functools import cached_property
 from typing import Final, NamedTuple
 
 import pandas as pd
@@ -12,7 +11,7 @@ import pandas as pd
 from mlflow_cf.explainers import AnyExplainer
 from mlflow_cf.explainers.searches import Searches
 from mlflow_cf.model.judge import CountedJudge, Judge
-from mlflow_cf.problem import BoundTarget, Limits, Query, Requirements, Setting, Target, spread_of
+from mlflow_cf.problem import BoundTarget, Limits, Query, Requirements, Setting, Target
 from mlflow_cf.request.admission import Admission
 from mlflow_cf.words.result import Explanation
 
@@ -97,25 +96,5 @@ class Request:
         return self.requirements.judge
 
     def bound_target(self, own: int) -> BoundTarget:
-        """Return the target for rows of which the model says the class at position `own`; many rows share one."""
-        if own not in self._bound_targets:
-            self._bound_targets[own] = BoundTarget(self.target, self.judge.model, own, self._spread)
-        return self._bound_targets[own]
-
-    def all_targets(self, own: int) -> tuple[BoundTarget, ...]:
-        """Return what is wanted of the model and of every further judge, for the same rows."""
-        if own not in self._all_targets:
-            self._all_targets[own] = self.requirements.targets(self.bound_target(own))
-        return self._all_targets[own]
-
-    @cached_property
-    def _bound_targets(self) -> dict[int, BoundTarget]:
-        return {}
-
-    @cached_property
-    def _all_targets(self) -> dict[int, tuple[BoundTarget, ...]]:
-        return {}
-
-    @cached_property
-    def _spread(self) -> float:
-        return spread_of(self.requirements.outcome) if self.target.interval else 1.0
+        """Return the target for rows of which the model says the class at position `own`."""
+        return self.requirements.bound(self.target, own)

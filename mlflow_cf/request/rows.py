@@ -46,6 +46,11 @@ class Row:
     prediction: Label | None
     outcome: Outcome | None
 
+    @property
+    def expected(self) -> bool:
+        """Whether the outcome is what the model is expected to say, before it is asked."""
+        return self.prediction is None and self.outcome is not None and int(self.outcome.codes[0]) >= 0
+
 
 def check_rows(rows: object, most: int) -> None:
     """Refuse a table of more rows than `most`, before anything is done with it.

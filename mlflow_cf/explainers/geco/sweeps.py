@@ -26,6 +26,7 @@ CLOSE = 1e-4  # to the target: a certificate may ask the model about these
 SETTLED = 2  # changes of an answer that is settled, at most
 FARTHER = (1.08, 1.01)  # than they are expected, two changes suffice: they may do less than each by itself
 SPARE = 2  # single changes of every group, where several answers are wanted
+AT_FIRST = 4  # single changes: the next ones are for the case that the model refuses the first one
 NEAREST = 32  # candidates that are nearer than others, in case the model refuses the first ones
 
 
@@ -160,7 +161,7 @@ class Sweeps:
 
     def _single(self, few: FewChanges) -> Codes | None:
         """Return the nearest favourable single changes (m, G) if no two changes can be as near; else None."""
-        near, favourable = few.nearest_singles(few.least(2), CLOSE, NEAREST)
+        near, favourable = few.nearest_singles(few.least(2), CLOSE, AT_FIRST)
         doubtful = np.flatnonzero(~favourable)
         if len(doubtful):
             favourable[doubtful] = self._favourable(near[doubtful])
