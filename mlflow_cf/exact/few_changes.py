@@ -20,7 +20,7 @@ from mlflow_cf.search.choices import Choices, telling
 ROUNDING = 1e-12  # of a sum
 SWEPT = 1e-5  # sums of a sweep are rounded otherwise than those of a single row, which may be sums in float32
 MOST_CELLS = 2**26  # sums of pairs of choices that are looked at, in a third of a second
-SOON = 2**21  # sums of pairs of choices that take a few milliseconds
+SOON = 2**24  # sums of pairs of choices that take some milliseconds
 SOON_SHARE = 4  # of the budget, so much less is spent on them
 FARTHER = 1.01  # than they are expected, two changes mostly suffice
 FIRST_SHARE = 8  # of the sums that may be looked at, so much less is at first where several answers are wanted
@@ -153,12 +153,10 @@ class FewChanges:
 
     def _pairs(self, limit: float, doubt: float, budget: Budget, most: int) -> Codes | None:
         if self.problem.count == 1:
+            if self._sums_within(limit, self._changed) > most:
+                return None
             asked = Asked(self._tried(limit, None), limit, doubt, None)
-            found = (
-                None
-                if self._sums_within(limit, self._changed) > most
-                else self._two.look(asked, budget, self.expected * FARTHER)
-            )
+            found = self._two.look(asked, budget, self.expected * FARTHER)
             return None if found is None else self._codes(found)
         # often the nearest ones suffice, and else they tell how far the others may be
         sets = self._sets(doubt)
@@ -167,7 +165,6 @@ class FewChanges:
         found = self._two.look(Asked(self._tried(near, sets), near, doubt, sets), budget)
         farthest = min(farthest, loose(sets.limit))
         if found is not None and near < farthest:
-            sets = self._sets(doubt)
             if self._limit_of(most, farthest, self._changed & ~sets.enough) < farthest:
                 return None
             found = self._two.look(Asked(self._tried(farthest, sets), farthest, doubt, sets), budget)

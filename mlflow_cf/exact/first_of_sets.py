@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from mlflow_cf.constraints.rules import Bools
-from mlflow_cf.exact.boxes import loose
+from mlflow_cf.exact.boxes import SLACK
 from mlflow_cf.features import Floats
 from mlflow_cf.problem import Codes, Problem, Rater
 from mlflow_cf.search.choices import Choices
@@ -30,43 +30,46 @@ class FirstOfSets:
         sure = sure[self._lawful(sure[:, None])] if len(sure) else sure
         self.enough[:] = False
         self.enough[sure] = True
-        nearest = np.full(len(problem.groups), np.inf)
-        np.minimum.at(nearest, choices.group[sure], (choices.cost + problem.bound_distance.c * choices.peak)[sure])
-        self._nearest = nearest[np.isfinite(nearest)]
+        # by the smaller and the larger group; of single changes, twice by the only one
+        self._nearest = np.full((len(problem.groups), len(problem.groups)), np.inf)
+        alone = choices.group[sure]
+        far = choices.cost + problem.bound_distance.c * choices.peak
+        np.minimum.at(self._nearest, (alone, alone), far[sure])
 
     @property
     def limit(self) -> float:
         """What is farther away is no answer: as many changed sets as are wanted have nearer ones."""
-        count = self.problem.count
-        return float(np.partition(self._nearest, count - 1)[count - 1]) if len(self._nearest) >= count else np.inf
+        known, count = self._nearest[np.isfinite(self._nearest)], self.problem.count
+        return float(np.partition(known, count - 1)[count - 1]) if len(known) >= count else np.inf
 
-    def kept(self, places: Codes, sums: Floats, distance: Floats) -> Codes:
-        """Return which candidates (n,) may be the nearest of their changed set, and remember how near that is.
+    def limits(self, first: Codes, second: Codes) -> Floats:
+        """Return (n,) how far candidates may be that change the groups `first` (n,) and `second` (n,), in any order."""
+        nearest = np.minimum(self._nearest[np.minimum(first, second), np.maximum(first, second)], self.limit)
+        return np.asarray(nearest + SLACK * np.maximum(1.0, nearest))
+
+    def note(self, places: Codes, sums: Floats, distance: Floats) -> None:
+        """Look for the nearest certain candidate of every changed set among n candidates.
 
         Args:
-            places: (n, 2) the choices they take; all candidates with the same changed set come in one call.
+            places: (n, 2) the choices they take.
             sums: (n, k) of each; distance: (n,) of each.
         """
-        groups = self.choices.group[places]
-        sets = groups.min(axis=1) * len(self.problem.groups) + groups.max(axis=1)
-        order = np.lexsort((distance, sets))
+        groups = np.sort(self.choices.group[places], axis=1)
+        order = np.lexsort((distance, groups[:, 1], groups[:, 0]))
         _, sure = self.rater.verdicts(sums, self.doubt)
-        sure &= ~self._may[places].any(axis=1)
+        sure &= ~self._may[places].any(axis=1) & (distance < self._nearest[groups[:, 0], groups[:, 1]])
         if sure.any() and (self.problem.linking or not self.problem.plain_limits or self.problem.most_changes < 2):
             sure[sure] = self.problem.held(self.choices.taken(places[sure]))
-        first = self._first(order, sets, sure)
+        first = self._first(order, groups, sure)
         while len(first) and not (good := self._lawful(places[first])).all():
             sure[first[~good]] = False
-            first = self._first(order, sets, sure)
-        self._nearest = np.append(self._nearest, distance[first])
-        limits = np.full(len(self.problem.groups) ** 2, np.inf)
-        limits[sets[first]] = [loose(far) for far in distance[first].tolist()]
-        return np.flatnonzero(distance <= np.minimum(limits[sets], loose(self.limit)))
+            first = self._first(order, groups, sure)
+        self._nearest[groups[first, 0], groups[first, 1]] = distance[first]
 
-    def _first(self, order: Codes, sets: Codes, sure: Bools) -> Codes:
+    def _first(self, order: Codes, groups: Codes, sure: Bools) -> Codes:
         """Return the first sure candidate of every set, of an order of (n,) that puts sets together."""
         some = order[sure[order]]
-        _, first = np.unique(sets[some], return_index=True)
+        _, first = np.unique(groups[some] @ [len(self._nearest), 1], return_index=True)
         return np.asarray(some[first])
 
     def _lawful(self, places: Codes) -> Bools:

@@ -9,6 +9,7 @@ from functools import cached_property
 import numpy as np
 
 from mlflow_cf.exact.boxes import loose
+from mlflow_cf.exact.first_of_sets import FirstOfSets
 from mlflow_cf.exact.tried import Asked, portions
 from mlflow_cf.features import Floats
 from mlflow_cf.problem import Budget, Codes, Problem, Rater
@@ -18,9 +19,9 @@ from mlflow_cf.structures.links import Tokens
 from mlflow_cf.structures.pairs import everything
 from mlflow_cf.structures.structure import Pairs
 
-CELLS_AT_ONCE = 2**21  # what is found first may spare the rest
+CELLS_AT_ONCE = 2**22  # what is found first may spare the rest
 LARGEST_TABLE = 2**22  # sums of one pair of features
-WORTH_ONE = 2**10  # as many take about as long as the evaluation of a row
+WORTH_ONE = 2**14  # as many take about as long as the evaluation of a row
 AT_ONCE = 128  # candidates that are rated, nearest first
 BLOCKS_AT_ONCE = 64  # that are looked into, the nearest first; then so much more at a time:
 MORE_BLOCKS = 4
@@ -77,8 +78,12 @@ class TwoChanges:
                 break
             tables = self.told.tables(tried.tokens, columns.first[some], columns.second[some])
             blocks = tables.blocks(alone, leading)
+            bounded = self.problem.owner[columns.first[some]], self.problem.owner[columns.second[some]]
             for part in self._parts(blocks, asked):
                 inside = part[blocks.far[part] <= alone.limit]
+                if asked.sets is not None:
+                    groups = (owner[blocks.at[inside, 0]] for owner in bounded)
+                    inside = inside[blocks.far[inside] <= asked.sets.limits(*groups)]
                 if budget.late:
                     return None
                 taken, distance, nearest = self._kept(tables.near(alone, leading, blocks.at[inside]), alone, asked)
@@ -87,7 +92,13 @@ class TwoChanges:
                 if len(places) > MOST_FOUND and (far <= alone.limit).sum() > MOST_FOUND:
                     return None
         order = np.flatnonzero(far <= alone.limit)
+        if asked.sets is not None:
+            order = order[far[order] <= self._limits(places[order], asked.sets)]
         return np.asarray(places[order[np.argsort(far[order], kind="stable")]])
+
+    def _limits(self, places: Codes, sets: FirstOfSets) -> Floats:
+        """Return (n,) how far candidates may be that take the choices at `places` (n, 2)."""
+        return sets.limits(*self.choices.group[places].T)
 
     def _leading(self, doubt: float) -> Leading:
         """Return what leads, if a single number decides."""
@@ -95,14 +106,14 @@ class TwoChanges:
         return everything(len(self.base)) if lead is None else Leading(lead.weights, lead.may)
 
     def _parts(self, blocks: Blocks, asked: Asked) -> list[Codes]:
-        """Return positions of blocks that may reach the targets: of all, or the nearest ones first.
+        """Return positions of blocks that may reach the targets, the nearest ones in the first part.
 
-        Those of one pair of columns follow each other.
+        In each, those of one pair of columns follow each other.
         """
         some = np.arange(len(blocks.far))
         if self.rater.lead(asked.doubt) is None:
             some = some[self.rater.reach(blocks.low, blocks.high, asked.doubt) >= 0]
-        if asked.sets is not None or len(some) <= BLOCKS_AT_ONCE:
+        if len(some) <= BLOCKS_AT_ONCE:
             return [some]
         some, parts, start, size = some[np.argsort(blocks.far[some], kind="stable")], [], 0, BLOCKS_AT_ONCE
         while start < len(some):
@@ -117,10 +128,11 @@ class TwoChanges:
         distance = tried.cost[one] + tried.cost[two] + alone.c * np.maximum(tried.peak[one], tried.peak[two])
         if sets is None:
             return self._nearest(tried.places[found.at], found.sums, distance, asked)
-        may, _ = self.rater.verdicts(found.sums, doubt)
-        near = np.flatnonzero(may & (distance <= alone.limit))
-        taken, distance = tried.places[found.at[near]], distance[near]
-        kept = sets.kept(taken, found.sums[near], distance)
+        taken, (may, _) = tried.places[found.at], self.rater.verdicts(found.sums, doubt)
+        near = np.flatnonzero(may & (distance <= self._limits(taken, sets)))
+        taken, distance = taken[near], distance[near]
+        sets.note(taken, found.sums[near], distance)
+        kept = distance <= self._limits(taken, sets)
         return taken[kept], distance[kept], loose(sets.limit)
 
     def _nearest(self, places: Codes, sums: Floats, distance: Floats, asked: Asked) -> tuple[Codes, Floats, float]:

@@ -20,11 +20,11 @@ from mlflow_cf.problem.points import with_points
 from mlflow_cf.search.population import changed_sets
 from mlflow_cf.search.seeds import codes_of, nearest_favourable_rows
 
-MOST_PAIRED = 2**20  # pairs of choices: as long as some generations take
+MOST_PAIRED = 2**24  # pairs of choices: as long as some generations take
 MOST_NEARER = 3  # times that all candidates of the best changed set are looked at
 CLOSE = 1e-4  # to the target: a certificate may ask the model about these
 SETTLED = 2  # changes of an answer that is settled, at most
-FARTHER = (1.08, 1.01)  # than they are expected, two changes suffice: they may do less than each by itself
+FARTHER = (np.inf, 1.08)  # than two changes are expected to be: they may do less than each by itself
 SPARE = 2  # single changes of every group, where several answers are wanted
 AT_FIRST = 4  # single changes: the next ones are for the case that the model refuses the first one
 NEAREST = 32  # candidates that are nearer than others, in case the model refuses the first ones
@@ -175,9 +175,9 @@ class Sweeps:
         if not few.soon(few.expected, self.budget):
             return None
         single = self._nearest(few.singles(np.inf, CLOSE))
-        farthest = min([few.least(3), *self.problem.distance(single[:1]).tolist()])
+        farthest = min([np.inf, *self.problem.distance(single[:1]).tolist()])
         limits = (min(few.expected * farther, farthest) for farther in FARTHER)
-        limit = next((limit for limit in limits if limit < few.least(3) and few.soon(limit, self.budget)), None)
+        limit = next((limit for limit in limits if few.soon(limit, self.budget)), None)
         if limit is None:
             return None
         with self._counted("sweep", 2):
@@ -187,7 +187,8 @@ class Sweeps:
         found = np.concatenate([single, self._nearest(pairs)])
         distance = self.problem.distance(found)
         order = np.argsort(distance, kind="stable")
-        return np.asarray(found[order]) if len(found) and distance[order[0]] <= limit else None
+        settled = len(found) and distance[order[0]] <= limit and distance[order[0]] < few.least(3)
+        return np.asarray(found[order]) if settled else None
 
     def _pair(self, few: FewChanges) -> bool:
         """Look at all pairs of changes that may be nearer; whether no three changes can be as near as what is known."""
