@@ -143,6 +143,14 @@ def test_every_neighbour_is_lawful_nearer_than_the_bar_and_rated_as_a_row(world:
         assert any(len(moved) == 1 and world.lone(moved[0]) for moved in moves)
 
 
+@given(worlds())
+def test_neighbours_of_candidates_that_break_a_rule_are_lawful_too(world: World) -> None:
+    _, undone = world.problem.undone_codes(world.parents)
+    found, others = world.of(np.concatenate([undone, world.parents]), np.inf)
+    assert world.lawful(found.codes).all()
+    assert world.lawful(others).all()
+
+
 @dear(2)
 @given(worlds(), shares)
 def test_the_nearest_favourable_neighbour_of_every_group_is_found(world: World, share: float) -> None:

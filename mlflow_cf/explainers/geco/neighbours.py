@@ -160,6 +160,10 @@ class Neighbours:
                 if number in joint.groups:
                     good &= joint.holds(children)
             held[members, own] = good.reshape(len(members), own.stop - own.start)
+        for joint in self.cascade.joint_rules:  # a parent that breaks a rule does so whatever else changes
+            broken = ~joint.holds(parents)
+            if broken.any():
+                held[np.ix_(broken, ~np.isin(choices.group, list(joint.groups)))] = False
         return held
 
     def _broken(self, parents: Codes, wanted: Bools, held: Bools, bar: float) -> Codes:

@@ -11,7 +11,7 @@ import numpy as np
 from mlflow_cf.constraints.rules import Bools
 from mlflow_cf.exact.few_changes import FewChanges
 from mlflow_cf.explainers.geco.around import Around
-from mlflow_cf.explainers.geco.construction import grow, improve, start_of
+from mlflow_cf.explainers.geco.construction import exchange, grow, improve, start_of
 from mlflow_cf.explainers.geco.members import Members
 from mlflow_cf.explainers.geco.statistics import Statistics
 from mlflow_cf.features import Floats
@@ -91,22 +91,33 @@ class Sweeps:
         """Search for several answers: the nearest of one and of two changes, and generations for those of more."""
         problem, members, generations = self.problem, self.members, 0
         if few is None or not (self._sets_of_few(few) or self._around()):
-            for start in start_of(problem, members.cascade):
-                members.score(start[None] if (start != problem.own).any() else start[None][:0])
-                merit, changes = members.start(start)
-                if not members.population.favourable.any():
-                    grow(members, start, merit, changes)
-                    improve(members)
-                    members.constructed = True
-            # what changes one group or two is known, and what comes on top of it comes at once
-            generations = self._evolve(self.generations.start if few is None else 1)
-            if not members.population.favourable.any() and not self.budget.cut:
-                members.score(codes_of(problem, nearest_favourable_rows(problem))[: self.q])
-                generations += self._evolve(self.generations.start)
-            if few is not None and not self._around():
-                self._nearer()
+            generations = self._evolve_several(few)
         found = members.population.codes[members.population.favourable]
         return problem.rows(found[: NEAREST + problem.count]), self.statistics.summary(generations, self.budget.used)
+
+    def _evolve_several(self, few: FewChanges | None) -> int:
+        """Construct answers of more changes and pass generations; return how many."""
+        problem, members, constructed, grown = self.problem, self.members, False, []
+        for start in start_of(problem, members.cascade):
+            members.score(start[None] if (start != problem.own).any() else start[None][:0])
+            grown.append((start, *members.start(start)))
+            if not members.population.favourable.any():
+                grow(members, *grown[-1])
+                improve(members)
+                members.constructed = constructed = True
+        # what changes one group or two is known, and what comes on top of it comes at once
+        generations = self._evolve(self.generations.start if few is None else 1)
+        if not members.population.favourable.any() and not self.budget.cut:
+            members.score(codes_of(problem, nearest_favourable_rows(problem))[: self.q])
+            generations += self._evolve(self.generations.start)
+        if few is not None and not self._around():
+            before = members.bar
+            for start in grown if not constructed else ():
+                grow(members, *start)
+            if members.bar < before:
+                exchange(members)
+            self._nearer()
+        return generations
 
     def _sets_of_few(self, few: FewChanges) -> bool:
         """Note the nearest candidates of all sets of one and of two changes; whether none of more can be as near."""
