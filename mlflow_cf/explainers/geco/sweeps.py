@@ -98,7 +98,6 @@ class Sweeps:
     def _evolve_several(self, few: FewChanges | None) -> int:
         """Construct answers of more changes and pass generations; return how many."""
         problem, members, constructed, grown = self.problem, self.members, False, []
-        paired = members.bar < np.inf
         for start in start_of(problem, members.cascade):
             members.score(start[None] if (start != problem.own).any() else start[None][:0])
             grown.append((start, *members.start(start)))
@@ -115,7 +114,7 @@ class Sweeps:
             before = members.bar
             for start in grown if not constructed else ():
                 grow(members, *start)
-            if paired or members.bar < before:  # else exchanges seldom find anything that generations have not found
+            if members.bar < before:  # else exchanges seldom find anything that generations have not found
                 exchange(members)
             self._nearer()
         return generations
