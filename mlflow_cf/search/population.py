@@ -100,10 +100,13 @@ def fittest(problem: Problem, population: Population, most: int, *, uphill: bool
     """
     if len(population) > most:
         population = population.take(shortlist(population.favourable, _first_key(population, uphill=uphill), most))
-    changes = (population.codes != problem.own).sum(axis=1)
-    first = _first_key(population, uphill=uphill)
-    keys = (*population.codes.T[::-1], -population.merit, changes, population.score, first, ~population.favourable)
-    return population.take(np.lexsort(keys)[:most])
+    missed, first = ~population.favourable, _first_key(population, uphill=uphill)
+    order = np.lexsort((first, missed))
+    equal = (first[order][1:] == first[order][:-1]) & (missed[order][1:] == missed[order][:-1])
+    if equal.any():  # the rest of the order costs most, and seldom counts
+        changes = (population.codes != problem.own).sum(axis=1)
+        order = np.lexsort((*population.codes.T[::-1], -population.merit, changes, population.score, first, missed))
+    return population.take(order[:most])
 
 
 def _first_key(population: Population, *, uphill: bool) -> Floats:
