@@ -69,7 +69,10 @@ def check(world: World, seed: int, c: float, limit: float) -> None:
             both = (int(start[one] + a), int(start[two] + b))
             if cost[list(both)].sum() + c * peak[list(both)].max() <= limit:
                 known[both] = world.sums({one: a, two: b})
-    tables, whole = pairs.tables(world.values, *chosen), everything(len(base))
+    tables, whole = pairs.tables(world.values, *chosen, 10**6), everything(len(base))
+    assert tables is not None
+    cells = tables.tables.added.size
+    assert (pairs.tables(world.values, *chosen, cells - 1) is None) == (cells > 0)
     blocks = tables.blocks(alone, whole)
     found = listed(tables.near(alone, whole, blocks.at))
     assert found.keys() == known.keys()
@@ -89,10 +92,13 @@ def listed(near: Near) -> dict[tuple[int, ...], Any]:
 def check_blocks(tables: PairTables, alone: Alone, blocks: Blocks, known: dict[tuple[int, ...], Any]) -> None:
     """Compare the bounds of every block with all that it holds; together they hold everything once."""
     total = 0
-    for at, low, high in zip(blocks.at, blocks.low, blocks.high, strict=True):
+    for at, far, size, low, high in zip(*blocks, strict=True):
         held = listed(tables.near(alone, everything(len(alone.base)), at[None]))
+        assert len(held) <= size
         total += len(held)
         for both, sums in held.items():
+            cost, peak = alone.cost[list(both)].sum(), alone.peak[list(both)].max()
+            assert far <= cost + alone.c * peak + 1e-12
             np.testing.assert_allclose(sums, known[both], rtol=0, atol=1e-12)
             assert (low - 1e-9 <= sums).all()
             assert (sums <= high + 1e-9).all()

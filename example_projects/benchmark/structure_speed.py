@@ -204,7 +204,9 @@ def _score_pairs(structure: Structure, own: Sequence[Floats], values: Sequence[F
     nothing = np.zeros(sum(map(len, values)))  # no change is too far
     alone = Alone(np.concatenate(swept), structure.sums(own)[0], nothing, nothing, 0.0, np.inf)
     first, second = np.triu_indices(len(values), k=1)
-    tables, all_of_them = told.tables(values, first, second), everything(structure.outputs)
+    tables, all_of_them = told.tables(values, first, second, 2**26), everything(structure.outputs)
+    if tables is None:
+        raise RuntimeError("the pairs of changes take too much memory")
     tables.near(alone, all_of_them, tables.blocks(alone, all_of_them).at)
 
 

@@ -69,8 +69,9 @@ def _explain(explained: ExplainedModel) -> None:
         alone = Alone(
             zeros[:, None].repeat(structure.outputs, axis=1), zeros[: structure.outputs], zeros, zeros, 0.0, 1.0
         )
-        tables, all_of_them = pairs.tables(tokens, np.array([0]), np.array([1])), everything(structure.outputs)
-        tables.near(alone, all_of_them, tables.blocks(alone, all_of_them).at)
+        tables, all_of_them = pairs.tables(tokens, np.array([0]), np.array([1]), 2**20), everything(structure.outputs)
+        if tables is not None:
+            tables.near(alone, all_of_them, tables.blocks(alone, all_of_them).at)
 
 
 def _table() -> pd.DataFrame:

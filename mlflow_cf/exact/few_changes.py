@@ -12,18 +12,16 @@ from mlflow_cf.exact.additive import nearest_two
 from mlflow_cf.exact.boxes import loose
 from mlflow_cf.exact.first_of_sets import FirstOfSets
 from mlflow_cf.exact.tried import Asked, Tried
-from mlflow_cf.exact.two_changes import WORTH_ONE, TwoChanges
+from mlflow_cf.exact.two_changes import TwoChanges
 from mlflow_cf.features import Floats
 from mlflow_cf.problem import Budget, Codes, Problem, Rater
 from mlflow_cf.search.choices import Choices, telling
 
 ROUNDING = 1e-12  # of a sum
 SWEPT = 1e-5  # sums of a sweep are rounded otherwise than those of a single row, which may be sums in float32
-MOST_CELLS = 2**26  # sums of pairs of choices that are looked at, in a third of a second
-SOON = 2**24  # sums of pairs of choices that take some milliseconds
-SOON_SHARE = 4  # of the budget, so much less is spent on them
+MOST_CELLS = 2**24  # numbers in the tables of pairs of changes, in a third of a second
 FARTHER = 1.01  # than they are expected, two changes mostly suffice
-FIRST_SHARE = 8  # of the sums that may be looked at, so much less is at first where several answers are wanted
+NEAR = 2**21  # pairs of choices that are looked at first where several answers are wanted
 
 
 class FewChanges:
@@ -117,7 +115,7 @@ class FewChanges:
 
         The nearest come first, none farther than those that certainly are the answers. Where several are wanted, those
         with a change that is certainly needless are left out, and of every two groups what is farther than the first
-        that certainly meets the target. None where more than `most` pairs of choices had to be looked at, where the
+        that certainly meets the target. None where tables of more than `most` numbers had to be made, where the
         model does not tell, or where the budget does not last.
         """
         if loose(limit) < self.least(2):
@@ -130,10 +128,6 @@ class FewChanges:
                 return None
             self._known = limit, doubt, found
         return self._near(self._known[2], limit)
-
-    def soon(self, limit: float, budget: Budget) -> bool:
-        """Whether candidates of two changes within a limit are told in little time, and by a part of the budget."""
-        return self._sums_within(limit, self._changed) <= min(SOON, budget.left // SOON_SHARE * WORTH_ONE)
 
     @cached_property
     def expected(self) -> float:
@@ -153,35 +147,31 @@ class FewChanges:
 
     def _pairs(self, limit: float, doubt: float, budget: Budget, most: int) -> Codes | None:
         if self.problem.count == 1:
-            if self._sums_within(limit, self._changed) > most:
-                return None
             asked = Asked(self._tried(limit, None), limit, doubt, None)
-            found = self._two.look(asked, budget, self.expected * FARTHER)
+            found = self._two.look(asked, budget, most, self.expected * FARTHER)
             return None if found is None else self._codes(found)
         # often the nearest ones suffice, and else they tell how far the others may be
         sets = self._sets(doubt)
         farthest = min(limit, loose(sets.limit))
-        near = self._limit_of(most // FIRST_SHARE, farthest, self._changed & ~sets.enough)
-        found = self._two.look(Asked(self._tried(near, sets), near, doubt, sets), budget)
+        near = self._limit_of(NEAR, farthest, self._changed & ~sets.enough)
+        found = self._two.look(Asked(self._tried(near, sets), near, doubt, sets), budget, most)
         farthest = min(farthest, loose(sets.limit))
         if found is not None and near < farthest:
-            if self._limit_of(most, farthest, self._changed & ~sets.enough) < farthest:
-                return None
-            found = self._two.look(Asked(self._tried(farthest, sets), farthest, doubt, sets), budget)
+            found = self._two.look(Asked(self._tried(farthest, sets), farthest, doubt, sets), budget, most)
         return None if found is None else self._codes(found)
 
-    def _limit_of(self, cells: int, limit: float, some: Bools) -> float:
-        """Return the largest distance, at most `limit`, for which pairs of `some` choices are at most so many sums."""
-        if self._sums_within(limit, some) <= cells:
+    def _limit_of(self, most: int, limit: float, some: Bools) -> float:
+        """Return the largest distance, at most `limit`, within which pairs of `some` choices are at most so many."""
+        if self._pairs_within(limit, some) <= most:
             return limit
         steps = np.unique(self._beside[some & (self._beside <= limit)])
-        within = partial(self._sums_within, some=some)
-        return float(steps[max(bisect_right(steps, cells, key=within) - 1, 0)])
+        within = partial(self._pairs_within, some=some)
+        return float(steps[max(bisect_right(steps, most, key=within) - 1, 0)])
 
-    def _sums_within(self, limit: float, some: Bools) -> int:
-        """Return how many sums are made of pairs of `some` choices that are within a limit."""
+    def _pairs_within(self, limit: float, some: Bools) -> int:
+        """Return how many pairs of `some` choices there are within a limit."""
         counts = np.bincount(self.choices.group[some & (self._beside <= limit)], minlength=1)
-        return int(counts.sum() ** 2 - (counts**2).sum()) // 2 * self.rater.structure.outputs
+        return int(counts.sum() ** 2 - (counts**2).sum()) // 2
 
     @cached_property
     def _two(self) -> TwoChanges:

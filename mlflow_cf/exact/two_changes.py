@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 
 import numpy as np
@@ -16,16 +16,35 @@ from mlflow_cf.problem import Budget, Codes, Problem, Rater
 from mlflow_cf.search.choices import Choices
 from mlflow_cf.structures.kernels.blocks import Alone, Blocks, Leading, Near
 from mlflow_cf.structures.links import Tokens
-from mlflow_cf.structures.pairs import everything
+from mlflow_cf.structures.pairs import PairTables, everything
 from mlflow_cf.structures.structure import Pairs
 
-CELLS_AT_ONCE = 2**22  # what is found first may spare the rest
-LARGEST_TABLE = 2**22  # sums of one pair of features
-WORTH_ONE = 2**14  # as many take about as long as the evaluation of a row
+VALUES_AT_ONCE = 2**20  # of both columns of all pairs that are looked at together: their classes take 8 MB
+CELLS_AT_ONCE = 2**22  # numbers of the tables of these pairs: 32 MB
+WORTH_ONE = 2**10  # as many take about as long as the evaluation of a row
 AT_ONCE = 128  # candidates that are rated, nearest first
-BLOCKS_AT_ONCE = 64  # that are looked into, the nearest first; then so much more at a time:
-MORE_BLOCKS = 4
+LISTED_AT_ONCE = 2**12  # pairs of values in the nearest blocks, and then so much more at a time:
+MORE = 4
 MOST_FOUND = 20_000  # candidates of two changes; where there are more, most are not needed
+
+
+@dataclass
+class Found:
+    """What was found so far.
+
+    Attributes:
+        limit: how far answers can be at most.
+        places: (n, 2) the choices of candidates; far: (n,) how far these are.
+    """
+
+    limit: float
+    places: Codes = field(default_factory=lambda: np.empty((0, 2), dtype=np.intp))
+    far: Floats = field(default_factory=lambda: np.empty(0))
+
+    def add(self, places: Codes, far: Floats, limit: float) -> None:
+        """Add candidates, and how far others may be."""
+        self.places, self.far = np.concatenate([self.places, places]), np.append(self.far, far)
+        self.limit = min(self.limit, limit)
 
 
 @dataclass(frozen=True, eq=False)
@@ -57,44 +76,56 @@ class TwoChanges:
             return np.asarray(self.sums[self.choices.own[largest]])
         return np.asarray(self.rater.structure.sums(self.own)[0])
 
-    def look(self, asked: Asked, budget: Budget, near: float = 0.0) -> Codes | None:
+    def look(self, asked: Asked, budget: Budget, most: int, near: float = 0.0) -> Codes | None:
         """Return the choices (m, 2) of candidates that may be answers, nearest first; None: see `FewChanges.pairs`.
 
         Columns with changes that are as `near` as that come first.
         """
         tried, columns = asked.tried, asked.tried.pairs(asked.limit)
-        sizes = tried.counts[columns.first] * tried.counts[columns.second] * self.rater.structure.outputs
-        work = int(sizes.sum())
-        if work // WORTH_ONE >= budget.left or sizes.max(initial=0) > LARGEST_TABLE:
+        if self.told is None or budget.take(1) < 1:
             return None
-        if self.told is None or not budget.take(1 + work // WORTH_ONE):
-            return None
-        c, leading = self.problem.bound_distance.c, self._leading(asked.doubt)
+        c, found = self.problem.bound_distance.c, Found(asked.limit)
         alone = Alone(self.sums[tried.places], self.base, tried.cost, tried.peak, c, asked.limit)
-        places, far = np.empty((0, 2), dtype=np.intp), np.empty(0)
-        for here in portions(sizes, CELLS_AT_ONCE, int((columns.least <= near).sum())):
-            some = here[columns.least[here] <= alone.limit]
+        sizes = tried.counts[columns.first] + tried.counts[columns.second]
+        waiting = portions(sizes, VALUES_AT_ONCE, int((columns.least <= near).sum()))[::-1]
+        while waiting:
+            here = waiting.pop()
+            some = here[columns.least[here] <= found.limit]
             if not len(some):
                 break
-            tables = self.told.tables(tried.tokens, columns.first[some], columns.second[some])
-            blocks = tables.blocks(alone, leading)
-            bounded = self.problem.owner[columns.first[some]], self.problem.owner[columns.second[some]]
-            for part in self._parts(blocks, asked):
-                inside = part[blocks.far[part] <= alone.limit]
-                if asked.sets is not None:
-                    groups = (owner[blocks.at[inside, 0]] for owner in bounded)
-                    inside = inside[blocks.far[inside] <= asked.sets.limits(*groups)]
-                if budget.late:
+            at_once = min(most, CELLS_AT_ONCE)
+            tables = self.told.tables(tried.tokens, columns.first[some], columns.second[some], at_once)
+            if tables is None:
+                if at_once < CELLS_AT_ONCE or len(some) == 1:
                     return None
-                taken, distance, nearest = self._kept(tables.near(alone, leading, blocks.at[inside]), alone, asked)
-                alone = alone._replace(limit=min(alone.limit, nearest))
-                places, far = np.concatenate([places, taken]), np.append(far, distance)
-                if len(places) > MOST_FOUND and (far <= alone.limit).sum() > MOST_FOUND:
-                    return None
-        order = np.flatnonzero(far <= alone.limit)
+                waiting += [some[len(some) // 2 :], some[: len(some) // 2]]
+                continue
+            most -= tables.tables.added.size
+            work = 1 + tables.tables.added.size // WORTH_ONE
+            if budget.take(work) < work or not self._look_into(tables, alone, asked, budget, found):
+                return None
+        order = np.flatnonzero(found.far <= found.limit)
         if asked.sets is not None:
-            order = order[far[order] <= self._limits(places[order], asked.sets)]
-        return np.asarray(places[order[np.argsort(far[order], kind="stable")]])
+            order = order[found.far[order] <= self._limits(found.places[order], asked.sets)]
+        return np.asarray(found.places[order[np.argsort(found.far[order], kind="stable")]])
+
+    def _look_into(self, tables: PairTables, alone: Alone, asked: Asked, budget: Budget, found: Found) -> bool:
+        """Add candidates of some pairs of columns to those `found`; return whether that came to an end."""
+        owner, leading, sets = self.problem.owner, self._leading(asked.doubt), asked.sets
+        first, second = owner[tables.tables.first], owner[tables.tables.second]
+        blocks = tables.blocks(alone._replace(limit=found.limit), leading)
+        for part in self._parts(blocks, asked.doubt):
+            inside = part[blocks.far[part] <= found.limit]
+            if sets is not None:
+                pair = blocks.at[inside, 0]
+                inside = inside[blocks.far[inside] <= sets.limits(first[pair], second[pair])]
+            if budget.late:
+                return False
+            near = tables.near(alone._replace(limit=found.limit), leading, blocks.at[inside])
+            found.add(*self._kept(near, alone, asked))
+            if len(found.places) > MOST_FOUND and (found.far <= found.limit).sum() > MOST_FOUND:
+                return False
+        return True
 
     def _limits(self, places: Codes, sets: FirstOfSets) -> Floats:
         """Return (n,) how far candidates may be that take the choices at `places` (n, 2)."""
@@ -105,20 +136,20 @@ class TwoChanges:
         lead = self.rater.lead(doubt)
         return everything(len(self.base)) if lead is None else Leading(lead.weights, lead.may)
 
-    def _parts(self, blocks: Blocks, asked: Asked) -> list[Codes]:
+    def _parts(self, blocks: Blocks, doubt: float) -> list[Codes]:
         """Return positions of blocks that may reach the targets, the nearest ones in the first part.
 
         In each, those of one pair of columns follow each other.
         """
         some = np.arange(len(blocks.far))
-        if self.rater.lead(asked.doubt) is None:
-            some = some[self.rater.reach(blocks.low, blocks.high, asked.doubt) >= 0]
-        if len(some) <= BLOCKS_AT_ONCE:
-            return [some]
-        some, parts, start, size = some[np.argsort(blocks.far[some], kind="stable")], [], 0, BLOCKS_AT_ONCE
+        if self.rater.lead(doubt) is None:
+            some = some[self.rater.reach(blocks.low, blocks.high, doubt) >= 0]
+        some = some[np.argsort(blocks.far[some], kind="stable")]
+        total, parts, start, listed = blocks.size[some].cumsum(), [], 0, LISTED_AT_ONCE
         while start < len(some):
-            parts.append(np.sort(some[start : start + size]))
-            start, size = start + size, size * MORE_BLOCKS
+            stop = max(int(np.searchsorted(total, listed, side="right")), start + 1)
+            parts.append(np.sort(some[start:stop]))
+            start, listed = stop, int(total[stop - 1]) + MORE * listed
         return parts
 
     def _kept(self, found: Near, alone: Alone, asked: Asked) -> tuple[Codes, Floats, float]:

@@ -152,10 +152,16 @@ class JoinedPairs:
     parts: tuple[Pairs, ...]
     whole: Joined
 
-    def tables(self, values: Sequence[Tokens], first: NDArray[np.intp], second: NDArray[np.intp]) -> PairTables:
+    def tables(
+        self, values: Sequence[Tokens], first: NDArray[np.intp], second: NDArray[np.intp], most: int
+    ) -> PairTables | None:
         """Return what changes to `values` (t, ...) of every column do, for pairs of columns (p,), (p,)."""
-        found = [part.tables(self.whole.of_part(at, values), first, second) for at, part in enumerate(self.parts)]
-        return PairTables(side_by_side([each.tables for each in found]))
+        found = [part.tables(self.whole.of_part(at, values), first, second, most) for at, part in enumerate(self.parts)]
+        known = [each.tables for each in found if each is not None]
+        if len(known) < len(found):
+            return None
+        together = side_by_side(known, most)
+        return None if together is None else PairTables(together)
 
 
 @dataclass(frozen=True, eq=False)

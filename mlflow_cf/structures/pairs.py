@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from itertools import pairwise, starmap
 
 import numpy as np
 from numpy.typing import NDArray
@@ -50,7 +51,7 @@ class PairTables:
         """Return the blocks in which two changes may count and lead, and bounds (b, k) on their sums."""
         most, outputs = self.tables.place[-1], len(alone.base)
         ends = np.empty((2, most, outputs))
-        found = Blocks(np.empty((most, 3), dtype=np.int32), np.empty(most), ends[0], ends[1])
+        found = Blocks(np.empty((most, 3), dtype=np.int32), np.empty(most), np.empty(most, dtype=np.intp), *ends)
         count = bound_blocks(self.tables, alone, leading, self._sides, found)
         return Blocks(*(part[:count] for part in found))
 
@@ -69,26 +70,30 @@ class PairTables:
         """Room for what the classes of two columns can do."""
         values, outputs = int(np.diff(self.tables.start).max(initial=0)), self.tables.added.shape[1]
         costs, ends = np.empty((2, 3, values)), np.empty((2, 2, values, outputs))
-        links = np.empty((2, 2, values), dtype=np.int32)
+        links = np.empty((2, 3, values), dtype=np.int32)
         return Sides(Side(*costs[0], *ends[0], *links[0]), Side(*costs[1], *ends[1], *links[1]))
 
 
-def side_by_side(parts: Sequence[Tables]) -> Tables:
-    """Return the tables of several structures for the same pairs as one; the sums of each follow those before it."""
-    whole = parts[0]
-    classes, counts, added = np.empty_like(whole.classes), np.empty_like(whole.counts), []
-    ends = np.append(whole.side, len(whole.classes))
-    for pair in range(len(whole.first)):
-        rows: list[list[Numbers]] = []
-        for side in (2 * pair, 2 * pair + 1):
-            mine = slice(ends[side], ends[side + 1])
-            kinds, classes[mine] = np.unique([part.classes[mine] for part in parts], axis=1, return_inverse=True)
-            counts[side] = kinds.shape[1]
-            rows.append(list(kinds))
-        tables = [_table(part, pair)[np.ix_(one, two)] for part, one, two in zip(parts, *rows, strict=True)]
-        added.append(np.concatenate(tables, axis=2).reshape(-1, sum(table.shape[2] for table in tables)))
+def side_by_side(parts: Sequence[Tables], most: int) -> Tables | None:
+    """Return the tables of several structures for the same pairs as one; the sums of each follow those before it.
+
+    None where they have more than `most` numbers.
+    """
+    whole, outputs = parts[0], sum(part.added.shape[1] for part in parts)
+    classes, counts, kinds = np.empty_like(whole.classes), np.empty_like(whole.counts), []
+    for mine in starmap(slice, pairwise([*whole.side.tolist(), len(whole.classes)])):
+        some, classes[mine] = np.unique([part.classes[mine] for part in parts], axis=1, return_inverse=True)
+        kinds.append(some)
+    counts[:] = [some.shape[1] for some in kinds]
     place = np.append(0, (counts[::2] * counts[1::2]).cumsum())
-    return whole._replace(classes=classes, counts=counts, place=place, added=np.concatenate(added))
+    if place[-1] * outputs > most:
+        return None
+    added = np.empty((place[-1], outputs))
+    for pair, mine in enumerate(starmap(slice, pairwise(place.tolist()))):
+        lines, columns = kinds[2 * pair], kinds[2 * pair + 1]
+        tables = [_table(part, pair)[np.ix_(one, two)] for part, one, two in zip(parts, lines, columns, strict=True)]
+        added[mine] = np.concatenate(tables, axis=2).reshape(-1, outputs)
+    return whole._replace(classes=classes, counts=counts, place=place, added=added)
 
 
 def _table(tables: Tables, pair: int) -> Floats:

@@ -121,10 +121,12 @@ def score_rows(structure: Structure, Z: Floats) -> Floats:
 class Pairs(Protocol):
     """What two changes of a row do to its sums beyond what each of them does alone."""
 
-    def tables(self, values: Sequence[Tokens], first: NDArray[np.intp], second: NDArray[np.intp]) -> PairTables:
+    def tables(
+        self, values: Sequence[Tokens], first: NDArray[np.intp], second: NDArray[np.intp], most: int
+    ) -> PairTables | None:
         """Return what changes to `values` (t, ...) of every column do, for pairs of columns (p,), (p,).
 
-        The `first` are the smaller ones. No value is missing.
+        The `first` are the smaller ones. No value is missing. None where the tables have more than `most` numbers.
         """
         ...
 

@@ -74,14 +74,17 @@ class TreePairs:
         find_comparands(np.concatenate(row).astype(np.int32)[None], trees.walk, X)
         return cls(paths, trees, X)
 
-    def tables(self, values: Sequence[Tokens], first: Numbers, second: Numbers) -> PairTables:
+    def tables(self, values: Sequence[Tokens], first: Numbers, second: Numbers, most: int) -> PairTables | None:
         """Return what changes to `values` (t,), one array per feature, do; see `Pairs.tables`."""
         tried, order = self._tried(values)
         rectangles = self._rectangles(_asked(tried, first, second))
         empty = PairTables.empty(first, second, tried.start).tables
         ends = np.zeros(len(empty.classes) + len(empty.counts), dtype=np.int32)
         find_classes(rectangles, tried, order, ends, empty)
-        tables = empty._replace(added=np.zeros((empty.place[-1], self.paths.value.shape[1])))
+        outputs = self.paths.value.shape[1]
+        if empty.place[-1] * outputs > most:
+            return None
+        tables = empty._replace(added=np.zeros((empty.place[-1], outputs)))
         add_rectangles(rectangles, self.paths.value, ends, tables)
         return PairTables(tables)
 

@@ -10,6 +10,7 @@ import numpy as np
 
 from mlflow_cf.constraints.rules import Bools
 from mlflow_cf.exact.few_changes import FewChanges
+from mlflow_cf.exact.two_changes import WORTH_ONE
 from mlflow_cf.explainers.geco.around import Around
 from mlflow_cf.explainers.geco.construction import exchange, grow, improve, start_of
 from mlflow_cf.explainers.geco.members import Members
@@ -20,7 +21,9 @@ from mlflow_cf.problem.points import with_points
 from mlflow_cf.search.population import changed_sets
 from mlflow_cf.search.seeds import codes_of, nearest_favourable_rows
 
-MOST_PAIRED = 2**24  # pairs of choices: as long as some generations take
+MOST_PAIRED = 2**21  # numbers in tables of pairs of changes: as long as some generations take
+SOON = 2**20  # of these, before anything else
+SOON_SHARE = 4  # of the budget, so much less is spent on them
 MOST_NEARER = 3  # times that all candidates of the best changed set are looked at
 CLOSE = 1e-4  # to the target: a certificate may ask the model about these
 SETTLED = 2  # changes of an answer that is settled, at most
@@ -183,16 +186,14 @@ class Sweeps:
 
         None unless all that are nearer are known, and no three changes can be as near.
         """
-        if not few.soon(few.expected, self.budget):
-            return None
         single = self._nearest(few.singles(np.inf, CLOSE))
         farthest = min([np.inf, *self.problem.distance(single[:1]).tolist()])
-        limits = (min(few.expected * farther, farthest) for farther in FARTHER)
-        limit = next((limit for limit in limits if few.soon(limit, self.budget)), None)
-        if limit is None:
-            return None
-        with self._counted("sweep", 2):
-            pairs = few.pairs(limit, CLOSE, self.budget)
+        most, pairs, limit = min(SOON, self.budget.left // SOON_SHARE * WORTH_ONE), None, farthest
+        for limit in sorted({min(few.expected * farther, farthest) for farther in FARTHER}, reverse=True):
+            with self._counted("sweep", 2):
+                pairs = few.pairs(limit, CLOSE, self.budget, most)
+            if pairs is not None:
+                break
         if pairs is None:
             return None
         found = np.concatenate([single, self._nearest(pairs)])

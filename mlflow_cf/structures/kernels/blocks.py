@@ -65,11 +65,13 @@ class Blocks(NamedTuple):
 
     Attributes:
         at: (b, 3) int32 the pair, the class of the first column, and that of the second one.
-        far: (b,) the least that they are away; low, high: (b, k) bounds on the sums.
+        far: (b,) the least that they are away; size: (b,) how many pairs of values there are, of those that may count.
+        low, high: (b, k) bounds on the sums.
     """
 
     at: Array
     far: Array
+    size: Array
     low: Array
     high: Array
 
@@ -87,6 +89,7 @@ class Side(NamedTuple):
     Attributes:
         cost, peak: (classes,) the least there is; lead: (classes,) the largest.
         low, high: (classes, k) bounds on the sums.
+        size: (classes,) how many values.
         first, next: a value of every class (classes,), and the one that comes after each (values,); -1: there is none.
     """
 
@@ -95,6 +98,7 @@ class Side(NamedTuple):
     lead: Array
     low: Array
     high: Array
+    size: Array
     first: Array
     next: Array
 
@@ -130,12 +134,13 @@ def _sum_up(tables: Tables, side: Any, alone: Alone, leading: Leading, left: Any
     column = tables.second[side // 2] if side % 2 else tables.first[side // 2]
     start, classes = tables.start[column], tables.counts[side]
     found.cost[:classes], found.peak[:classes], found.lead[:classes] = np.inf, np.inf, -np.inf
-    found.low[:classes], found.high[:classes], found.first[:classes] = np.inf, -np.inf, -1
+    found.low[:classes], found.high[:classes], found.first[:classes], found.size[:classes] = np.inf, -np.inf, -1, 0
     for at in range(tables.start[column + 1] - start - 1, -1, -1):
         value, each = start + at, tables.classes[tables.side[side] + at]
         if alone.cost[value] > left:
             continue
         found.next[at], found.first[each] = found.first[each], at
+        found.size[each] += 1
         found.cost[each] = min(found.cost[each], alone.cost[value])
         found.peak[each] = min(found.peak[each], alone.peak[value])
         found.lead[each] = max(found.lead[each], _lead(leading, alone.sums[value]))
@@ -162,7 +167,8 @@ def bound_blocks(tables: Tables, alone: Alone, leading: Leading, sides: Sides, f
                 far = one.cost[a] + two.cost[b] + alone.c * max(one.peak[a], two.peak[b])
                 if not far <= alone.limit or own + two.lead[b] + _lead(leading, added[b]) < leading.may:
                     continue
-                found.at[count, 0], found.at[count, 1], found.at[count, 2], found.far[count] = pair, a, b, far
+                found.at[count, 0], found.at[count, 1], found.at[count, 2] = pair, a, b
+                found.far[count], found.size[count] = far, np.int64(one.size[a]) * two.size[b]
                 for k in range(alone.base.size):
                     more = added[b, k] - alone.base[k]
                     found.low[count, k] = one.low[a, k] + two.low[b, k] + more
