@@ -32,7 +32,8 @@ from mlflow_cf.request.facts import described
 from mlflow_cf.request.held import Held, Kept
 from mlflow_cf.request.request import Caller
 from mlflow_cf.request.rows import check_rows
-from mlflow_cf.request.warmth import TRIAL_S, Warmth, query_to_try, row_to_try
+from mlflow_cf.request.warmth import TRIAL_S, TRIED, Warmth, query_to_try, row_to_try
+from mlflow_cf.structures.trial import try_pairs
 from mlflow_cf.words.description import summary
 from mlflow_cf.words.explanations import Explanations
 from mlflow_cf.words.verification import Verifications
@@ -268,10 +269,12 @@ class ExplainedModel:
 
     def _try(self, explainer: AnyExplainer, *, certified: bool) -> None:
         row = row_to_try(BoundTarget(self.policy.target, self.model, spread=spread_of(self.outcome)), self.outcome)
-        opened = self.asking.required.structure is not None
-        query = query_to_try(self.policy.limits, opened=opened, certified=certified)
+        structure = self.asking.required.structure
+        query = query_to_try(self.policy.limits, opened=structure is not None, certified=certified)
         with suppress(InputError):  # a model that cannot predict this row, or an explainer that needs more options
             self._answer(self.background.iloc[[row]], query, explainer, Caller(TRIAL_S, 0.0, served=False, trial=True))
+        if structure is not None and len(self.space) > 1:
+            try_pairs(structure, self.setting.background[:TRIED])
 
     def _asked(self, query: Query) -> AnyExplainer:
         return self.explainer if query.explainer is None else asked_explainer(query.explainer, self.explainer)

@@ -21,8 +21,7 @@ from mlflow_cf.model.judge import OpenModel
 from mlflow_cf.options import WrapOptions
 from mlflow_cf.problem import Target
 from mlflow_cf.structures import Column, Forest, Layers, LevelColumn, NumberColumn, Structure, TreeEnsemble, score_rows
-from mlflow_cf.structures.kernels.blocks import Alone
-from mlflow_cf.structures.pairs import everything
+from mlflow_cf.structures.trial import try_pairs
 from mlflow_cf.wrapping import assemble
 
 EVALUATIONS: Final = 2000  # some milliseconds: every kernel runs, and no search need end
@@ -64,14 +63,7 @@ def _explain(explained: ExplainedModel) -> None:
     part.sweep(tokens[:2], [None, tokens[1]])
     part.bounds(tokens[:2])
     structure.product(tokens, np.arange(len(tokens)))
-    if (pairs := structure.pairs([token[:1] for token in tokens])) is not None:
-        zeros = np.zeros(sum(map(len, tokens)))
-        alone = Alone(
-            zeros[:, None].repeat(structure.outputs, axis=1), zeros[: structure.outputs], zeros, zeros, 0.0, 1.0
-        )
-        tables, all_of_them = pairs.tables(tokens, np.array([0]), np.array([1]), 2**20), everything(structure.outputs)
-        if tables is not None:
-            tables.near(alone, all_of_them, tables.blocks(alone, all_of_them).at)
+    try_pairs(structure, codes)
 
 
 def _table() -> pd.DataFrame:

@@ -10,6 +10,7 @@ from mlflow_cf.kernel import ready
 from mlflow_cf.model.judge import Outcome
 from mlflow_cf.problem import BoundTarget, Limits, Query
 
+TRIED: Final = 3  # rows, of which the pairs of changes are looked at
 TRIAL_S: Final = 0.5  # of a trial that compiles nothing: wide models take longer for the whole of it
 MOST_TRIALS: Final = 20  # more than there are kernels
 ENOUGH_OPENED: Final = 20_000  # evaluations of a trial: some milliseconds of a structure, and everything runs once

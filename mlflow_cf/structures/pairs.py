@@ -16,7 +16,6 @@ from mlflow_cf.structures.kernels.blocks import (
     Blocks,
     Leading,
     Near,
-    Side,
     Sides,
     Tables,
     bound_blocks,
@@ -69,9 +68,8 @@ class PairTables:
     def _sides(self) -> Sides:
         """Room for what the classes of two columns can do."""
         values, outputs = int(np.diff(self.tables.start).max(initial=0)), self.tables.added.shape[1]
-        costs, ends = np.empty((2, 3, values)), np.empty((2, 2, values, outputs))
-        links = np.empty((2, 3, values), dtype=np.int32)
-        return Sides(Side(*costs[0], *ends[0], *links[0]), Side(*costs[1], *ends[1], *links[1]))
+        ends, links = np.empty((2, 2, values, outputs)), np.empty((3, 2, values), dtype=np.int32)
+        return Sides(*np.empty((3, 2, values)), *ends, *links)
 
 
 def side_by_side(parts: Sequence[Tables], most: int) -> Tables | None:

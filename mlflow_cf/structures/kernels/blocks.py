@@ -83,14 +83,15 @@ class Near(NamedTuple):
     sums: Array
 
 
-class Side(NamedTuple):
-    """What the classes of one column of a pair can do, of the values that may count.
+class Sides(NamedTuple):
+    """What the classes of both columns of a pair can do, of the values that may count.
 
     Attributes:
-        cost, peak: (classes,) the least there is; lead: (classes,) the largest.
-        low, high: (classes, k) bounds on the sums.
-        size: (classes,) how many values.
-        first, next: a value of every class (classes,), and the one that comes after each (values,); -1: there is none.
+        cost, peak: (2, classes) the least there is; lead: (2, classes) the largest.
+        low, high: (2, classes, k) bounds on the sums.
+        size: (2, classes) how many values.
+        first, next: a value of every class (2, classes), and the one that comes after each (2, values); -1: there is
+            none.
     """
 
     cost: Array
@@ -101,13 +102,6 @@ class Side(NamedTuple):
     size: Array
     first: Array
     next: Array
-
-
-class Sides(NamedTuple):
-    """Room for what the two columns of a pair can do."""
-
-    one: Side
-    two: Side
 
 
 @numba.njit(inline="always")
@@ -129,50 +123,51 @@ def _least(tables: Tables, alone: Alone, column: Any) -> Any:
 
 
 @numba.njit(inline="always")
-def _sum_up(tables: Tables, side: Any, alone: Alone, leading: Leading, left: Any, found: Side) -> None:
-    """Write what the classes of one side of a pair can do, of the values that cost no more than what is `left`."""
-    column = tables.second[side // 2] if side % 2 else tables.first[side // 2]
-    start, classes = tables.start[column], tables.counts[side]
-    found.cost[:classes], found.peak[:classes], found.lead[:classes] = np.inf, np.inf, -np.inf
-    found.low[:classes], found.high[:classes], found.first[:classes], found.size[:classes] = np.inf, -np.inf, -1, 0
-    for at in range(tables.start[column + 1] - start - 1, -1, -1):
-        value, each = start + at, tables.classes[tables.side[side] + at]
-        if alone.cost[value] > left:
-            continue
-        found.next[at], found.first[each] = found.first[each], at
-        found.size[each] += 1
-        found.cost[each] = min(found.cost[each], alone.cost[value])
-        found.peak[each] = min(found.peak[each], alone.peak[value])
-        found.lead[each] = max(found.lead[each], _lead(leading, alone.sums[value]))
-        for k in range(alone.base.size):
-            found.low[each, k] = min(found.low[each, k], alone.sums[value, k])
-            found.high[each, k] = max(found.high[each, k], alone.sums[value, k])
+def _sum_up(tables: Tables, pair: Any, alone: Alone, leading: Leading, found: Sides) -> None:
+    """Write what the classes of both columns of a pair can do, of the values that are within the limit beside some."""
+    columns = (tables.first[pair], tables.second[pair])
+    for side in range(2):
+        column, at_side, classes = columns[side], 2 * pair + side, tables.counts[2 * pair + side]
+        start, left = tables.start[column], alone.limit - _least(tables, alone, columns[1 - side])
+        found.cost[side, :classes], found.peak[side, :classes], found.lead[side, :classes] = np.inf, np.inf, -np.inf
+        found.low[side, :classes], found.high[side, :classes] = np.inf, -np.inf
+        found.first[side, :classes], found.size[side, :classes] = -1, 0
+        for at in range(tables.start[column + 1] - start - 1, -1, -1):
+            value, each = start + at, tables.classes[tables.side[at_side] + at]
+            if alone.cost[value] > left:
+                continue
+            found.next[side, at], found.first[side, each] = found.first[side, each], at
+            found.size[side, each] += 1
+            found.cost[side, each] = min(found.cost[side, each], alone.cost[value])
+            found.peak[side, each] = min(found.peak[side, each], alone.peak[value])
+            found.lead[side, each] = max(found.lead[side, each], _lead(leading, alone.sums[value]))
+            for k in range(alone.base.size):
+                found.low[side, each, k] = min(found.low[side, each, k], alone.sums[value, k])
+                found.high[side, each, k] = max(found.high[side, each, k], alone.sums[value, k])
 
 
 @kernel
 def bound_blocks(tables: Tables, alone: Alone, leading: Leading, sides: Sides, found: Blocks) -> int:
     """Write the blocks in which two values may count and lead; return how many they are."""
-    one, two, count, base = sides.one, sides.two, 0, _lead(leading, alone.base)
+    count, base = 0, _lead(leading, alone.base)
     for pair in range(tables.first.size):
-        first, second = _least(tables, alone, tables.first[pair]), _least(tables, alone, tables.second[pair])
-        _sum_up(tables, 2 * pair, alone, leading, alone.limit - second, one)
-        _sum_up(tables, 2 * pair + 1, alone, leading, alone.limit - first, two)
+        _sum_up(tables, pair, alone, leading, sides)
         columns = tables.counts[2 * pair + 1]
         for a in range(tables.counts[2 * pair]):
             place = tables.place[pair] + a * columns
-            added, own = tables.added[place : place + columns], one.lead[a] - base
-            if not _any_leads(added, own, two.lead, leading):  # mostly, and without a branch
+            added, own = tables.added[place : place + columns], sides.lead[0, a] - base
+            if not _any_leads(added, own, sides.lead[1], leading):  # mostly, and without a branch
                 continue
             for b in range(columns):
-                far = one.cost[a] + two.cost[b] + alone.c * max(one.peak[a], two.peak[b])
-                if not far <= alone.limit or own + two.lead[b] + _lead(leading, added[b]) < leading.may:
+                far = sides.cost[0, a] + sides.cost[1, b] + alone.c * max(sides.peak[0, a], sides.peak[1, b])
+                if not far <= alone.limit or own + sides.lead[1, b] + _lead(leading, added[b]) < leading.may:
                     continue
                 found.at[count, 0], found.at[count, 1], found.at[count, 2] = pair, a, b
-                found.far[count], found.size[count] = far, np.int64(one.size[a]) * two.size[b]
+                found.far[count], found.size[count] = far, np.int64(sides.size[0, a]) * sides.size[1, b]
                 for k in range(alone.base.size):
                     more = added[b, k] - alone.base[k]
-                    found.low[count, k] = one.low[a, k] + two.low[b, k] + more
-                    found.high[count, k] = one.high[a, k] + two.high[b, k] + more
+                    found.low[count, k] = sides.low[0, a, k] + sides.low[1, b, k] + more
+                    found.high[count, k] = sides.high[0, a, k] + sides.high[1, b, k] + more
                 count += 1
     return count
 
@@ -194,20 +189,18 @@ def list_near(tables: Tables, alone: Alone, leading: Leading, sides: Sides, bloc
 
     They are written as far as there is room. The blocks of one pair of columns follow each other.
     """
-    one, two, cost, sums = sides.one, sides.two, alone.cost, alone.sums
-    count, known, base = 0, -1, _lead(leading, alone.base)
+    cost, sums, count, known, base = alone.cost, alone.sums, 0, -1, _lead(leading, alone.base)
     for at in range(len(blocks)):
         pair, first, second = blocks[at, 0], blocks[at, 1], blocks[at, 2]
         begin, other = tables.start[tables.first[pair]], tables.start[tables.second[pair]]
         if pair != known:
             known = pair
-            _sum_up(tables, 2 * pair, alone, leading, alone.limit, one)
-            _sum_up(tables, 2 * pair + 1, alone, leading, alone.limit, two)
+            _sum_up(tables, pair, alone, leading, sides)
         added = tables.added[tables.place[pair] + first * tables.counts[2 * pair + 1] + second]
-        more, a = _lead(leading, added) - base, np.int64(one.first[first])
+        more, a = _lead(leading, added) - base, np.int64(sides.first[0, first])
         while a >= 0:
             lead, left = _lead(leading, sums[begin + a]) + more, alone.limit - cost[begin + a]
-            b = np.int64(two.first[second]) if lead + two.lead[second] >= leading.may else -1
+            b = np.int64(sides.first[1, second]) if lead + sides.lead[1, second] >= leading.may else -1
             while b >= 0:
                 far = cost[other + b] + alone.c * max(alone.peak[begin + a], alone.peak[other + b])
                 if far <= left and lead + _lead(leading, sums[other + b]) >= leading.may:
@@ -217,6 +210,6 @@ def list_near(tables: Tables, alone: Alone, leading: Leading, sides: Sides, bloc
                             own = sums[begin + a, k] - alone.base[k]
                             near.sums[count, k] = own + sums[other + b, k] + added[k]
                     count += 1
-                b = np.int64(two.next[b])
-            a = np.int64(one.next[a])
+                b = np.int64(sides.next[1, b])
+            a = np.int64(sides.next[0, a])
     return count

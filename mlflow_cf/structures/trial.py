@@ -1,0 +1,28 @@
+"""A trial of what most rows do not need, so that no later one waits until its kernels are compiled."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from mlflow_cf.features import Floats
+from mlflow_cf.structures.kernels.blocks import Alone
+from mlflow_cf.structures.pairs import everything
+from mlflow_cf.structures.structure import Structure
+
+CELLS = 2**16  # more are no trial
+
+
+def try_pairs(structure: Structure, Z: Floats) -> None:
+    """Look at the pairs of changes of the first of coded rows (m, d) to values of the others; d >= 2."""
+    tokens = [structure.encode(column, codes) for column, codes in enumerate(Z.T)]
+    pairs = structure.pairs([token[:1] for token in tokens])
+    if pairs is None:
+        return
+    zeros, outputs = np.zeros(Z.size), structure.outputs
+    tables = pairs.tables(tokens, np.array([0]), np.array([1]), CELLS)
+    if tables is not None:
+        alone, whole = (
+            Alone(np.zeros((Z.size, outputs)), np.zeros(outputs), zeros, zeros, 0.0, 1.0),
+            everything(outputs),
+        )
+        tables.near(alone, whole, tables.blocks(alone, whole).at)
