@@ -120,7 +120,7 @@ class FewChanges:
         """
         if loose(limit) < self.least(2):
             return self.problem.own[None][:0]
-        if self._two.told is None:
+        if not self.tells_pairs:
             return None
         if self._known is None or limit > self._known[0] or doubt > self._known[1]:
             found = self._pairs(loose(limit), doubt + SWEPT, budget, most)
@@ -128,6 +128,11 @@ class FewChanges:
                 return None
             self._known = limit, doubt, found
         return self._near(self._known[2], limit)
+
+    @property
+    def tells_pairs(self) -> bool:
+        """Whether the model tells what pairs of changes do."""
+        return self._two.told is not None
 
     @cached_property
     def expected(self) -> float:

@@ -23,6 +23,7 @@ VALUES_AT_ONCE = 2**20  # of both columns of all pairs that are looked at togeth
 CELLS_AT_ONCE = 2**22  # numbers of the tables of these pairs: 32 MB
 WORTH_ONE = 2**10  # as many take about as long as the evaluation of a row
 AT_ONCE = 128  # candidates that are rated, nearest first
+FEW = 4  # of which one is mostly lawful
 LISTED_AT_ONCE = 2**12  # pairs of values in the nearest blocks, and then so much more at a time:
 MORE = 4
 MOST_FOUND = 20_000  # candidates of two changes; where there are more, most are not needed
@@ -174,13 +175,20 @@ class TwoChanges:
             some = order[start : start + AT_ONCE]
             may, sure = self.rater.verdicts(sums[some], asked.doubt)
             kept.append(some[may])
-            first = next((at for at in some[sure].tolist() if limit == np.inf and self._is_lawful(places[[at]])), None)
-            limit, start = limit if first is None else loose(float(distance[first])), start + AT_ONCE
+            if limit == np.inf:
+                limit = loose(min(distance[self._first_lawful(places, some[sure])].tolist(), default=np.inf))
+            start += AT_ONCE
         near = np.concatenate(kept)
         near = near[distance[near] <= limit]
         return places[near], distance[near], limit
 
-    def _is_lawful(self, places: Codes) -> bool:
-        """Whether the candidate that takes the choices at `places` (1, 2) meets every constraint."""
-        codes = self.choices.taken(places)
-        return bool(self.problem.held(codes).all() and self.problem.check(self.problem.rows(codes)).all())
+    def _first_lawful(self, places: Codes, order: Codes) -> Codes:
+        """Return the first in an order of candidates, which take the choices at `places` (n, 2), that is lawful."""
+        for some in (order[:FEW], order[FEW:]):  # mostly the first one is
+            if not len(some):
+                break
+            codes = self.choices.taken(places[some])
+            lawful = self.problem.held(codes) & self.problem.check(self.problem.rows(codes))
+            if lawful.any():
+                return some[lawful][:1]
+        return order[:0]

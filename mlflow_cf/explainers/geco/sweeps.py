@@ -186,6 +186,8 @@ class Sweeps:
 
         None unless all that are nearer are known, and no three changes can be as near.
         """
+        if not few.tells_pairs:
+            return None
         single = self._nearest(few.singles(np.inf, CLOSE))
         farthest = min([np.inf, *self.problem.distance(single[:1]).tolist()])
         most, pairs, limit = min(SOON, self.budget.left // SOON_SHARE * WORTH_ONE), None, farthest
