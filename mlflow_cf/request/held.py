@@ -64,7 +64,7 @@ class Held:
             InputError: it is no list, or has models with malformed names.
         """
         if asked is None or isinstance(asked, bool):
-            return bool(asked), ()
+            return asked or (), ()  # as an option that is left out
         named = tuple(one for one in asked if isinstance(one, str) and one in self.versions)
         return named, read_versions([one for one in asked if not (isinstance(one, str) and one in self.versions)])
 
