@@ -249,6 +249,11 @@ class FeatureSpace:
         """Return one coded row (d,) as plain Python values by name; None for missing."""
         return {feature.name: feature.value(code) for feature, code in zip(self.features, row.tolist(), strict=True)}
 
+    def values_beside(self, row: Floats, other: Floats, known: Mapping[str, Any]) -> dict[str, Any]:
+        """Return the same of a row (d,), where the values of another row (d,), which is mostly equal, are `known`."""
+        some = [(self.features[column], row[column]) for column in np.flatnonzero(row != other).tolist()]
+        return {**known, **{feature.name: feature.value(float(code)) for feature, code in some}}
+
     def from_values(self, rows: Sequence[Mapping[str, Level | None]]) -> pd.DataFrame:
         """Return rows of plain values by name, such as `values` returns, in the background's exact dtypes.
 

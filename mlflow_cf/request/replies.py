@@ -63,7 +63,7 @@ def _counterfactuals(
     distance = case.distance(proved.rows)
     old = space.values(case.problem.x0)
     for position, codes in enumerate(proved.rows):
-        new = space.values(codes)
+        new = space.values_beside(codes, case.problem.x0, old)
         changes = changes_between(old, new)
         prediction = target.prediction(proved.outcome, position)
         yield Counterfactual(
