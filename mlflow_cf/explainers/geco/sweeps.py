@@ -29,7 +29,7 @@ CLOSE = 1e-4  # to the target: a certificate may ask the model about these
 SETTLED = 2  # changes of an answer that is settled, at most
 FARTHER = (np.inf, 1.08)  # than two changes are expected to be: they may do less than each by itself
 SPARE = 2  # single changes of every group, where several answers are wanted
-AT_FIRST = 4  # single changes: the next ones are for the case that the model refuses the first one
+AT_FIRST = 1  # single changes that are looked at, and those as near; then twice as many, until one certainly suffices
 NEAREST = 32  # candidates that are nearer than others, in case the model refuses the first ones
 
 
