@@ -27,6 +27,11 @@ def loose(limit: float) -> float:
     return limit + SLACK * max(1.0, limit)
 
 
+def all_loose(limits: Floats) -> Floats:
+    """Return the same of limits (n,)."""
+    return np.asarray(limits + SLACK * np.maximum(1.0, limits))
+
+
 def choices_within(problem: Problem, limit: float, *, whole: bool = False) -> Choices:
     """Return the choices of a problem no farther away than `limit`, nearest first within each group.
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from mlflow_cf.constraints.rules import Bools
-from mlflow_cf.exact.boxes import SLACK
+from mlflow_cf.exact.boxes import all_loose
 from mlflow_cf.features import Floats
 from mlflow_cf.problem import Codes, Problem, Rater
 from mlflow_cf.search.choices import Choices
@@ -45,7 +45,7 @@ class FirstOfSets:
     def limits(self, first: Codes, second: Codes) -> Floats:
         """Return (n,) how far candidates may be that change the groups `first` (n,) and `second` (n,), in any order."""
         nearest = np.minimum(self._nearest[np.minimum(first, second), np.maximum(first, second)], self.limit)
-        return np.asarray(nearest + SLACK * np.maximum(1.0, nearest))
+        return all_loose(nearest)
 
     def note(self, places: Codes, sums: Floats, distance: Floats) -> None:
         """Look for the nearest certain candidate of every changed set among n candidates.

@@ -101,8 +101,8 @@ class TwoChanges:
                     return None
                 waiting += [some[len(some) // 2 :], some[: len(some) // 2]]
                 continue
-            most -= tables.tables.added.size
-            work = 1 + tables.tables.added.size // WORTH_ONE
+            most -= tables.size
+            work = 1 + tables.size // WORTH_ONE
             if budget.take(work) < work or not self._look_into(tables, alone, asked, budget, found):
                 return None
         order = np.flatnonzero(found.far <= found.limit)

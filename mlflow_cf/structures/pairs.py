@@ -37,6 +37,11 @@ class PairTables:
 
     tables: Tables
 
+    @property
+    def size(self) -> int:
+        """How many numbers they have."""
+        return self.tables.added.size
+
     @classmethod
     def empty(cls, first: Numbers, second: Numbers, start: Numbers) -> PairTables:
         """Return room for pairs of columns (p,), (p,), whose values start there (d + 1,), before they have classes."""

@@ -110,7 +110,9 @@ def test_rows_come_back_as_they_were(seed: int, rows: list[dict[str, Any]]) -> N
     raw = table(rows, frame)
     space = space_of(frame).covering(raw)
     assert row_dicts(space.decode(space.encode(raw))) == rows
-    assert [space.values(codes) for codes in space.encode(raw)] == rows
+    codes = space.encode(raw)
+    assert [space.values(row) for row in codes] == rows
+    assert [space.values_beside(row, codes[0], rows[0]) for row in codes] == rows
 
 
 @given(
