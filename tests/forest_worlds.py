@@ -26,8 +26,13 @@ RULES = (
 DISTANCES = [(0.5, 0.5, 0.0), (0.0, 1.0, 0.0), (0.2, 0.3, 0.5), (0.5, 0.0, 0.5), (1.0, 0.0, 0.0), (0.0, 0.0, 1.0)]
 
 
-def random_trees(seed: int, space: FeatureSpace, outputs: int, trees: int, depth: int) -> TreeEnsemble:
-    """Return random trees that test what the features hold: numbers between their values, and sets of levels."""
+def random_trees(
+    seed: int, space: FeatureSpace, outputs: int, *, trees: int, depth: int, wide: bool = False
+) -> TreeEnsemble:
+    """Return random trees that test what the features hold: numbers between their values, and sets of levels.
+
+    The leaves of `wide` trees have a value for every output, those of others add to one of them.
+    """
     rng = np.random.default_rng(seed)
     columns: list[Column] = [
         LevelColumn(number, rng.permutation(len(feature.levels) + 2).astype(float))
@@ -53,9 +58,10 @@ def random_trees(seed: int, space: FeatureSpace, outputs: int, trees: int, depth
     column, threshold, missing_left, left, right = (np.array(part) for part in zip(*lines, strict=True))
     link: Link = "sigmoid" if outputs == 1 else "softmax"
     forest = Forest(
-        np.array(roots, dtype=np.int32), (np.arange(trees) % outputs).astype(np.int32), column.astype(np.int32),
-        threshold, missing_left, left.astype(np.int32), right.astype(np.int32),
-        rng.normal(0, 1, (len(lines), 1)).astype(rng.choice([np.float32, np.float64])), "<= float64",
+        np.array(roots, dtype=np.int32), np.where(wide, -1, np.arange(trees) % outputs).astype(np.int32),
+        column.astype(np.int32), threshold, missing_left, left.astype(np.int32), right.astype(np.int32),
+        rng.normal(0, 1, (len(lines), outputs if wide else 1)).astype(rng.choice([np.float32, np.float64])),
+        "<= float64",
         np.full(outputs, -0.5) if outputs == 1 else np.zeros(outputs), link,
     )  # fmt: skip
     return TreeEnsemble.compile(forest, columns, space)
@@ -65,7 +71,7 @@ def forest_model(seed: int, frame: pd.DataFrame, classes: tuple[Any, ...] = ("no
     """Return a random forest for the features of `frame`; without classes its sums are values."""
     space = space_of(frame)
     outputs = len(classes) if len(classes) > 2 else 1
-    trees = random_trees(seed, space, outputs, shape.get("trees", 4), shape.get("depth", 4))
+    trees = random_trees(seed, space, outputs, trees=shape.get("trees", 4), depth=shape.get("depth", 4))
     if not classes:
         trees = replace(trees, link="identity")
 

@@ -17,14 +17,13 @@ from mlflow_cf.structures.forest import Forest, Ints
 from mlflow_cf.structures.kernels.bounds import bounds_boxes
 from mlflow_cf.structures.kernels.gains import gains_of
 from mlflow_cf.structures.kernels.nodes import FEATURE, LEFT, Features, Nodes, Trees, bits_of
-from mlflow_cf.structures.kernels.pairs import Paths
 from mlflow_cf.structures.kernels.restrict import restrict_trees
 from mlflow_cf.structures.kernels.score import add_trees, walk_of
 from mlflow_cf.structures.kernels.sweep import sweep_trees
 from mlflow_cf.structures.leaves import leaves_of
 from mlflow_cf.structures.links import Flags, Link, Tokens, linked
 from mlflow_cf.structures.parts import Leaves
-from mlflow_cf.structures.tree_pairs import TreePairs, paths_of
+from mlflow_cf.structures.tree_pairs import TreePairs
 from mlflow_cf.structures.tree_products import product_of
 
 
@@ -152,14 +151,9 @@ class TreeEnsemble:
         flags[cells] = True
         return TreeBoxes(restrict_trees(flags, np.arange(len(values)), self.trees), cells)
 
-    def pairs(self, row: Sequence[Tokens]) -> TreePairs | None:
-        """Return what two changes of a `row` (1,) together do; None where what leaves ask takes too much memory."""
-        return None if self._paths is None else TreePairs.of(self._paths, self.trees, row)
-
-    @cached_property
-    def _paths(self) -> Paths | None:
-        """What the leaves ask."""
-        return paths_of(self.parts()[0], len(self.trees.nodes.tests))
+    def pairs(self, row: Sequence[Tokens]) -> TreePairs:
+        """Return what two changes of a `row` (1,) together do."""
+        return TreePairs.of(self.trees, row)
 
 
 @dataclass(frozen=True, eq=False)

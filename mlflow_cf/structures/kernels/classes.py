@@ -44,10 +44,10 @@ def find_classes(rectangles: Rectangles, tried: Tried, order: Array, ends: Array
 
 @kernel
 def add_rectangles(rectangles: Rectangles, value: Array, ends: Array, tables: Tables) -> None:
-    """Add the `value` (leaves, k) of each rectangle's leaf to the tables, which are 0; see `find_classes`."""
+    """Add the `value` (nodes, k) of each rectangle's leaf to the tables, which are 0; see `find_classes`."""
     spans, added = rectangles.spans, tables.added
     for at in range(len(rectangles.leaf)):
-        leaf, pair = rectangles.leaf[at], spans[at, 0]
+        leaf, output, pair = rectangles.leaf[at, 0], rectangles.leaf[at, 1], spans[at, 0]
         first, second = tables.side[2 * pair] + 2 * pair, tables.side[2 * pair + 1] + 2 * pair + 1
         lines, columns = tables.counts[2 * pair], tables.counts[2 * pair + 1]
         for corner in range(4):
@@ -56,10 +56,10 @@ def add_rectangles(rectangles: Rectangles, value: Array, ends: Array, tables: Ta
                 sign = 1.0 if (corner in (0, 3)) == (leaf >= 0) else -1.0
                 place = tables.place[pair] + line * columns + column
                 for k in range(value.shape[1]):
-                    added[place, k] += sign * value[max(leaf, -1 - leaf), k]
+                    added[place, max(k, output)] += sign * value[max(leaf, -1 - leaf), k]
     for pair in range(tables.first.size):
         begin, columns = tables.place[pair], tables.counts[2 * pair + 1]
-        for k in range(value.shape[1]):
+        for k in range(added.shape[1]):
             for line in range(tables.counts[2 * pair]):
                 total, place = 0.0, begin + line * columns
                 for column in range(columns):

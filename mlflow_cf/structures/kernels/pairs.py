@@ -15,29 +15,7 @@ import numba
 import numpy as np
 
 from mlflow_cf.kernel import kernel
-from mlflow_cf.structures.kernels.nodes import CUT, FEATURE, Array, Trees
-
-MOST_MISSED = 2  # features in which a leaf that matters does not take the row's own cells
-
-
-class Paths(NamedTuple):
-    """What the leaves of all trees ask, leaf after leaf.
-
-    Attributes:
-        start: (leaves + 1,) where the questions of each leaf start.
-        asks: (n, 5) int32, per question: the feature; first and last cell that is taken; whether the cell of missing
-            values is, the last one of the feature; where in `taken` the flags of its cells start, -1 if the first and
-            the last cell say it all.
-        taken: flags of cells.
-        value: (leaves, k) what each leaf adds.
-        leaf: (nodes,) the number of each node's leaf, -1 of all other nodes.
-    """
-
-    start: Array
-    asks: Array
-    taken: Array
-    value: Array
-    leaf: Array
+from mlflow_cf.structures.kernels.nodes import CUT, FEATURE, LEFT, TEST, Array, Trees
 
 
 class Tried(NamedTuple):
@@ -75,7 +53,8 @@ class Rectangles(NamedTuple):
 
     Attributes:
         spans: (n, 5) int32, per rectangle: its pair; the first cell tried, and the one behind the last, of either.
-        leaf: (n,) int32 whose value is added; -1 minus its number where it is subtracted.
+        leaf: (n, 2) int32 the leaf whose value is added, -1 minus its number where it is subtracted; and the output it
+            adds to, -1: it has a value for each.
     """
 
     spans: Array
@@ -83,32 +62,160 @@ class Rectangles(NamedTuple):
 
 
 class Room(NamedTuple):
-    """Room to work in, per question of a leaf: the `ends` of its runs, how many, and whether the row is `missed`."""
+    """Room to work in.
 
+    Attributes:
+        way: (levels, 5) the nodes that wait: which, how far down, on which side of the node above, and the features in
+            which it misses the row, -1: there are fewer.
+        trail: (levels, 7) the tests on the way to the present node, see below.
+        passing: (d, 3) of the cells tried of every feature the first and the one behind the last that pass all cuts on
+            the way; and where the feature stands among the `slots`, -1: nowhere.
+        slots: (levels, 3) the features on the way that are in any pair; whether the row misses a leaf in each, and how
+            many of the `ends` (levels, most + 3) there are, where runs of its cells begin and end.
+    """
+
+    way: Array
+    trail: Array
+    passing: Array
+    slots: Array
     ends: Array
-    counts: Array
-    missed: Array
+
+
+# Columns of a trail: the feature, and what was passing above; how many of the cells tried go left; the row of the test
+# if it is no cut, else -1; how many slots were taken above.
+ON, LOW, HIGH, SPLIT, TABLE, SIDE, TAKEN = range(7)
+
+
+@kernel
+def find_rectangles(X: Array, trees: Trees, asked: Asked, room: Room, found: Rectangles) -> int:
+    """Write the rectangles of pairs of features, as far as there is room for them; return how many there are.
+
+    Leaves matter if the row, of comparands X (columns,), misses the tests of two features at most on the way to them.
+    Where no pair that is asked for leads, nothing is walked.
+    """
+    walk, tests, way, trail = trees.walk, trees.nodes.tests, room.way, room.trail
+    total, known = 0, 0
+    for each in range(len(room.passing)):
+        size = asked.tried.start[each + 1] - asked.tried.start[each]
+        room.passing[each, 0], room.passing[each, 1], room.passing[each, 2] = 0, size, -1
+    for tree in range(trees.nodes.roots.size):
+        at = 0
+        way[0, 0], way[0, 1], way[0, 2], way[0, 3], way[0, 4] = trees.nodes.roots[tree], 0, 0, -1, -1
+        while at >= 0:
+            node, depth, one, two = way[at, 0], way[at, 1], way[at, 3], way[at, 4]
+            taken = _follow(known, depth, way[at, 2], asked, room)
+            known, feature = depth, np.int64(tests[node, FEATURE])
+            at -= 1
+            if feature < 0:
+                whose = (node, trees.nodes.outputs[tree], depth, taken)
+                total = _add_leaf(whose, (one, two), trees, asked, (room, found), total)
+                continue
+            _note_test(node, trail[depth], taken, trees, asked, room)
+            key, left, again = walk.key[node], np.int64(tests[node, LEFT]), feature in (one, two)
+            right = np.int64(X[key >> 32] > (key & 0xFFFFFFFF))
+            for side in range(2):
+                first, second = one, two
+                if again or side != right:
+                    if not again:
+                        if not _may_miss(feature, one, two, asked):
+                            continue
+                        first, second = (feature, two) if one < 0 else (one, feature)
+                    low, high = _narrowed(trail[depth], side)
+                    if low >= high:
+                        continue
+                at += 1
+                way[at, 0], way[at, 1], way[at, 2], way[at, 3], way[at, 4] = left + side, depth + 1, side, first, second
+    return total
 
 
 @numba.njit(inline="always")
-def _runs(paths: Paths, at: Any, tried: Tried, missed: Any, ends: Array) -> Any:
-    """Write where the runs of tried cells begin and end that pass although the row does not, or the other way round."""
-    feature = paths.asks[at, 0]
+def _narrowed(test: Array, side: Any) -> Any:
+    """Return which of the cells tried that came to a test pass it, the first and the one behind the last."""
+    if test[TABLE] >= 0:
+        return test[LOW], test[HIGH]
+    return (max(test[LOW], test[SPLIT]), test[HIGH]) if side else (test[LOW], min(test[HIGH], test[SPLIT]))
+
+
+@numba.njit(inline="always")
+def _follow(known: Any, depth: Any, side: Any, asked: Asked, room: Room) -> Any:
+    """Follow the trail, known so far down, to the node at a depth, on that side of the one above; return the slots."""
+    trail, passing = room.trail, room.passing
+    for at in range(known - 1, max(depth - 1, 0) - 1, -1):
+        feature = trail[at, ON]
+        passing[feature, 0], passing[feature, 1] = trail[at, LOW], trail[at, HIGH]
+        if passing[feature, 2] >= trail[at, TAKEN]:
+            passing[feature, 2] = -1
+    if depth == 0:
+        return np.int64(0)
+    trail[depth - 1, SIDE], feature, taken = side, trail[depth - 1, ON], trail[depth - 1, TAKEN]
+    passing[feature, 0], passing[feature, 1] = _narrowed(trail[depth - 1], side)
+    if passing[feature, 2] >= 0 or not asked.some[feature]:
+        return taken
+    room.slots[taken, 0], passing[feature, 2] = feature, taken
+    return taken + 1
+
+
+@numba.njit(inline="always")
+def _note_test(node: Any, test: Array, taken: Any, trees: Trees, asked: Asked, room: Room) -> None:
+    """Write the test of a node."""
+    tests, tried = trees.nodes.tests, asked.tried
+    feature = np.int64(tests[node, FEATURE])
+    test[ON], test[LOW], test[HIGH] = feature, room.passing[feature, 0], room.passing[feature, 1]
+    test[SPLIT], test[TABLE], test[TAKEN] = 0, tests[node, TEST], taken
+    if asked.some[feature] and test[TABLE] < 0:
+        test[SPLIT] = tried.before[tried.offset[feature] + tests[node, CUT] + 1]
+
+
+@numba.njit(inline="always")
+def _may_miss(feature: Any, one: Any, two: Any, asked: Asked) -> Any:
+    """Return whether a pair with one more feature is asked for."""
+    if one < 0:
+        return asked.some[feature]
+    return two < 0 and asked.number[min(one, feature), max(one, feature)] >= 0
+
+
+@numba.njit(inline="always")
+def _add_leaf(whose: Any, missed: Any, trees: Trees, asked: Asked, into: Any, total: Any) -> Any:
+    """Write the rectangles of a leaf, which the row misses in some features, behind so many; return how many are."""
+    (node, output, depth, taken), (one, two), (room, found) = whose, missed, into
+    slots = room.slots
+    for slot in range(taken):
+        slots[slot, 1] = slots[slot, 0] in (one, two)
+        if two < 0 or slots[slot, 1]:
+            slots[slot, 2] = _runs(slot, depth, trees, asked, room)
+    for a in range(taken):
+        if one >= 0 and not slots[a, 1]:
+            continue  # all pairs have what is missed
+        for b in range(0 if one >= 0 else a + 1, taken):
+            if a == b or (two >= 0 and (a > b or not slots[b, 1])):
+                continue
+            low, high = (a, b) if slots[a, 0] < slots[b, 0] else (b, a)
+            pair = asked.number[slots[low, 0], slots[high, 0]]
+            if pair >= 0:
+                leaf = node if slots[a, 1] == slots[b, 1] else -1 - node
+                total = _add((pair, leaf, output), low, high, room, found, total)
+    return total
+
+
+@numba.njit(inline="always")
+def _runs(slot: Any, depth: Any, trees: Trees, asked: Asked, room: Room) -> Any:
+    """Write where the runs of tried cells begin and end that pass although the row does not, or the other way round.
+
+    Returns how many numbers these are.
+    """
+    feature, missed, ends, tried, count = room.slots[slot, 0], room.slots[slot, 1], room.ends[slot], asked.tried, 0
     start, total = tried.start[feature], tried.start[feature + 1] - tried.start[feature]
-    count = 0
-    if paths.asks[at, 4] >= 0:
-        inside = False
+    if not trees.features.ordered[feature]:
+        inside = 0
         for place in range(total):
-            other = paths.taken[paths.asks[at, 4] + tried.cells[start + place]] == missed
-            if other != inside:
-                ends[count], inside = place, other
+            passes = _passes(np.int64(tried.cells[start + place]), feature, depth, trees, room.trail)
+            if (passes == missed) != inside:
+                ends[count], inside = place, 1 - inside
                 count += 1
-        if inside:
-            ends[count] = total
-            count += 1
-        return count
-    low = tried.before[tried.offset[feature] + paths.asks[at, 1]]
-    high = max(low, tried.before[tried.offset[feature] + paths.asks[at, 2] + 1])
+        ends[count] = total
+        return count + inside
+    low = room.passing[feature, 0]
+    high = max(low, room.passing[feature, 1])
     if missed:
         ends[0], ends[1] = low, high
         return 2 if low < high else 0
@@ -121,114 +228,25 @@ def _runs(paths: Paths, at: Any, tried: Tried, missed: Any, ends: Array) -> Any:
     return count
 
 
-@kernel
-def find_leaves(X: Array, trees: Trees, leaf: Array, asked: Asked, way: Array, found: Array) -> int:
-    """Write the leaves that matter for a row of comparands X (columns,) into `found` (n, 3); return how many they are.
-
-    The row does not pass the tests of two features at most on the way to them, which are written beside the leaf; -1:
-    there are fewer. What no pair that is asked for leads to is left out. `way` (levels, 8) is room for the nodes that
-    wait: how many features were missed, which, and which of the cells tried of each may come there.
-    """
-    walk, tests, roots, count = trees.walk, trees.nodes.tests, trees.nodes.roots, 0
-    for tree in range(roots.size):
-        at = 0
-        way[0, 0], way[0, 1], way[0, 2], way[0, 3] = roots[tree], 0, -1, -1
-        while at >= 0:
-            node, misses, one, two = way[at, 0], way[at, 1], way[at, 2], way[at, 3]
-            feature, first, second = np.int64(tests[node, FEATURE]), (way[at, 4], way[at, 5]), (way[at, 6], way[at, 7])
-            at -= 1
-            if feature < 0:
-                if leaf[node] >= 0:
-                    found[count, 0], found[count, 1], found[count, 2] = leaf[node], one, two
-                    count += 1
-                continue
-            key, left, known = walk.key[node], np.int64(walk.left[node]), feature in (one, two)
-            right = np.int64(X[key >> 32] > (key & 0xFFFFFFFF))
-            for side in range(2):
-                if known or side != right:
-                    if not known and not _may_miss(feature, one, misses, asked):
-                        continue
-                    every = first if feature == one else second if known else (np.int64(0), asked.most)
-                    low, high = _cells(feature, side, np.int64(tests[node, CUT]), trees, asked.tried, every)
-                    if low >= high:
-                        continue
-                    is_first = feature == one or (not known and misses == 0)
-                    _wait(way, at + 1, (low, high) if is_first else first, second if is_first else (low, high))
-                    way[at + 1, 1] = misses + (not known)
-                    way[at + 1, 2] = feature if is_first else one
-                    way[at + 1, 3] = two if is_first else feature
-                else:
-                    _wait(way, at + 1, first, second)
-                    way[at + 1, 1], way[at + 1, 2], way[at + 1, 3] = misses, one, two
-                at += 1
-                way[at, 0] = left + side
-    return count
+@numba.njit(inline="always")
+def _passes(cell: Any, feature: Any, depth: Any, trees: Trees, trail: Array) -> Any:
+    """Return 1 if a cell passes the tests of a feature on the trail, which are tables, else 0."""
+    for at in range(depth):
+        if trail[at, ON] == feature:
+            word = trees.features.bits[trail[at, TABLE], cell >> 6]
+            if ((word >> np.uint64(cell & 63)) & np.uint64(1) != np.uint64(0)) == (trail[at, SIDE] != 0):
+                return 0
+    return 1
 
 
 @numba.njit(inline="always")
-def _may_miss(feature: Any, one: Any, misses: Any, asked: Asked) -> Any:
-    """Return whether a pair with one more feature is asked for."""
-    if misses == 0:
-        return asked.some[feature]
-    return misses < MOST_MISSED and asked.number[min(one, feature), max(one, feature)] >= 0
-
-
-@numba.njit(inline="always")
-def _cells(feature: Any, side: Any, cut: Any, trees: Trees, tried: Tried, every: Any) -> Any:
-    """Return which of the cells tried pass a test to one side, first and behind the last, of `every` one that comes."""
-    low, high = every
-    high = min(high, tried.start[feature + 1] - tried.start[feature])
-    if trees.features.ordered[feature]:
-        split = tried.before[tried.offset[feature] + cut + 1]
-        return (max(low, split), high) if side else (low, min(high, split))
-    return low, high
-
-
-@numba.njit(inline="always")
-def _wait(way: Array, at: Any, first: Any, second: Any) -> None:
-    """Write which cells of two features may come to a node that waits."""
-    way[at, 4], way[at, 5] = first
-    way[at, 6], way[at, 7] = second
-
-
-@kernel
-def find_rectangles(paths: Paths, leaves: Array, asked: Asked, room: Room, found: Rectangles) -> int:
-    """Write the rectangles of pairs of features, as far as there is room for them; return how many there are.
-
-    Args:
-        paths, asked, room: as they are.
-        leaves: (n, 3) those that matter, with the features in which they miss the row, as `find_leaves` has them.
-        found: room for them.
-    """
-    counts, missed, number, total = room.counts, room.missed, asked.number, 0
-    for each in range(len(leaves)):
-        leaf, miss, other = leaves[each, 0], leaves[each, 1], leaves[each, 2]
-        first, stop, misses = paths.start[leaf], paths.start[leaf + 1], (miss >= 0) + (other >= 0)
-        for at in range(first, stop):
-            counts[at - first], missed[at - first] = -1, paths.asks[at, 0] in (miss, other)
-        for one in range(stop - first):
-            if missed[one] + 1 < misses:
-                continue
-            for two in range(one + 1, stop - first):
-                pair = number[paths.asks[first + one, 0], paths.asks[first + two, 0]]
-                if missed[one] + missed[two] < misses or pair < 0:
-                    continue
-                for at in (one, two):
-                    if counts[at] < 0:
-                        counts[at] = _runs(paths, first + at, asked.tried, missed[at] != 0, room.ends[at])
-                total = _note(room, (one, two), (pair, leaf), found, total)
-    return total
-
-
-@numba.njit(inline="always")
-def _note(room: Room, asked: Any, whose: Any, found: Rectangles, total: Any) -> Any:
-    """Write what a pair and a leaf have by two questions, behind so many rectangles; return how many there are now."""
-    (one, two), (pair, leaf) = asked, whose
-    signed = leaf if room.missed[one] == room.missed[two] else -1 - leaf
-    for a in range(0, room.counts[one], 2):
-        for b in range(0, room.counts[two], 2):
+def _add(what: Any, one: Any, two: Any, room: Room, found: Rectangles, total: Any) -> Any:
+    """Write what a pair has of a leaf by two of its features, behind so many rectangles; return how many there are."""
+    pair, leaf, output = what
+    for a in range(0, room.slots[one, 2], 2):
+        for b in range(0, room.slots[two, 2], 2):
             if total < len(found.leaf):
-                found.spans[total, 0], found.leaf[total] = pair, signed
+                found.leaf[total, 0], found.leaf[total, 1], found.spans[total, 0] = leaf, output, pair
                 found.spans[total, 1], found.spans[total, 2] = room.ends[one, a], room.ends[one, a + 1]
                 found.spans[total, 3], found.spans[total, 4] = room.ends[two, b], room.ends[two, b + 1]
             total += 1
