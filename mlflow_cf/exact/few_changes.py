@@ -45,7 +45,7 @@ class FewChanges:
         self._changed = np.ones(len(self.choices.code), dtype=np.bool_)
         self._changed[self.choices.own] = False
         self._single: tuple[float, float, Codes] | None = None  # limit, doubt, and what was found then
-        self._known: tuple[float, float, Codes] | None = None  # the same of pairs
+        self._known: tuple[float, float, Codes, Bools] | None = None  # the same of pairs, and whether each suffices
 
     @classmethod
     def of(cls, problem: Problem) -> FewChanges | None:
@@ -78,7 +78,8 @@ class FewChanges:
         if self._single is None or limit > self._single[0] or doubt > self._single[1]:
             places, _, _ = self._alone(limit, doubt)
             self._single = limit, doubt, self._codes(places[:, None])
-        return self._near(self._single[2], limit)
+        codes = self._single[2]
+        return np.asarray(codes[self.problem.distance(codes) <= limit])
 
     def nearest_singles(self, limit: float, doubt: float, at_once: int) -> tuple[Codes, Bools]:
         """Return the nearest of them (m, G), and (m,) whether each certainly meets the target.
@@ -118,16 +119,25 @@ class FewChanges:
         that certainly meets the target. None where tables of more than `most` numbers had to be made, where the
         model does not tell, or where the budget does not last.
         """
+        found = self.nearest_pairs(limit, doubt, budget, most)
+        return None if found is None else found[0]
+
+    def nearest_pairs(
+        self, limit: float, doubt: float, budget: Budget, most: int = MOST_CELLS
+    ) -> tuple[Codes, Bools] | None:
+        """Return what `pairs` does, and (m,) whether each certainly meets the target."""
         if loose(limit) < self.least(2):
-            return self.problem.own[None][:0]
+            return self.problem.own[None][:0], np.empty(0, dtype=np.bool_)
         if not self.tells_pairs:
             return None
         if self._known is None or limit > self._known[0] or doubt > self._known[1]:
             found = self._pairs(loose(limit), doubt + SWEPT, budget, most)
             if found is None:
                 return None
-            self._known = limit, doubt, found
-        return self._near(self._known[2], limit)
+            self._known = limit, doubt, *found
+        codes, sure = self._known[2:]
+        near = self.problem.distance(codes) <= limit
+        return codes[near], sure[near]
 
     @property
     def tells_pairs(self) -> bool:
@@ -146,16 +156,20 @@ class FewChanges:
         c = self.problem.bound_distance.c
         return nearest_two(gain, choices.cost[some], choices.peak[some], choices.group[some], need, c)
 
-    def _near(self, codes: Codes, limit: float) -> Codes:
-        """Return the candidates (m, G) no farther than `limit`."""
-        return np.asarray(codes[self.problem.distance(codes) <= limit])
-
-    def _pairs(self, limit: float, doubt: float, budget: Budget, most: int) -> Codes | None:
+    def _pairs(self, limit: float, doubt: float, budget: Budget, most: int) -> tuple[Codes, Bools] | None:
         if self.problem.count == 1:
             asked = Asked(self._tried(limit, None), limit, doubt, None)
             found = self._two.look(asked, budget, most, self.expected * FARTHER)
-            return None if found is None else self._codes(found)
-        # often the nearest ones suffice, and else they tell how far the others may be
+        else:
+            found = self._pairs_of_sets(limit, doubt, budget, most)
+        if found is None:
+            return None
+        codes = self.choices.taken(found[0])
+        held = self.problem.held(codes)
+        return codes[held], found[1][held]
+
+    def _pairs_of_sets(self, limit: float, doubt: float, budget: Budget, most: int) -> tuple[Codes, Bools] | None:
+        """Return the choices of pairs; often the nearest ones suffice, and else they tell how far the others may be."""
         sets = self._sets(doubt)
         farthest = min(limit, loose(sets.limit))
         near = self._limit_of(NEAR, farthest, self._changed & ~sets.enough)
@@ -163,7 +177,7 @@ class FewChanges:
         farthest = min(farthest, loose(sets.limit))
         if found is not None and near < farthest:
             found = self._two.look(Asked(self._tried(farthest, sets), farthest, doubt, sets), budget, most)
-        return None if found is None else self._codes(found)
+        return found
 
     def _limit_of(self, most: int, limit: float, some: Bools) -> float:
         """Return the largest distance, at most `limit`, within which pairs of `some` choices are at most so many."""

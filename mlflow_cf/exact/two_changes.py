@@ -8,6 +8,7 @@ from functools import cached_property
 
 import numpy as np
 
+from mlflow_cf.constraints.rules import Bools
 from mlflow_cf.exact.boxes import loose
 from mlflow_cf.exact.first_of_sets import FirstOfSets
 from mlflow_cf.exact.tried import Asked, portions
@@ -22,7 +23,6 @@ from mlflow_cf.structures.structure import Pairs
 VALUES_AT_ONCE = 2**20  # of both columns of all pairs that are looked at together: their classes take 8 MB
 CELLS_AT_ONCE = 2**22  # numbers of the tables of these pairs: 32 MB
 WORTH_ONE = 2**10  # as many take about as long as the evaluation of a row
-AT_ONCE = 128  # candidates that are rated, nearest first
 FEW = 4  # of which one is mostly lawful
 LISTED_AT_ONCE = 2**12  # pairs of values in the nearest blocks, and then so much more at a time:
 MORE = 4
@@ -35,17 +35,19 @@ class Found:
 
     Attributes:
         limit: how far answers can be at most.
-        places: (n, 2) the choices of candidates; far: (n,) how far these are.
+        places: (n, 2) the choices of candidates; far: (n,) how far these are; sure: (n,) whether each certainly meets
+            the targets.
     """
 
     limit: float
     places: Codes = field(default_factory=lambda: np.empty((0, 2), dtype=np.intp))
     far: Floats = field(default_factory=lambda: np.empty(0))
+    sure: Bools = field(default_factory=lambda: np.empty(0, dtype=np.bool_))
 
-    def add(self, places: Codes, far: Floats, limit: float) -> None:
-        """Add candidates, and how far others may be."""
+    def add(self, places: Codes, far: Floats, sure: Bools) -> None:
+        """Add candidates."""
         self.places, self.far = np.concatenate([self.places, places]), np.append(self.far, far)
-        self.limit = min(self.limit, limit)
+        self.sure = np.append(self.sure, sure)
 
 
 @dataclass(frozen=True, eq=False)
@@ -77,10 +79,10 @@ class TwoChanges:
             return np.asarray(self.sums[self.choices.own[largest]])
         return np.asarray(self.rater.structure.sums(self.own)[0])
 
-    def look(self, asked: Asked, budget: Budget, most: int, near: float = 0.0) -> Codes | None:
-        """Return the choices (m, 2) of candidates that may be answers, nearest first; None: see `FewChanges.pairs`.
+    def look(self, asked: Asked, budget: Budget, most: int, near: float = 0.0) -> tuple[Codes, Bools] | None:
+        """Return the choices (m, 2) of candidates that may be answers, and whether they certainly meet the targets.
 
-        Columns with changes that are as `near` as that come first.
+        The nearest come first. None: see `FewChanges.pairs`. Columns with changes as `near` as that are looked at first.
         """
         tried, columns = asked.tried, asked.tried.pairs(asked.limit)
         if self.told is None or budget.take(1) < 1:
@@ -108,7 +110,8 @@ class TwoChanges:
         order = np.flatnonzero(found.far <= found.limit)
         if asked.sets is not None:
             order = order[found.far[order] <= self._limits(found.places[order], asked.sets)]
-        return np.asarray(found.places[order[np.argsort(found.far[order], kind="stable")]])
+        order = order[np.argsort(found.far[order], kind="stable")]
+        return found.places[order], found.sure[order]
 
     def _look_into(self, tables: PairTables, alone: Alone, asked: Asked, budget: Budget, found: Found) -> bool:
         """Add candidates of some pairs of columns to those `found`; return whether that came to an end."""
@@ -123,7 +126,7 @@ class TwoChanges:
             if budget.late:
                 return False
             near = tables.near(alone._replace(limit=found.limit), leading, blocks.at[inside])
-            found.add(*self._kept(near, alone, asked))
+            self._keep(near, alone, asked, found)
             if len(found.places) > MOST_FOUND and (found.far <= found.limit).sum() > MOST_FOUND:
                 return False
         return True
@@ -153,42 +156,35 @@ class TwoChanges:
             start, listed = stop, int(total[stop - 1]) + MORE * listed
         return parts
 
-    def _kept(self, found: Near, alone: Alone, asked: Asked) -> tuple[Codes, Floats, float]:
-        """Return the choices (n, 2) of those that may be answers, how far they are, and how far others may be."""
-        tried, doubt, sets = asked.tried, asked.doubt, asked.sets
-        one, two = found.at.T
+    def _keep(self, near: Near, alone: Alone, asked: Asked, found: Found) -> None:
+        """Add those that may be answers to what was found, and how far others may be."""
+        tried, sets = asked.tried, asked.sets
+        one, two = near.at.T
         distance = tried.cost[one] + tried.cost[two] + alone.c * np.maximum(tried.peak[one], tried.peak[two])
+        may, sure = self.rater.verdicts(near.sums, asked.doubt)
         if sets is None:
-            return self._nearest(tried.places[found.at], found.sums, distance, asked)
-        taken, (may, _) = tried.places[found.at], self.rater.verdicts(found.sums, doubt)
-        near = np.flatnonzero(may & (distance <= self._limits(taken, sets)))
-        taken, distance = taken[near], distance[near]
-        sets.note(taken, found.sums[near], distance)
-        kept = distance <= self._limits(taken, sets)
-        return taken[kept], distance[kept], loose(sets.limit)
+            certain = np.flatnonzero(sure & (distance <= found.limit))
+            found.limit = min(
+                found.limit, loose(self._nearest_lawful(tried.places[near.at[certain]], distance[certain]))
+            )
+            some = np.flatnonzero(may & (distance <= found.limit))
+        else:
+            some = np.flatnonzero(may)
+            some = some[distance[some] <= self._limits(tried.places[near.at[some]], sets)]
+            sets.note(tried.places[near.at[some]], near.sums[some], distance[some])
+            some = some[distance[some] <= self._limits(tried.places[near.at[some]], sets)]
+            found.limit = min(found.limit, loose(sets.limit))
+        found.add(tried.places[near.at[some]], distance[some], sure[some])
 
-    def _nearest(self, places: Codes, sums: Floats, distance: Floats, asked: Asked) -> tuple[Codes, Floats, float]:
-        """Return those of n candidates that may meet the target, up to the nearest lawful one that certainly does."""
-        order, limit, start = np.argsort(distance, kind="stable"), np.inf, 0
-        kept = [order[:0]]
-        while start < len(order) and distance[order[start]] <= limit:
-            some = order[start : start + AT_ONCE]
-            may, sure = self.rater.verdicts(sums[some], asked.doubt)
-            kept.append(some[may])
-            if limit == np.inf:
-                limit = loose(min(distance[self._first_lawful(places, some[sure])].tolist(), default=np.inf))
-            start += AT_ONCE
-        near = np.concatenate(kept)
-        near = near[distance[near] <= limit]
-        return places[near], distance[near], limit
-
-    def _first_lawful(self, places: Codes, order: Codes) -> Codes:
-        """Return the first in an order of candidates, which take the choices at `places` (n, 2), that is lawful."""
-        for some in (order[:FEW], order[FEW:]):  # mostly the first one is
-            if not len(some):
-                break
+    def _nearest_lawful(self, places: Codes, distance: Floats) -> float:
+        """Return how far the nearest lawful one of candidates is, which take the choices at `places` (n, 2)."""
+        rest = np.arange(len(places))
+        while len(rest):  # mostly one of the first few is
+            most = min(FEW, len(rest)) - 1
+            bar = np.partition(distance[rest], most)[most]
+            some, rest = rest[distance[rest] <= bar], rest[distance[rest] > bar]
             codes = self.choices.taken(places[some])
-            lawful = self.problem.held(codes) & self.problem.check(self.problem.rows(codes))
+            lawful = (self.problem.changes_left(codes) >= 0) & self.problem.check(self.problem.rows(codes))
             if lawful.any():
-                return some[lawful][:1]
-        return order[:0]
+                return float(distance[some[lawful]].min())
+        return np.inf

@@ -175,11 +175,8 @@ class Sweeps:
 
     def _single(self, few: FewChanges) -> Codes | None:
         """Return the nearest favourable single changes (m, G) if no two changes can be as near; else None."""
-        near, favourable = few.nearest_singles(few.least(2), CLOSE, AT_FIRST)
-        doubtful = np.flatnonzero(~favourable)
-        if len(doubtful):
-            favourable[doubtful] = self._favourable(near[doubtful])
-        return near[favourable] if favourable.any() else None
+        near = self._nearest(*few.nearest_singles(few.least(2), CLOSE, AT_FIRST))
+        return near if len(near) else None
 
     def _single_or_pair(self, few: FewChanges) -> Codes | None:
         """Return the nearest favourable candidates (m, G) of one and of two changes, where two are expected to suffice.
@@ -188,17 +185,17 @@ class Sweeps:
         """
         if not few.tells_pairs:
             return None
-        single = self._nearest(few.singles(np.inf, CLOSE))
+        single = self._nearest(*few.nearest_singles(np.inf, CLOSE, AT_FIRST))
         farthest = min([np.inf, *self.problem.distance(single[:1]).tolist()])
         most, pairs, limit = min(SOON, self.budget.left // SOON_SHARE * WORTH_ONE), None, farthest
         for limit in sorted({min(few.expected * farther, farthest) for farther in FARTHER}, reverse=True):
             with self._counted("sweep", 2):
-                pairs = few.pairs(limit, CLOSE, self.budget, most)
+                pairs = few.nearest_pairs(limit, CLOSE, self.budget, most)
             if pairs is not None:
                 break
         if pairs is None:
             return None
-        found = np.concatenate([single, self._nearest(pairs)])
+        found = np.concatenate([single, self._nearest(*pairs)])
         distance = self.problem.distance(found)
         order = np.argsort(distance, kind="stable")
         settled = len(found) and distance[order[0]] <= limit and distance[order[0]] < few.least(3)
@@ -208,10 +205,10 @@ class Sweeps:
         """Look at all pairs of changes that may be nearer; whether no three changes can be as near as what is known."""
         members = self.members
         with self._counted("sweep", 2):
-            pairs = few.pairs(members.bar, CLOSE, self.budget, MOST_PAIRED)
+            pairs = few.nearest_pairs(members.bar, CLOSE, self.budget, MOST_PAIRED)
         if pairs is None:
             return False
-        members.score(self._nearest(pairs))
+        members.score(self._nearest(*pairs))
         return members.bar < few.least(3)
 
     @contextmanager
@@ -223,14 +220,17 @@ class Sweeps:
         self.statistics.cells_naive += (self.budget.used - used) * len(self.problem.space)
         self.statistics.cells_delta += (self.budget.used - used) * cells
 
-    def _nearest(self, codes: Codes) -> Codes:
-        """Return the nearest of candidates (m, G) that are favourable, and not much more."""
-        codes = codes[np.argsort(self.problem.distance(codes), kind="stable")]
-        for start in range(0, len(codes), NEAREST):
-            some = codes[start : start + NEAREST]
-            favourable = self._favourable(some)
+    def _nearest(self, codes: Codes, sure: Bools) -> Codes:
+        """Return the nearest of candidates (m, G) that are favourable, and not much more; some certainly are."""
+        order = np.argsort(self.problem.distance(codes), kind="stable")
+        for start in range(0, len(order), NEAREST):
+            some = order[start : start + NEAREST]
+            favourable = sure[some]
+            doubtful = np.flatnonzero(~favourable)
+            if len(doubtful):
+                favourable[doubtful] = self._favourable(codes[some[doubtful]])
             if favourable.any():
-                return np.asarray(some[favourable])
+                return np.asarray(codes[some[favourable]])
         return codes[:0]
 
     def _favourable(self, codes: Codes) -> Bools:
