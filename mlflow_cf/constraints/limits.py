@@ -5,9 +5,13 @@ from __future__ import annotations
 from dataclasses import dataclass
 from functools import cached_property
 
-from mlflow_cf.constraints.expressions import Changed, Const
+import numpy as np
+from numpy.typing import NDArray
+
+from mlflow_cf.constraints.expressions import Changed, Const, evaluate
 from mlflow_cf.constraints.origin import Origin
 from mlflow_cf.constraints.rules import Atom, Rule
+from mlflow_cf.features import Floats
 
 Columns = tuple[int, ...]
 
@@ -48,6 +52,12 @@ class ChangeLimit:
         """Return the limit on what a group of `columns` changes alone; None if that is never too much."""
         inside = self.inside(columns)
         return self._rule(inside) if len(inside) > self.most else None
+
+    def counts(self, columns: Columns, tuples: Floats, x0: Floats) -> NDArray[np.intp]:
+        """Return how many changes each of tuples (t, len(columns)) of a group is in a row (d,)."""
+        rows = np.tile(x0, (len(tuples), 1))
+        rows[:, columns] = tuples
+        return evaluate(Changed(self.inside(columns)), rows, x0).astype(np.intp)
 
     def _rule(self, groups: tuple[Columns, ...]) -> Rule:
         then = Atom(Changed(groups), "<=", Const(float(self.most)))

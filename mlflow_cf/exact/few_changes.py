@@ -36,7 +36,7 @@ class FewChanges:
         """Sweep the row."""
         self.problem, self.rater = problem, rater
         self.choices = Choices.of_places(problem, problem.kept(telling))
-        self._own = problem.own_tokens(rater)
+        self._own = problem.own_tokens
         values = [tokens if len(tokens) > 1 else None for tokens in self.choices.tokens]
         self._sums = np.empty((len(self.choices.code), rater.structure.outputs))
         for number, sums in zip(problem.owner.tolist(), rater.structure.sweep(self._own, values), strict=True):

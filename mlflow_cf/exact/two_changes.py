@@ -82,7 +82,7 @@ class TwoChanges:
     def look(self, asked: Asked, budget: Budget, most: int, near: float = 0.0) -> tuple[Codes, Bools] | None:
         """Return the choices (m, 2) of candidates that may be answers, and whether they certainly meet the targets.
 
-        The nearest come first. None: see `FewChanges.pairs`. Columns with changes as `near` as that are looked at first.
+        The nearest come first. None: see `FewChanges.pairs`. Columns with changes as `near` as that come in front.
         """
         tried, columns = asked.tried, asked.tried.pairs(asked.limit)
         if self.told is None or budget.take(1) < 1:

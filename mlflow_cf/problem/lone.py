@@ -56,29 +56,26 @@ class LaidOut:
     tokens: Tokens | None
     first: Codes
 
-    def tokens_of(self, encode: Encode) -> list[Tokens]:
-        """Return the tokens (t, ...) of the tuples of every group; none at all where their domains have none.
-
-        Args:
-            encode: for own values that no domain has.
-        """
+    def tokens_of(self, own: Tokens) -> list[Tokens]:
+        """Return the tokens (t, ...) of the tuples of every group; `own` (G, ...) are those of the row's own values."""
         if self.tokens is None:
             return []
-        lines, own = self.lines, self.lines.own + self.lines.start[:-1]
+        lines = self.lines
         found = self.tokens.take(lines.places + self.first.repeat(np.diff(lines.start)), axis=0)
-        found[own] = self._own_tokens(self.tokens, encode)
+        found[lines.own + lines.start[:-1]] = own
         return [found[start:stop] for start, stop in pairwise(lines.start.tolist())]
 
-    def own_tokens(self, encode: Encode) -> list[Tokens]:
-        """Return the same of the query row's own values (1, ...) alone."""
-        found = None if self.tokens is None else self._own_tokens(self.tokens, encode)
-        return [] if found is None else [found[number : number + 1] for number in range(len(found))]
+    def own_tokens(self, encode: Encode) -> Tokens | None:
+        """Return the tokens (G, ...) of the query row's own values; None where their domains have none.
 
-    def _own_tokens(self, tokens: Tokens, encode: Encode) -> Tokens:
-        """Return the tokens (G, ...) of the query row's own values."""
+        Args:
+            encode: for values that no domain has.
+        """
+        if self.tokens is None:
+            return None
         lines, own = self.lines, self.lines.own + self.lines.start[:-1]
         places = lines.places[own]
-        found: Tokens = tokens.take(places + self.first, axis=0)
+        found: Tokens = self.tokens.take(places + self.first, axis=0)
         for number in np.flatnonzero(places < 0).tolist():
             (mine,) = encode(self.groups[number].columns, lines.values[own[[number]], None])
             found[number] = mine[0]

@@ -9,7 +9,7 @@ from typing import Any, TypeVar, cast
 
 import numpy as np
 
-from mlflow_cf.constraints.expressions import Changed, differing, evaluate
+from mlflow_cf.constraints.expressions import differing
 from mlflow_cf.constraints.limits import ChangeLimit
 from mlflow_cf.constraints.rules import Bools, Rule
 from mlflow_cf.features import FeatureSpace, Floats
@@ -51,8 +51,7 @@ class Problem:
         check: rows (m, d) -> (m,) whether each meets every constraint and `values` as a whole row.
         bound_together: the groups as they were bound, end to end; of no use once others take their place.
         steps: tells of rows whether one may follow another on a way that starts at x0, if that is known.
-        domain_tokens: for every column, the tokens that the rater's structure has for the tuples of its domain; empty:
-            they are made when they are needed.
+        domain_tokens: per column, the structure's tokens of its domain's tuples; empty: made when they are needed.
         cells: those of its continuous numbers, if the model was opened; celled: the columns whose groups have the
             nearest value of every cell instead of observed ones.
         course: what is declared of plans, if anything.
@@ -99,7 +98,7 @@ class Problem:
             return self._laid_out.lines
         return BoundLines.of([group.bound for group in self.groups], self.own_allowed)
 
-    @property
+    @cached_property
     def own(self) -> Codes:
         """(G,) codes of the query row."""
         return np.asarray(self._lines.own)
@@ -126,7 +125,7 @@ class Problem:
         """The rules over several groups, answered by code."""
         return tuple(JointRule.bind(rule, self.groups, self.x0, self.rows) for rule in self.linking)
 
-    @property
+    @cached_property
     def linked(self) -> frozenset[int]:
         """The groups that rules over several groups speak of."""
         return self.joint.groups
@@ -155,12 +154,19 @@ class Problem:
         """Return the structure's tokens of candidates by code (m, G), one array per column."""
         return [table[codes[:, number]] for table, number in zip(self.token_tables, self.owner.tolist(), strict=True)]
 
-    def own_tokens(self, rater: Rater) -> list[Tokens]:
-        """Return the structure's tokens (1, ...) of the query row, one array per column."""
-        known = self._laid_out.own_tokens(rater.tokens) if self._laid_out and self.domain_tokens else []
-        if known:
-            return [known[number] for number in self.owner.tolist()]
-        return rater.tokens(range(len(self.x0)), self.x0[None])
+    @cached_property
+    def own_tokens(self) -> list[Tokens]:
+        """The structure's tokens (1, ...) of the query row, one array per column; none without structure."""
+        if (known := self._own_end_to_end) is not None:
+            return [known[number : number + 1] for number in self.owner.tolist()]
+        return [] if self.rater is None else self.rater.tokens(range(len(self.x0)), self.x0[None])
+
+    @cached_property
+    def _own_end_to_end(self) -> Tokens | None:
+        """The same of every group, if that is one array."""
+        if not (self._laid_out and self.rater and self.domain_tokens):
+            return None
+        return self._laid_out.own_tokens(self.rater.tokens)
 
     @cached_property
     def owner(self) -> Codes:
@@ -171,10 +177,9 @@ class Problem:
     @cached_property
     def token_tables(self) -> list[Tokens]:
         """For every column, the tokens of its group's tuples."""
-        if self._laid_out is not None and self.rater is not None and self.domain_tokens:
-            found = self._laid_out.tokens_of(self.rater.tokens)
-            if found:
-                return [found[number] for number in self.owner.tolist()]
+        if self._laid_out and self._own_end_to_end is not None:
+            found = self._laid_out.tokens_of(self._own_end_to_end)
+            return [found[number] for number in self.owner.tolist()]
         tables: dict[int, Tokens] = {}
         for group in self.groups:
             if self.rater is not None:
@@ -201,7 +206,7 @@ class Problem:
             total = total + self.bound_distance.c * self.peaks[places].max(axis=1)
         return total
 
-    @property
+    @cached_property
     def start(self) -> Codes:
         """(G,) where every group starts among the tuples of all groups."""
         return np.asarray(self._lines.start[:-1])
@@ -211,12 +216,12 @@ class Problem:
         """The group of every tuple, group after group."""
         return np.repeat(np.arange(len(self.groups)), np.diff(self._lines.start))
 
-    @property
+    @cached_property
     def costs(self) -> Floats:
         """The cost of every tuple, group after group; see `Group`."""
         return np.asarray(self._lines.cost)
 
-    @property
+    @cached_property
     def peaks(self) -> Floats:
         """The peak of every tuple, group after group."""
         return np.asarray(self._lines.peak)
@@ -285,12 +290,7 @@ class Problem:
 
     def counts_of(self, limit: ChangeLimit) -> list[Codes]:
         """Return, per group, how many changes (t,) each of its tuples is to a limit."""
-        counts: list[Codes] = []
-        for group in self.groups:
-            rows = np.tile(self.x0, (len(group.tuples), 1))
-            rows[:, group.columns] = group.tuples
-            counts.append(evaluate(Changed(limit.inside(group.columns)), rows, self.x0).astype(np.intp))
-        return counts
+        return [limit.counts(group.columns, group.tuples, self.x0) for group in self.groups]
 
     def changed(self, Z: Floats) -> Bools:
         """Return (m, G) flags of the groups in which rows Z (m, d) differ from the query row."""

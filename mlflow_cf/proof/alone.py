@@ -51,7 +51,7 @@ def by_themselves(case: Case, proved: Proved, tolerance: float) -> Generator[Ask
 
 def _tokens(problem: Problem, rater: Rater, row: Floats) -> list[Tokens]:
     """Return the tokens (1, ...) of a row (d,), one array per column: those that are not the own row's are made."""
-    tokens = problem.own_tokens(rater)
+    tokens = problem.own_tokens.copy()
     for column in np.flatnonzero(row != problem.x0).tolist():
         (tokens[column],) = rater.tokens([column], row[None, [column]])
     return tokens

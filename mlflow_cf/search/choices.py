@@ -67,6 +67,10 @@ class Choices:
     @classmethod
     def of_places(cls, problem: Problem, places: Codes) -> Choices:
         """Return the tuples at `places` (choices,) among those of all groups, group after group."""
+        if len(places) == len(problem.costs) and (places == np.arange(len(places))).all():  # all of them, as they come
+            start = np.append(problem.start, len(places))
+            code = places - problem.start[problem.group_of]
+            return cls(problem, problem.group_of, code, problem.costs, problem.peaks, start)
         group = problem.group_of[places]
         start = np.searchsorted(group, np.arange(len(problem.groups) + 1))
         return cls(problem, group, places - problem.start[group], problem.costs[places], problem.peaks[places], start)
@@ -96,6 +100,8 @@ class Choices:
         """Per column, the structure's tokens of its group's choices; empty without structure."""
         if self.problem.rater is None:
             return []
+        if self.group is self.problem.group_of:  # all of them, as they come
+            return self.problem.token_tables
         tables = zip(self.problem.token_tables, self.problem.owner.tolist(), strict=True)
         return [table[self.code[self.start[number] : self.start[number + 1]]] for table, number in tables]
 
