@@ -6,13 +6,15 @@ from typing import ClassVar
 import numpy as np
 import pandas as pd
 import pytest
+from sklearn.linear_model import LogisticRegression
 from sklearn.tree import DecisionTreeClassifier
 
 import mlflow_cf
+from mlflow_cf.exact.few_changes import FewChanges
 from mlflow_cf.explainers.explainer import Candidates
 from mlflow_cf.problem import BoundTarget, Budget, Rater, Target
 from mlflow_cf.proof import complete, select
-from mlflow_cf.proof.certify import certify
+from mlflow_cf.proof.certify import at_once, certify
 from mlflow_cf.proof.inquiry import run_proofs
 from mlflow_cf.proof.verify import Case, prove
 from mlflow_cf.words.reasons import Uncertified
@@ -91,6 +93,20 @@ def test_a_structure_that_refuses_what_the_judge_accepts_proves_nothing():
     (found,) = run_proofs(judging.judge, judging.space, [certify(case, known, 1e-6)])
     assert found.note == Uncertified("disagree")
     assert (found.rows.tolist(), found.proofs) == ([[7.0]], ())
+
+
+def test_what_only_a_search_doubts_keeps_no_answer_from_being_proved_at_once():
+    """A value just this side of the boundary is certainly none; a search that doubts more has listed it, too."""
+    line = pd.DataFrame({"x": np.arange(11.0)})
+    model = LogisticRegression().fit(line, (line["x"] > 5).astype(int))
+    slope, boundary = model.coef_[0, 0], -model.intercept_[0] / model.coef_[0, 0]
+    nearly = boundary - 4e-5 / slope
+    judging = mlflow_cf.wrap(model, pd.DataFrame({"x": np.append(line["x"], nearly)}), target=1)
+    case = case_of(judging, judging, count=1)
+    few = case.problem.kept(FewChanges.of)
+    assert case.problem.rows(few.nearest_singles(np.inf, 1e-4, 1)[0])[:2].tolist() == [[nearly], [6.0]]
+    (known,) = run_proofs(judging.judge, judging.space, [prove(case, np.array([[6.0]]), polish=True)])
+    assert at_once(case, known, 1e-6).proofs == ("optimal",)
 
 
 def test_what_the_judge_refuses_is_no_answer_although_the_structure_is_certain():

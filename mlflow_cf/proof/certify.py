@@ -70,12 +70,16 @@ def at_once(case: Case, proved: Proved, tolerance: float) -> Proved:
         return proved
     problem, exact = with_points(case.problem)
     few, distance = problem.kept(FewChanges.of) if exact else None, float(case.distance(proved.rows)[0])
+    doubt = DOUBT * tolerance
     if few is None or few.least(3) <= distance:
         return proved
-    pairs = few.pairs(distance, DOUBT * tolerance, case.budget)
+    pairs = few.pairs(distance, doubt, case.budget)
     if pairs is None:
         return proved
-    near = problem.rows(np.concatenate([few.singles(distance, DOUBT * tolerance), pairs]))
+    codes = np.concatenate([few.singles(distance, doubt), pairs])
+    if len(codes) > 1:  # a search may have listed them, which doubts more
+        codes = codes[few.rater.verdicts(few.rater.structure.sums(problem.tokens(codes)), doubt)[0]]
+    near = problem.rows(codes)
     own = same(near, proved.rows[0]).all(axis=1)
     if not own.any() or _is_behind(case, proved.rows[0], near[~own]):
         return proved
