@@ -6,6 +6,8 @@ from typing import Any, ClassVar
 import numpy as np
 import pandas as pd
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 from worlds import bind
 
 from mlflow_cf.constraints import Constraints
@@ -15,7 +17,7 @@ from mlflow_cf.features import FeatureSpace
 from mlflow_cf.model.judge import OpenModel
 from mlflow_cf.options import WrapOptions
 from mlflow_cf.problem import Codes, Distance, Group, Problem, Setting
-from mlflow_cf.search.cascade import Cascade
+from mlflow_cf.search.cascade import Cascade, _distinct
 from mlflow_cf.search.sampling import with_draws
 from mlflow_cf.wrapping import assemble
 
@@ -388,3 +390,15 @@ class TestWideTables:
         (found,) = explained.explain(explained.background.head(1))
         assert found.status == "infeasible"
         assert found.reason.startswith("constraints.rules[0] and ")
+
+
+pairs = st.lists(st.integers(0, 3), min_size=2, max_size=2)
+
+
+@given(st.lists(pairs, min_size=1, max_size=20), st.sampled_from([1, 2**40]))
+def test_distinct_rows_are_numbered_in_their_order(rows: list[list[int]], factor: int) -> None:
+    """Few codes become one number, many are compared row by row."""
+    codes = np.array(rows, dtype=np.intp) * factor
+    _, first, which = np.unique(codes, axis=0, return_index=True, return_inverse=True)
+    found, numbers = _distinct(codes)
+    assert (found.tolist(), numbers.tolist()) == (first.tolist(), which.ravel().tolist())

@@ -77,9 +77,7 @@ class Cascade:
         broken = np.flatnonzero(~holds & kept)
         if not len(broken):
             return
-        contexts = codes[broken][:, self.context[number]]
-        _, first, which = np.unique(contexts, axis=0, return_index=True, return_inverse=True)
-        which = which.ravel()
+        first, which = _distinct(codes[broken][:, self.context[number]])
         qualifies = self._qualifying(problem.rows(codes[broken[first]]), number)
         back = qualifies[which, group.own] & group.own_allowed
         codes[broken[back], number] = group.own
@@ -109,6 +107,17 @@ class Cascade:
                 holds &= joint.rule.holds(rows, self.problem.x0)
             parts.append(holds.reshape(-1, tuples))
         return np.concatenate(parts)
+
+
+def _distinct(codes: Codes) -> tuple[Codes, Codes]:
+    """Return the first of all equal rows of codes (m, k) for every row there is, and which of these each is (m,)."""
+    sizes = codes.max(axis=0, initial=0) + 1
+    if np.prod(sizes, dtype=np.float64) < np.iinfo(np.intp).max:  # numbers in the order of rows, sorted much faster
+        strides = (np.cumprod(sizes[::-1]) // sizes[::-1])[::-1]
+        _, first, which = np.unique(codes @ strides, return_index=True, return_inverse=True)
+    else:
+        _, first, which = np.unique(codes, axis=0, return_index=True, return_inverse=True)
+    return first, which.ravel()
 
 
 def alone(problem: Problem, number: int) -> Floats:

@@ -136,8 +136,11 @@ def changed_sets(problem: Problem, codes: Codes) -> tuple[Bools, NDArray[np.intp
     """Return the changed groups (p, G) of each member and the first member of every distinct set, in order."""
     changed = codes != problem.own
     packed = np.packbits(changed, axis=1)
-    keys = packed.view([("", packed.dtype)] * packed.shape[1]).ravel()
-    _, first = np.unique(keys, return_index=True)
+    words = np.zeros((len(packed), -(-packed.shape[1] // 8) * 8), dtype=np.uint8)  # compared faster than bytes
+    words[:, : packed.shape[1]] = packed
+    count = words.shape[1] // 8
+    keys = words.view(np.uint64 if count == 1 else [("", np.uint64)] * count)
+    _, first = np.unique(keys.ravel(), return_index=True)
     return changed, np.sort(first)
 
 

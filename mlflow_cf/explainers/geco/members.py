@@ -168,12 +168,18 @@ class Members:
         joined = self.population.joined(self._minimal(found) if several else found)
         if several:
             joined = first_of_sets(self.problem, fittest(self.problem, joined, len(joined)))
-        self.population = fittest(self.problem, joined, self.q)
+        self.population = self._best(joined)
         self.bar = (bar_of_sets if several else bar_of)(self.problem, self.population)
         if self.bar < np.inf:  # what cannot become an answer any more leaves its place to what can
             far = joined.score if self.constructed else self.problem.distance(joined.codes)
             near = joined.favourable | (far < self.bar)
-            self.population = fittest(self.problem, joined.take(np.flatnonzero(near)), self.q)
+            self.population = self._best(joined.take(np.flatnonzero(near)))
+
+    def _best(self, found: Population) -> Population:
+        """Return the fittest; where several answers are wanted, the best come first already."""
+        if self.problem.count > 1:
+            return found.take(np.arange(min(self.q, len(found))))
+        return fittest(self.problem, found, self.q)
 
     def _minimal(self, found: Population) -> Population:
         """Return candidates, the favourable ones without needless changes."""

@@ -15,7 +15,8 @@ def minimal(problem: Problem, rater: Rater, codes: Codes) -> Codes:
         owner, undone = problem.undone_codes(codes[waiting])
         if not len(owner):
             break
-        kept = np.flatnonzero(problem.held(undone) & rater.margins(problem.tokens(undone))[0])
+        kept = np.flatnonzero(rater.margins(problem.tokens(undone))[0])  # few are, so that rules are checked for few
+        kept = kept[problem.held(undone[kept])]
         owner, undone = waiting[owner[kept]], undone[kept]
         order = np.lexsort((problem.distance(undone), owner))
         waiting, first = np.unique(owner[order], return_index=True)
