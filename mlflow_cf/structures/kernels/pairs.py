@@ -82,7 +82,7 @@ class Room(NamedTuple):
 
 
 # Columns of a trail: the feature, and what was passing above; how many of the cells tried go left; the row of the test
-# if it is no cut, else -1; how many slots were taken above.
+# if it is no cut, else -1; the side that was taken; how many slots were taken above.
 ON, LOW, HIGH, SPLIT, TABLE, SIDE, TAKEN = range(7)
 
 
