@@ -23,7 +23,8 @@ from mlflow_cf.structures.structure import Pairs
 VALUES_AT_ONCE = 2**20  # of both columns of all pairs that are looked at together: their classes take 8 MB
 CELLS_AT_ONCE = 2**22  # numbers of the tables of these pairs: 32 MB
 WORTH_ONE = 2**10  # as many take about as long as the evaluation of a row
-FEW = 4  # of which one is mostly lawful
+FEW = 4  # of which one is mostly lawful; else so many times more are looked at, again and again:
+MORE_LAWFUL = 16
 LISTED_AT_ONCE = 2**12  # pairs of values in the nearest blocks, and then so much more at a time:
 MORE = 4
 MOST_FOUND = 20_000  # candidates of two changes; where there are more, most are not needed
@@ -178,10 +179,10 @@ class TwoChanges:
 
     def _nearest_lawful(self, places: Codes, distance: Floats) -> float:
         """Return how far the nearest lawful one of candidates is, which take the choices at `places` (n, 2)."""
-        rest = np.arange(len(places))
+        rest, most = np.arange(len(places)), FEW
         while len(rest):  # mostly one of the first few is
-            most = min(FEW, len(rest)) - 1
-            bar = np.partition(distance[rest], most)[most]
+            last, most = min(most, len(rest)) - 1, MORE_LAWFUL * most
+            bar = np.partition(distance[rest], last)[last]
             some, rest = rest[distance[rest] <= bar], rest[distance[rest] > bar]
             codes = self.choices.taken(places[some])
             lawful = (self.problem.changes_left(codes) >= 0) & self.problem.check(self.problem.rows(codes))

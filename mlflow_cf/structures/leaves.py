@@ -44,7 +44,6 @@ def leaves_of(trees: Trees, lookups: Sequence[Lookup], link: Link) -> Leaves:
         lookups=tuple(lookups),
         limits=tuple(_kept(limit, reached) for limit in limits),
         tree=tree[leaves],
-        node=leaves,
         value=_values(nodes, leaves, nodes.outputs[tree[leaves]], len(base)),
         base=base,
         link=link,

@@ -46,7 +46,6 @@ class Leaves:
     Attributes:
         lookups: (d,) how raw codes of a feature become cells; limits: (d,) what leaves ask of it.
         tree: (leaves,) the tree of every leaf, ascending; leaves that no row reaches are left out.
-        node: (leaves,) which of all nodes it is.
         value: (leaves, k) what it adds to the sums.
         base: (k,) what sums start from; link: turns them into scores.
     """
@@ -54,7 +53,6 @@ class Leaves:
     lookups: tuple[Lookup, ...]
     limits: tuple[Limits, ...]
     tree: Positions
-    node: Positions
     value: Floats
     base: Floats
     link: Link

@@ -14,7 +14,7 @@ import numpy as np
 from mlflow_cf.kernel import inner, kernel
 from mlflow_cf.structures.kernels.bounds import allow, narrow
 from mlflow_cf.structures.kernels.branches import Branches, copy, room_for
-from mlflow_cf.structures.kernels.nodes import CUT, FEATURE, LEFT, MISSING_LEFT, TEST, Array, Nodes, Trees
+from mlflow_cf.structures.kernels.nodes import CUT, FEATURE, LEFT, MISSING_LEFT, TEST, Array, Nodes, Trees, is_set
 
 
 class Asked(NamedTuple):
@@ -64,8 +64,7 @@ def _goes_left(nodes: Nodes, node: Any, branches: Branches, cell: Any) -> Any:
     """Whether a cell of a node's feature goes left."""
     feature, test = np.int64(nodes.tests[node, FEATURE]), nodes.tests[node, TEST]
     if test >= 0:
-        word = branches.features.bits[test, cell >> 6]
-        return (word >> np.uint64(cell & 63)) & np.uint64(1) != np.uint64(0)
+        return is_set(branches.features.bits, test, cell)
     if cell == branches.features.start[feature + 1] - branches.features.start[feature] - 1:
         return nodes.tests[node, MISSING_LEFT] != 0
     return cell <= nodes.tests[node, CUT]
@@ -130,8 +129,7 @@ def _note(feature: Any, gain: Any, branches: Branches, work: Work) -> None:
             least[work.below[last]] = min(least[work.below[last]], gain)
         return
     for cell in range(last - first + 1):
-        word = branches.mask[feature, cell >> 6]
-        if (word >> np.uint64(cell & 63)) & np.uint64(1) != np.uint64(0):
+        if is_set(branches.mask, feature, cell):
             number = work.below[first + cell]
             least[number] = min(least[number], gain)
 

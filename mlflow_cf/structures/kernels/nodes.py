@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any, NamedTuple
 
+import numba
 import numpy as np
 from numpy.typing import NDArray
 
@@ -78,6 +79,12 @@ class Trees(NamedTuple):
     walk: Walk
     base: Array
     deepest: int
+
+
+@numba.njit(inline="always")
+def is_set(bits: Array, row: Any, cell: Any) -> Any:
+    """Return whether the bit of a cell is set in a row of words (n, w)."""
+    return (bits[row, cell >> 6] >> np.uint64(cell & 63)) & np.uint64(1) != np.uint64(0)
 
 
 def bits_of(goes_left: Array) -> Array:

@@ -15,7 +15,7 @@ import numba
 import numpy as np
 
 from mlflow_cf.kernel import kernel
-from mlflow_cf.structures.kernels.nodes import CUT, FEATURE, LEFT, TEST, Array, Trees
+from mlflow_cf.structures.kernels.nodes import CUT, FEATURE, LEFT, TEST, Array, Trees, is_set
 
 
 class Tried(NamedTuple):
@@ -232,10 +232,9 @@ def _runs(slot: Any, depth: Any, trees: Trees, asked: Asked, room: Room) -> Any:
 def _passes(cell: Any, feature: Any, depth: Any, trees: Trees, trail: Array) -> Any:
     """Return 1 if a cell passes the tests of a feature on the trail, which are tables, else 0."""
     for at in range(depth):
-        if trail[at, ON] == feature:
-            word = trees.features.bits[trail[at, TABLE], cell >> 6]
-            if ((word >> np.uint64(cell & 63)) & np.uint64(1) != np.uint64(0)) == (trail[at, SIDE] != 0):
-                return 0
+        mine = trail[at, ON] == feature
+        if mine and is_set(trees.features.bits, trail[at, TABLE], cell) == (trail[at, SIDE] != 0):
+            return 0
     return 1
 
 

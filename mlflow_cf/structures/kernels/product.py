@@ -15,7 +15,7 @@ import numpy as np
 from mlflow_cf.kernel import kernel
 from mlflow_cf.structures.kernels.bounds import allow, narrow
 from mlflow_cf.structures.kernels.branches import Branches, copy
-from mlflow_cf.structures.kernels.nodes import FEATURE, LEFT, Array, Trees
+from mlflow_cf.structures.kernels.nodes import FEATURE, LEFT, Array, Trees, is_set
 
 ODD = np.uint64(1 << 63)  # added up, it tells an odd number of ends from an even one
 
@@ -71,8 +71,7 @@ def _takes(branches: Branches, feature: Any, cell: Any) -> Any:
     """Whether a cell comes to the branch of its feature."""
     span, start = branches.span, branches.features.start
     if not branches.features.ordered[feature]:
-        word = branches.mask[feature, cell >> 6]
-        return (word >> np.uint64(cell & 63)) & np.uint64(1) != np.uint64(0)
+        return is_set(branches.mask, feature, cell)
     if cell == start[feature + 1] - start[feature] - 1:
         return span[feature, 2] != 0
     return span[feature, 0] <= cell <= span[feature, 1]
