@@ -1,4 +1,4 @@
-"""XGBoost's trees as a forest, read from its own binary format."""
+"""XGBoost's trees as a forest, read from its own JSON, which gives every float32 back as it was."""
 
 from __future__ import annotations
 
@@ -11,7 +11,6 @@ from numpy.typing import NDArray
 
 from mlflow_cf.features import Floats
 from mlflow_cf.structures import Forest, Link, NotOpenedError, Subsets
-from mlflow_cf_flavors.ubjson import read_ubjson
 
 Tree = dict[str, Any]
 
@@ -32,7 +31,7 @@ def xgboost_forest(booster: Any, rounds: int) -> Forest:
     Raises:
         NotOpenedError: a booster of another kind than trees that are added up, or an unknown objective.
     """
-    learner = read_ubjson(bytes(booster.save_raw("ubj")))["learner"]
+    learner = json.loads(booster.save_raw("json"))["learner"]
     gradient_booster, objective = learner["gradient_booster"], learner["objective"]["name"]
     if gradient_booster["name"] != "gbtree":
         raise NotOpenedError(f"XGBoost's booster {gradient_booster['name']}")
@@ -73,7 +72,7 @@ def _subsets(trees: Sequence[Tree], starts: Any, nodes: int) -> Subsets | None:
     if not any(len(tree["categories_nodes"]) for tree in trees):
         return None
     where = np.concatenate(
-        [start + tree["categories_nodes"] for start, tree in zip(starts, trees, strict=True)], dtype=np.intp
+        [start + np.array(tree["categories_nodes"], np.intp) for start, tree in zip(starts, trees, strict=True)]
     )
     sizes, right = _joined(trees, "categories_sizes").astype(np.intp), _joined(trees, "categories").astype(np.intp)
     subset = np.full(nodes, -1, dtype=np.int32)
