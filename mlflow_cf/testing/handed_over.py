@@ -17,7 +17,7 @@ from mlflow_cf.testing.checker import Row
 from mlflow_cf.testing.trial import COUNT, EVALUATIONS, Trial
 from mlflow_cf.words.result import Explanation
 
-STEP: Final = {"step", "action", "effort", "discount", "probability", "row"}
+STEP: Final = {"step", "action", "changes", "effort", "discount", "probability", "row"}
 ENOUGH: Final = 6  # candidates, to tell chance from habit
 
 
