@@ -13,15 +13,15 @@ from mlflow_cf.features import FeatureSpace
 from mlflow_cf.model.judge import Decides
 from mlflow_cf.plans.functions import counted, with_failures
 from mlflow_cf.plans.plan import Plan
-from mlflow_cf.problem import Problem
+from mlflow_cf.problem import Codes, Problem
 from mlflow_cf.proof.alone import by_themselves
 from mlflow_cf.proof.by_cost import certify_by_cost
 from mlflow_cf.proof.by_program import bounded
 from mlflow_cf.proof.certify import at_once, certify
 from mlflow_cf.proof.complete import complete
 from mlflow_cf.proof.inquiry import run_proofs
-from mlflow_cf.proof.plans import check_plans
-from mlflow_cf.proof.select import LEAST_DIFFERENCE
+from mlflow_cf.proof.plans import check_plans, leading_plans
+from mlflow_cf.proof.select import LEAST_DIFFERENCE, kinds_of
 from mlflow_cf.proof.verify import Case, Inquiry, Proved, prove
 from mlflow_cf.why_not.blame import contradiction, impossible
 from mlflow_cf.words.reasons import NOTHING_LEFT, NOTHING_WANTED, fewer, hurried, none_among, stopped
@@ -159,10 +159,11 @@ def _with_plans_checked(verified: Verified) -> Verified | Exception:
 
 def _verified(judge: Decides, case: Case, candidates: Candidates, proving: Proving) -> Inquiry:
     """Verify and polish as wanted, until the judge also accepts each answer alone."""
-    order = candidates.order if proving.keeps_order else np.arange(len(candidates.rows))
+    order, kinds = _lined_up(case.problem, candidates, proving)
     polish = proving.polish and candidates.plans is None
     while True:
-        proved = yield from prove(case, candidates.rows[order], polish=polish, keeps_order=proving.keeps_order)
+        rows, in_order = candidates.rows[order], proving.keeps_order
+        proved = yield from prove(case, rows, polish=polish, keeps_order=in_order, kinds=kinds)
         refused = len(case.refused)
         alone = yield from by_themselves(case, replace(proved, origin=order[proved.origin]), judge.tolerance)
         if len(case.refused) == refused or case.budget.spent:
@@ -171,6 +172,23 @@ def _verified(judge: Decides, case: Case, candidates: Candidates, proving: Provi
             if candidates.complete and 0 < len(alone.rows) < case.problem.count and not case.budget.spent:
                 return (yield from _completed(case, alone, judge.tolerance))
             return at_once(case, alone, judge.tolerance) if candidates.certify and polish else alone
+
+
+def _lined_up(problem: Problem, candidates: Candidates, proving: Proving) -> tuple[Codes, list[bytes] | None]:
+    """Return the order of candidates, and their kinds where these are not what they change: of plans by their costs."""
+    order = candidates.order if proving.keeps_order else np.arange(len(candidates.rows))
+    if candidates.plans is None or candidates.course is None or candidates.costs is None or candidates.as_listed:
+        return order, None
+    rows, plans = candidates.rows[order], [candidates.plans[at] for at in order.tolist()]
+    lots = leading_plans(problem.x0, rows, plans, candidates.costs[order])
+    place = np.lexsort([~lot for lot in lots[::-1]])
+    kinds, known = kinds_of(problem, rows), set[bytes]()
+    leads = np.any(lots, axis=0)
+    for at in place.tolist():
+        if leads[at] and kinds[at] in known:
+            kinds[at] += str(at).encode()
+        known.add(kinds[at])
+    return order[place], [kinds[at] for at in place.tolist()]
 
 
 def _completed(case: Case, proved: Proved, tolerance: float) -> Inquiry:
