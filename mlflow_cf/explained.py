@@ -245,6 +245,7 @@ class ExplainedModel:
         query = Query.read({"robust_to": versions, "plausible": plausible, "margin": margin})
         requirements = self.asking.requirements(query, others)
         wanted = self.policy.target_for(target, self.model, owner=True)
+        wanted.check_margin(requirements.margin, self.model)
         asked = Constraints.read(constraints)
         self.policy.privacy.check_together(asked)
         setting = self.setting.tightened(asked)
