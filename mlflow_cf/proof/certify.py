@@ -44,13 +44,14 @@ def certify(case: Case, proved: Proved, tolerance: float) -> Inquiry:
     if (settled := at_once(case, proved, tolerance)).proofs:
         return settled
     problem, exact = with_points(case.problem)
-    if not exact:
+    if not exact or (problem.variety.near and problem.count > 1 and problem is not case.problem):
+        # of the nearest several, points between those of the model count, too
         return (yield from certify_by_program(case, proved, tolerance))
     case = replace(case, problem=problem)
-    run = Run(case, proved, (yield from _needed(case, proved)))
+    run = Run(case, proved, (yield from needed(case, proved)), filling=problem.variety.near)
     search = BestFirst(problem, case.budget, run.limit(), tolerance)
     agreed = not search.misses(proved.rows).any() and (yield from run.extend(search))
-    if agreed and run.rows and run.missing and not search.cut:
+    if agreed and run.rows and run.missing and not search.cut and not run.filling:
         # there is no further changed set: what is next has one of those that are known
         run.filling = True
         search = BestFirst(problem, case.budget, run.limit(), tolerance, np.array(run.codes) != problem.own)
@@ -94,7 +95,7 @@ def _is_behind(case: Case, row: Floats, others: Floats) -> bool:
     return nearest(case.problem, rows, case.distance(rows), polished=True) != 0
 
 
-def _needed(case: Case, proved: Proved) -> Generator[Asked, Outcome, Bools]:
+def needed(case: Case, proved: Proved) -> Generator[Asked, Outcome, Bools]:
     """Return which of the accepted rows (k, d) are known to need all their changes; a single answer is not asked."""
     problem, rows = case.problem, proved.rows
     if problem.count == 1 or not len(rows):
@@ -282,7 +283,8 @@ class Run:
         """Whether a candidate's changed set is answered already, or the candidate is a near-copy of an answer."""
         if self.filling:
             problem = self.case.problem
-            return bool(near_copies(problem, np.array(self.rows), problem.rows(leaf.codes[None])[0]).any())
+            row = problem.rows(leaf.codes[None])[0]
+            return bool(near_copies(problem, np.array(self.rows).reshape(-1, len(row)), row).any())
         own = self.case.problem.own
         return any(((leaf.codes != own) == (codes != own)).all() for codes in self.codes)
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from typing import Final
 
 import numpy as np
 
@@ -11,8 +10,6 @@ from mlflow_cf.constraints.rules import Bools
 from mlflow_cf.features import Floats
 from mlflow_cf.problem import Codes, Problem
 from mlflow_cf.problem.binding import same
-
-LEAST_DIFFERENCE: Final = 0.05  # of a number's range: two answers that change the same features differ as much in one
 
 
 class Queue:
@@ -33,6 +30,7 @@ class Queue:
         self._problem, self._in_order, self._kinds = problem, in_order, kinds
         self._sets = kinds_of(problem, rows) if kinds is None else kinds
         self._first: dict[bytes, int] = {}
+        self._apart = rows[:0]  # accepted rows, none a near-copy of another, where the nearest answers are wanted
         self.left = self._lined_up(range(len(rows)))
 
     def take(self, size: int) -> Codes:
@@ -47,11 +45,16 @@ class Queue:
         found = kinds_of(self._problem, rows) if kinds is None else [kinds[position] for position in positions]
         for kind, position in zip(found, positions, strict=True):
             self._first[kind] = min(self._first.get(kind, position), position)
+        if self._problem.variety.near:
+            some = np.concatenate([self._apart, rows])
+            self._apart = some[apart(self._problem, some, np.arange(len(some)))]
         if self._in_order:
             self.left = self._lined_up(sorted(self.left.tolist()))
 
     def enough(self, count: int) -> bool:
         """Whether the answers are known: so many kinds, and nothing that may come before them."""
+        if self._problem.variety.near and len(self._apart) < count:
+            return False
         if len(self._first) < count:
             return False
         if not self._in_order or not len(self.left):
@@ -97,8 +100,11 @@ def select(problem: Problem, Z: Floats, order: Codes, kinds: Sequence[bytes] | N
     """Return positions of the answers among rows Z (m, d), at most as many as are wanted, as in `order`.
 
     The first of every kind comes before all others, of which none is a near-copy of an answer before it. Rows that
-    change the same are of one kind, unless `kinds` (m,) says otherwise.
+    change the same are of one kind, unless `kinds` (m,) says otherwise; where the nearest answers are wanted, kinds do
+    not count.
     """
+    if problem.variety.near:
+        return apart(problem, Z, order)[: problem.count]
     kinds = kinds_of(problem, Z) if kinds is None else kinds
     leaders: list[int] = []
     others: list[int] = []
@@ -115,13 +121,29 @@ def select(problem: Problem, Z: Floats, order: Codes, kinds: Sequence[bytes] | N
     return np.array(chosen, dtype=np.intp)
 
 
+def apart(problem: Problem, Z: Floats, order: Codes) -> Codes:
+    """Return positions of rows Z (m, d) in an order, without near-copies of those before them."""
+    chosen: list[int] = []
+    for position in order.tolist():
+        if not near_copies(problem, Z[chosen], Z[position]).any():
+            chosen.append(position)
+    return np.array(chosen, dtype=np.intp)
+
+
 def near_copies(problem: Problem, Z: Floats, row: Floats, times: int = 1) -> Bools:
     """Return (m,) which rows Z (m, d) tell the same as a row (d,): equal levels, and about equal numbers.
 
-    They change the same groups, and no number differs by the least difference, or so many `times` as much.
+    No number differs by the least difference, or so many `times` as much. Unless the nearest answers are wanted, they
+    change the same groups, too.
     """
-    ranges = np.array([f.high - f.low if f.numeric else 0.0 for f in problem.space.features])
+    least = times * problem.variety.min_difference * problem.kept(ranges)
     with np.errstate(invalid="ignore"):  # a missing value is far from all numbers
-        near = same(Z, row) | (np.abs(Z - row) < times * LEAST_DIFFERENCE * ranges)
-    copies: Bools = near.all(axis=1) & (problem.changed(Z) == problem.changed(row[None])).all(axis=1)
+        copies: Bools = np.all(same(Z, row) | (np.abs(Z - row) < least), axis=1)
+    if not problem.variety.near and copies.any():
+        copies[copies] = (problem.changed(Z[copies]) == problem.changed(row[None])).all(axis=1)
     return copies
+
+
+def ranges(problem: Problem) -> Floats:
+    """Return the range (d,) of every number; 0 for levels."""
+    return np.array([f.high - f.low if f.numeric else 0.0 for f in problem.space.features])
