@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 from sklearn.tree import DecisionTreeClassifier
 
 import mlflow_cf
+from mlflow_cf import CEOCL
 from mlflow_cf.errors import InputError
 from mlflow_cf.problem import Policy
 from mlflow_cf.problem.variety import Variety
@@ -146,3 +147,19 @@ def test_fewer_say_why(opened: Any) -> None:
     assert [cf.row["a"] for cf in answer.counterfactuals] == [40, 50]
     assert answer.reason.startswith("2 of 3 counterfactuals asked for: nothing else was found that differs by a level,")
     assert answer.reason.endswith("or a number by 7.5% of its range more")
+
+
+class TestPrograms:
+    @pytest.mark.parametrize("values", ["observed", "continuous"])
+    @pytest.mark.parametrize("explainer", [CEOCL(engine="milp"), CEOCL(objective="l1"), CEOCL(objective="l2", mu=0.1)])
+    def test_the_nearest_come_one_after_the_other(self, values: Any, explainer: CEOCL) -> None:
+        tree = DecisionTreeClassifier().fit(GRID, enough(GRID))
+        explained = mlflow_cf.wrap(tree, GRID * 1.0, target=1, values=values)
+        (answer,) = explained.explain(ROW * 1.0, count=3, explainer=explainer, diversity="near", min_difference=0.1)
+        several = np.array([cf.row["a"] for cf in answer.counterfactuals])
+        assert len(several) == 3
+        assert several == pytest.approx(several[0] + np.array([0, 10, 20]), abs=0.01)
+        assert (np.diff(several) >= 10).all()
+        assert all(len(cf.changes) == 1 for cf in answer.counterfactuals)
+        (answer,) = explained.explain(ROW * 1.0, count=2, explainer=explainer)
+        assert [cf.changes[0].feature for cf in answer.counterfactuals] == ["a", "b"]

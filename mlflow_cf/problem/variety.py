@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Annotated, Final, Literal, NamedTuple
 
+import numpy as np
 from pydantic import Field
 
+from mlflow_cf.features import Feature, Floats
 from mlflow_cf.validation import Number
 
 Diversity = Literal["sets", "near"]
@@ -32,3 +35,8 @@ class Variety(NamedTuple):
 
 
 USUAL: Final = Variety()
+
+
+def ranges(features: Sequence[Feature]) -> Floats:
+    """Return the range (d,) of every number; 0 for levels."""
+    return np.array([feature.high - feature.low if feature.numeric else 0.0 for feature in features])

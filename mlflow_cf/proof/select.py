@@ -10,6 +10,7 @@ from mlflow_cf.constraints.rules import Bools
 from mlflow_cf.features import Floats
 from mlflow_cf.problem import Codes, Problem
 from mlflow_cf.problem.binding import same
+from mlflow_cf.problem.variety import ranges
 
 
 class Queue:
@@ -136,7 +137,7 @@ def near_copies(problem: Problem, Z: Floats, row: Floats, times: int = 1) -> Boo
     No number differs by the least difference, or so many `times` as much. Unless the nearest answers are wanted, they
     change the same groups, too.
     """
-    least = times * problem.variety.min_difference * problem.kept(ranges)
+    least = times * problem.variety.min_difference * problem.kept(_ranges)
     with np.errstate(invalid="ignore"):  # a missing value is far from all numbers
         copies: Bools = np.all(same(Z, row) | (np.abs(Z - row) < least), axis=1)
     if not problem.variety.near and copies.any():
@@ -144,6 +145,5 @@ def near_copies(problem: Problem, Z: Floats, row: Floats, times: int = 1) -> Boo
     return copies
 
 
-def ranges(problem: Problem) -> Floats:
-    """Return the range (d,) of every number; 0 for levels."""
-    return np.array([f.high - f.low if f.numeric else 0.0 for f in problem.space.features])
+def _ranges(problem: Problem) -> Floats:
+    return ranges(problem.space.features)
