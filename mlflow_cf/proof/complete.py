@@ -10,7 +10,7 @@ import numpy as np
 from mlflow_cf.exact.best_first import BestFirst
 from mlflow_cf.problem.points import with_points
 from mlflow_cf.proof.beside import beside_them
-from mlflow_cf.proof.certify import Run, certify, needed
+from mlflow_cf.proof.certify import Run, certify, nearest_of_sets
 from mlflow_cf.proof.verify import Case, Inquiry, Proved
 from mlflow_cf.search.seeds import codes_of
 
@@ -42,24 +42,15 @@ def complete(case: Case, proved: Proved, tolerance: float) -> Inquiry:
 
 
 def nearest_ones(case: Case, proved: Proved, tolerance: float) -> Inquiry:
-    """Put the nearest answers with the changed sets of verified ones in their place, as far as the budget goes.
+    """Put the nearest answers that a search may have missed in the place of verified ones, as far as the budget goes.
 
     The nearest so many answers have no other changed sets than the nearest of so many sets have.
     """
     problem, exact = with_points(case.problem)
     if problem.rater is None or not exact:
         return (yield from beside_them(case, proved))
-    part = case.budget.part(MOST[0])
-    inner = replace(case, problem=problem, budget=part)
-    run = Run(inner, proved, (yield from needed(inner, proved)), filling=True)
-    search = BestFirst(problem, part, run.limit(), tolerance, problem.changed(proved.rows))
-    agreed = yield from run.extend(search)
-    case.budget.take(part.used)
-    if not agreed or not run.rows:
-        return proved
-    found = replace(run.result(search), proofs=(), bounds=(), exhausted=False)
-    if len(found.rows) < len(proved.rows):
-        return proved
+    found = yield from nearest_of_sets(replace(case, problem=problem), proved, tolerance)
+    found = replace(found, proofs=(), bounds=(), exhausted=False)
     return found if problem is case.problem else (yield from beside_them(case, found))
 
 
