@@ -1,4 +1,7 @@
-"""Keep files and functions of our packages short: 300 lines a file, 40 lines a function without its docstring."""
+"""Keep files and functions of our packages short: 400 lines a file, 40 lines a function below its signature.
+
+Docstrings of functions do not count.
+"""
 
 import ast
 import sys
@@ -6,19 +9,17 @@ from collections.abc import Iterator
 from pathlib import Path
 
 PACKAGES = ("mlflow_cf", "flavors/mlflow_cf_flavors")
-FILE_LINES = 300
+FILE_LINES = 400
 FUNCTION_LINES = 40
 
 Function = ast.FunctionDef | ast.AsyncFunctionDef
 
 
 def length(function: Function) -> int:
-    """Return the function's lines from `def` to its end, its docstring not counted."""
-    lines = (function.end_lineno or function.lineno) - function.lineno + 1
-    if ast.get_docstring(function) is None:
-        return lines
-    docstring = function.body[0]
-    return lines - ((docstring.end_lineno or docstring.lineno) - docstring.lineno + 1)
+    """Return the function's lines below its signature, its docstring not counted."""
+    told = ast.get_docstring(function) is not None
+    above = function.body[0].end_lineno if told else function.body[0].lineno - 1
+    return (function.end_lineno or function.lineno) - (above or function.lineno)
 
 
 def too_long(path: Path) -> Iterator[str]:

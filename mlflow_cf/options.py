@@ -12,6 +12,7 @@ from mlflow_cf.explainers.registry import ExplainerSource
 from mlflow_cf.model.judge import Label, OpenModel
 from mlflow_cf.model.versions import Version, read_versions
 from mlflow_cf.problem import Distance, Limits, Plausible, Policy, Privacy, RobustTo, Sealable, Target, Trace
+from mlflow_cf.problem.variety import LEAST_DIFFERENCE, Diversity
 
 TargetSource = Target | Mapping[str, Any] | Label | None
 PlausibleSource = Plausible | Mapping[str, Any] | str | None
@@ -39,6 +40,7 @@ class WrapOptions:
         robust_to: other models under which answers must meet the same target.
         plausible: how much answers must look like the background.
         margin: by how much the probability of the wanted label must exceed the target's, or one half.
+        diversity: which of several answers come first; min_difference: by how much they differ.
     """
 
     target: TargetSource = None
@@ -56,6 +58,8 @@ class WrapOptions:
     robust_to: Sequence[object] = ()
     plausible: PlausibleSource = None
     margin: float = 0.0
+    diversity: Diversity = "sets"
+    min_difference: float = LEAST_DIFFERENCE
 
     @cached_property
     def versions(self) -> tuple[Version, ...]:
@@ -79,5 +83,7 @@ class WrapOptions:
                 "robust_to": tuple(RobustTo(name=one.name, required=one.required) for one in self.versions),
                 "plausible": Plausible.read(self.plausible),
                 "margin": self.margin,
+                "diversity": self.diversity,
+                "min_difference": self.min_difference,
             }
         )

@@ -12,6 +12,7 @@ from mlflow_cf.features import FeatureSpace, Floats, Level
 from mlflow_cf.plans.cheapest import cheapest_plan
 from mlflow_cf.plans.course import Course, Declared
 from mlflow_cf.problem import BoundDistance, Distance
+from mlflow_cf.words.plan_text import plan_steps
 from mlflow_cf.words.result import Counterfactual, Step
 
 
@@ -43,10 +44,7 @@ def order(
     space, x0, end = _coded(counterfactual, counterfactual.space)
     declared = Declared(read_actions(actions), read_relationships(relationships))
     plan = cheapest_plan(Course.bind(declared, space, BoundDistance.bind(Distance(), space)), x0, end)
-    return tuple(
-        Step(number, step.action, step.effort, step.discount, space.values(step.row))
-        for number, step in enumerate(plan, start=1)
-    )
+    return plan_steps(space, space.values(x0), plan)
 
 
 def _coded(counterfactual: Counterfactual, space: FeatureSpace) -> tuple[FeatureSpace, Floats, Floats]:

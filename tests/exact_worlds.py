@@ -368,9 +368,18 @@ class Enumerated:
                 chosen.append(at)
         return chosen
 
+    def nearest(self, count: int, least: float = 0.05) -> list[int]:
+        """Return positions of the nearest 1-minimal rows that differ by as much, whatever they change."""
+        chosen: list[int] = []
+        for at in range(len(self.rows)):
+            if len(chosen) < count and self.minimal(at) and not any(self.alike(at, one, least) for one in chosen):
+                chosen.append(at)
+        return chosen
+
     def near(self, at: int, other: int, least: float) -> bool:
-        if (self.changed[at] != self.changed[other]).any():
-            return False
+        return not (self.changed[at] != self.changed[other]).any() and self.alike(at, other, least)
+
+    def alike(self, at: int, other: int, least: float) -> bool:
         for one, two, spread in zip(self.rows[at], self.rows[other], self.ranges, strict=True):
             alike = one == two or (np.isnan(one) and np.isnan(two))
             if not alike and not abs(one - two) < least * spread:

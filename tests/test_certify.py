@@ -13,7 +13,7 @@ import mlflow_cf
 from mlflow_cf.exact.few_changes import FewChanges
 from mlflow_cf.explainers.explainer import Candidates
 from mlflow_cf.problem import BoundTarget, Budget, Rater, Target
-from mlflow_cf.proof import complete, select
+from mlflow_cf.proof import complete
 from mlflow_cf.proof.certify import at_once, certify
 from mlflow_cf.proof.inquiry import run_proofs
 from mlflow_cf.proof.verify import Case, prove
@@ -150,16 +150,17 @@ class Knows:
         return Candidates(np.array(self.rows))
 
 
-def test_rows_known_before_do_not_hide_that_one_answer_stands_for_two_of_them(monkeypatch):
+def test_rows_known_before_do_not_hide_that_one_answer_stands_for_two_of_them():
     """Of the last three, (4, 4) is nearest and about the same as both others, so that (9, 9) is the third answer."""
-    monkeypatch.setattr(select, "LEAST_DIFFERENCE", 0.25)
     wanted = {(1, 1), (9, 9), (3, 6), (6, 3), (4, 4)}
     grid = pd.DataFrame([(x, y) for x in range(11) for y in range(11)], columns=["x", "y"])
     tree = DecisionTreeClassifier(random_state=0).fit(
         grid, [int(pair in wanted) for pair in grid.itertuples(index=False)]
     )
     explainer = Knows(((1, 1), (3, 6), (6, 3)))
-    explained = mlflow_cf.wrap(tree, grid, target=1, distance=(0, 1, 0), explainer=explainer)
+    explained = mlflow_cf.wrap(
+        tree, grid, target=1, distance=(0, 1, 0), explainer=explainer, min_difference=0.25
+    )  # fmt: skip
     row = pd.DataFrame({"x": [0], "y": [0]})
     (known,) = explained.explain(row, count=3)
     assert [(cf.row["x"], cf.row["y"]) for cf in known.counterfactuals] == [(1, 1), (3, 6), (6, 3)]

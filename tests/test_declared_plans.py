@@ -60,7 +60,14 @@ def test_every_answer_carries_the_cheapest_order() -> None:
     assert [step.discount for step in plan] == [1.0, 0.5]
     assert plan[0].effort == (plan[0].row["income"] - 20) / 10
     assert plan[-1].row == answer.counterfactuals[0].row
-    assert len(answer.to_dict()["counterfactuals"][0]["plan"]) == 2
+    steps = answer.to_dict()["counterfactuals"][0]["plan"]
+    assert [[change["feature"] for change in step["changes"]] for step in steps] == [["income"], ["debt"]]
+    assert [step["changes"][0]["from"] for step in steps] == [written_as(ROW, "income"), written_as(ROW, "debt")]
+    assert [change.new for step in plan for change in step.changes] == [plan[0].row["income"], plan[1].row["debt"]]
+
+
+def written_as(row: pd.DataFrame, feature: str) -> str:
+    return str(row[feature].iloc[0])
 
 
 def test_a_row_with_a_level_that_the_background_never_had() -> None:

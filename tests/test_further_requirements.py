@@ -46,8 +46,23 @@ class TestMargin:
     def test_it_comes_on_top_of_the_least_probability(self) -> None:
         explained = mlflow_cf.wrap(MODEL, DATA, target={"label": 1, "min_probability": 0.7}, margin=0.1)
         assert MODEL.predict_proba(rows_of(explained.explain(POOR)))[:, 1].min() >= 0.8
-        sure = explained.explain(POOR, target={"label": 1, "min_probability": 0.9}, margin=0.4)
-        assert {answer.status for answer in sure} <= {"found", "not_found", "infeasible"}  # at least 0.999 is wanted
+
+    def test_what_leads_to_1_is_refused(self) -> None:
+        told = "margin: 0.2 on top of min_probability 0.8 asks for a probability of 1 or more; both together must stay"
+        with pytest.raises(InputError, match=told):
+            mlflow_cf.wrap(MODEL, DATA, target={"label": 1, "min_probability": 0.8}, margin=0.2)
+        explained = mlflow_cf.wrap(MODEL, DATA, target=1, margin=0.1)
+        surest = {"label": 1, "min_probability": 0.9}
+        params = {"counterfactual": {"target": surest}}
+        for ask in (
+            lambda: explained.explain(POOR, target=surest),
+            lambda: explained.predict(POOR, params),
+            lambda: explained.verify(POOR, POOR, target=surest),
+        ):
+            with pytest.raises(InputError, match=r"margin: 0\.1 on top of min_probability 0\.9"):
+                ask()
+        sure = explained.explain(POOR, target={"label": 1, "min_probability": 0.89})
+        assert {answer.status for answer in sure} <= {"found", "not_found", "infeasible"}
 
     def test_a_row_is_as_wanted_by_the_models_own_target(self) -> None:
         shares = MODEL.predict_proba(DATA)[:, 1]

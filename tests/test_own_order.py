@@ -14,7 +14,7 @@ from mlflow_cf.explainers import Candidates, PlannedStep
 from mlflow_cf.model.judge import OpenModel
 from mlflow_cf.options import WrapOptions
 from mlflow_cf.problem import Budget, Problem
-from mlflow_cf.words.result import Step
+from mlflow_cf.words.result import Change, Step
 from mlflow_cf.wrapping import assemble
 
 FRAME = pd.DataFrame({"a": range(10), "b": range(0, 100, 10), "c": list("xyzxyzxyzx")})
@@ -125,11 +125,13 @@ class TestPlans:
     def test_they_reach_the_answer(self) -> None:
         (found,) = wrapped(Ranked((BOTH, NEAR), costs=(2, 1), planned=True)).explain(QUERY, count=2)
         near, both = found.counterfactuals
-        assert near.plan == (Step(1, "set a", 2.0, 0.5, {"a": 3, "b": 0, "c": "x"}),)
+        row = {"a": 3, "b": 0, "c": "x"}
+        assert near.plan == (Step(1, "set a", 2.0, 0.5, row, changes=(Change("a", 0, 3),)),)
         assert [step.row["b"] for step in both.plan] == [0, 40]
         assert both.to_dict()["plan"][1] == {
             "step": 2,
             "action": "set b",
+            "changes": [{"feature": "b", "from": "0", "to": "40"}],
             "effort": 2.0,
             "discount": 0.5,
             "probability": None,

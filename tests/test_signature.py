@@ -207,6 +207,7 @@ class TestOutputs:
         step = {p.name: p for p in found["plan"].dtype.dtype.properties}
         assert step["row"].dtype == found["row"].dtype
         assert {p.name for p in found["changes"].dtype.dtype.properties} == {"feature", "from", "to"}
+        assert step["changes"].dtype == found["changes"].dtype
 
     def test_nothing_is_any_and_nothing_a_date(self):
         text = json.dumps(SIGNATURE.outputs.to_dict())

@@ -74,6 +74,11 @@ MAY: dict[str, tuple[list[Any], list[tuple[Any, str]]]] = {
         ],
     ),
     "margin": ([0.1, 0.2], [(0.05, "margin: 0.05 is less than the policy's 0.1; ask for more"), (0.5, "margin: ")]),
+    "diversity": (["sets", "near"], [("far", "diversity: ")]),
+    "min_difference": (
+        [0.1, 1],
+        [(0.04, "min_difference: 0.04 is less than the policy's 0.05"), (2, "min_difference")],
+    ),
 }
 # key of constraints -> the same
 MAY_ADD: dict[str, tuple[list[Any], list[tuple[Any, str]]]] = {

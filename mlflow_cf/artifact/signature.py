@@ -143,6 +143,7 @@ def _counterfactual(space: FeatureSpace, label: DataType) -> Object:
     step: _Fields = {
         "step": DataType.long,
         "action": text,
+        "changes": Array(change),
         "effort": number,
         "discount": number,
         "probability": _Maybe(number),

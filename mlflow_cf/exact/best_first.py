@@ -39,7 +39,8 @@ class BestFirst:
     be left out, and so may those that neither the model nor any rule can tell from a nearer one. Where one answer is
     wanted, candidates that are farther than one that certainly meets the target may be left out, too; where several
     are, those with a change that is certainly needless are.
-    With `sets` (s, G), candidates are those whose changed groups are one of these sets, and none of them is left out.
+    With `sets` (s, G), candidates are those whose changed groups are one of these sets, and none of them is left out;
+    nor is any where the nearest answers are wanted, whatever they change.
     """
 
     def __init__(
@@ -47,7 +48,8 @@ class BestFirst:
     ) -> None:
         self.problem, self.budget, self.limit = problem, budget, limit
         self.joint_rules = problem.joint_rules
-        self.choices = choices_within(problem, limit, whole=sets is not None)
+        whole = sets is not None or problem.variety.near
+        self.choices = choices_within(problem, limit, whole=whole)
         self.within = Within(problem.bound_distance.c, limit, problem.most_changes)
         self.doubt = DOUBT * tolerance
         self.needless = Needless(problem, self.choices, self.doubt) if problem.count > 1 else None
@@ -55,15 +57,15 @@ class BestFirst:
         self.cut = False
         self._waiting = Waiting(problem.own, self.needless)
         known = problem.kept(Known)
-        if sets is None and known.tells(limit, self.doubt):
+        if not whole and known.tells(limit, self.doubt):
             self._wait_for_known(known)
         elif all(np.diff(self.choices.start) > 0):
             self._parting = Parting(problem, self.choices, self.needless, self.doubt, budget)
-            whole = whole_box(self.choices) if sets is None else boxes_of_sets(self.choices, sets)
-            self._push(whole.copy())
-            few = problem.kept(FewChanges.of) if len(self._waiting) and sets is None else None
+            boxes = whole_box(self.choices) if sets is None else boxes_of_sets(self.choices, sets)
+            self._push(boxes.copy())
+            few = problem.kept(FewChanges.of) if len(self._waiting) and not whole else None
             if few is not None:
-                self._decide_few(few, whole)
+                self._decide_few(few, boxes)
 
     @property
     def low(self) -> float:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Final, Protocol
 
 import numpy as np
 
@@ -12,10 +12,12 @@ from mlflow_cf.constraints.rules import Bools
 from mlflow_cf.features import Floats
 from mlflow_cf.milp.affine import Affine, difference, total
 from mlflow_cf.milp.program import Program
-from mlflow_cf.milp.variables import Chosen, Real, Variables
+from mlflow_cf.milp.variables import Chosen, Variables
 from mlflow_cf.problem.binding import same
+from mlflow_cf.problem.variety import ranges
 
-APART = 0.05  # of the width of a real number's box: by how much it differs from that of an earlier answer
+APART: Final = 0.05  # of the width of a real number's box: by how much it is clearly another one
+LEAST: Final = 2e-6  # of the width of a real number's box: the solver meets rows up to half of it
 
 
 class Cut(Protocol):
@@ -47,21 +49,31 @@ class OtherValues:
 
     Attributes:
         row: (d,) the earlier answer; groups: of which one must differ from it.
+        least: the share of its range by which a number must differ, if any other tuple is not enough.
+        unless: groups of which one that stays as the row to explain has it will do instead.
     """
 
     row: Floats
     groups: tuple[int, ...]
+    least: float | None = None
+    unless: tuple[int, ...] = ()
 
     def add(self, program: Program, variables: Variables) -> None:
         """Add its rows."""
-        differs = [self._differs(program, variables.groups[number]) for number in self.groups]
-        program.require([total(differs)], 1.0, np.inf)
+        differs = [self._differs(program, variables, number) for number in self.groups]
+        stays = [variables.changes([number]).times(-1.0).plus(1.0) for number in self.unless]
+        program.require([total([*differs, *stays])], 1.0, np.inf)
 
-    def _differs(self, program: Program, variable: Chosen | Real) -> Affine:
+    def _differs(self, program: Program, variables: Variables, number: int) -> Affine:
         """Return what is 1 only if a group differs from the answer."""
+        variable, problem = variables.groups[number], variables.problem
+        columns = list(problem.columns[number])
+        least = (self.least or 0.0) * ranges([problem.space.features[column] for column in columns])
         if isinstance(variable, Chosen):
-            differs: Bools = np.logical_not(same(variable.tuples, self.row[list(variable.columns)]))
-            return variable.where(np.logical_or.reduce(differs, axis=1))
+            own = self.row[columns]
+            with np.errstate(invalid="ignore"):  # a missing value is far from all numbers
+                alike: Bools = same(variable.tuples, own) | (np.abs(variable.tuples - own) < least)
+            return variable.where(~np.logical_and.reduce(alike, axis=1))
         value = self.row[variable.column]
         if np.isnan(value):
             return variable.switch
@@ -70,6 +82,8 @@ class OtherValues:
         gap = variable.shift.plus(-(value - variable.origin) / variable.step)  # in shares of the box
         for side, apart in zip(sides, (gap, gap.times(-1.0)), strict=True):
             far = min(APART, max(apart.high, 0.0)) or APART
+            if self.least is not None:
+                far = float(least[0]) / variable.step + LEAST
             program.require([difference(apart, side.times(far - apart.low))], apart.low, np.inf)
         program.require([total(sides)], -np.inf, 1.0)
         return total(sides)

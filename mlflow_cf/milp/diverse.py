@@ -56,10 +56,10 @@ def diverse(model: Model, known: Floats, budget: Budget, seed: int) -> Answers:
     found: list[Minimum] = []
     changes: list[Cut] = []
     values: list[Cut] = []
-    repeating = False
+    repeating = model.problem.variety.near
     while len(found) < model.problem.count:
         cuts = values if repeating else changes
-        cutoff = np.inf if repeating else _cutoff(model, known, changes)
+        cutoff = np.inf if repeating and found else _cutoff(model, known, changes)
         best = _sure(replace(model, cutoff=cutoff), cuts, budget, seed)
         if best.row is None and best.status == "infeasible" and found and not repeating:
             repeating = True
@@ -69,8 +69,23 @@ def diverse(model: Model, known: Floats, budget: Budget, seed: int) -> Answers:
             break
         groups = tuple(np.flatnonzero(model.problem.changed(best.row[None])[0]).tolist())
         changes.append(OtherChanges(groups))
-        values.append(OtherValues(best.row, groups))
+        values += _others(model.problem, best.row, groups)
     return Answers(tuple(found))
+
+
+def _others(problem: Problem, row: Floats, groups: tuple[int, ...]) -> list[Cut]:
+    """Return what leaves out answers that are about the same as one that changes some groups.
+
+    Of the nearest ones, none is that answer with a change on top.
+    """
+    variety = problem.variety
+    if not variety.near:
+        return [OtherValues(row, groups, variety.min_difference)]
+    everywhere = tuple(range(len(problem.groups)))
+    return [
+        OtherValues(row, everywhere, variety.min_difference),
+        OtherValues(row, groups, variety.min_difference, groups),
+    ]
 
 
 def nearest_possible(model: Model, rows: Floats, budget: Budget, seed: int) -> float | None:

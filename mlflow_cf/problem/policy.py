@@ -26,6 +26,7 @@ from mlflow_cf.problem.further import MOST_VERSIONS, Margin, Plausible, Plausibl
 from mlflow_cf.problem.limits import Limits, QueryLimits, Seconds
 from mlflow_cf.problem.privacy import Privacy
 from mlflow_cf.problem.target import Target
+from mlflow_cf.problem.variety import LEAST_DIFFERENCE, Diversity, LeastDifference, Variety
 from mlflow_cf.validation import validated
 
 Explain = Literal["unfavourable", "all", "none"]
@@ -51,6 +52,8 @@ class Policy(BaseModel):
         robust_to: other models in the artifact under which answers must meet the same target.
         plausible: how much answers must look like the background; None: that was not learned.
         margin: what the probability of the wanted label must exceed the target's by, or one half where that has none.
+        diversity: which of several answers come first: the best of every set of changed features, or the nearest.
+        min_difference: several answers differ by a level, or in a number by this share of its range.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid")
@@ -68,6 +71,8 @@ class Policy(BaseModel):
     robust_to: Annotated[tuple[RobustTo, ...], Field(max_length=MOST_VERSIONS)] = ()
     plausible: Plausible | None = None
     margin: Margin = 0.0
+    diversity: Diversity = "sets"
+    min_difference: LeastDifference = LEAST_DIFFERENCE
 
     @field_validator("robust_to")
     @classmethod
@@ -86,6 +91,18 @@ class Policy(BaseModel):
         if asked is not None and asked < self.margin:
             raise InputError("margin", f"{asked} is less than the policy's {self.margin}", "ask for more")
         return float(self.margin if asked is None else asked)
+
+    def variety_for(self, diversity: Diversity | None, min_difference: float | None) -> Variety:
+        """Return how several answers to a request differ.
+
+        Raises:
+            InputError: by less than the policy's least difference.
+        """
+        if min_difference is not None and min_difference < self.min_difference:
+            fact = f"{min_difference} is less than the policy's {self.min_difference}"
+            raise InputError("min_difference", fact, "ask for more, or leave it out")
+        least = self.min_difference if min_difference is None else min_difference
+        return Variety(diversity or self.diversity, float(least))
 
     def target_for(
         self, asked: Target | Mapping[str, Any] | Label | None, model: OpenModel, *, owner: bool = False
@@ -157,6 +174,10 @@ class Query(BaseModel):
         robust_to: names of other models in the artifact under which answers must hold as well, or true for all.
         plausible: whether answers must look like the background, or ``{"quantile": ...}`` for how much.
         margin: by how much the probability must exceed the least one; not less than the policy's.
+        diversity: which of several answers come first: the best of every set of changed features (``sets``), or the
+            nearest (``near``).
+        min_difference: several answers differ by a level, or in a number by this share of its range; not less than the
+            policy's.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid")
@@ -173,6 +194,8 @@ class Query(BaseModel):
     robust_to: StrictBool | Annotated[tuple[StrictStr, ...], Field(max_length=MOST_VERSIONS)] = ()
     plausible: StrictBool | Plausibly = False
     margin: Margin | None = None
+    diversity: Diversity | None = None
+    min_difference: LeastDifference | None = None
 
     @field_validator("explainer", mode="before", json_schema_input_type=StrictStr | NamedExplainer | None)
     @classmethod

@@ -24,6 +24,7 @@ from mlflow_cf.problem.lone import LaidOut
 from mlflow_cf.problem.rater import Rater
 from mlflow_cf.problem.rating import BoundTarget, Rating
 from mlflow_cf.problem.steps import Steps
+from mlflow_cf.problem.variety import USUAL, Variety
 from mlflow_cf.structures.links import Tokens
 
 Made = TypeVar("Made")
@@ -56,6 +57,7 @@ class Problem:
             nearest value of every cell instead of observed ones.
         course: what is declared of plans, if anything.
         target: what is wanted of the model, as the row's own outcome binds it; None: not told.
+        variety: how several answers differ.
     """
 
     space: FeatureSpace
@@ -79,6 +81,7 @@ class Problem:
     celled: frozenset[int] = frozenset()
     course: Course | None = None
     target: BoundTarget | None = None
+    variety: Variety = USUAL
     _made: dict[Any, Any] = field(default_factory=dict, init=False, repr=False)
 
     def kept(self, make: Callable[[Problem], Made]) -> Made:

@@ -14,7 +14,6 @@ from mlflow_cf.validation import Number, validated
 
 MOST_LABELS = 12  # named in a message
 EVEN = 0.5  # what a margin comes on top of, where no least probability is wanted
-MOST_SURE = 0.999  # least probability that a margin can ask for: no model need ever reach 1
 Share = Annotated[Number, Field(ge=0, le=1)]
 
 
@@ -108,23 +107,25 @@ class Target(BaseModel):
         return column
 
     def check_margin(self, margin: float, model: OpenModel) -> None:
-        """Refuse a margin on a probability that `model` does not give.
+        """Refuse a margin on a probability that `model` does not give, and one that leads to 1, which few ever say.
 
         Raises:
-            InputError: it gives none.
+            InputError: one of both.
         """
         if margin and self.interval:
             raise InputError("margin", "a regression has no probabilities", "narrow low and high of the target instead")
         if margin and model.score_kind != "probability":
             raise InputError("margin", "the model gives no probabilities", "leave it out")
+        if margin and (self.with_margin(margin).min_probability or 0.0) >= 1:
+            fact = f"{margin} on top of min_probability {self.min_probability} asks for a probability of 1 or more"
+            raise InputError("margin", fact, "both together must stay below 1")
 
     def with_margin(self, margin: float) -> Target:
-        """Return the target with a least probability that is higher by `margin`, and below 1."""
+        """Return the target with a least probability that is higher by `margin`."""
         if not margin:
             return self
         least = EVEN if self.min_probability is None else self.min_probability
-        wanted = max(least, min(round(least + margin, 12), MOST_SURE))
-        return self.model_copy(update={"min_probability": wanted})
+        return self.model_copy(update={"min_probability": round(least + margin, 12)})
 
     def check_same(self, asked: Target, model: OpenModel) -> None:
         """Refuse another label, or any other than now, where this one is sealed; how sure it is to be may differ.

@@ -26,6 +26,7 @@ from mlflow_cf.proof.verify import NOTHING, Asked, Case, Inquiry, Proved, joined
 from mlflow_cf.words.reasons import Uncertified
 from mlflow_cf.words.result import Proof
 
+NEAREST = 10_000  # evaluations: a quarter of a second
 AHEAD = 64  # candidates in doubt that the judge is asked about together
 
 
@@ -44,13 +45,18 @@ def certify(case: Case, proved: Proved, tolerance: float) -> Inquiry:
     if (settled := at_once(case, proved, tolerance)).proofs:
         return settled
     problem, exact = with_points(case.problem)
-    if not exact:
+    if not exact or (problem.variety.near and problem.count > 1 and problem is not case.problem):
+        # of the nearest several, points between those of the model count, too
         return (yield from certify_by_program(case, proved, tolerance))
-    case = replace(case, problem=problem)
-    run = Run(case, proved, (yield from _needed(case, proved)))
+    case, known = replace(case, problem=problem), proved
+    if problem.variety.near and problem.count > 1:
+        # an answer stands for all near it: twice as many are needed to know how far away the last one can be
+        twice = replace(case, problem=replace(problem, count=2 * problem.count))
+        known = yield from nearest_of_sets(twice, proved, tolerance)
+    run = Run(case, known, (yield from needed(case, known)), filling=problem.variety.near)
     search = BestFirst(problem, case.budget, run.limit(), tolerance)
-    agreed = not search.misses(proved.rows).any() and (yield from run.extend(search))
-    if agreed and run.rows and run.missing and not search.cut:
+    agreed = not search.misses(known.rows).any() and (yield from run.extend(search))
+    if agreed and run.rows and run.missing and not search.cut and not run.filling:
         # there is no further changed set: what is next has one of those that are known
         run.filling = True
         search = BestFirst(problem, case.budget, run.limit(), tolerance, np.array(run.codes) != problem.own)
@@ -58,6 +64,20 @@ def certify(case: Case, proved: Proved, tolerance: float) -> Inquiry:
     if not agreed or (run.missing and not search.cut and run.overlooked):
         return replace(proved, note=Uncertified("disagree"))
     return run.result(search)
+
+
+def nearest_of_sets(case: Case, proved: Proved, tolerance: float) -> Inquiry:
+    """Return the nearest answers with the changed sets of verified ones, as far as a part of the budget goes."""
+    problem, part = case.problem, case.budget.part(NEAREST)
+    if not len(proved.rows):
+        return proved
+    inner = replace(case, budget=part)
+    run = Run(inner, proved, (yield from needed(inner, proved)), filling=True)
+    search = BestFirst(problem, part, run.limit(), tolerance, problem.changed(proved.rows))
+    agreed = yield from run.extend(search)
+    case.budget.take(part.used)
+    found = run.result(search)
+    return found if agreed and len(found.rows) >= len(proved.rows) else proved
 
 
 def at_once(case: Case, proved: Proved, tolerance: float) -> Proved:
@@ -94,7 +114,7 @@ def _is_behind(case: Case, row: Floats, others: Floats) -> bool:
     return nearest(case.problem, rows, case.distance(rows), polished=True) != 0
 
 
-def _needed(case: Case, proved: Proved) -> Generator[Asked, Outcome, Bools]:
+def needed(case: Case, proved: Proved) -> Generator[Asked, Outcome, Bools]:
     """Return which of the accepted rows (k, d) are known to need all their changes; a single answer is not asked."""
     problem, rows = case.problem, proved.rows
     if problem.count == 1 or not len(rows):
@@ -282,7 +302,8 @@ class Run:
         """Whether a candidate's changed set is answered already, or the candidate is a near-copy of an answer."""
         if self.filling:
             problem = self.case.problem
-            return bool(near_copies(problem, np.array(self.rows), problem.rows(leaf.codes[None])[0]).any())
+            row = problem.rows(leaf.codes[None])[0]
+            return bool(near_copies(problem, np.array(self.rows).reshape(-1, len(row)), row).any())
         own = self.case.problem.own
         return any(((leaf.codes != own) == (codes != own)).all() for codes in self.codes)
 

@@ -9,7 +9,8 @@ import numpy as np
 
 from mlflow_cf.exact.best_first import BestFirst
 from mlflow_cf.problem.points import with_points
-from mlflow_cf.proof.certify import Run, certify
+from mlflow_cf.proof.beside import beside_them
+from mlflow_cf.proof.certify import Run, certify, nearest_of_sets
 from mlflow_cf.proof.verify import Case, Inquiry, Proved
 from mlflow_cf.search.seeds import codes_of
 
@@ -38,6 +39,19 @@ def complete(case: Case, proved: Proved, tolerance: float) -> Inquiry:
         if len(proved.rows) >= case.problem.count or case.budget.spent:
             break
     return proved
+
+
+def nearest_ones(case: Case, proved: Proved, tolerance: float) -> Inquiry:
+    """Put the nearest answers that a search may have missed in the place of verified ones, as far as the budget goes.
+
+    The nearest so many answers have no other changed sets than the nearest of so many sets have.
+    """
+    problem, exact = with_points(case.problem)
+    if problem.rater is None or not exact:
+        return (yield from beside_them(case, proved))
+    found = yield from nearest_of_sets(replace(case, problem=problem), proved, tolerance)
+    found = replace(found, proofs=(), bounds=(), exhausted=False)
+    return found if problem is case.problem else (yield from beside_them(case, found))
 
 
 def filled(case: Case, proved: Proved, tolerance: float, most: int) -> Inquiry:

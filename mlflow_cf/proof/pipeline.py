@@ -9,22 +9,22 @@ from typing import Any, Literal
 import numpy as np
 
 from mlflow_cf.explainers import Candidates, Search
-from mlflow_cf.features import FeatureSpace
+from mlflow_cf.features import FeatureSpace, Floats
 from mlflow_cf.model.judge import Decides
 from mlflow_cf.plans.functions import counted, with_failures
 from mlflow_cf.plans.plan import Plan
-from mlflow_cf.problem import Problem
+from mlflow_cf.problem import Codes, Problem
 from mlflow_cf.proof.alone import by_themselves
 from mlflow_cf.proof.by_cost import certify_by_cost
 from mlflow_cf.proof.by_program import bounded
 from mlflow_cf.proof.certify import at_once, certify
-from mlflow_cf.proof.complete import complete
+from mlflow_cf.proof.complete import complete, nearest_ones
 from mlflow_cf.proof.inquiry import run_proofs
-from mlflow_cf.proof.plans import check_plans
-from mlflow_cf.proof.select import LEAST_DIFFERENCE
+from mlflow_cf.proof.plans import check_plans, leading_plans
+from mlflow_cf.proof.select import kinds_of, near_copies
 from mlflow_cf.proof.verify import Case, Inquiry, Proved, prove
 from mlflow_cf.why_not.blame import contradiction, impossible
-from mlflow_cf.words.reasons import NOTHING_LEFT, NOTHING_WANTED, fewer, hurried, none_among, stopped
+from mlflow_cf.words.reasons import NOTHING_LEFT, NOTHING_WANTED, fewer, hurried, none_among, nothing_else, stopped
 from mlflow_cf.words.result import Status
 
 # An exact search went through everything, one look at every group shows it, or some rules leave no combination.
@@ -159,23 +159,62 @@ def _with_plans_checked(verified: Verified) -> Verified | Exception:
 
 def _verified(judge: Decides, case: Case, candidates: Candidates, proving: Proving) -> Inquiry:
     """Verify and polish as wanted, until the judge also accepts each answer alone."""
-    order = candidates.order if proving.keeps_order else np.arange(len(candidates.rows))
+    order, kinds = _lined_up(case.problem, candidates, proving)
     polish = proving.polish and candidates.plans is None
     while True:
-        proved = yield from prove(case, candidates.rows[order], polish=polish, keeps_order=proving.keeps_order)
+        rows, in_order = candidates.rows[order], proving.keeps_order
+        proved = yield from prove(case, rows, polish=polish, keeps_order=in_order, kinds=kinds)
         refused = len(case.refused)
         alone = yield from by_themselves(case, replace(proved, origin=order[proved.origin]), judge.tolerance)
         if len(case.refused) == refused or case.budget.spent:
             if candidates.bound is not None:
                 return bounded(case, alone, candidates.bound)
-            if candidates.complete and 0 < len(alone.rows) < case.problem.count and not case.budget.spent:
+            if candidates.complete and _may_be_better(case, alone):
                 return (yield from _completed(case, alone, judge.tolerance))
             return at_once(case, alone, judge.tolerance) if candidates.certify and polish else alone
 
 
+def _lined_up(problem: Problem, candidates: Candidates, proving: Proving) -> tuple[Codes, list[bytes] | None]:
+    """Return the order of candidates, and their kinds where these are not what they change: of plans by their costs."""
+    order = candidates.order if proving.keeps_order else np.arange(len(candidates.rows))
+    rows = candidates.rows[order]
+    if problem.variety.near:
+        return order, _likenesses(problem, rows)
+    if candidates.plans is None or candidates.course is None or candidates.costs is None or candidates.as_listed:
+        return order, None
+    plans = [candidates.plans[at] for at in order.tolist()]
+    lots = leading_plans(problem.x0, rows, plans, candidates.costs[order])
+    place = np.lexsort([~lot for lot in lots[::-1]])
+    kinds, known = kinds_of(problem, rows), set[bytes]()
+    leads = np.any(lots, axis=0)
+    for at in place.tolist():
+        if leads[at] and kinds[at] in known:
+            kinds[at] += str(at).encode()
+        known.add(kinds[at])
+    return order[place], [kinds[at] for at in place.tolist()]
+
+
+def _likenesses(problem: Problem, rows: Floats) -> list[bytes]:
+    """Return of which earlier one each of rows (m, d) is a near-copy; of itself, if there is none."""
+    firsts: list[int] = []
+    found: list[bytes] = []
+    for at, row in enumerate(rows):
+        copies = np.flatnonzero(near_copies(problem, rows[firsts], row))
+        if not len(copies):
+            firsts.append(at)
+        found.append(str(firsts[copies[0]] if len(copies) else at).encode())
+    return found
+
+
+def _may_be_better(case: Case, proved: Proved) -> bool:
+    """Whether there may be further answers, or nearer ones than were found where the nearest are wanted."""
+    few = len(proved.rows) < case.problem.count or (case.problem.variety.near and case.problem.count > 1)
+    return few and len(proved.rows) > 0 and not case.budget.spent
+
+
 def _completed(case: Case, proved: Proved, tolerance: float) -> Inquiry:
     """Add answers that the search has not found, without those that the judge refuses alone."""
-    completed = yield from complete(case, proved, tolerance)
+    completed = yield from (nearest_ones if case.problem.variety.near else complete)(case, proved, tolerance)
     return (yield from by_themselves(case, completed, tolerance))
 
 
@@ -200,8 +239,7 @@ def _why_fewer(case: Case, proved: Proved) -> str:
     budget, wanted = case.budget, case.problem.count
     if budget.cut:
         return fewer(len(proved.rows), wanted, stopped(budget.cut, budget.used))
-    what = f"changes other features, or a number by {LEAST_DIFFERENCE:.0%} of its range more"
-    return fewer(len(proved.rows), wanted, f"nothing else {'exists' if proved.exhausted else 'was found'} that {what}")
+    return fewer(len(proved.rows), wanted, nothing_else(case.problem.variety, proved=proved.exhausted))
 
 
 def answer_of(verified: Verified) -> Answer:

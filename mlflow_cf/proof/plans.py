@@ -1,16 +1,43 @@
-"""Plans verified: every step does what its action does, under its conditions, and costs what it costs."""
+"""Plans: which of them come first, and whether every step does what its action does and costs what it costs."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from typing import Final
 
+import moocore
+import numpy as np
+
+from mlflow_cf.constraints.expressions import differing
+from mlflow_cf.constraints.rules import Bools
 from mlflow_cf.features import Floats
 from mlflow_cf.plans.course import Course
 from mlflow_cf.plans.plan import Plan
 from mlflow_cf.problem.binding import same
 
 ROUNDING: Final = 1e-4  # of efforts: explainers may round them
+
+
+def leading_plans(x0: Floats, rows: Floats, plans: Sequence[Plan], costs: Floats) -> tuple[Bools, Bools, Bools]:
+    """Return which plans come first, in three lots (m,): each comes before the next one and before all others.
+
+    First those that are cheaper than every plan of no more steps; then those that no other one beats in cost, number
+    of steps and number of changed features; then the cheapest of every number of steps. Otherwise a cheap plan of few
+    steps hides behind one of more steps that changes the same features.
+
+    Args:
+        x0: (d,) where they start.
+        rows: (m, d) where they end.
+        plans: the plans, the cheapest first.
+        costs: (m,) what they cost.
+    """
+    steps = np.array([len(plan) for plan in plans], dtype=np.intp)
+    changed = differing(rows, x0).sum(axis=1)
+    cheapest = np.zeros(len(plans), dtype=np.bool_)
+    cheapest[np.unique(steps, return_index=True)[1]] = True
+    shorter = steps < np.minimum.accumulate(np.append(np.inf, steps))[:-1]
+    front = moocore.is_nondominated(np.column_stack([costs, steps, changed])) if len(plans) else cheapest
+    return shorter, front, cheapest
 
 
 def check_plans(course: Course | None, x0: Floats, plans: Sequence[Plan]) -> None:

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from typing import Final
+from collections.abc import Iterable, Sequence
 
 import numpy as np
 
@@ -11,26 +10,28 @@ from mlflow_cf.constraints.rules import Bools
 from mlflow_cf.features import Floats
 from mlflow_cf.problem import Codes, Problem
 from mlflow_cf.problem.binding import same
-
-LEAST_DIFFERENCE: Final = 0.05  # of a number's range: two answers that change the same features differ as much in one
+from mlflow_cf.problem.variety import ranges
 
 
 class Queue:
-    """Candidates waiting to be verified: the first of every changed set before all repetitions.
+    """Candidates waiting to be verified: the first of every kind before all repetitions.
+
+    Candidates that change the same groups are of one kind, unless it is said otherwise.
 
     Attributes:
         left: positions of the candidates that wait, first come first.
     """
 
-    def __init__(self, problem: Problem, rows: Floats, *, in_order: bool) -> None:
+    def __init__(self, problem: Problem, rows: Floats, *, in_order: bool, kinds: Sequence[bytes] | None = None) -> None:
         """Line up candidates (m, d).
 
-        With `in_order`, the answers of distinct sets must be the first acceptable ones: where a candidate was refused,
-        the next one with its changed set takes its place in the line.
+        With `in_order`, the answers of distinct kinds must be the first acceptable ones: where a candidate was refused,
+        the next one of its kind takes its place in the line. `kinds` (m,) are those of rows that stay as they are.
         """
-        self._problem, self._in_order = problem, in_order
-        self._sets = [key.tobytes() for key in problem.changed(rows)]
+        self._problem, self._in_order, self._kinds = problem, in_order, kinds
+        self._sets = kinds_of(problem, rows) if kinds is None else kinds
         self._first: dict[bytes, int] = {}
+        self._apart = rows[:0]  # accepted rows, none a near-copy of another, where the nearest answers are wanted
         self.left = self._lined_up(range(len(rows)))
 
     def take(self, size: int) -> Codes:
@@ -40,14 +41,21 @@ class Queue:
 
     def accept(self, rows: Floats, origin: Codes) -> None:
         """Note accepted rows (k, d) and the positions (k,) of the candidates they come from."""
-        for key, position in zip(self._problem.changed(rows), origin.tolist(), strict=True):
-            known = self._first.setdefault(key.tobytes(), position)
-            self._first[key.tobytes()] = min(known, position)
+        positions = origin.tolist()
+        kinds = self._kinds
+        found = kinds_of(self._problem, rows) if kinds is None else [kinds[position] for position in positions]
+        for kind, position in zip(found, positions, strict=True):
+            self._first[kind] = min(self._first.get(kind, position), position)
+        if self._problem.variety.near:
+            some = np.concatenate([self._apart, rows])
+            self._apart = some[apart(self._problem, some, np.arange(len(some)))]
         if self._in_order:
             self.left = self._lined_up(sorted(self.left.tolist()))
 
     def enough(self, count: int) -> bool:
-        """Whether the answers are known: so many changed sets, and nothing that may come before them."""
+        """Whether the answers are known: so many kinds, and nothing that may come before them."""
+        if self._problem.variety.near and len(self._apart) < count:
+            return False
         if len(self._first) < count:
             return False
         if not self._in_order or not len(self.left):
@@ -84,19 +92,27 @@ def nearest(problem: Problem, Z: Floats, distance: Floats, *, polished: bool) ->
     return int(ties[0])
 
 
-def select(problem: Problem, Z: Floats, order: Codes) -> Codes:
+def kinds_of(problem: Problem, rows: Floats) -> list[bytes]:
+    """Return the groups that each of rows (m, d) changes."""
+    return [flags.tobytes() for flags in problem.changed(rows)]
+
+
+def select(problem: Problem, Z: Floats, order: Codes, kinds: Sequence[bytes] | None = None) -> Codes:
     """Return positions of the answers among rows Z (m, d), at most as many as are wanted, as in `order`.
 
-    The first of every changed set comes before all others, of which none is a near-copy of an answer before it.
+    The first of every kind comes before all others, of which none is a near-copy of an answer before it. Rows that
+    change the same are of one kind, unless `kinds` (m,) says otherwise; where the nearest answers are wanted, kinds do
+    not count.
     """
-    changed = problem.changed(Z)
+    if problem.variety.near:
+        return apart(problem, Z, order)[: problem.count]
+    kinds = kinds_of(problem, Z) if kinds is None else kinds
     leaders: list[int] = []
     others: list[int] = []
-    sets: set[bytes] = set()
+    known: set[bytes] = set()
     for position in order.tolist():
-        key = changed[position].tobytes()
-        (others if key in sets else leaders).append(position)
-        sets.add(key)
+        (others if kinds[position] in known else leaders).append(position)
+        known.add(kinds[position])
     chosen = leaders[: problem.count]
     for position in others:
         if len(chosen) >= problem.count:
@@ -106,13 +122,28 @@ def select(problem: Problem, Z: Floats, order: Codes) -> Codes:
     return np.array(chosen, dtype=np.intp)
 
 
+def apart(problem: Problem, Z: Floats, order: Codes) -> Codes:
+    """Return positions of rows Z (m, d) in an order, without near-copies of those before them."""
+    chosen: list[int] = []
+    for position in order.tolist():
+        if not near_copies(problem, Z[chosen], Z[position]).any():
+            chosen.append(position)
+    return np.array(chosen, dtype=np.intp)
+
+
 def near_copies(problem: Problem, Z: Floats, row: Floats, times: int = 1) -> Bools:
     """Return (m,) which rows Z (m, d) tell the same as a row (d,): equal levels, and about equal numbers.
 
-    They change the same groups, and no number differs by the least difference, or so many `times` as much.
+    No number differs by the least difference, or so many `times` as much. Unless the nearest answers are wanted, they
+    change the same groups, too.
     """
-    ranges = np.array([f.high - f.low if f.numeric else 0.0 for f in problem.space.features])
+    least = times * problem.variety.min_difference * problem.kept(_ranges)
     with np.errstate(invalid="ignore"):  # a missing value is far from all numbers
-        near = same(Z, row) | (np.abs(Z - row) < times * LEAST_DIFFERENCE * ranges)
-    copies: Bools = near.all(axis=1) & (problem.changed(Z) == problem.changed(row[None])).all(axis=1)
+        copies: Bools = np.all(same(Z, row) | (np.abs(Z - row) < least), axis=1)
+    if not problem.variety.near and copies.any():
+        copies[copies] = (problem.changed(Z[copies]) == problem.changed(row[None])).all(axis=1)
     return copies
+
+
+def _ranges(problem: Problem) -> Floats:
+    return ranges(problem.space.features)

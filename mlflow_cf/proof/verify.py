@@ -96,13 +96,16 @@ Asked = Floats | Alone
 Inquiry = Generator[Asked, Outcome, Proved]
 
 
-def prove(case: Case, rows: Floats, *, polish: bool, keeps_order: bool = False) -> Inquiry:
-    """Verify and polish candidates (m, d), best first, until enough distinct changed sets are proved.
+def prove(
+    case: Case, rows: Floats, *, polish: bool, keeps_order: bool = False, kinds: Sequence[bytes] | None = None
+) -> Inquiry:
+    """Verify and polish candidates (m, d), best first, until enough of different kinds are proved.
 
-    With `keeps_order`, answers stay in the order of the candidates; else they are ordered by distance.
+    With `keeps_order`, answers stay in the order of the candidates; else they are ordered by distance. Candidates are
+    of one kind if they change the same, unless `kinds` (m,) says otherwise of some that are not polished.
     """
     count = case.problem.count
-    queue = Queue(case.problem, rows, in_order=keeps_order)
+    queue = Queue(case.problem, rows, in_order=keeps_order, kinds=kinds)
     parts: list[_Part] = []
     while len(queue.left):
         # a candidate costs a row, and one per change to prove that it is needed; a small budget proves few, but wholly
@@ -113,7 +116,8 @@ def prove(case: Case, rows: Floats, *, polish: bool, keeps_order: bool = False) 
         queue.accept(parts[-1].rows, parts[-1].origin)
         if queue.enough(count) or case.budget.spent:
             break
-    return _chosen(case, [part for part in parts if len(part.rows)], polished=polish, keeps_order=keeps_order)
+    parts = [part for part in parts if len(part.rows)]
+    return _chosen(case, parts, polished=polish, keeps_order=keeps_order, kinds=kinds)
 
 
 @dataclass(frozen=True, eq=False)
@@ -141,7 +145,9 @@ class _Undone:
     outcome: Outcome
 
 
-def _chosen(case: Case, parts: Sequence[_Part], *, polished: bool, keeps_order: bool) -> Proved:
+def _chosen(
+    case: Case, parts: Sequence[_Part], *, polished: bool, keeps_order: bool, kinds: Sequence[bytes] | None
+) -> Proved:
     """Select the answers; those the budget left half-polished count only if there are no others."""
     if not parts:
         return Proved(np.empty((0, len(case.problem.space))), NOTHING)
@@ -156,7 +162,8 @@ def _chosen(case: Case, parts: Sequence[_Part], *, polished: bool, keeps_order: 
             order = np.argsort(origin[rows], kind="stable")
         else:
             order = nearest_first(case.problem, Z[rows], case.distance(Z[rows]), polished=polished)
-        rows = rows[select(case.problem, Z[rows], order)]
+        own_kinds = None if kinds is None else [kinds[at] for at in origin[rows].tolist()]
+        rows = rows[select(case.problem, Z[rows], order, own_kinds)]
     outcome = joined_outcomes([part.outcome for part in parts]).take(rows)
     return Proved(Z[rows], outcome, origin=origin[rows], minimal=settled[rows] if polished else settled[:0])
 

@@ -171,6 +171,7 @@ class Asking:
             target=self.target(query, shared.requirements, owner=not caller.served),
             explainer=explainer,
             searches=self.searches,
+            variety=self.policy.variety_for(query.diversity, query.min_difference),
             query=query,
             seed=self.policy.seed if query.seed is None else query.seed,
             certified=query.certify or self.policy.certify,

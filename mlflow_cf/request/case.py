@@ -58,7 +58,7 @@ def case_of(request: Request, space: FeatureSpace, row: Row) -> Case:
     if unseen and requirements.structure is not None:
         feature = space.features[unseen[0]]
         obstacle = Uncertified("unseen_level", f"{feature.value(row.codes[unseen[0]])!r} of {feature.name}")
-    problem = replace(problem, target=targets[0])
+    problem = replace(problem, target=targets[0], variety=request.variety)
     return Case(problem, targets[0], Budget(most, reserve, request.admission.give_way), obstacle, targets[1:])
 
 

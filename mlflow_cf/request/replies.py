@@ -17,7 +17,8 @@ from mlflow_cf.proof.verify import Case, Proved
 from mlflow_cf.request.case import bound_target
 from mlflow_cf.request.request import Request
 from mlflow_cf.request.rows import Row
-from mlflow_cf.words.result import Counterfactual, Explanation, Status, Step, changes_between, describe_changes
+from mlflow_cf.words.plan_text import plan_steps
+from mlflow_cf.words.result import Counterfactual, Explanation, Status, changes_between, describe_changes
 
 _logger = logging.getLogger(__name__)
 
@@ -75,7 +76,7 @@ def _counterfactuals(
             n_changed=len(changes),
             proof=proved.proofs[position] if proved.proofs else "none",
             bound=proved.bounds[position] if proved.bounds else None,
-            plan=_steps(space, plans[position] if plans else _ordered(case.problem, codes)),
+            plan=plan_steps(space, old, plans[position] if plans else _ordered(case.problem, codes)),
             text=describe_changes(changes, prediction),
             space=bare_space,
         )
@@ -84,10 +85,3 @@ def _counterfactuals(
 def _ordered(problem: Problem, codes: Floats) -> Plan:
     """Return the changes to a row (d,) in the order that costs least, where it is declared what they cost."""
     return () if problem.course is None else cheapest_plan(problem.course, problem.x0, codes)
-
-
-def _steps(space: FeatureSpace, plan: Plan) -> tuple[Step, ...]:
-    return tuple(
-        Step(number, step.action, step.effort, step.discount, space.values(step.row))
-        for number, step in enumerate(plan, start=1)
-    )

@@ -12,6 +12,7 @@ from mlflow_cf.explainers import AnyExplainer
 from mlflow_cf.explainers.searches import Searches
 from mlflow_cf.model.judge import CountedJudge, Judge
 from mlflow_cf.problem import BoundTarget, Limits, Query, Requirements, Setting, Target
+from mlflow_cf.problem.variety import Variety
 from mlflow_cf.request.admission import Admission
 from mlflow_cf.words.result import Explanation
 
@@ -65,6 +66,7 @@ class Request:
         setting: the policy, bound to the background; with the query's constraints once the request has its place.
         target: the wanted outcome; a row that meets it needs no counterfactual, whatever else is required of one.
         explainer: searches, once `searches` has made it ready.
+        variety: how several answers differ.
         query: the request's options.
         seed: seed of every row.
         certified: whether answers are proved to be the nearest.
@@ -81,6 +83,7 @@ class Request:
     target: Target
     explainer: AnyExplainer
     searches: Searches
+    variety: Variety
     query: Query
     seed: int
     certified: bool

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Hashable, Sequence
 from dataclasses import dataclass, field
+from operator import le
 from typing import ClassVar, Final
 
 import numpy as np
@@ -17,7 +18,7 @@ from mlflow_cf.testing.checker import Row
 from mlflow_cf.testing.trial import COUNT, EVALUATIONS, Trial
 from mlflow_cf.words.result import Explanation
 
-STEP: Final = {"step", "action", "effort", "discount", "probability", "row"}
+STEP: Final = {"step", "action", "changes", "effort", "discount", "probability", "row"}
 ENOUGH: Final = 6  # candidates, to tell chance from habit
 
 
@@ -51,28 +52,49 @@ class Noting:
 def check_own_order(trial: Trial) -> None:
     """Where an explainer keeps its order, the answers are its first acceptable candidates, changed sets all different.
 
-    Only if there are too few sets do others follow, in its order too. Polished answers are other rows than those
-    handed over, and a search that the budget ended may have proved others; neither is compared.
+    Only if there are too few sets do others follow, in its order too. Of plans of actions those come before all others
+    that none beats in cost, steps and changed features, and the cheapest of every number of steps. Polished answers
+    are other rows than those handed over, and a search that the budget ended may have proved others; neither is
+    compared.
     """
     for position, answer, problem, candidates in _searches(trial):
         cut = answer.evaluations >= EVALUATIONS
         if not keeps_order(trial.explainer) or trial.explainer.polish or cut:
             continue
-        costs = range(len(candidates.rows)) if candidates.costs is None else candidates.costs.tolist()
-        ordered = sorted(range(len(candidates.rows)), key=lambda number: costs[number])
-        rows = [problem.space.values(candidates.rows[number]) for number in ordered]
-        assert [found.row for found in answer.counterfactuals] == _first_acceptable(trial, position, rows)
+        rows = [problem.space.values(row) for row in candidates.rows[candidates.order]]
+        leading = _leading(candidates, rows, trial.queries[position])
+        assert [found.row for found in answer.counterfactuals] == _first_acceptable(trial, position, rows, leading)
 
 
-def _first_acceptable(trial: Trial, position: int, rows: Sequence[Row]) -> list[Row]:
+def _leading(candidates: Candidates, rows: Sequence[Row], query: Row) -> list[Row]:
+    """Return which of rows in their explainer's order come first whatever they change."""
+    if candidates.plans is None or candidates.course is None or candidates.costs is None or candidates.as_listed:
+        return []
+    facts = [
+        (cost, len(candidates.plans[number]), sum(row[name] != query[name] for name in row))
+        for number, cost, row in zip(candidates.order, candidates.costs[candidates.order], rows, strict=True)
+    ]
+    lengths = [steps for _, steps, _ in facts]
+    shorter = [at for at, steps in enumerate(lengths) if all(steps < before for before in lengths[:at])]
+    front = [
+        at
+        for at, fact in enumerate(facts)
+        if not any(other != fact and all(map(le, other, fact)) for other in facts) and fact not in facts[:at]
+    ]
+    cheapest = [lengths.index(steps) for steps in lengths]
+    return [rows[at] for at in dict.fromkeys([*shorter, *front, *sorted(cheapest)])]
+
+
+def _first_acceptable(trial: Trial, position: int, rows: Sequence[Row], leading: Sequence[Row]) -> list[Row]:
     """Return what the independent checker and the model itself leave of rows, distinct changed sets first."""
     query = trial.queries[position]
+    rows = [*leading, *(row for row in rows if row not in leading)]
     lawful = [row for row in rows if trial.checker.accepts(query, row)]
     met = [row for row, reply in zip(lawful, trial.ask(lawful), strict=True) if trial.met(position, reply)]
     sets: dict[Hashable, Row] = {}
     for row in met:
         sets.setdefault(tuple(trial.checker.changed_groups(query, row)), row)
-    leaders = list(sets.values())
+    leaders = [row for row in met if row in leading or row in sets.values()]
     others: list[Row] = []
     for row in met:
         if row not in leaders and row not in others:

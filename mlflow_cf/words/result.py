@@ -41,6 +41,7 @@ class Step:
         discount: in [0, 1], the share of the effort that is left after what earlier steps have made easier.
         row: every feature's value after the step.
         probability: of the wanted label after the step; None if the model gives none, or was not asked.
+        changes: what the step changes, in column order.
     """
 
     step: int
@@ -49,12 +50,14 @@ class Step:
     discount: float
     row: Mapping[str, Level | None]
     probability: float | None = None
+    changes: tuple[Change, ...] = ()
 
     def to_dict(self) -> dict[str, Any]:
         """Return the record of a reply."""
         return {
             "step": self.step,
             "action": self.action,
+            "changes": [change.to_dict() for change in self.changes],
             "effort": self.effort,
             "discount": self.discount,
             "probability": self.probability,

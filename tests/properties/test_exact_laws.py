@@ -15,7 +15,8 @@ from mlflow_cf.exact.best_first import BestFirst
 from mlflow_cf.exact.entries import Leaves
 from mlflow_cf.exact.few_changes import FewChanges
 from mlflow_cf.problem import Distance
-from mlflow_cf.proof import certify, select
+from mlflow_cf.problem.variety import Variety
+from mlflow_cf.proof import certify
 
 OPENED = ("forest", "forest", "linear", "network")
 
@@ -65,11 +66,24 @@ def test_answers_are_those_of_enumeration(world):
 def test_near_copies_are_no_answers(world, least, share):
     """Whatever was known before: answers stand for all that is near them."""
     world, expected = replace(world, count=4), Enumerated(world)
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(select, "LEAST_DIFFERENCE", least)
-        case = world.case()
-        known = world.proved(case, some_rows(world, expected, share), polish=True)
-        is_exact(world.certified(case, known), expected, expected.answers(4, least))
+    case = varied(world.case(), Variety("sets", least))
+    known = world.proved(case, some_rows(world, expected, share), polish=True)
+    is_exact(world.certified(case, known), expected, expected.answers(4, least))
+
+
+@dear(2)
+@given(opened(), st.sampled_from([0.0, 0.05, 0.2, 0.8]), st.sampled_from([0.0, 0.2, 1.0]), st.integers(2, 5))
+def test_the_nearest_that_differ_by_so_much_are_those_of_enumeration(world, least, share, many):
+    """Whatever was known before, and whatever they change."""
+    world, expected = replace(world, count=many), Enumerated(world)
+    case = varied(world.case(), Variety("near", least))
+    known = world.proved(case, some_rows(world, expected, share), polish=True)
+    is_exact(world.certified(case, known), expected, expected.nearest(many, least))
+
+
+def varied(case, variety):
+    """Return a case whose answers differ as `variety` says."""
+    return replace(case, problem=replace(case.problem, variety=variety))
 
 
 shares = st.sampled_from([0.02, 0.2, 1.0])

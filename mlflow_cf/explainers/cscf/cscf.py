@@ -11,10 +11,11 @@ from typing import Any, ClassVar, Final, Literal
 import numpy as np
 from pydantic import StrictBool
 
-from mlflow_cf.explainers.cscf.evaluation import Evaluated, Evaluator, front
+from mlflow_cf.explainers.cscf.evaluation import Evaluated, Evaluator, answers_among
 from mlflow_cf.explainers.cscf.evolution import Evolution
 from mlflow_cf.explainers.cscf.floor import least_cost
 from mlflow_cf.explainers.cscf.genes import encoded
+from mlflow_cf.explainers.cscf.orders import reordered
 from mlflow_cf.explainers.cscf.picks import diverse
 from mlflow_cf.explainers.cscf.possible import possible
 from mlflow_cf.explainers.cscf.refine import Refining
@@ -103,18 +104,19 @@ class CSCF:
         return self._candidates(evaluator, found, told, most)
 
     def _refined(self, evaluator: Evaluator, rng: np.random.Generator, found: Evaluated, short: Evaluated) -> Evaluated:
-        """Return the front of plans, short ones and cheaper ones of the same actions."""
+        """Return the best of plans, of short ones, and of cheaper ones with the same actions."""
         refining = Refining(evaluator, rng)
         several = [refining.run(found, any_distance=anywhere) for anywhere in (False, True)]
-        return front(Evaluated.together([short, found, *several]))
+        best = answers_among(evaluator, [short, found, *several])
+        cheaper = reordered(evaluator, best)
+        refined = refining.run(cheaper, any_distance=True)
+        return answers_among(evaluator, [best, cheaper, refined, reordered(evaluator, refined)])
 
     def _evolution(self, most: int) -> Evolution:
         return Evolution(self.population, self.offspring, self.mutants, self.bias, self.generations, most)
 
     def _candidates(self, evaluator: Evaluator, found: Evaluated, told: Mapping[str, Any], most: int) -> Candidates:
-        """Return plans, each end once: cheapest first, or diverse ones."""
-        _, first = np.unique(found.states, axis=0, return_index=True)  # they are ordered by cost
-        found = found.take(np.sort(first))
+        """Return plans: cheapest first, or diverse ones."""
         if self.pick == "diverse":
             found = found.take(diverse(found))
         plans = tuple(map(evaluator.walker.plan, found.sequences.actions, found.sequences.values))

@@ -1,0 +1,68 @@
+"""Further answers next to those that are known, where the nearest are wanted and no exact search tells them."""
+
+from __future__ import annotations
+
+from typing import Final
+
+import numpy as np
+
+from mlflow_cf.features import Floats
+from mlflow_cf.problem import Group, Problem
+from mlflow_cf.proof.verify import Case, Inquiry, Proved, prove
+
+FEW: Final = 4  # other tuples of levels that are tried, the nearest to the row to explain
+ROUNDING: Final = 1e-9  # of a least difference
+
+
+def beside_them(case: Case, proved: Proved) -> Inquiry:
+    """Put nearer answers that are one change away from verified ones in the place of farther ones, again and again.
+
+    The nearest row may lie deep inside of what is wanted: another one then differs in one of its changes, by no more
+    than it must.
+    """
+    for _ in range(case.problem.count):
+        rows = np.concatenate([proved.rows, beside(case.problem, proved.rows)])
+        rows = rows[case.problem.check(rows)]
+        distance = case.distance(rows)
+        if len(proved.rows) == case.problem.count:
+            rows, distance = rows[near := distance <= case.distance(proved.rows).max()], distance[near]
+        if len(rows) <= len(proved.rows) or case.budget.spent:
+            break
+        found = yield from prove(case, rows[np.argsort(distance, kind="stable")], polish=True)
+        if len(found.rows) < len(proved.rows) or found.rows.tobytes() == proved.rows.tobytes():
+            break
+        proved = found
+    return proved
+
+
+def beside(problem: Problem, rows: Floats) -> Floats:
+    """Return rows (m, d) that differ from one of `rows` (k, d) in one of its changed groups, by no more than they must.
+
+    Of a number they are the nearest on both sides that differ by the least difference.
+    """
+    changed, found = problem.changed(rows), [rows[:0]]
+    for row, flags in zip(rows, changed, strict=True):
+        for number in np.flatnonzero(flags).tolist():
+            group = problem.groups[number]
+            others = _others(problem, group, row[list(group.columns)])
+            copies = np.tile(row, (len(others), 1))
+            copies[:, group.columns] = others
+            found.append(copies)
+    return np.unique(np.concatenate(found), axis=0)
+
+
+def _others(problem: Problem, group: Group, own: Floats) -> Floats:
+    """Return the tuples (t, columns) nearest to those of a row that differ from it."""
+    feature = problem.space.features[group.columns[0]]
+    if len(group.columns) > 1 or not feature.numeric:
+        order = np.argsort(group.cost, kind="stable")
+        others: Floats = group.tuples[order]
+        return np.asarray(others[(others != own).any(axis=1)][:FEW])
+    least = problem.variety.min_difference * (feature.high - feature.low)
+    if group.interval is not None:
+        ends = own[0] + np.array([-1.0, 1.0]) * max(least * (1 + ROUNDING), ROUNDING * (feature.high - feature.low))
+        return np.asarray(ends[(ends >= group.interval[0]) & (ends <= group.interval[1])][:, None])
+    values = group.tuples[:, 0]
+    values = np.sort(values[np.isfinite(values) & (values != own[0]) & ~(np.abs(values - own[0]) < least)])
+    at = int(np.searchsorted(values, own[0]))
+    return values[max(at - 1, 0) : at + 1, None]
