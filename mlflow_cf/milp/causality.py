@@ -6,9 +6,13 @@ from typing import Final
 
 import numpy as np
 
+from mlflow_cf.causal.additive import Additive
 from mlflow_cf.causal.equation import StructuralEquation
+from mlflow_cf.causal.formula import Formula
+from mlflow_cf.causal.function import StructuralFunction
 from mlflow_cf.milp.affine import Affine, difference, total
 from mlflow_cf.milp.embed import embed
+from mlflow_cf.milp.functions import embed_additive, embed_formula
 from mlflow_cf.milp.program import Program
 from mlflow_cf.milp.variables import Real, Variables
 
@@ -26,16 +30,35 @@ def add_equation(program: Program, variables: Variables, equation: StructuralEqu
     if np.isnan(x0[function.child]):
         program.require([moves], -np.inf, 0.0)
         return
-    parents = total([variables.changed(parent) for parent in function.parents])
-    program.require([difference(moves, parents)], -np.inf, 0.0)
-    (value,) = embed(program, variables, function.structure)
-    wanted = value.plus(float(x0[function.child] - function.values(x0[None])[0]))
+    parents = [variables.changed(parent) for parent in function.parents]
+    program.require([difference(moves, total(parents))], -np.inf, 0.0)
+    before = float(function.values(x0[None])[0])
+    if np.isnan(before):  # nothing follows from what is undefined
+        program.require(parents, -np.inf, 0.0)
+        return
+    wanted = value_of(program, variables, function).plus(float(x0[function.child]) - before)
     low, high = _reach(variables, equation)
     real = any(isinstance(variables.of(column), Real) for column in equation.columns)
     inside = INSIDE if real and variables.strict else 0.0
     unit = equation.width or 1.0
     rows = [difference(wanted, low).times(1.0 / unit), difference(high, wanted).times(1.0 / unit)]
     program.require(rows, inside, np.inf)
+
+
+def value_of(program: Program, variables: Variables, function: StructuralFunction) -> Affine:
+    """Return what a function says of the row.
+
+    Raises:
+        NotLinearError: rows cannot express it.
+    """
+    match function.structure:
+        case Additive():
+            return embed_additive(program, variables, function.parents, function.structure)
+        case Formula():
+            return embed_formula(program, variables, function.parents, function.structure)
+        case structure:
+            (value,) = embed(program, variables, structure)
+            return value
 
 
 def _reach(variables: Variables, equation: StructuralEquation) -> tuple[Affine, Affine]:
