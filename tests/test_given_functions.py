@@ -85,6 +85,17 @@ class TestGiven:
             values = function_of(equation, frame)
             assert values(frame[:4]).tolist() == values(usual[:4]).tolist()
 
+    def test_of_a_missing_rank_the_lower_of_two_medians_counts(self) -> None:
+        """By coefficients and by a network alike."""
+        grades = {"grade": {"kind": "ordinal", "levels": ["low", "high"]}}
+        space = FeatureSpace.infer(pd.DataFrame({"n": [1.0, 2, 3], "grade": ["low", "high", None]}), grades)
+        rows = pd.DataFrame({"n": [1.0, 1.0, 1.0], "grade": [None, "low", "high"]})
+        layers = {"weights": [[[5.0]]], "biases": [[0.0]], "inputs": [["grade", "high"]]}
+        for function in ({"coefficients": {"grade": {"high": 5.0}}}, {"network": layers}):
+            constraints = Constraints.read({"causal": [{"child": "n", "parents": ["grade"], **function}]})
+            (found,) = structural_functions(constraints, space, space.encode(rows))
+            assert found.values(space.encode(rows)).tolist() == [0, 0, 5]
+
     @pytest.mark.parametrize("equation", [TABLE, FORMULA, NETWORK], ids=["table", "formula", "network"])
     def test_written_in_every_way(self, equation: dict[str, Any], tmp_path: Path) -> None:
         (tmp_path / "c.json").write_text(json.dumps({"causal": [equation]}))
