@@ -352,3 +352,25 @@ def test_requests_stay_small(wrapped: mlflow_cf.ExplainedModel) -> None:
     reply = {"counterfactual": {"constraints": {"causal": [many]}}}
     with pytest.raises(InputError, match=r"amount: 1,001 entries are more than the policy's 1,000"):
         wrapped.predict(POOR, reply)
+
+
+@pytest.mark.parametrize("formula", ["10 * exp(0.1 * x.x)", "x.x * x.x / 5"])
+def test_a_curve_of_any_numbers_is_followed_and_nothing_is_called_the_nearest(formula: str) -> None:
+    """Programs have it nearly, answers exactly; a bound that is proved leaves out what bends."""
+    rng = np.random.default_rng(0)
+    data = pd.DataFrame({"x": rng.uniform(0, 10, 300), "y": rng.uniform(0, 40, 300), "z": rng.random(300)})
+    model = LinearRegression().fit(data, data["x"] + data["y"])
+    constraints = {"causal": [{"child": "y", "parents": ["x"], "formula": formula}], "immutable": ["z"]}
+    explained = mlflow_cf.wrap(model, data, target={"high": 24.0}, values="continuous", constraints=constraints)
+    row = pd.DataFrame({"x": [6.0], "y": [26.0], "z": [0.5]})
+    values = explained.setting.functions[0].values
+    line = np.linspace(data["x"].min(), 6.0, 20_001)
+    rows = np.column_stack([line, np.zeros(len(line)), np.full(len(line), 0.5)])
+    rows[:, 1] = 26.0 + values(rows) - values(rows[-1:])
+    nearest = line[rows[:, 0] + rows[:, 1] <= 24.0].max()
+    for explainer in ("ceocl", CEOCL(engine="milp")):
+        (answer,) = explained.explain(row, explainer=explainer, certify=True, time_limit_s=60)
+        best = answer.counterfactuals[0]
+        assert best.row["x"] == pytest.approx(nearest, abs=0.02)
+        assert best.proof == "bounded"
+        assert best.bound < best.distance

@@ -7,13 +7,14 @@ a product with such a part is as many products with numbers. What else is no str
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import partial, reduce
+from typing import Final
 
 import numpy as np
 
 from mlflow_cf.causal.additive import Additive, ByLevel, Slope, Term
-from mlflow_cf.causal.formula import PIECEWISE, Formula
+from mlflow_cf.causal.formula import PIECEWISE, Formula, bends
 from mlflow_cf.constraints.expressions import Apply, Const, Expression, Function, Ref, Sum, evaluate, references
 from mlflow_cf.features import Floats
 from mlflow_cf.milp.affine import Affine, Columns, difference, total
@@ -21,6 +22,8 @@ from mlflow_cf.milp.embed_dense import rectified
 from mlflow_cf.milp.errors import NotLinearError
 from mlflow_cf.milp.program import Program
 from mlflow_cf.milp.variables import Chosen, Real, Variables
+
+POINTS: Final = 65  # of a curve: what lies between is off by 1/32,768 of how much it bends over its whole range
 
 
 def embed_additive(program: Program, variables: Variables, parents: Sequence[int], function: Additive) -> Affine:
@@ -73,13 +76,18 @@ def _along(program: Program, number: Affine, at: Floats, added: Floats) -> Affin
     return Affine(filled[some], rises[some], float(levels[0]), float(levels.min()), float(levels.max()))
 
 
-def embed_formula(program: Program, variables: Variables, parents: Sequence[int], formula: Formula) -> Affine:
-    """Return a formula of parents; what it is undefined for cannot be chosen.
+def embed_formula(
+    program: Program, variables: Variables, parents: Sequence[int], formula: Formula
+) -> tuple[Affine, bool]:
+    """Return a formula of parents, and whether it is exact; what it is undefined for cannot be chosen.
+
+    Where it bends in one real number it is nearly a table of points, but in programs that bound what rows can have.
 
     Raises:
-        NotLinearError: it bends in a real number, or in several features together.
+        NotLinearError: it bends in several features together, or where nothing may be left out.
     """
-    return _Embedding(program, variables, tuple(parents), formula.usual).of(formula.expression)
+    embedding = _Embedding(program, variables, tuple(parents), formula.usual)
+    return embedding.of(formula.expression), not embedding.curved
 
 
 @dataclass(frozen=True, eq=False)
@@ -89,12 +97,14 @@ class _Embedding:
     Attributes:
         parents: the columns that the places of its references stand for.
         usual: (p,) what counts for a missing value of each.
+        curved: parts so far that are nearly what they stand for.
     """
 
     program: Program
     variables: Variables
     parents: tuple[int, ...]
     usual: Floats
+    curved: list[Expression] = field(default_factory=list)
 
     def of(self, expression: Expression) -> Affine:
         """Return a part of the formula.
@@ -102,13 +112,8 @@ class _Embedding:
         Raises:
             NotLinearError: see `embed_formula`.
         """
-        places = sorted({part.column for part in references(expression)})
-        owners = {id(variable): variable for variable in map(self._variable, places)}
-        if not owners:
-            return Affine.of(float(evaluate(expression, np.zeros((1, len(self.parents))), self.usual)[0]))
-        if len(owners) == 1 and isinstance(one := next(iter(owners.values())), Chosen):
-            selectors, values = self._tabled(expression, one, places)
-            return Affine.chosen(selectors, values)
+        if (alone := self._alone(expression)) is not None:
+            return alone
         match expression:
             case Ref(_, place):
                 return _known(self.variables, self.parents[place], float(self.usual[place]))
@@ -120,6 +125,18 @@ class _Embedding:
                 return self._applied(function, [self.of(part) for part in several])
         raise NotLinearError("a formula of this kind")
 
+    def _nearly(self, expression: Expression, place: int) -> Affine:
+        """Return a part that bends in one real number by straight lines between points of it."""
+        number = _known(self.variables, self.parents[place], float(self.usual[place]))
+        at = np.linspace(number.low, number.high, POINTS)
+        codes = np.zeros((POINTS, len(self.parents)))
+        codes[:, place] = at
+        values = evaluate(expression, codes, self.usual)
+        if np.isnan(values).any():
+            raise NotLinearError("a formula that is undefined in between")
+        self.curved.append(expression)
+        return _along(self.program, number, at, values)
+
     def _applied(self, function: Function, lines: Sequence[Affine]) -> Affine:
         """Return a function of lines."""
         if function == "abs":
@@ -128,6 +145,19 @@ class _Embedding:
             raise NotLinearError(f"{function}() of what may take any value")
         sign = -1.0 if function == "min" else 1.0
         return reduce(partial(_larger, self.program), [line.times(sign) for line in lines]).times(sign)
+
+    def _alone(self, expression: Expression) -> Affine | None:
+        """Return a part that is a number, or depends on one feature in a way that needs no look inside; else None."""
+        places = sorted({part.column for part in references(expression)})
+        owners = {id(variable): variable for variable in map(self._variable, places)}
+        if not owners:
+            return Affine.of(float(evaluate(expression, np.zeros((1, len(self.parents))), self.usual)[0]))
+        if len(owners) == 1 and isinstance(one := next(iter(owners.values())), Chosen):
+            selectors, values = self._tabled(expression, one, places)
+            return Affine.chosen(selectors, values)
+        if len(places) == 1 and self.variables.strict and any(True for _ in bends(expression)):
+            return self._nearly(expression, places[0])
+        return None
 
     def _variable(self, place: int) -> Chosen | Real:
         return self.variables.of(self.parents[place])
