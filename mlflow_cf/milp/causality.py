@@ -9,7 +9,7 @@ import numpy as np
 
 from mlflow_cf.causal.additive import Additive
 from mlflow_cf.causal.equation import StructuralEquation
-from mlflow_cf.causal.formula import Formula
+from mlflow_cf.causal.formula import Formula, bends
 from mlflow_cf.causal.function import StructuralFunction
 from mlflow_cf.constraints import Rule
 from mlflow_cf.constraints.expressions import Computed, differing
@@ -80,6 +80,20 @@ def _reach(variables: Variables, equation: StructuralEquation) -> tuple[Affine, 
     low, high = equation.reach(np.array([child.own]))  # of an own value off the grid the next ones may be far
     slack = max(equation.widest, child.own - float(low[0]), float(high[0]) - child.own)
     return child.value.plus(-slack), child.value.plus(slack)
+
+
+def bending(problem: Problem) -> str:
+    """Return in words what in a causal formula of numbers that take any value is no straight line; empty: nothing."""
+    for joint in problem.joint_rules:
+        left = joint.rule.then.left
+        if not isinstance(left, Computed) or not isinstance(left.by, StructuralEquation):
+            continue
+        function = left.by.function
+        groups = [problem.groups[int(problem.owner[parent])] for parent in function.parents]
+        if isinstance(function.structure, Formula) and any(group.interval is not None for group in groups):
+            for what in bends(function.structure.expression):
+                return what
+    return ""
 
 
 def followed(problem: Problem, rules: Sequence[Rule], row: Floats) -> Floats:
