@@ -375,4 +375,21 @@ def test_a_curve_of_any_numbers_is_followed_and_nothing_is_called_the_nearest(fo
         assert best.proof == "bounded"
         assert best.bound < best.distance
         told = {"10 * exp(0.1 * x.x)": "exp()", "x.x * x.x / 5": "a product of what may change"}[formula]
-        assert f"leave out a formula under causal that is not piecewise linear ({told})" in answer.reason
+        assert f"leave out a causal function that is not piecewise linear ({told})" in answer.reason
+
+
+def test_a_network_with_other_activations_is_verified_and_left_out_of_bounds() -> None:
+    rng = np.random.default_rng(0)
+    data = pd.DataFrame({"x": rng.uniform(0, 10, 200), "y": rng.uniform(0, 10, 200), "z": rng.random(200)})
+    network = MLPRegressor(hidden_layer_sizes=(3,), activation="tanh", solver="lbfgs", tol=1.0, random_state=0)
+    causal = [{"child": "y", "parents": ["x"], "model": network.fit(data[["x"]], data["y"])}]
+    model = LinearRegression().fit(data, data["x"] + 0 * data["y"])
+    constraints = {"causal": causal, "immutable": ["z"]}
+    explained = mlflow_cf.wrap(model, data, target={"high": 4.0}, values="continuous", constraints=constraints)
+    row = pd.DataFrame({"x": [6.0], "y": [5.0], "z": [0.5]})
+    (answer,) = explained.explain(row, explainer=CEOCL(engine="milp"), certify=True, time_limit_s=60)
+    found = answer.counterfactuals[0].row
+    shift = network.predict(pd.DataFrame({"x": [found["x"], 6.0]}))
+    assert found["y"] == pytest.approx(5.0 + shift[0] - shift[1], abs=1e-5)
+    assert answer.counterfactuals[0].bound <= answer.counterfactuals[0].distance
+    assert "(a network with tanh between its layers)" in answer.reason

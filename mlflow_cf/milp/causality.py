@@ -15,7 +15,8 @@ from mlflow_cf.constraints import Rule
 from mlflow_cf.constraints.expressions import Computed, differing
 from mlflow_cf.features import Floats
 from mlflow_cf.milp.affine import Affine, difference, total
-from mlflow_cf.milp.embed import embed
+from mlflow_cf.milp.embed import check_linear, embed
+from mlflow_cf.milp.errors import NotLinearError
 from mlflow_cf.milp.functions import embed_additive, embed_formula
 from mlflow_cf.milp.program import Program
 from mlflow_cf.milp.variables import Real, Variables
@@ -83,17 +84,29 @@ def _reach(variables: Variables, equation: StructuralEquation) -> tuple[Affine, 
 
 
 def bending(problem: Problem) -> str:
-    """Return in words what in a causal formula of numbers that take any value is no straight line; empty: nothing."""
+    """Return in words what in a causal function of numbers that take any value is no straight line; empty: nothing."""
     for joint in problem.joint_rules:
         left = joint.rule.then.left
-        if not isinstance(left, Computed) or not isinstance(left.by, StructuralEquation):
-            continue
-        function = left.by.function
-        groups = [problem.groups[int(problem.owner[parent])] for parent in function.parents]
-        if isinstance(function.structure, Formula) and any(group.interval is not None for group in groups):
-            for what in bends(function.structure.expression):
+        if isinstance(left, Computed) and isinstance(left.by, StructuralEquation):
+            function = left.by.function
+            groups = [problem.groups[int(problem.owner[parent])] for parent in function.parents]
+            if any(group.interval is not None for group in groups) and (what := _bend(function)):
                 return what
     return ""
+
+
+def _bend(function: StructuralFunction) -> str:
+    match function.structure:
+        case Additive():
+            return ""
+        case Formula():
+            return next(bends(function.structure.expression), "")
+        case structure:
+            try:
+                check_linear(structure)
+            except NotLinearError as error:
+                return str(error)
+            return ""
 
 
 def followed(problem: Problem, rules: Sequence[Rule], row: Floats) -> Floats:

@@ -107,10 +107,11 @@ def _repaired(model: Model, wanted: Sequence[Wanted], cuts: list[Cut], run: Run)
             status: Status = "broken" if (repairs or nearly) and solved.status == "infeasible" else solved.status
             return Minimum(status, bound=bound)
         row, cost = _row(model, (wanted, cuts), run, (built, solved.values))
-        if row is not None and model.problem.check(row[None])[0]:
+        lawful = row is not None and bool(model.problem.check(row[None])[0])
+        if row is not None and not lawful and (moved := _followed(model, row)) is not None:
+            lawful, row, cost = True, moved, float(model.aim.costs(model.problem, moved[None])[0])
+        if lawful:
             return Minimum("broken" if nearly else solved.status, row, cost, bound)
-        if row is not None and nearly and (moved := _followed(model, row)) is not None:
-            return Minimum("broken", moved, float(model.aim.costs(model.problem, moved[None])[0]), bound)
         if repairs == MOST_REPAIRS or row is None or not built.left_out:
             return Minimum("broken", bound=bound)
         cuts = [*cuts, OtherValues(row, _to_change(built, row))]
@@ -123,9 +124,14 @@ def _nearly(built: Built) -> bool:
 
 
 def _followed(model: Model, row: Floats) -> Floats | None:
-    """Return a row with all children where their equations want them, if that breaks no rule."""
-    every = [joint.rule for joint in model.problem.joint_rules]
-    moved = held(model, followed(model.problem, every, row))
+    """Return a row with all children where their equations want them, if that breaks no rule.
+
+    Not where there are further families: a hull may end before it.
+    """
+    rules = [joint.rule for joint in model.problem.joint_rules if isinstance(joint.rule.then.left, Computed)]
+    if not rules or model.families:
+        return None
+    moved = held(model, followed(model.problem, rules, row))
     return moved if model.problem.check(moved[None])[0] else None
 
 

@@ -38,7 +38,7 @@ OBSTACLES: Final[dict[Cause, str]] = {
     "steps": "the cheapest plan has more than {} steps, and proofs compare no such plans",
     "longer": "certified among plans of up to {} steps",
     "late": "the time limit left no time for it",
-    "bends": "bounds leave out a formula under causal that is not piecewise linear ({}) in numbers of any value",
+    "bends": "bounds leave out a causal function that is not piecewise linear ({}) in numbers of any value",
 }
 
 
@@ -50,8 +50,8 @@ class Uncertified:
         cause: the model was not opened, or not for a row with a level it was opened without; a further requirement
             was not; numbers between those of the background are not searched exactly; the opened model and the logged
             one disagree; the explainer ranks its answers in its own way; functions compute what plans cost; plans have
-            too many steps, or such plans were not compared; the time was over; or a causal formula is no straight line.
-        detail: what stood in the way of opening, or bends a formula.
+            too many steps, or such plans were not compared; the time was over; or a causal function bends.
+        detail: what stood in the way of opening, or what bends.
     """
 
     cause: Cause
