@@ -104,8 +104,11 @@ class TestGiven:
         assert Constraints.read(tmp_path / "c.json") == Constraints.read(tmp_path / "c.yaml") == plain
         assert Constraints.read(plain.to_dict()) == plain
         given = dict(equation)
+        arrays = {key: list(map(np.array, layers)) for key, layers in LAYERS.items()}
         if "network" in given:
-            given["network"] = Network(**{key: list(map(np.array, layers)) for key, layers in LAYERS.items()})
+            assert Constraints.read({"causal": [{**given, "network": arrays}]}) == plain
+        if "network" in given:
+            given["network"] = Network(**arrays)
         assert Constraints(causal=(CausalEquation(**given),)) == plain
 
 
@@ -246,6 +249,8 @@ class TestFitted:
                 r"model: data: lacks the columns \['rate'\] that the model was fitted on; list all that it reads",
             ),
             (LinearRegression(), r"causal\[0\].model: model: "),
+            (LinearRegression, r"causal\[0\].model: input should be 'linear', 'tree' or 'mlp', got <class"),
+            (len, r"causal\[0\].model: input should be 'linear', 'tree' or 'mlp', got <built-in"),
         ):
             causal = [{"child": "duration", "parents": ["amount"], "model": estimator}]
             with pytest.raises(InputError, match=message):

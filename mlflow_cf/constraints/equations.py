@@ -83,7 +83,8 @@ def _model(value: object) -> object:
     if isinstance(value, Mapping) and set(value) == {"stored"} and isinstance(value["stored"], str):
         return Stored(stored=value["stored"])
     named = isinstance(value, str) and value in LEARNABLE
-    if named or isinstance(value, Stored) or callable(getattr(value, "predict", None)):
+    predicts = callable(getattr(value, "predict", None)) and not isinstance(value, type)
+    if named or isinstance(value, Stored) or predicts:
         return value
     raise PydanticCustomError("model", "Input should be 'linear', 'tree' or 'mlp'")
 
