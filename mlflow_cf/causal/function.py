@@ -58,7 +58,11 @@ class StructuralFunction:
 
     def values(self, Z: Floats) -> Floats:
         """Return what it gives (m,) for coded rows (m, d); NaN where it is undefined."""
-        return self.of_parents(Z[:, list(self.parents)])
+        codes = Z[:, list(self.parents)]
+        new = np.ones(len(codes), dtype=np.bool_)  # searches try many values of a child beside the same parents
+        np.any(codes[1:] != codes[:-1], axis=1, out=new[1:])
+        found: Floats = self.of_parents(codes[new])[np.cumsum(new) - 1]
+        return found
 
     def describe(self, space: FeatureSpace) -> dict[str, Any]:
         """Return what is worth knowing of it; `r2` on the background, null of a given one."""
