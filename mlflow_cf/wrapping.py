@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike
 
+from mlflow_cf.causal.fitted import with_arrays
 from mlflow_cf.constraints import ConstraintSource, Values
 from mlflow_cf.errors import InputError
 from mlflow_cf.explained import ExplainedModel
@@ -115,10 +116,12 @@ def assemble(
         raise InputError("labels", f"{known.shape} labels for {len(data)} rows", "pass one label per row of data")
     space = FeatureSpace.infer(data, options.features)
     codes = space.encode(data)
+    constraints, causal = with_arrays(policy.constraints, space, data, codes)
+    policy = policy.model_copy(update={"constraints": constraints})
     if policy.privacy.keeps_rows:
         background = Background(data.reset_index(drop=True), known, codes)
     else:
         codes = stand_ins(codes)
         background = Background(space.decode(codes), None, codes)
     held = Held.learn(policy, versions or {}, space, codes)
-    return ExplainedModel.build(model, space, background, policy, explainer, Kept(held=held))
+    return ExplainedModel.build(model, space, background, policy, explainer, Kept(held=held, causal=causal))

@@ -48,14 +48,14 @@ class StructuralEquation:
 
     def values(self, Z: Floats, x0: Floats) -> Floats:
         """Return by how much candidates Z (m, d) of x0 (d,), or of a row each (m, d), miss it (m,); <= 0: not."""
-        child, parents = self.function.child, list(self.function.parents)
-        differs = differing(Z, x0)
+        child, columns = self.function.child, list(self.columns)
+        differs = differing(Z[:, columns], x0[..., columns])
         wanted = x0[..., child] + self.function.values(Z) - self.function.values(np.atleast_2d(x0))
         low, high = self.reach(Z[:, child])
         missed = np.maximum(low - wanted, wanted - high) - ROUNDING * (self.width + np.abs(wanted))
         moved = np.where(np.isnan(missed), np.inf, missed)
-        stays = ~differs[:, child]
-        alone = ~differs[:, parents].any(axis=1) | np.isnan(x0[..., child])  # the child has nothing to follow
+        stays = ~differs[:, 0]
+        alone = ~differs[:, 1:].any(axis=1) | np.isnan(x0[..., child])  # the child has nothing to follow
         return np.where(alone, np.where(stays, 0.0, np.inf), moved)
 
     def reach(self, values: Floats) -> tuple[Floats, Floats]:

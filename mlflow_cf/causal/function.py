@@ -1,18 +1,23 @@
-"""Structural functions: what a number is expected to be by its parents; each is a structure that reads only these."""
+"""Structural functions: what a number is expected to be by its parents, and by nothing else."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import pairwise
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 from numpy.typing import NDArray
 
-from mlflow_cf.causal.inputs import given_columns, input_columns
+from mlflow_cf.causal.additive import Additive, term_of
+from mlflow_cf.causal.formula import Formula
+from mlflow_cf.causal.inputs import input_columns
 from mlflow_cf.causal.learn import Arrays, Kind, fit
+from mlflow_cf.causal.network import arrays_of_network
+from mlflow_cf.causal.opened import restored
 from mlflow_cf.constraints import CausalEquation, Constraints
+from mlflow_cf.constraints.equations import LEARNABLE, Stored
 from mlflow_cf.errors import InputError
 from mlflow_cf.features import FeatureSpace, Floats
 from mlflow_cf.structures import Activation, Column, Forest, Layers, Structure, TreeEnsemble
@@ -26,29 +31,37 @@ class StructuralFunction:
 
     Attributes:
         child: column of the number; parents: columns of what it follows, in order.
-        structure: over all features; its one sum is in the child's own unit. of_parents: over the parents alone.
-        arrays: what was learned, to be stored; empty of a given function.
+        structure: its one sum is in the child's own unit; a `Structure` is over all features.
+        of_parents: codes of the parents (m, p) -> the sums (m,), NaN where they are undefined.
+        arrays: what was learned or fitted, to be stored; empty of a function that the policy tells.
+        name: what it was when it was given, if that is not told by its structure.
     """
 
     child: int
     parents: tuple[int, ...]
-    structure: Structure
-    of_parents: Structure
+    structure: Structure | Additive | Formula
+    of_parents: Callable[[Floats], Floats]
     arrays: Arrays = field(default_factory=dict)
+    name: str = ""
 
     @classmethod
     def of(
-        cls, equation: CausalEquation, space: FeatureSpace, structure: Structure, arrays: Arrays
+        cls, equation: CausalEquation, space: FeatureSpace, structure: Structure | Additive | Formula, arrays: Arrays
     ) -> StructuralFunction:
-        """Return the function of an equation that a structure computes."""
-        row = [structure.encode(column, np.zeros(1))[0] for column in range(len(space))]  # what is not read
+        """Return the function of an equation, by what computes it."""
         child, parents = space.index[equation.child], _parents(equation, space)
-        return cls(child, parents, structure, structure.restrict(row, parents), arrays)
+        name = equation.model.stored if isinstance(equation.model, Stored) else ""
+        if isinstance(structure, Additive | Formula):
+            return cls(child, parents, structure, structure.values, arrays, name)
+        row = [structure.encode(column, np.zeros(1))[0] for column in range(len(space))]  # what is not read
+        return cls(child, parents, structure, _Summed(structure.restrict(row, parents)), arrays, name)
 
     def values(self, Z: Floats) -> Floats:
-        """Return what it gives (m,) for coded rows (m, d)."""
-        tokens = [self.of_parents.encode(place, Z[:, parent]) for place, parent in enumerate(self.parents)]
-        found: Floats = self.of_parents.sums(tokens)[:, 0]
+        """Return what it gives (m,) for coded rows (m, d); NaN where it is undefined."""
+        codes = Z[:, list(self.parents)]
+        new = np.ones(len(codes), dtype=np.bool_)  # searches try many values of a child beside the same parents
+        np.any(codes[1:] != codes[:-1], axis=1, out=new[1:])
+        found: Floats = self.of_parents(codes[new])[np.cumsum(new) - 1]
         return found
 
     def describe(self, space: FeatureSpace) -> dict[str, Any]:
@@ -56,31 +69,47 @@ class StructuralFunction:
         return {
             "child": space.names[self.child],
             "parents": [space.names[parent] for parent in self.parents],
-            "structure": self.structure.kind,
-            "r2": float(self.arrays["r2"]) if self.arrays else None,
+            "structure": f"{self.name}, {self.structure.kind}" if self.name else self.structure.kind,
+            "r2": float(self.arrays["r2"]) if "r2" in self.arrays else None,
         }
+
+
+@dataclass(frozen=True, eq=False)
+class _Summed:
+    """The sum of a structure over the parents alone."""
+
+    structure: Structure
+
+    def __call__(self, codes: Floats) -> Floats:
+        """Return the sums (m,) of codes (m, p)."""
+        tokens = [self.structure.encode(place, column) for place, column in enumerate(codes.T)]
+        found: Floats = self.structure.sums(tokens)[:, 0]
+        return found
 
 
 def structural_functions(
     constraints: Constraints, space: FeatureSpace, background: Floats, kept: Sequence[Arrays] = ()
 ) -> tuple[StructuralFunction, ...]:
-    """Return the functions of all causal equations, which fit the features; `kept` are those learned before, in order.
+    """Return the functions of all causal equations, which fit the features.
+
+    Args:
+        constraints: whose equations these are.
+        space: the features.
+        background: (n, d) rows to learn from.
+        kept: what is known of those that are learned or fitted, in order; those without arrays are learned.
 
     Raises:
-        InputError: nothing to learn one from.
+        InputError: nothing to learn one from, or an estimator that was not opened.
         KeyError, ValueError: what was kept belongs to other equations.
     """
     known = iter(kept)
     functions = []
     for number, equation in enumerate(constraints.causal):
         if equation.model is None:
-            functions.append(_given(equation, space))
+            functions.append(_given(equation, space, f"constraints.causal[{number}]"))
             continue
-        arrays = next(known, None) or _learned(equation, equation.model, space, background)
-        if arrays is None:
-            fact = f"no row has a value of {equation.child!r} to learn from"
-            raise InputError(f"constraints.causal[{number}].model", fact, "give coefficients")
-        functions.append(_restored(equation, equation.model, space, arrays))
+        arrays = next(known, None) or _learned(equation, space, background, f"constraints.causal[{number}].model")
+        functions.append(_restored(equation, space, arrays))
     if next(known, None) is not None:
         raise ValueError("more functions than equations")
     return tuple(functions)
@@ -113,35 +142,57 @@ def _parents(equation: CausalEquation, space: FeatureSpace) -> tuple[int, ...]:
     return tuple(space.index[name] for name in equation.parents)
 
 
-def _given(equation: CausalEquation, space: FeatureSpace) -> StructuralFunction:
-    columns, weights = given_columns(space, _parents(equation, space), equation.coefficients or {})
-    structure = _layers(columns, space, [weights], [np.array([float(equation.intercept)])])
+def _given(equation: CausalEquation, space: FeatureSpace, path: str) -> StructuralFunction:
+    structure: Structure | Additive | Formula
+    if equation.formula is not None:
+        structure = Formula.of(equation, equation.formula, space, f"{path}.formula")
+    elif equation.network is not None:
+        arrays = arrays_of_network(equation, equation.network, space)
+        structure = restored(arrays, space, _parents(equation, space))
+    else:
+        coefficients = equation.coefficients or {}
+        terms = tuple(term_of(space[name], coefficients[name]) for name in equation.parents)
+        structure = Additive(float(equation.intercept), terms)
     return StructuralFunction.of(equation, space, structure, {})
 
 
-def _learned(equation: CausalEquation, kind: Kind, space: FeatureSpace, background: Floats) -> Arrays | None:
-    """Return what is learned from the rows that have the child; None if there are none."""
-    known = background[~np.isnan(background[:, space.index[equation.child]])]
-    if not len(known):
-        return None
-    columns = input_columns(space, _parents(equation, space))
-    inputs = np.column_stack([column.encode(known[:, column.feature]) for column in columns])
-    return fit(kind, inputs, known[:, space.index[equation.child]])
-
-
-def _restored(equation: CausalEquation, kind: Kind, space: FeatureSpace, arrays: Arrays) -> StructuralFunction:
-    """Return the function that was learned.
+def _learned(equation: CausalEquation, space: FeatureSpace, background: Floats, path: str) -> Arrays:
+    """Return what is learned from the rows that have the child.
 
     Raises:
-        KeyError, ValueError: the arrays are not what is learned of these features.
+        InputError: there are none; or it was to be fitted elsewhere.
     """
+    if equation.model not in LEARNABLE:
+        raise InputError(path, "names a function that another model stores", "pass the fitted estimator itself")
+    known = background[~np.isnan(background[:, space.index[equation.child]])]
+    if not len(known):
+        raise InputError(path, f"no row has a value of {equation.child!r} to learn from", "give coefficients")
+    columns = input_columns(space, _parents(equation, space))
+    inputs = np.column_stack([column.encode(known[:, column.feature]) for column in columns])
+    return fit(cast("Kind", equation.model), inputs, known[:, space.index[equation.child]])
+
+
+def _restored(equation: CausalEquation, space: FeatureSpace, arrays: Arrays) -> StructuralFunction:
+    """Return a function that was learned or fitted.
+
+    Raises:
+        KeyError, ValueError: the arrays are not what is known of these features.
+    """
+    if isinstance(equation.model, Stored):
+        structure = restored(arrays, space, _parents(equation, space))
+    else:
+        structure = _of_kind(cast("Kind", equation.model), equation, space, arrays)
+    return StructuralFunction.of(equation, space, structure, dict(arrays))
+
+
+def _of_kind(kind: Kind, equation: CausalEquation, space: FeatureSpace, arrays: Arrays) -> Structure:
+    """Return a function that was learned as a structure."""
     columns = input_columns(space, _parents(equation, space))
     layers = {"linear": 1, "mlp": 2}.get(kind, 0)
     names = [f"{name}_{at}" for at in range(layers) for name in ("weights", "bias")] or [*NODES]
     if set(arrays) != {*names, "r2"} or not all(np.isfinite(array).all() for array in arrays.values()):
         raise ValueError("other arrays than are learned")
-    structure = _layers_of(columns, space, arrays, layers) if layers else _tree_of(columns, space, arrays)
-    return StructuralFunction.of(equation, space, structure, dict(arrays))
+    return _layers_of(columns, space, arrays, layers) if layers else _tree_of(columns, space, arrays)
 
 
 def _layers_of(columns: list[Column], space: FeatureSpace, arrays: Arrays, layers: int) -> Structure:

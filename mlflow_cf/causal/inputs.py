@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from functools import partial
 from typing import Any
 
@@ -25,23 +25,6 @@ def input_columns(space: FeatureSpace, parents: Sequence[int]) -> list[Column]:
     return [column for parent in parents for column in _inputs(space.features[parent], parent)]
 
 
-def given_columns(
-    space: FeatureSpace, parents: Sequence[int], coefficients: Mapping[str, float | Mapping[str, float]]
-) -> tuple[list[Column], Floats]:
-    """Return an input for each parent of a given function, and their weights (k, 1); see `input_columns`."""
-    columns: list[Column] = []
-    weights = np.ones((len(parents), 1))
-    for place, parent in enumerate(parents):
-        feature, coefficient = space.features[parent], coefficients[space.names[parent]]
-        if feature.numeric and not isinstance(coefficient, Mapping):
-            columns.append(_number(feature, parent, 0.0, 1.0))
-            weights[place] = coefficient
-        else:
-            levels = coefficient if isinstance(coefficient, Mapping) else {str(True): coefficient}
-            columns.append(_added(feature, parent, levels))
-    return columns, weights
-
-
 def _inputs(feature: Feature, at: int) -> list[Column]:
     if feature.numeric:
         return [_number(feature, at, feature.low, _width(feature))]
@@ -49,12 +32,6 @@ def _inputs(feature: Feature, at: int) -> list[Column]:
     if feature.kind == "category":
         return [LevelColumn(at, np.append(ranks == level, [0.0, usual == level])) for level in ranks]
     return [LevelColumn(at, np.append(ranks, [usual, usual]) / max(len(ranks) - 1, 1))]
-
-
-def _added(feature: Feature, at: int, levels: Mapping[str, float]) -> LevelColumn:
-    """Return what each level adds."""
-    added = np.array([float(levels.get(str(level), 0.0)) for level in feature.levels])
-    return LevelColumn(at, np.append(added, [0.0, added[int(usual_code(feature))]]))
 
 
 def usual_code(feature: Feature) -> float:

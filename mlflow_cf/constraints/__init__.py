@@ -10,8 +10,9 @@ from mlflow_cf.constraints.compile import (
     no_pause,
 )
 from mlflow_cf.constraints.domains import Combinations, Domain, Values, build_domains, regrouped
+from mlflow_cf.constraints.equations import CausalEquation
 from mlflow_cf.constraints.limits import ChangeLimit, JoinedGroup
-from mlflow_cf.constraints.model import CausalEquation, Constraints, ConstraintSource, Relative
+from mlflow_cf.constraints.model import Constraints, ConstraintSource, Relative
 from mlflow_cf.constraints.order import repair_order
 from mlflow_cf.constraints.origin import Origin
 from mlflow_cf.constraints.rules import Rule

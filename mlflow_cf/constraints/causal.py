@@ -2,16 +2,26 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Mapping, Sequence
 from graphlib import CycleError, TopologicalSorter
+from typing import Final
 
-from mlflow_cf.constraints.model import CausalEquation
+from mlflow_cf.constraints.equations import CausalEquation, Coefficient, Points
+from mlflow_cf.constraints.formulas import formula_of
+from mlflow_cf.constraints.networks import level_errors, network_errors
 from mlflow_cf.constraints.origin import Source
-from mlflow_cf.constraints.resolve import known_levels
 from mlflow_cf.errors import InputError, did_you_mean
 from mlflow_cf.features import Feature, FeatureSpace
 
-PATH = "constraints.causal"
+PATH: Final = "constraints.causal"
+# what says which function it is, in words
+FUNCTIONS: Final = {
+    "model": "a model to learn",
+    "coefficients": "coefficients",
+    "network": "a network",
+    "formula": "a formula",
+}
 
 
 def equation_errors(
@@ -24,12 +34,7 @@ def equation_errors(
         yield from _child_errors(equation, space, path)
         yield from _parent_errors(equation, space, path)
         yield from _function_errors(equation, source, path)
-        for name, coefficient in (equation.coefficients or {}).items():
-            where = f"{path}.coefficients.{name}"
-            if name not in equation.parents:
-                yield InputError(where, "not one of its parents", did_you_mean(name, equation.parents, "parents"))
-            elif name in space.index:
-                yield from _coefficient_errors(space[name], coefficient, where, reveal=reveal)
+        yield from _given_errors(equation, space, path, reveal=reveal)
         earlier = first.setdefault(equation.child, number)
         if earlier != number:
             fact = f"{equation.child!r} has an equation already, causal[{earlier}]"
@@ -79,13 +84,16 @@ def _parent_errors(equation: CausalEquation, space: FeatureSpace, path: str) -> 
 
 
 def _function_errors(equation: CausalEquation, source: Source, path: str) -> Iterator[InputError]:
-    if equation.model is not None and equation.coefficients is not None:
-        yield InputError(path, "has both a model to learn and coefficients", "leave one of them out")
-    elif equation.model is None and equation.coefficients is None:
-        yield InputError(path, "has no function", "give model: linear, tree or mlp, or coefficients")
+    given = [name for name in FUNCTIONS if getattr(equation, name) is not None]
+    if len(given) > 1:
+        yield InputError(path, f"has both {' and '.join(FUNCTIONS[name] for name in given)}", "leave one of them out")
+    elif not given:
+        fix = "give model: linear, tree or mlp, or coefficients, a network or a formula"
+        yield InputError(path, "has no function", fix)
     elif equation.model is not None and source == "request":
-        yield InputError(f"{path}.model", "is learned when a model is logged only", "give coefficients")
-    elif equation.model is not None and equation.intercept:
+        done = "learned" if isinstance(equation.model, str) else "opened"
+        yield InputError(f"{path}.model", f"is {done} when a model is logged only", "give coefficients")
+    elif equation.coefficients is None and equation.intercept:
         yield InputError(f"{path}.intercept", "belongs to coefficients", "leave it out")
     if equation.coefficients is not None:
         missing = [name for name in equation.parents if name not in equation.coefficients]
@@ -93,18 +101,51 @@ def _function_errors(equation: CausalEquation, source: Source, path: str) -> Ite
             yield InputError(f"{path}.coefficients", f"has none for {missing[0]!r}", "give one for every parent")
 
 
-def _coefficient_errors(
-    feature: Feature, coefficient: float | Mapping[str, float], path: str, *, reveal: bool
-) -> Iterator[InputError]:
+def _given_errors(equation: CausalEquation, space: FeatureSpace, path: str, *, reveal: bool) -> Iterator[InputError]:
+    """Yield what is wrong with a function that is given."""
+    for name, coefficient in (equation.coefficients or {}).items():
+        where = f"{path}.coefficients.{name}"
+        if name not in equation.parents:
+            yield InputError(where, "not one of its parents", did_you_mean(name, equation.parents, "parents"))
+        elif name in space.index:
+            yield from _coefficient_errors(space[name], coefficient, where, reveal=reveal)
+    if any(name not in space.index for name in equation.parents):
+        return  # which has been said
+    if equation.network is not None:
+        yield from network_errors(equation, equation.network, space, f"{path}.network", reveal=reveal)
+    if equation.formula is not None:
+        try:
+            formula_of(equation, equation.formula, space, f"{path}.formula")
+        except InputError as error:
+            yield error
+
+
+def _coefficient_errors(feature: Feature, coefficient: Coefficient, path: str, *, reveal: bool) -> Iterator[InputError]:
     levelled = not feature.numeric and feature.kind != "boolean"
     if levelled and not isinstance(coefficient, Mapping):
-        yield InputError(path, f"is one number for a {feature.kind}", "give what each level adds, by level")
+        given = "a table of points" if isinstance(coefficient, tuple) else "one number"
+        yield InputError(path, f"is {given} for a {feature.kind}", "give what each level adds, by level")
     elif not levelled and isinstance(coefficient, Mapping):
         unit = "true" if feature.kind == "boolean" else "one more" + (" day" if feature.kind == "date" else "")
         yield InputError(path, f"names levels, and {feature.name} has none", f"give what {unit} adds")
     elif isinstance(coefficient, Mapping):
-        known = {str(level) for level in feature.levels}
-        for level in coefficient:
-            if level not in known:
-                fact = f"{level[:60]!r} is not a level of {feature.name}"
-                yield InputError(path, fact, known_levels(feature, level, reveal=reveal))
+        yield from level_errors(feature, coefficient, path, reveal=reveal)
+    elif isinstance(coefficient, tuple):
+        yield from _point_errors(feature, coefficient, path)
+
+
+def _point_errors(feature: Feature, points: Points, path: str) -> Iterator[InputError]:
+    if feature.kind == "boolean":
+        yield InputError(path, "is a table of points for a boolean", "give what true adds")
+        return
+    before = -math.inf
+    for place, (value, _) in enumerate(points):
+        code = feature.code(value)
+        if code is None or math.isnan(code):
+            kind = "date; write it as '2024-12-31'" if feature.kind == "date" else "number"
+            yield InputError(f"{path}[{place}][0]", f"{value!r} is no {kind}")
+            return
+        if code <= before:
+            yield InputError(f"{path}[{place}][0]", f"{value!r} is not above the one before", "sort points by value")
+            return
+        before = code

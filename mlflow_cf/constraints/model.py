@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any
 
 import yaml
 from pydantic import (
@@ -20,6 +20,7 @@ from pydantic import (
 )
 
 from mlflow_cf.constraints.actions import MAX_ACTIONS, MAX_RELATIONSHIPS, Action, Relationship, listed
+from mlflow_cf.constraints.equations import CausalEquation, Names
 from mlflow_cf.constraints.plaf import is_program, parse_program
 from mlflow_cf.errors import InputError
 from mlflow_cf.validation import Number, validated
@@ -28,8 +29,6 @@ MAX_RULES = 256
 MAX_EQUATIONS = 32
 LevelValue = StrictBool | StrictStr | Number
 Bound = Number | StrictStr | None
-# FailFast: of a list of nothing but mistakes the first one tells enough, and thousands take long to tell
-Names = Annotated[tuple[StrictStr, ...], FailFast()]
 
 
 class Relative(BaseModel):
@@ -41,26 +40,6 @@ class Relative(BaseModel):
     down: Annotated[Number, Field(ge=0)] | None = None
     up_percent: Annotated[Number, Field(ge=0)] | None = None
     down_percent: Annotated[Number, Field(ge=0)] | None = None
-
-
-class CausalEquation(BaseModel):
-    """What moves a number: it goes up and down by as much as a function of its parents does.
-
-    Attributes:
-        child: the number; parents: the features it follows.
-        model: what the function is learned as, from the background; None: it is given.
-        coefficients: of a given one, per parent: of a number (date, boolean) what one more (day, true) adds; of other
-            features what each level adds, 0 for a level that is not named.
-        intercept: of a given one; it makes no difference to changes.
-    """
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
-
-    child: StrictStr
-    parents: Names
-    model: Literal["linear", "tree", "mlp"] | None = None
-    coefficients: Mapping[StrictStr, Number | Mapping[StrictStr, Number]] | None = None
-    intercept: Number = 0.0
 
 
 class Constraints(BaseModel):

@@ -27,8 +27,8 @@ def embed_dense(book: CellBook, dense: Dense) -> list[Affine]:
     check_activation(dense)
     sums = _first(book, dense)
     for weights, bias in zip(dense.weights, dense.biases, strict=True):
-        rectified = [_rectified(book.program, one) for one in sums]
-        sums = [_weighted(rectified, weights[:, k]).plus(float(bias[k])) for k in range(len(bias))]
+        hidden = [rectified(book.program, one) for one in sums]
+        sums = [_weighted(hidden, weights[:, k]).plus(float(bias[k])) for k in range(len(bias))]
     return sums
 
 
@@ -96,13 +96,13 @@ def _clipped(program: Program, value: Affine, formula: Formula) -> Affine:
     """Return the formula of a real number; where it is cut off, binaries say on which side."""
     line = value.times(formula.slope).plus(formula.offset)
     if line.low < formula.low:  # the larger of the line and the end
-        line = _rectified(program, line.plus(-formula.low)).plus(formula.low)
+        line = rectified(program, line.plus(-formula.low)).plus(formula.low)
     if line.high > formula.high:
-        line = _rectified(program, line.times(-1.0).plus(formula.high)).times(-1.0).plus(formula.high)
+        line = rectified(program, line.times(-1.0).plus(formula.high)).times(-1.0).plus(formula.high)
     return line
 
 
-def _rectified(program: Program, line: Affine) -> Affine:
+def rectified(program: Program, line: Affine) -> Affine:
     """Return the larger of a line and 0: one binary, and none where the bounds settle which it is."""
     if line.high <= 0:
         return Affine.of(0.0)

@@ -9,8 +9,10 @@ from typing import Final, Literal
 
 import numpy as np
 
+from mlflow_cf.constraints.expressions import Computed
 from mlflow_cf.constraints.rules import Rule
 from mlflow_cf.features import Floats
+from mlflow_cf.milp.causality import followed
 from mlflow_cf.milp.cuts import Cut, OtherValues
 from mlflow_cf.milp.model import Built, Model, build
 from mlflow_cf.milp.rules import groups_of
@@ -29,7 +31,7 @@ class Minimum:
 
     Attributes:
         status: whether the optimum was found; nothing is feasible; a limit ended the search; the solver failed; or
-            every answer broke a rule that rows cannot express.
+            every answer broke a rule that rows cannot express, or was put right.
         row: (d,) the best row found; None: none was.
         cost: what it costs by the model; inf without a row.
         bound: no row that the model leaves costs less.
@@ -98,17 +100,39 @@ def _repaired(model: Model, wanted: Sequence[Wanted], cuts: list[Cut], run: Run)
             return Minimum("limit", bound=bound)
         built = build(model, wanted, cuts)
         solved = Solved("infeasible", bound=np.inf) if built is None else _solved(built, *run)
-        bound = max(bound, solved.bound) if not repairs else bound  # cuts may leave out more than the broken row
+        nearly = built is not None and _nearly(built)
+        # cuts may leave out more than the broken row, and what is said nearly more or less than there is
+        bound = bound if repairs or nearly else max(bound, solved.bound)
         if built is None or solved.values is None:
-            status: Status = "broken" if repairs and solved.status == "infeasible" else solved.status
+            status: Status = "broken" if (repairs or nearly) and solved.status == "infeasible" else solved.status
             return Minimum(status, bound=bound)
         row, cost = _row(model, (wanted, cuts), run, (built, solved.values))
-        if row is not None and model.problem.check(row[None])[0]:
-            return Minimum(solved.status, row, cost, bound)
+        lawful = row is not None and bool(model.problem.check(row[None])[0])
+        if row is not None and not lawful and (moved := _followed(model, row)) is not None:
+            lawful, row, cost = True, moved, float(model.aim.costs(model.problem, moved[None])[0])
+        if lawful:
+            return Minimum("broken" if nearly else solved.status, row, cost, bound)
         if repairs == MOST_REPAIRS or row is None or not built.left_out:
             return Minimum("broken", bound=bound)
         cuts = [*cuts, OtherValues(row, _to_change(built, row))]
     raise AssertionError("the loop ends by itself")
+
+
+def _nearly(built: Built) -> bool:
+    """Whether rows say only nearly, or not at all, what causal equations ask for."""
+    return any(isinstance(rule.then.left, Computed) for rule in built.left_out)
+
+
+def _followed(model: Model, row: Floats) -> Floats | None:
+    """Return a row with all children where their equations want them, if that breaks no rule.
+
+    Not where there are further families: a hull may end before it.
+    """
+    rules = [joint.rule for joint in model.problem.joint_rules if isinstance(joint.rule.then.left, Computed)]
+    if not rules or model.families:
+        return None
+    moved = held(model, followed(model.problem, rules, row))
+    return moved if model.problem.check(moved[None])[0] else None
 
 
 def _to_change(built: Built, row: Floats) -> tuple[int, ...]:

@@ -66,12 +66,11 @@ def _add_table(program: Program, variables: Variables, groups: Sequence[int], ta
 
 
 def _added(program: Program, variables: Variables, rule: Rule) -> bool:
-    """Add a rule as rows, and return whether it can be one."""
+    """Add a rule as rows, and return whether they say all of it, and exactly."""
     left = rule.then.left
-    if isinstance(left, Computed) and isinstance(left.by, StructuralEquation):
-        add_equation(program, variables, left.by)
-        return True
     try:
+        if isinstance(left, Computed) and isinstance(left.by, StructuralEquation):
+            return add_equation(program, variables, left.by)
         conditions = [_atom(variables, atom) for atom in rule.when]
         then = _atom(variables, rule.then)
     except NotLinearError:

@@ -64,7 +64,7 @@ class Privacy(BaseModel):
         if constraints.groups and not self.keeps_rows:
             fact = "privacy.sample 'summary' keeps no rows, and so no combinations"
             raise InputError("constraints.groups", fact, "write them as rules, or leave them out")
-        learned = [number for number, equation in enumerate(constraints.causal) if equation.model is not None]
+        learned = [number for number, equation in enumerate(constraints.causal) if isinstance(equation.model, str)]
         if learned and not self.keeps_rows:
             fact = "is learned from rows, and privacy.sample 'summary' keeps none"
             raise InputError(f"constraints.causal[{learned[0]}].model", fact, "give coefficients")

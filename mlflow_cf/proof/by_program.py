@@ -14,6 +14,7 @@ import numpy as np
 
 from mlflow_cf.exact.best_first import DOUBT
 from mlflow_cf.features import Floats
+from mlflow_cf.milp.causality import bending
 from mlflow_cf.milp.diverse import SLACK
 from mlflow_cf.milp.errors import NotLinearError
 from mlflow_cf.milp.minimise import Minimum, lower_bound, minimise
@@ -88,4 +89,6 @@ def bounded(case: Case, answers: Proved, bound: float) -> Proved:
     proofs: list[Proof] = ["bounded"] * len(distance)
     if len(distance) and distance[0] <= bound + NEARLY:
         proofs[0] = "optimal"
+    elif len(distance) and not case.budget.cut and (what := bending(case.problem)):
+        answers = replace(answers, note=Uncertified("bends", what))
     return replace(answers, proofs=tuple(proofs), bounds=tuple(np.minimum(bound, distance).tolist()))

@@ -80,7 +80,7 @@ class Kept:
 
     Attributes:
         learned: by the explainer, if it learns; held: by what else answers can be held to.
-        causal: for the policy's causal equations, in order; empty: they are still to be learned.
+        causal: for the policy's causal equations with a model, in order; empty: it is still to be learned.
     """
 
     learned: Learned | None = None

@@ -74,7 +74,10 @@ def _parity(parity: Facts) -> str:
 
 
 def _causal(fact: Facts) -> str:
-    fit = "given" if fact["r2"] is None else f"{fact['structure']}, R2 {fact['r2']:.2f}"
+    if fact["r2"] is not None:
+        fit = f"{fact['structure']}, R2 {fact['r2']:.2f}"
+    else:
+        fit = "given" if fact["structure"] == "linear" else f"given, {fact['structure']}"
     return f"{fact['child']} follows {' and '.join(fact['parents'])} ({fit})"
 
 

@@ -16,7 +16,17 @@ NOTHING_LEFT: Final = "no row that the explainer's own restrictions leave is pre
 
 
 Cause = Literal[
-    "unopened", "requirement", "unseen_level", "not_exact", "disagree", "ranked", "functions", "steps", "longer", "late"
+    "unopened",
+    "requirement",
+    "unseen_level",
+    "not_exact",
+    "disagree",
+    "ranked",
+    "functions",
+    "steps",
+    "longer",
+    "late",
+    "bends",
 ]
 NOT_OPENED: Final = "the model could not be opened for this row"
 OBSTACLES: Final[dict[Cause, str]] = {
@@ -30,6 +40,7 @@ OBSTACLES: Final[dict[Cause, str]] = {
     "steps": "the cheapest plan has more than {} steps, and proofs compare no such plans",
     "longer": "certified among plans of up to {} steps",
     "late": "the time limit left no time for it",
+    "bends": "bounds leave out a causal function that is not piecewise linear ({}) in numbers of any value",
 }
 
 
@@ -41,8 +52,8 @@ class Uncertified:
         cause: the model was not opened, or not for a row with a level it was opened without; a further requirement
             was not; numbers between those of the background are not searched exactly; the opened model and the logged
             one disagree; the explainer ranks its answers in its own way; functions compute what plans cost; plans have
-            too many steps, or such plans were not compared; or the time was over.
-        detail: what stood in the way of opening.
+            too many steps, or such plans were not compared; the time was over; or a causal function bends.
+        detail: what stood in the way of opening, or what bends.
     """
 
     cause: Cause

@@ -1,0 +1,129 @@
+"""Regressors that somebody fitted already, opened once: what is inside is kept as plain arrays."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, Final
+
+import numpy as np
+import pandas as pd
+from numpy.typing import NDArray
+
+from mlflow_cf.causal.function import StructuralFunction
+from mlflow_cf.causal.learn import Arrays
+from mlflow_cf.causal.network import arrays_of_network
+from mlflow_cf.causal.opened import arrays_of, restored
+from mlflow_cf.constraints import CausalEquation, Constraints
+from mlflow_cf.constraints.causal import equation_errors
+from mlflow_cf.constraints.equations import Stored
+from mlflow_cf.errors import InputError, raise_all
+from mlflow_cf.features import FeatureSpace, Floats
+from mlflow_cf.model.flavors import open_native
+from mlflow_cf.model.judge import OpenModel
+from mlflow_cf.structures import NotOpenedError
+
+COMPARED: Final = 500  # rows on which what was opened is compared with the regressor
+
+
+def with_arrays(
+    constraints: Constraints, space: FeatureSpace, rows: pd.DataFrame, background: Floats
+) -> tuple[Constraints, tuple[Arrays, ...]]:
+    """Return constraints that name the functions which were fitted elsewhere, and these as arrays.
+
+    Args:
+        constraints: perhaps with estimators and networks.
+        space: the features.
+        rows: the background as a table; background: (n, d) its codes.
+
+    Returns:
+        The constraints, and per equation with a model its arrays, in order; none for those still to be learned.
+
+    Raises:
+        InputError: equations that do not fit the features, or a regressor that cannot be opened.
+    """
+    if all(_told(equation) for equation in constraints.causal):
+        return constraints, ()
+    raise_all(equation_errors(constraints.causal, space, "policy", reveal=True))
+    equations: list[CausalEquation] = []
+    kept: list[Arrays] = []
+    for number, equation in enumerate(constraints.causal):
+        path = f"constraints.causal[{number}].model"
+        if _told(equation):
+            equations.append(equation)
+            kept += [] if equation.model is None else [{}]
+            continue
+        name = "network" if equation.network is not None else _name(equation.model)
+        arrays = _arrays(equation, space, rows, path)
+        equations.append(equation.model_copy(update={"model": Stored(stored=name), "network": None}))
+        kept.append({**arrays, "r2": _share(equations[-1], space, background, arrays)})
+    return constraints.model_copy(update={"causal": tuple(equations)}), tuple(kept)
+
+
+def _told(equation: CausalEquation) -> bool:
+    """Whether the policy tells all of an equation, or how it is learned."""
+    told = equation.model is None or isinstance(equation.model, str | Stored)
+    return told and equation.network is None
+
+
+def _name(model: Any) -> str:
+    """Return the class of an estimator, or of the last one of a pipeline."""
+    return _name(model.steps[-1][1]) if hasattr(model, "steps") else type(model).__name__
+
+
+def _arrays(equation: CausalEquation, space: FeatureSpace, rows: pd.DataFrame, path: str) -> dict[str, NDArray[Any]]:
+    if equation.network is not None:
+        return arrays_of_network(equation, equation.network, space)
+    parents = [space.index[name] for name in equation.parents]
+    own = FeatureSpace(tuple(space.features[parent] for parent in parents))
+    table = rows.loc[:, list(own.columns)].dropna()
+    opened = _opened(equation, table, path)
+    if opened.compile is None:
+        raise _closed(equation, "its kind of model", path)
+    try:
+        arrays = arrays_of(opened.compile(own, table), own)
+        structure = restored(arrays, space, parents)
+    except NotOpenedError as error:
+        raise _closed(equation, str(error), path) from error
+    except ValueError as error:  # such as a level for which it has no number
+        raise _closed(equation, "a number that is none", path) from error
+    function = StructuralFunction.of(equation, space, structure, {})
+    _compare(function, opened, own.encode(table.iloc[:COMPARED]), table.iloc[:COMPARED], path)
+    return arrays
+
+
+def _opened(equation: CausalEquation, table: pd.DataFrame, path: str) -> OpenModel:
+    """Return a regressor opened for the table of its parents."""
+    if not len(table):
+        raise InputError(path, "no row has values of all its parents to try it on", "give coefficients")
+    try:
+        opened = open_native(equation.model, rows=table)
+    except InputError as error:
+        fix = "list all that it reads as parents" if error.path == "data" else error.fix
+        raise InputError(path, f"{error.path}: {error.fact}", fix) from error
+    if not opened.regression:
+        raise InputError(path, f"{_name(equation.model)} predicts labels", "pass a regressor")
+    return opened
+
+
+def _closed(equation: CausalEquation, obstacle: str, path: str) -> InputError:
+    fact = f"{_name(equation.model)} cannot be opened ({obstacle})"
+    return InputError(path, fact, "give a formula, a network or coefficients, or model: linear, tree or mlp")
+
+
+def _compare(function: StructuralFunction, opened: OpenModel, codes: Floats, table: pd.DataFrame, path: str) -> None:
+    """Refuse what says something else than the regressor that was opened."""
+    own, told = np.asarray(opened.decide(table), dtype=np.float64), function.of_parents(codes)
+    worst = float((np.abs(told - own) / np.maximum(1.0, np.abs(own))).max())
+    if not worst <= opened.tolerance:
+        fact = f"what was opened differs from its predictions by {worst:.1e}"
+        raise InputError(path, fact, "give a formula, a network or coefficients")
+
+
+def _share(equation: CausalEquation, space: FeatureSpace, background: Floats, arrays: Arrays) -> NDArray[Any]:
+    """Return which share of the child's variance is told by a function, on the rows that have the child (R2)."""
+    known = background[~np.isnan(background[:, space.index[equation.child]])]
+    truth = known[:, space.index[equation.child]]
+    parents: Sequence[int] = [space.index[name] for name in equation.parents]
+    told = StructuralFunction.of(equation, space, restored(arrays, space, parents), arrays).values(known)
+    spread = float(((truth - truth.mean()) ** 2).sum()) if len(truth) else 0.0
+    return np.array(1.0 - float(((truth - told) ** 2).sum()) / spread if spread else 1.0)

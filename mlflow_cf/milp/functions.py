@@ -1,0 +1,218 @@
+"""Functions of the row as linear expressions: tables of points, and formulas as far as these are piecewise linear.
+
+A part of a formula that depends on one feature of few values is a number for each of them, whatever it computes, and
+a product with such a part is as many products with numbers. What else is no straight line has no row.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from functools import partial, reduce
+from typing import Final
+
+import numpy as np
+
+from mlflow_cf.causal.additive import Additive, ByLevel, Slope, Term
+from mlflow_cf.causal.formula import PIECEWISE, Formula, bends
+from mlflow_cf.constraints.expressions import Apply, Const, Expression, Function, Ref, Sum, evaluate, references
+from mlflow_cf.features import Floats
+from mlflow_cf.milp.affine import Affine, Columns, difference, total
+from mlflow_cf.milp.embed_dense import rectified
+from mlflow_cf.milp.errors import NotLinearError
+from mlflow_cf.milp.program import Program
+from mlflow_cf.milp.variables import Chosen, Real, Variables
+
+POINTS: Final = 65  # of a curve: what lies between is off by 1/32,768 of how much it bends over its whole range
+
+
+def embed_additive(program: Program, variables: Variables, parents: Sequence[int], function: Additive) -> Affine:
+    """Return what parents add together."""
+    terms = zip(parents, function.terms, strict=True)
+    return total([_term(program, variables, parent, term) for parent, term in terms]).plus(function.constant)
+
+
+def _term(program: Program, variables: Variables, parent: int, term: Term) -> Affine:
+    variable = variables.of(parent)
+    if isinstance(variable, Chosen):
+        return Affine.chosen(variable.selectors, term.of(variable.values(parent)))
+    if isinstance(term, ByLevel):
+        raise TypeError("a real number has no levels")
+    number = _known(variables, parent, term.usual)
+    return number.times(term.per) if isinstance(term, Slope) else _along(program, number, term.at, term.added)
+
+
+def _known(variables: Variables, parent: int, usual: float) -> Affine:
+    """Return a real number, which is `usual` where it stays missing."""
+    missing, value = variables.missing(parent), variables.value(parent)
+    if missing.fixed:
+        return value
+    ends = min(value.low, usual), max(value.high, usual)
+    whole = total([value, missing.times(usual)])
+    return Affine(whole.columns, whole.coefficients, whole.constant, *ends)
+
+
+def _along(program: Program, number: Affine, at: Floats, added: Floats) -> Affine:
+    """Return what a table of points says of a number: the segments are filled one after the other."""
+    inside = (at > number.low) & (at < number.high)
+    ends = np.array([number.low, *at[inside], number.high])
+    levels = np.interp(ends, at, added)
+    widths, rises = np.diff(ends), np.diff(levels)
+    if number.low == number.high:
+        return Affine.of(float(levels[0]))
+    if len(widths) == 1:
+        slope = float(rises[0] / widths[0])
+        return number.plus(-float(ends[0])).times(slope).plus(float(levels[0]))
+    filled = program.add_columns(np.zeros(len(widths)), np.ones(len(widths)))
+    full = program.add_binaries(len(widths) - 1)
+    one = np.ones(2) * [1.0, -1.0]
+    rows = [Affine(np.array([before, mark]), one, 0.0, -1.0, 1.0) for before, mark in zip(filled, full, strict=False)]
+    rows += [Affine(np.array([mark, after]), one, 0.0, -1.0, 1.0) for mark, after in zip(full, filled[1:], strict=True)]
+    program.require(rows, 0.0, np.inf)
+    unit = number.high - number.low
+    here = Affine(filled, widths, float(ends[0]), number.low, number.high)
+    program.require([difference(number, here).times(1.0 / unit)], 0.0, 0.0)
+    some = rises != 0
+    return Affine(filled[some], rises[some], float(levels[0]), float(levels.min()), float(levels.max()))
+
+
+def embed_formula(
+    program: Program, variables: Variables, parents: Sequence[int], formula: Formula
+) -> tuple[Affine, bool]:
+    """Return a formula of parents, and whether it is exact; what it is undefined for cannot be chosen.
+
+    Where it bends in one real number it is nearly a table of points, but in programs that bound what rows can have.
+
+    Raises:
+        NotLinearError: it bends in several features together, or where nothing may be left out.
+    """
+    embedding = _Embedding(program, variables, tuple(parents), formula.usual)
+    return embedding.of(formula.expression), not embedding.curved
+
+
+@dataclass(frozen=True, eq=False)
+class _Embedding:
+    """How parts of a formula become linear expressions.
+
+    Attributes:
+        parents: the columns that the places of its references stand for.
+        usual: (p,) what counts for a missing value of each.
+        curved: parts so far that are nearly what they stand for.
+    """
+
+    program: Program
+    variables: Variables
+    parents: tuple[int, ...]
+    usual: Floats
+    curved: list[Expression] = field(default_factory=list)
+
+    def of(self, expression: Expression) -> Affine:
+        """Return a part of the formula.
+
+        Raises:
+            NotLinearError: see `embed_formula`.
+        """
+        if (alone := self._alone(expression)) is not None:
+            return alone
+        match expression:
+            case Ref(_, place):
+                return _known(self.variables, self.parents[place], float(self.usual[place]))
+            case Sum("*" | "/" as sign, left, right):
+                return self._scaled(left, right, quotient=sign == "/")
+            case Sum(sign, left, right):
+                return total([self.of(left), self.of(right).times(1.0 if sign == "+" else -1.0)])
+            case Apply(function, several):
+                return self._applied(function, [self.of(part) for part in several])
+        raise NotLinearError("a formula of this kind")
+
+    def _nearly(self, expression: Expression, place: int) -> Affine:
+        """Return a part that bends in one real number by straight lines between points of it."""
+        number = _known(self.variables, self.parents[place], float(self.usual[place]))
+        at = np.linspace(number.low, number.high, POINTS)
+        codes = np.zeros((POINTS, len(self.parents)))
+        codes[:, place] = at
+        values = evaluate(expression, codes, self.usual)
+        if np.isnan(values).any():
+            raise NotLinearError("a formula that is undefined in between")
+        self.curved.append(expression)
+        return _along(self.program, number, at, values)
+
+    def _applied(self, function: Function, lines: Sequence[Affine]) -> Affine:
+        """Return a function of lines."""
+        if function == "abs":
+            lines = [lines[0], lines[0].times(-1.0)]
+        elif function not in PIECEWISE:
+            raise NotLinearError(f"{function}() of what may take any value")
+        sign = -1.0 if function == "min" else 1.0
+        return reduce(partial(_larger, self.program), [line.times(sign) for line in lines]).times(sign)
+
+    def _alone(self, expression: Expression) -> Affine | None:
+        """Return a part that is a number, or depends on one feature in a way that needs no look inside; else None."""
+        places = sorted({part.column for part in references(expression)})
+        owners = {id(variable): variable for variable in map(self._variable, places)}
+        if not owners:
+            return Affine.of(float(evaluate(expression, np.zeros((1, len(self.parents))), self.usual)[0]))
+        if len(owners) == 1 and isinstance(one := next(iter(owners.values())), Chosen):
+            selectors, values = self._tabled(expression, one, places)
+            return Affine.chosen(selectors, values)
+        if len(places) == 1 and self.variables.strict and any(True for _ in bends(expression)):
+            return self._nearly(expression, places[0])
+        return None
+
+    def _variable(self, place: int) -> Chosen | Real:
+        return self.variables.of(self.parents[place])
+
+    def _tabled(self, expression: Expression, variable: Chosen, places: Sequence[int]) -> tuple[Columns, Floats]:
+        """Return the selectors (n,) of what a part is defined for, and its values (n,); the others stay unchosen."""
+        codes = np.zeros((len(variable.codes), len(self.parents)))
+        for place in places:
+            values = variable.values(self.parents[place])
+            codes[:, place] = np.where(np.isnan(values), self.usual[place], values)
+        found = evaluate(expression, codes, self.usual)
+        unknown = np.isnan(found)
+        if unknown.any():
+            self.program.require([variable.where(unknown)], -np.inf, 0.0)
+        return variable.selectors, np.where(unknown, found[~unknown][:1].sum(), found)
+
+    def _scaled(self, left: Expression, right: Expression, *, quotient: bool) -> Affine:
+        """Return a product, or a quotient, one part of which takes few values."""
+        if quotient:
+            right = Sum("/", Const(1.0), right)
+        for factor, other in ((right, left), (left, right)):
+            places = [part.column for part in references(factor)]
+            owners = {id(variable): variable for variable in map(self._variable, places)}
+            if not owners:
+                number = evaluate(factor, np.zeros((1, len(self.parents))), self.usual)[0]
+                if np.isnan(number):
+                    raise NotLinearError("a quotient by 0")
+                return self.of(other).times(float(number))
+            if len(owners) == 1 and isinstance(one := next(iter(owners.values())), Chosen):
+                return self._times(self.of(other), *self._tabled(factor, one, places))
+        raise NotLinearError("a product or a quotient of what may take any value")
+
+    def _times(self, line: Affine, selectors: Columns, values: Floats) -> Affine:
+        """Return a line times the value (n,) of the selector that is 1: a copy of the line for every distinct value."""
+        distinct, inverse = np.unique(values, return_inverse=True)
+        if len(distinct) == 1:
+            return line.times(float(distinct[0]))
+        middle = line.plus(-line.low)  # copies are 0 where another value is chosen
+        copies = self.program.add_columns(np.zeros(len(distinct)), np.full(len(distinct), middle.high))
+        parts = []
+        for at, copy in enumerate(copies.tolist()):
+            chosen = selectors[inverse == at]
+            ones = np.append(1.0, np.full(len(chosen), -middle.high))
+            parts.append(Affine(np.append(copy, chosen), ones, 0.0, -middle.high, middle.high))
+        self.program.require(parts, -np.inf, 0.0)
+        whole = Affine(copies, np.ones(len(copies)), 0.0, 0.0, middle.high)
+        self.program.require([difference(whole, middle)], 0.0, 0.0)
+        ends = np.outer(distinct, [line.low, line.high])
+        shift = Affine.chosen(selectors, values * line.low)
+        found = total([Affine(copies, distinct, 0.0, 0.0, 0.0), shift])
+        return Affine(found.columns, found.coefficients, found.constant, float(ends.min()), float(ends.max()))
+
+
+def _larger(program: Program, left: Affine, right: Affine) -> Affine:
+    """Return the larger of two lines."""
+    over = rectified(program, difference(left, right))
+    both = total([right, over])
+    return Affine(both.columns, both.coefficients, both.constant, max(left.low, right.low), max(left.high, right.high))
