@@ -10,7 +10,7 @@ from sklearn.ensemble import RandomForestClassifier
 from sklearn.linear_model import LogisticRegression
 
 import mlflow_cf
-from mlflow_cf import ExplainedModel, Explanation
+from mlflow_cf import MDPSO, ExplainedModel, Explanation
 
 COUNT = 5
 COLUMNS = [f"f{at}" for at in range(8)]
@@ -63,3 +63,12 @@ def test_needless_changes_are_in_no_answer(pair: tuple[ExplainedModel, Explained
         answers = pd.DataFrame([answer.row for answer in found.counterfactuals])
         checked = plain.verify(rows.iloc[[at] * len(answers)], answers)
         assert [one.needless for one in checked] == [()] * len(answers)
+
+
+def test_a_swarm_goes_on_where_polishing_makes_answers_equal(
+    pair: tuple[ExplainedModel, ExplainedModel, pd.DataFrame],
+) -> None:
+    swarm = MDPSO(box="absolute", epsilon=1, iterations=3, particles=10, spares=False)
+    for explained in pair[:2]:
+        found = explained.explain(pair[2], count=COUNT, explainer=swarm, **UNLIMITED)
+        assert [len(one.counterfactuals) for one in found] == [COUNT] * len(found)

@@ -159,12 +159,17 @@ def _with_plans_checked(verified: Verified) -> Verified | Exception:
 
 def _verified(judge: Decides, case: Case, candidates: Candidates, proving: Proving) -> Inquiry:
     """Verify and polish as wanted, until the judge also accepts each answer alone."""
-    order = candidates.order if proving.keeps_order else np.arange(len(candidates.rows))
+    rows, more = candidates.rows, candidates.more
+    order = candidates.order if proving.keeps_order else np.arange(len(rows))
     polish = proving.polish and candidates.plans is None
     while True:
-        proved = yield from prove(case, candidates.rows[order], polish=polish, keeps_order=proving.keeps_order)
+        proved = yield from prove(case, rows[order], polish=polish, keeps_order=proving.keeps_order)
         refused = len(case.refused)
         alone = yield from by_themselves(case, replace(proved, origin=order[proved.origin]), judge.tolerance)
+        if more is not None and len(alone.rows) < case.problem.count and not case.budget.spent:
+            rows, more = np.concatenate([rows, more()]), None  # polishing has made some equal
+            order = np.arange(len(rows))
+            continue
         if len(case.refused) == refused or case.budget.spent:
             if candidates.bound is not None:
                 return bounded(case, alone, candidates.bound)

@@ -39,25 +39,36 @@ class Single(NamedTuple):
     cost: Floats
 
 
-def more_sets(problem: Problem, budget: Budget, known: Population) -> Codes:
+def more_sets(problem: Problem, budget: Budget, known: Codes) -> Codes:
     """Return candidates (m, G): the nearest of distinct changed sets without redundant changes, then other actions.
 
     Args:
         problem: the row to explain, with the number of answers that are wanted.
-        budget: at most as many evaluations are taken as before; see `LEAST_EVALUATIONS`.
-        known: candidates that were rated already.
+        budget: at most as many evaluations are taken as before, see `LEAST_EVALUATIONS`, or half of what is left.
+        known: (k, G) favourable candidates.
     """
-    part = budget.part(max(budget.used, LEAST_EVALUATIONS))
+    part = budget.part(_share(budget))
     search = _MoreSets(problem, part, known)
     search.run()
     budget.take(part.used)
-    answers, others = search.answers, search.favourable
-    if len(answers) >= problem.count:
-        return answers.codes
-    one, two = answers.codes != problem.own, others.codes != problem.own
-    alike = np.flatnonzero((one[:, None] == two).all(axis=2).any(axis=0))
-    alike = _spread(alike[np.argsort(others.score[alike], kind="stable")], SPARE * problem.count)
-    return np.concatenate([answers.codes, others.codes[alike]])
+    return search.found()
+
+
+def nearer(problem: Problem, budget: Budget, known: Codes) -> Codes:
+    """Return known candidates (k, G) brought nearer and without redundant changes, and the single changes that suffice.
+
+    Arguments are those of `more_sets`, which grows sets of changes besides.
+    """
+    part = budget.part(_share(budget))
+    search = _MoreSets(problem, part, known)
+    search.singles()
+    budget.take(part.used)
+    return search.answers.codes
+
+
+def _share(budget: Budget) -> int:
+    """Return how many evaluations to take: at most half of what is left, so that what is found can be proved."""
+    return min(max(budget.used, LEAST_EVALUATIONS), budget.left // 2)
 
 
 class _MoreSets:
@@ -68,13 +79,13 @@ class _MoreSets:
         favourable: all favourable candidates that were rated.
     """
 
-    def __init__(self, problem: Problem, budget: Budget, known: Population) -> None:
+    def __init__(self, problem: Problem, budget: Budget, known: Codes) -> None:
         self.problem, self.budget = problem, budget
         self.cascade, self.seen = Cascade(problem), Seen(problem)
         self.answers = self.favourable = none_scored(problem)
         self._favourable_keys: set[int] = set()
-        self.seen.remember(len(self.seen.new(known.codes)))
-        self._keep(known)
+        self.seen.remember(len(self.seen.new(known)))
+        self._keep(_favourable(problem, known))
 
     @property
     def cutoff(self) -> float:
@@ -85,8 +96,7 @@ class _MoreSets:
     def run(self) -> None:
         """Look at single changes, then at pairs, and so on."""
         base = self._base()
-        rated = self._rate(self._singles(base))
-        self._refine()
+        rated = self.singles(base)
         single, strongest, parents = self._insufficient(base, rated)
         first = self._rate(self._grown(strongest, single))
         self._refine()  # so that fewer pairs are near enough
@@ -105,6 +115,22 @@ class _MoreSets:
         first = changed_sets(self.problem, failed.codes)[1]
         others = np.setdiff1d(np.arange(len(failed)), first)
         return failed.take(np.concatenate([first, others])[:BEAM])
+
+    def singles(self, base: Codes | None = None) -> Population:
+        """Rate single changes of a base (G,), the row itself, bring all answers nearer, and return what was rated."""
+        rated = self._rate(self._singles(self._base() if base is None else base))
+        self._refine()
+        return rated
+
+    def found(self) -> Codes:
+        """Return the answers (m, G), and if they are too few, some other candidates that change the same groups."""
+        problem, answers, others = self.problem, self.answers, self.favourable
+        if len(answers) >= problem.count:
+            return answers.codes
+        one, two = answers.codes != problem.own, others.codes != problem.own
+        alike = np.flatnonzero((one[:, None] == two).all(axis=2).any(axis=0))
+        alike = _spread(alike[np.argsort(others.score[alike], kind="stable")], SPARE * problem.count)
+        return np.concatenate([answers.codes, others.codes[alike]])
 
     def _base(self) -> Codes:
         """Return the row (G,), repaired where it breaks rules."""

@@ -123,7 +123,7 @@ class GeCo:
             population = self._refine(run, population)
         found = population.codes[population.favourable]
         if self.refine and problem.count > 1 and len(found) and not budget.cut:
-            found = more_sets(problem, budget, population)
+            found = more_sets(problem, budget, found)
         return Candidates(problem.rows(found), run.statistics.summary(generations, budget.used), complete=self.refine)
 
     def _constructed(self, run: Draws, population: Population) -> Population:
