@@ -53,6 +53,8 @@ class Candidates:
         bound: proved by the explainer: no row that its own restrictions leave is nearer than this; inf: they leave no
             row that meets target and constraints. Answers are proved by this alone, since a certificate would not know
             of the restrictions. None: it proves nothing.
+        more: looks for other rows where these, once verified and polished, are fewer answers than are wanted; it takes
+            from the budget of the search. Not beside plans or costs.
         complete: whether answers that are missing among those wanted shall be looked for by exact search.
     """
 
@@ -65,9 +67,12 @@ class Candidates:
     as_listed: bool = False
     least_cost: Callable[[int, Budget, float], LeastCost] | None = None
     bound: float | None = None
+    more: Callable[[], Floats] | None = None
     complete: bool = False
 
     def __post_init__(self) -> None:
+        if self.more is not None and not (self.plans is None and self.costs is None):
+            raise ValueError("rows with plans or costs have no more beside them")
         if self.costs is not None and (np.shape(self.costs) != (len(self.rows),) or not np.isfinite(self.costs).all()):
             raise ValueError("costs are not one finite number per row")
         if self.plans is None:

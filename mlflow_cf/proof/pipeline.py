@@ -166,6 +166,11 @@ def _verified(judge: Decides, case: Case, candidates: Candidates, proving: Provi
         proved = yield from prove(case, rows, polish=polish, keeps_order=in_order, kinds=kinds)
         refused = len(case.refused)
         alone = yield from by_themselves(case, replace(proved, origin=order[proved.origin]), judge.tolerance)
+        if candidates.more and len(alone.rows) < case.problem.count and not case.budget.spent:
+            # polishing has made some equal
+            candidates = replace(candidates, rows=np.concatenate([candidates.rows, candidates.more()]), more=None)
+            order, kinds = _lined_up(case.problem, candidates, proving)
+            continue
         if len(case.refused) == refused or case.budget.spent:
             if candidates.bound is not None:
                 return bounded(case, alone, candidates.bound)

@@ -12,6 +12,8 @@ from mlflow_cf.constraints.rules import Bools
 from mlflow_cf.features import Floats
 from mlflow_cf.problem import Budget, Codes, Problem
 
+LEAST_GRADE = 1e-15
+
 
 @dataclass(frozen=True, eq=False)
 class Population:
@@ -73,6 +75,13 @@ def score_candidates(problem: Problem, codes: Codes) -> Population:
     rating = problem.rate_codes(codes)
     score = problem.distance(codes) + np.where(rating.favourable, 0.0, 2.0 - rating.grade)
     return Population(codes, rating.favourable, score, rating.grade, np.ones(len(codes), dtype=np.bool_))
+
+
+def log_odds(grade: Floats) -> Floats:
+    """Return the logarithm of the odds (m,) of grades: those next to 0 differ in it, and gains add up better."""
+    grade = grade.clip(LEAST_GRADE, 1.0 - LEAST_GRADE)
+    odds: Floats = np.log(grade) - np.log1p(-grade)
+    return odds
 
 
 def portions(total: int, budget: Budget) -> Iterator[slice]:

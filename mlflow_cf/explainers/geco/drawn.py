@@ -9,9 +9,7 @@ from mlflow_cf.explainers.geco.draws import Draws
 from mlflow_cf.explainers.geco.knapsack import Single
 from mlflow_cf.features import Floats
 from mlflow_cf.problem import Codes
-from mlflow_cf.search.population import Population, bar_of, fittest, none_scored, portions
-
-LEAST_GRADE = 1e-15
+from mlflow_cf.search.population import Population, bar_of, fittest, log_odds, none_scored, portions
 
 
 class Drawn:
@@ -27,11 +25,11 @@ class Drawn:
         if not len(codes):  # many models refuse an empty table
             return np.empty(0, dtype=np.bool_), np.empty(0)
         rating = self.run.rate(self.run.deltas.of(codes))
-        return rating.favourable, _odds(rating.grade)
+        return rating.favourable, log_odds(rating.grade)
 
     def merits(self, scored: Population) -> Floats:
         """Return the logarithm of the odds (m,) of scored candidates."""
-        return _odds(scored.merit)
+        return log_odds(scored.merit)
 
     def need(self, merit: float) -> float:
         """Return inf: a grade does not tell where the target is met."""
@@ -77,10 +75,3 @@ class Drawn:
     def around(self, members: Codes) -> None:
         """Score and keep `members` (m, G) and candidates that differ from one of them in one group."""
         self.score(np.concatenate([self.cascade.repair(members), self.run.codes_of(members, self.size)]))
-
-
-def _odds(grade: Floats) -> Floats:
-    """Return the logarithm of the odds (m,): grades next to 0 differ in it, and what it gains adds up better."""
-    grade = grade.clip(LEAST_GRADE, 1.0 - LEAST_GRADE)
-    odds: Floats = np.log(grade) - np.log1p(-grade)
-    return odds

@@ -19,6 +19,7 @@ from mlflow_cf.explainers.geco.sweeps import Sweeps
 from mlflow_cf.explainers.learned import Facts
 from mlflow_cf.explainers.random_search import RandomSearch
 from mlflow_cf.problem import Budget, Problem
+from mlflow_cf.search.more_sets import more_sets
 from mlflow_cf.search.population import Population, changed_sets
 from mlflow_cf.search.sampling import with_draws
 from mlflow_cf.search.seeds import codes_of, nearest_favourable_rows
@@ -121,6 +122,8 @@ class GeCo:
         if self.refine:
             population = self._refine(run, population)
         found = population.codes[population.favourable]
+        if self.refine and problem.count > 1 and len(found) and not budget.cut:
+            found = more_sets(problem, budget, found)
         return Candidates(problem.rows(found), run.statistics.summary(generations, budget.used), complete=self.refine)
 
     def _constructed(self, run: Draws, population: Population) -> Population:

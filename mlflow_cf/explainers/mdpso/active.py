@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 
 import numpy as np
@@ -22,6 +22,9 @@ from mlflow_cf.features import Floats
 from mlflow_cf.features.embedding import Embedding
 from mlflow_cf.problem import Codes, Group, Problem
 from mlflow_cf.problem.binding import same
+from mlflow_cf.problem.group import Tuples
+from mlflow_cf.problem.points import with_values
+from mlflow_cf.search.cascade import Cascade
 from mlflow_cf.search.snapping import Nearest, Snapping
 
 SLACK = 1e-9  # of a number's range: what is on the edge of a box is in it
@@ -155,6 +158,24 @@ class Active:
         """Return the same with some groups (m, A) as the row has them."""
         return np.where(which, self.own_codes, codes), np.where(which[:, self.continuous], self.own_numbers, numbers)
 
+    def reachable(self, rows: Floats) -> Problem:
+        """Return the problem with no other actions than particles can take, continuous numbers those of rows (m, d).
+
+        Groups that rules may have to repair keep all of theirs.
+        """
+        problem, units = self.problem, {unit.number: unit for unit in self.units}
+        numbers = {self.units[place].number for place in self.continuous.tolist()}
+        problem = with_values(problem, {n: rows[:, problem.columns[n][0]] for n in numbers}) if numbers else problem
+        repaired = set(Cascade(problem).steps)
+        box = np.full((2, len(problem.space)), np.nan) if self.snapping.box is None else self.snapping.box
+        groups = []
+        for number, group in enumerate(problem.groups):
+            kept = np.full(len(group.tuples), number in units or number in repaired)
+            if number in units and (ends := box[:, group.columns[0]])[0] <= ends[1]:
+                kept = (group.tuples[:, 0] >= ends[0]) & (group.tuples[:, 0] <= ends[1])
+            groups.append(_keeping(group, kept))
+        return replace(problem, groups=tuple(groups))
+
     @cached_property
     def _all(self) -> list[Coordinates]:
         return [one for unit in self.units for one in unit.coordinates]
@@ -223,6 +244,16 @@ def active_set(problem: Problem, embedding: Embedding, telling: Floats, most: in
             corners = np.delete(np.arange(len(group.tuples)), [] if group.own_allowed else [group.own])
         units.append(Unit(number, group, coordinates, snapping.nearest(number), corners, back))
     return Active(problem, snapping, sorted(units, key=lambda unit: unit.number), tuple(frozen))
+
+
+def _keeping(group: Group, kept: Bools) -> Group:
+    """Return a group with some of its tuples (t,) and its own one."""
+    kept = kept.copy()
+    kept[group.own] = True
+    bound, own = group.bound, int(np.count_nonzero(kept[: group.own]))
+    places = None if bound.places is None else bound.places[kept]
+    parts = (bound.values[kept], bound.weights[kept], own, bound.cost[kept], bound.peak[kept], places)
+    return group.taking(Tuples(*parts))
 
 
 def _may_change(group: Group) -> bool:

@@ -22,8 +22,11 @@ from mlflow_cf.explainers.mdpso.landed import Landed, Places
 from mlflow_cf.explainers.mdpso.selection import Pick, picked, spares
 from mlflow_cf.explainers.mdpso.swarm import Converged, Motion, Swarm
 from mlflow_cf.explainers.options import Span, asked, check_names, check_options
+from mlflow_cf.features import Floats
 from mlflow_cf.features.embedding import UNIT_MISMATCH, Embedding
-from mlflow_cf.problem import Budget, Problem
+from mlflow_cf.problem import Budget, Codes, Problem
+from mlflow_cf.search.more_sets import more_sets, nearer
+from mlflow_cf.search.seeds import codes_of
 from mlflow_cf.validation import Number
 
 Among = Literal["both", "final", "best"]
@@ -156,12 +159,18 @@ class MDPSO:
         vectors = replace(embedding, level_weight=UNIT_MISMATCH).vectors(rows)
         order = picked(vectors, fitness, problem.count, self.pick, rng)
         found = rows[order]
+        more = None
+        if self.polish and problem.count > 1 and len(found):
+            reach = active.reachable(rows)
+            codes = codes_of(reach, found)
+            found = np.concatenate([reach.rows(nearer(reach, budget, codes)), found])
+            more = partial(_more, reach, budget, codes)
         if self.spares:
             beside = landed.rows(landed.valid_beside(places))
             found = np.concatenate(
                 [found, beside[spares(problem.changed(found), problem.changed(beside), problem.count)]]
             )
-        return Candidates(found, {**told, "iterations": end.iterations, "valid": len(places)})
+        return Candidates(found, {**told, "iterations": end.iterations, "valid": len(places)}, more=more)
 
     @property
     def _motion(self) -> Motion:
@@ -173,6 +182,11 @@ class MDPSO:
         parts = {"final": [end.final], "best": [end.best], "both": [end.final, end.best]}[self.among]
         places = np.unique(np.concatenate(parts))
         return places[landed.fitness(places).valid]
+
+
+def _more(reach: Problem, budget: Budget, codes: Codes) -> Floats:
+    """Return rows (m, d) of other changed sets than favourable candidates (k, G) have."""
+    return reach.rows(more_sets(reach, budget, codes))
 
 
 def _column(learned: Learned, problem: Problem) -> int:
