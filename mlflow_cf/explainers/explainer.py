@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, Protocol, runtime_c
 import numpy as np
 
 from mlflow_cf.errors import InputError
-from mlflow_cf.explainers.learned import Facts, Learned
+from mlflow_cf.explainers.learned import Facts, Learned, Learning
 from mlflow_cf.features import Floats
 from mlflow_cf.plans.course import Course
 from mlflow_cf.plans.plan import Plan
@@ -137,11 +137,13 @@ class Learner(Protocol):
         """Whether needless changes of its answers may be undone."""
         ...
 
-    def learn(self, facts: Facts) -> Learned:
+    def learn(self, facts: Facts) -> Learned | Learning:
         """Learn what searches need; the same facts give the same, to the bit.
 
         Called once when wrapping, and stored in the artifact. A request that names a learner which was not logged
-        waits for it on its own clock, once per process; so it should take seconds at most.
+        waits for it on its own clock, once per process; so it should take seconds at most, and whatever takes longer
+        than some hundredths of a second be a generator that yields after as much of its work and returns the rest:
+        then requests stop in time, and later ones go on where it stopped.
 
         Raises:
             InputError: it cannot learn from these facts; labels may be missing, for example.

@@ -11,7 +11,7 @@ import numpy as np
 from pydantic import StrictBool
 
 from mlflow_cf.explainers.explainer import Candidates, Search
-from mlflow_cf.explainers.learned import Facts, Learned
+from mlflow_cf.explainers.learned import Facts, Learned, Learning
 from mlflow_cf.explainers.options import Span, asked, check_names, check_options
 from mlflow_cf.explainers.ufce.known import Known, learn_all
 from mlflow_cf.explainers.ufce.run import Aim, Run
@@ -90,7 +90,7 @@ class UFCE:
         del count
         check_names("explainer.steps", self.steps, facts.space)
 
-    def learn(self, facts: Facts) -> Learned:
+    def learn(self, facts: Facts) -> Learning:
         """Learn which features go together, what predicts each of them, and where the background is dense."""
         return learn_all(facts)
 
