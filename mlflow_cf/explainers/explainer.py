@@ -8,6 +8,7 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, Protocol, runtime_checkable
 
 import numpy as np
+from numpy.typing import NDArray
 
 from mlflow_cf.errors import InputError
 from mlflow_cf.explainers.learned import Facts, Learned, Learning
@@ -54,6 +55,8 @@ class Candidates:
             row that meets target and constraints. Answers are proved by this alone, since a certificate would not know
             of the restrictions. None: it proves nothing.
         complete: whether answers that are missing among those wanted shall be looked for by exact search.
+        promise: rows (m, d) -> (m,): what the explainer says of its answers beyond target and constraints; needless
+            changes are put back only where that still holds. None: nothing more.
     """
 
     rows: Floats
@@ -66,6 +69,7 @@ class Candidates:
     least_cost: Callable[[int, Budget, float], LeastCost] | None = None
     bound: float | None = None
     complete: bool = False
+    promise: Callable[[Floats], NDArray[np.bool_]] | None = None
 
     def __post_init__(self) -> None:
         if self.costs is not None and (np.shape(self.costs) != (len(self.rows),) or not np.isfinite(self.costs).all()):

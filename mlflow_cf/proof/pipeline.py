@@ -162,7 +162,8 @@ def _verified(judge: Decides, case: Case, candidates: Candidates, proving: Provi
     order = candidates.order if proving.keeps_order else np.arange(len(candidates.rows))
     polish = proving.polish and candidates.plans is None
     while True:
-        proved = yield from prove(case, candidates.rows[order], polish=polish, keeps_order=proving.keeps_order)
+        rows, promise = candidates.rows[order], candidates.promise
+        proved = yield from prove(case, rows, polish=polish, keeps_order=proving.keeps_order, promise=promise)
         refused = len(case.refused)
         alone = yield from by_themselves(case, replace(proved, origin=order[proved.origin]), judge.tolerance)
         if len(case.refused) == refused or case.budget.spent:

@@ -124,13 +124,13 @@ class Predictors:
     def _told(self, codes: Codes, column: int) -> Floats:
         """Return the coordinates (m, k) of one feature as predicted from the other groups of candidates (m, G)."""
         block, owner = self.embedding.blocks[column], int(self.problem.owner[column])
-        start, total = self.problem.start, np.zeros((len(codes), block.stop - block.start))
-        for number in range(len(self.problem.groups)):
-            if number != owner and (codes[:, number] != codes[0, number]).any():
-                total += self._effects[:, block][codes[:, number] + start[number]]
-            elif number != owner:
-                total += self._effects[codes[0, number] + start[number], block]
-        return np.asarray(total + self._base[block])
+        total = np.tile(self._base[block], (len(codes), 1))
+        changed = codes != self.problem.own
+        for number in np.flatnonzero(changed.any(axis=0)).tolist():
+            if number != owner:
+                rows = np.flatnonzero(changed[:, number])
+                total[rows] += self._effect(number, column)[codes[rows, number]]
+        return total
 
     def _level(self, feature: Feature, column: int, number: int, told: Floats) -> Floats:
         """Return the codes (m,) of the most probable levels that some admissible tuple has."""
@@ -148,31 +148,50 @@ class Predictors:
     @cached_property
     def _base(self) -> Floats:
         """(width,) what is predicted of the row to explain."""
-        base: Floats = self.embedding.vectors(self.problem.x0[None])[0] @ self.weights + self.intercepts
+        base: Floats = self._vector @ self.weights + self.intercepts
         return base
 
+    def _effect(self, number: int, column: int) -> Floats:
+        """Return (t, k) by how much each tuple of a group changes what is predicted of a feature."""
+        if (number, column) not in self._effects:
+            at, differ = self._differ(number)
+            self._effects[number, column] = differ @ self.weights[at, self.embedding.blocks[column]]
+        return self._effects[number, column]
+
+    def _differ(self, number: int) -> tuple[Codes, Floats]:
+        """Return the coordinates (k,) of a group, and what each tuple (t, k) adds to those of the row to explain."""
+        if number in self._differences:
+            return self._differences[number]
+        problem, embedding, group = self.problem, self.embedding, self.problem.groups[number]
+        own = self._vector
+        at = np.concatenate([np.arange(embedding.width)[embedding.blocks[column]] for column in group.columns])
+        if len(group.columns) == 1 and problem.space.features[group.columns[0]].has_order:
+            (column,) = group.columns
+            held = group.tuples[:, 0]
+            held = np.where(np.isnan(held) | (held >= problem.space.features[column].unknown_from), np.nan, held)
+            scale = embedding.scale[column]
+            vectors = (held - embedding.centre[column]) / scale if scale > 0 else np.zeros(len(held))
+            fill = (embedding.fill[column] - embedding.centre[column]) / scale if scale > 0 else 0.0
+            differ = np.where(np.isnan(vectors), fill, vectors)[:, None] - own[at]
+        else:
+            rows = np.tile(problem.x0, (len(group.tuples), 1))
+            rows[:, group.columns] = group.tuples
+            differ = embedding.vectors(rows)[:, at] - own[at]
+        self._differences[number] = at, differ
+        return at, differ
+
     @cached_property
-    def _effects(self) -> Floats:
-        """(tuples, width) by how much each tuple of each group changes every prediction, group after group."""
-        problem, embedding = self.problem, self.embedding
-        own = embedding.vectors(problem.x0[None])[0]
-        parts = []
-        for group in problem.groups:
-            at = np.concatenate([np.arange(embedding.width)[embedding.blocks[column]] for column in group.columns])
-            if len(group.columns) == 1 and problem.space.features[group.columns[0]].has_order:
-                (column,) = group.columns
-                held = group.tuples[:, 0]
-                held = np.where(np.isnan(held) | (held >= problem.space.features[column].unknown_from), np.nan, held)
-                scale = embedding.scale[column]
-                vectors = (held - embedding.centre[column]) / scale if scale > 0 else np.zeros(len(held))
-                fill = (embedding.fill[column] - embedding.centre[column]) / scale if scale > 0 else 0.0
-                differ = np.where(np.isnan(vectors), fill, vectors)[:, None] - own[at]
-            else:
-                rows = np.tile(problem.x0, (len(group.tuples), 1))
-                rows[:, group.columns] = group.tuples
-                differ = embedding.vectors(rows)[:, at] - own[at]
-            parts.append(differ @ self.weights[at])
-        return np.concatenate(parts)
+    def _vector(self) -> Floats:
+        vector: Floats = self.embedding.vectors(self.problem.x0[None])[0]
+        return vector
+
+    @cached_property
+    def _effects(self) -> dict[tuple[int, int], Floats]:
+        return {}
+
+    @cached_property
+    def _differences(self) -> dict[int, tuple[Codes, Floats]]:
+        return {}
 
     @cached_property
     def _snapping(self) -> Snapping:
