@@ -97,7 +97,9 @@ class CSCF:
         short = short_plans(evaluator, most)
         short = Refining(evaluator, rng).run(short, any_distance=True)
         seeds = encoded(short.take(np.flatnonzero(short.feasible)[: self.population // 2]).sequences, can)
-        found, done = self._evolution(most).run(evaluator, rng, seeds)
+        found, done = short, 0
+        if not evaluator.cut:
+            found, done = self._evolution(most).run(evaluator, rng, seeds)
         found = self._refined(evaluator, rng, found, short)
         told |= {"inactive": evaluator.inactive, "generations": done, "front": len(found)}
         return self._candidates(evaluator, found, told, most)
