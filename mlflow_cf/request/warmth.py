@@ -1,7 +1,8 @@
-"""What is compiled or loaded on first use shall be so before a clock starts, not under it."""
+"""What is compiled or loaded on first use shall be so before a clock starts, if nobody waits for another explainer."""
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable
 from typing import Final
 
@@ -12,6 +13,7 @@ from mlflow_cf.problem import BoundTarget, Limits, Query
 
 TRIED: Final = 3  # rows, of which the pairs of changes are looked at
 TRIAL_S: Final = 0.5  # of a trial that compiles nothing: wide models take longer for the whole of it
+TRIAL_SHARE: Final = 0.5  # of a request's time, where it names an explainer that nobody has tried yet
 MOST_TRIALS: Final = 20  # more than there are kernels
 ENOUGH_OPENED: Final = 20_000  # evaluations of a trial: some milliseconds of a structure, and everything runs once
 ENOUGH_SCORED: Final = 200  # some calls of a model
@@ -34,8 +36,13 @@ class Warmth:
     def __init__(self) -> None:
         self._tried: set[tuple[str, bool]] = set()
 
-    def ensure(self, explainer: AnyExplainer, trial: Callable[[], object], *, certified: bool) -> None:
-        """Make a `trial` of the explainer, unless there was one: again while it ended because a kernel was compiled."""
+    def ensure(
+        self, explainer: AnyExplainer, trial: Callable[[], object], *, certified: bool, until: float | None = None
+    ) -> None:
+        """Make a `trial` of the explainer, unless there was one: again while it ended because a kernel was compiled.
+
+        Past `until` (a `time.perf_counter` value) there is no further one: the next request goes on with it.
+        """
         if (explainer.name, certified) in self._tried:
             return
         self._tried.add((explainer.name, certified))  # first: a trial asks for none
@@ -43,6 +50,9 @@ class Warmth:
             before = ready()
             trial()
             if ready() == before:
+                return
+            if until is not None and time.perf_counter() >= until:
+                self._tried.discard((explainer.name, certified))
                 return
 
     def __reduce__(self) -> tuple[type[Warmth], tuple[()]]:
