@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
@@ -33,7 +32,7 @@ from mlflow_cf.request.facts import described
 from mlflow_cf.request.held import Held, Kept
 from mlflow_cf.request.request import Caller
 from mlflow_cf.request.rows import check_rows
-from mlflow_cf.request.warmth import TRIAL_S, TRIAL_SHARE, TRIED, Warmth, query_to_try, row_to_try
+from mlflow_cf.request.warmth import TRIED, Warmth, query_to_try, row_to_try
 from mlflow_cf.structures.trial import try_pairs
 from mlflow_cf.words.description import summary
 from mlflow_cf.words.explanations import Explanations
@@ -266,25 +265,9 @@ class ExplainedModel:
     def warm_up(self) -> None:
         """Explain a background row, so that no request waits for what is compiled or loaded on first use."""
         certified = self.asking.required.structure is not None
-        trial = partial(self._try, self.explainer, TRIAL_S, certified=certified)
-        self.warmth.ensure(self.explainer, trial, certified=certified)
+        self.warmth.ensure(self.explainer, partial(self._try, self.explainer, certified), certified=certified)
 
-    def _within(self, caller: Caller, explainer: AnyExplainer, *, certified: bool) -> Caller:
-        """Try an explainer that nobody has tried, and return the caller with the time that this leaves.
-
-        The model's own is tried before any clock starts; one that a request names has a part of the request's time.
-        """
-        if caller.seconds is None or explainer == self.explainer:
-            self.warmth.ensure(
-                explainer, partial(self._try, explainer, TRIAL_S, certified=certified), certified=certified
-            )
-            return caller
-        started, most_s = time.perf_counter(), min(TRIAL_S, TRIAL_SHARE * caller.seconds)
-        trial = partial(self._try, explainer, most_s, certified=certified)
-        self.warmth.ensure(explainer, trial, certified=certified, until=started + most_s)
-        return caller._replace(seconds=max(caller.seconds - (time.perf_counter() - started), 0.0))
-
-    def _try(self, explainer: AnyExplainer, seconds: float, *, certified: bool) -> None:
+    def _try(self, explainer: AnyExplainer, certified: bool, seconds: float) -> None:  # noqa: FBT001  a partial's
         row = row_to_try(BoundTarget(self.policy.target, self.model, spread=spread_of(self.outcome)), self.outcome)
         structure = self.asking.required.structure
         query = query_to_try(self.policy.limits, opened=structure is not None, certified=certified)
@@ -308,6 +291,12 @@ class ExplainedModel:
         check_rows_kept(explainer, self.policy.privacy)
         certified, opened = query.certify or self.policy.certify, self.asking.required.structure is not None
         if caller.seconds is not None and query.explain != "none" and opened and self.searches.has(explainer):
-            caller = self._within(caller, explainer, certified=certified)
+            trial = partial(self._try, explainer, certified)
+            if explainer == self.explainer:  # before any clock starts
+                self.warmth.ensure(explainer, trial, certified=certified)
+            else:
+                caller = caller._replace(
+                    seconds=self.warmth.within(explainer, trial, caller.seconds, certified=certified)
+                )
         elsewhere = partial(self._answer, query=query, explainer=explainer, caller=caller, others=others)
         return answer(self.asking.request(query, explainer, caller, others, elsewhere), X)

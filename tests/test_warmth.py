@@ -80,7 +80,7 @@ def test_a_trial_that_compiled_something_is_made_again(monkeypatch: pytest.Monke
     trials: list[int] = []
     memory = warmth.Warmth()
     for _ in range(2):
-        memory.ensure(GeCo(), lambda: trials.append(1), certified=False)
+        memory.ensure(GeCo(), lambda _: trials.append(1), certified=False)
     assert len(trials) == 3
 
 

@@ -36,23 +36,44 @@ class Warmth:
     def __init__(self) -> None:
         self._tried: set[tuple[str, bool]] = set()
 
-    def ensure(
-        self, explainer: AnyExplainer, trial: Callable[[], object], *, certified: bool, until: float | None = None
-    ) -> None:
+    def ensure(self, explainer: AnyExplainer, trial: Callable[[float], object], *, certified: bool) -> None:
         """Make a `trial` of the explainer, unless there was one: again while it ended because a kernel was compiled.
 
-        Past `until` (a `time.perf_counter` value) there is no further one: the next request goes on with it.
+        It is told how many seconds it may take.
         """
-        if (explainer.name, certified) in self._tried:
+        self._tried_until(explainer, trial, TRIAL_S, None, certified=certified)
+
+    def within(
+        self, explainer: AnyExplainer, trial: Callable[[float], object], seconds: float, *, certified: bool
+    ) -> float:
+        """Do the same in a part of a request's `seconds`, and return those that are left.
+
+        What there was no time for, the next request tries.
+        """
+        started, most_s = time.perf_counter(), min(TRIAL_S, TRIAL_SHARE * seconds)
+        self._tried_until(explainer, trial, most_s, started + most_s, certified=certified)
+        return max(seconds - (time.perf_counter() - started), 0.0)
+
+    def _tried_until(
+        self,
+        explainer: AnyExplainer,
+        trial: Callable[[float], object],
+        seconds: float,
+        until: float | None,
+        *,
+        certified: bool,
+    ) -> None:
+        key = explainer.name, certified
+        if key in self._tried:
             return
-        self._tried.add((explainer.name, certified))  # first: a trial asks for none
+        self._tried.add(key)  # first: a trial asks for none
         for _ in range(MOST_TRIALS):
             before = ready()
-            trial()
+            trial(seconds)
             if ready() == before:
                 return
             if until is not None and time.perf_counter() >= until:
-                self._tried.discard((explainer.name, certified))
+                self._tried.discard(key)
                 return
 
     def __reduce__(self) -> tuple[type[Warmth], tuple[()]]:
