@@ -291,12 +291,8 @@ class ExplainedModel:
         check_rows_kept(explainer, self.policy.privacy)
         certified, opened = query.certify or self.policy.certify, self.asking.required.structure is not None
         if caller.seconds is not None and query.explain != "none" and opened and self.searches.has(explainer):
-            trial = partial(self._try, explainer, certified)
-            if explainer == self.explainer:  # before any clock starts
-                self.warmth.ensure(explainer, trial, certified=certified)
-            else:
-                caller = caller._replace(
-                    seconds=self.warmth.within(explainer, trial, caller.seconds, certified=certified)
-                )
+            trial, own = partial(self._try, explainer, certified), explainer == self.explainer
+            left = self.warmth.left(explainer, trial, caller.seconds, certified=certified, free=own)
+            caller = caller._replace(seconds=left)
         elsewhere = partial(self._answer, query=query, explainer=explainer, caller=caller, others=others)
         return answer(self.asking.request(query, explainer, caller, others, elsewhere), X)

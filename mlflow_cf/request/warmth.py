@@ -43,13 +43,16 @@ class Warmth:
         """
         self._tried_until(explainer, trial, TRIAL_S, None, certified=certified)
 
-    def within(
-        self, explainer: AnyExplainer, trial: Callable[[float], object], seconds: float, *, certified: bool
+    def left(
+        self, explainer: AnyExplainer, trial: Callable[[float], object], seconds: float, *, certified: bool, free: bool
     ) -> float:
-        """Do the same in a part of a request's `seconds`, and return those that are left.
+        """Do the same before a request or, unless it is `free`, in a part of its `seconds`; return those that are left.
 
         What there was no time for, the next request tries.
         """
+        if free:
+            self.ensure(explainer, trial, certified=certified)
+            return seconds
         started, most_s = time.perf_counter(), min(TRIAL_S, TRIAL_SHARE * seconds)
         self._tried_until(explainer, trial, most_s, started + most_s, certified=certified)
         return max(seconds - (time.perf_counter() - started), 0.0)
