@@ -33,7 +33,7 @@ from mlflow_cf.request.facts import described
 from mlflow_cf.request.held import Held, Kept
 from mlflow_cf.request.request import Caller
 from mlflow_cf.request.rows import check_rows
-from mlflow_cf.request.warmth import TRIAL_S, TRIED, Warmth, query_to_try, row_to_try
+from mlflow_cf.request.warmth import TRIED, Warmth, query_to_try, row_to_try
 from mlflow_cf.structures.trial import try_pairs
 from mlflow_cf.words.description import summary
 from mlflow_cf.words.explanations import Explanations
@@ -274,14 +274,14 @@ class ExplainedModel:
     def warm_up(self) -> None:
         """Explain a background row, so that no request waits for what is compiled or loaded on first use."""
         certified = self.asking.required.structure is not None
-        self.warmth.ensure(self.explainer, partial(self._try, self.explainer, certified=certified), certified=certified)
+        self.warmth.ensure(self.explainer, partial(self._try, self.explainer, certified), certified=certified)
 
-    def _try(self, explainer: AnyExplainer, *, certified: bool) -> None:
+    def _try(self, explainer: AnyExplainer, certified: bool, seconds: float) -> None:  # noqa: FBT001  a partial's
         row = row_to_try(BoundTarget(self.policy.target, self.model, spread=spread_of(self.outcome)), self.outcome)
         structure = self.asking.required.structure
         query = query_to_try(self.policy.limits, opened=structure is not None, certified=certified)
         with suppress(InputError):  # a model that cannot predict this row, or an explainer that needs more options
-            self._answer(self.background.iloc[[row]], query, explainer, Caller(TRIAL_S, 0.0, served=False, trial=True))
+            self._answer(self.background.iloc[[row]], query, explainer, Caller(seconds, 0.0, served=False, trial=True))
         if structure is not None and len(self.space) > 1:
             try_pairs(structure, self.setting.background[:TRIED])
 
@@ -300,6 +300,8 @@ class ExplainedModel:
         check_rows_kept(explainer, self.policy.privacy)
         certified, opened = query.certify or self.policy.certify, self.asking.required.structure is not None
         if caller.seconds is not None and query.explain != "none" and opened and self.searches.has(explainer):
-            self.warmth.ensure(explainer, partial(self._try, explainer, certified=certified), certified=certified)
+            trial, own = partial(self._try, explainer, certified), explainer == self.explainer
+            left = self.warmth.left(explainer, trial, caller.seconds, certified=certified, free=own)
+            caller = caller._replace(seconds=left)
         elsewhere = partial(self._answer, query=query, explainer=explainer, caller=caller, others=others)
         return answer(self.asking.request(query, explainer, caller, others, elsewhere), X)

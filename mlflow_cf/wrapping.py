@@ -79,7 +79,7 @@ def wrap(
         robust_to: more models under which answers must meet the same target: fitted ones, MLflow model URIs or folders,
             or dicts of ``model``, ``name`` and ``required`` (False: only where a request asks for it).
         plausible: how much answers must look like data: ``"isolation_forest"``, which can be part of proofs, or
-            ``"lof"``, or a dict of ``method``, ``quantile`` (0.05) and ``required``.
+            ``"lof"``, or a dict of ``method``, ``quantile`` (0.05), ``threshold`` of the factor and ``required``.
         margin: by how much the probability of the wanted label must exceed the target's `min_probability`, or 0.5.
         diversity: which of several answers come first: the best of every set of changed features (``"sets"``), or the
             nearest ones (``"near"``).

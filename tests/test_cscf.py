@@ -3,6 +3,7 @@
 from dataclasses import replace
 from itertools import permutations
 from random import Random
+from types import SimpleNamespace
 from typing import Any
 
 import moocore
@@ -17,7 +18,8 @@ from searched import bound
 import mlflow_cf
 from mlflow_cf import CSCF, SCF
 from mlflow_cf.constraints.actions import read_actions, read_relationships
-from mlflow_cf.explainers.cscf.evaluation import Evaluated, Evaluator, front
+from mlflow_cf.explainers.cscf.cscf import PLANS, _handed_over
+from mlflow_cf.explainers.cscf.evaluation import Evaluated, Evaluator, front, unbeaten
 from mlflow_cf.explainers.cscf.evolution import elites
 from mlflow_cf.explainers.cscf.genes import Ordered, decoded, encoded
 from mlflow_cf.explainers.cscf.orders import reordered
@@ -394,3 +396,21 @@ class TestPicks:
         assert told["diverse"][0][0] == told["cheapest"][0][0]
         first, second = told["diverse"][1][:2]
         assert not first & second
+
+
+def test_many_objectives_and_features_that_nobody_changes() -> None:
+    rng = np.random.default_rng(0)
+    worth = rng.integers(0, 3, (40, 6)).astype(float)
+    worth[rng.random(40) < 0.2] = np.inf
+    expected = [not any((other <= one).all() and (other < one).any() for other in worth) for one in worth]
+    padded = np.column_stack([worth, np.zeros((40, 300))])
+    assert unbeaten(padded, keep_weakly=True).tolist() == expected
+    assert unbeaten(rng.random((5, 300))).any()
+
+
+def test_plans_are_handed_over_in_a_number_that_can_be_told() -> None:
+    states = np.array([[float(at), 0.0] for at in range(1, 500)])
+    problem = SimpleNamespace(count=1, changed=lambda Z: Z != 0)
+    assert _handed_over(problem, states).tolist() == list(range(PLANS))
+    states[400] = (0.0, 1.0)
+    assert _handed_over(problem, states).tolist() == [*range(PLANS), 400]

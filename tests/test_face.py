@@ -1,5 +1,6 @@
 """FACE: its graph, its ways under rules against a plain search for them, its plans, and bad input."""
 
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -18,6 +19,7 @@ from mlflow_cf import FACE, InputError
 from mlflow_cf.features import UNIT_MISMATCH, Embedding
 from mlflow_cf.search import neighbour_graph
 from mlflow_cf.search.neighbour_graph import GraphOptions, NeighbourGraph
+from mlflow_cf.stepwise import finished
 
 # a path of rows from 0 to 10, one row far off, and a second path over rows with another job
 LINE = pd.DataFrame({"a": [0.0, 2.0, 4.0, 6.0, 8.0, 10.0], "job": ["u"] * 5 + ["v"]})
@@ -174,7 +176,9 @@ class TestGraph:
     def test_an_edge_is_one_if_either_is_among_the_others_nearest(self) -> None:
         frame = pd.DataFrame({"a": [0.0, 1.0, 3.0, 10.0]})
         setting = wrapped(frame).setting
-        graph = NeighbourGraph.fit(setting.space, setting.background, GraphOptions("knn", 1, 0.0, density=False), 0)
+        graph = finished(
+            NeighbourGraph.fitted(setting.space, setting.background, GraphOptions("knn", 1, 0.0, density=False), 0)
+        )
         edges = set(zip(graph.starts.tolist(), graph.ends.tolist(), strict=True))
         assert edges == {(0, 1), (1, 0), (1, 2), (2, 1), (2, 3), (3, 2)}
 
@@ -183,7 +187,8 @@ class TestGraph:
         frame = pd.DataFrame({"a": np.arange(100.0) % 60})
         setting = wrapped(frame).setting
         options = GraphOptions("knn", 3, 0.0, density=False)
-        one, again, other = (NeighbourGraph.fit(setting.space, setting.background, options, seed) for seed in (0, 0, 1))
+        fitted = partial(NeighbourGraph.fitted, setting.space, setting.background, options)
+        one, again, other = (finished(fitted(seed)) for seed in (0, 0, 1))
         assert len(set(one.rows.tolist())) == 20
         assert (one.rows == again.rows).all()
         assert one.rows.tolist() != other.rows.tolist()
@@ -198,7 +203,7 @@ class TestGraph:
         def never(*_: Any, **__: Any) -> None:
             raise AssertionError
 
-        monkeypatch.setattr(NeighbourGraph, "fit", never)
+        monkeypatch.setattr(NeighbourGraph, "fitted", never)
         monkeypatch.setattr(Embedding, "fit", never)
         loan = mlflow_cf.load_model(tmp_path / "m")
         assert [one.to_dict() for one in loan.explain(frame.iloc[:3])] == [one.to_dict() for one in expected]

@@ -20,6 +20,7 @@ from mlflow_cf.features import FeatureSpace
 from mlflow_cf.plausibility.isolation import SEED, TREES, Isolation, average_path
 from mlflow_cf.plausibility.plausibility import Plausibility
 from mlflow_cf.problem import Query
+from mlflow_cf.problem.further import Plausible, Plausibly
 from mlflow_cf.request.asking import MOST_KEPT
 
 RNG = np.random.default_rng(0)
@@ -174,11 +175,41 @@ class TestPlausible:
         space = FeatureSpace.infer(DATA)
         Z = space.encode(DATA)
         learned = Plausibility.learn(method, space, Z)
-        required = learned.required(0.1)
+        required = learned.required(Plausible(quantile=0.1))
         inside = required.outcome.values >= required.target.low
         assert 0.9 <= inside.mean() < 0.95
         again = Plausibility.restored(method, space, Z, learned.arrays)
-        assert again.required(0.1).target == required.target
+        assert again.required(Plausible(quantile=0.1)).target == required.target
+
+    def test_a_threshold_is_that_of_the_factor(self) -> None:
+        space = FeatureSpace.infer(DATA)
+        learned = Plausibility.learn("lof", space, space.encode(DATA))
+        required = learned.required(Plausible(method="lof", threshold=1.2))
+        factors = learned.scorer.scores(space.encode(DATA))
+        assert ((required.outcome.values >= required.target.low) == (factors <= 1.2)).all()
+
+    @pytest.mark.parametrize(
+        ("source", "text"),
+        [
+            ({"threshold": 1.5}, "plausible.threshold: only a local outlier factor has one"),
+            ({"method": "lof", "threshold": 1.5, "quantile": 0.1}, "plausible: has a quantile and a threshold"),
+            ({"method": "lof", "threshold": 0.5}, "plausible.threshold"),
+        ],
+    )
+    def test_thresholds_that_make_no_sense_are_refused(self, source: Any, text: str) -> None:
+        with pytest.raises(InputError, match=text):
+            Plausible.read(source)
+
+    def test_a_request_may_only_ask_for_a_smaller_threshold(self) -> None:
+        policy = Plausible(method="lof", threshold=1.5)
+        assert Plausibly().tightened(policy) == policy
+        assert Plausibly(threshold=1.2).tightened(policy).threshold == 1.2
+        with pytest.raises(InputError, match=r"1.7 is more than the policy's 1.5"):
+            Plausibly(threshold=1.7).tightened(policy)
+        with pytest.raises(InputError, match=r"plausible.quantile: the policy asks for a threshold"):
+            Plausibly(quantile=0.1).tightened(policy)
+        with pytest.raises(InputError, match=r"plausible.threshold: the policy asks for a quantile"):
+            Plausibly(threshold=1.2).tightened(Plausible())
 
     @pytest.mark.parametrize("name", ["left", "column", "roots", "numbers", "sizes", "length"])
     def test_stored_nodes_that_are_no_trees_are_refused(self, name: str) -> None:

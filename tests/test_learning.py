@@ -18,11 +18,14 @@ from mlflow_cf import ArtifactError, InputError, NearestRow
 from mlflow_cf.explained import ExplainedModel
 from mlflow_cf.explainers import EXPLAINERS, Candidates, Facts, Learned, Search
 from mlflow_cf.explainers import searches as module
-from mlflow_cf.explainers.searches import Searches
+from mlflow_cf.explainers.learned import Learning, steps_of
+from mlflow_cf.explainers.searches import Lesson, Searches
 from mlflow_cf.model.judge import OpenModel
 from mlflow_cf.options import WrapOptions
 from mlflow_cf.request.admission import Admission
+from mlflow_cf.stepwise import finished
 from mlflow_cf.testing.watched import Clock
+from mlflow_cf.words.reasons import still_learning
 from mlflow_cf.wrapping import assemble
 
 FRAME = pd.DataFrame({"a": range(10), "b": range(0, 100, 10)})
@@ -145,8 +148,64 @@ class TestOnTheClock:
             done.set()
             assert first.result() == "found"
         assert (found.status, found.prediction) == ("budget", 0)
-        assert found.reason == "stopped by the time limit while the explainer learned"
+        assert found.reason == still_learning("diligent")
         assert len(LESSONS) == 1
+
+
+@dataclass(frozen=True)
+class Patient(Diligent):
+    """Learns the same in five steps, each of which takes a second by the clock of the test."""
+
+    clock: Any = None
+    learned_by: ClassVar[tuple[str, ...]] = ("pause_s",)
+
+    def learn(self, facts: Facts) -> Learning:
+        for _ in range(5):
+            self.clock.now += 1.0
+            LESSONS.append(self)
+            yield
+        return super().learn(facts)
+
+
+class TestStepByStep:
+    def test_learning_ends_with_the_clock_and_the_next_request_goes_on(self, clock: Clock) -> None:
+        explained, explainer = wrapped("nearest_row"), Patient(clock=clock)
+        for steps in (2, 4):
+            (found,) = explained.explain(FRAME[:1], explainer=explainer, time_limit_s=2.0)
+            assert (found.status, found.reason) == ("budget", still_learning("diligent"))
+            assert (found.prediction, len(LESSONS)) == (0, steps)
+        assert status(explained, explainer=explainer, time_limit_s=2.0) == "found"
+        assert status(explained, explainer=replace(explainer, times=7)) == "found"
+        assert len(LESSONS) == 6
+
+    def test_whoever_wraps_takes_all_steps(self, clock: Clock) -> None:
+        assert status(wrapped(Patient(clock=clock))) == "found"
+        assert len(LESSONS) == 6
+
+    def test_it_gives_way_between_steps(self, clock: Clock) -> None:
+        pauses: list[float] = []
+        searches = wrapped("nearest_row").searches
+        assert searches.of(Patient(clock=clock), None, lambda: pauses.append(clock.now))
+        assert len(pauses) == 6
+
+    @pytest.mark.parametrize("explainer", ["ufce", "face", "mdpso"])
+    def test_what_takes_longer_with_every_column_is_learned_step_by_step(self, explainer: str) -> None:
+        rng = np.random.default_rng(0)
+        frame = pd.DataFrame(rng.normal(size=(600, 60)), columns=[f"c{at}" for at in range(60)])
+        frame["level"] = rng.choice(["u", "v"], 600)
+        model = OpenModel("test", (0, 1), lambda rows: (rows["c0"] > 0).to_numpy().astype(int))
+        facts = assemble(model, frame, None, WrapOptions(explainer="nearest_row")).searches.facts
+        lesson, turns = Lesson(EXPLAINERS[explainer](), facts), 0
+
+        def turn() -> None:
+            nonlocal turns
+            turns += 1
+
+        ready = lesson.taught(None, turn)
+        assert ready
+        again = finished(steps_of(ready.explainer.learn(facts)))
+        assert turns > 5
+        assert all((array == again.arrays[name]).all() for name, array in ready.learned.arrays.items())
 
 
 class TestFailure:

@@ -172,9 +172,9 @@ class TestInliers:
 
     def test_many_rows_and_too_few(self):
         space = FeatureSpace((Feature("v", "real", "float64", high=1),))
-        rows = np.linspace(0, 1, 6_000)[:, np.newaxis]
+        rows = np.linspace(0, 1, 11_000)[:, np.newaxis]
         inliers = m.Inliers.fit(space, rows)
-        assert (len(inliers.points), inliers.neighbours) == (5_000, 100)
+        assert (len(inliers.points), inliers.neighbours) == (10_000, 100)
         assert inliers.accept(np.array([[0.5], [9.0]])).tolist() == [True, False]
         assert m.Inliers.fit(space, rows[:3]).neighbours == 2
         with pytest.raises(InputError, match="at least two"):
@@ -195,9 +195,9 @@ class TestInliers:
 
     def test_of_neighbours_equally_far_away_the_first_count(self):
         points = np.array([[1.0], [-1.0], [0.0], [1.0], [-1.0], [5.0]])
-        distance, nearest = _neighbours(points, np.array([[0.0]]), 3)
+        ((distance, nearest),) = _neighbours(points, np.array([[0.0]]), 3)
         assert (distance.tolist(), nearest.tolist()) == ([[1, 1, 0]], [[0, 1, 2]])
-        distance, nearest = _neighbours(points, points, 2, itself=True)
+        ((distance, nearest),) = _neighbours(points, points, 2, itself=True)
         assert nearest.tolist() == [[2, 3], [2, 4], [0, 1], [0, 2], [1, 2], [0, 3]]
         assert distance.tolist() == [[1, 0], [1, 0], [1, 1], [0, 1], [0, 1], [4, 4]]
 

@@ -28,6 +28,7 @@ from mlflow_cf.features import Embedding, FeatureSpace
 from mlflow_cf.model.judge import OpenModel
 from mlflow_cf.options import WrapOptions
 from mlflow_cf.problem import Budget, Distance, Problem, Rating, Setting
+from mlflow_cf.stepwise import finished
 from mlflow_cf.wrapping import assemble
 
 INCOMES = pd.DataFrame({"income": range(91), "age": [20, 30, 40] * 30 + [20]})
@@ -62,7 +63,9 @@ def walked(favourable, ranges) -> tuple[list[float], list[float]]:
     near = Neighbourhood(problem.background[:0], 0.0)
     subspaces = Subspaces.of(problem, near)
     embedding = Embedding.fit(problem.space, problem.background, scale="deviation")
-    predictors = Predictors(problem, embedding, *fit_predictors(embedding, problem.background), subspaces.ends)
+    predictors = Predictors(
+        problem, embedding, *finished(fit_predictors(embedding, problem.background)), subspaces.ends
+    )
     found = walk(Trial(problem, Budget(1_000), 1), Lines(problem, predictors, singles(subspaces)))
     return problem.rows(found.codes)[:, 0].tolist(), problem.rate.seen
 
@@ -106,11 +109,11 @@ class TestInformation:
         a = rng.normal(size=400)
         frame = pd.DataFrame({"a": a, "b": a + 0.1, "c": rng.normal(size=400), "d": np.where(a > 0, "u", "v"), "e": 1})
         space = FeatureSpace.infer(frame)
-        told = mutual_information(space, space.encode(frame), 0)
+        told = finished(mutual_information(space, space.encode(frame), 0))
         assert (told == told.T).all()
         assert not told[4].any()
         assert told[0, 1] > told[0, 3] > 0.5 > told[0, 2] + 0.4
-        assert (told == mutual_information(space, space.encode(frame), 0)).all()
+        assert (told == finished(mutual_information(space, space.encode(frame), 0))).all()
 
 
 def rows_of(n: int, seed: int = 0) -> pd.DataFrame:
@@ -316,8 +319,8 @@ class TestLearning:
 
         for name in ("fit_predictors", "mutual_information"):
             monkeypatch.setattr(module, name, counts(name))
-        own = module.Inliers.fit
-        monkeypatch.setattr(module.Inliers, "fit", lambda *args: fits.append("inliers") or own(*args))
+        own = module.Inliers.fitted
+        monkeypatch.setattr(module.Inliers, "fitted", lambda *args: fits.append("inliers") or own(*args))
         model = LogisticRegression(max_iter=500).fit(FRAME[["income", "spending", "family"]], score(FRAME) >= 6)
         data = FRAME[["income", "spending", "family"]]
         explained = mlflow_cf.wrap(model, data, score(FRAME) >= 6, target=True, explainer=UFCE())
@@ -352,7 +355,7 @@ class TestLearning:
         space = FeatureSpace.infer(FRAME)
         background = space.encode(FRAME)
         embedding = Embedding.fit(space, background, scale="deviation")
-        weights, intercepts = fit_predictors(embedding, background)
+        weights, intercepts = finished(fit_predictors(embedding, background))
         told = embedding.vectors(background) @ weights + intercepts
         spending = told[:, embedding.blocks[1].start] * embedding.scale[1] + embedding.centre[1]
         assert np.corrcoef(spending, FRAME["spending"])[0, 1] > 0.9

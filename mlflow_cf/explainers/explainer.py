@@ -8,9 +8,10 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, Protocol, runtime_checkable
 
 import numpy as np
+from numpy.typing import NDArray
 
 from mlflow_cf.errors import InputError
-from mlflow_cf.explainers.learned import Facts, Learned
+from mlflow_cf.explainers.learned import Facts, Learned, Learning
 from mlflow_cf.features import Floats
 from mlflow_cf.plans.course import Course
 from mlflow_cf.plans.plan import Plan
@@ -56,6 +57,8 @@ class Candidates:
         more: looks for other rows where these, once verified and polished, are fewer answers than are wanted; it takes
             from the budget of the search. Not beside plans or costs.
         complete: whether answers that are missing among those wanted shall be looked for by exact search.
+        promise: rows (m, d) -> (m,): what the explainer says of its answers beyond target and constraints; needless
+            changes are put back only where that still holds. None: nothing more.
     """
 
     rows: Floats
@@ -69,6 +72,7 @@ class Candidates:
     bound: float | None = None
     more: Callable[[], Floats] | None = None
     complete: bool = False
+    promise: Callable[[Floats], NDArray[np.bool_]] | None = None
 
     def __post_init__(self) -> None:
         if self.more is not None and not (self.plans is None and self.costs is None):
@@ -142,11 +146,13 @@ class Learner(Protocol):
         """Whether needless changes of its answers may be undone."""
         ...
 
-    def learn(self, facts: Facts) -> Learned:
+    def learn(self, facts: Facts) -> Learned | Learning:
         """Learn what searches need; the same facts give the same, to the bit.
 
         Called once when wrapping, and stored in the artifact. A request that names a learner which was not logged
-        waits for it on its own clock, once per process; so it should take seconds at most.
+        waits for it on its own clock, once per process; so it should take seconds at most, and whatever takes longer
+        than some hundredths of a second be a generator that yields after as much of its work and returns the rest:
+        then requests stop in time, and later ones go on where it stopped.
 
         Raises:
             InputError: it cannot learn from these facts; labels may be missing, for example.

@@ -11,7 +11,7 @@ import numpy as np
 
 from mlflow_cf.constraints.rules import Bools
 from mlflow_cf.explainers.explainer import Candidates, Search
-from mlflow_cf.explainers.learned import Facts, Learned
+from mlflow_cf.explainers.learned import Facts, Learned, Learning
 from mlflow_cf.explainers.options import Span, asked, check_options
 from mlflow_cf.features import Floats
 from mlflow_cf.plans.plan import Plan, PlannedStep
@@ -73,9 +73,10 @@ class FACE:
     def _options(self) -> GraphOptions:
         return GraphOptions(self.graph, self.k, self.radius, self.density)
 
-    def learn(self, facts: Facts) -> Learned:
+    def learn(self, facts: Facts) -> Learning:
         """Learn the graph of the background, or of a part of it."""
-        return Learned(NeighbourGraph.fit(facts.space, facts.background, self._options, facts.seed).to_arrays())
+        graph = yield from NeighbourGraph.fitted(facts.space, facts.background, self._options, facts.seed)
+        return Learned(graph.to_arrays())
 
     def bound(self, learned: Learned) -> Search:
         """Return the search over the graph."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Mapping
+from collections.abc import Generator, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final
 
@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 from mlflow_cf.features import FeatureSpace, Floats
 from mlflow_cf.model.judge import Outcome
 from mlflow_cf.problem import BoundTarget, Setting
+from mlflow_cf.stepwise import Steps
 from mlflow_cf.structures.structure import Structure
 
 NAME: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,63}")
@@ -73,6 +74,19 @@ class Learned:
         except TypeError as error:
             raise ValueError(f"plain values that JSON cannot hold: {error}") from error
         object.__setattr__(self, "plain", plain)
+
+
+Learning = Steps[Learned]
+
+
+def steps_of(learning: Learned | Learning) -> Learning:
+    """Return the steps in which something is learned; there are none left of what is learned already."""
+    return learning if isinstance(learning, Generator) else _without_steps(learning)
+
+
+def _without_steps(learned: Learned) -> Learning:
+    yield from ()
+    return learned
 
 
 def _read_only(name: str, array: NDArray[Any]) -> NDArray[Any]:

@@ -17,7 +17,7 @@ from mlflow_cf.metrics.outliers import Inliers
 from mlflow_cf.model.judge import OpenModel
 from mlflow_cf.plausibility.isolation import Isolation
 from mlflow_cf.problem import Requirement, Target
-from mlflow_cf.problem.further import Method
+from mlflow_cf.problem.further import Method, Plausible
 
 ORIGIN: Final = Origin("policy", "plausible")
 
@@ -65,9 +65,13 @@ class Plausibility:
         """What was learned as plain arrays, to be stored."""
         return self.scorer.arrays if isinstance(self.scorer, Isolation) else self.scorer.to_arrays()
 
-    def required(self, quantile: float) -> Requirement:
-        """Return the requirement to be as normal as all but this share of the background rows."""
-        least = np.quantile(self.requirement.outcome.values, quantile, method="lower")
+    def required(self, wanted: Plausible) -> Requirement:
+        """Return the requirement to have no larger a factor, or to be as normal as all but a share of all rows."""
+        least = (
+            np.quantile(self.requirement.outcome.values, wanted.quantile, method="lower")
+            if wanted.threshold is None
+            else -wanted.threshold
+        )
         return replace(self.requirement, target=Target(low=float(least)))
 
 

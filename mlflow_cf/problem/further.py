@@ -12,6 +12,7 @@ from mlflow_cf.validation import Number, validated
 
 Margin = Annotated[Number, Field(ge=0, lt=0.5)]
 Quantile = Annotated[Number, Field(ge=0, le=0.5)]
+Threshold = Annotated[Number, Field(ge=1, le=100)]
 # Of another model; it is a folder of the artifact, so that it cannot lead out of it.
 VersionName = Annotated[StrictStr, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9_-]{0,63}$")]
 Method = Literal["isolation_forest", "lof"]
@@ -41,6 +42,8 @@ class Plausible(BaseModel):
     Attributes:
         method: ``isolation_forest``, which can be a part of proofs, or ``lof``, which is only checked.
         quantile: an answer must be at least as normal as all but this share of the background rows.
+        threshold: the largest local outlier factor of an answer, instead of a quantile; scikit-learn's is 1.5. None: by
+            the quantile.
         required: whether every answer must be, or only where a request asks for that.
     """
 
@@ -48,6 +51,7 @@ class Plausible(BaseModel):
 
     method: Method = "isolation_forest"
     quantile: Quantile = 0.05
+    threshold: Threshold | None = None
     required: StrictBool = True
 
     @classmethod
@@ -60,7 +64,13 @@ class Plausible(BaseModel):
         if source is None or isinstance(source, Plausible):
             return source
         data = {"method": source} if isinstance(source, str) else dict(source)
-        return validated(cls, data, "plausible")
+        read = validated(cls, data, "plausible")
+        if read.threshold is not None:
+            if read.method != "lof":
+                raise InputError("plausible.threshold", "only a local outlier factor has one", "use method 'lof'")
+            if "quantile" in data:
+                raise InputError("plausible", "has a quantile and a threshold", "give one of them")
+        return read
 
 
 class Plausibly(BaseModel):
@@ -68,24 +78,35 @@ class Plausibly(BaseModel):
 
     Attributes:
         quantile: another one than the policy's: a larger one, which asks for more.
+        threshold: another one than the policy's: a smaller one, which asks for more.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
     quantile: Quantile | None = None
+    threshold: Threshold | None = None
 
-    def tightened(self, policy: Plausible) -> float:
-        """Return the quantile that holds for a request under a policy.
+    def tightened(self, policy: Plausible) -> Plausible:
+        """Return what holds for a request under a policy.
 
         Raises:
-            InputError: it asks for less than the policy.
+            InputError: it asks for less than the policy, or in another way.
         """
-        if self.quantile is None:
-            return float(policy.quantile)
-        if policy.required and self.quantile < policy.quantile:
-            fact = f"{self.quantile} is less than the policy's {policy.quantile}"
-            raise InputError("plausible.quantile", fact, "ask for more, or leave it out")
-        return float(self.quantile)
+        asked = self.quantile if policy.threshold is None else self.threshold
+        other = self.threshold if policy.threshold is None else self.quantile
+        name, mine = ("quantile", policy.quantile) if policy.threshold is None else ("threshold", policy.threshold)
+        if other is not None:
+            unknown = "threshold" if name == "quantile" else "quantile"
+            fact = f"the policy asks for a {name}"
+            raise InputError(f"plausible.{unknown}", fact, f"ask for plausible.{name}, or leave it out")
+        if asked is None:
+            return policy
+        less = asked < mine if name == "quantile" else asked > mine
+        if policy.required and less:
+            fact = f"{asked} is {'less' if name == 'quantile' else 'more'} than the policy's {mine}"
+            fix = f"ask for {'more' if name == 'quantile' else 'less'}, or leave it out"
+            raise InputError(f"plausible.{name}", fact, fix)
+        return policy.model_copy(update={name: asked})
 
 
 PlausiblyAsked = bool | Plausibly

@@ -162,8 +162,8 @@ def _verified(judge: Decides, case: Case, candidates: Candidates, proving: Provi
     order, kinds = _lined_up(case.problem, candidates, proving)
     polish = proving.polish and candidates.plans is None
     while True:
-        rows, in_order = candidates.rows[order], proving.keeps_order
-        proved = yield from prove(case, rows, polish=polish, keeps_order=in_order, kinds=kinds)
+        rows, in_order, promise = candidates.rows[order], proving.keeps_order, candidates.promise
+        proved = yield from prove(case, rows, polish=polish, keeps_order=in_order, kinds=kinds, promise=promise)
         refused = len(case.refused)
         alone = yield from by_themselves(case, replace(proved, origin=order[proved.origin]), judge.tolerance)
         if candidates.more and len(alone.rows) < case.problem.count and not case.budget.spent:

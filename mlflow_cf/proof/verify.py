@@ -19,6 +19,7 @@ from mlflow_cf.words.reasons import UNOPENED, Uncertified
 from mlflow_cf.words.result import Proof
 
 SPARE = 8  # candidates verified beyond twice the wanted number: a call to the judge costs the same
+Promise = Callable[[Floats], NDArray[np.bool_]] | None
 TOGETHER = 64  # rows of undone changes that are asked about before it is known whether they are needed
 
 
@@ -71,7 +72,7 @@ class Proved:
         note: why there is no certificate, if one was wanted.
         origin: (k,) which candidate each comes from; empty where a certificate may have replaced them.
         minimal: (k,) whether the judge was asked about each without one of its changes, and refused all of these
-            rows; empty where it was not asked.
+            rows that keep what the explainer promises; empty where it was not asked.
     """
 
     rows: Floats
@@ -97,12 +98,19 @@ Inquiry = Generator[Asked, Outcome, Proved]
 
 
 def prove(
-    case: Case, rows: Floats, *, polish: bool, keeps_order: bool = False, kinds: Sequence[bytes] | None = None
+    case: Case,
+    rows: Floats,
+    *,
+    polish: bool,
+    keeps_order: bool = False,
+    kinds: Sequence[bytes] | None = None,
+    promise: Promise = None,
 ) -> Inquiry:
     """Verify and polish candidates (m, d), best first, until enough of different kinds are proved.
 
     With `keeps_order`, answers stay in the order of the candidates; else they are ordered by distance. Candidates are
-    of one kind if they change the same, unless `kinds` (m,) says otherwise of some that are not polished.
+    of one kind if they change the same, unless `kinds` (m,) says otherwise of some that are not polished. Changes are
+    put back only where the `promise` of the explainer still holds.
     """
     count = case.problem.count
     queue = Queue(case.problem, rows, in_order=keeps_order, kinds=kinds)
@@ -111,7 +119,7 @@ def prove(
         # a candidate costs a row, and one per change to prove that it is needed; a small budget proves few, but wholly
         size = max(1, min(2 * count + SPARE, case.budget.left // (1 + len(case.problem.groups))))
         batch = queue.take(size)
-        part = yield from _part(case, rows[batch], polish=polish, even_late=not parts)
+        part = yield from _part(case, rows[batch], promise, polish=polish, even_late=not parts)
         parts.append(replace(part, origin=batch[part.origin]))
         queue.accept(parts[-1].rows, parts[-1].origin)
         if queue.enough(count) or case.budget.spent:
@@ -144,6 +152,10 @@ class _Undone:
     owner: NDArray[np.intp]
     outcome: Outcome
 
+    def take(self, some: NDArray[np.intp]) -> _Undone:
+        """Return some of them."""
+        return _Undone(self.rows[some], self.owner[some], self.outcome.take(some))
+
 
 def _chosen(
     case: Case, parts: Sequence[_Part], *, polished: bool, keeps_order: bool, kinds: Sequence[bytes] | None
@@ -171,7 +183,9 @@ def _chosen(
 NOTHING = Outcome(np.empty(0, dtype=np.intp))
 
 
-def _part(case: Case, Z: Floats, *, polish: bool, even_late: bool) -> Generator[Asked, Outcome, _Part]:
+def _part(
+    case: Case, Z: Floats, promise: Promise, *, polish: bool, even_late: bool
+) -> Generator[Asked, Outcome, _Part]:
     """Verify candidates, and polish those that are accepted.
 
     Every change is put back once to see whether it was needed; while the rows are few, the judge is asked about these
@@ -188,13 +202,13 @@ def _part(case: Case, Z: Floats, *, polish: bool, even_late: bool) -> Generator[
     if not own or not needless:
         return part
     if not together:
-        return (yield from _polish(case, part, None))
+        return (yield from _polish(case, part, None, promise))
     position = np.full(len(Z), -1)
     position[kept[:own]] = np.arange(own)
     mine = position[owner[kept[own:] - len(Z)]]
     useful = np.flatnonzero(mine >= 0)
     first = _Undone(variants[kept[own:] - len(Z)][useful], mine[useful], outcome.take(own + useful))
-    return (yield from _polish(case, part, first))
+    return (yield from _polish(case, part, first, promise))
 
 
 _NOBODY = np.empty(0, dtype=np.intp)
@@ -213,8 +227,11 @@ def _accepted(
     return lawful[favourable], outcome.take(favourable)
 
 
-def _polish(case: Case, part: _Part, first: _Undone | None) -> Generator[Asked, Outcome, _Part]:
-    """Undo whole groups while the judge still accepts, so that every answer is 1-minimal; `first` is known already."""
+def _polish(case: Case, part: _Part, first: _Undone | None, promise: Promise) -> Generator[Asked, Outcome, _Part]:
+    """Undo whole groups while the judge still accepts, so that every answer is 1-minimal; `first` is known already.
+
+    What would break the promise of the explainer stays as it is.
+    """
     Z, outcome = part.rows.copy(), part.outcome
     active = np.arange(len(Z))
     source = np.arange(len(Z))  # where in `outcome` each row's verdict stands
@@ -227,6 +244,8 @@ def _polish(case: Case, part: _Part, first: _Undone | None) -> Generator[Asked, 
                 break
             kept, verdict = yield from _accepted(case, variants)
             undone = _Undone(variants[kept], owner[kept], verdict)
+        if promise is not None and len(undone.rows):
+            undone = undone.take(np.flatnonzero(promise(undone.rows)))
         if not len(undone.rows):
             active = active[:0]
             break

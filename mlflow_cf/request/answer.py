@@ -26,6 +26,7 @@ from mlflow_cf.request.replies import bare, explanation
 from mlflow_cf.request.request import Request
 from mlflow_cf.request.rows import CodedRows, Row
 from mlflow_cf.words.explanations import Explanations, Interrupted
+from mlflow_cf.words.reasons import still_learning
 from mlflow_cf.words.result import Explanation
 
 LEAST_ROW_S: Final = 1e-6  # no row takes less
@@ -186,7 +187,7 @@ def _ready(request: Request) -> tuple[Request, Search] | Answer | Exception:
     """
     try:
         bound = with_constraints(request)
-        search = request.searches.of(request.explainer, request.deadline)
+        search = request.searches.of(request.explainer, request.deadline, request.admission.give_way)
     except InputError:
         raise
     except LateError:
@@ -194,7 +195,7 @@ def _ready(request: Request) -> tuple[Request, Search] | Answer | Exception:
     except Exception as error:  # noqa: BLE001  whatever goes wrong, the predictions must still leave
         return error
     if search is None:
-        return Answer("budget", "stopped by the time limit while the explainer learned")
+        return Answer("budget", still_learning(request.explainer.name))
     return bound, search
 
 

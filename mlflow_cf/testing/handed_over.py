@@ -57,7 +57,7 @@ def check_own_order(trial: Trial) -> None:
     are other rows than those handed over, and a search that the budget ended may have proved others; neither is
     compared.
     """
-    for position, answer, problem, candidates in _searches(trial):
+    for position, answer, problem, candidates in searches_of(trial):
         cut = answer.evaluations >= EVALUATIONS
         if not keeps_order(trial.explainer) or trial.explainer.polish or cut:
             continue
@@ -104,7 +104,7 @@ def _first_acceptable(trial: Trial, position: int, rows: Sequence[Row], leading:
 
 def check_plans(trial: Trial) -> None:
     """Plans reach the reply whole: step by step, in each feature's own type, ending at their counterfactual."""
-    for _, answer, problem, candidates in _searches(trial):
+    for _, answer, problem, candidates in searches_of(trial):
         handed = candidates.plans or ()
         plans = [[problem.space.values(step.row) for step in plan] for plan in handed]
         for found in answer.counterfactuals:
@@ -126,14 +126,14 @@ def check_rows_told(trial: Trial) -> None:
         return
     met = [
         same(problem.background, row).all(axis=1).any()
-        for _, _, problem, candidates in _searches(trial)
+        for _, _, problem, candidates in searches_of(trial)
         for row in candidates.rows
     ]
     if len(met) >= ENOUGH:
         assert sum(met) <= len(met) / 2, "candidates are background rows: declare returns_rows = True"
 
 
-def _searches(trial: Trial) -> list[tuple[int, Explanation, Problem, Candidates]]:
+def searches_of(trial: Trial) -> list[tuple[int, Explanation, Problem, Candidates]]:
     """Return (position, answer, problem, candidates) of every row that is searched for; each is asked alone."""
     searching = trial.explained.searches.of(trial.explainer, None)
     assert searching is not None

@@ -80,6 +80,12 @@ def stopped(limit: Literal["clock", "evaluations"], used: int) -> str:
     return f"stopped by the {'time' if limit == 'clock' else 'evaluation'} limit after {used:,} evaluations"
 
 
+def still_learning(explainer: str) -> str:
+    """Return what is said of rows that waited for an explainer which the model was not logged with."""
+    kept = f"the next request goes on from there, and a model logged with explainer={explainer!r} has learned already"
+    return f"stopped by the time limit while the explainer learned: {kept}"
+
+
 def hurried(used: int) -> str:
     """Return what is said of answers that depend on how fast the machine was."""
     return f"{stopped('clock', used)}; with more time there may be nearer ones"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Final
 
 import moocore
 import numpy as np
@@ -22,6 +23,9 @@ from mlflow_cf.search.population import portions, row_keys
 UNIT = 1e-4  # efforts are rounded to multiples of it, as the published code does
 LACKING = 1e100
 PLACES = 2  # decimals of Gower's distance
+CELLS: Final = 2**17  # features of the sequences that are evaluated between two looks at the clock: 20 ms
+UNKNOWN: Final = 9  # violations of what nobody looked at, more than anything else has
+MOST_OBJECTIVES: Final = 255  # that moocore compares
 
 
 @dataclass(frozen=True, eq=False)
@@ -112,14 +116,13 @@ class Evaluator:
     Attributes:
         problem: the row to explain; possible: what can be done with it.
         budget: what may be scored; rounded: whether efforts and Gower's distance are rounded.
-        cut: whether the budget has ended before all were scored.
     """
 
     problem: Problem
     possible: Possible
     budget: Budget
     rounded: bool
-    cut: bool = False
+    _short: bool = False  # of evaluations: not all were scored
 
     def __post_init__(self) -> None:
         self.walker = Walker(self.possible.course, self.problem.x0, UNIT if self.rounded else 0.0)
@@ -131,8 +134,27 @@ class Evaluator:
     def evaluate(self, sequences: Ordered, *, all_of_them: bool = False) -> Evaluated:
         """Return where sequences lead.
 
-        Where not `all_of_them`, ends that cannot be answers anyway are not scored, and count as not wanted.
+        Where not `all_of_them`, ends that cannot be answers anyway are not scored, and count as not wanted. What the
+        budget leaves no room for counts as what cannot be done.
         """
+        size = max(1, CELLS // len(self.problem.space))
+        parts = [self._evaluated(sequences.take(np.arange(min(size, len(sequences)))), all_of_them=all_of_them)]
+        for start in range(size, len(sequences), size):
+            if self.cut:
+                parts.append(self._unknown(sequences.take(np.arange(start, len(sequences))), parts[0]))
+                break
+            some = sequences.take(np.arange(start, min(start + size, len(sequences))))
+            parts.append(self._evaluated(some, all_of_them=all_of_them))
+        return Evaluated.together(parts) if len(parts) > 1 else parts[0]
+
+    def _unknown(self, sequences: Ordered, other: Evaluated) -> Evaluated:
+        """Return sequences that nobody looked at, beside others that somebody did."""
+        count = len(sequences)
+        states = np.tile(self.problem.x0, (count, 1))
+        objectives = np.full((count, other.objectives.shape[1]), np.inf)
+        return Evaluated(sequences, states, objectives, np.full(count, UNKNOWN), np.full(count, -1.0))
+
+    def _evaluated(self, sequences: Ordered, *, all_of_them: bool) -> Evaluated:
         ends = self.walker.walk(sequences.actions, sequences.values)
         self._done[sequences.actions[np.arange(sequences.actions.shape[1]) < ends.steps[:, None]]] = True
         lawful = np.zeros(len(sequences), dtype=np.bool_)
@@ -149,6 +171,11 @@ class Evaluator:
         objectives = np.full((len(sequences), 2 + often.shape[1]), np.inf)
         objectives[done] = np.column_stack([ends.cost[done], self.gower(ends.states[done]), often[done]])
         return Evaluated(sequences, ends.states, objectives, violations, grade)
+
+    @property
+    def cut(self) -> bool:
+        """Whether the budget has ended, by its evaluations or by the clock, which walks of long plans use up too."""
+        return self._short or self.budget.late
 
     @property
     def inactive(self) -> list[str]:
@@ -175,7 +202,7 @@ class Evaluator:
             rating = self.problem.rate(states[part])
             ratings.append(np.column_stack([rating.favourable, rating.grade]))
         rated = np.concatenate(ratings)
-        self.cut |= len(rated) < len(states)
+        self._short |= len(rated) < len(states)
         return rated
 
 
@@ -205,4 +232,17 @@ def front(evaluated: Evaluated) -> Evaluated:
         return plans
     _, first = np.unique(plans.objectives, axis=0, return_index=True)
     plans = plans.take(np.sort(first))
-    return plans.take(np.flatnonzero(moocore.is_nondominated(plans.objectives)))
+    return plans.take(np.flatnonzero(unbeaten(plans.objectives)))
+
+
+def unbeaten(objectives: Floats, *, keep_weakly: bool = False) -> Bools:
+    """Return (m,) which of several rows of objectives (m, k) no other one beats; with `keep_weakly` all equal ones.
+
+    Objectives in which all are equal decide nothing. Of very many the last ones count by their sum.
+    """
+    told = objectives[:, (objectives != objectives[:1]).any(axis=0)]
+    told = objectives[:, :1] if not told.shape[1] else told
+    if told.shape[1] > MOST_OBJECTIVES:
+        told = np.column_stack([told[:, : MOST_OBJECTIVES - 1], told[:, MOST_OBJECTIVES - 1 :].sum(axis=1)])
+    found: Bools = moocore.is_nondominated(told, keep_weakly=keep_weakly)
+    return found

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-import moocore
 import numpy as np
 
-from mlflow_cf.explainers.cscf.evaluation import Evaluated, Evaluator, front
+from mlflow_cf.explainers.cscf.evaluation import Evaluated, Evaluator, front, unbeaten
 from mlflow_cf.explainers.cscf.genes import decoded
 from mlflow_cf.features import Floats
 from mlflow_cf.plans.kernels import Ints
@@ -81,5 +80,5 @@ def distinct(members: Evaluated) -> Ints:
 def elites(members: Evaluated) -> Ints:
     """Return the members of the first front: of the plans, or of what is least wrong as long as there are none."""
     least = np.flatnonzero(members.violations == members.violations.min())
-    ahead: Ints = least[moocore.is_nondominated(members.objectives[least], keep_weakly=True)]
+    ahead: Ints = least[unbeaten(members.objectives[least], keep_weakly=True)]
     return ahead

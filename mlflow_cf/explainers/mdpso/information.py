@@ -11,6 +11,7 @@ from mlflow_cf.constraints.rules import Bools
 from mlflow_cf.errors import InputError
 from mlflow_cf.explainers.learned import Facts, known_labels
 from mlflow_cf.features import Feature, Floats
+from mlflow_cf.stepwise import Steps
 
 Counts = NDArray[np.number[Any]]
 
@@ -19,7 +20,7 @@ REACH: Final = 1.5  # interquartile ranges beyond the quartiles, outside of whic
 SMOOTHING: Final = 0.5  # added to every count, so that no bin is without either
 
 
-def information_values(facts: Facts) -> Floats:
+def information_values(facts: Facts) -> Steps[Floats]:
     """Return the information values (k, d) of all features for each class; of a regression (1, d) for its interval.
 
     The classes are those of the labels of training, or else what the model says. A class that no row has, or that all
@@ -29,8 +30,11 @@ def information_values(facts: Facts) -> Floats:
         InputError: a regression where no row or every row is in the wanted interval.
     """
     classes, members = len(facts.target.model.classes) or 1, _members(facts)
-    columns = zip(facts.space.features, facts.background.T, strict=True)
-    return np.column_stack([_value(feature, codes, members, classes) for feature, codes in columns])
+    found = []
+    for feature, codes in zip(facts.space.features, facts.background.T, strict=True):
+        found.append(_value(feature, codes, members, classes))
+        yield
+    return np.column_stack(found)
 
 
 def information_value(positives: Counts, negatives: Counts, smoothing: float = SMOOTHING) -> Floats:

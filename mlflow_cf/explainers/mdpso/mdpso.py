@@ -13,7 +13,7 @@ from pydantic import Field, StrictBool
 
 from mlflow_cf.errors import InputError
 from mlflow_cf.explainers.explainer import Candidates, Search
-from mlflow_cf.explainers.learned import Facts, Learned
+from mlflow_cf.explainers.learned import Facts, Learned, Learning
 from mlflow_cf.explainers.mdpso.active import Active, active_set
 from mlflow_cf.explainers.mdpso.coordinates import BoxKind, BoxOptions
 from mlflow_cf.explainers.mdpso.fitness import Objective, PaperSum
@@ -125,11 +125,12 @@ class MDPSO:
         del count
         check_names("explainer.epsilon_by_feature", self.epsilon_by_feature, facts.space)
 
-    def learn(self, facts: Facts) -> Learned:
+    def learn(self, facts: Facts) -> Learning:
         """Learn how much each feature tells, and how rows become positions, whatever a request may ask."""
         if self.box == "relative":
             _warn_of_frozen(facts)
-        arrays = {"information": information_values(facts), **Embedding.fit(facts.space, facts.background).to_arrays()}
+        information = yield from information_values(facts)
+        arrays = {"information": information, **Embedding.fit(facts.space, facts.background).to_arrays()}
         target = facts.target.target
         column = 0 if target.interval or target.differs else target.column(facts.target.model)
         return Learned(arrays, {"column": column})

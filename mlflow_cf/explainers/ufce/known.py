@@ -9,7 +9,7 @@ from typing import Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
-from mlflow_cf.explainers.learned import Facts, Learned, known_labels
+from mlflow_cf.explainers.learned import Facts, Learned, Learning, known_labels
 from mlflow_cf.explainers.ufce.information import mutual_information
 from mlflow_cf.explainers.ufce.predictors import fit_predictors
 from mlflow_cf.features import UNIT_MISMATCH, Embedding, FeatureSpace, Floats
@@ -20,24 +20,25 @@ EMBEDDING: Final = "embedding_"
 Arrays = Mapping[str, NDArray[Any]]
 
 
-def learn_all(facts: Facts) -> Learned:
+def learn_all(facts: Facts) -> Learning:
     """Learn mutual information, predictors, the rows as vectors with their labels, and the local outlier factor.
 
     Raises:
         InputError: fewer than two background rows.
     """
-    inliers = Inliers.fit(facts.space, facts.background).to_arrays()
+    inliers = yield from Inliers.fitted(facts.space, facts.background)
     embedding = Embedding.fit(facts.space, facts.background, scale="deviation", level_weight=UNIT_MISMATCH)
-    weights, intercepts = fit_predictors(embedding, facts.background)
+    weights, intercepts = yield from fit_predictors(embedding, facts.background)
+    mutual = yield from mutual_information(facts.space, facts.background, facts.seed)
     return Learned(
         {
-            "mutual": mutual_information(facts.space, facts.background, facts.seed),
+            "mutual": mutual,
             "weights": weights,
             "intercepts": intercepts,
             "vectors": embedding.vectors(facts.background),
             "labels": known_labels(facts),
             **{EMBEDDING + name: array for name, array in embedding.to_arrays().items()},
-            **{INLIERS + name: array for name, array in inliers.items()},
+            **{INLIERS + name: array for name, array in inliers.to_arrays().items()},
         }
     )
 

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from itertools import product
 from typing import Final
 
 import numpy as np
@@ -17,6 +18,8 @@ from mlflow_cf.features import Floats
 from mlflow_cf.problem import Codes, Problem
 
 LEVELS: Final = 64  # of a group tried beside another
+FEW_PAIRS: Final = 66  # of twelve groups: all are looked at
+MOST_PAIRS: Final = 10  # of more groups, as in the paper's experiments
 Pair = tuple[int, int]
 
 
@@ -104,26 +107,17 @@ def singles(subspaces: Subspaces) -> list[Line]:
     return [Line(values, key=(values.group,) * 2) for some in subspaces.sequences for values in some]
 
 
-def doubles(subspaces: Subspaces, pairs: Sequence[Pair], third: int | None = None) -> list[Line]:
-    """Return the lines of pairs: one moves, the other is predicted, and the other way round; of levels also all pairs.
+def doubles(subspaces: Subspaces, pairs: Iterable[Pair], third: int | None = None) -> Iterator[Line]:
+    """Yield the lines of pairs: one moves, the other is predicted, and the other way round; of levels also all pairs.
 
     With a `third` group, that is predicted from both.
     """
     after = () if third is None else (third,)
-    lines = []
     for pair in pairs:
         for i, j in (pair, pair[::-1]):
-            lines += [Line(_few(values), (), (j, *after), (i, j)) for values in subspaces.sequences[i]]
+            yield from (Line(_few(values), (), (j, *after), (i, j)) for values in subspaces.sequences[i])
         if all(not values.walks for number in pair for values in subspaces.sequences[number]):
-            lines += list(_both(subspaces, pair, after))
-    return lines
-
-
-def triples(subspaces: Subspaces, pairs: Sequence[Pair]) -> list[Line]:
-    """Return the lines of triples: each pair with every other group; a set of three is tried once."""
-    return [
-        line for *pair, third in threes(subspaces, pairs) for line in doubles(subspaces, [(pair[0], pair[1])], third)
-    ]
+            yield from _both(subspaces, pair, after)
 
 
 def threes(subspaces: Subspaces, pairs: Sequence[Pair]) -> list[tuple[int, int, int]]:
@@ -136,18 +130,19 @@ def threes(subspaces: Subspaces, pairs: Sequence[Pair]) -> list[tuple[int, int, 
     return list(found.values())
 
 
-def nested(subspaces: Subspaces, ordered: Pair, most: int) -> list[Line]:
-    """Return the lines of one group beside each of some values, at most so many a direction, of another."""
+def nested(subspaces: Subspaces, ordered: Pair, most: int) -> Iterator[Line]:
+    """Yield the lines of one group beside each of some values, at most so many a direction, of another."""
     i, j = ordered
-    fixed = _some(subspaces, i, most)
-    return [Line(_few(values), ((i, code),), (), ordered) for code in fixed for values in subspaces.sequences[j]]
+    for code in _some(subspaces, i, most):
+        yield from (Line(_few(values), ((i, code),), (), ordered) for values in subspaces.sequences[j])
 
 
-def nested_twice(subspaces: Subspaces, three: tuple[int, int, int], most: int) -> list[Line]:
-    """Return the lines of a third group beside some values, at most so many a direction, of two others."""
+def nested_twice(subspaces: Subspaces, three: tuple[int, int, int], most: int) -> Iterator[Line]:
+    """Yield the lines of a third group beside some values, at most so many a direction, of two others."""
     i, j, third = three
-    fixed = [((i, a), (j, b)) for a in _some(subspaces, i, most) for b in _some(subspaces, j, most)]
-    return [Line(_few(values), both, (), (i, j)) for both in fixed for values in subspaces.sequences[third]]
+    for first, second in product(_some(subspaces, i, most), _some(subspaces, j, most)):
+        fixed = ((i, first), (j, second))
+        yield from (Line(_few(values), fixed, (), (i, j)) for values in subspaces.sequences[third])
 
 
 def _some(subspaces: Subspaces, number: int, most: int) -> list[int]:
@@ -172,15 +167,22 @@ def _few(values: Values) -> Values:
     return values if values.walks else Values(values.group, values.codes[:LEVELS], walks=False)
 
 
-def pairs_of(problem: Problem, groups: Sequence[int], mutual: Floats, most: int) -> list[Pair]:
+def pairs_of(problem: Problem, groups: Sequence[int], mutual: Floats, most: int | None) -> list[Pair]:
     """Return the pairs of groups that tell most of each other by the information (d, d) of their features; ties: first.
 
-    What two declared groups tell is what the best two of their features do.
+    What two declared groups tell is what the best two of their features do. None: all, or `MOST_PAIRS` of very many.
     """
-    found = [(i, j) for at, i in enumerate(groups) for j in groups[at + 1 :]]
-    told = [float(mutual[np.ix_(problem.columns[i], problem.columns[j])].max()) for i, j in found]
-    order = np.argsort(-np.array(told), kind="stable")[:most]
-    return [found[at] for at in order.tolist()]
+    first, second = (np.asarray(groups, dtype=np.intp)[places] for places in np.triu_indices(len(groups), 1))
+    if all(len(columns) == 1 for columns in problem.columns):
+        alone = np.array(problem.columns, dtype=np.intp)[:, 0]
+        told = mutual[alone[first], alone[second]]
+    else:
+        both = zip(first.tolist(), second.tolist(), strict=True)
+        told = np.array([mutual[np.ix_(problem.columns[i], problem.columns[j])].max() for i, j in both])
+    if most is None:
+        most = len(told) if len(told) <= FEW_PAIRS else MOST_PAIRS
+    order = np.argsort(-told, kind="stable")[:most]
+    return list(zip(first[order].tolist(), second[order].tolist(), strict=True))
 
 
 def evenly(total: int, most: int) -> Codes:

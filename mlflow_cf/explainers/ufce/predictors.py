@@ -12,12 +12,17 @@ import numpy as np
 from mlflow_cf.features import Embedding, Feature, Floats
 from mlflow_cf.problem import Codes, Problem
 from mlflow_cf.search.snapping import Snapping
+from mlflow_cf.stepwise import Steps
 
 MOST_ROWS: Final = 5_000  # of a regression of levels
+MOST_CELLS: Final = 2**18  # of its rows by coordinates: an iteration takes 1 ms
+MOST_ITERATIONS: Final = 100  # on standardised rows it ends after 20 to 60
+AT_ONCE: Final = 512  # rows multiplied together: 30 ms with 400 coordinates
+RIDGE: Final = 1e-9  # of coordinates whose deviation is 1, or that are levels
 NEVER: Final = -1e300  # what stands for the logit of a level that was not seen
 
 
-def fit_predictors(embedding: Embedding, background: Floats) -> tuple[Floats, Floats]:
+def fit_predictors(embedding: Embedding, background: Floats) -> Steps[tuple[Floats, Floats]]:
     """Return weights (width, width) and intercepts (width,) that predict every coordinate of a row's vector.
 
     The coordinates of the feature itself have weight 0. A number's are those of a linear regression on all rows
@@ -26,24 +31,36 @@ def fit_predictors(embedding: Embedding, background: Floats) -> tuple[Floats, Fl
     whole = ~embedding.filled(background).any(axis=1)
     rows = background[whole] if whole.any() else background
     V = embedding.vectors(rows)
-    weights, intercepts = np.zeros((embedding.width, embedding.width)), np.zeros(embedding.width)
+    weights, intercepts = yield from _lines(embedding, V)
+    picked = np.linspace(0, len(V) - 1, min(len(V), MOST_ROWS, MOST_CELLS // V.shape[1])).round().astype(np.intp)
     for column, feature in enumerate(embedding.space.features):
         block = embedding.blocks[column]
-        others = np.delete(np.arange(embedding.width), np.arange(block.start, block.stop))
-        if feature.constant or not len(others):
+        if feature.has_order and not feature.constant:
             continue
-        fit = _line if feature.has_order else _logits
-        told = V[:, block.start] if feature.has_order else rows[:, column]
-        weights[others, block], intercepts[block] = fit(V[:, others], told, block.stop - block.start)
+        weights[:, block], intercepts[block] = 0.0, 0.0
+        others = np.delete(np.arange(embedding.width), np.arange(block.start, block.stop))
+        if not feature.constant and len(others):
+            found = _logits(V[np.ix_(picked, others)], rows[picked, column], block.stop - block.start)
+            weights[others, block], intercepts[block] = found
+            yield
     return weights, intercepts
 
 
-def _line(V: Floats, told: Floats, width: int) -> tuple[Floats, Floats]:
-    """Return the weights (k, 1) and intercept (1,) of least squares, the smallest of all that are as good."""
-    del width
-    centre, middle = V.mean(axis=0), told.mean()
-    found, *_ = np.linalg.lstsq(V - centre, told - middle, rcond=None)
-    return found[:, None], np.array([middle - centre @ found])
+def _lines(embedding: Embedding, V: Floats) -> Steps[tuple[Floats, Floats]]:
+    """Return the weights and intercepts of least squares for every coordinate from those of all other features.
+
+    Of coordinates that tell the same, all share the weight; so little a ridge does that and nothing else. All follow
+    from one inverse: what predicts a coordinate from all others is its column, divided by minus its own entry.
+    """
+    centre, products = V.mean(axis=0), np.zeros((embedding.width, embedding.width))
+    for start in range(0, len(V), AT_ONCE):
+        away = V[start : start + AT_ONCE] - centre
+        products += away.T @ away / len(V)
+        yield
+    inverse = np.linalg.inv(products + RIDGE * np.eye(embedding.width))
+    weights = -inverse / np.diag(inverse)
+    np.fill_diagonal(weights, 0.0)
+    return weights, centre - centre @ weights
 
 
 def _logits(V: Floats, told: Floats, width: int) -> tuple[Floats, Floats]:
@@ -51,15 +68,14 @@ def _logits(V: Floats, told: Floats, width: int) -> tuple[Floats, Floats]:
     from sklearn.exceptions import ConvergenceWarning  # noqa: PLC0415  half a second that no server needs
     from sklearn.linear_model import LogisticRegression  # noqa: PLC0415
 
-    picked = np.linspace(0, len(V) - 1, min(len(V), MOST_ROWS)).round().astype(np.intp)
-    levels = np.unique(told[picked]).astype(np.intp)
+    levels = np.unique(told).astype(np.intp)
     weights, intercepts = np.zeros((V.shape[1], width)), np.full(width, NEVER)
     if len(levels) == 1:
         intercepts[:] = np.where(np.arange(width) == levels[0], 0.0, NEVER) if width > 1 else -NEVER * (levels[0] - 0.5)
         return weights, intercepts
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", ConvergenceWarning)  # near enough to the optimum to propose a level
-        model = LogisticRegression(max_iter=1000).fit(V[picked], told[picked])
+        model = LogisticRegression(max_iter=MOST_ITERATIONS).fit(V, told)
     if width == 1:
         return model.coef_.T, model.intercept_
     if len(levels) == 2:  # the odds of the second
@@ -108,13 +124,13 @@ class Predictors:
     def _told(self, codes: Codes, column: int) -> Floats:
         """Return the coordinates (m, k) of one feature as predicted from the other groups of candidates (m, G)."""
         block, owner = self.embedding.blocks[column], int(self.problem.owner[column])
-        start, total = self.problem.start, np.zeros((len(codes), block.stop - block.start))
-        for number in range(len(self.problem.groups)):
-            if number != owner and (codes[:, number] != codes[0, number]).any():
-                total += self._effects[:, block][codes[:, number] + start[number]]
-            elif number != owner:
-                total += self._effects[codes[0, number] + start[number], block]
-        return np.asarray(total + self._base[block])
+        total = np.tile(self._base[block], (len(codes), 1))
+        changed = codes != self.problem.own
+        for number in np.flatnonzero(changed.any(axis=0)).tolist():
+            if number != owner:
+                rows = np.flatnonzero(changed[:, number])
+                total[rows] += self._effect(number, column)[codes[rows, number]]
+        return total
 
     def _level(self, feature: Feature, column: int, number: int, told: Floats) -> Floats:
         """Return the codes (m,) of the most probable levels that some admissible tuple has."""
@@ -132,31 +148,50 @@ class Predictors:
     @cached_property
     def _base(self) -> Floats:
         """(width,) what is predicted of the row to explain."""
-        base: Floats = self.embedding.vectors(self.problem.x0[None])[0] @ self.weights + self.intercepts
+        base: Floats = self._vector @ self.weights + self.intercepts
         return base
 
+    def _effect(self, number: int, column: int) -> Floats:
+        """Return (t, k) by how much each tuple of a group changes what is predicted of a feature."""
+        if (number, column) not in self._effects:
+            at, differ = self._differ(number)
+            self._effects[number, column] = differ @ self.weights[at, self.embedding.blocks[column]]
+        return self._effects[number, column]
+
+    def _differ(self, number: int) -> tuple[Codes, Floats]:
+        """Return the coordinates (k,) of a group, and what each tuple (t, k) adds to those of the row to explain."""
+        if number in self._differences:
+            return self._differences[number]
+        problem, embedding, group = self.problem, self.embedding, self.problem.groups[number]
+        own = self._vector
+        at = np.concatenate([np.arange(embedding.width)[embedding.blocks[column]] for column in group.columns])
+        if len(group.columns) == 1 and problem.space.features[group.columns[0]].has_order:
+            (column,) = group.columns
+            held = group.tuples[:, 0]
+            held = np.where(np.isnan(held) | (held >= problem.space.features[column].unknown_from), np.nan, held)
+            scale = embedding.scale[column]
+            vectors = (held - embedding.centre[column]) / scale if scale > 0 else np.zeros(len(held))
+            fill = (embedding.fill[column] - embedding.centre[column]) / scale if scale > 0 else 0.0
+            differ = np.where(np.isnan(vectors), fill, vectors)[:, None] - own[at]
+        else:
+            rows = np.tile(problem.x0, (len(group.tuples), 1))
+            rows[:, group.columns] = group.tuples
+            differ = embedding.vectors(rows)[:, at] - own[at]
+        self._differences[number] = at, differ
+        return at, differ
+
     @cached_property
-    def _effects(self) -> Floats:
-        """(tuples, width) by how much each tuple of each group changes every prediction, group after group."""
-        problem, embedding = self.problem, self.embedding
-        own = embedding.vectors(problem.x0[None])[0]
-        parts = []
-        for group in problem.groups:
-            at = np.concatenate([np.arange(embedding.width)[embedding.blocks[column]] for column in group.columns])
-            if len(group.columns) == 1 and problem.space.features[group.columns[0]].has_order:
-                (column,) = group.columns
-                held = group.tuples[:, 0]
-                held = np.where(np.isnan(held) | (held >= problem.space.features[column].unknown_from), np.nan, held)
-                scale = embedding.scale[column]
-                vectors = (held - embedding.centre[column]) / scale if scale > 0 else np.zeros(len(held))
-                fill = (embedding.fill[column] - embedding.centre[column]) / scale if scale > 0 else 0.0
-                differ = np.where(np.isnan(vectors), fill, vectors)[:, None] - own[at]
-            else:
-                rows = np.tile(problem.x0, (len(group.tuples), 1))
-                rows[:, group.columns] = group.tuples
-                differ = embedding.vectors(rows)[:, at] - own[at]
-            parts.append(differ @ self.weights[at])
-        return np.concatenate(parts)
+    def _vector(self) -> Floats:
+        vector: Floats = self.embedding.vectors(self.problem.x0[None])[0]
+        return vector
+
+    @cached_property
+    def _effects(self) -> dict[tuple[int, int], Floats]:
+        return {}
+
+    @cached_property
+    def _differences(self) -> dict[int, tuple[Codes, Floats]]:
+        return {}
 
     @cached_property
     def _snapping(self) -> Snapping:

@@ -1,14 +1,15 @@
-"""One search of UFCE: variant after variant under one budget, then the plausible ones of what was found."""
+"""One search of UFCE: stage after stage under one budget, and the plausible ones of what each has found."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Any, Final, Literal
+from typing import Final, Literal
 
 import numpy as np
 
+from mlflow_cf.constraints.rules import Bools
 from mlflow_cf.explainers.explainer import Candidates
 from mlflow_cf.explainers.ufce.costs import costs
 from mlflow_cf.explainers.ufce.known import Known, refitted
@@ -23,9 +24,9 @@ from mlflow_cf.explainers.ufce.lines import (
     pairs_of,
     singles,
     threes,
-    triples,
 )
 from mlflow_cf.explainers.ufce.neighbourhood import Neighbourhood
+from mlflow_cf.explainers.ufce.possible import Possible
 from mlflow_cf.explainers.ufce.predictors import Predictors
 from mlflow_cf.explainers.ufce.searching import Found, Plausible, Trial, scan, walk
 from mlflow_cf.explainers.ufce.subspaces import Subspaces, with_steps
@@ -37,6 +38,7 @@ FEW: Final = 3  # values of a direction of two groups beside which a third is se
 WANTED: Final = 5  # answers handed over, as in the paper's experiments
 AT_ONCE: Final = 8  # candidates whose plausibility is asked together
 MOST_ASKED: Final = 64  # candidates whose plausibility is asked, each first of its line; as many again of the others
+CELLS: Final = 2**17  # groups of all candidates between two looks at the clock: 5 ms
 
 
 @dataclass(frozen=True)
@@ -54,7 +56,7 @@ class Aim:
     plausibility: Literal["background", "refit", "off"]
     paper: bool
     radius: float | None
-    pairs: int
+    pairs: int | None
     steps: Mapping[str, float]
     nested_triples: bool
 
@@ -71,58 +73,86 @@ class Run:
         self.near = Neighbourhood.of(problem, known.labels, points, aim.radius)
         self.subspaces = Subspaces.of(problem, self.near)
         self.predictors = Predictors(problem, embedding, known.weights, known.intercepts, self.subspaces.ends)
+        self.possible = Possible(problem, self.subspaces)
         self.scans = aim.search == "scan" or (aim.search == "auto" and problem.rater is not None)
 
     def candidates(self) -> Candidates:
         """Search all variants; return plausible candidates, best first."""
-        found, tried = [], {}
+        found, tried = Kept.none(len(self.problem.groups)), {}
         for changes in self.aim.variants:
-            used, parts = self.budget.used, self._searched(changes)
-            tried[str(changes)] = {
-                "accepted": sum(len(part.line) for part in parts),
-                "evaluations": self.budget.used - used,
-            }
-            found += parts
-        codes, kept, asked = self._chosen(found)
-        told = {"tried": tried, "neighbours": len(self.near.rows), "plausibility_asked": asked}
-        rows = self.problem.rows(codes)
-        return Candidates(rows, told, costs=kept if self.aim.paper else None)
+            used, part = self.budget.used, self._searched(changes)
+            tried[str(changes)] = {"accepted": part.accepted, "evaluations": self.budget.used - used}
+            found = found.beside(part)
+        codes = np.unique(found.codes, axis=0)
+        cost = costs(self.problem, codes, paper=self.aim.paper)
+        best = np.lexsort(((codes != self.problem.own).sum(axis=1), cost))
+        told = {"tried": tried, "neighbours": len(self.near.rows), "plausibility_asked": found.asked}
+        rows = self.problem.rows(codes[best])
+        return Candidates(rows, told, costs=cost[best] if self.aim.paper else None, promise=self._plausible)
 
-    def _searched(self, changes: int) -> list[Found]:
-        """Search so many changes; return what is accepted, part by part."""
-        trial = Trial(self.problem, self.budget, changes, None if self.scans else self._plausible)
+    def _searched(self, changes: int) -> Kept:
+        """Return plausible candidates of so many changes; where a stage has none, those of the next one."""
+        found = Kept.none(len(self.problem.groups))
+        for stage in self._stages(changes):
+            found = found.beside(stage())
+            if len(found.codes) or self.budget.spent:
+                break
+        return found
+
+    def _stages(self, changes: int) -> Iterator[Callable[[], Kept]]:
+        """Yield the searches for so many changes: by what is predicted, then fewer changes, then beside values."""
         if changes == 1:
-            return [self._along(trial, singles(self.subspaces), POINTS[1])]
-        if changes == 3:
-            return self._triples(trial)
-        lines = doubles(self.subspaces, self._pairs)
-        found = self._along(trial, lines, POINTS[2])
-        met = {lines[one].key for one in np.unique(found.line).tolist()}
-        left = [
-            line
-            for pair in self._pairs
-            for ordered in (pair, pair[::-1])
-            if ordered not in met
-            for line in nested(self.subspaces, ordered, NESTED)
-        ]
-        return [found, self._along(trial, left, NESTED)]
+            yield lambda: self._kept(self._along(1, singles(self.subspaces), POINTS[1])[0])
+            return
+        met: set[Pair] = set()
+        yield (lambda: self._doubles(met)) if changes == 2 else self._triples
+        if len(self.aim.variants) == 1:  # else these are searched anyway
+            yield lambda: self._searched(changes - 1)
+        if changes == 2:
+            yield lambda: self._kept(self._along(2, self._nested(met, of_them=True), NESTED)[0])
+        elif self.aim.nested_triples:
+            yield self._nested_triples
 
-    def _triples(self, trial: Trial) -> list[Found]:
-        """Search triples; where none is accepted with what is predicted, beside a few values of two groups."""
-        found = self._along(trial, triples(self.subspaces, self._pairs), POINTS[3])
-        if len(found.line) or not self.aim.nested_triples:
-            return [found]
-        sets = threes(self.subspaces, self._pairs)
-        left = [line for three in sets for line in nested_twice(self.subspaces, three, FEW)]
-        return [found, self._along(trial, left, NESTED)]
+    def _doubles(self, met: set[Pair]) -> Kept:
+        """Search pairs, beside values of one where nothing predicted is accepted; add those where it is to `met`."""
+        predicted, known = self._along(2, doubles(self.subspaces, self._pairs), POINTS[2])
+        met |= known
+        return self._kept(predicted, self._along(2, self._nested(known, of_them=False), NESTED)[0])
 
-    def _along(self, trial: Trial, lines: list[Line], points: int) -> Found:
-        tried = Lines(self.problem, self.predictors, lines)
-        return scan(trial, tried, points) if self.scans else walk(trial, tried)
+    def _nested(self, met: set[Pair], *, of_them: bool) -> Iterator[Line]:
+        for pair in self._pairs:
+            for ordered in (pair, pair[::-1]):
+                if (ordered in met) == of_them:
+                    yield from nested(self.subspaces, ordered, NESTED)
+
+    def _triples(self) -> Kept:
+        sets = self.possible.of(threes(self.subspaces, self._pairs))
+        lines = (line for i, j, third in sets for line in doubles(self.subspaces, [(i, j)], third))
+        return self._kept(self._along(3, lines, POINTS[3])[0])
+
+    def _nested_triples(self) -> Kept:
+        sets = self.possible.of(threes(self.subspaces, self._pairs))
+        lines = (line for three in sets for line in nested_twice(self.subspaces, three, FEW))
+        return self._kept(self._along(3, lines, NESTED)[0])
+
+    def _along(self, changes: int, lines: Iterable[Line], points: int) -> tuple[Found, set[Pair]]:
+        """Search lines for so many changes, block by block; return what is accepted, and the pairs it belongs to."""
+        trial = Trial(self.problem, self.budget, changes, None if self.scans else self._plausible)
+        parts, met, done = list[Found](), set[Pair](), 0
+        for block in _blocks(lines, points, CELLS // len(self.problem.groups)):
+            if self.budget.spent:
+                break
+            tried = Lines(self.problem, self.predictors, block)
+            found = scan(trial, tried, points) if self.scans else walk(trial, tried)
+            met |= {block[one].key for one in np.unique(found.line).tolist()}
+            parts.append(replace(found, line=found.line + done))
+            done += len(block)
+        return Found.together(parts, len(self.problem.groups)), met
 
     @cached_property
     def _pairs(self) -> list[Pair]:
-        return pairs_of(self.problem, self.subspaces.groups, self.known.mutual, self.aim.pairs)
+        pairs = pairs_of(self.problem, self.subspaces.groups, self.known.mutual, self.aim.pairs)
+        return pairs if 3 in self.aim.variants else list(self.possible.of(pairs))
 
     @cached_property
     def _plausible(self) -> Plausible | None:
@@ -133,41 +163,73 @@ class Run:
             return refitted(problem.space, problem.background, problem.x0).accept
         return self.known.inliers_over(problem.space).accept
 
-    def _chosen(self, parts: list[Found]) -> tuple[Codes, np.ndarray[Any, np.dtype[np.float64]], int]:
-        """Return plausible candidates (m, G), best first, with what each costs, and how many were looked at.
-
-        Those that are first in their line are looked at before all others.
-        """
-        groups = len(self.problem.groups)
-        codes = Found.together(parts, groups).codes
+    def _kept(self, *parts: Found) -> Kept:
+        """Return those that are plausible; those that are first in their line are looked at before all others."""
+        codes = Found.together([*parts], len(self.problem.groups)).codes
         lead = np.concatenate([np.empty(0, dtype=np.bool_), *(_leaders(part) for part in parts)])
         order = np.lexsort((~lead, *codes.T))  # equal ones stand together, the first of its line before the others
         codes, lead = codes[order], lead[order]
         new = np.append(True, (np.diff(codes, axis=0) != 0).any(axis=1))[: len(codes)]
         codes, lead = codes[new], lead[new]
+        if self._plausible is None or not self.scans:
+            return Kept(codes, len(codes), 0)
         cost = costs(self.problem, codes, paper=self.aim.paper)
         best = np.lexsort(((codes != self.problem.own).sum(axis=1), cost))
-        if self._plausible is None or not self.scans:
-            return codes[best], cost[best], 0
         first, others = best[lead[best]], best[~lead[best]]
         kept: list[int] = []
         asked = 0
         for some in (first, others[evenly(len(others), MOST_ASKED)]):
             asked += self._ask(codes, some[:MOST_ASKED], kept)
-        chosen = np.array(sorted(kept, key=lambda at: (cost[at], at)), dtype=np.intp)
-        return codes[chosen], cost[chosen], asked
+        return Kept(codes[kept], len(codes), asked)
 
     def _ask(self, codes: Codes, some: Codes, kept: list[int]) -> int:
-        """Add those of some candidates that are plausible, until there are enough; return how many were looked at."""
+        """Add those of some candidates that are plausible, until there are enough; return how many were looked at.
+
+        The first few are looked at even if the clock has run out: without that, nothing would come of the search.
+        """
         wanted, asked = max(WANTED, 3 * self.problem.count), 0
-        while self._plausible is not None and asked < len(some) and len(kept) < wanted and not self.budget.late:
+        while self._plausible is not None and asked < len(some) and len(kept) < wanted:
+            if asked and self.budget.late:
+                break
             part = some[asked : asked + AT_ONCE]
             kept += part[self._plausible(self.problem.rows(codes[part]))].tolist()
             asked += len(part)
         return asked
 
 
-def _leaders(found: Found) -> np.ndarray[Any, np.dtype[np.bool_]]:
+@dataclass(frozen=True, eq=False)
+class Kept:
+    """Plausible candidates (m, G), how many were accepted before that was asked, and of how many it was."""
+
+    codes: Codes
+    accepted: int
+    asked: int
+
+    @classmethod
+    def none(cls, groups: int) -> Kept:
+        """Return none, over so many groups."""
+        return cls(np.empty((0, groups), dtype=np.intp), 0, 0)
+
+    def beside(self, other: Kept) -> Kept:
+        """Return both."""
+        codes = np.concatenate([self.codes, other.codes])
+        return Kept(codes, self.accepted + other.accepted, self.asked + other.asked)
+
+
+def _blocks(lines: Iterable[Line], points: int, most: int) -> Iterator[list[Line]]:
+    """Yield the lines in lots of about so many candidates, if so many points are looked at of each."""
+    block, size = list[Line](), 0
+    for line in lines:
+        block.append(line)
+        size += min(len(line.values.codes), points)
+        if size >= most:
+            yield block
+            block, size = [], 0
+    if block:
+        yield block
+
+
+def _leaders(found: Found) -> Bools:
     """Return (m,) which accepted candidates are the nearest of their lines."""
     order = np.lexsort((found.position, found.line))
     lead = np.zeros(len(order), dtype=np.bool_)

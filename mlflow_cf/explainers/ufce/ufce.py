@@ -11,7 +11,7 @@ import numpy as np
 from pydantic import StrictBool
 
 from mlflow_cf.explainers.explainer import Candidates, Search
-from mlflow_cf.explainers.learned import Facts, Learned
+from mlflow_cf.explainers.learned import Facts, Learned, Learning
 from mlflow_cf.explainers.options import Span, asked, check_names, check_options
 from mlflow_cf.explainers.ufce.known import Known, learn_all
 from mlflow_cf.explainers.ufce.run import Aim, Run
@@ -28,7 +28,7 @@ OPTIONS: Final = {
     "plausibility": Plausibility,
     "ranking": Ranking,
     "radius": Span(1e-6, 1e6, optional=True),
-    "pairs": Span(1, 100, whole=True),
+    "pairs": Span(1, 100, whole=True, optional=True),
 }
 
 
@@ -40,7 +40,7 @@ class UFCE:
     feedback. Two features are paired if they tell much of each other; one moves, and the others follow by prediction.
 
     Attributes:
-        changes: 1, 2 or 3 groups alone, or ``all`` of these searches.
+        changes: at most 1, 2 or 3 groups, fewer only where so many give no answer; or ``all`` of these searches.
         search: ``walk`` halves what is left of a number's values, as in the paper; ``scan`` reads whole response curves
             and assumes nothing; ``auto`` scans models that could be opened.
         plausibility: whether answers are inliers of the ``background``; ``refit``, as in the paper: of the background
@@ -48,7 +48,8 @@ class UFCE:
         ranking: by the problem's ``distance``, or as in the ``paper``: Jaccard's distance of levels plus the Euclidean
             one of numbers as a share of its largest; such answers keep their order.
         radius: of the neighbourhood, in standard deviations; None: the smallest that holds ten rows and 5 %.
-        pairs: so many pairs are tried, those that tell most of each other.
+        pairs: so many pairs are tried, those that tell most of each other; None: all of up to twelve features, ten of
+            more.
         steps: by feature, how far apart the values of a continuous number are; by default 1 % of what it may be.
         nested_triples: whether, where no triple is accepted with what is predicted, a third group is tried beside a few
             values of two others; the paper has nothing of the kind.
@@ -60,7 +61,7 @@ class UFCE:
     plausibility: Plausibility = "background"
     ranking: Ranking = "distance"
     radius: float | None = None
-    pairs: int = 10
+    pairs: int | None = None
     steps: Mapping[str, float] = field(default_factory=dict)
     nested_triples: bool = True
     polish: bool = True
@@ -90,7 +91,7 @@ class UFCE:
         del count
         check_names("explainer.steps", self.steps, facts.space)
 
-    def learn(self, facts: Facts) -> Learned:
+    def learn(self, facts: Facts) -> Learning:
         """Learn which features go together, what predicts each of them, and where the background is dense."""
         return learn_all(facts)
 
