@@ -206,7 +206,8 @@ def load_model(model_uri: str | Path) -> ExplainedModel:
     Raises:
         InputError: there is nothing at that address.
         ArtifactError: it is not an explained model, incomplete, altered, of an unknown version, or forged; or it has
-            Python functions, and MLFLOW_ALLOW_PICKLE_DESERIALIZATION forbids to load them.
+            Python functions, and MLFLOW_ALLOW_MODEL_CODE_EXECUTION or MLFLOW_ALLOW_PICKLE_DESERIALIZATION forbids to
+            load them.
     """
     return load_folder(fetch(model_uri))
 
