@@ -31,9 +31,14 @@ _logger = logging.getLogger(__name__)
 
 
 class Publication:
-    """One attempt to log a model, and to register a version of it if there is a name for that."""
+    """One attempt to log a model, and to register a version of it if there is a name for that.
+
+    Raises:
+        InputError: a name that the registry refuses.
+    """
 
     def __init__(self, name: str, registered_name: str | None, tags: Mapping[str, Any]) -> None:
+        check_registry_name(registered_name)
         self._name, self._registered_name, self._tags = name, registered_name, tags
         self._token = uuid4().hex
         self._new_name = False
