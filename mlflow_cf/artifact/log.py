@@ -205,7 +205,7 @@ def log_model(
     options = WrapOptions(target, constraints, explainer, features, distance, values, seed, limits, certify, privacy,
                           seal, trace, robust_to, plausible, margin)  # fmt: skip
     how = Packaging(output, signature, input_example, pip_requirements, metadata, allow_functions, code_paths, validate)
-    publication = Publication(name, registered_model_name, tags or {})
+    publication = Publication.prepared(name, registered_model_name, tags)
     with publication.withdrawn_on_failure(), _built(model, data, labels, options, how) as staged:
         info = publication.publish(staged)
         warn_of_pin(pip_requirements)

@@ -33,7 +33,7 @@ def log_with_explainer(
         ArtifactError: the model cannot be read.
     """
     chosen = explainer_of(explainer)
-    publication = Publication(name, registered_model_name, {})
+    publication = Publication.prepared(name, registered_model_name)
     with publication.withdrawn_on_failure(), tempfile.TemporaryDirectory(prefix="mlflow-cf-") as scratch:
         with sources.no_bytecode():
             staged = _rebuilt(fetch(model_uri), chosen, Path(scratch) / "staged")
