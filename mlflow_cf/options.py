@@ -12,6 +12,7 @@ from mlflow_cf.explainers.registry import ExplainerSource
 from mlflow_cf.model.judge import Label, OpenModel
 from mlflow_cf.model.versions import Version, read_versions
 from mlflow_cf.problem import Distance, Limits, Plausible, Policy, Privacy, RobustTo, Sealable, Target, Trace
+from mlflow_cf.validation import validated
 
 TargetSource = Target | Mapping[str, Any] | Label | None
 PlausibleSource = Plausible | Mapping[str, Any] | str | None
@@ -63,8 +64,13 @@ class WrapOptions:
         return read_versions(self.robust_to)
 
     def policy(self, model: OpenModel) -> Policy:
-        """Return the policy these options make for `model`."""
-        return Policy.from_dict(
+        """Return the policy these options make for `model`.
+
+        Raises:
+            InputError: what does not fit, by the names of arguments.
+        """
+        return validated(
+            Policy,
             {
                 "target": Target.read(self.target, model),
                 "constraints": Constraints.read(self.constraints),
@@ -79,5 +85,6 @@ class WrapOptions:
                 "robust_to": tuple(RobustTo(name=one.name, required=one.required) for one in self.versions),
                 "plausible": Plausible.read(self.plausible),
                 "margin": self.margin,
-            }
+            },
+            "",
         )

@@ -22,7 +22,7 @@ from pydantic import (
 from mlflow_cf.constraints.actions import MAX_ACTIONS, MAX_RELATIONSHIPS, Action, Relationship, listed
 from mlflow_cf.constraints.plaf import is_program, parse_program
 from mlflow_cf.errors import InputError
-from mlflow_cf.validation import Number, validated
+from mlflow_cf.validation import Number, UserModel, validated
 
 MAX_RULES = 256
 MAX_EQUATIONS = 32
@@ -63,7 +63,7 @@ class CausalEquation(BaseModel):
     intercept: Number = 0.0
 
 
-class Constraints(BaseModel):
+class Constraints(UserModel):
     """What a counterfactual must respect; all keys together, each compiled to rules.
 
     Attributes:
