@@ -84,6 +84,9 @@ def _chain(error: BaseException | None) -> Iterator[BaseException]:
 def _missing(module: str) -> InputError:
     own = own_modules([module])
     fact = f"the model needs the module {module!r}, which a clean process cannot import"
+    elsewhere = "or validate='here' if servers have it all the same"
     if own:
-        return InputError("code_paths", fact, f"pass {listed(own.values())}, so that the artifact brings it along")
-    return InputError("pip_requirements", fact, "name the package that has it, or pass its code as code_paths=[..]")
+        fix = f"pass {listed(own.values())}, so that the artifact brings it along, {elsewhere}"
+        return InputError("code_paths", fact, fix)
+    fix = f"name the package that has it, or pass its code as code_paths=[..], {elsewhere}"
+    return InputError("pip_requirements", fact, fix)

@@ -145,7 +145,8 @@ class TestModelsByUri:
             mlflow_cf.save_model(plain, tmp_path / "m", DATA)
         assert error.value.message == (
             f"code_paths: the model needs the module '{NAME}', which a clean process cannot import; "
-            f"pass code_paths=['{code_of(module)}'], so that the artifact brings it along"
+            f"pass code_paths=['{code_of(module)}'], so that the artifact brings it along, "
+            "or validate='here' if servers have it all the same"
         )
         assert not (tmp_path / "m").exists()
 

@@ -80,7 +80,7 @@ def inner(tmp_path_factory: pytest.TempPathFactory) -> Any:
 
 def save(inner: Path, folder: Path, constraints: Any = CONSTRAINTS, *, allow_functions: bool = True) -> Path:
     options = {"target": 1, "output": "label", "constraints": constraints, "allow_functions": allow_functions}
-    mlflow_cf.save_model(str(inner), folder, DATA, **options)
+    mlflow_cf.save_model(str(inner), folder, DATA, **options, validate="here")  # its functions are those of this module
     return folder
 
 
