@@ -9,7 +9,7 @@ import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, get_args
+from typing import Any, Final, get_args
 
 import click
 import pandas as pd
@@ -18,6 +18,7 @@ from mlflow.models.evaluation.validation import ModelValidationFailedException
 
 from mlflow_cf.artifact.log import load_model
 from mlflow_cf.artifact.replay import replay_trace
+from mlflow_cf.artifact.signature import PARAM
 from mlflow_cf.artifact.verify import verify_folder
 from mlflow_cf.artifact.warm import kept_in, warm_all
 from mlflow_cf.errors import CounterfactualError
@@ -31,6 +32,12 @@ from mlflow_cf.version import VERSION
 from mlflow_cf.words.description import description
 from mlflow_cf.words.result import Status
 
+ASKED: Final = {"count": 3, "constraints": {"immutable": ["age"]}}
+REQUEST: Final = {"dataframe_records": [{"age": 46, "income": 20500}], "params": {PARAM: ASKED}}
+WHERE: Final = (
+    f"A request carries it so: {json.dumps(REQUEST)}. MLflow drops params of any other name, and options beside them, "
+    "without a word; the reply is then the one for no options."
+)
 _model = click.option("-m", "--model-uri", required=True, help="URI or folder, e.g. models:/credit@champion.")
 
 
@@ -161,6 +168,8 @@ def schema() -> None:
     """Print the JSON schema of the request param `counterfactual`."""
     published = Query.model_json_schema()
     published["$defs"]["NamedExplainer"]["allOf"] = options_schema()
+    published["description"] = f"{published['description']}\n\n{WHERE}"
+    published["examples"] = [ASKED]
     click.echo(json.dumps(published, indent=1))
 
 

@@ -135,6 +135,18 @@ def test_schema_lists_the_options_of_a_request():
     assert "max_evaluations" in json.loads(run("schema").output)["properties"]
 
 
+def test_schema_shows_where_they_stand_in_a_request(saved):
+    schema = json.loads(run("schema").output)
+    (example,) = schema["examples"]
+    body, _ = json.JSONDecoder().raw_decode(schema["description"], schema["description"].index('{"dataframe'))
+    assert body["params"] == {"counterfactual": example}
+    served = mlflow.pyfunc.load_model(str(saved / "explained"))
+    (record,) = served.predict(pd.DataFrame(body["dataframe_records"]), body["params"]).to_dict("records")
+    assert record["status"] == "found"
+    serving = json.loads((saved / "explained" / "serving_input_example.json").read_text())
+    assert set(serving["params"]) == {"counterfactual"}
+
+
 @pytest.mark.parametrize(
     ("words", "message"),
     [
