@@ -18,6 +18,7 @@ from mlflow_cf.model.own_code import own_modules
 FOLDER: Final = "code"  # MLflow's name of it, and of the key by which a flavor in an MLmodel finds it
 MOST_READ: Final = 1024**3  # bytes of a file in which names of modules are looked for
 _PICKLES: Final = (".pkl", ".pickle", ".joblib", ".cloudpickle")
+_START: Final = rb"(?:(?<![\w.])|(?<=\x8c[\x00-\xff]))"  # 0x8c is SHORT_BINUNICODE
 _COMPILED: Final = ("__pycache__", "*.pyc", "*.pyo")
 
 CodePaths = Sequence[str | Path]
@@ -78,7 +79,8 @@ def needed(root: Path) -> bool:
     own = own_modules()
     if not own:
         return False
-    names = re.compile(rb"(?<![\w.])(?:" + b"|".join(re.escape(name).encode() for name in own) + rb")(?!\w)")
+    # a text starts behind what is no part of a name, or in a pickle behind its length, which may look like one
+    names = re.compile(_START + rb"(?:" + b"|".join(re.escape(name).encode() for name in own) + rb")(?!\w)")
     return any(names.search(text) for text in _written(root))
 
 

@@ -38,10 +38,8 @@ def listed(places: Iterable[Path]) -> str:
 
 
 def _place(name: str) -> Path | None:
-    module = sys.modules.get(name)
-    folders = [*getattr(module, "__path__", ())]
-    file = getattr(module, "__file__", None)
-    where = folders[0] if folders else file
+    known = getattr(sys.modules.get(name), "__dict__", {})  # asked for an attribute, a lazy module would load itself
+    where = next(iter(known.get("__path__") or ()), known.get("__file__"))
     return None if where is None else _absolute(where)
 
 

@@ -1,8 +1,10 @@
 """Code of the user's own: the artifact brings it along, seals it, and is tried where nothing else of theirs is."""
 
 import importlib
+import pickle
 import subprocess
 import sys
+import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 from types import ModuleType
@@ -12,12 +14,15 @@ import mlflow
 import numpy as np
 import pandas as pd
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 from mlflow.models import Model
 from sklearn.linear_model import LogisticRegression
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import FunctionTransformer
 
 import mlflow_cf
+from mlflow_cf.artifact import code
 from mlflow_cf.artifact.verify import verify_folder
 from mlflow_cf.errors import ArtifactError, InputError
 from mlflow_cf.model.own_code import listed, names_in, own_modules
@@ -215,6 +220,16 @@ def test_what_is_no_code_is_refused(paths, message, tmp_path):
         mlflow_cf.save_model(fitted(), tmp_path / "m", DATA, code_paths=paths if isinstance(paths, str) else given)
     with pytest.raises(InputError, match="validate: 'somewhere' is unknown"):
         mlflow_cf.save_model(fitted(), tmp_path / "m", DATA, validate="somewhere")
+
+
+@given(st.text("abz_", min_size=1, max_size=120), st.text("abz.", max_size=60))
+def test_names_are_found_in_pickles_of_any_length(name, rest):
+    with tempfile.TemporaryDirectory() as folder, pytest.MonkeyPatch.context() as patch:
+        patch.setattr(code, "own_modules", lambda: {name: Path("x.py")})
+        (Path(folder) / "model.pkl").write_bytes(pickle.dumps((1, [f"{name}.{rest}"[:255], "f"])))
+        assert code.needed(Path(folder))
+        (Path(folder) / "model.pkl").write_bytes(pickle.dumps((1, ["sklearn.linear_model", f"0.{name}"])))
+        assert not code.needed(Path(folder))
 
 
 def test_which_modules_are_the_users_own(module, monkeypatch):
