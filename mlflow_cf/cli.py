@@ -9,14 +9,16 @@ import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import Any, Final, get_args
 
 import click
 import pandas as pd
+from mlflow.environment_variables import MLFLOW_ENABLE_ARTIFACTS_PROGRESS_BAR as PROGRESS
 from mlflow.models.evaluation.validation import ModelValidationFailedException
 
 from mlflow_cf.artifact.log import load_model
 from mlflow_cf.artifact.replay import replay_trace
+from mlflow_cf.artifact.signature import PARAM
 from mlflow_cf.artifact.verify import verify_folder
 from mlflow_cf.artifact.warm import kept_in, warm_all
 from mlflow_cf.errors import CounterfactualError
@@ -28,14 +30,25 @@ from mlflow_cf.model.flavors import fetch
 from mlflow_cf.problem import Query
 from mlflow_cf.version import VERSION
 from mlflow_cf.words.description import description
+from mlflow_cf.words.result import Status
 
+ASKED: Final = {"count": 3, "constraints": {"immutable": ["age"]}}
+REQUEST: Final = {"dataframe_records": [{"age": 46, "income": 20500}], "params": {PARAM: ASKED}}
+WHERE: Final = (
+    f"A request carries it so: {json.dumps(REQUEST)}. MLflow drops params of any other name, and options beside them, "
+    "without a word; the reply is then the one for no options."
+)
 _model = click.option("-m", "--model-uri", required=True, help="URI or folder, e.g. models:/credit@champion.")
 
 
 @click.group()
 @click.version_option(VERSION, prog_name="mlflow-cf")
-def main() -> None:
+@click.pass_context
+def main(context: click.Context) -> None:
     """Counterfactual explanations for MLflow models."""
+    if not PROGRESS.defined:  # MLflow's bars of downloads would stand between the answers
+        PROGRESS.set(False)
+        context.call_on_close(PROGRESS.unset)
 
 
 @main.command()
@@ -44,24 +57,42 @@ def main() -> None:
     "-i", "--input-path", required=True, type=click.Path(path_type=Path), help="Rows: .csv, .json or .parquet."
 )
 @click.option("-q", "--query", default="{}", help="Options of the request as JSON, e.g. '{\"count\": 3}'.")
+@click.option("--only", multiple=True, type=click.Choice(get_args(Status)), help="Rows of this status; again for more.")
+@click.option(
+    "-o",
+    "--output-path",
+    type=click.Path(path_type=Path),
+    help="Write a table instead, one line per counterfactual, or per row without one: .csv or .parquet.",
+)
 @click.option("--json", "as_json", is_flag=True, help="Print the records of a reply instead of sentences.")
-def explain(model_uri: str, input_path: Path, query: str, *, as_json: bool) -> None:
+def explain(
+    model_uri: str, input_path: Path, query: str, only: tuple[str, ...], output_path: Path | None, *, as_json: bool
+) -> None:
     """Explain the rows of a file."""
     with _friendly_errors():
+        _check_written(output_path)
         rows = _read_rows(input_path)
         asked = _read_query(query)
         explained = load_model(model_uri)
         explained.warm_up()  # the clock of the request shall not pay for what is compiled on first use
-        records = explained.predict(rows, {"counterfactual": asked}).to_dict("records")
-    if as_json:
-        click.echo(json.dumps(records, allow_nan=False, indent=1))
+        answers = explained.request(rows.reset_index(drop=True), {"counterfactual": asked})
+    kept = [number for number, answer in enumerate(answers) if not only or answer.status in only]
+    if output_path is not None:
+        _write_rows(answers.to_table(kept), output_path)
+    elif as_json:
+        click.echo(json.dumps([answers[number].to_dict() for number in kept], allow_nan=False, indent=1))
         return
-    for number, record in enumerate(records):
-        reason = f" ({record['reason']})" if record["reason"] else ""
-        click.echo(f"row {number}: prediction {record['prediction']}, {record['status']}{reason}")
-        for found in record["counterfactuals"]:
-            sentence, *steps = found["text"].split("\n")
-            click.echo("\n    ".join([f"  {sentence}{_proof(found)}", *steps]))
+    for number in kept if output_path is None else ():
+        _print_answer(number, answers[number].to_dict())
+    click.echo(answers.summary)
+
+
+def _print_answer(number: int, record: dict[str, Any]) -> None:
+    reason = f" ({record['reason']})" if record["reason"] else ""
+    click.echo(f"row {number}: prediction {record['prediction']}, {record['status']}{reason}")
+    for found in record["counterfactuals"]:
+        sentence, *steps = found["text"].split("\n")
+        click.echo("\n    ".join([f"  {sentence}{_proof(found)}", *steps]))
 
 
 @main.command("evaluate")
@@ -137,6 +168,8 @@ def schema() -> None:
     """Print the JSON schema of the request param `counterfactual`."""
     published = Query.model_json_schema()
     published["$defs"]["NamedExplainer"]["allOf"] = options_schema()
+    published["description"] = f"{published['description']}\n\n{WHERE}"
+    published["examples"] = [ASKED]
     click.echo(json.dumps(published, indent=1))
 
 
@@ -213,6 +246,18 @@ def _read_rows(path: Path, hint: str = "--input-path") -> pd.DataFrame:
         case ".parquet":
             return pd.read_parquet(path)
     raise click.BadParameter(f"{path.name} is none of .csv, .json, .parquet", param_hint=hint)
+
+
+def _check_written(path: Path | None) -> None:
+    if path is not None and path.suffix not in (".csv", ".parquet"):
+        raise click.BadParameter(f"{path.name} is none of .csv, .parquet", param_hint="--output-path")
+
+
+def _write_rows(table: pd.DataFrame, path: Path) -> None:
+    if path.suffix == ".csv":
+        table.to_csv(path, index=False)
+    else:
+        table.to_parquet(path, index=False)
 
 
 def _read_query(text: str) -> dict[str, Any]:

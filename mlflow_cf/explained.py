@@ -185,7 +185,7 @@ class ExplainedModel:
         Args:
             X: rows to explain: a table with at least the model's columns, an array (m, d) of them, or one row as a
                 Series or dict. ``0`` and ``"0"`` are the same column.
-            count: counterfactuals per row.
+            count: counterfactuals per row, up to the policy's limit.
             target: another wanted outcome than the policy's: a label, a `Target` or its dict.
             constraints: more constraints, on top of the policy's: `Constraints`, a dict, a file, or PLAF text.
             explainer: another explainer: a name, a dict of name and options that requests may set, or an object.
@@ -229,6 +229,7 @@ class ExplainedModel:
                 "min_difference": min_difference,
             }
         )
+        query.check_count(self.policy.limits)
         chosen = self._asked(query) if explainer is None or named is not None else explainer_of(explainer)
         return self._answer(X, query, chosen, Caller(query.time_limit_s, 0.0, served=False), others)
 

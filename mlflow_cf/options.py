@@ -13,6 +13,7 @@ from mlflow_cf.model.judge import Label, OpenModel
 from mlflow_cf.model.versions import Version, read_versions
 from mlflow_cf.problem import Distance, Limits, Plausible, Policy, Privacy, RobustTo, Sealable, Target, Trace
 from mlflow_cf.problem.variety import LEAST_DIFFERENCE, Diversity
+from mlflow_cf.validation import validated
 
 TargetSource = Target | Mapping[str, Any] | Label | None
 PlausibleSource = Plausible | Mapping[str, Any] | str | None
@@ -67,8 +68,13 @@ class WrapOptions:
         return read_versions(self.robust_to)
 
     def policy(self, model: OpenModel) -> Policy:
-        """Return the policy these options make for `model`."""
-        return Policy.from_dict(
+        """Return the policy these options make for `model`.
+
+        Raises:
+            InputError: what does not fit, by the names of arguments.
+        """
+        return validated(
+            Policy,
             {
                 "target": Target.read(self.target, model),
                 "constraints": Constraints.read(self.constraints),
@@ -85,5 +91,6 @@ class WrapOptions:
                 "margin": self.margin,
                 "diversity": self.diversity,
                 "min_difference": self.min_difference,
-            }
+            },
+            "",
         )

@@ -4,12 +4,17 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
-from typing import Annotated, Final, TypeVar
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Final, TypeVar
 
 from pydantic import BaseModel, Field, StrictFloat, StrictInt, StrictStr, ValidationError
 from pydantic_core import ErrorDetails
 
 from mlflow_cf.errors import InputError, did_you_mean, joined
+
+if TYPE_CHECKING:
+    from pydantic._internal._model_construction import ModelMetaclass
+else:
+    ModelMetaclass = type(BaseModel)  # it has no public name
 
 # what pydantic's errors about a type ask for
 TYPES: Final = {
@@ -32,6 +37,32 @@ Number = (
 
 
 Model = TypeVar("Model", bound=BaseModel)
+
+
+class _Called(ModelMetaclass):
+    """What happens when a class is called by its user; values inside of others are validated without a call."""
+
+    def __call__(cls: type[Model], *given: Any, **values: Any) -> Model:  # type: ignore[misc]  # noqa: N805  a class
+        """Return an object; what is wrong is told as with the dict in its place."""
+        names: tuple[str, ...] = getattr(cls, "POSITIONAL", ())
+        if twice := set(names[: len(given)]) & set(values):
+            raise TypeError(f"{cls.__name__} got {min(twice)} twice")
+        data = {**dict(zip(names, given, strict=False)), **values}
+        try:
+            made: Model = super().__call__(*given[len(names) :], **data)  # type: ignore[misc]
+        except ValidationError as error:
+            raise input_errors(error, cls.__name__.lower(), cls, data) from None
+        return made
+
+
+class UserModel(BaseModel, metaclass=_Called):
+    """A model that users make themselves: its errors are `InputError`, below its name in lower case.
+
+    Attributes:
+        POSITIONAL: the fields that may be given without their names.
+    """
+
+    POSITIONAL: ClassVar[tuple[str, ...]] = ()
 
 
 def validated(kind: type[Model], data: object, path: str) -> Model:
@@ -66,7 +97,10 @@ def _told(items: list[ErrorDetails], model: type[BaseModel], names: list[str]) -
     """Return fact and fix for what was found at one place: one error, or one per member of a union."""
     item = next((item for item in items if item["type"] not in TYPES), items[0])
     if item["type"] == "extra_forbidden":
-        return "not a known key", did_you_mean(names[-1], _model_at(model, names[:-1]).model_fields, "keys")
+        fields = _model_at(model, names[:-1]).model_fields
+        return "not a known key", did_you_mean(
+            names[-1], [field.alias or name for name, field in fields.items()], "keys"
+        )
     got = _shown(item.get("input"))
     if item["type"] == "tuple_type":
         field = _model_at(model, names[:-1]).model_fields.get(names[-1]) if names else None

@@ -1,4 +1,5 @@
 import json
+import os
 import shutil
 
 import mlflow
@@ -44,6 +45,65 @@ def test_explain_prints_the_records_of_a_reply(saved):
     assert [record["status"] for record in json.loads(result.output)] == ["skipped", "skipped"]
 
 
+@pytest.fixture(scope="module")
+def mixed(saved):
+    """Return a file of rows of which some have the wanted outcome already."""
+    table = pd.DataFrame({"income": [5_000, 44_000, 6_000, 43_000], "age": [30, 40, 50, 60]})
+    table.to_csv(saved / "mixed.csv", index=False)
+    return saved / "mixed.csv"
+
+
+def test_explain_ends_with_how_many_rows_there_are_of_each_status(saved, mixed):
+    result = run("explain", "-m", saved / "explained", "-i", mixed)
+    assert result.output.splitlines()[-1] == "4 rows: 2 found, 2 already"
+    assert "row 1: prediction True, already" in result.output
+
+
+def test_explain_prints_only_what_is_asked_for(saved, mixed):
+    words = ("explain", "-m", saved / "explained", "-i", mixed, "--only", "found")
+    result = run(*words)
+    assert "already" not in "".join(result.output.splitlines()[:-1])
+    assert [line.split(":")[0] for line in result.output.splitlines() if line.startswith("row")] == ["row 0", "row 2"]
+    assert [record["status"] for record in json.loads(run(*words, "--json").output)] == ["found", "found"]
+    both = run(*words, "--only", "already").output
+    assert sum(line.startswith("row") for line in both.splitlines()) == 4
+    assert "'foundd' is not one of" in run(*words, "--only", "foundd").output
+
+
+@pytest.mark.parametrize(("name", "read"), [("found.csv", pd.read_csv), ("found.parquet", pd.read_parquet)])
+def test_explain_writes_a_table(saved, mixed, tmp_path, name, read):
+    words = ("explain", "-m", saved / "explained", "-i", mixed, "-o")
+    result = run(*words, tmp_path / name)
+    assert result.output == "4 rows: 2 found, 2 already\n"
+    table = read(tmp_path / name)
+    assert (table["row"].tolist(), table["status"].tolist()) == ([0, 1, 2, 3], ["found", "already"] * 2)
+    assert table["income"].isna().tolist() == [False, True] * 2
+    assert table["age"].dropna().tolist() == [30, 50]
+    run(*words, tmp_path / name, "--only", "found")
+    assert set(read(tmp_path / name)["status"]) == {"found"}
+    assert "found.xls is none of .csv, .parquet" in run(*words, tmp_path / "found.xls").output
+
+
+def test_a_table_has_a_line_per_counterfactual_or_row(saved, mixed):
+    answers = mlflow_cf.load_model(saved / "explained").explain(pd.read_csv(mixed), count=2)
+    table = answers.to_table([0, 1, 2])
+    expected = [place for place in range(3) for _ in answers[place].counterfactuals or [0]]
+    assert table["row"].tolist() == expected
+    assert table["income"].dropna().tolist() == answers[:3].to_frame()["income"].tolist()
+    assert list(answers.to_table([]).columns) == list(table.columns)
+
+
+def test_no_bar_stands_between_answers(saved, mixed, monkeypatch):
+    monkeypatch.delenv("MLFLOW_ENABLE_ARTIFACTS_PROGRESS_BAR", raising=False)
+    info = mlflow_cf.log_model(
+        str(saved / "explained" / "model"), "cli", pd.read_csv(mixed), target=True, pip_requirements=["scikit-learn"]
+    )
+    result = run("explain", "-m", info.model_uri, "-i", mixed)
+    assert result.exit_code == 0, result.output
+    assert "Downloading" not in result.output + result.stderr
+    assert "MLFLOW_ENABLE_ARTIFACTS_PROGRESS_BAR" not in os.environ
+
+
 def test_evaluate_prints_and_logs_the_figures(saved, tmp_path):
     rows = pd.read_csv(saved / "rows.csv").assign(group=["a", "b"], rich=[False, False])
     rows.to_parquet(tmp_path / "rows.parquet")
@@ -73,6 +133,18 @@ def test_describe_prints_the_facts(saved):
 
 def test_schema_lists_the_options_of_a_request():
     assert "max_evaluations" in json.loads(run("schema").output)["properties"]
+
+
+def test_schema_shows_where_they_stand_in_a_request(saved):
+    schema = json.loads(run("schema").output)
+    (example,) = schema["examples"]
+    body, _ = json.JSONDecoder().raw_decode(schema["description"], schema["description"].index('{"dataframe'))
+    assert body["params"] == {"counterfactual": example}
+    served = mlflow.pyfunc.load_model(str(saved / "explained"))
+    (record,) = served.predict(pd.DataFrame(body["dataframe_records"]), body["params"]).to_dict("records")
+    assert record["status"] == "found"
+    serving = json.loads((saved / "explained" / "serving_input_example.json").read_text())
+    assert set(serving["params"]) == {"counterfactual"}
 
 
 @pytest.mark.parametrize(

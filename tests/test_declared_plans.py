@@ -108,7 +108,7 @@ def test_a_logged_model_keeps_them(tmp_path: Path) -> None:
     mlflow.pyfunc.save_model(tmp_path / "inner", python_model=Judge(), input_example=background()[:3])
     mlflow_cf.save_model(
         str(tmp_path / "inner"), tmp_path / "model", background(), target=1, output="label",
-        constraints=written(POLICY), explainer="geco",
+        constraints=written(POLICY), explainer="geco", validate="here",
     )  # fmt: skip
     loaded = mlflow_cf.load_model(tmp_path / "model")
     (answer,) = loaded.explain(ROW, seed=0)

@@ -150,7 +150,7 @@ class TestReading:
         [
             ((0.5, 0.5), "distance: (0.5, 0.5) is not a distance; pass (l0, l1, linf)"),
             ("l1", "distance: 'l1' is not a distance"),
-            ((0.5, 0.4, 0.0), "distance: value error, l0 + l1 + linf must be 1"),
+            ((0.5, 0.4, 0.0), "distance: l0 + l1 + linf must be 1"),
             ((1.5, -0.5, 0.0), "distance.l1: input should be greater than or equal to 0"),
             ({"weight": {}}, "distance.weight: not a known key; did you mean 'weights'?"),
             ({"scale": "std"}, "distance.scale: input should be 'range', 'mad' or 'percentile'"),

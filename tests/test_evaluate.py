@@ -162,6 +162,21 @@ class Refuses(Breaks):
         raise InputError("explainer", "takes no such model", "choose another")
 
 
+def test_who_answers_no_row_is_named_with_the_reason(loans):
+    lofty = mlflow_cf.wrap(
+        small_loans.fitted(small_loans.table()),
+        small_loans.table(),
+        target="good",
+        constraints={"rules": ["x_cf.income == x.income + 0.1", "x_cf.age == x.age + 1"]},
+    )
+    found = mlflow_cf.evaluate(lofty, loans.rows.head(20), explainers=["nearest_row", "geco"])
+    (note,) = [note for note in found.notes if note.startswith("nearest_row answers no row; ")]
+    reason = found.table.query("explainer == 'nearest_row' and status != 'already'")["reason"].mode()[0]
+    assert reason
+    assert note.endswith(f": {reason}")
+    assert note in repr(found)
+
+
 def test_a_bake_off_names_the_winner_and_whoever_fails(loans):
     several = ["nearest_row", "geco", GeCo(q=20), Refuses()]
     found = mlflow_cf.evaluate(loans.explained, loans.rows, explainers=several)

@@ -196,7 +196,14 @@ class TestGraph:
     def test_nothing_is_learned_by_a_request(self, monkeypatch: pytest.MonkeyPatch, tmp_path: Any) -> None:
         frame = pd.DataFrame({"a": np.arange(12.0), "b": [0.0, 1.0] * 6})
         mlflow_cf.save_model(
-            rich, tmp_path / "m", frame, output="label", target=1, explainer="face", allow_functions=True
+            rich,
+            tmp_path / "m",
+            frame,
+            output="label",
+            target=1,
+            explainer="face",
+            allow_functions=True,
+            validate="here",
         )
         expected = wrapped(frame).explain(frame.iloc[:3])
 

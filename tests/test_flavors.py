@@ -8,7 +8,7 @@ import pytest
 
 from mlflow_cf.model import Flavor
 from mlflow_cf.model.flavors import MODULES, flavor_named
-from mlflow_cf.testing.flavors import FUNCTIONS, check_flavor
+from mlflow_cf.testing.flavors import FUNCTIONS, OPTIONAL, check_flavor
 
 
 def test_the_protocol_names_what_a_flavor_is_asked():
@@ -23,7 +23,16 @@ def test_a_module_keeps_to_the_protocol(name):
     for function in FUNCTIONS:
         expected = inspect.signature(getattr(Flavor, function))
         ours = expected.replace(parameters=list(expected.parameters.values())[1:])  # a module has no self
-        assert inspect.signature(getattr(module, function)) == ours
+        found = inspect.signature(getattr(module, function))
+        kept = [one for one in found.parameters.values() if (function, one.name) not in OPTIONAL]
+        assert found.replace(parameters=kept) == ours
+
+
+def test_nothing_but_saving_may_be_told_of_more():
+    whole = vars(flavor_named("sklearn"))
+    assert "code_paths" in inspect.signature(whole["save"]).parameters
+    with pytest.raises(AssertionError, match="load has other parameters"):
+        check_flavor(SimpleNamespace(**{**whole, "load": lambda path, code_paths=(): (path, code_paths)}))
 
 
 @pytest.mark.parametrize("name", FUNCTIONS)

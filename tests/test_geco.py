@@ -366,10 +366,10 @@ class TestSearch:
         for part in (answers[: len(distinct)], answers[len(distinct) :]):
             assert all(one.distance <= two.distance for one, two in pairwise(part))
 
-    @pytest.mark.parametrize("count", [100, 150])
+    @pytest.mark.parametrize("count", [20, 30])
     def test_more_results_than_survivors(self, count: int) -> None:
-        with pytest.raises(InputError, match=f"count: {count} results need more than 100 survivors; raise GeCo's q"):
-            wrapped().explain(QUERY, count=count)
+        with pytest.raises(InputError, match=f"count: {count} results need more than 20 survivors; raise GeCo's q"):
+            wrapped(limits={"count": 90}).explain(QUERY, count=count, explainer=GeCo(q=20))
 
     def test_continuous_values(self) -> None:
         frame = FRAME.assign(income=FRAME["income"].astype("float32"))

@@ -296,8 +296,8 @@ class TestStatuses:
         assert (found.status, found.prediction) == ("invalid", 0)
 
     def test_an_explainer_for_which_the_request_is_wrong(self) -> None:
-        with pytest.raises(InputError, match="count: 200 results need more than 100 survivors"):
-            wrapped().explain(QUERY, count=200)
+        with pytest.raises(InputError, match="count: 40 results need more than 20 survivors"):
+            wrapped(limits={"count": 90}).explain(QUERY, count=40, explainer=GeCo(q=20))
 
 
 class TestManyRows:

@@ -377,3 +377,8 @@ def test_a_rule_of_many_conditions() -> None:
     prepared = Setting.build(space, space.encode(frame), Constraints(rules=(text,)), Distance(), "observed")
     accepted = prepared.accepts(space.encode(frame), np.array([5.0]))
     assert accepted.sum() == 1899  # 0 to 1899 without the row itself
+
+
+@pytest.mark.parametrize("rule", ["x_cf.age = x.age", "IF x.job = 'a' THEN x_cf.job = 'b'"])
+def test_one_equals_sign_reads_as_two(rule: str) -> None:
+    assert parse_rule(rule, "rule") == parse_rule(rule.replace("=", "=="), "rule")

@@ -239,7 +239,7 @@ class TestNumberedColumns:
         (found,) = explained.explain(NUMBERS[INCOMES < 30].head(1))
         assert set(found.counterfactuals[0].row) == {"0", "1"}
         assert found.to_frame().columns.tolist()[:2] == [0, 1]
-        mlflow_cf.save_model(score, tmp_path / "m", NUMBERS, output="score", allow_functions=True)
+        mlflow_cf.save_model(score, tmp_path / "m", NUMBERS, output="score", allow_functions=True, validate="here")
         served = mlflow.pyfunc.load_model(str(tmp_path / "m"))
         reply = served.predict(NUMBERS[INCOMES < 30].head(1).rename(columns=str))
         assert reply["status"].tolist() == ["found"]

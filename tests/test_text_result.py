@@ -181,3 +181,14 @@ def test_types_of_the_prediction_are_plain() -> None:
         assert {type(p) for p in reply["prediction"]} == {typed}
         assert type(reply["counterfactuals"].iloc[0][0]["prediction"]) is typed
         assert reply["probability"].tolist() == [None] * 4
+
+
+def test_a_date_has_a_direction() -> None:
+    told = sentence([("start", "2024-03-01", "2024-02-01"), ("end_date", "2024-03-01", "2024-03-01T12:00:00")], 1)
+    parts = (
+        "start moves earlier, from 2024-03-01 to 2024-02-01",
+        "end date moves later, from 2024-03-01 to 2024-03-01T12",
+    )
+    assert all(part in told for part in parts)
+    for old, new in ((None, "2024-02-01"), ("2024-03", "2024-02-01"), ("x", "y")):
+        assert f"start changes from {spoken(old)} to {spoken(new)}: " in sentence([("start", old, new)], 1)

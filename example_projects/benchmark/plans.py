@@ -74,7 +74,13 @@ class Asked:
         """Return the network with its policy, or another one."""
         constraints = dict(policy or self.policy)
         return mlflow_cf.wrap(
-            self.pipeline, self.X, target=FAVOURABLE, constraints=constraints, values="continuous", seed=seed
+            self.pipeline,
+            self.X,
+            target=FAVOURABLE,
+            constraints=constraints,
+            values="continuous",
+            seed=seed,
+            limits={"count": COUNT},
         )
 
     def least_changes(self) -> dict[str, float]:

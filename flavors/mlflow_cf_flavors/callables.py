@@ -21,7 +21,7 @@ from mlflow.pyfunc import PyFuncModel
 from mlflow.pyfunc.model import PythonModel
 
 from mlflow_cf.errors import InputError
-from mlflow_cf.model import Label, OpenModel, ScoreKind
+from mlflow_cf.model import Label, OpenModel, ScoreKind, switches
 from mlflow_cf.version import VERSION
 from mlflow_cf_flavors.answers import (
     LABELS_ONLY,
@@ -59,7 +59,12 @@ def accepts(model: object) -> bool:
 
 
 def load(path: Path) -> object:
-    """Load the function of an MLflow model folder through MLflow's own loader; this unpickles it."""
+    """Load the function of an MLflow model folder through MLflow's own loader; this unpickles it.
+
+    Raises:
+        ArtifactError: one of MLflow's switches forbids that.
+    """
+    switches.check("model", "is a pickle of a Python function", *switches.PICKLES)
     return _plain(mlflow.pyfunc.load_model(str(path), suppress_warnings=True))
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Collection, Sequence
 from dataclasses import replace
 from functools import partial
 from importlib.metadata import version
@@ -14,6 +15,7 @@ import pandas as pd
 
 from mlflow_cf.errors import InputError
 from mlflow_cf.model import Label, OpenModel, ScoreKind
+from mlflow_cf.model.own_code import listed, names_in, own_modules
 from mlflow_cf_flavors.answers import (
     Labels,
     Rows,
@@ -59,13 +61,22 @@ def _parameters(model: Estimator) -> list[object]:
 
 
 def save(
-    model: object, path: Path, *, signature: object, pip_requirements: list[str], allow_functions: bool = False
+    model: object,
+    path: Path,
+    *,
+    signature: object,
+    pip_requirements: list[str],
+    allow_functions: bool = False,
+    code_paths: Sequence[str | Path] = (),
 ) -> None:
-    """Write `model` as an MLflow model folder in skops format; InputError before anything is written if it can't."""
+    """Write `model` as an MLflow model folder in skops format; InputError before anything is written if it can't.
+
+    What is defined in `code_paths`, which the user hands over with the model, is trusted.
+    """
     import mlflow.sklearn
 
     del allow_functions  # skops writes none
-    trusted = _types_to_trust(model)
+    trusted = _types_to_trust(model, names_in(code_paths))
     mlflow.sklearn.save_model(
         model,
         str(path),
@@ -188,8 +199,12 @@ def _check_fitted(model: Estimator) -> None:
         raise InputError("model", f"{name_of(model)} is not fitted", "call its fit method first") from error
 
 
-def _types_to_trust(model: Estimator) -> list[str]:
-    """Return the types of our fixed table that `model` needs; InputError with the way out for any other."""
+def _types_to_trust(model: Estimator, own: Collection[str]) -> list[str]:
+    """Return the types that `model` needs of our fixed table and of modules of the user's `own`.
+
+    Raises:
+        InputError: it needs others, or skops cannot write it; with the way out.
+    """
     import skops.io
 
     from mlflow_cf_flavors.skops_types import ALL_TRUSTED
@@ -198,11 +213,16 @@ def _types_to_trust(model: Estimator) -> list[str]:
         found = skops.io.get_untrusted_types(data=skops.io.dumps(model))
     except Exception as error:
         raise InputError("model", f"skops cannot write {name_of(model)} ({error})", _CLOUDPICKLE) from error
-    unknown = sorted(set(found) - ALL_TRUSTED)
-    if any(name.startswith("__main__.") or "<" in name for name in unknown):
-        raise InputError(
-            "model", f"uses functions or classes that no other process can import: {unknown}", _CLOUDPICKLE
-        )
+    unknown = sorted(name for name in set(found) - ALL_TRUSTED if name.split(".")[0] not in own)
+    hidden = [name for name in unknown if name.startswith("__main__.") or "<" in name]
+    left_out = own_modules(set(unknown).difference(hidden))
+    if hidden:
+        fix = f"{_CLOUDPICKLE}; it needs {listed(left_out.values())} there" if left_out else _CLOUDPICKLE
+        raise InputError("model", f"uses functions or classes that no other process can import: {hidden}", fix)
+    if left_out:
+        used = [name for name in unknown if name.split(".")[0] in left_out]
+        fix = f"pass {listed(left_out.values())}, so that the artifact brings it along"
+        raise InputError("model", f"uses functions or classes of modules that are not installed: {used}", fix)
     if unknown:
         call = f"mlflow.sklearn.log_model(model, name='model', skops_trusted_types={sorted(found)})"
         fix = f"if you trust them, log the model with {call} and pass the model_uri of what it returns"

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, Final
 
 import numpy as np
 import pandas as pd
@@ -13,6 +13,12 @@ from mlflow_cf.structures import Affine, NotOpenedError, Step
 from mlflow_cf_flavors.sklearn_encoders import binned, imputed, one_hot, ordinal
 from mlflow_cf_flavors.sklearn_mixing import discriminants, principal, projected
 from mlflow_cf_flavors.sklearn_sources import CAST, Source, Transformer, block_dtype, refusal, stepped
+
+# What can be opened in place of some steps, behind their names.
+_INSTEAD: Final = {
+    "FunctionTransformer": ", whose function nobody can look into (a step such as StandardScaler, MinMaxScaler, "
+    "KBinsDiscretizer or OneHotEncoder can be opened, and so can a model that is given what the function returns)",
+}
 
 Block = Callable[[Transformer, Sequence[Source]], list[Source]]
 
@@ -41,7 +47,7 @@ def transformed(step: Transformer, sources: Sequence[Source], names: Sequence[st
     if kind == "ColumnTransformer":
         return _column_transformer(step, sources, names)
     if kind not in _BLOCKS:
-        raise NotOpenedError(f"the step {kind}")
+        raise NotOpenedError(f"the step {kind}{_INSTEAD.get(kind, '')}")
     return _BLOCKS[kind](step, sources)
 
 

@@ -7,7 +7,7 @@ import shutil
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, Literal
 
 import mlflow.pyfunc
 import numpy as np
@@ -16,7 +16,9 @@ import yaml
 from mlflow.models import Model, ModelSignature
 from numpy.typing import ArrayLike
 
-from mlflow_cf.artifact import files, inner, manifest, pickled, versions
+from mlflow_cf.artifact import code, files, inner, manifest, pickled, versions
+from mlflow_cf.artifact.clean import prove_elsewhere
+from mlflow_cf.artifact.code import CodePaths
 from mlflow_cf.artifact.inner import Lineage
 from mlflow_cf.artifact.mlmodel import MANIFEST_KEY, MLMODEL, fields_sha256
 from mlflow_cf.artifact.requirements import WHEELS, Requirements, requirements
@@ -34,6 +36,7 @@ from mlflow_cf.wrapping import assemble
 EXAMPLE_ROWS: Final = 3
 EXAMPLE_PARAMS: Final = {PARAM: {"count": 1}}
 LOADER: Final = "mlflow_cf"  # the module whose _load_pyfunc MLflow calls
+Validate = Literal["here", "process"]
 
 
 @dataclass(frozen=True)
@@ -46,6 +49,24 @@ class Packaging:
     pip_requirements: str | Sequence[str] | None = None
     metadata: Mapping[str, Any] | None = None
     allow_functions: bool = False
+    code_paths: CodePaths = ()
+    validate: Validate | None = None
+
+    @property
+    def writing(self) -> dict[str, Any]:
+        """How native models may be written."""
+        return {"allow_functions": self.allow_functions, "code_paths": self.code_paths}
+
+    def check(self) -> None:
+        """Refuse what nothing can be built with.
+
+        Raises:
+            InputError: metadata that are not plain, no list of code paths, an unknown way to validate.
+        """
+        _plain_metadata(self.metadata)
+        code.check(self.code_paths)
+        if self.validate not in (None, "here", "process"):
+            raise InputError("validate", f"{self.validate!r} is unknown", "pass 'here', 'process' or nothing")
 
 
 def build(
@@ -61,7 +82,7 @@ def build(
     Raises:
         InputError: anything that does not fit.
     """
-    _plain_metadata(packaging.metadata)
+    packaging.check()
     options = _without_more_functions(options, packaging)
     staged, model_folder, downloads = scratch / "staged", scratch / "inner", scratch / "downloads"
     downloads.mkdir()
@@ -80,10 +101,9 @@ def build(
             inner.drop_example(folder)
     if source is None:
         signature = inner_signature(explained.space, opened)
-        lineage = inner.write(model, model_folder, signature, allow_functions=packaging.allow_functions)
-    beside = {
-        one.version.name: one.written(explained.space, allow_functions=packaging.allow_functions) for one in packed
-    }
+        lineage = inner.write(model, model_folder, signature, **packaging.writing)
+    code.add(packaging.code_paths, model_folder)
+    beside = {one.version.name: one.written(explained.space, **packaging.writing) for one in packed}
     further = pickled.requirements_of(explained.policy.constraints)
     needed = requirements([model_folder, *(one.folder for one in packed)], packaging.pip_requirements, further)
     meta = _write_pyfunc(staged, explained, packaging, needed)
@@ -91,7 +111,7 @@ def build(
     if packed:
         (scratch / versions.FOLDER).rename(staged / versions.FOLDER)
     add_flavor(meta, staged, explained, {**lineage.to_dict(), **versions.lineages(beside)}, packaging.output)
-    prove(staged, explained)
+    _prove_everywhere(staged, explained, packaging.validate, scratch)
     return staged
 
 
@@ -161,8 +181,11 @@ def _check_rowless(explained: ExplainedModel, data: Table, given: Any) -> None:
         raise InputError("input_example", fact, "leave it out, or pass rows of your own")
 
 
-def prove(folder: Path, explained: ExplainedModel) -> None:
+def prove(folder: Path, explained: ExplainedModel) -> list[Any]:
     """Load the folder as a server would; it must decide every background row and answer the example as before.
+
+    Returns:
+        The predictions of the input example.
 
     Raises:
         InputError: the model answers differently once it comes from disk.
@@ -183,6 +206,15 @@ def prove(folder: Path, explained: ExplainedModel) -> None:
             "model", "predicts the input example otherwise from disk", "log it with MLflow and pass its URI"
         )
     json.dumps(again.predict(rows, params).to_dict("records"), allow_nan=False)
+    return list(expected["prediction"])
+
+
+def _prove_everywhere(staged: Path, explained: ExplainedModel, validate: Validate | None, scratch: Path) -> None:
+    """Prove an artifact here, and in a process of its own if that is asked for, or it needs code of the user's."""
+    predicted = prove(staged, explained)
+    if validate == "process" or (validate is None and code.needed(staged)):
+        (scratch / "process").mkdir()
+        prove_elsewhere(staged, predicted, scratch / "process")
 
 
 def _plain_metadata(metadata: Mapping[str, Any] | None) -> dict[str, Any] | None:

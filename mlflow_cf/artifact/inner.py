@@ -6,12 +6,14 @@ import re
 import shutil
 from collections.abc import Mapping
 from dataclasses import dataclass
+from inspect import signature as parameters_of
 from pathlib import Path
 from typing import Any, Final
 
 from mlflow.models import Model, ModelSignature
 from mlflow.pyfunc import PyFuncModel
 
+from mlflow_cf.artifact.code import CodePaths
 from mlflow_cf.errors import InputError
 from mlflow_cf.model.flavors import check_is_model, fetch, flavor_of, inner_of
 
@@ -83,9 +85,20 @@ def drop_example(folder: Path) -> None:
         meta.save(str(folder / "MLmodel"))
 
 
-def write(model: object, target: Path, signature: ModelSignature, *, allow_functions: bool = False) -> Lineage:
-    """Write a native model as an MLflow model into the new folder `target`; functions, pickled, only if allowed."""
-    module = flavor_of(model)
+def write(
+    model: object,
+    target: Path,
+    signature: ModelSignature,
+    *,
+    allow_functions: bool = False,
+    code_paths: CodePaths = (),
+) -> Lineage:
+    """Write a native model as an MLflow model into the new folder `target`; functions, pickled, only if allowed.
+
+    A flavor that asks for `code_paths` may trust what these define.
+    """
+    module: Any = flavor_of(model)
     needed = module.requirements(model)
-    module.save(model, target, signature=signature, pip_requirements=needed, allow_functions=allow_functions)
+    trusted = {"code_paths": code_paths} if "code_paths" in parameters_of(module.save).parameters else {}
+    module.save(model, target, signature=signature, pip_requirements=needed, allow_functions=allow_functions, **trusted)
     return Lineage(flavors=tuple(sorted(Model.load(str(target)).flavors)))

@@ -11,6 +11,7 @@ from mlflow_cf.artifact.pickled import with_functions
 from mlflow_cf.errors import ArtifactError, InputError
 from mlflow_cf.explained import ExplainedModel
 from mlflow_cf.explainers import AnyExplainer, Learned
+from mlflow_cf.model import switches
 from mlflow_cf.model.flavors import open_folder
 from mlflow_cf.model.judge import OpenModel
 from mlflow_cf.request.held import Held, Kept
@@ -33,8 +34,13 @@ def load_folder(folder: Path) -> ExplainedModel:
 
 
 def open_model(folder: Path, parts: Parts) -> OpenModel:
-    """Open the model in a folder whose other files have been read."""
-    if any(name.endswith(".py") for name in parts.manifest.files):
+    """Open the model in a folder whose other files have been read.
+
+    Raises:
+        ArtifactError: it brings code of its own, and MLflow's switch forbids to run that.
+    """
+    if code := next((name for name in parts.manifest.files if name.endswith(".py")), None):
+        switches.check(code, "is code that the model brings", switches.CODE)
         sources.import_sources_only(folder)
     return open_folder(folder / manifest.MODEL, output=parts.manifest.output, rows=parts.background.rows)
 

@@ -16,10 +16,11 @@ from mlflow.models import ModelSignature
 from mlflow.models.model import ModelInfo
 from numpy.typing import ArrayLike
 
-from mlflow_cf.artifact import sources
-from mlflow_cf.artifact.build import Packaging, build
+from mlflow_cf.artifact import code, sources
+from mlflow_cf.artifact.build import Packaging, Validate, build
+from mlflow_cf.artifact.code import CodePaths
 from mlflow_cf.artifact.load import load_folder
-from mlflow_cf.artifact.publish import Publication, check_registry_name
+from mlflow_cf.artifact.publish import Publication
 from mlflow_cf.artifact.requirements import warn_of_pin
 from mlflow_cf.constraints import ConstraintSource, Values
 from mlflow_cf.errors import InputError
@@ -61,6 +62,8 @@ def save_model(
     pip_requirements: str | Sequence[str] | None = None,
     metadata: Mapping[str, Any] | None = None,
     allow_functions: bool = False,
+    code_paths: CodePaths = (),
+    validate: Validate | None = None,
 ) -> None:
     """Save an explained model as an MLflow model folder.
 
@@ -106,6 +109,10 @@ def save_model(
         metadata: entries for MLmodel.
         allow_functions: whether Python functions, as the model or as parts of actions and relationships, may be saved:
             as pickles, which run code when they are loaded. Those of a module are stored by name.
+        code_paths: files of modules and folders of packages of your own that the model needs, as in MLflow's own
+            flavors: the artifact brings them along, and its manifest seals them.
+        validate: where the finished artifact is tried: ``"here"``, or also in a new ``"process"``, which knows nothing
+            but installed packages and the artifact; None: there too, if the model needs code of your own.
 
     Raises:
         InputError: anything that does not fit. Nothing is left behind at `path` then.
@@ -115,8 +122,8 @@ def save_model(
         raise InputError("path", f"{str(folder)!r} exists and is not an empty folder", "choose a new folder")
     options = WrapOptions(target, constraints, explainer, features, distance, values, seed, limits, certify, privacy,
                           seal, trace, robust_to, plausible, margin, diversity, min_difference)  # fmt: skip
-    packaging = Packaging(output, signature, input_example, pip_requirements, metadata, allow_functions)
-    with _built(model, data, labels, options, packaging) as staged, _removed_on_failure(folder):
+    how = Packaging(output, signature, input_example, pip_requirements, metadata, allow_functions, code_paths, validate)
+    with _built(model, data, labels, options, how) as staged, _removed_on_failure(folder):
         shutil.copytree(staged, folder, dirs_exist_ok=True)
 
 
@@ -151,6 +158,8 @@ def log_model(
     tags: Mapping[str, Any] | None = None,
     metadata: Mapping[str, Any] | None = None,
     allow_functions: bool = False,
+    code_paths: CodePaths = (),
+    validate: Validate | None = None,
 ) -> ModelInfo:
     """Log an explained model to MLflow, in the active run if there is one, and register it if asked to.
 
@@ -196,16 +205,19 @@ def log_model(
         metadata: entries for MLmodel.
         allow_functions: whether Python functions, as the model or as parts of actions and relationships, may be saved:
             as pickles, which run code when they are loaded. Those of a module are stored by name.
+        code_paths: files of modules and folders of packages of your own that the model needs, as in MLflow's own
+            flavors: the artifact brings them along, and its manifest seals them.
+        validate: where the finished artifact is tried: ``"here"``, or also in a new ``"process"``, which knows nothing
+            but installed packages and the artifact; None: there too, if the model needs code of your own.
 
     Raises:
         InputError: anything that does not fit. Nothing is logged then.
     """
-    check_registry_name(registered_model_name)
     options = WrapOptions(target, constraints, explainer, features, distance, values, seed, limits, certify, privacy,
                           seal, trace, robust_to, plausible, margin, diversity, min_difference)  # fmt: skip
-    packaging = Packaging(output, signature, input_example, pip_requirements, metadata, allow_functions)
-    publication = Publication(name, registered_model_name, tags or {})
-    with publication.withdrawn_on_failure(), _built(model, data, labels, options, packaging) as staged:
+    how = Packaging(output, signature, input_example, pip_requirements, metadata, allow_functions, code_paths, validate)
+    publication = Publication.prepared(name, registered_model_name, tags)
+    with publication.withdrawn_on_failure(), _built(model, data, labels, options, how) as staged:
         info = publication.publish(staged)
         warn_of_pin(pip_requirements)
         return info
@@ -217,7 +229,8 @@ def load_model(model_uri: str | Path) -> ExplainedModel:
     Raises:
         InputError: there is nothing at that address.
         ArtifactError: it is not an explained model, incomplete, altered, of an unknown version, or forged; or it has
-            Python functions, and MLFLOW_ALLOW_PICKLE_DESERIALIZATION forbids to load them.
+            Python functions, and MLFLOW_ALLOW_MODEL_CODE_EXECUTION or MLFLOW_ALLOW_PICKLE_DESERIALIZATION forbids to
+            load them.
     """
     return load_folder(fetch(model_uri))
 
@@ -227,7 +240,10 @@ def _built(
     model: object, data: Table, labels: ArrayLike | None, options: WrapOptions, packaging: Packaging
 ) -> Iterator[Path]:
     with tempfile.TemporaryDirectory(prefix="mlflow-cf-") as scratch, sources.no_bytecode():
-        yield build(model, data, labels, options, packaging, Path(scratch))
+        try:
+            yield build(model, data, labels, options, packaging, Path(scratch))
+        finally:
+            code.forget(Path(scratch))
 
 
 @contextmanager

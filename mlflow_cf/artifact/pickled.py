@@ -1,7 +1,7 @@
 """Python functions of a policy in an artifact: one pickle, written only if the owner allows it.
 
 Unpickling runs code, so it is done last: the file's digest has been checked, the policy names every function in it, and
-MLflow's own switch allows pickles. Where an artifact is only read, stand-ins take the place of the functions.
+MLflow's own switches allow it. Where an artifact is only read, stand-ins take the place of the functions.
 """
 
 from __future__ import annotations
@@ -11,13 +11,12 @@ from dataclasses import dataclass
 from importlib.metadata import version
 from typing import Any, Final, NoReturn
 
-from mlflow.environment_variables import MLFLOW_ALLOW_PICKLE_DESERIALIZATION as SWITCH
-
 from mlflow_cf.artifact.manifest import FOLDER
 from mlflow_cf.artifact.plain import reading
 from mlflow_cf.constraints import Constraints
 from mlflow_cf.constraints.functions import PythonFunction, fill, functions_in, named_functions
-from mlflow_cf.errors import ArtifactError, InputError, raise_all
+from mlflow_cf.errors import InputError, raise_all
+from mlflow_cf.model import switches
 
 FUNCTIONS: Final = f"{FOLDER}/functions.pkl"
 MOST_BYTES: Final = 64 * 1024**2
@@ -93,9 +92,7 @@ def with_functions(constraints: Constraints, raw: bytes) -> Constraints:
     Raises:
         ArtifactError: MLflow forbids pickles, or these are not the functions that the constraints name.
     """
-    if not SWITCH.get():
-        fact = f"is a pickle with the policy's Python functions, and {SWITCH.name} is not true"
-        raise ArtifactError(FUNCTIONS, fact, "set it to true if you trust whoever could write this artifact")
+    switches.check(FUNCTIONS, "is a pickle with the policy's Python functions", *switches.PICKLES)
     import cloudpickle  # noqa: PLC0415  by those alone who store functions
 
     with reading(FUNCTIONS):

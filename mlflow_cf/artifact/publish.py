@@ -38,6 +38,16 @@ class Publication:
         self._token = uuid4().hex
         self._new_name = False
 
+    @classmethod
+    def prepared(cls, name: str, registered_name: str | None, tags: Mapping[str, Any] | None = None) -> Publication:
+        """Return an attempt after asking the registry about its name, so that a bad one fails before anything is built.
+
+        Raises:
+            InputError: a name that the registry refuses.
+        """
+        _check_registry_name(registered_name)
+        return cls(name, registered_name, tags or {})
+
     def publish(self, staged: Path) -> ModelInfo:
         """Hand the finished folder to MLflow; call it inside of `withdrawn_on_failure`."""
         self._new_name = self._registered_name is not None and not is_registered(self._registered_name)
@@ -136,8 +146,7 @@ def is_registered(name: str) -> bool:
     return True
 
 
-def check_registry_name(name: str | None) -> None:
-    """Ask the registry about the name before anything is built, so that a bad one cannot fail after logging."""
+def _check_registry_name(name: str | None) -> None:
     try:
         if name is not None:
             is_registered(name)

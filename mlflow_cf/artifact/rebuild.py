@@ -15,7 +15,7 @@ from mlflow_cf.artifact.build import add_flavor, prove
 from mlflow_cf.artifact.inner import LEAVINGS
 from mlflow_cf.artifact.load import assembled, open_model
 from mlflow_cf.artifact.mlmodel import stated
-from mlflow_cf.artifact.publish import Publication, check_registry_name
+from mlflow_cf.artifact.publish import Publication
 from mlflow_cf.explainers import AnyExplainer
 from mlflow_cf.explainers.registry import ExplainerSource, explainer_of
 from mlflow_cf.model.flavors import OWN_FLAVOR, fetch
@@ -32,9 +32,8 @@ def log_with_explainer(
         InputError: an explainer that does not fit the model, or a name that the registry refuses. Nothing is logged.
         ArtifactError: the model cannot be read.
     """
-    check_registry_name(registered_model_name)
     chosen = explainer_of(explainer)
-    publication = Publication(name, registered_model_name, {})
+    publication = Publication.prepared(name, registered_model_name)
     with publication.withdrawn_on_failure(), tempfile.TemporaryDirectory(prefix="mlflow-cf-") as scratch:
         with sources.no_bytecode():
             staged = _rebuilt(fetch(model_uri), chosen, Path(scratch) / "staged")

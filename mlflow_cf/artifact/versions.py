@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from mlflow_cf.artifact import inner
+from mlflow_cf.artifact.code import CodePaths
 from mlflow_cf.artifact.inner import Lineage
 from mlflow_cf.artifact.signature import inner_signature
 from mlflow_cf.features import FeatureSpace, Table
@@ -37,17 +38,19 @@ class Packed:
     folder: Path
     lineage: Lineage | None
 
-    def written(self, space: FeatureSpace, *, allow_functions: bool) -> Lineage:
-        """Write a model that has no files yet as an MLflow model folder; return where its files are from."""
+    def written(self, space: FeatureSpace, *, allow_functions: bool, code_paths: CodePaths = ()) -> Lineage:
+        """Write a model that has no files yet as an MLflow model folder; return where its files are from.
+
+        Code of its own is in the folder of the model itself, which is loaded first.
+        """
         if self.lineage is not None:
             return self.lineage
         known = {feature.column: feature for feature in space.features}
         own = FeatureSpace(tuple(known[column] for column in self.model.columns or space.columns))
         self.folder.parent.mkdir(exist_ok=True)
+        model, signature = self.version.model, inner_signature(own, self.model)
         with named(self.version.name):
-            return inner.write(
-                self.version.model, self.folder, inner_signature(own, self.model), allow_functions=allow_functions
-            )
+            return inner.write(model, self.folder, signature, allow_functions=allow_functions, code_paths=code_paths)
 
 
 def pack(versions: Sequence[Version], scratch: Path, rows: Table, output: str | None) -> list[Packed]:

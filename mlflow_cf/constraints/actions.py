@@ -10,14 +10,14 @@ from pydantic_core import PydanticCustomError
 
 from mlflow_cf.constraints.functions import TextOrFunction
 from mlflow_cf.errors import InputError
-from mlflow_cf.validation import Number, validated
+from mlflow_cf.validation import Number, UserModel, validated
 
 MAX_ACTIONS = 64
 MAX_RELATIONSHIPS = 256
 Share = Annotated[Number, Field(ge=0, le=1)]
 
 
-class Action(BaseModel):
+class Action(UserModel):
     """One thing that can be done once, and what it moves.
 
     All texts are PLAF, with ``abs``, ``min``, ``max``, ``floor`` and ``exp``; in them ``x`` is the state before the
@@ -65,7 +65,7 @@ class Action(BaseModel):
         return self
 
 
-class Relationship(BaseModel):
+class Relationship(UserModel):
     """How one feature makes actions on another cheaper.
 
     Attributes:

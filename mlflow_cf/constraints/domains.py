@@ -197,7 +197,8 @@ def _grid(feature: Feature) -> Floats:
     slack = min(1e-6 + fine * max(abs(feature.low), abs(feature.high)) / feature.step, 0.25)
     count = int((feature.high - feature.low) / feature.step + slack) + 1
     if count > MAX_GRID:
-        raise InputError(path, f"its grid has {count:,} values, more than {MAX_GRID:,}", "use a larger step")
+        fact = f"its grid has {count:,} values, more than {MAX_GRID:,}, all of which are kept and looked at"
+        raise InputError(path, fact, "use a larger step, or none and values='continuous'")
     grid = feature.low + np.arange(count) * feature.step
     # 0.1 * 3 shall be the 0.3 of the background, and a float32 column shall hold it
     near = _nearest(feature.values, np.asarray(grid, dtype=np.float64))

@@ -23,7 +23,7 @@ from mlflow_cf.constraints.actions import MAX_ACTIONS, MAX_RELATIONSHIPS, Action
 from mlflow_cf.constraints.equations import CausalEquation, Names
 from mlflow_cf.constraints.plaf import is_program, parse_program
 from mlflow_cf.errors import InputError
-from mlflow_cf.validation import Number, validated
+from mlflow_cf.validation import Number, UserModel, validated
 
 MAX_RULES = 256
 MAX_EQUATIONS = 32
@@ -42,7 +42,7 @@ class Relative(BaseModel):
     down_percent: Annotated[Number, Field(ge=0)] | None = None
 
 
-class Constraints(BaseModel):
+class Constraints(UserModel):
     """What a counterfactual must respect; all keys together, each compiled to rules.
 
     Attributes:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
@@ -75,6 +75,17 @@ def ranking(paths: dict[str, Path]) -> tuple[str, ...]:
     shared = np.logical_and.reduce(answered) if answered else np.zeros(0, dtype=np.bool_)
     standings = [_standing(name, table, shared) for name, table in tables.items()]
     return tuple(one.name for one in sorted(standings, key=lambda one: one.key))
+
+
+def unanswered(paths: Mapping[str, Path]) -> Iterator[str]:
+    """Yield why an explainer answered none of the rows that it was asked about: what most of them were told."""
+    for name, path in paths.items():
+        told = lines.read(path, ["status", "reason"])
+        asked = told[~told["status"].isin(["already", "skipped"])]
+        if not len(asked) or (asked["status"] == "found").any():
+            continue
+        (status, reason), count = Counter(zip(asked["status"], asked["reason"], strict=True)).most_common(1)[0]
+        yield f"{name} answers no row; {count:,} of {len(asked):,} are {status}: {reason or 'no reason is told'}"
 
 
 def _standing(name: str, table: pd.DataFrame, shared: np.ndarray[tuple[int], np.dtype[np.bool_]]) -> Standing:

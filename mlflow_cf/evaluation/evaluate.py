@@ -18,7 +18,7 @@ from mlflow_cf.artifact.rebuild import log_with_explainer
 from mlflow_cf.errors import InputError, did_you_mean
 from mlflow_cf.evaluation import lines
 from mlflow_cf.evaluation.aggregates import LEAST_SURE, Figure, aggregates, figures_table, flat
-from mlflow_cf.evaluation.bake_off import Contestant, contestants, ranking
+from mlflow_cf.evaluation.bake_off import Contestant, contestants, ranking, unanswered
 from mlflow_cf.evaluation.grouping import GroupSource
 from mlflow_cf.evaluation.logged import Logbook, dataset_of
 from mlflow_cf.evaluation.measured import Measuring, inliers_of, measure_rows
@@ -204,7 +204,7 @@ def _logged(task: Task, so_far: SoFar, logbook: Logbook) -> Evaluation:
         aggregates=table,
         ranking=ranking(so_far.paths),
         failures=dict(so_far.failures),
-        notes=tuple(_notes(task, table)),
+        notes=(*_notes(task, table), *unanswered(so_far.paths)),
         run_id=logbook.run_id,
         artifacts={name: f"{logbook.folder}/{path.name}" for name, path in so_far.paths.items()},
         source=task.source,

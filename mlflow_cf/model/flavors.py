@@ -19,6 +19,7 @@ from mlflow.pyfunc import PyFuncModel
 from mlflow_cf.errors import InputError
 from mlflow_cf.features import ColumnName, FeatureSpace, Table, as_background
 from mlflow_cf.model.judge import OpenModel
+from mlflow_cf.version import VERSION
 
 GENERIC: Final = "python_function"
 FUNCTION: Final = "mlflow_cf_function"
@@ -80,6 +81,9 @@ class Flavor(Protocol):
     ) -> None:
         """Write `model` as an MLflow model folder; pickled only where there is no other way and it is allowed.
 
+        A flavor with one more parameter, ``code_paths``, is told which files and folders of the user's own code come
+        with the model: it may trust what these define. They are copied beside the model for it.
+
         Raises:
             InputError: it cannot be written so; with the way out.
         """
@@ -111,11 +115,15 @@ def flavor_names() -> Iterator[str]:
 
 
 def flavor_named(name: str) -> Flavor:
-    """Import the module of the flavor called `name`."""
+    """Import the module of the flavor called `name`; InputError if another package's cannot be imported."""
     if name in MODULES:
         return cast("Flavor", import_module(MODULES[name]))
     point = next(point for point in entry_points(group=ENTRY_POINTS) if point.name == name)
-    return cast("Flavor", point.load())
+    try:
+        return cast("Flavor", point.load())
+    except ImportError as error:
+        fact = f"the module of the installed flavor {name!r} cannot be imported ({error.msg})"
+        raise InputError("model", fact, f"install what it needs, or a version of it for mlflow-cf {VERSION}") from error
 
 
 def flavor_of(model: object) -> Flavor:

@@ -13,7 +13,8 @@ from mlflow_cf.features import Feature, FeatureSpace, Floats
 from mlflow_cf.model.judge import Judge, Outcome
 from mlflow_cf.structures.columns import NotOpenedError
 from mlflow_cf.structures.links import TIE
-from mlflow_cf.structures.structure import Structure, score_rows
+from mlflow_cf.structures.structure import Structure, lacking, score_rows
+from mlflow_cf.version import VERSION
 
 MOST_ROWS = 1_000  # of each of the three kinds that are compared
 EDGES, MISSING = 0.5, 0.1  # shares of values of the third kind that are next to thresholds, and missing
@@ -65,15 +66,35 @@ def open_structure(judge: Judge, space: FeatureSpace, background: Floats, outcom
     rows, said = background[chosen], outcome.take(chosen)
     try:
         structure = model.compile(space, space.decode(rows[:20]))
+        _check_whole(structure)
         shuffled = np.column_stack([rng.permutation(column) for column in rows.T])
         compared = ((rows, said), *_shuffled_and_edges(structure, judge, space, shuffled, rng))
         worst = max(_difference(structure, model.tolerance, table, expected) for table, expected in compared)
     except NotOpenedError as error:
         return Opened(None, f"scored through the model itself: not opened, {error}")
     except Exception as error:  # noqa: BLE001  an exotic model must still be explained, only slower
-        return Opened(None, f"scored through the model itself: opening it failed ({type(error).__name__})")
+        return Opened(None, f"scored through the model itself: opening it failed ({_named(error)})")
     count = sum(len(table) for table, _ in compared)
     return Opened(structure, f"{structure.kind}; same as the model on {count:,} rows", count, worst)
+
+
+def _check_whole(structure: Structure) -> None:
+    """Refuse a structure that lacks what is asked of it: other packages are written for a version of this one."""
+    if lost := lacking(structure):
+        raise NotOpenedError(
+            f"its structure lacks {', '.join(lost)}: it was written for another mlflow-cf than {VERSION}"
+        )
+
+
+def _named(error: Exception) -> str:
+    """Return the kind of an error, and the name that was missing: of the code's own, never a value."""
+    kind = type(error).__name__
+    match error:
+        case AttributeError(name=str(name), obj=owner):
+            return f"{kind}: {type(owner).__name__} has no {name}"
+        case NameError(name=str(name)) | ImportError(name=str(name)):
+            return f"{kind}: there is no {name}"
+    return kind
 
 
 def _shuffled_and_edges(

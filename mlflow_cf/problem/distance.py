@@ -5,23 +5,24 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from functools import cached_property, reduce
-from typing import Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal
 
 import numpy as np
 from numpy.typing import NDArray
-from pydantic import BaseModel, ConfigDict, Field, model_validator
+from pydantic import ConfigDict, Field, model_validator
+from pydantic_core import PydanticCustomError
 
 from mlflow_cf.errors import InputError, did_you_mean
 from mlflow_cf.features import FeatureSpace, Floats, Percentiles
 from mlflow_cf.problem.scaled import Formula, Measured, Parts, Scaled, add_changes, measure_changes
-from mlflow_cf.validation import validated
+from mlflow_cf.validation import UserModel, validated
 
 LEAST_SHIFT = float(np.finfo(np.float64).eps)  # of a change, as a share of the background
 Scale = Literal["range", "mad", "percentile"]
 Weight = Annotated[float, Field(ge=0, allow_inf_nan=False)]
 
 
-class Distance(BaseModel):
+class Distance(UserModel):
     """``l0 * share of changed features + l1 * mean change + linf * largest change``; the three add up to 1.
 
     Attributes:
@@ -41,14 +42,16 @@ class Distance(BaseModel):
     scale: Scale = "range"
     weights: Mapping[str, Annotated[float, Field(gt=0, allow_inf_nan=False)]] = Field(default_factory=dict)
 
-    def __init__(self, l0: float = 0.5, l1: float = 0.5, linf: float = 0.0, **options: Any) -> None:
-        super().__init__(l0=l0, l1=l1, linf=linf, **options)
+    POSITIONAL: ClassVar[tuple[str, ...]] = ("l0", "l1", "linf")
+
+    if TYPE_CHECKING:
+
+        def __init__(self, l0: float = 0.5, l1: float = 0.5, linf: float = 0.0, **options: Any) -> None: ...
 
     @model_validator(mode="after")
     def _adds_up(self) -> Distance:
         if abs(self.l0 + self.l1 + self.linf - 1) > 1e-9:
-            msg = "l0 + l1 + linf must be 1"
-            raise ValueError(msg)
+            raise PydanticCustomError("distance", "l0 + l1 + linf must be 1")
         return self
 
     @classmethod

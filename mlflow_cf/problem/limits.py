@@ -3,17 +3,26 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Annotated, Any
+from typing import Annotated, Any, Final
 
-from pydantic import BaseModel, ConfigDict, Field, StrictInt
+from pydantic import AfterValidator, ConfigDict, Field, StrictInt
+from pydantic_core import PydanticCustomError
 
-from mlflow_cf.validation import Number, validated
+from mlflow_cf.validation import Number, UserModel, validated
 
 Seconds = Annotated[Number, Field(gt=0)]
 Count = Annotated[StrictInt, Field(ge=1)]
+MOST_ANSWERS: Final = 90  # GeCo keeps 100 candidates unless told otherwise, and must have some to spare
 
 
-class QueryLimits(BaseModel):
+def _few_enough(count: int) -> int:
+    if count > MOST_ANSWERS:
+        message = "at most {most}: GeCo chooses answers among the 100 candidates that it keeps"
+        raise PydanticCustomError("count", message, {"most": MOST_ANSWERS})
+    return count
+
+
+class QueryLimits(UserModel):
     """How large the options of one request may be; checked before anything in them is read.
 
     Attributes:
@@ -37,11 +46,11 @@ class QueryLimits(BaseModel):
     rule_length: Count = 2_048
 
 
-class Limits(BaseModel):
+class Limits(UserModel):
     """Most a request may ask for; also what it gets when it does not say.
 
     Attributes:
-        count: most counterfactuals per row.
+        count: most counterfactuals per row; 90 at most.
         time_limit_s: seconds for all explanations of a request together, when serving.
         row_time_limit_s: seconds per explained row of a longer table that is answered without a server.
         max_evaluations: rows scored per explained row.
@@ -52,7 +61,7 @@ class Limits(BaseModel):
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
-    count: Annotated[StrictInt, Field(ge=1, le=90)] = 10
+    count: Annotated[StrictInt, Field(ge=1), AfterValidator(_few_enough)] = 10
     time_limit_s: Seconds = 5.0
     row_time_limit_s: Seconds = 1.0
     max_evaluations: Count = 1_000_000

@@ -236,6 +236,12 @@ class Query(BaseModel):
         query.check(limits)
         return query
 
+    def check_count(self, limits: Limits) -> None:
+        """Refuse, of a caller in Python, more answers than the policy's limit."""
+        if self.count > limits.count:
+            fact = f"{self.count} is more than the policy's {limits.count}"
+            raise InputError("count", fact, f"ask for less, or set limits={{'count': {self.count}}} when wrapping")
+
     def check(self, limits: Limits) -> None:
         """Refuse what goes beyond the policy's limits."""
         raise_all(

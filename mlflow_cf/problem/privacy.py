@@ -5,17 +5,17 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Annotated, Any, Final, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, StrictInt, StrictStr
+from pydantic import ConfigDict, Field, StrictInt, StrictStr
 
 from mlflow_cf.constraints import Constraints
 from mlflow_cf.errors import InputError
-from mlflow_cf.validation import validated
+from mlflow_cf.validation import UserModel, validated
 
 Sample = Literal["private", "summary", "shown"]
 ALLOWED: Final = ("geco", "exact")  # beside the model's own; what they propose is proved, and drawn value by value
 
 
-class Privacy(BaseModel):
+class Privacy(UserModel):
     """How much of the background leaves with replies to requests.
 
     Attributes:

@@ -6,18 +6,18 @@ from collections.abc import Mapping
 from typing import Annotated, Any
 
 import numpy as np
-from pydantic import BaseModel, ConfigDict, Field, StrictBool, StrictStr
+from pydantic import ConfigDict, Field, StrictBool, StrictStr
 
 from mlflow_cf.errors import InputError, did_you_mean
 from mlflow_cf.model.judge import Label, OpenModel
-from mlflow_cf.validation import Number, validated
+from mlflow_cf.validation import Number, UserModel, validated
 
 MOST_LABELS = 12  # named in a message
 EVEN = 0.5  # what a margin comes on top of, where no least probability is wanted
 Share = Annotated[Number, Field(ge=0, le=1)]
 
 
-class Target(BaseModel):
+class Target(UserModel):
     """What a counterfactual must be predicted as: ``Target(label=1)``, ``Target.other()`` or ``Target(low=5)``.
 
     Attributes:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import sys
+from collections.abc import Callable, Sequence
+from inspect import Parameter, isfunction, signature
 from typing import Protocol
 
 import numpy as np
@@ -111,6 +113,31 @@ class Structure(Protocol):
         The choices of all columns stand one after the other.
         """
         ...
+
+
+def lacking(structure: object) -> list[str]:
+    """Return what `Structure` asks for and an object has not: ``pairs``, or ``the parameter 'wanted' of sweep``."""
+    found = []
+    for name, asked in vars(Structure).items():
+        if name.startswith("_"):
+            continue
+        if not hasattr(type(structure), name) and not hasattr(structure, name):
+            found.append(name)
+        elif isfunction(asked):
+            wanted = list(signature(asked).parameters)[1:]
+            taken = _positional(getattr(structure, name))
+            found += [f"the parameter {each!r} of {name}" for each in wanted[taken:]]
+    return found
+
+
+def _positional(method: Callable[..., object]) -> int:
+    """Return how many arguments a method takes without their names."""
+    parameters = signature(method).parameters.values()
+    if any(parameter.kind is Parameter.VAR_POSITIONAL for parameter in parameters):
+        return sys.maxsize
+    return sum(
+        parameter.kind in (Parameter.POSITIONAL_ONLY, Parameter.POSITIONAL_OR_KEYWORD) for parameter in parameters
+    )
 
 
 def score_rows(structure: Structure, Z: Floats) -> Floats:

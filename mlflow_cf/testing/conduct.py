@@ -22,6 +22,7 @@ from mlflow_cf.errors import InputError
 from mlflow_cf.explained import ExplainedModel
 from mlflow_cf.explainers import AnyExplainer, Learned, NearestRow, learns
 from mlflow_cf.explainers.registry import explainer_of, explainer_to_dict
+from mlflow_cf.problem.limits import MOST_ANSWERS
 from mlflow_cf.request.admission import Admission
 from mlflow_cf.testing.models import KINDS
 from mlflow_cf.testing.trial import BACKGROUND_SEED, Trial, rows_of
@@ -31,7 +32,6 @@ from mlflow_cf.words.result import Counterfactual, Explanation, Step
 
 THREADS: Final = 8
 TIME_LIMIT_S: Final = 0.4
-MOST_COUNT: Final = 90
 ABSURD: Final = (10**12, -(10**12), 1e300, -1e300)
 
 
@@ -229,7 +229,7 @@ def check_options(explainer: AnyExplainer) -> None:
 
 def check_count(explainer: AnyExplainer) -> None:
     """How many answers it cannot search for, it says before anything is asked of the model."""
-    for count in (1, MOST_COUNT):
+    for count in (1, MOST_ANSWERS):
         model = Watched(RARE)
         explained = model.explained(explainer)
         try:

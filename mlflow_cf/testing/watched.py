@@ -14,6 +14,7 @@ from mlflow_cf.explained import ExplainedModel
 from mlflow_cf.explainers import AnyExplainer
 from mlflow_cf.model.judge import OpenModel
 from mlflow_cf.options import WrapOptions
+from mlflow_cf.problem.limits import MOST_ANSWERS
 from mlflow_cf.testing.goals import Floats, truth
 from mlflow_cf.testing.worlds import overrides, table
 from mlflow_cf.words.result import Status
@@ -70,7 +71,8 @@ class Watched:
             score=self._score if self.scored else None,
             score_kind="probability" if self.scored else "none",
         )
-        options = WrapOptions("yes", constraints, explainer, overrides("observed"))
+        limits = {"count": MOST_ANSWERS}
+        options = WrapOptions("yes", constraints, explainer, overrides("observed"), limits=limits)
         explained = assemble(opened, table(3), None, options)
         self.decided.clear()
         self.rated.clear()

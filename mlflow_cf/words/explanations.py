@@ -92,10 +92,34 @@ class Explanations(Sequence[Explanation]):
         rows = np.repeat(np.arange(len(found)), [len(several) for several in found])
         return table.set_axis(self.index.take(rows), axis=0)
 
-    def __repr__(self) -> str:
-        counts = ", ".join(f"{count} {status}" for status, count in self._counts())
+    def to_table(self, places: Sequence[int]) -> pd.DataFrame:
+        """Return the rows at these places with all that was found for them, as one table for a file.
+
+        There is one line per counterfactual, and one per row without any: the row's place, status and reason, then what
+        `to_frame` has, which is missing where there is no counterfactual. A column gets an underscore behind its name
+        where a feature has it.
+        """
+        asked = [self.items[place] for place in places]
+        frame = counterfactual_table(self.space, [answer.counterfactuals for answer in asked])
+        lines = [line for line, answer in enumerate(asked) for _ in answer.counterfactuals]
+        found = frame.set_axis(pd.Index(lines, dtype=np.int64), axis=0)
+        facts = {
+            "row": list(places),
+            "status": [answer.status for answer in asked],
+            "reason": [answer.reason for answer in asked],
+        }
+        named = {key + "_" * (key in found.columns): values for key, values in facts.items()}
+        return pd.DataFrame(named).join(found.convert_dtypes(), how="left").reset_index(drop=True)
+
+    @property
+    def summary(self) -> str:
+        """How many rows there are of each status: ``3 rows: 2 found, 1 already``."""
+        counts = ", ".join(f"{count:,} {status}" for status, count in self._counts())
         rows = "1 row" if len(self) == 1 else f"{len(self):,} rows"
-        lines = [f"Explanations of {rows}: {counts}" if self.items else "Explanations of no rows"]
+        return f"{rows}: {counts}" if self.items else "no rows"
+
+    def __repr__(self) -> str:
+        lines = [f"Explanations of {self.summary}"]
         for label, explanation in zip(self.index[:SHOWN], self.items[:SHOWN], strict=True):
             lines.append(_cut(f"  {label}: {_words(explanation)}"))
         return "\n".join(lines if len(self) <= SHOWN else [*lines, "  ..."])

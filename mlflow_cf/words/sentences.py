@@ -2,8 +2,13 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, Final
+
+from mlflow_cf.features.dates import days
+
+_DATE: Final = re.compile(r"\d{4}-\d\d-\d\d")  # what dates are told as begins so
 
 
 def written(value: Any) -> str | None:
@@ -47,9 +52,17 @@ def aim(name: str, value: Any, beyond: str) -> str:
 def _clause(name: str, old: Any, new: Any) -> str:
     numbers = [isinstance(v, int | float) and not isinstance(v, bool) for v in (old, new)]
     if not all(numbers):
-        return f"{name} changes from {spoken(old)} to {spoken(new)}"
+        return f"{name} {_moves(old, new)} from {spoken(old)} to {spoken(new)}"
     verb = "rises" if new > old else "falls"
     before, after = spoken(old), spoken(new)
     if before == after:  # closer than the digits shown
         before, after = repr(old), repr(new)
     return f"{name} {verb} from {before} to {after}"
+
+
+def _moves(old: Any, new: Any) -> str:
+    """Return what a date does, of which a sentence can tell the direction; anything else changes."""
+    before, after = (days(v) if isinstance(v, str) and _DATE.match(v) else None for v in (old, new))
+    if before is None or after is None:
+        return "changes"
+    return "moves later," if after > before else "moves earlier,"

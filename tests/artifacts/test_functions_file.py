@@ -28,6 +28,7 @@ from mlflow_cf.errors import ArtifactError, InputError
 
 FILE = "counterfactual/functions.pkl"
 SWITCH = "MLFLOW_ALLOW_PICKLE_DESERIALIZATION"
+SWITCHES = ("MLFLOW_ALLOW_MODEL_CODE_EXECUTION", SWITCH)
 RNG = np.random.default_rng(0)
 DATA = pd.DataFrame({"income": RNG.integers(10, 90, 200), "debt": RNG.integers(0, 50, 200)})
 ROW = pd.DataFrame({"income": [20], "debt": [45]})
@@ -79,7 +80,7 @@ def inner(tmp_path_factory: pytest.TempPathFactory) -> Any:
 
 def save(inner: Path, folder: Path, constraints: Any = CONSTRAINTS, *, allow_functions: bool = True) -> Path:
     options = {"target": 1, "output": "label", "constraints": constraints, "allow_functions": allow_functions}
-    mlflow_cf.save_model(str(inner), folder, DATA, **options)
+    mlflow_cf.save_model(str(inner), folder, DATA, **options, validate="here")  # its functions are those of this module
     return folder
 
 
@@ -179,13 +180,16 @@ class TestLoading:
             with pytest.raises(mlflow.MlflowException, match=r"constraints\.actions"):
                 served.predict(ROW, params={"counterfactual": {"constraints": asked}})
 
-    def test_is_refused_where_mlflow_forbids_pickles(self, copied: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    @pytest.mark.parametrize("switch", SWITCHES)
+    def test_is_refused_where_mlflow_forbids_pickles(
+        self, copied: Path, monkeypatch: pytest.MonkeyPatch, switch: str
+    ) -> None:
         forge(copied, {path: Marking() for path in PATHS})
-        monkeypatch.setenv(SWITCH, "false")
+        monkeypatch.setenv(switch, "false")
         with pytest.raises(ArtifactError) as error:
             mlflow_cf.load_model(copied)
         assert error.value.message == (
-            f"{FILE}: is a pickle with the policy's Python functions, and {SWITCH} is not true; "
+            f"{FILE}: is a pickle with the policy's Python functions, and {switch} is not true; "
             "set it to true if you trust whoever could write this artifact"
         )
         assert unmarked(copied)

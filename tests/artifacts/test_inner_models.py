@@ -147,7 +147,7 @@ def test_a_function_is_stored_if_that_is_allowed(tmp_path):
         return MODEL.predict_proba(rows)[:, 1]
 
     options = {"constraints": small_loans.CONSTRAINTS, "output": "score"}
-    mlflow_cf.save_model(likely, tmp_path / "m", TABLE, **options, allow_functions=True)
+    mlflow_cf.save_model(likely, tmp_path / "m", TABLE, **options, allow_functions=True, validate="here")
     expected = mlflow_cf.wrap(likely, TABLE, **options).predict(ASKED)
     assert set(expected["status"]) == {"found"}
     pd.testing.assert_frame_equal(mlflow.pyfunc.load_model(str(tmp_path / "m")).predict(ASKED), expected)

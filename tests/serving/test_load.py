@@ -91,7 +91,7 @@ def crowded(tmp_path_factory):
     (gate := folder / "gates" / "open").parent.mkdir()
     gate.touch()
     options = {"target": "good", "constraints": small_loans.CONSTRAINTS, "limits": LONG, "output": "label"}
-    mlflow_cf.save_model(gated(gate), folder / "m", TABLE, **options, allow_functions=True)
+    mlflow_cf.save_model(gated(gate), folder / "m", TABLE, **options, allow_functions=True, validate="here")
     with ExitStack() as stack:
         with two_cores():
             places = Admission().places

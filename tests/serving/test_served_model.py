@@ -110,7 +110,12 @@ def test_every_kind_of_column_travels_as_json(tmp_path):
         assert dict(rows.dtypes) == dict(table.dtypes)
         return (rows["income"] + rows["visits"].fillna(0).astype(float) > 42).astype(int).to_numpy()
 
-    options = {"output": "label", "allow_functions": True, "constraints": {"immutable": ["since", "region"]}}
+    options = {
+        "output": "label",
+        "allow_functions": True,
+        "validate": "here",
+        "constraints": {"immutable": ["since", "region"]},
+    }
     mlflow_cf.save_model(label, tmp_path / "m", table, **options)
     rows = [
         {"age": 30, "income": 38.5, "job": "cook", "owner": True, "debts": None, "since": "2020-02-03"},

@@ -46,7 +46,7 @@ def stored(trial: Trial, folder: Path) -> PyFuncModel:
     folder.mkdir()
     source = trial.model.model if trial.model.store is None else trial.model.store(folder)
     functions = KINDS[trial.scenario.kind].function
-    save_model(source, folder / "saved", trial.background, allow_functions=functions, **trial.options)
+    save_model(source, folder / "saved", trial.background, allow_functions=functions, validate="here", **trial.options)
     return mlflow.pyfunc.load_model(str(folder / "saved"))
 
 
