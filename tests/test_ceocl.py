@@ -109,6 +109,22 @@ def test_a_solver_that_fails_or_has_no_time_leaves_what_is_known(explained, monk
     assert answer.counterfactuals[0].row == known.counterfactuals[0].row
 
 
+@pytest.mark.parametrize("objective", ["l1", "l1_mad", "l2"])
+def test_where_the_best_known_row_is_the_optimum_it_is_told_as_such(objective):
+    """A cutoff that is met by one row alone does not make it infeasible."""
+    data = DATA[["a", "b"]]
+    explainer = CEOCL(objective=objective, mu=1.0)
+    explained = mlflow_cf.wrap(forest_of_numbers(), data, target=1, values="continuous", explainer=explainer)
+    for (answer,) in (explained.explain(data.iloc[[at]]) for at in range(4)):
+        assert answer.diagnostics["solver"] == "optimal"
+        assert answer.diagnostics["objective"] == pytest.approx(answer.diagnostics["costs"])
+        assert answer.diagnostics["bound"] == pytest.approx(answer.diagnostics["costs"], rel=1e-3)
+
+
+def forest_of_numbers():
+    return RandomForestClassifier(8, max_depth=4, random_state=0).fit(DATA[["a", "b"]], WANTED)
+
+
 def test_nothing_reaches_the_standard_output(explained, capfd):
     explained.explain(DATA.head(3), count=2)
     assert capfd.readouterr() == ("", "")

@@ -11,14 +11,13 @@ import numpy as np
 from mlflow_cf.features import Floats
 from mlflow_cf.milp.cuts import Cut, OtherChanges, OtherValues
 from mlflow_cf.milp.minimise import Minimum, lower_bound, minimise
-from mlflow_cf.milp.model import Model
+from mlflow_cf.milp.model import SLACK, Model
 from mlflow_cf.problem import Budget, Problem
 
 TRIES: Final = 4  # with a margin ten times as large each
 SURE: Final = 2e-6  # of scores: an answer nearer to the end of its target may be refused by the model itself
 LEAST_MARGIN: Final = 1e-7
 LOOSE: Final = 4e-5  # of scores: what misses a target by more is refused by every model that was opened
-SLACK: Final = 1e-6  # of a bound: the solver lets rows be missed a little
 
 
 @dataclass(frozen=True, eq=False)
@@ -59,8 +58,8 @@ def diverse(model: Model, known: Floats, budget: Budget, seed: int) -> Answers:
     repeating = False
     while len(found) < model.problem.count:
         cuts = values if repeating else changes
-        cutoff = np.inf if repeating else _cutoff(model, known, changes)
-        best = _sure(replace(model, cutoff=cutoff), cuts, budget, seed)
+        incumbent = Minimum("infeasible") if repeating else _incumbent(model, known, changes)
+        best = _or_known(_sure(replace(model, cutoff=incumbent.cost), cuts, budget, seed), incumbent)
         if best.row is None and best.status == "infeasible" and found and not repeating:
             repeating = True
             continue
@@ -78,7 +77,7 @@ def nearest_possible(model: Model, rows: Floats, budget: Budget, seed: int) -> f
 
     `rows` (m, d) are valid ones that the model leaves; the target is loosened by as much as a structure may be off.
     """
-    low = lower_bound(replace(model, margin=-LOOSE, cutoff=_cutoff(model, rows, ())), budget, seed)
+    low = lower_bound(replace(model, margin=-LOOSE, cutoff=_incumbent(model, rows, ()).cost), budget, seed)
     return None if low.status in ("infeasible", "failed") else max(low.bound - SLACK, 0.0)
 
 
@@ -102,15 +101,25 @@ def _surely_valid(problem: Problem, row: Floats) -> bool:
     return bool(favourable[0]) and bool(margin[0] >= SURE)
 
 
-def _cutoff(model: Model, known: Floats, changes: Sequence[Cut]) -> float:
-    """Return what the cheapest known row costs that is not cut off."""
+def _incumbent(model: Model, known: Floats, changes: Sequence[Cut]) -> Minimum:
+    """Return the cheapest known row that surely meets the targets and is not cut off, if there is one."""
     problem = model.problem
-    if not len(known):
-        return np.inf
-    changed = problem.changed(known)
+    changed = problem.changed(known) if len(known) else np.empty((0, len(problem.groups)), dtype=np.bool_)
     kept = np.ones(len(known), dtype=np.bool_)
     for cut in changes:
         if isinstance(cut, OtherChanges):
             kept &= ~changed[:, list(cut.groups)].all(axis=1)
-    surely = [bool(keep) and _surely_valid(problem, row) for keep, row in zip(kept, known, strict=True)]
-    return float(model.aim.costs(problem, known[surely]).min(initial=np.inf))
+    surely = known[[bool(keep) and _surely_valid(problem, row) for keep, row in zip(kept, known, strict=True)]]
+    costs = model.aim.costs(problem, surely)
+    return Minimum("limit", surely[at := costs.argmin()], float(costs[at])) if len(costs) else Minimum("infeasible")
+
+
+def _or_known(found: Minimum, incumbent: Minimum) -> Minimum:
+    """Return the cheaper one of what was found and what was known, whose cost was the cutoff.
+
+    Where nothing that costs less is feasible, what was known is the optimum.
+    """
+    if incumbent.row is None or found.cost <= incumbent.cost:
+        return found
+    status = "optimal" if found.status == "infeasible" else found.status
+    return replace(incumbent, status=status, bound=min(found.bound, incumbent.cost))

@@ -171,10 +171,8 @@ class CEOCL:
         bound = nearest_possible(model, rows, budget, seed) if nearest else None
         if not self.keeps_order:
             return Candidates(np.concatenate([rows, known]), diagnostics, bound=bound)
-        costs = np.array(answers.costs)
-        if len(rows) < model.problem.count and (not len(rows) or answers.found[-1].status != "infeasible"):
-            rows, costs = np.concatenate([rows, known]), np.append(costs, model.aim.costs(model.problem, known))
-        return Candidates(rows, diagnostics, costs=costs, bound=bound)
+        costs = np.append(answers.costs, model.aim.costs(model.problem, known))
+        return Candidates(np.concatenate([rows, known]), diagnostics, costs=costs, bound=bound)
 
     def _inside(self, model: Model, learned: Learned, budget: Budget, seed: int) -> Candidates:
         """Return the answers in a region; where there are none, those next to it if that is asked for.
@@ -189,7 +187,8 @@ class CEOCL:
         if not len(found.rows) and found.diagnostics["solver"] == "infeasible" and self.enlarge == "penalty":
             region_used = replace(region, enlarged=Enlarged(norm="l1", penalty=PENALTY))
             found = self._solved(replace(model, families=(region_used,)), nothing, budget, seed)
-        apart = [region.apart(vector) for vector in region.embedding.vectors(found.rows)]
+        solved = found.rows[: len(found.diagnostics["objective"])]  # rows of the background are inside
+        apart = [region.apart(vector) for vector in region.embedding.vectors(solved)]
         facts = {"points": len(region.points), "whole": region.exact, "enlarged": region_used is not region}
         told = {**found.diagnostics, "manifold": {**facts, "apart": apart}}
         if told.get("infeasible") == "further":
