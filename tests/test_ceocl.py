@@ -1,5 +1,7 @@
 """CE-OCL: its options, and input that is hard on a solver."""
 
+import subprocess
+import sys
 import threading
 
 import highspy
@@ -125,9 +127,26 @@ def forest_of_numbers():
     return RandomForestClassifier(8, max_depth=4, random_state=0).fit(DATA[["a", "b"]], WANTED)
 
 
+ALONE = """
+from mlflow_cf.milp.affine import Affine
+from mlflow_cf.milp.program import Program
+from mlflow_cf.milp.solve import Effort, solve, solve_squares
+
+program = Program()
+columns = program.add_binaries(2)
+program.require([Affine(columns, [1.0, 1.0], 0.0, 0.0, 2.0)], 1.0, 2.0)
+found = solve(program, Effort())
+assert found.status == "optimal"
+solve_squares(program, found.values, Effort())
+"""
+
+
 def test_nothing_reaches_the_standard_output(explained, capfd):
+    """Not even the first solver of a process says anything there."""
     explained.explain(DATA.head(3), count=2)
     assert capfd.readouterr() == ("", "")
+    alone = subprocess.run([sys.executable, "-c", ALONE], capture_output=True, check=True, timeout=100)
+    assert alone.stdout == b""
 
 
 def test_threads_solve_at_once(explained):
