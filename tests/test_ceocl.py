@@ -1,5 +1,6 @@
 """CE-OCL: its options, and input that is hard on a solver."""
 
+import dataclasses
 import subprocess
 import sys
 import threading
@@ -121,6 +122,35 @@ def test_where_the_best_known_row_is_the_optimum_it_is_told_as_such(objective):
         assert answer.diagnostics["solver"] == "optimal"
         assert answer.diagnostics["objective"] == pytest.approx(answer.diagnostics["costs"])
         assert answer.diagnostics["bound"] == pytest.approx(answer.diagnostics["costs"], rel=1e-3)
+
+
+@pytest.mark.parametrize(("objective", "mu"), [("l2", 10.0), ("l1", 0.0), ("distance", 2.0)])
+def test_what_is_proved_of_the_papers_objective_is_told_beside_the_distance(objective, mu):
+    data = DATA[["a", "b"]]
+    explainer = CEOCL(objective=objective, mu=mu)
+    explained = mlflow_cf.wrap(forest_of_numbers(), data, target=1, values="continuous", explainer=explainer)
+    (answer,) = explained.explain(data.iloc[[3]], count=2)
+    first, second = answer.counterfactuals
+    assert (first.proof, first.bound) == ("none", None)
+    assert (first.solver.proof, second.solver.proof) == ("optimal", "bounded")
+    assert first.solver.value == pytest.approx(answer.diagnostics["costs"][0])
+    assert first.solver.bound <= first.solver.value <= second.solver.value
+    assert second.solver.bound == first.solver.bound
+    assert first.solver.objective == (f"{objective} + {mu:g} * features" if mu else objective)
+    assert answer.to_dict()["counterfactuals"][0]["solver"] == dataclasses.asdict(first.solver)
+    options = {"engine": "milp", "objective": "distance", "mu": 0.0}
+    (nearest,) = explained.explain(data.iloc[[3]], explainer={"name": "ceocl", "options": options})
+    assert nearest.counterfactuals[0].solver is None
+
+
+def test_a_solver_that_was_stopped_proves_nothing_of_its_objective(monkeypatch):
+    data = DATA[["a", "b"]]
+    explainer = CEOCL(objective="l1")
+    explained = mlflow_cf.wrap(forest_of_numbers(), data, target=1, values="continuous", explainer=explainer)
+    monkeypatch.setattr(highspy.Highs, "run", lambda _: highspy.HighsStatus.kError)
+    (answer,) = explained.explain(data.iloc[[3]])
+    (found,) = answer.counterfactuals
+    assert (found.proof, found.solver.proof, found.solver.bound) == ("none", "none", None)
 
 
 def forest_of_numbers():

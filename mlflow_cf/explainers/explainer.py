@@ -17,6 +17,7 @@ from mlflow_cf.plans.plan import Plan
 from mlflow_cf.problem import Budget, Privacy, Problem
 from mlflow_cf.problem.binding import same
 from mlflow_cf.words.reasons import Uncertified
+from mlflow_cf.words.result import Optimum
 
 if TYPE_CHECKING:
     from typing_extensions import TypeIs  # in `typing` from Python 3.13 on
@@ -53,6 +54,7 @@ class Candidates:
         bound: proved by the explainer: no row that its own restrictions leave is nearer than this; inf: they leave no
             row that meets target and constraints. Answers are proved by this alone, since a certificate would not know
             of the restrictions. None: it proves nothing.
+        optima: what is proved of the costs of the first rows by an objective of the explainer's own.
         complete: whether answers that are missing among those wanted shall be looked for by exact search.
     """
 
@@ -65,6 +67,7 @@ class Candidates:
     as_listed: bool = False
     least_cost: Callable[[int, Budget, float], LeastCost] | None = None
     bound: float | None = None
+    optima: tuple[Optimum, ...] = ()
     complete: bool = False
 
     def __post_init__(self) -> None:

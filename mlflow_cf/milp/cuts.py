@@ -12,10 +12,12 @@ from mlflow_cf.constraints.rules import Bools
 from mlflow_cf.features import Floats
 from mlflow_cf.milp.affine import Affine, difference, total
 from mlflow_cf.milp.program import Program
-from mlflow_cf.milp.variables import Chosen, Real, Variables
+from mlflow_cf.milp.variables import Chosen, Variables
 from mlflow_cf.problem.binding import same
 
-APART = 0.05  # of the width of a real number's box: by how much it differs from that of an earlier answer
+APART = (
+    0.0501  # of a real number's range: by how much answers differ, and by more than rounding from a near-copy's 0.05
+)
 
 
 class Cut(Protocol):
@@ -54,11 +56,12 @@ class OtherValues:
 
     def add(self, program: Program, variables: Variables) -> None:
         """Add its rows."""
-        differs = [self._differs(program, variables.groups[number]) for number in self.groups]
+        differs = [self._differs(program, variables, number) for number in self.groups]
         program.require([total(differs)], 1.0, np.inf)
 
-    def _differs(self, program: Program, variable: Chosen | Real) -> Affine:
+    def _differs(self, program: Program, variables: Variables, number: int) -> Affine:
         """Return what is 1 only if a group differs from the answer."""
+        variable = variables.groups[number]
         if isinstance(variable, Chosen):
             differs: Bools = np.logical_not(same(variable.tuples, self.row[list(variable.columns)]))
             return variable.where(np.logical_or.reduce(differs, axis=1))
@@ -68,8 +71,10 @@ class OtherValues:
         above, below = program.add_binaries(2).tolist()
         sides = [Affine(np.array([column]), np.ones(1), 0.0, 0.0, 1.0) for column in (above, below)]
         gap = variable.shift.plus(-(value - variable.origin) / variable.step)  # in shares of the box
+        feature = variables.problem.space.features[variable.column]
+        share = APART * ((feature.high - feature.low) or variable.step) / variable.step
         for side, apart in zip(sides, (gap, gap.times(-1.0)), strict=True):
-            far = min(APART, max(apart.high, 0.0)) or APART
+            far = min(share, max(apart.high, 0.0)) or share
             program.require([difference(apart, side.times(far - apart.low))], apart.low, np.inf)
         program.require([total(sides)], -np.inf, 1.0)
         return total(sides)

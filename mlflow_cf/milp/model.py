@@ -58,6 +58,11 @@ class Aim:
         """Whether it is the problem's distance alone."""
         return self.objective == "distance" and not self.mu
 
+    @property
+    def text(self) -> str:
+        """What is minimised, in words."""
+        return f"{self.objective} + {self.mu:g} * {self.counted_on}" if self.mu else self.objective
+
     def costs(self, problem: Problem, rows: Floats) -> Floats:
         """Return what rows (m, d) cost, (m,)."""
         costs: Floats = costs_of(problem, self.objective, rows)

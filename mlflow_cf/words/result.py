@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import html
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from typing import Any, Final, Literal
 
 import pandas as pd
@@ -63,6 +63,24 @@ class Step:
 
 
 @dataclass(frozen=True)
+class Optimum:
+    """What a solver says of an answer by the objective that it minimised, which is another one than the distance.
+
+    Attributes:
+        objective: what is minimised, such as ``l2 + 10000 * features``.
+        value: of the answer.
+        bound: no row that meets the target by the explainer's margin, and all that is asked, has less; None: not known.
+        proof: ``optimal`` if the value is the bound, up to 0.1 % and what the solver tells apart; ``bounded`` with any
+            other bound; else ``none``.
+    """
+
+    objective: str
+    value: float
+    bound: float | None = None
+    proof: Proof = "none"
+
+
+@dataclass(frozen=True)
 class Counterfactual:
     """A row that the logged model predicts as wanted and that meets every constraint.
 
@@ -74,6 +92,7 @@ class Counterfactual:
         distance: distance from the query row.
         n_changed: number of changed features.
         proof: ``optimal``, ``bounded`` or ``none``; `bound`: no counterfactual is nearer than this, if known.
+        solver: the same of another objective, where a solver minimised that.
         plan: ordered steps that end at `row`, for explainers that make plans; what lies between is not proved.
         text: the changes in a sentence; below it the steps of the plan, one a line.
         space: the model's features; known where the counterfactual comes from a model.
@@ -87,6 +106,7 @@ class Counterfactual:
     n_changed: int
     proof: Proof = "none"
     bound: float | None = None
+    solver: Optimum | None = None
     plan: tuple[Step, ...] = ()
     text: str = ""
     space: FeatureSpace | None = field(default=None, repr=False, compare=False)
@@ -102,6 +122,7 @@ class Counterfactual:
             "n_changed": self.n_changed,
             "proof": self.proof,
             "bound": self.bound,
+            "solver": None if self.solver is None else asdict(self.solver),
             "text": self.text,
             "plan": [step.to_dict() for step in self.plan],
         }
