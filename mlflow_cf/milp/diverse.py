@@ -8,6 +8,7 @@ from typing import Final
 
 import numpy as np
 
+from mlflow_cf.constraints.rules import Bools
 from mlflow_cf.features import Floats
 from mlflow_cf.milp.cuts import Cut, OtherChanges, OtherValues
 from mlflow_cf.milp.minimise import Minimum, lower_bound, minimise
@@ -85,20 +86,21 @@ def _sure(model: Model, cuts: Sequence[Cut], budget: Budget, seed: int) -> Minim
     """Return the best row that meets the targets by more than rounding, with a larger margin if it must be."""
     found = minimise(model, cuts, budget, seed)
     for _ in range(TRIES - 1):
-        if found.row is None or _surely_valid(model.problem, found.row):
+        if found.row is None or _surely_valid(model.problem, found.row[None])[0]:
             break
         model = replace(model, margin=10 * max(model.margin, LEAST_MARGIN), cutoff=np.inf)
         found = minimise(model, cuts, budget, seed)
     return found
 
 
-def _surely_valid(problem: Problem, row: Floats) -> bool:
-    """Whether a row (d,) meets the targets so clearly that no rounding matters."""
+def _surely_valid(problem: Problem, rows: Floats) -> Bools:
+    """Return (m,) whether rows (m, d) meet the targets so clearly that no rounding matters."""
     rater = problem.rater
-    if rater is None:
-        return False
-    favourable, margin = rater.margins(rater.tokens(range(len(row)), row[None]))
-    return bool(favourable[0]) and bool(margin[0] >= SURE)
+    if rater is None or not len(rows):
+        return np.zeros(len(rows), dtype=np.bool_)
+    favourable, margin = rater.margins(rater.tokens(range(rows.shape[1]), rows))
+    surely: Bools = favourable & (margin >= SURE)
+    return surely
 
 
 def _incumbent(model: Model, known: Floats, changes: Sequence[Cut]) -> Minimum:
@@ -109,7 +111,7 @@ def _incumbent(model: Model, known: Floats, changes: Sequence[Cut]) -> Minimum:
     for cut in changes:
         if isinstance(cut, OtherChanges):
             kept &= ~changed[:, list(cut.groups)].all(axis=1)
-    surely = known[[bool(keep) and _surely_valid(problem, row) for keep, row in zip(kept, known, strict=True)]]
+    surely = known[kept][_surely_valid(problem, known[kept])]
     costs = model.aim.costs(problem, surely)
     return Minimum("limit", surely[at := costs.argmin()], float(costs[at])) if len(costs) else Minimum("infeasible")
 

@@ -195,7 +195,8 @@ class CEOCL:
             region_used = replace(region, enlarged=Enlarged(norm="l1", penalty=PENALTY))
             found = self._solved(replace(model, families=(region_used,)), nothing, budget, seed)
         solved = found.rows[: len(found.diagnostics["objective"])]  # rows of the background are inside
-        apart = [region.apart(vector) for vector in region.embedding.vectors(solved)]
+        slack = self.eps > 0 or region_used is not region  # else the program lets nothing be apart
+        apart = [region.apart(vector) if slack else 0.0 for vector in region.embedding.vectors(solved)]
         facts = {"points": len(region.points), "whole": region.exact, "enlarged": region_used is not region}
         told = {**found.diagnostics, "manifold": {**facts, "apart": apart}}
         if told.get("infeasible") == "further":
