@@ -92,9 +92,9 @@ class Counterfactual:
         distance: distance from the query row.
         n_changed: number of changed features.
         proof: ``optimal``, ``bounded`` or ``none``; `bound`: no counterfactual is nearer than this, if known.
-        solver: the same of another objective, where a solver minimised that.
         plan: ordered steps that end at `row`, for explainers that make plans; what lies between is not proved.
         text: the changes in a sentence; below it the steps of the plan, one a line.
+        solver: what is proved of another objective than the distance, where a solver minimised one.
         space: the model's features; known where the counterfactual comes from a model.
     """
 
@@ -106,9 +106,9 @@ class Counterfactual:
     n_changed: int
     proof: Proof = "none"
     bound: float | None = None
-    solver: Optimum | None = None
     plan: tuple[Step, ...] = ()
     text: str = ""
+    solver: Optimum | None = None
     space: FeatureSpace | None = field(default=None, repr=False, compare=False)
 
     def to_dict(self) -> dict[str, Any]:
