@@ -28,7 +28,7 @@ from mlflow_cf.ordering import order
 from mlflow_cf.problem import Distance, Limits, Privacy, Target
 from mlflow_cf.version import VERSION
 from mlflow_cf.words.explanations import Explanations, Interrupted
-from mlflow_cf.words.result import Change, Counterfactual, Explanation, Step
+from mlflow_cf.words.result import Change, Counterfactual, Explanation, Optimum, Step
 from mlflow_cf.words.verification import Verification, Verifications
 from mlflow_cf.wrapping import wrap
 
@@ -70,6 +70,7 @@ __all__ = [
     "Interrupted",
     "Limits",
     "NearestRow",
+    "Optimum",
     "Privacy",
     "RandomSearch",
     "Relationship",

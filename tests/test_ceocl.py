@@ -1,5 +1,8 @@
 """CE-OCL: its options, and input that is hard on a solver."""
 
+import dataclasses
+import subprocess
+import sys
 import threading
 
 import highspy
@@ -109,9 +112,71 @@ def test_a_solver_that_fails_or_has_no_time_leaves_what_is_known(explained, monk
     assert answer.counterfactuals[0].row == known.counterfactuals[0].row
 
 
+@pytest.mark.parametrize("objective", ["l1", "l1_mad", "l2"])
+def test_where_the_best_known_row_is_the_optimum_it_is_told_as_such(objective):
+    """A cutoff that is met by one row alone does not make it infeasible."""
+    data = DATA[["a", "b"]]
+    explainer = CEOCL(objective=objective, mu=1.0)
+    explained = mlflow_cf.wrap(forest_of_numbers(), data, target=1, values="continuous", explainer=explainer)
+    for (answer,) in (explained.explain(data.iloc[[at]]) for at in range(4)):
+        assert answer.diagnostics["solver"] == "optimal"
+        assert answer.diagnostics["objective"] == pytest.approx(answer.diagnostics["costs"])
+        assert answer.diagnostics["bound"] == pytest.approx(answer.diagnostics["costs"], rel=1e-3)
+
+
+@pytest.mark.parametrize(("objective", "mu"), [("l2", 10.0), ("l1", 0.0), ("distance", 2.0)])
+def test_what_is_proved_of_the_papers_objective_is_told_beside_the_distance(objective, mu):
+    data = DATA[["a", "b"]]
+    explainer = CEOCL(objective=objective, mu=mu)
+    explained = mlflow_cf.wrap(forest_of_numbers(), data, target=1, values="continuous", explainer=explainer)
+    (answer,) = explained.explain(data.iloc[[3]], count=2)
+    first, second = answer.counterfactuals
+    assert (first.proof, first.bound) == ("none", None)
+    assert (first.solver.proof, second.solver.proof) == ("optimal", "bounded")
+    assert first.solver.value == pytest.approx(answer.diagnostics["costs"][0])
+    assert first.solver.bound <= first.solver.value <= second.solver.value
+    assert second.solver.bound == first.solver.bound
+    assert first.solver.objective == (f"{objective} + {mu:g} * features" if mu else objective)
+    assert answer.to_dict()["counterfactuals"][0]["solver"] == dataclasses.asdict(first.solver)
+    options = {"engine": "milp", "objective": "distance", "mu": 0.0}
+    (nearest,) = explained.explain(data.iloc[[3]], explainer={"name": "ceocl", "options": options})
+    assert nearest.counterfactuals[0].solver is None
+
+
+def test_a_solver_that_was_stopped_proves_nothing_of_its_objective(monkeypatch):
+    data = DATA[["a", "b"]]
+    explainer = CEOCL(objective="l1")
+    explained = mlflow_cf.wrap(forest_of_numbers(), data, target=1, values="continuous", explainer=explainer)
+    monkeypatch.setattr(highspy.Highs, "run", lambda _: highspy.HighsStatus.kError)
+    (answer,) = explained.explain(data.iloc[[3]])
+    (found,) = answer.counterfactuals
+    assert (found.proof, found.solver.proof, found.solver.bound) == ("none", "none", None)
+
+
+def forest_of_numbers():
+    return RandomForestClassifier(8, max_depth=4, random_state=0).fit(DATA[["a", "b"]], WANTED)
+
+
+ALONE = """
+from mlflow_cf.milp.affine import Affine
+from mlflow_cf.milp.program import Program
+from mlflow_cf.milp.solve import Effort, solve, solve_squares
+
+program = Program()
+columns = program.add_binaries(2)
+program.require([Affine(columns, [1.0, 1.0], 0.0, 0.0, 2.0)], 1.0, 2.0)
+found = solve(program, Effort())
+assert found.status == "optimal"
+solve_squares(program, found.values, Effort())
+"""
+
+
 def test_nothing_reaches_the_standard_output(explained, capfd):
+    """Not even the first solver of a process says anything there."""
     explained.explain(DATA.head(3), count=2)
     assert capfd.readouterr() == ("", "")
+    alone = subprocess.run([sys.executable, "-c", ALONE], capture_output=True, check=True, timeout=100)
+    assert alone.stdout == b""
 
 
 def test_threads_solve_at_once(explained):

@@ -182,6 +182,16 @@ class TestRefused:
             mlflow_cf.wrap(MODEL, DATA, target=1, explainer=CEOCL(manifold="hull"), privacy={"sample": "summary"})
 
 
+def test_where_there_is_no_time_the_nearest_rows_are_the_answers(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of those with the wanted label, which meet everything: looking at some of them takes no time."""
+    explained = wrapped(manifold="hull")
+    monkeypatch.setattr("mlflow_cf.problem.budget.Budget.late", property(lambda _: True))
+    (found,) = explained.explain(pd.DataFrame({"x": [1.0], "y": [1.0]}))
+    assert found.status == "found"
+    row = found.counterfactuals[0].row
+    assert ((DATA.to_numpy() == [row["x"], row["y"]]).all(axis=1) & (LABELS == 1)).any()
+
+
 def test_awful_scales_change_nothing() -> None:
     """Nor do they where one number follows the other: y = 1 + (x - 1) here, in units of 1e-9 and 1e9."""
     units = pd.Series({"x": 1e9, "y": 1e-9})

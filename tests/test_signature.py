@@ -206,6 +206,10 @@ class TestOutputs:
         assert row == {name: (plain.get(name, kind), required) for name, (kind, required) in KINDS.items()}
         step = {p.name: p for p in found["plan"].dtype.dtype.properties}
         assert step["row"].dtype == found["row"].dtype
+        solver = {p.name: (p.dtype.name, p.required) for p in found["solver"].dtype.properties}
+        assert not found["solver"].required
+        assert solver.pop("bound") == ("double", False)
+        assert solver == {"objective": ("string", True), "value": ("double", True), "proof": ("string", True)}
         assert {p.name for p in found["changes"].dtype.dtype.properties} == {"feature", "from", "to"}
         assert step["changes"].dtype == found["changes"].dtype
 

@@ -129,6 +129,7 @@ class TestRecord:
             "n_changed",
             "proof",
             "bound",
+            "solver",
             "text",
             "plan",
         ]

@@ -29,7 +29,7 @@ Type = DataType | Array | Object
 class _Maybe:
     """A type whose value may be null."""
 
-    kind: DataType
+    kind: Type
 
 
 _Fields = Mapping[str, Type | _Maybe]
@@ -149,6 +149,7 @@ def _counterfactual(space: FeatureSpace, label: DataType) -> Object:
         "probability": _Maybe(number),
         "row": row,
     }
+    solver: _Fields = {"objective": text, "value": number, "bound": _Maybe(number), "proof": text}
     return Object(
         _properties(
             {
@@ -160,6 +161,7 @@ def _counterfactual(space: FeatureSpace, label: DataType) -> Object:
                 "n_changed": DataType.long,
                 "proof": text,
                 "bound": _Maybe(number),
+                "solver": _Maybe(Object(_properties(solver))),
                 "text": text,
                 "plan": Array(Object(_properties(step))),
             }

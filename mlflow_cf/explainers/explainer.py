@@ -18,6 +18,7 @@ from mlflow_cf.plans.plan import Plan
 from mlflow_cf.problem import Budget, Privacy, Problem
 from mlflow_cf.problem.binding import same
 from mlflow_cf.words.reasons import Uncertified
+from mlflow_cf.words.result import Optimum
 
 if TYPE_CHECKING:
     from typing_extensions import TypeIs  # in `typing` from Python 3.13 on
@@ -56,6 +57,7 @@ class Candidates:
             of the restrictions. None: it proves nothing.
         more: looks for other rows where these, once verified and polished, are fewer answers than are wanted; it takes
             from the budget of the search. Not beside plans or costs.
+        optima: what is proved of the costs of the first rows by an objective of the explainer's own.
         complete: whether answers that are missing among those wanted shall be looked for by exact search.
         promise: rows (m, d) -> (m,): what the explainer says of its answers beyond target and constraints; needless
             changes are put back only where that still holds. None: nothing more.
@@ -71,6 +73,7 @@ class Candidates:
     least_cost: Callable[[int, Budget, float], LeastCost] | None = None
     bound: float | None = None
     more: Callable[[], Floats] | None = None
+    optima: tuple[Optimum, ...] = ()
     complete: bool = False
     promise: Callable[[Floats], NDArray[np.bool_]] | None = None
 

@@ -8,9 +8,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mlflow_cf.features import Floats
-from mlflow_cf.milp.affine import Affine, Columns
+from mlflow_cf.milp.affine import Affine, Columns, total
 from mlflow_cf.milp.program import Entries, Program
-from mlflow_cf.milp.variables import Chosen, Real, Variables
+from mlflow_cf.milp.variables import Chosen, Pieces, Real, Variables
 from mlflow_cf.structures.cells import Lookup
 
 Members = NDArray[np.bool_]
@@ -91,29 +91,42 @@ class CellBook:
 
     def _of_real(self, variable: Real, lookup: Lookup) -> tuple[Columns, Columns]:
         """Return the cells that a real number reaches, and a binary for each; the number is between its ends."""
-        shift, step, origin = variable.shift, variable.step, variable.origin
-        low, high = origin + step * shift.low, origin + step * shift.high
+        known = not np.isnan(variable.own)
+        low, high = min(variable.low, variable.origin), max(variable.high, variable.origin)
         first, last = np.searchsorted(lookup.cuts, [low, high]).tolist()
-        ends = (np.clip(lookup.cuts[first:last], low, high) - origin) / step
-        floors = np.append(shift.low, np.minimum(ends + self.variables.strict, shift.high))
-        ceilings = np.append(ends, shift.high)
-        places = lookup.place[first : last + 1]
-        if np.isnan(variable.own):
+        places, cuts = lookup.place[first : last + 1], lookup.cuts[first:last]
+        above, most = np.append(lookup.cuts[first - 1 : first], cuts), lookup.cuts[first : last + 1]
+        above = above if first else np.append(-np.inf, above)
+        own = int(np.searchsorted(cuts, variable.own)) if known else len(places)
+        if not known:
             places = np.append(places, lookup.missing)
-            floors, ceilings = np.append(floors, 0.0), np.append(ceilings, 0.0)
+        pieces = self.program.add_binaries(len(places)) if len(places) > 1 else np.empty(0, dtype=np.intp)
+        self.variables.pieces.setdefault(variable.column, []).append(Pieces(above, most, pieces[: len(above)]))
         if len(places) == 1:
-            return places, np.empty(0, dtype=np.intp)
-        pieces = self.program.add_binaries(len(places))
-        ones = np.ones(len(places))
-        self.program.require([Affine(pieces, ones, 0.0, 0.0, 1.0)], 1.0, 1.0)
-        for sides, signs in ((floors, (0.0, np.inf)), (ceilings, (-np.inf, 0.0))):
+            return places, pieces
+        self.program.require([Affine(pieces, np.ones(len(places)), 0.0, 0.0, 1.0)], 1.0, 1.0)
+        for sides, signs in zip(self._sides(variable, cuts, own), ((0.0, np.inf), (-np.inf, 0.0)), strict=True):
+            shift = variable.shift
             inside = Affine(np.append(shift.columns, pieces), np.append(shift.coefficients, -sides), 0.0, -2.0, 2.0)
             self.program.require([inside], *signs)
-        if np.isnan(variable.own):  # it is missing if it stays as it is
-            kept = Affine(np.append(variable.switch.columns, pieces[-1]), np.ones(2), 0.0, 0.0, 2.0)
-            self.program.require([kept], 1.0, 1.0)
+        stays = Affine(pieces[own : own + 1], np.ones(1), 0.0, 0.0, 1.0)  # a number that stays is where it was
+        self.program.require([total([variable.switch, stays])], 1.0, np.inf)
         cells, inverse = np.unique(places, return_inverse=True)  # a missing value may be filled with one of a cell
         return cells, self._sums(pieces, inverse, len(cells))
+
+    def _sides(self, variable: Real, cuts: Floats, own: int) -> tuple[Floats, Floats]:
+        """Return between which shifts a real number is in each of its pieces, the last of which may be missing.
+
+        Above a cut is `strict` above it, or half of the way to the next one where that is less.
+        """
+        shift = variable.shift
+        ends = np.clip((cuts - variable.origin) / variable.step, shift.low, shift.high)
+        starts, stops = np.append(shift.low, ends), np.append(ends, shift.high)
+        floors = starts + np.append(0.0, np.minimum(self.variables.strict, np.diff(stops) / 2.0))
+        if own == len(starts):
+            return np.append(floors, 0.0), np.append(stops, 0.0)
+        floors[own], stops[own] = min(floors[own], 0.0), max(stops[own], 0.0)
+        return floors, stops
 
     def _prefix(self, columns: Columns) -> Columns:
         """Return columns with the sums of the first 1, 2, .. columns but the last."""

@@ -16,7 +16,7 @@ from mlflow_cf.milp.variables import Chosen, Variables
 from mlflow_cf.problem.binding import same
 from mlflow_cf.problem.variety import ranges
 
-APART: Final = 0.05  # of the width of a real number's box: by how much it is clearly another one
+APART: Final = 0.05  # of a real number's range: by how much it is clearly another one
 LEAST: Final = 2e-6  # of the width of a real number's box: the solver meets rows up to half of it
 
 
@@ -80,8 +80,10 @@ class OtherValues:
         above, below = program.add_binaries(2).tolist()
         sides = [Affine(np.array([column]), np.ones(1), 0.0, 0.0, 1.0) for column in (above, below)]
         gap = variable.shift.plus(-(value - variable.origin) / variable.step)  # in shares of the box
+        feature = variables.problem.space.features[variable.column]
+        share = APART * ((feature.high - feature.low) or variable.step) / variable.step
         for side, apart in zip(sides, (gap, gap.times(-1.0)), strict=True):
-            far = min(APART, max(apart.high, 0.0)) or APART
+            far = min(share, max(apart.high, 0.0)) or share
             if self.least is not None:
                 far = float(least[0]) / variable.step + LEAST
             program.require([difference(apart, side.times(far - apart.low))], apart.low, np.inf)

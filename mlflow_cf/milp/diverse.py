@@ -8,17 +8,17 @@ from typing import Final
 
 import numpy as np
 
+from mlflow_cf.constraints.rules import Bools
 from mlflow_cf.features import Floats
 from mlflow_cf.milp.cuts import Cut, OtherChanges, OtherValues
 from mlflow_cf.milp.minimise import Minimum, lower_bound, minimise
-from mlflow_cf.milp.model import Model
+from mlflow_cf.milp.model import SLACK, Model
 from mlflow_cf.problem import Budget, Problem
 
 TRIES: Final = 4  # with a margin ten times as large each
 SURE: Final = 2e-6  # of scores: an answer nearer to the end of its target may be refused by the model itself
 LEAST_MARGIN: Final = 1e-7
 LOOSE: Final = 4e-5  # of scores: what misses a target by more is refused by every model that was opened
-SLACK: Final = 1e-6  # of a bound: the solver lets rows be missed a little
 
 
 @dataclass(frozen=True, eq=False)
@@ -59,8 +59,8 @@ def diverse(model: Model, known: Floats, budget: Budget, seed: int) -> Answers:
     repeating = model.problem.variety.near
     while len(found) < model.problem.count:
         cuts = values if repeating else changes
-        cutoff = np.inf if repeating and found else _cutoff(model, known, changes)
-        best = _sure(replace(model, cutoff=cutoff), cuts, budget, seed)
+        incumbent = Minimum("infeasible") if repeating and found else _incumbent(model, known, changes)
+        best = _or_known(_sure(replace(model, cutoff=incumbent.cost), cuts, budget, seed), incumbent)
         if best.row is None and best.status == "infeasible" and found and not repeating:
             repeating = True
             continue
@@ -93,7 +93,7 @@ def nearest_possible(model: Model, rows: Floats, budget: Budget, seed: int) -> f
 
     `rows` (m, d) are valid ones that the model leaves; the target is loosened by as much as a structure may be off.
     """
-    low = lower_bound(replace(model, margin=-LOOSE, cutoff=_cutoff(model, rows, ())), budget, seed)
+    low = lower_bound(replace(model, margin=-LOOSE, cutoff=_incumbent(model, rows, ()).cost), budget, seed)
     return None if low.status in ("infeasible", "failed") else max(low.bound - SLACK, 0.0)
 
 
@@ -101,31 +101,42 @@ def _sure(model: Model, cuts: Sequence[Cut], budget: Budget, seed: int) -> Minim
     """Return the best row that meets the targets by more than rounding, with a larger margin if it must be."""
     found = minimise(model, cuts, budget, seed)
     for _ in range(TRIES - 1):
-        if found.row is None or _surely_valid(model.problem, found.row):
+        if found.row is None or _surely_valid(model.problem, found.row[None])[0]:
             break
         model = replace(model, margin=10 * max(model.margin, LEAST_MARGIN), cutoff=np.inf)
         found = minimise(model, cuts, budget, seed)
     return found
 
 
-def _surely_valid(problem: Problem, row: Floats) -> bool:
-    """Whether a row (d,) meets the targets so clearly that no rounding matters."""
+def _surely_valid(problem: Problem, rows: Floats) -> Bools:
+    """Return (m,) whether rows (m, d) meet the targets so clearly that no rounding matters."""
     rater = problem.rater
-    if rater is None:
-        return False
-    favourable, margin = rater.margins(rater.tokens(range(len(row)), row[None]))
-    return bool(favourable[0]) and bool(margin[0] >= SURE)
+    if rater is None or not len(rows):
+        return np.zeros(len(rows), dtype=np.bool_)
+    favourable, margin = rater.margins(rater.tokens(range(rows.shape[1]), rows))
+    surely: Bools = favourable & (margin >= SURE)
+    return surely
 
 
-def _cutoff(model: Model, known: Floats, changes: Sequence[Cut]) -> float:
-    """Return what the cheapest known row costs that is not cut off."""
+def _incumbent(model: Model, known: Floats, changes: Sequence[Cut]) -> Minimum:
+    """Return the cheapest known row that surely meets the targets and is not cut off, if there is one."""
     problem = model.problem
-    if not len(known):
-        return np.inf
-    changed = problem.changed(known)
+    changed = problem.changed(known) if len(known) else np.empty((0, len(problem.groups)), dtype=np.bool_)
     kept = np.ones(len(known), dtype=np.bool_)
     for cut in changes:
         if isinstance(cut, OtherChanges):
             kept &= ~changed[:, list(cut.groups)].all(axis=1)
-    surely = [bool(keep) and _surely_valid(problem, row) for keep, row in zip(kept, known, strict=True)]
-    return float(model.aim.costs(problem, known[surely]).min(initial=np.inf))
+    surely = known[kept][_surely_valid(problem, known[kept])]
+    costs = model.aim.costs(problem, surely)
+    return Minimum("limit", surely[at := costs.argmin()], float(costs[at])) if len(costs) else Minimum("infeasible")
+
+
+def _or_known(found: Minimum, incumbent: Minimum) -> Minimum:
+    """Return the cheaper one of what was found and what was known, whose cost was the cutoff.
+
+    Where nothing that costs less is feasible, what was known is the optimum.
+    """
+    if incumbent.row is None or found.cost <= incumbent.cost:
+        return found
+    status = "optimal" if found.status == "infeasible" else found.status
+    return replace(incumbent, status=status, bound=min(found.bound, incumbent.cost))

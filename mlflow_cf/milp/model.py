@@ -11,18 +11,20 @@ import numpy as np
 from mlflow_cf.constraints.rules import Rule
 from mlflow_cf.features import Floats
 from mlflow_cf.milp.cuts import Cut, add_cuts
-from mlflow_cf.milp.domains import ROUNDING, domains_of
+from mlflow_cf.milp.domains import domains_of
 from mlflow_cf.milp.embed import embed
 from mlflow_cf.milp.errors import NotLinearError
 from mlflow_cf.milp.objective import Objective, add_distance, add_paper_objective, costs_of
 from mlflow_cf.milp.program import Program
 from mlflow_cf.milp.rules import add_rules
+from mlflow_cf.milp.solve import FEASIBILITY
 from mlflow_cf.milp.sparsity import CountedOn, add_limits, add_price, prices_of, require_change
 from mlflow_cf.milp.validity import Wanted, add_validity
 from mlflow_cf.milp.variables import STRICT, Box, Variables
 from mlflow_cf.problem import Problem
 
 MARGIN: Final = 1e-4  # of scores, so that an answer is still valid after rounding
+SLACK: Final = 10 * FEASIBILITY  # of a cutoff or a bound: the solver scales rows, and lets them be missed a little
 
 
 class Family(Protocol):
@@ -55,6 +57,11 @@ class Aim:
     def nearest(self) -> bool:
         """Whether it is the problem's distance alone."""
         return self.objective == "distance" and not self.mu
+
+    @property
+    def text(self) -> str:
+        """What is minimised, in words."""
+        return f"{self.objective} + {self.mu:g} * {self.counted_on}" if self.mu else self.objective
 
     def costs(self, problem: Problem, rows: Floats) -> Floats:
         """Return what rows (m, d) cost, (m,)."""
@@ -146,5 +153,5 @@ def _add_aim(program: Program, variables: Variables, model: Model) -> None:
     if aim.mu:
         add_price(program, variables, aim.mu, aim.counted_on)
     if np.isfinite(model.cutoff):
-        most = model.cutoff * (1 + ROUNDING) + ROUNDING
-        program.require([program.objective.times(1.0 / max(aim.mu, 1.0))], -np.inf, most / max(aim.mu, 1.0))
+        unit = max(aim.mu, 1.0)
+        program.require([program.objective.times(1.0 / unit)], -np.inf, model.cutoff / unit + FEASIBILITY)

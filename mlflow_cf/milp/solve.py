@@ -27,6 +27,15 @@ _STATUS: Final[dict[highspy.HighsModelStatus, Status]] = {
 }
 
 
+class _Silent(highspy.Highs):
+    """A solver that says nothing, not even that it was made: from release 1.16 on, calls of its own do so."""
+
+    def enableCallbacks(self) -> None:  # noqa: N802
+        """Do what is done when a solver is made, but without a word."""
+        self.setOptionValue("output_flag", False)
+        super().enableCallbacks()  # type: ignore[no-untyped-call]
+
+
 @dataclass(frozen=True)
 class Effort:
     """What a solve may cost at most.
@@ -65,7 +74,7 @@ def solve(program: Program, effort: Effort) -> Solved:
         return Solved("limit")
     if not program.size:
         return _constant(program)
-    solver = highspy.Highs()  # type: ignore[no-untyped-call]
+    solver = _Silent()  # type: ignore[no-untyped-call]
     try:
         return _run(solver, program, effort)
     except Exception:  # noqa: BLE001  whatever the solver raises, an answer is still due
@@ -81,7 +90,7 @@ def solve_squares(program: Program, values: Floats, effort: Effort) -> Floats:
     """
     if effort.seconds is not None and effort.seconds <= 0:
         return values
-    solver = highspy.Highs()  # type: ignore[no-untyped-call]
+    solver = _Silent()  # type: ignore[no-untyped-call]
     try:
         _set_options(solver, effort)
         solver.passModel(_as_lp(program, values))

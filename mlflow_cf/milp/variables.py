@@ -8,9 +8,9 @@ its box, and a switch says whether it moves at all.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Final, NamedTuple
+from typing import Any, Final, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -113,6 +113,25 @@ Variable = Chosen | Real
 
 
 @dataclass(frozen=True, eq=False)
+class Pieces:
+    """Intervals of a real number, of which a program chooses one.
+
+    Attributes:
+        above, most: (p,) the number is above the one and at most the other.
+        columns: (p,) columns of the program, one of which is 1; a single interval needs none.
+    """
+
+    above: Floats
+    most: Floats
+    columns: Columns
+
+    def chosen(self, values: Floats) -> tuple[float, float]:
+        """Return what the number is above, and what it is at most, for the values of all columns."""
+        at = int(values[self.columns].argmax()) if len(self.columns) else 0
+        return float(self.above[at]), float(self.most[at])
+
+
+@dataclass(frozen=True, eq=False)
 class Variables:
     """What the counterfactual of a problem's row has of every feature.
 
@@ -120,11 +139,13 @@ class Variables:
         problem: the problem.
         groups: the variable of every group.
         strict: by which share of its box a real number must exceed what it is to be above; 0 where "at least" will do.
+        pieces: per feature the intervals that structures tell apart of a real number, as they are added.
     """
 
     problem: Problem
     groups: tuple[Variable, ...]
     strict: float
+    pieces: dict[int, list[Pieces]] = field(default_factory=dict, repr=False)
 
     @classmethod
     def add(
@@ -191,14 +212,41 @@ class Variables:
         return total([self.changed_group(number) for number in numbers])
 
     def row(self, values: Floats) -> Floats:
-        """Return the row (d,) that the columns' values say, with exact tuples and the own values of what stays."""
+        """Return the row (d,) that the columns' values say, with exact tuples and the own values of what stays.
+
+        A solver meets rows up to a tolerance; real numbers are put where the intervals say that were chosen for them.
+        """
         row = self.problem.x0.copy()
         for variable in self.groups:
             if isinstance(variable, Chosen):
                 row[list(variable.columns)] = variable.tuples[int(values[variable.selectors].argmax())]
             elif variable.switch.value(values) > 0.5:
-                row[variable.column] = np.clip(variable.value.value(values), variable.low, variable.high)
+                row[variable.column] = self._inside(variable, values)
         return row
+
+    def _inside(self, real: Real, values: Floats) -> float:
+        """Return a number of the column's type in its box and in all of its intervals that were chosen."""
+        stored = self.problem.space.features[real.column].stored
+        above, most = float(np.nextafter(real.low, -np.inf)), real.high
+        for pieces in self.pieces.get(real.column, ()):
+            low, high = pieces.chosen(values)
+            above, most = max(above, low), min(most, high)
+        return _between(real.value.value(values), above, most, stored)
+
+
+def _between(value: float, above: float, most: float, stored: np.dtype[Any]) -> float:
+    """Return the number of a type nearest to a value that is above one end and at most the other, if there is any."""
+    if stored.kind != "f":
+        return float(np.clip(value, np.nextafter(above, np.inf), most))
+    with np.errstate(over="ignore"):
+        held = stored.type(value)
+        if held > most:
+            held = stored.type(most)
+            held = np.nextafter(held, stored.type(-np.inf)) if held > most else held
+        elif held <= above:
+            held = stored.type(above)
+            held = np.nextafter(held, stored.type(np.inf)) if held <= above else held
+    return float(held)
 
 
 def _chosen(program: Program, group: Group, codes: Codes, own: Floats) -> Chosen:

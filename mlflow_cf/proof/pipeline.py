@@ -25,7 +25,7 @@ from mlflow_cf.proof.select import kinds_of, near_copies
 from mlflow_cf.proof.verify import Case, Inquiry, Proved, prove
 from mlflow_cf.why_not.blame import contradiction, impossible
 from mlflow_cf.words.reasons import NOTHING_LEFT, NOTHING_WANTED, fewer, hurried, none_among, nothing_else, stopped
-from mlflow_cf.words.result import Status
+from mlflow_cf.words.result import Optimum, Status
 
 # An exact search went through everything, one look at every group shows it, or some rules leave no combination.
 # An explainer's own restrictions leave nothing: then constraints alone need not be what blocks.
@@ -39,7 +39,7 @@ class Answer:
     Attributes:
         status, reason: as in an explanation.
         proved: verified counterfactuals, or None.
-        plans: the plan of each, if they have plans.
+        plans: the plan of each, if they have plans; optima: what a solver says of each, if one did.
         diagnostics: statistics of the search.
         evidence: how it is known that nothing exists, if it is.
     """
@@ -48,6 +48,7 @@ class Answer:
     reason: str
     proved: Proved | None = None
     plans: tuple[Plan, ...] = ()
+    optima: tuple[Optimum | None, ...] = ()
     diagnostics: dict[str, Any] = field(default_factory=dict)
     evidence: Evidence | None = None
 
@@ -83,6 +84,13 @@ class Verified:
         """The plan of each answer, if they have plans."""
         plans = self.candidates.plans
         return () if plans is None else tuple(plans[position] for position in self.proved.origin.tolist())
+
+    @property
+    def optima(self) -> tuple[Optimum | None, ...]:
+        """What a solver says of each answer, if one did."""
+        known = self.candidates.optima
+        places = self.proved.origin.tolist() if known else []
+        return tuple(known[position] if position < len(known) else None for position in places)
 
 
 def search(case: Case, search_with: Search, seed: int) -> Answer | Candidates:
@@ -261,7 +269,7 @@ def answer_of(verified: Verified) -> Answer:
             reasons.append(_why_fewer(case, proved))
         elif budget.cut == "clock" and not (proved.proofs and set(proved.proofs) == {"optimal"}):
             reasons.append(hurried(budget.used))
-        return Answer("found", "; ".join(reasons), proved, verified.plans, diagnostics)
+        return Answer("found", "; ".join(reasons), proved, verified.plans, verified.optima, diagnostics)
     if candidates.bound is not None and np.isinf(candidates.bound):
         return Answer("infeasible", NOTHING_LEFT, diagnostics=diagnostics, evidence="restricted")
     if proved.exhausted:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import replace
 
 from mlflow_cf.errors import frames
@@ -13,7 +13,7 @@ from mlflow_cf.plans.functions import counted, with_failures
 from mlflow_cf.plans.plan import Plan
 from mlflow_cf.problem import Problem
 from mlflow_cf.proof.pipeline import Answer
-from mlflow_cf.proof.verify import Case, Proved
+from mlflow_cf.proof.verify import Case
 from mlflow_cf.request.case import bound_target
 from mlflow_cf.request.request import Request
 from mlflow_cf.request.rows import Row
@@ -42,7 +42,7 @@ def explanation(request: Request, row: Row, case: Case | None, answer: Answer | 
         _logger.debug("%s", frames(answer), exc_info=answer if request.setting.reveal else None)
         return replace(plain, status="invalid", reason=f"the explanation failed ({kind})")
     with counted() as failures:
-        found = () if case is None else tuple(_counterfactuals(case, answer.proved, answer.plans, plain.space))
+        found = () if case is None else tuple(_counterfactuals(case, answer, plain.space))
     return replace(
         plain,
         status=answer.status,
@@ -53,10 +53,9 @@ def explanation(request: Request, row: Row, case: Case | None, answer: Answer | 
     )
 
 
-def _counterfactuals(
-    case: Case, proved: Proved | None, plans: Sequence[Plan], bare_space: FeatureSpace | None
-) -> Iterator[Counterfactual]:
+def _counterfactuals(case: Case, answer: Answer, bare_space: FeatureSpace | None) -> Iterator[Counterfactual]:
     """Yield the counterfactuals of a row, with what is proved of each and the plan that leads there."""
+    proved, plans, optima = answer.proved, answer.plans, answer.optima
     if proved is None:
         return
     target, space = case.target, case.problem.space
@@ -76,6 +75,7 @@ def _counterfactuals(
             n_changed=len(changes),
             proof=proved.proofs[position] if proved.proofs else "none",
             bound=proved.bounds[position] if proved.bounds else None,
+            solver=optima[position] if optima else None,
             plan=plan_steps(space, old, plans[position] if plans else _ordered(case.problem, codes)),
             text=describe_changes(changes, prediction),
             space=bare_space,

@@ -83,6 +83,11 @@ class TreeEnsemble:
 
     def parts(self) -> tuple[Leaves]:
         """Return the leaves of all trees, and the cells that each takes."""
+        return self._parts
+
+    @cached_property
+    def _parts(self) -> tuple[Leaves]:
+        """What is asked for by every program of every row, and takes longer to find than small programs to solve."""
         return (leaves_of(self.trees, self.lookups, self.link),)
 
     def sums(self, tokens: Sequence[Tokens]) -> Floats:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import html
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from typing import Any, Final, Literal
 
 import pandas as pd
@@ -66,6 +66,24 @@ class Step:
 
 
 @dataclass(frozen=True)
+class Optimum:
+    """What a solver says of an answer by the objective that it minimised, which is another one than the distance.
+
+    Attributes:
+        objective: what is minimised, such as ``l2 + 10000 * features``.
+        value: of the answer.
+        bound: no row that meets the target by the explainer's margin, and all that is asked, has less; None: not known.
+        proof: ``optimal`` if the value is the bound, up to 0.1 % and what the solver tells apart; ``bounded`` with any
+            other bound; else ``none``.
+    """
+
+    objective: str
+    value: float
+    bound: float | None = None
+    proof: Proof = "none"
+
+
+@dataclass(frozen=True)
 class Counterfactual:
     """A row that the logged model predicts as wanted and that meets every constraint.
 
@@ -79,6 +97,7 @@ class Counterfactual:
         proof: ``optimal``, ``bounded`` or ``none``; `bound`: no counterfactual is nearer than this, if known.
         plan: ordered steps that end at `row`, for explainers that make plans; what lies between is not proved.
         text: the changes in a sentence; below it the steps of the plan, one a line.
+        solver: what is proved of another objective than the distance, where a solver minimised one.
         space: the model's features; known where the counterfactual comes from a model.
     """
 
@@ -92,6 +111,7 @@ class Counterfactual:
     bound: float | None = None
     plan: tuple[Step, ...] = ()
     text: str = ""
+    solver: Optimum | None = None
     space: FeatureSpace | None = field(default=None, repr=False, compare=False)
 
     def to_dict(self) -> dict[str, Any]:
@@ -105,6 +125,7 @@ class Counterfactual:
             "n_changed": self.n_changed,
             "proof": self.proof,
             "bound": self.bound,
+            "solver": None if self.solver is None else asdict(self.solver),
             "text": self.text,
             "plan": [step.to_dict() for step in self.plan],
         }

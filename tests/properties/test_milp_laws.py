@@ -166,7 +166,8 @@ def test_a_rule_that_rows_cannot_express_is_cut_off(monkeypatch):
     explained = mlflow_cf.wrap(model, data, target=True, constraints=constraints, explainer="exact")
     (best,) = explained.explain(data.iloc[[3]])
     monkeypatch.setattr("mlflow_cf.problem.joint_rule.MOST_COMBINATIONS", 2)
-    monkeypatch.setattr("mlflow_cf.milp.diverse._cutoff", lambda *_: np.inf)  # with it, only one number is left
+    nothing = minimising.Minimum("infeasible")
+    monkeypatch.setattr("mlflow_cf.milp.diverse._incumbent", lambda *_: nothing)  # with it, only one number is left
     repairs = []
     original = minimising.OtherValues
     monkeypatch.setattr(minimising, "OtherValues", lambda *cut: repairs.append(cut) or original(*cut))

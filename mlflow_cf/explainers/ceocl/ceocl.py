@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import Any, ClassVar, Final, Literal
+from typing import Any, ClassVar, Final, Literal, cast
 
 import numpy as np
 
@@ -28,14 +28,18 @@ from mlflow_cf.milp.embed import check_linear
 from mlflow_cf.milp.errors import NotLinearError
 from mlflow_cf.milp.infeasible import first_infeasible
 from mlflow_cf.milp.manifold import PENALTY, Enlarged, Norm
-from mlflow_cf.milp.model import MARGIN, Aim, Model
+from mlflow_cf.milp.minimise import Minimum
+from mlflow_cf.milp.model import MARGIN, SLACK, Aim, Model
 from mlflow_cf.milp.objective import Objective
-from mlflow_cf.milp.sparsity import CountedOn
+from mlflow_cf.milp.sparsity import CountedOn, prices_of
 from mlflow_cf.problem import Budget, Problem
+from mlflow_cf.problem.binding import same
+from mlflow_cf.words.result import Optimum, Proof
 
 Engine = Literal["auto", "best_first", "milp"]
 Manifold = Literal["none", "hull"]
 Enlarge = Literal["never", "penalty"]
+NEARLY: Final = 1e-3  # of an objective: tangents bound squares about so well
 OPTIONS: Final = {
     "engine": Engine,
     "objective": Objective,
@@ -171,10 +175,11 @@ class CEOCL:
         bound = nearest_possible(model, rows, budget, seed) if nearest else None
         if not self.keeps_order:
             return Candidates(np.concatenate([rows, known]), diagnostics, bound=bound)
-        costs = np.array(answers.costs)
-        if len(rows) < model.problem.count and (not len(rows) or answers.found[-1].status != "infeasible"):
-            rows, costs = np.concatenate([rows, known]), np.append(costs, model.aim.costs(model.problem, known))
-        return Candidates(rows, diagnostics, costs=costs, bound=bound)
+        ended = len(rows) == model.problem.count or (len(rows) > 0 and answers.found[-1].status == "infeasible")
+        known = known[[not ended and not same(rows, row).all(axis=1).any() for row in known]]
+        costs = np.append(answers.costs, model.aim.costs(model.problem, known))
+        optima = () if model.aim.nearest else _optima(model, answers.found, exact=exact)
+        return Candidates(np.concatenate([rows, known]), diagnostics, costs=costs, bound=bound, optima=optima)
 
     def _inside(self, model: Model, learned: Learned, budget: Budget, seed: int) -> Candidates:
         """Return the answers in a region; where there are none, those next to it if that is asked for.
@@ -189,12 +194,28 @@ class CEOCL:
         if not len(found.rows) and found.diagnostics["solver"] == "infeasible" and self.enlarge == "penalty":
             region_used = replace(region, enlarged=Enlarged(norm="l1", penalty=PENALTY))
             found = self._solved(replace(model, families=(region_used,)), nothing, budget, seed)
-        apart = [region.apart(vector) for vector in region.embedding.vectors(found.rows)]
+        solved = found.rows[: len(found.diagnostics["objective"])]  # rows of the background are inside
+        slack = self.eps > 0 or region_used is not region  # else the program lets nothing be apart
+        apart = [region.apart(vector) if slack else 0.0 for vector in region.embedding.vectors(solved)]
         facts = {"points": len(region.points), "whole": region.exact, "enlarged": region_used is not region}
         told = {**found.diagnostics, "manifold": {**facts, "apart": apart}}
         if told.get("infeasible") == "further":
             told["infeasible"] = "manifold"
         return replace(found, diagnostics=told)
+
+
+def _optima(model: Model, found: Sequence[Minimum], *, exact: bool) -> tuple[Optimum, ...]:
+    """Return what the solver says of each answer: all but the first are bounded by what bounds the first."""
+    solved = [one for one in found if one.row is not None]
+    bound = float(solved[0].bound) if solved and exact and np.isfinite(solved[0].bound) else None
+    aim, told = model.aim, []
+    for number, one in enumerate(solved):
+        price = float(prices_of(model.problem, aim.mu, aim.counted_on, cast("Floats", one.row)[None])[0])
+        apart = NEARLY * max(one.cost - price, 0.0) + SLACK * max(aim.mu, 1.0)
+        optimal = bound is not None and not number and one.cost - bound <= apart
+        proof: Proof = "optimal" if optimal else "none" if bound is None else "bounded"
+        told.append(Optimum(aim.text, float(one.cost), None if bound is None else min(bound, float(one.cost)), proof))
+    return tuple(told)
 
 
 def _diagnostics(answers: Answers) -> dict[str, Any]:
