@@ -187,3 +187,53 @@ def test_the_budget_covers_the_advice():
     for most in (5, 40, 200):
         (answer,) = explained.explain(REFUSED, certify=True, max_evaluations=most)
         assert answer.evaluations <= most
+
+
+class TestGroups:
+    """What groups leave is a constraint like the others, and so is what k-anonymity leaves of them."""
+
+    # All combinations that would be wanted have one row, and one that is not wanted has many.
+    RARE = pd.concat(
+        [
+            pd.DataFrame({"income": [1] * 40, "debt": [8] * 40, "years": [1] * 40}),
+            pd.DataFrame({"income": [2, 9, 10], "debt": [7, 1, 0], "years": [3, 4, 6]}),
+        ],
+        ignore_index=True,
+    )
+    MODEL = DecisionTreeClassifier(random_state=0).fit(DATA, (DATA["income"] > 5) & (DATA["debt"] < 2))
+
+    def test_combinations_that_are_withheld_are_no_proof_about_the_model(self):
+        """So few rows share a tuple of the request's own group that nothing is left: not "without constraints"."""
+        explained = mlflow_cf.wrap(self.MODEL, self.RARE, target=True)
+        (free,) = explained.predict(self.RARE[:1]).to_dict("records")
+        assert free["status"] == "found"
+        (record,) = explained.predict(
+            self.RARE[:1], {"counterfactual": {"constraints": {"groups": [["income", "debt", "years"]]}}}
+        ).to_dict("records")
+        assert record["status"] == "infeasible"
+        assert "privacy.k_anonymous" in record["reason"]
+        assert "even without constraints" not in record["reason"]
+        two = {"counterfactual": {"constraints": {"groups": [["income", "debt"]]}}}
+        (record,) = explained.predict(self.RARE[:1], two).to_dict("records")
+        assert record["reason"] == (
+            "leave out constraints.groups[0]; ruled out by constraints.groups[0]; "
+            "privacy.k_anonymous withholds combinations of constraints.groups[0] that few rows share"
+        )
+
+    def test_a_group_of_the_policy_is_the_owners_to_leave_out(self):
+        explained = mlflow_cf.wrap(self.MODEL, self.RARE, target=True, constraints={"groups": [["income", "debt"]]})
+        (record,) = explained.predict(self.RARE[:1]).to_dict("records")
+        assert record["reason"] == (
+            "constraints.groups[0] rules out every counterfactual; "
+            "privacy.k_anonymous withholds combinations of constraints.groups[0] that few rows share"
+        )
+        assert explained.explain(self.RARE[:1])[0].status == "found"
+
+    def test_what_a_group_rules_out_is_named(self):
+        """Together income and debt have what the model refuses alone, and apart what it wants."""
+        frame = pd.DataFrame({"income": [1, 1, 9, 9], "debt": [8, 0, 8, 7], "years": [1, 2, 1, 2]})
+        explained = mlflow_cf.wrap(self.MODEL, frame, target=True, constraints={"groups": [["debt", "income"]]})
+        (found,) = explained.explain(frame[:1], certify=True)
+        assert found.reason == "leave out constraints.groups[0]; ruled out by constraints.groups[0]"
+        assert found.diagnostics["why_not"]["blocking"] == ["constraints.groups[0]"]
+        assert found.diagnostics["why_not"]["withheld"] == []

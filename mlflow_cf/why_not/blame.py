@@ -12,7 +12,9 @@ from mlflow_cf.constraints.rules import Rule
 from mlflow_cf.features import Floats
 from mlflow_cf.problem import Codes, Group, Problem
 from mlflow_cf.why_not.kinds import by_kind
+from mlflow_cf.words.reasons import WITHHOLDS
 
+VALUES = "the background's values"
 MOST_ROWS = 200_000  # combinations tried to prove that linked rules contradict each other
 MOST_WORK = 4_000_000  # combinations tried for all of them together; a fraction of a second
 
@@ -25,14 +27,14 @@ def impossible(problem: Problem) -> str:
         if not group.own_allowed and group.interval is None and not group.proposals:
             names = " and ".join(problem.space.names[column] for column in group.columns)
             rules = _blocking(problem, group)
-            return (
-                f"{names} must change, but {_named(rules)} {'leaves' if len(rules) == 1 else 'leave'} no value for it"
-            )
+            verb = "leaves" if len(rules) + group.domain.withheld == 1 else "leave"
+            return f"{names} must change, but {' and '.join(_causes(rules, [group]))} {verb} no value for it"
     reason = _too_many(problem)
     if reason:
         return reason
     if not any(group.interval or group.proposals for group in problem.groups):
-        return f"no feature may change: {_named(rule for group in problem.groups for rule in group.rules)}"
+        causes = _causes([rule for group in problem.groups for rule in group.rules], problem.groups)
+        return f"no feature may change: {' and '.join(causes)}"
     return ""
 
 
@@ -43,7 +45,8 @@ def _too_many(problem: Problem) -> str:
         counts = problem.counts_of(limit)
         least = sum(_least(problem.groups[number], counts[number]) for number in must)
         if least > limit.most:
-            named = _named(rule for number in must for rule in problem.groups[number].rules)
+            groups = [problem.groups[number] for number in must]
+            named = " and ".join(_causes([rule for group in groups for rule in group.rules], groups))
             return f"{least} groups must change, more than {limit.origin.path} allows: {named}"
     return ""
 
@@ -80,8 +83,14 @@ def contradiction(problem: Problem) -> str:
 def _disagreement(problem: Problem, rules: Sequence[Rule], groups: Sequence[Group]) -> str:
     fewest = _fewest_together(problem, rules, groups)
     if len(fewest) == 1:
-        return f"{fewest[0].origin.path} cannot hold for this row ({fewest[0].text})"
-    return f"{_named(fewest)} contradict each other"
+        sentence = f"{fewest[0].origin.path} cannot hold for this row ({fewest[0].text})"
+    else:
+        sentence = f"{' and '.join(_causes(fewest, []))} contradict each other"
+    together = [group for group in groups if len(group.columns) > 1]
+    names = (" and ".join(problem.space.names[column] for column in group.columns) for group in together)
+    left = f", with the combinations of {', and of '.join(names)} that may be proposed" if together else ""
+    hidden = f"; {WITHHOLDS} withholds rare ones" if any(group.domain.withheld for group in together) else ""
+    return f"{sentence}{left}{hidden}"
 
 
 def _involved(problem: Problem, rules: Sequence[Rule]) -> list[Group]:
@@ -140,5 +149,7 @@ def _domain_tuples(problem: Problem, group: Group) -> Floats:
     return np.vstack([own, group.domain.tuples[proposed]])
 
 
-def _named(rules: Iterable[Rule]) -> str:
-    return " and ".join(by_kind([rule.origin for rule in rules])) or "the background's values"
+def _causes(rules: Iterable[Rule], groups: Iterable[Group]) -> list[str]:
+    """Return what leaves too little of some groups, in words: rules, and what is withheld of what rows have."""
+    withheld = [WITHHOLDS] if any(group.domain.withheld for group in groups) else []
+    return [*by_kind([rule.origin for rule in rules]), *withheld] or [VALUES]

@@ -20,7 +20,7 @@ from mlflow_cf.problem import Requirements, Setting, Target
 from mlflow_cf.problem.requirements import MARGIN
 from mlflow_cf.problem.target import EVEN
 from mlflow_cf.why_not.kinds import by_kind
-from mlflow_cf.words.reasons import blocked
+from mlflow_cf.words.reasons import blocked, withheld
 from mlflow_cf.words.sentences import spoken
 
 MIN_PROBABILITY = Origin("policy", "min_probability")  # a policy may hold a floor that no request may go below
@@ -67,6 +67,7 @@ class WhyNot:
         advice: the relaxation of one constraint whose answer is nearest, in words, or "".
         tried: for `diagnostics`, every relaxation with the distance of its answer, None without.
         decided: whether there is surely no answer where none is told.
+        withheld: groups among `blocking` with combinations that requests are not proposed, as few rows share them.
     """
 
     blocking: tuple[Origin, ...]
@@ -75,6 +76,7 @@ class WhyNot:
     advice: str
     tried: dict[Origin, float | None]
     decided: bool
+    withheld: tuple[Origin, ...] = ()
 
     @property
     def reason(self) -> str:
@@ -85,12 +87,18 @@ class WhyNot:
         sentence = blocked(causes, self.advice, proved=self.proved, minimal=self.minimal, one=one)
         which = "one of them" if len(self.tried) > 1 else "it"
         helpless = self.tried and self.decided and not self.advice
-        return f"{sentence}; to relax {which} alone is not enough" if helpless else sentence
+        sentence = f"{sentence}; to relax {which} alone is not enough" if helpless else sentence
+        return f"{sentence}; {withheld(by_kind(self.withheld))}" if self.withheld else sentence
 
     def to_dict(self) -> dict[str, Any]:
         """Return the details for `diagnostics`, constraints by their paths."""
-        known = {"blocking": [origin.path for origin in self.blocking], "proved": self.proved, "minimal": self.minimal}
-        return {**known, "relaxations": {origin.path: distance for origin, distance in self.tried.items()}}
+        return {
+            "blocking": [origin.path for origin in self.blocking],
+            "proved": self.proved,
+            "minimal": self.minimal,
+            "withheld": [origin.path for origin in self.withheld],
+            "relaxations": {origin.path: distance for origin, distance in self.tried.items()},
+        }
 
 
 def why_not(
@@ -124,7 +132,9 @@ def why_not(
     if helped:
         best = min(helped, key=lambda origin: helped[origin].distance)
         advice = _advice(asked, x0, best, helped[best])
-    return WhyNot(tuple(kept), proved, minimal, advice, tried, decided)
+    joining = asked.setting.joining
+    hidden = tuple(origin for origin in kept if origin in joining and joining[origin].withheld)
+    return WhyNot(tuple(kept), proved, minimal, advice, tried, decided, hidden)
 
 
 def _fewest(
@@ -143,12 +153,21 @@ def _fewest(
             kept = rest
         # a kind that is undecided is tried again one by one; what has an answer keeps it when more is left out
         minimal = minimal and (found is not None or len(trial) > 1)
-    return kept, minimal
+    return kept, minimal and not _counts_anew(asked, kept)
+
+
+def _counts_anew(asked: Question, kept: list[Origin]) -> bool:
+    """Whether a limit counts changes otherwise than when a group was kept: then that may not be needed any more."""
+    joining = asked.setting.joining
+    return 0 < sum(origin in joining for origin in kept) < len(joining) and any(
+        limit.origin in kept for limit in asked.setting.limits
+    )
 
 
 def _origins(asked: Question) -> list[Origin]:
     """Return every constraint and requirement that can be left out, each once."""
-    found = [rule.origin for rule in asked.setting.all_rules]
+    found = list(asked.setting.joining)  # first: what is left without a group is then more, whatever else is left out
+    found += [rule.origin for rule in asked.setting.all_rules]
     if asked.target.min_probability is not None:
         found.append(MIN_PROBABILITY)
     if asked.requirements.margin:
@@ -162,10 +181,7 @@ def _without(asked: Question, left_out: set[Origin], *, nearest: bool) -> Questi
     setting, target = asked.setting, asked.target
     if MIN_PROBABILITY in left_out:
         target = target.model_copy(update={"min_probability": None})
-    rules = tuple(rule for rule in setting.rules if rule.origin not in left_out)
-    limits = tuple(limit for limit in setting.limits if limit.origin not in left_out)
-    requirements = asked.requirements.without(left_out)
-    return Question(replace(setting, rules=rules, limits=limits), target, requirements, nearest)
+    return Question(setting.without(left_out), target, asked.requirements.without(left_out), nearest)
 
 
 def _advice(asked: Question, x0: Floats, origin: Origin, decision: Decision) -> str:
@@ -177,7 +193,7 @@ def _advice(asked: Question, x0: Floats, origin: Origin, decision: Decision) -> 
     if origin == MARGIN:
         above = (decision.probability or 0.0) - (asked.target.min_probability or EVEN)
         return f"ask for a margin of {_three_digits(max(above, 0.0))} instead of {asked.requirements.margin}"
-    if row is None or origin.key in ("robust_to", "plausible"):
+    if row is None or origin.key in ("groups", "robust_to", "plausible"):
         return f"leave out {origin.path}"
     for limit in setting.limits:
         if limit.origin == origin:

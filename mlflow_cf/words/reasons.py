@@ -10,6 +10,7 @@ NOT_CERTIFIED: Final = "not certified: "  # begins the reason of an answer witho
 SHOWN: Final = 3  # constraints of one kind that are named
 NOTHING_WANTED: Final = "no admissible row is predicted as wanted (proved)"
 
+WITHHOLDS: Final = "privacy.k_anonymous"
 NOTHING_LEFT: Final = "no row that the explainer's own restrictions leave is predicted as wanted (proved)"
 
 
@@ -97,6 +98,11 @@ def several(section: str, places: Sequence[str], *, features: bool) -> str:
     more = len(places) - SHOWN
     shown = [*places[:SHOWN], f"{more} more"] if more > 1 else places
     return f"{len(places)} {'features ' if features else ''}of {section} ({', '.join(shown)})"
+
+
+def withheld(groups: Sequence[str]) -> str:
+    """Return what is said of groups with combinations that requests are not proposed."""
+    return f"{WITHHOLDS} withholds combinations of {' and '.join(groups)} that few rows share"
 
 
 def blocked(causes: Sequence[str], advice: str, *, proved: bool, minimal: bool, one: bool) -> str:

@@ -20,8 +20,7 @@ from mlflow_cf.model.parity import Opened
 from mlflow_cf.problem import Requirements, Target
 from mlflow_cf.why_not.relax import Decision, Question, WhyNot, why_not
 
-LONE = {key: drawn for key, drawn in KEYS.items() if key != "groups"}
-RULED = {**LONE, "rules": st.lists(st.sampled_from(RULES), unique=True, max_size=2)}
+RULED = {**KEYS, "rules": st.lists(st.sampled_from(RULES), unique=True, max_size=2)}
 strict = st.fixed_dictionaries({}, optional=RULED).filter(lambda constraints: len(constraints) > 3)
 
 
@@ -35,10 +34,8 @@ class World:
         self.wrapped: ExplainedModel = explained(forest_model(seed, self.frame), self.frame, constraints)
         space = self.wrapped.space.covering(self.query)
         self.x0 = space.encode(self.query)[0]
-        values = [
-            np.unique(np.append(domain.tuples[:, 0], self.x0[domain.columns[0]]))
-            for domain in self.wrapped.setting.domains
-        ]
+        alone = setting_of(self.frame, {}).domains
+        values = [np.unique(np.append(domain.tuples[:, 0], self.x0[domain.columns[0]])) for domain in alone]
         rows = np.array(list(product(*values)))
         said = self.wrapped.judge.verdict(space.decode(rows))
         self.rows, self.space = rows[said.codes == 1], space
@@ -50,7 +47,7 @@ class World:
 
     def nearest(self, constraints: dict[str, Any]) -> float:
         metric = self.wrapped.setting.bound_distance
-        columns = tuple(domain.columns for domain in self.wrapped.setting.domains)
+        columns = tuple(domain.columns for domain in setting_of(self.frame, {}).domains)
         return float(metric.distance(columns, self.answers(constraints), self.x0).min(initial=np.inf))
 
 
@@ -60,8 +57,8 @@ def parts(constraints: dict[str, Any]) -> dict[str, dict[str, Any]]:
     for key, value in constraints.items():
         if key == "max_changes":
             found["constraints.max_changes"] = {key: value}
-        elif key == "rules":
-            found.update({f"constraints.rules[{n}]": {key: [text]} for n, text in enumerate(value)})
+        elif key in ("rules", "groups"):
+            found.update({f"constraints.{key}[{n}]": {key: [part]} for n, part in enumerate(value)})
         elif key == "forbidden":
             for name, pairs in value.items():
                 found.update({f"constraints.{key}.{name}[{n}]": {key: {name: [pair]}} for n, pair in enumerate(pairs)})
