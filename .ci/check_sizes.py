@@ -1,4 +1,4 @@
-"""Keep files and functions of our packages short: 300 lines a file, 40 lines a function without its docstring."""
+"""Keep files and functions of our packages short: 400 lines a file, 40 lines a function without its docstring."""
 
 import ast
 import sys
@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 PACKAGES = ("mlflow_cf", "flavors/mlflow_cf_flavors")
-FILE_LINES = 300
+FILE_LINES = 400
 FUNCTION_LINES = 40
 
 Function = ast.FunctionDef | ast.AsyncFunctionDef

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from mlflow_cf.constraints import Constraints, ConstraintSource
 from mlflow_cf.errors import InputError
-from mlflow_cf.explainers import AnyExplainer, Facts, Learned
+from mlflow_cf.explainers import AnyExplainer, Facts, GeCo, Learned
 from mlflow_cf.explainers.explainer import check_explainer, check_rows_kept
 from mlflow_cf.explainers.registry import ExplainerSource, asked_explainer, explainer_of
 from mlflow_cf.explainers.searches import Searches
@@ -32,7 +32,7 @@ from mlflow_cf.request.facts import described
 from mlflow_cf.request.held import Held, Kept
 from mlflow_cf.request.request import Caller
 from mlflow_cf.request.rows import check_rows
-from mlflow_cf.request.warmth import TRIAL_S, TRIED, Warmth, query_to_try, row_to_try
+from mlflow_cf.request.warmth import SEVERAL, TRIAL_S, TRIED, Warmth, hardest_row, query_to_try, row_to_try
 from mlflow_cf.structures.trial import try_pairs
 from mlflow_cf.words.description import summary
 from mlflow_cf.words.explanations import Explanations
@@ -266,15 +266,31 @@ class ExplainedModel:
         """Explain a background row, so that no request waits for what is compiled or loaded on first use."""
         certified = self.asking.required.structure is not None
         self.warmth.ensure(self.explainer, partial(self._try, self.explainer, certified=certified), certified=certified)
+        self.warmth.once("proofs", self._try_proofs)
 
     def _try(self, explainer: AnyExplainer, *, certified: bool) -> None:
-        row = row_to_try(BoundTarget(self.policy.target, self.model, spread=spread_of(self.outcome)), self.outcome)
+        row = row_to_try(self._target, self.outcome)
         structure = self.asking.required.structure
         query = query_to_try(self.policy.limits, opened=structure is not None, certified=certified)
         with suppress(InputError):  # a model that cannot predict this row, or an explainer that needs more options
             self._answer(self.background.iloc[[row]], query, explainer, Caller(TRIAL_S, 0.0, served=False, trial=True))
         if structure is not None and len(self.space) > 1:
             try_pairs(structure, self.setting.background[:TRIED])
+
+    def _try_proofs(self) -> None:
+        """Search, prove and reason about the hardest row, and measure changes of a group: what few rows need."""
+        if self.asking.required.structure is None:
+            return
+        row = hardest_row(self._target, self.outcome)
+        query = query_to_try(self.policy.limits, opened=True, certified=True, count=SEVERAL)
+        with suppress(InputError):
+            self._answer(self.background.iloc[[row]], query, GeCo(), Caller(TRIAL_S, 0.0, served=False, trial=True))
+        codes = self.setting.background[:TRIED]
+        self.setting.bound_distance.parts(tuple(range(len(self.space))), codes, codes[0])
+
+    @property
+    def _target(self) -> BoundTarget:
+        return BoundTarget(self.policy.target, self.model, spread=spread_of(self.outcome))
 
     def _asked(self, query: Query) -> AnyExplainer:
         return self.explainer if query.explainer is None else asked_explainer(query.explainer, self.explainer)
@@ -290,7 +306,10 @@ class ExplainedModel:
         self.policy.privacy.check_together(query.constraints)
         check_rows_kept(explainer, self.policy.privacy)
         certified, opened = query.certify or self.policy.certify, self.asking.required.structure is not None
-        if caller.seconds is not None and query.explain != "none" and opened and self.searches.has(explainer):
+        timed = caller.seconds is not None and not caller.trial and query.explain != "none"
+        if timed and opened and self.searches.has(explainer):
             self.warmth.ensure(explainer, partial(self._try, explainer, certified=certified), certified=certified)
+            if query.count > 1 or query.constraints.model_fields_set:  # harder than what the policy alone asks for
+                self.warmth.once("proofs", self._try_proofs)
         elsewhere = partial(self._answer, query=query, explainer=explainer, caller=caller, others=others)
         return answer(self.asking.request(query, explainer, caller, others, elsewhere), X)

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Hashable
 from typing import Final
+
+import numpy as np
 
 from mlflow_cf.explainers import AnyExplainer
 from mlflow_cf.kernel import ready
@@ -12,6 +14,7 @@ from mlflow_cf.problem import BoundTarget, Limits, Query
 
 TRIED: Final = 3  # rows, of which the pairs of changes are looked at
 TRIAL_S: Final = 0.5  # of a trial that compiles nothing: wide models take longer for the whole of it
+SEVERAL: Final = 3  # answers of a trial of what plain requests seldom need
 MOST_TRIALS: Final = 20  # more than there are kernels
 ENOUGH_OPENED: Final = 20_000  # evaluations of a trial: some milliseconds of a structure, and everything runs once
 ENOUGH_SCORED: Final = 200  # some calls of a model
@@ -22,23 +25,34 @@ def row_to_try(target: BoundTarget, outcome: Outcome) -> int:
     return int(target.met(outcome).argmin())
 
 
-def query_to_try(limits: Limits, *, opened: bool, certified: bool) -> Query:
-    """Return the query of a trial."""
+def hardest_row(target: BoundTarget, outcome: Outcome) -> int:
+    """Return the number of the background row with this outcome that is farthest from the target."""
+    rating = target.rate(outcome)
+    return int(np.where(rating.favourable, np.inf, rating.grade).argmin())
+
+
+def query_to_try(limits: Limits, *, opened: bool, certified: bool, count: int = 1) -> Query:
+    """Return the query of a trial that asks for `count` answers, or for fewer where that is the limit."""
     enough = ENOUGH_OPENED if opened else ENOUGH_SCORED
-    return Query(certify=certified, max_evaluations=min(enough, limits.max_evaluations))
+    most = min(enough, limits.max_evaluations)
+    return Query(certify=certified, max_evaluations=most, count=min(count, limits.count))
 
 
 class Warmth:
     """Remembers which explainers were tried on a model, and whether with certificates; shared by its threads."""
 
     def __init__(self) -> None:
-        self._tried: set[tuple[str, bool]] = set()
+        self._tried: set[Hashable] = set()
 
     def ensure(self, explainer: AnyExplainer, trial: Callable[[], object], *, certified: bool) -> None:
-        """Make a `trial` of the explainer, unless there was one: again while it ended because a kernel was compiled."""
-        if (explainer.name, certified) in self._tried:
+        """Make a `trial` of the explainer, as `once` does."""
+        self.once((explainer.name, certified), trial)
+
+    def once(self, what: Hashable, trial: Callable[[], object]) -> None:
+        """Make a `trial` of something, unless there was one: again while it ended because a kernel was compiled."""
+        if what in self._tried:
             return
-        self._tried.add((explainer.name, certified))  # first: a trial asks for none
+        self._tried.add(what)  # first: a trial asks for none
         for _ in range(MOST_TRIALS):
             before = ready()
             trial()
