@@ -22,7 +22,18 @@ from mlflow_cf.features import Background, FeatureSpace, Rows
 from mlflow_cf.model.judge import Judge, OpenModel, Outcome
 from mlflow_cf.model.parity import Opened, open_structure
 from mlflow_cf.options import TargetSource
-from mlflow_cf.problem import BoundTarget, Explain, Policy, Query, Requirement, Requirements, Setting, Target, spread_of
+from mlflow_cf.problem import (
+    BoundTarget,
+    Explain,
+    Policy,
+    Query,
+    Requirement,
+    Requirements,
+    Setting,
+    Target,
+    WhyNotAsked,
+    spread_of,
+)
 from mlflow_cf.problem.further import AnyVersions
 from mlflow_cf.proof.given import verify_given
 from mlflow_cf.request.admission import Admission
@@ -134,8 +145,8 @@ class ExplainedModel:
             X: rows to explain: a table with at least the model's columns, an array (m, d) of them, or one row as a
                 Series or dict. ``0`` and ``"0"`` are the same column.
             params: ``{"counterfactual": {...}}`` with any of explain, count, target, constraints, explainer, seed,
-                time_limit_s, max_evaluations, certify, robust_to, plausible and margin, as in `explain`; None: the
-                policy's defaults.
+                time_limit_s, max_evaluations, certify, robust_to, plausible, margin and why_not, as in `explain`; None:
+                the policy's defaults.
             within_s: seconds in which a client must have its reply, where one waits for it: one time limit holds for
                 all rows then, and so do the policy's limits on how many there may be; None: as long as it takes.
 
@@ -176,6 +187,7 @@ class ExplainedModel:
         robust_to: AnyVersions = None,
         plausible: bool | Mapping[str, Any] | None = None,
         margin: float | None = None,
+        why_not: WhyNotAsked | None = None,
     ) -> Explanations:
         """Explain rows (m, d), in order; where too many threads do so at the same time, the others wait.
 
@@ -195,6 +207,7 @@ class ExplainedModel:
                 True for all; others as in `wrap`.
             plausible: whether answers must look like the background, or ``{"quantile": ...}`` for how much.
             margin: by how much the probability of the wanted label must exceed the target's, or one half.
+            why_not: how much to find out about rows without counterfactual: ``"quick"``, ``"full"`` or False.
 
         Returns:
             One explanation per row with the rows' index; `Explanations.to_frame` makes one table of them.
@@ -219,6 +232,7 @@ class ExplainedModel:
                 "robust_to": versions,
                 "plausible": plausible,
                 "margin": margin,
+                "why_not": why_not,
             }
         )
         chosen = self._asked(query) if explainer is None or named is not None else explainer_of(explainer)

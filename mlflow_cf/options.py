@@ -11,7 +11,18 @@ from mlflow_cf.constraints import Constraints, ConstraintSource, Values
 from mlflow_cf.explainers.registry import ExplainerSource
 from mlflow_cf.model.judge import Label, OpenModel
 from mlflow_cf.model.versions import Version, read_versions
-from mlflow_cf.problem import Distance, Limits, Plausible, Policy, Privacy, RobustTo, Sealable, Target, Trace
+from mlflow_cf.problem import (
+    Distance,
+    Limits,
+    Plausible,
+    Policy,
+    Privacy,
+    RobustTo,
+    Sealable,
+    Target,
+    Trace,
+    WhyNotAsked,
+)
 
 TargetSource = Target | Mapping[str, Any] | Label | None
 PlausibleSource = Plausible | Mapping[str, Any] | str | None
@@ -39,6 +50,7 @@ class WrapOptions:
         robust_to: other models under which answers must meet the same target.
         plausible: how much answers must look like the background.
         margin: by how much the probability of the wanted label must exceed the target's, or one half.
+        why_not: how much is found out about rows without counterfactual: ``"quick"``, ``"full"`` or False.
     """
 
     target: TargetSource = None
@@ -56,6 +68,7 @@ class WrapOptions:
     robust_to: Sequence[object] = ()
     plausible: PlausibleSource = None
     margin: float = 0.0
+    why_not: WhyNotAsked = "quick"
 
     @cached_property
     def versions(self) -> tuple[Version, ...]:
@@ -79,5 +92,6 @@ class WrapOptions:
                 "robust_to": tuple(RobustTo(name=one.name, required=one.required) for one in self.versions),
                 "plausible": Plausible.read(self.plausible),
                 "margin": self.margin,
+                "why_not": self.why_not,
             }
         )

@@ -17,7 +17,7 @@ from mlflow_cf.model.flavors import background_of, open_native
 from mlflow_cf.model.judge import OpenModel
 from mlflow_cf.model.versions import open_versions
 from mlflow_cf.options import DistanceSource, PlausibleSource, TargetSource, WrapOptions
-from mlflow_cf.problem import Limits, Privacy, Sealable, Trace
+from mlflow_cf.problem import Limits, Privacy, Sealable, Trace, WhyNotAsked
 from mlflow_cf.request.held import Held, Kept
 
 
@@ -41,6 +41,7 @@ def wrap(
     robust_to: Sequence[object] = (),
     plausible: PlausibleSource = None,
     margin: float = 0.0,
+    why_not: WhyNotAsked = "quick",
     output: str | None = None,
 ) -> ExplainedModel:
     """Wrap a fitted model so that it explains its decisions; in memory, without MLflow's tracking or a server.
@@ -77,13 +78,15 @@ def wrap(
         plausible: how much answers must look like data: ``"isolation_forest"``, which can be part of proofs, or
             ``"lof"``, or a dict of ``method``, ``quantile`` (0.05) and ``required``.
         margin: by how much the probability of the wanted label must exceed the target's `min_probability`, or 0.5.
+        why_not: how much is found out about rows without counterfactual: ``"quick"``, ``"full"``, or False for nothing,
+            also by request.
         output: what a model without known outputs returns: ``"label"``, ``"score"`` or ``"value"``.
 
     Raises:
         InputError: anything that does not fit, with its path, the fact and the nearest fix.
     """
     options = WrapOptions(target, constraints, explainer, features, distance, values, seed, limits, certify, privacy,
-                          seal, trace, robust_to, plausible, margin)  # fmt: skip
+                          seal, trace, robust_to, plausible, margin, why_not)  # fmt: skip
     opened = open_native(model, output=output, rows=data)
     return assemble(opened, data, labels, options, open_versions(options.versions, data, output))
 

@@ -28,7 +28,7 @@ from mlflow_cf.explainers.registry import ExplainerSource
 from mlflow_cf.features import Table
 from mlflow_cf.model.flavors import fetch
 from mlflow_cf.options import DistanceSource, PlausibleSource, TargetSource, WrapOptions
-from mlflow_cf.problem import Limits, Privacy, Sealable, Trace
+from mlflow_cf.problem import Limits, Privacy, Sealable, Trace, WhyNotAsked
 
 
 def save_model(
@@ -52,6 +52,7 @@ def save_model(
     robust_to: Sequence[object] = (),
     plausible: PlausibleSource = None,
     margin: float = 0.0,
+    why_not: WhyNotAsked = "quick",
     output: str | None = None,
     signature: ModelSignature | None = None,
     input_example: Any = None,
@@ -91,6 +92,8 @@ def save_model(
         plausible: how much answers must look like data: ``"isolation_forest"``, which can be part of proofs, or
             ``"lof"``, or a dict of ``method``, ``quantile`` (0.05) and ``required``.
         margin: by how much the probability of the wanted label must exceed the target's `min_probability`, or 0.5.
+        why_not: how much is found out about rows without counterfactual: ``"quick"``, ``"full"``, or False for nothing,
+            also by request.
         output: what a model without known outputs returns: ``"label"``, ``"score"`` or ``"value"``.
         signature: another signature than the one made from data; its param is always ours.
         input_example: rows, or (rows, params); None: the first rows of data.
@@ -108,7 +111,7 @@ def save_model(
     if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
         raise InputError("path", f"{str(folder)!r} exists and is not an empty folder", "choose a new folder")
     options = WrapOptions(target, constraints, explainer, features, distance, values, seed, limits, certify, privacy,
-                          seal, trace, robust_to, plausible, margin)  # fmt: skip
+                          seal, trace, robust_to, plausible, margin, why_not)  # fmt: skip
     packaging = Packaging(output, signature, input_example, pip_requirements, metadata, allow_functions)
     with _built(model, data, labels, options, packaging) as staged, _removed_on_failure(folder):
         shutil.copytree(staged, folder, dirs_exist_ok=True)
@@ -135,6 +138,7 @@ def log_model(
     robust_to: Sequence[object] = (),
     plausible: PlausibleSource = None,
     margin: float = 0.0,
+    why_not: WhyNotAsked = "quick",
     output: str | None = None,
     registered_model_name: str | None = None,
     signature: ModelSignature | None = None,
@@ -176,6 +180,8 @@ def log_model(
         plausible: how much answers must look like data: ``"isolation_forest"``, which can be part of proofs, or
             ``"lof"``, or a dict of ``method``, ``quantile`` (0.05) and ``required``.
         margin: by how much the probability of the wanted label must exceed the target's `min_probability`, or 0.5.
+        why_not: how much is found out about rows without counterfactual: ``"quick"``, ``"full"``, or False for nothing,
+            also by request.
         output: what a model without known outputs returns: ``"label"``, ``"score"`` or ``"value"``.
         registered_model_name: registers a version under this name.
         tags: tags of the logged model and of the registered version.
@@ -191,7 +197,7 @@ def log_model(
     """
     check_registry_name(registered_model_name)
     options = WrapOptions(target, constraints, explainer, features, distance, values, seed, limits, certify, privacy,
-                          seal, trace, robust_to, plausible, margin)  # fmt: skip
+                          seal, trace, robust_to, plausible, margin, why_not)  # fmt: skip
     packaging = Packaging(output, signature, input_example, pip_requirements, metadata, allow_functions)
     publication = Publication(name, registered_model_name, tags or {})
     with publication.withdrawn_on_failure(), _built(model, data, labels, options, packaging) as staged:

@@ -32,6 +32,7 @@ Explain = Literal["unfavourable", "all", "none"]
 Sealable = Literal["target"]
 MAX_OPTIONS = 64  # of an explainer
 Trace = Literal["off", "rows", "digests"]
+WhyNotAsked = Literal[False, "quick", "full"]
 
 
 class Policy(BaseModel):
@@ -51,6 +52,8 @@ class Policy(BaseModel):
         robust_to: other models in the artifact under which answers must meet the same target.
         plausible: how much answers must look like the background; None: that was not learned.
         margin: what the probability of the wanted label must exceed the target's by, or one half where that has none.
+        why_not: how much is found out about rows without counterfactual where a request does not say: all (``full``),
+            what takes a tenth of the time and evaluations (``quick``), or nothing; false also forbids requests to ask.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid")
@@ -68,6 +71,7 @@ class Policy(BaseModel):
     robust_to: Annotated[tuple[RobustTo, ...], Field(max_length=MOST_VERSIONS)] = ()
     plausible: Plausible | None = None
     margin: Margin = 0.0
+    why_not: WhyNotAsked = "quick"
 
     @field_validator("robust_to")
     @classmethod
@@ -86,6 +90,16 @@ class Policy(BaseModel):
         if asked is not None and asked < self.margin:
             raise InputError("margin", f"{asked} is less than the policy's {self.margin}", "ask for more")
         return float(self.margin if asked is None else asked)
+
+    def why_not_for(self, asked: WhyNotAsked | None, *, owner: bool = False) -> WhyNotAsked:
+        """Return how much is found out for a request, or for the `owner`, who asks for `asked`.
+
+        Raises:
+            InputError: a request asks for reasons where the policy gives none.
+        """
+        if asked and not self.why_not and not owner:
+            raise InputError("why_not", f"{asked!r} is more than the policy's false", "leave it out")
+        return self.why_not if asked is None else asked
 
     def target_for(
         self, asked: Target | Mapping[str, Any] | Label | None, model: OpenModel, *, owner: bool = False
@@ -157,6 +171,7 @@ class Query(BaseModel):
         robust_to: names of other models in the artifact under which answers must hold as well, or true for all.
         plausible: whether answers must look like the background, or ``{"quantile": ...}`` for how much.
         margin: by how much the probability must exceed the least one; not less than the policy's.
+        why_not: how much to find out about rows without counterfactual: ``quick``, ``full``, or false for nothing.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid")
@@ -173,6 +188,7 @@ class Query(BaseModel):
     robust_to: StrictBool | Annotated[tuple[StrictStr, ...], Field(max_length=MOST_VERSIONS)] = ()
     plausible: StrictBool | Plausibly = False
     margin: Margin | None = None
+    why_not: WhyNotAsked | None = None
 
     @field_validator("explainer", mode="before", json_schema_input_type=StrictStr | NamedExplainer | None)
     @classmethod

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import TypeVar
@@ -37,6 +38,7 @@ from mlflow_cf.constraints import (
 from mlflow_cf.constraints.expressions import differing
 from mlflow_cf.constraints.programs import Checks
 from mlflow_cf.constraints.rules import Bools, recode
+from mlflow_cf.errors import InputError
 from mlflow_cf.features import FeatureSpace, Floats
 from mlflow_cf.plans.course import Course
 from mlflow_cf.problem.binding import Domains, admissible
@@ -199,13 +201,16 @@ class Setting:
             return replace(self, rules=rules, limits=limits)
         parts = {column for group in self.joined if group.origin in left_out for column in group.columns}
         domains = parted(self.domains, parts, self.space, self.constraints, self.values)
+        order = tuple(range(len(domains)))
+        with suppress(InputError):  # rules inside of a group may define its features by each other
+            order = repair_order(rules, tuple(domain.columns for domain in domains), self.space.names)
         return replace(
             self,
             rules=rules,
             limits=tuple(limit.parted(parts) for limit in limits),
             joined=joined,
             tables=replace(self.tables, all=domains),
-            order=repair_order(rules, tuple(domain.columns for domain in domains), self.space.names),
+            order=order,
         )
 
     @property

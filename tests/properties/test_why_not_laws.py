@@ -18,9 +18,11 @@ from mlflow_cf.explained import ExplainedModel
 from mlflow_cf.model.judge import Judge, OpenModel, Outcome
 from mlflow_cf.model.parity import Opened
 from mlflow_cf.problem import Requirements, Target
-from mlflow_cf.why_not.relax import Decision, Question, WhyNot, why_not
+from mlflow_cf.why_not.relax import Decision, Question, Relaxations, Unanswered, WhyNot, why_not
 
-RULED = {**KEYS, "rules": st.lists(st.sampled_from(RULES), unique=True, max_size=2)}
+# of two groups, rules may define one by the other in a circle, which is refused
+GROUPS = st.sampled_from([[], [["income", "rooms"]], [["job", "grade"]]])
+RULED = {**KEYS, "groups": GROUPS, "rules": st.lists(st.sampled_from(RULES), unique=True, max_size=2)}
 strict = st.fixed_dictionaries({}, optional=RULED).filter(lambda constraints: len(constraints) > 3)
 
 
@@ -89,7 +91,7 @@ def test_what_blocks_is_minimal_and_what_helps_is_nearest(
     seed: int, row: dict[str, Any], constraints: dict[str, Any]
 ) -> None:
     world = World(seed, row, constraints)
-    (found,) = world.wrapped.explain(world.query)
+    (found,) = world.wrapped.explain(world.query, why_not="full")
     if "why_not" not in found.diagnostics:
         return
     told, declared = found.diagnostics["why_not"], parts(constraints)
@@ -133,7 +135,7 @@ def scripted(probability: float | None, *, found: bool | None = False) -> WhyNot
     nobody = Judge(OpenModel("test", ("no", "yes"), lambda rows: np.full(len(rows), "no")), argmax_decides=False)
     alone = Requirements(setting.space, nobody, Outcome(np.empty(0, dtype=np.intp)), Opened(None, ""))
     asked = Question(setting, Target(label="yes", min_probability=0.99), alone, nearest=False)
-    return why_not(asked, row, decide, lambda _: True)
+    return why_not(Unanswered(Relaxations(asked), setting.space, row, decide), lambda _: True)
 
 
 @pytest.mark.parametrize(
