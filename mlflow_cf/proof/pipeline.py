@@ -129,14 +129,18 @@ def certify_all(
     return _verified_results([(one.case, one.candidates) for one in verified], run_proofs(judge, space, proofs))
 
 
-def settle(judge: Decides, space: FeatureSpace, case: Case, candidates: Candidates) -> Answer | Exception:
-    """Verify, polish and certify the candidates of a single row."""
+def settle(
+    judge: Decides, space: FeatureSpace, case: Case, candidates: Candidates, *, certified: bool = True
+) -> Answer | Exception:
+    """Verify and polish the candidates of a single row, and prove what there is if it is to be `certified`."""
     proving = Proving(polish=True)
     (verified,) = verify_all(judge, space, [(case, candidates)], proving)
     if isinstance(verified, Exception):
         return verified
-    (certified,) = certify_all(judge, space, [verified], proving, 1)
-    return certified if isinstance(certified, Exception) else answer_of(certified)
+    if not certified:
+        return answer_of(verified)
+    (proved,) = certify_all(judge, space, [verified], proving, 1)
+    return proved if isinstance(proved, Exception) else answer_of(proved)
 
 
 def _verified_results(

@@ -35,16 +35,17 @@ class Decider:
         left: int,
         until: float | None,
         *,
-        advised_first: bool = False,
+        quick: bool = False,
     ) -> None:
         """Set up for a row; `case` makes its case; `left` evaluations may be used, up to a time of `perf_counter`.
 
-        `advised_first`: nothing is kept, because questions about the nearest answer come first.
+        `quick`: that an answer is the nearest is not proved, and nothing is kept, because such questions come first.
         """
         self.space, self.case, self.left, self.until = space, case, left, until
-        self._kept = 0 if advised_first else left // 2
+        self.quick = quick
+        self._kept = 0 if quick else left // 2
         now = time.perf_counter()
-        self._half_time = until if until is None or advised_first else now + (until - now) / 2
+        self._half_time = until if until is None or quick else now + (until - now) / 2
 
     def __call__(self, question: Question) -> Decision:
         """Return whether a question has an answer, and if wanted the nearest one."""
@@ -61,7 +62,9 @@ class Decider:
             return Decision(True, found.rows[0])  # what keeps a constraint in the list need not be asked of the judge
         judges = question.requirements.judges
         answer: Answer | Exception = (
-            settle(judges, self.space, case, Candidates(found.rows)) if isinstance(found, Candidates) else found
+            settle(judges, self.space, case, Candidates(found.rows), certified=not self.quick or not len(found.rows))
+            if isinstance(found, Candidates)
+            else found
         )
         self.left -= case.budget.used
         if not isinstance(answer, Answer) or answer.status not in ("found", "infeasible"):
@@ -101,7 +104,7 @@ class Reasons:
         request = self.request
         left = min(request.max_evaluations - before.evaluations, MOST_ASKED)
         left = min(left, int(QUICK * MOST_ASKED)) if self.quick else left
-        decide = Decider(self.space, partial(self._case, row), left, until, advised_first=self.quick)
+        decide = Decider(self.space, partial(self._case, row), left, until, quick=self.quick)
         found = why_not(
             Unanswered(self.relaxations, self.space, row.codes, decide),
             lambda origin: request.caller.owner or origin.source == "request",

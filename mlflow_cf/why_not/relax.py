@@ -176,19 +176,20 @@ def why_not(
         row: the row, and what it asks for.
         may_relax: whether the asker may leave out a constraint.
         proved: whether it is known that there is no answer; if not, that is asked first.
-        quick: try only relaxations that the nearest answer without all of them needs, and these before all else.
+        quick: try no other relaxations than those that the nearest answer without all of them needs.
     """
     relaxations, everything = row.relaxations, row.relaxations.origins
     answerable = False if proved else row.ask(()).found
     if answerable:
         return WhyNot((), False, False, "", {}, False)  # nothing blocks: the search missed it
     proved = answerable is False
-    decisions = _needed(row, [origin for origin in everything if may_relax(origin)]) if quick else {}
+    decisions = _needed(row, [origin for origin in everything if may_relax(origin)])
     kept, minimal = _fewest(row) if proved else (everything, False)
     relaxable = [origin for origin in kept if may_relax(origin)]
-    if not quick:
-        decisions = {origin: row.ask({origin}, nearest=True) for origin in relaxable}
-    decisions = {origin: decision for origin, decision in decisions.items() if origin in kept}
+    for origin in [] if quick else relaxable:
+        if origin not in decisions:
+            decisions[origin] = row.ask({origin}, nearest=True)
+    decisions = {origin: decisions[origin] for origin in kept if origin in decisions}
     helped = {origin: decision for origin, decision in decisions.items() if decision.found}
     tried = {origin: decision.distance if decision.found else None for origin, decision in decisions.items()}
     decided = len(tried) == len(relaxable) and all(decision.found is not None for decision in decisions.values())
