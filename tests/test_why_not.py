@@ -23,6 +23,7 @@ DATA = pd.DataFrame(
 )
 GOOD = (DATA["income"] - DATA["debt"] + DATA["years"] > 6).astype(int)
 FOREST = RandomForestClassifier(8, max_depth=4, random_state=0).fit(DATA, GOOD)
+WEIGHED = DecisionTreeClassifier(max_depth=4, random_state=0).fit(DATA.assign(weight=0), GOOD)
 LINEAR = LogisticRegression(max_iter=500).fit(DATA, GOOD)
 GRID = pd.DataFrame([g.ravel() for g in np.meshgrid(*(np.unique(DATA[n]) for n in DATA))], index=DATA.columns).T
 
@@ -284,3 +285,14 @@ class TestHowMuch:
     def test_other_words_are_refused(self):
         with pytest.raises(InputError, match="why_not"):
             self.records({"why_not": "slow"})
+
+
+@pytest.mark.parametrize("values", ["continuous", "grid"])
+def test_a_frozen_number_may_have_any_number_of_steps(values):
+    """What is never proposed needs no grid."""
+    wide = DATA.assign(weight=RNG.integers(10_000, 1_500_000, len(DATA)))
+    with pytest.raises(InputError, match=r"features\.weight\.step: .* use a larger step, or make it immutable"):
+        mlflow_cf.wrap(WEIGHED, wide, values=values)
+    explained = mlflow_cf.wrap(WEIGHED, wide, values=values, constraints={"immutable": ["weight"]})
+    (found,) = explained.explain(wide[WEIGHED.predict(wide) == 0][:1], explainer="exact")
+    assert (found.status, found.counterfactuals[0].proof) == ("found", "optimal")

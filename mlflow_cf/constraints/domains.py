@@ -110,6 +110,8 @@ def build_domains(
 
 def _alone(space: FeatureSpace, column: int, constraints: Constraints, values: Values) -> Domain:
     feature = space.features[column]
+    if feature.name in constraints.immutable and values != "observed" and _steps(feature) > MAX_GRID:
+        values = "observed"  # none of them is ever proposed
     return _within_range(_lone(feature, (column,), values), feature, constraints)
 
 
@@ -219,6 +221,11 @@ def _lone(feature: Feature, columns: tuple[int, ...], values: Values) -> Domain:
     return Domain(columns, grid[:, None], weights)
 
 
+def _steps(feature: Feature) -> float:
+    """Return how many steps of a number lie between its lowest and highest value; 0 without a step."""
+    return (feature.high - feature.low) / feature.step if feature.numeric and feature.step else 0.0
+
+
 def _grid(feature: Feature) -> Floats:
     path = f"features.{feature.name}.step"
     if feature.step is None:
@@ -228,7 +235,8 @@ def _grid(feature: Feature) -> Floats:
     slack = min(1e-6 + fine * max(abs(feature.low), abs(feature.high)) / feature.step, 0.25)
     count = int((feature.high - feature.low) / feature.step + slack) + 1
     if count > MAX_GRID:
-        raise InputError(path, f"its grid has {count:,} values, more than {MAX_GRID:,}", "use a larger step")
+        fix = "use a larger step, or make it immutable"
+        raise InputError(path, f"its grid has {count:,} values, more than {MAX_GRID:,}", fix)
     grid = feature.low + np.arange(count) * feature.step
     # 0.1 * 3 shall be the 0.3 of the background, and a float32 column shall hold it
     near = _nearest(feature.values, np.asarray(grid, dtype=np.float64))

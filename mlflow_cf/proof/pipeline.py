@@ -23,7 +23,7 @@ from mlflow_cf.proof.inquiry import run_proofs
 from mlflow_cf.proof.plans import check_plans
 from mlflow_cf.proof.select import LEAST_DIFFERENCE
 from mlflow_cf.proof.verify import Case, Inquiry, Proved, prove
-from mlflow_cf.why_not.blame import contradiction, impossible
+from mlflow_cf.why_not.blame import contradiction, impossible, no_row_left
 from mlflow_cf.words.reasons import NOTHING_LEFT, NOTHING_WANTED, fewer, hurried, none_among, stopped
 from mlflow_cf.words.result import Status
 
@@ -232,4 +232,5 @@ def answer_of(verified: Verified) -> Answer:
     reason = contradiction(case.problem)
     if reason:
         return Answer("infeasible", reason, diagnostics=diagnostics, evidence="contradiction")
-    return Answer("not_found", none_among(budget.used), diagnostics=diagnostics)
+    nothing = no_row_left(case.problem) if not budget.used and not len(candidates.rows) else ""
+    return Answer("not_found", nothing or none_among(budget.used), diagnostics=diagnostics)

@@ -56,6 +56,21 @@ def _least(group: Group, counts: Codes) -> int:
     return int(np.delete(counts, group.own).min(initial=len(group.columns)))
 
 
+def no_row_left(problem: Problem) -> str:
+    """Return which constraints no favourable background row meets, if that is so, else ""."""
+    rows = problem.background[problem.rate_background().favourable]
+    if not len(rows):
+        return "no background row is predicted as wanted"
+    constant = [column for column, feature in enumerate(problem.space.features) if feature.constant]
+    rows[:, constant] = problem.x0[constant]  # rows keep their own
+    if problem.check(rows).any():
+        return ""
+    limits = [limit.rule for limit in problem.limits]
+    rules = [*(rule for group in problem.groups for rule in group.rules), *problem.linking, *limits]
+    causes = _causes(_fewest(problem, list(dict.fromkeys(rules)), rows), problem.groups)
+    return f"none of the background rows that are predicted as wanted meets {' and '.join(causes)}"
+
+
 def contradiction(problem: Problem) -> str:
     """Return which rules over several groups contradict each other for this row, else "".
 
