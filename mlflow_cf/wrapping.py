@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -19,6 +20,9 @@ from mlflow_cf.model.versions import open_versions
 from mlflow_cf.options import DistanceSource, PlausibleSource, TargetSource, WrapOptions
 from mlflow_cf.problem import Limits, Privacy, Sealable, Trace, WhyNotAsked
 from mlflow_cf.request.held import Held, Kept
+from mlflow_cf.why_not.lint import lint
+
+_logger = logging.getLogger(__name__)
 
 
 def wrap(
@@ -118,4 +122,7 @@ def assemble(
         codes = stand_ins(codes)
         background = Background(space.decode(codes), None, codes)
     held = Held.learn(policy, versions or {}, space, codes)
-    return ExplainedModel.build(model, space, background, policy, explainer, Kept(held=held))
+    explained = ExplainedModel.build(model, space, background, policy, explainer, Kept(held=held))
+    for finding in lint(policy, explained.setting):
+        _logger.warning("%s", finding)
+    return explained
