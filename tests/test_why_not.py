@@ -218,7 +218,8 @@ class TestGroups:
         two = {"counterfactual": {"constraints": {"groups": [["income", "debt"]]}}}
         (record,) = explained.predict(self.RARE[:1], two).to_dict("records")
         assert record["reason"] == (
-            "leave out constraints.groups[0]; ruled out by constraints.groups[0]; "
+            "no row with values of the background and with the combinations that constraints.groups[0] may take is "
+            "predicted as wanted, even without other constraints (proved); "
             "privacy.k_anonymous withholds combinations of constraints.groups[0] that few rows share"
         )
 
@@ -226,7 +227,8 @@ class TestGroups:
         explained = mlflow_cf.wrap(self.MODEL, self.RARE, target=True, constraints={"groups": [["income", "debt"]]})
         (record,) = explained.predict(self.RARE[:1]).to_dict("records")
         assert record["reason"] == (
-            "constraints.groups[0] rules out every counterfactual; "
+            "no row with values of the background and with the combinations that constraints.groups[0] may take is "
+            "predicted as wanted, even without other constraints (proved); "
             "privacy.k_anonymous withholds combinations of constraints.groups[0] that few rows share"
         )
         assert explained.explain(self.RARE[:1])[0].status == "found"

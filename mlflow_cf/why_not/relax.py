@@ -21,7 +21,7 @@ from mlflow_cf.problem.binding import admissible, same
 from mlflow_cf.problem.requirements import MARGIN
 from mlflow_cf.problem.target import EVEN
 from mlflow_cf.why_not.kinds import by_kind
-from mlflow_cf.words.reasons import blocked, withheld
+from mlflow_cf.words.reasons import blocked, unwanted, withheld
 from mlflow_cf.words.sentences import spoken
 
 MOST_MADE: Final = 256  # relaxed questions that stay; each has the rules of its setting, sorted and compiled
@@ -69,7 +69,8 @@ class WhyNot:
         advice: the relaxation of one constraint whose answer is nearest, in words, or "".
         tried: for `diagnostics`, every relaxation with the distance of its answer, None without.
         decided: whether there is surely no answer where none is told.
-        withheld: groups among `blocking` with combinations that requests are not proposed, as few rows share them.
+        joined: groups that are never left out: without them, a request would learn which values rows have.
+        withheld: groups with combinations that requests are not proposed, as few rows share them.
     """
 
     blocking: tuple[Origin, ...]
@@ -78,13 +79,15 @@ class WhyNot:
     advice: str
     tried: dict[Origin, float | None]
     decided: bool
+    joined: tuple[Origin, ...] = ()
     withheld: tuple[Origin, ...] = ()
 
     @property
     def reason(self) -> str:
         """The sentence of a reply."""
         if not self.blocking:
-            return "no row with values of the background is predicted as wanted, even without constraints (proved)"
+            sentence = unwanted(by_kind(self.joined))
+            return f"{sentence}; {withheld(by_kind(self.withheld))}" if self.withheld else sentence
         causes, one = by_kind(self.blocking), len(self.blocking) == 1
         sentence = blocked(causes, self.advice, proved=self.proved, minimal=self.minimal, one=one)
         which = "one of them" if len(self.tried) > 1 else "it"
@@ -197,9 +200,10 @@ def why_not(
     if helped:
         best = min(helped, key=lambda origin: helped[origin].distance)
         advice = _advice(relaxations.asked, row.x0, best, helped[best])
-    joining = relaxations.asked.setting.joining
-    hidden = tuple(origin for origin in kept if origin in joining and joining[origin].withheld)
-    return WhyNot(tuple(kept), proved, minimal, advice, tried, decided, hidden)
+    setting = relaxations.asked.setting
+    joined = () if setting.reveal else tuple(setting.joining)
+    hidden = tuple(origin for origin in joined if setting.joining[origin].withheld)
+    return WhyNot(tuple(kept), proved, minimal, advice, tried, decided, joined, hidden)
 
 
 def _needed(row: Unanswered, relaxable: Sequence[Origin]) -> dict[Origin, Decision]:
@@ -244,7 +248,8 @@ def _counts_anew(asked: Question, kept: list[Origin]) -> bool:
 
 def _origins(asked: Question) -> list[Origin]:
     """Return every constraint and requirement that can be left out, each once."""
-    found = list(asked.setting.joining)  # first: what is left without a group is then more, whatever else is left out
+    # groups first: what is left without one is then more, whatever else is left out
+    found = list(asked.setting.joining) if asked.setting.reveal else []
     found += [rule.origin for rule in asked.setting.all_rules]
     if asked.target.min_probability is not None:
         found.append(MIN_PROBABILITY)

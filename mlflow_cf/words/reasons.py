@@ -100,6 +100,15 @@ def several(section: str, places: Sequence[str], *, features: bool) -> str:
     return f"{len(places)} {'features ' if features else ''}of {section} ({', '.join(shown)})"
 
 
+def unwanted(groups: Sequence[str]) -> str:
+    """Return what is said where the model wants no row at all, or none with the combinations that groups may take."""
+    rows = "no row with values of the background"
+    if groups:
+        limits = f"and with the combinations that {' and '.join(groups)} may take"
+        return f"{rows} {limits} is predicted as wanted, even without other constraints (proved)"
+    return f"{rows} is predicted as wanted, even without constraints (proved)"
+
+
 def withheld(groups: Sequence[str]) -> str:
     """Return what is said of groups with combinations that requests are not proposed."""
     return f"{WITHHOLDS} withholds combinations of {' and '.join(groups)} that few rows share"
