@@ -18,7 +18,7 @@ from mlflow_cf.problem import Policy, Problem, Rating, Setting
 from mlflow_cf.why_not.blame import contradiction, impossible
 
 SAMPLE: Final = 40  # rows that are bound: some 0.3 ms each
-MOST_TRIED: Final = 3  # of these, rows for which rules are tried together: a fraction of a second each at most
+MOST_TRIED: Final = 1  # of these, rows for which rules are tried together: a fraction of a second each at most
 MOST_OUTSIDE: Final = 0.5  # share of the rows that an immutable feature may leave outside of its range
 FINE: Final = 1_000  # steps from the lowest to the highest value; changes of one step move it by less than 0.1 %
 TRAITS: Final = re.compile(
