@@ -94,3 +94,18 @@ def test_few_rows_are_bound(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(Setting, "bind", lambda *args, **kwargs: (bound.append(1), bind(*args, **kwargs))[1])
     assert lint(made.policy, made.setting) == []
     assert len(bound) == SAMPLE
+
+
+def test_a_constant_has_no_value_that_may_be_proposed() -> None:
+    """Its range may exclude it: every row keeps its own value, so that is a finding and no error."""
+    frame = FRAME.assign(rooms=3)
+    made = mlflow_cf.wrap(
+        lambda rows: (rows["income"] > 50_000).astype(int),
+        frame,
+        target=1,
+        output="label",
+        constraints={**SOUND, "ranges": {"rooms": [5, 9]}},
+    )
+    first, second = made.describe()["warnings"]
+    assert first.startswith("constraints.ranges.rooms: no background row lies within it, nor any value")
+    assert second.startswith("constraints: at least 40 of 40 background rows can have no counterfactual")

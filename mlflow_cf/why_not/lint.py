@@ -63,7 +63,7 @@ def _within(setting: Setting, name: str, rows: Floats) -> Bools:
     ranges = [rule for rule in setting.rules if rule.origin.key == "ranges" and rule.origin.name == name]
     within: Bools = np.ones(len(rows), dtype=np.bool_)
     for rule in ranges:
-        within &= rule.holds(rows, rows[0])
+        within &= rule.holds(rows, setting.background[0])
     return within
 
 
