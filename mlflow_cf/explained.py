@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from mlflow_cf.constraints import Constraints, ConstraintSource
 from mlflow_cf.errors import InputError
-from mlflow_cf.explainers import AnyExplainer, Facts, Learned
+from mlflow_cf.explainers import AnyExplainer, Facts, GeCo, Learned
 from mlflow_cf.explainers.explainer import check_explainer, check_rows_kept
 from mlflow_cf.explainers.registry import ExplainerSource, asked_explainer, explainer_of
 from mlflow_cf.explainers.searches import Searches
@@ -22,7 +22,18 @@ from mlflow_cf.features import Background, FeatureSpace, Rows
 from mlflow_cf.model.judge import Judge, OpenModel, Outcome
 from mlflow_cf.model.parity import Opened, open_structure
 from mlflow_cf.options import TargetSource
-from mlflow_cf.problem import BoundTarget, Explain, Policy, Query, Requirement, Requirements, Setting, Target, spread_of
+from mlflow_cf.problem import (
+    BoundTarget,
+    Explain,
+    Policy,
+    Query,
+    Requirement,
+    Requirements,
+    Setting,
+    Target,
+    WhyNotAsked,
+    spread_of,
+)
 from mlflow_cf.problem.further import AnyVersions
 from mlflow_cf.problem.variety import Diversity
 from mlflow_cf.proof.given import verify_given
@@ -33,7 +44,7 @@ from mlflow_cf.request.facts import described
 from mlflow_cf.request.held import Held, Kept
 from mlflow_cf.request.request import Caller
 from mlflow_cf.request.rows import check_rows
-from mlflow_cf.request.warmth import TRIED, Warmth, query_to_try, row_to_try
+from mlflow_cf.request.warmth import SEVERAL, TRIED, Warmth, hardest_row, query_to_try, row_to_try
 from mlflow_cf.structures.trial import try_pairs
 from mlflow_cf.words.description import summary
 from mlflow_cf.words.explanations import Explanations
@@ -135,8 +146,8 @@ class ExplainedModel:
             X: rows to explain: a table with at least the model's columns, an array (m, d) of them, or one row as a
                 Series or dict. ``0`` and ``"0"`` are the same column.
             params: ``{"counterfactual": {...}}`` with any of explain, count, target, constraints, explainer, seed,
-                time_limit_s, max_evaluations, certify, robust_to, plausible, margin, diversity and min_difference, as
-                in `explain`; None: the policy's defaults.
+                time_limit_s, max_evaluations, certify, robust_to, plausible, margin, diversity, min_difference and
+                why_not, as in `explain`; None: the policy's defaults.
             within_s: seconds in which a client must have its reply, where one waits for it: one time limit holds for
                 all rows then, and so do the policy's limits on how many there may be; None: as long as it takes.
 
@@ -179,6 +190,7 @@ class ExplainedModel:
         margin: float | None = None,
         diversity: Diversity | None = None,
         min_difference: float | None = None,
+        why_not: WhyNotAsked | None = None,
     ) -> Explanations:
         """Explain rows (m, d), in order; where too many threads do so at the same time, the others wait.
 
@@ -201,6 +213,7 @@ class ExplainedModel:
             diversity: which of several answers come first: the best of every set of changed features (``sets``), or
                 the nearest (``near``); None: as the policy says.
             min_difference: several answers differ by a level, or in a number by this share of its range.
+            why_not: how much to find out about rows without counterfactual: ``"quick"``, ``"full"`` or False.
 
         Returns:
             One explanation per row with the rows' index; `Explanations.to_frame` makes one table of them.
@@ -227,6 +240,7 @@ class ExplainedModel:
                 "margin": margin,
                 "diversity": diversity,
                 "min_difference": min_difference,
+                "why_not": why_not,
             }
         )
         query.check_count(self.policy.limits)
@@ -276,15 +290,41 @@ class ExplainedModel:
         """Explain a background row, so that no request waits for what is compiled or loaded on first use."""
         certified = self.asking.required.structure is not None
         self.warmth.ensure(self.explainer, partial(self._try, self.explainer, certified), certified=certified)
+        self.warmth.once("proofs", self._try_proofs)
 
     def _try(self, explainer: AnyExplainer, certified: bool, seconds: float) -> None:  # noqa: FBT001  a partial's
-        row = row_to_try(BoundTarget(self.policy.target, self.model, spread=spread_of(self.outcome)), self.outcome)
+        row = row_to_try(self._target, self.outcome)
         structure = self.asking.required.structure
         query = query_to_try(self.policy.limits, opened=structure is not None, certified=certified)
         with suppress(InputError):  # a model that cannot predict this row, or an explainer that needs more options
             self._answer(self.background.iloc[[row]], query, explainer, Caller(seconds, 0.0, served=False, trial=True))
         if structure is not None and len(self.space) > 1:
             try_pairs(structure, self.setting.background[:TRIED])
+
+    def _try_proofs(self, seconds: float) -> None:
+        """Search, prove and reason about the hardest row, and measure changes of a group: what few rows need."""
+        if self.asking.required.structure is None:
+            return
+        row = hardest_row(self._target, self.outcome)
+        query = query_to_try(self.policy.limits, opened=True, certified=True, count=SEVERAL)
+        with suppress(InputError):
+            self._answer(self.background.iloc[[row]], query, GeCo(), Caller(seconds, 0.0, served=False, trial=True))
+        codes = self.setting.background[:TRIED]
+        self.setting.bound_distance.parts(tuple(range(len(self.space))), codes, codes[0])
+
+    def _tried_within(self, query: Query, explainer: AnyExplainer, seconds: float, *, certified: bool) -> float:
+        """Try what a request with so many seconds may need for the first time; return the seconds it has left."""
+        if not self.searches.has(explainer):
+            return seconds
+        trial, own = partial(self._try, explainer, certified), explainer == self.explainer
+        left = self.warmth.left(explainer, trial, seconds, certified=certified, free=own)
+        if query.count > 1 or query.constraints.model_fields_set:  # harder than what the policy alone asks for
+            self.warmth.once("proofs", self._try_proofs)
+        return left
+
+    @property
+    def _target(self) -> BoundTarget:
+        return BoundTarget(self.policy.target, self.model, spread=spread_of(self.outcome))
 
     def _asked(self, query: Query) -> AnyExplainer:
         return self.explainer if query.explainer is None else asked_explainer(query.explainer, self.explainer)
@@ -300,9 +340,7 @@ class ExplainedModel:
         self.policy.privacy.check_together(query.constraints)
         check_rows_kept(explainer, self.policy.privacy)
         certified, opened = query.certify or self.policy.certify, self.asking.required.structure is not None
-        if caller.seconds is not None and query.explain != "none" and opened and self.searches.has(explainer):
-            trial, own = partial(self._try, explainer, certified), explainer == self.explainer
-            left = self.warmth.left(explainer, trial, caller.seconds, certified=certified, free=own)
-            caller = caller._replace(seconds=left)
+        if caller.seconds is not None and not caller.trial and query.explain != "none" and opened:
+            caller = caller._replace(seconds=self._tried_within(query, explainer, caller.seconds, certified=certified))
         elsewhere = partial(self._answer, query=query, explainer=explainer, caller=caller, others=others)
         return answer(self.asking.request(query, explainer, caller, others, elsewhere), X)

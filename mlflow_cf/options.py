@@ -11,7 +11,18 @@ from mlflow_cf.constraints import Constraints, ConstraintSource, Values
 from mlflow_cf.explainers.registry import ExplainerSource
 from mlflow_cf.model.judge import Label, OpenModel
 from mlflow_cf.model.versions import Version, read_versions
-from mlflow_cf.problem import Distance, Limits, Plausible, Policy, Privacy, RobustTo, Sealable, Target, Trace
+from mlflow_cf.problem import (
+    Distance,
+    Limits,
+    Plausible,
+    Policy,
+    Privacy,
+    RobustTo,
+    Sealable,
+    Target,
+    Trace,
+    WhyNotAsked,
+)
 from mlflow_cf.problem.variety import LEAST_DIFFERENCE, Diversity
 from mlflow_cf.validation import validated
 
@@ -42,6 +53,7 @@ class WrapOptions:
         plausible: how much answers must look like the background.
         margin: by how much the probability of the wanted label must exceed the target's, or one half.
         diversity: which of several answers come first; min_difference: by how much they differ.
+        why_not: how much is found out about rows without counterfactual: ``"quick"``, ``"full"`` or False.
     """
 
     target: TargetSource = None
@@ -61,6 +73,7 @@ class WrapOptions:
     margin: float = 0.0
     diversity: Diversity = "sets"
     min_difference: float = LEAST_DIFFERENCE
+    why_not: WhyNotAsked = "quick"
 
     @cached_property
     def versions(self) -> tuple[Version, ...]:
@@ -91,6 +104,7 @@ class WrapOptions:
                 "margin": self.margin,
                 "diversity": self.diversity,
                 "min_difference": self.min_difference,
+                "why_not": self.why_not,
             },
             "",
         )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -18,9 +19,12 @@ from mlflow_cf.model.flavors import background_of, open_native
 from mlflow_cf.model.judge import OpenModel
 from mlflow_cf.model.versions import open_versions
 from mlflow_cf.options import DistanceSource, PlausibleSource, TargetSource, WrapOptions
-from mlflow_cf.problem import Limits, Privacy, Sealable, Trace
+from mlflow_cf.problem import Limits, Privacy, Sealable, Trace, WhyNotAsked
 from mlflow_cf.problem.variety import LEAST_DIFFERENCE, Diversity
 from mlflow_cf.request.held import Held, Kept
+from mlflow_cf.why_not.lint import lint
+
+_logger = logging.getLogger(__name__)
 
 
 def wrap(
@@ -45,6 +49,7 @@ def wrap(
     margin: float = 0.0,
     diversity: Diversity = "sets",
     min_difference: float = LEAST_DIFFERENCE,
+    why_not: WhyNotAsked = "quick",
     output: str | None = None,
 ) -> ExplainedModel:
     """Wrap a fitted model so that it explains its decisions; in memory, without MLflow's tracking or a server.
@@ -84,13 +89,15 @@ def wrap(
         diversity: which of several answers come first: the best of every set of changed features (``"sets"``), or the
             nearest ones (``"near"``).
         min_difference: several answers differ by a level, or in a number by this share of its range.
+        why_not: how much is found out about rows without counterfactual: ``"quick"``, ``"full"``, or False for nothing,
+            also by request.
         output: what a model without known outputs returns: ``"label"``, ``"score"`` or ``"value"``.
 
     Raises:
         InputError: anything that does not fit, with its path, the fact and the nearest fix.
     """
     options = WrapOptions(target, constraints, explainer, features, distance, values, seed, limits, certify, privacy,
-                          seal, trace, robust_to, plausible, margin, diversity, min_difference)  # fmt: skip
+                          seal, trace, robust_to, plausible, margin, diversity, min_difference, why_not)  # fmt: skip
     opened = open_native(model, output=output, rows=data)
     return assemble(opened, data, labels, options, open_versions(options.versions, data, output))
 
@@ -124,4 +131,7 @@ def assemble(
         codes = stand_ins(codes)
         background = Background(space.decode(codes), None, codes)
     held = Held.learn(policy, versions or {}, space, codes)
-    return ExplainedModel.build(model, space, background, policy, explainer, Kept(held=held, causal=causal))
+    explained = ExplainedModel.build(model, space, background, policy, explainer, Kept(held=held, causal=causal))
+    for finding in lint(policy, explained.setting):
+        _logger.warning("%s", finding)
+    return explained

@@ -216,6 +216,7 @@ class TestSeveralGroups:
         explained = assemble(
             model, frame, None, WrapOptions(target=1, constraints={"rules": rules}, explainer="nearest_row")
         )
+        tried.clear()  # wrapping looks at a row, too
         (found,) = explained.explain(frame.head(1))
         assert found.status == "not_found"
         assert blame.MOST_WORK / 2 < sum(tried) <= blame.MOST_WORK
@@ -268,3 +269,25 @@ def test_a_target_out_of_reach_is_no_contradiction() -> None:
     found = explain({"rules": ["x_cf.age >= x.age"]})
     assert found.status == "not_found"
     assert found.reason.startswith("no counterfactual among ")
+
+
+class TestNoRow:
+    """Explainers that start from favourable background rows say which constraint leaves none."""
+
+    @pytest.mark.parametrize("explainer", ["nearest_row", "certifai", "face"])
+    def test_the_constraint_is_named(self, explainer: str) -> None:
+        made = wrapped({"ranges": {"rooms": [1, 4]}}, lambda rows: rows["age"] > 35, explainer=explainer)
+        (found,) = made.explain(pd.DataFrame([{**X, "age": 20}]))
+        told = "none of the background rows that are predicted as wanted meets constraints.ranges.rooms"
+        assert (found.status, found.reason) == ("not_found", told)
+
+    def test_two_that_only_together_leave_none(self) -> None:
+        constraints = {"immutable": ["degree"], "max_changes": 3, "rules": ["x_cf.rooms > 3"]}
+        made = wrapped(constraints, lambda rows: rows["age"] != 35, explainer="nearest_row")
+        (found,) = made.explain(pd.DataFrame([{**X, "age": 35, "degree": "master"}]))
+        told = "none of the background rows that are predicted as wanted meets constraints."
+        assert found.reason == f"{told}immutable.degree and constraints.rules[0]"
+
+    def test_a_model_that_wants_no_row(self) -> None:
+        (found,) = wrapped({}, explainer="nearest_row").explain(pd.DataFrame([X]))
+        assert found.reason == "no background row is predicted as wanted"

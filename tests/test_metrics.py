@@ -67,6 +67,14 @@ class TestByHand:
         assert m.norm_diversity_cat(SPACE, X, Z) == 1.0
         assert m.diversity_ratio(SPACE, X, Z) == 2.0
 
+    def test_a_ratio_to_nothing_is_none(self):
+        """Two answers that change levels alone are apart, and no number says how near they are."""
+        alone = np.array([X, X])
+        alone[:, 2] = 1 - X[2], X[2]
+        alone[:, 3] = X[3], 1 - X[3]
+        assert m.prox_cont(SPACE, X, alone) == 0
+        assert m.diversity_ratio(SPACE, X, alone) is None
+
     def test_euclidean(self):
         assert each(m.prox_euc) == [20, 5]
         assert each(m.prox_euc, m.Options(prox_euc="mad")) == [1, 0.5]

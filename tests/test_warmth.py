@@ -6,6 +6,7 @@ from typing import ClassVar
 import numpy as np
 import pandas as pd
 import pytest
+from sklearn.linear_model import LogisticRegression
 from sklearn.tree import DecisionTreeClassifier
 
 import mlflow_cf
@@ -22,6 +23,7 @@ MODEL = DecisionTreeClassifier(random_state=0).fit(X, X["x"] > 5)
 @pytest.fixture(autouse=True, scope="module")
 def _kernels() -> None:
     """Have all kernels ready, whatever ran before."""
+    mlflow_cf.wrap(MODEL, X, target=1).warm_up()
     mlflow_cf.wrap(MODEL, X, target=1).explain(X[X["x"] <= 5].iloc[:1], certify=True)
 
 
@@ -118,3 +120,27 @@ def test_an_explainer_that_a_request_names_is_tried_within_its_time(
         started = clock.now
         made.explain(row, explainer=Loading(clock), time_limit_s=1.0)
         assert clock.now - started < 1.0 + 0.2
+
+
+@pytest.mark.parametrize("asked", [{"count": 2}, {"constraints": {"groups": [["x", "y"]]}}], ids=str)
+def test_what_few_rows_need_is_tried_before_a_request_that_may_need_it(
+    monkeypatch: pytest.MonkeyPatch, asked: dict[str, object]
+) -> None:
+    """A row that one change turns compiles nothing of what proofs, reasons and groups need."""
+    tried: list[str] = []
+    once = warmth.Warmth.once
+    monkeypatch.setattr(
+        warmth.Warmth, "once", lambda self, what, trial: (tried.append(str(what)), once(self, what, trial))
+    )
+    made = mlflow_cf.wrap(MODEL, X, target=1)
+    rows = X[X["x"] <= 5].iloc[:1]
+    made.predict(rows)
+    assert "proofs" not in tried
+    made.predict(rows, {"counterfactual": asked})
+    assert tried[-1] == "proofs"
+
+
+def test_the_hardest_row_is_the_farthest_that_misses() -> None:
+    made = mlflow_cf.wrap(LogisticRegression().fit(X, X["x"] > 5), X, target=1)
+    hardest = warmth.hardest_row(made._target, made.outcome)
+    assert X["x"][hardest] == 0

@@ -11,6 +11,7 @@ from sklearn.linear_model import LogisticRegression
 from sklearn.tree import DecisionTreeClassifier
 
 import mlflow_cf
+from mlflow_cf.errors import InputError
 
 RNG = np.random.default_rng(11)
 DATA = pd.DataFrame(
@@ -22,6 +23,7 @@ DATA = pd.DataFrame(
 )
 GOOD = (DATA["income"] - DATA["debt"] + DATA["years"] > 6).astype(int)
 FOREST = RandomForestClassifier(8, max_depth=4, random_state=0).fit(DATA, GOOD)
+WEIGHED = DecisionTreeClassifier(max_depth=4, random_state=0).fit(DATA.assign(weight=0), GOOD)
 LINEAR = LogisticRegression(max_iter=500).fit(DATA, GOOD)
 GRID = pd.DataFrame([g.ravel() for g in np.meshgrid(*(np.unique(DATA[n]) for n in DATA))], index=DATA.columns).T
 
@@ -88,7 +90,7 @@ def test_the_blocking_set_is_minimal_and_the_advice_the_cheapest(model, seed):
         if exists(paths):
             continue
         seen += 1
-        explained = mlflow_cf.wrap(model, DATA, constraints=constraints_of(paths))
+        explained = mlflow_cf.wrap(model, DATA, constraints=constraints_of(paths), why_not="full")
         (answer,) = explained.explain(x.to_frame().T.astype("int64"), certify=True)
         assert answer.status == "infeasible"
         told = answer.diagnostics["why_not"]
@@ -138,7 +140,7 @@ def test_constraints_of_one_kind_are_told_together() -> None:
     wide = pd.DataFrame(np.vstack([np.zeros((6, 6)), 9 * np.eye(6)]).astype(int), columns=names)
     model = DecisionTreeClassifier(random_state=0).fit(wide, (wide > 5).any(axis=1).astype(int))
     constraints = {"immutable": ["a", "b", "c", "d", "e"], "ranges": {"income": [0, 1]}}
-    (answer,) = mlflow_cf.wrap(model, wide, constraints=constraints).explain(wide[:1], certify=True)
+    (answer,) = mlflow_cf.wrap(model, wide, constraints=constraints, why_not="full").explain(wide[:1], certify=True)
     assert answer.reason in [
         f"{advice}; no feature may change: constraints.ranges.income and "
         "5 features of constraints.immutable (a, b, c, 2 more)"
@@ -146,7 +148,7 @@ def test_constraints_of_one_kind_are_told_together() -> None:
     ]
     constraints["ranges"]["income"] = [0, 5]
     some = pd.concat([wide, wide[:1].assign(income=4)])
-    (answer,) = mlflow_cf.wrap(model, some, constraints=constraints).explain(wide[:1], certify=True)
+    (answer,) = mlflow_cf.wrap(model, some, constraints=constraints, why_not="full").explain(wide[:1], certify=True)
     advice, causes = answer.reason.split("; ")
     assert advice in ("raise the limit of income from 5 to 9", "let a go from 0 to 9")
     assert causes == (
@@ -187,3 +189,112 @@ def test_the_budget_covers_the_advice():
     for most in (5, 40, 200):
         (answer,) = explained.explain(REFUSED, certify=True, max_evaluations=most)
         assert answer.evaluations <= most
+
+
+class TestGroups:
+    """What groups leave is a constraint like the others, and so is what k-anonymity leaves of them."""
+
+    # All combinations that would be wanted have one row, and one that is not wanted has many.
+    RARE = pd.concat(
+        [
+            pd.DataFrame({"income": [1] * 40, "debt": [8] * 40, "years": [1] * 40}),
+            pd.DataFrame({"income": [2, 9, 10], "debt": [7, 1, 0], "years": [3, 4, 6]}),
+        ],
+        ignore_index=True,
+    )
+    MODEL = DecisionTreeClassifier(random_state=0).fit(DATA, (DATA["income"] > 5) & (DATA["debt"] < 2))
+
+    def test_combinations_that_are_withheld_are_no_proof_about_the_model(self):
+        """So few rows share a tuple of the request's own group that nothing is left: not "without constraints"."""
+        explained = mlflow_cf.wrap(self.MODEL, self.RARE, target=True)
+        (free,) = explained.predict(self.RARE[:1]).to_dict("records")
+        assert free["status"] == "found"
+        (record,) = explained.predict(
+            self.RARE[:1], {"counterfactual": {"constraints": {"groups": [["income", "debt", "years"]]}}}
+        ).to_dict("records")
+        assert record["status"] == "infeasible"
+        assert "privacy.k_anonymous" in record["reason"]
+        assert "even without constraints" not in record["reason"]
+        two = {"counterfactual": {"constraints": {"groups": [["income", "debt"]]}}}
+        (record,) = explained.predict(self.RARE[:1], two).to_dict("records")
+        assert record["reason"] == (
+            "no row with values of the background and with the combinations that constraints.groups[0] may take is "
+            "predicted as wanted, even without other constraints (proved); "
+            "privacy.k_anonymous withholds combinations of constraints.groups[0] that few rows share"
+        )
+
+    def test_a_group_of_the_policy_is_the_owners_to_leave_out(self):
+        explained = mlflow_cf.wrap(self.MODEL, self.RARE, target=True, constraints={"groups": [["income", "debt"]]})
+        (record,) = explained.predict(self.RARE[:1]).to_dict("records")
+        assert record["reason"] == (
+            "no row with values of the background and with the combinations that constraints.groups[0] may take is "
+            "predicted as wanted, even without other constraints (proved); "
+            "privacy.k_anonymous withholds combinations of constraints.groups[0] that few rows share"
+        )
+        assert explained.explain(self.RARE[:1])[0].status == "found"
+
+    def test_what_a_group_rules_out_is_named(self):
+        """Together income and debt have what the model refuses alone, and apart what it wants."""
+        frame = pd.DataFrame({"income": [1, 1, 9, 9], "debt": [8, 0, 8, 7], "years": [1, 2, 1, 2]})
+        explained = mlflow_cf.wrap(self.MODEL, frame, target=True, constraints={"groups": [["debt", "income"]]})
+        (found,) = explained.explain(frame[:1], certify=True)
+        assert found.reason == "leave out constraints.groups[0]; ruled out by constraints.groups[0]"
+        assert found.diagnostics["why_not"]["blocking"] == ["constraints.groups[0]"]
+        assert found.diagnostics["why_not"]["withheld"] == []
+
+
+STRICT = {"immutable": ["debt", "years"], "ranges": {"income": [0, 1]}}
+
+
+class TestHowMuch:
+    """How much is found out: by the policy, or by a request within it."""
+
+    def records(self, asked, **options):
+        explained = mlflow_cf.wrap(FOREST, DATA, constraints={}, **options)
+        request = {"constraints": STRICT, "certify": True, **asked}
+        return explained.predict(REFUSED, {"counterfactual": request}).to_dict("records")[0]
+
+    def test_nothing_is_looked_for_where_that_is_asked(self):
+        plain = "no admissible row is predicted as wanted (proved)"
+        assert self.records({"why_not": False})["reason"] == plain
+        assert self.records({}, why_not=False)["reason"] == plain
+        assert self.records({"why_not": False})["evaluations"] < self.records({"why_not": "quick"})["evaluations"]
+
+    def test_a_policy_without_reasons_forbids_requests_to_ask(self):
+        with pytest.raises(InputError, match=r"why_not: 'full' is more than the policy's false"):
+            self.records({"why_not": "full"}, why_not=False)
+        owner = mlflow_cf.wrap(FOREST, DATA, constraints=STRICT, why_not=False)
+        assert "raise the limit" in owner.explain(REFUSED, certify=True, why_not="full")[0].reason
+
+    def test_quick_reasons_take_a_tenth_of_the_evaluations(self):
+        explained = mlflow_cf.wrap(FOREST, DATA, constraints=STRICT)
+        (without,) = explained.explain(REFUSED, certify=True, why_not=False)
+        (quick,) = explained.explain(REFUSED, certify=True)
+        (full,) = explained.explain(REFUSED, certify=True, why_not="full")
+        assert without.evaluations < quick.evaluations <= without.evaluations + 5_000
+        assert quick.evaluations < full.evaluations
+        assert quick.reason.split("; ")[0] == full.reason.split("; ")[0]
+        assert len(quick.diagnostics["why_not"]["relaxations"]) <= len(full.diagnostics["why_not"]["relaxations"])
+
+    def test_a_reason_does_not_depend_on_the_rows_beside_it(self):
+        explained = mlflow_cf.wrap(FOREST, DATA, constraints=STRICT)
+        rows = DATA[FOREST.predict(DATA) == 0][:12]
+        together = explained.explain(rows, certify=True)
+        for number in range(0, 12, 4):
+            (alone,) = explained.explain(rows.iloc[[number]], certify=True)
+            assert (alone.reason, alone.evaluations) == (together[number].reason, together[number].evaluations)
+
+    def test_other_words_are_refused(self):
+        with pytest.raises(InputError, match="why_not"):
+            self.records({"why_not": "slow"})
+
+
+@pytest.mark.parametrize("values", ["continuous", "grid"])
+def test_a_frozen_number_may_have_any_number_of_steps(values):
+    """What is never proposed needs no grid."""
+    wide = DATA.assign(weight=RNG.integers(10_000, 1_500_000, len(DATA)))
+    with pytest.raises(InputError, match=r"features\.weight\.step: .* use a larger step, or make it immutable"):
+        mlflow_cf.wrap(WEIGHED, wide, values=values)
+    explained = mlflow_cf.wrap(WEIGHED, wide, values=values, constraints={"immutable": ["weight"]})
+    (found,) = explained.explain(wide[WEIGHED.predict(wide) == 0][:1], explainer="exact")
+    assert (found.status, found.counterfactuals[0].proof) == ("found", "optimal")

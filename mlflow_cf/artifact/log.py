@@ -29,7 +29,7 @@ from mlflow_cf.explainers.registry import ExplainerSource
 from mlflow_cf.features import Table
 from mlflow_cf.model.flavors import fetch
 from mlflow_cf.options import DistanceSource, PlausibleSource, TargetSource, WrapOptions
-from mlflow_cf.problem import Limits, Privacy, Sealable, Trace
+from mlflow_cf.problem import Limits, Privacy, Sealable, Trace, WhyNotAsked
 from mlflow_cf.problem.variety import LEAST_DIFFERENCE, Diversity
 
 
@@ -56,6 +56,7 @@ def save_model(
     margin: float = 0.0,
     diversity: Diversity = "sets",
     min_difference: float = LEAST_DIFFERENCE,
+    why_not: WhyNotAsked = "quick",
     output: str | None = None,
     signature: ModelSignature | None = None,
     input_example: Any = None,
@@ -100,6 +101,8 @@ def save_model(
         diversity: which of several answers come first: the best of every set of changed features (``"sets"``), or the
             nearest ones (``"near"``).
         min_difference: several answers differ by a level, or in a number by this share of its range.
+        why_not: how much is found out about rows without counterfactual: ``"quick"``, ``"full"``, or False for nothing,
+            also by request.
         output: what a model without known outputs returns: ``"label"``, ``"score"`` or ``"value"``.
         signature: another signature than the one made from data; its param is always ours.
         input_example: rows, or (rows, params); None: the first rows of data.
@@ -121,7 +124,7 @@ def save_model(
     if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
         raise InputError("path", f"{str(folder)!r} exists and is not an empty folder", "choose a new folder")
     options = WrapOptions(target, constraints, explainer, features, distance, values, seed, limits, certify, privacy,
-                          seal, trace, robust_to, plausible, margin, diversity, min_difference)  # fmt: skip
+                          seal, trace, robust_to, plausible, margin, diversity, min_difference, why_not)  # fmt: skip
     how = Packaging(output, signature, input_example, pip_requirements, metadata, allow_functions, code_paths, validate)
     with _built(model, data, labels, options, how) as staged, _removed_on_failure(folder):
         shutil.copytree(staged, folder, dirs_exist_ok=True)
@@ -150,6 +153,7 @@ def log_model(
     margin: float = 0.0,
     diversity: Diversity = "sets",
     min_difference: float = LEAST_DIFFERENCE,
+    why_not: WhyNotAsked = "quick",
     output: str | None = None,
     registered_model_name: str | None = None,
     signature: ModelSignature | None = None,
@@ -196,6 +200,8 @@ def log_model(
         diversity: which of several answers come first: the best of every set of changed features (``"sets"``), or the
             nearest ones (``"near"``).
         min_difference: several answers differ by a level, or in a number by this share of its range.
+        why_not: how much is found out about rows without counterfactual: ``"quick"``, ``"full"``, or False for nothing,
+            also by request.
         output: what a model without known outputs returns: ``"label"``, ``"score"`` or ``"value"``.
         registered_model_name: registers a version under this name.
         tags: tags of the logged model and of the registered version.
@@ -214,7 +220,7 @@ def log_model(
         InputError: anything that does not fit. Nothing is logged then.
     """
     options = WrapOptions(target, constraints, explainer, features, distance, values, seed, limits, certify, privacy,
-                          seal, trace, robust_to, plausible, margin, diversity, min_difference)  # fmt: skip
+                          seal, trace, robust_to, plausible, margin, diversity, min_difference, why_not)  # fmt: skip
     how = Packaging(output, signature, input_example, pip_requirements, metadata, allow_functions, code_paths, validate)
     publication = Publication.prepared(name, registered_model_name, tags)
     with publication.withdrawn_on_failure(), _built(model, data, labels, options, how) as staged:

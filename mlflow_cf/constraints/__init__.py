@@ -9,7 +9,7 @@ from mlflow_cf.constraints.compile import (
     joined_groups,
     no_pause,
 )
-from mlflow_cf.constraints.domains import Combinations, Domain, Values, build_domains, regrouped
+from mlflow_cf.constraints.domains import Combinations, Domain, Values, build_domains, parted, regrouped
 from mlflow_cf.constraints.equations import CausalEquation
 from mlflow_cf.constraints.limits import ChangeLimit, JoinedGroup
 from mlflow_cf.constraints.model import Constraints, ConstraintSource, Relative
@@ -40,6 +40,7 @@ __all__ = [
     "group_columns",
     "joined_groups",
     "no_pause",
+    "parted",
     "regrouped",
     "repair_order",
 ]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any, Literal
@@ -28,12 +29,14 @@ class Domain:
             none.
         weights: (t,) how often each occurs in the background; 1 for grid values that never do.
         interval: (low, high) of a lone continuous feature, where any number in between is admissible too.
+        withheld: whether combinations that the background has are left out, because too few rows share them.
     """
 
     columns: tuple[int, ...]
     tuples: Floats
     weights: Floats
     interval: tuple[float, float] | None = None
+    withheld: bool = False
 
     def contains(self, values: Floats) -> NDArray[np.bool_]:
         """Return (m,) whether tuples (m, len(columns)) may be proposed."""
@@ -47,7 +50,9 @@ class Domain:
         if len(self.columns) == 1:
             return self
         kept = self.weights > k
-        return self if kept.all() else replace(self, tuples=self.tuples[kept], weights=self.weights[kept])
+        if kept.all():
+            return self
+        return replace(self, tuples=self.tuples[kept], weights=self.weights[kept], withheld=True)
 
     def keys(self, values: Floats) -> tuple[NDArray[np.bool_], NDArray[np.intp]]:
         """Return (m,) whether each tuple is one of the domain's, and if so a number that no other tuple has."""
@@ -99,9 +104,37 @@ def build_domains(
         if len(columns) > 1:
             domains.append(combinations.domain(columns))
         else:
-            domain = _lone(space.features[columns[0]], columns, values)
-            domains.append(_within_range(domain, space.features[columns[0]], constraints))
+            domains.append(_alone(space, columns[0], constraints, values))
     return tuple(domains)
+
+
+def _alone(space: FeatureSpace, column: int, constraints: Constraints, values: Values) -> Domain:
+    feature = space.features[column]
+    if feature.name in constraints.immutable and values != "observed" and _steps(feature) > MAX_GRID:
+        values = "observed"  # none of them is ever proposed
+    return _within_range(_lone(feature, (column,), values), feature, constraints)
+
+
+def parted(
+    domains: tuple[Domain, ...],
+    parts: Collection[int],
+    space: FeatureSpace,
+    constraints: Constraints,
+    values: Values,
+) -> tuple[Domain, ...]:
+    """Return the domains where the columns `parts` stand in no group: each has its own domain, as `build_domains` says.
+
+    A number of a group needs no step for the grid; one without a step is proposed what was observed.
+    """
+    found = []
+    for domain in domains:
+        if len(domain.columns) == 1 or not set(domain.columns) & set(parts):
+            found.append(domain)
+            continue
+        for column in domain.columns:
+            stepless = values == "grid" and space.features[column].step is None
+            found.append(_alone(space, column, constraints, "observed" if stepless else values))
+    return tuple(sorted(found, key=lambda domain: domain.columns))
 
 
 def _within_range(domain: Domain, feature: Feature, constraints: Constraints) -> Domain:
@@ -188,6 +221,11 @@ def _lone(feature: Feature, columns: tuple[int, ...], values: Values) -> Domain:
     return Domain(columns, grid[:, None], weights)
 
 
+def _steps(feature: Feature) -> float:
+    """Return how many steps of a number lie between its lowest and highest value; 0 without a step."""
+    return (feature.high - feature.low) / feature.step if feature.numeric and feature.step else 0.0
+
+
 def _grid(feature: Feature) -> Floats:
     path = f"features.{feature.name}.step"
     if feature.step is None:
@@ -198,7 +236,7 @@ def _grid(feature: Feature) -> Floats:
     count = int((feature.high - feature.low) / feature.step + slack) + 1
     if count > MAX_GRID:
         fact = f"its grid has {count:,} values, more than {MAX_GRID:,}, all of which are kept and looked at"
-        raise InputError(path, fact, "use a larger step, or none and values='continuous'")
+        raise InputError(path, fact, "use a larger step, make it immutable, or use none and values='continuous'")
     grid = feature.low + np.arange(count) * feature.step
     # 0.1 * 3 shall be the 0.3 of the background, and a float32 column shall hold it
     near = _nearest(feature.values, np.asarray(grid, dtype=np.float64))

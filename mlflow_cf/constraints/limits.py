@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Collection
+from dataclasses import dataclass, replace
 from functools import cached_property
+from itertools import chain
 
 import numpy as np
 from numpy.typing import NDArray
@@ -43,6 +45,11 @@ class ChangeLimit:
     def rule(self) -> Rule:
         """The limit over whole rows."""
         return self._rule(self.groups)
+
+    def parted(self, parts: Collection[int]) -> ChangeLimit:
+        """Return the limit where the columns `parts` are no groups: each counts by itself."""
+        split = (((column,) for column in group) if set(group) & set(parts) else (group,) for group in self.groups)
+        return replace(self, groups=tuple(sorted(chain.from_iterable(split))))
 
     def inside(self, columns: Columns) -> tuple[Columns, ...]:
         """Return the groups that a group of `columns` joins."""

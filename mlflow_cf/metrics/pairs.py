@@ -80,14 +80,12 @@ def norm_diversity_cat(space: FeatureSpace, x: Floats, Z: Floats, options: Optio
 
 
 def diversity_ratio(space: FeatureSpace, x: Floats, Z: Floats, options: Options = DEFAULTS) -> float | None:
-    """`diversity` / `prox_cont`; 0/0 is 0.
+    """`diversity` / `prox_cont`; None, and so no part of any mean, where no number changes and the latter is 0.
 
     Unit: none. Better: relative. Source: MD-PSO's table, whose column of normalised diversity holds this.
     """
     apart, near = diversity(space, Z, options), prox_cont(space, x, Z, options)
-    if apart is None or near is None:
-        return None
-    return apart / near if near > 0 else 0.0
+    return None if apart is None or not near else apart / near
 
 
 def _cont_pairs(space: FeatureSpace, Z: Floats, options: Options) -> Floats | None:

@@ -6,7 +6,7 @@ from mlflow_cf.problem.further import Plausible, RobustTo
 from mlflow_cf.problem.group import Codes, Group
 from mlflow_cf.problem.joint_rule import JointRule
 from mlflow_cf.problem.limits import Limits, QueryLimits
-from mlflow_cf.problem.policy import Explain, NamedExplainer, Policy, Query, Sealable, Trace
+from mlflow_cf.problem.policy import Explain, NamedExplainer, Policy, Query, Sealable, Trace, WhyNotAsked
 from mlflow_cf.problem.privacy import Privacy
 from mlflow_cf.problem.problem import Problem
 from mlflow_cf.problem.rater import Rater
@@ -41,5 +41,6 @@ __all__ = [
     "Setting",
     "Target",
     "Trace",
+    "WhyNotAsked",
     "spread_of",
 ]

@@ -166,6 +166,8 @@ class Requirements:
     def without(self, left_out: Collection[Origin]) -> Requirements:
         """Return the requirements but some of them."""
         kept = tuple(one for one in self.further if one.origin not in left_out)
+        if len(kept) == len(self.further) and MARGIN not in left_out:
+            return self  # with all that it remembers
         return replace(self, further=kept, margin=0.0 if MARGIN in left_out else self.margin)
 
     def rate(self, targets: Sequence[BoundTarget], space: FeatureSpace, Z: Floats, *, opened: bool) -> Rating:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import TypeVar
@@ -18,6 +19,7 @@ from mlflow_cf.constraints import (
     Constraints,
     Domain,
     JoinedGroup,
+    Origin,
     Pause,
     Rule,
     Values,
@@ -29,12 +31,14 @@ from mlflow_cf.constraints import (
     compile_rules,
     joined_groups,
     no_pause,
+    parted,
     regrouped,
     repair_order,
 )
 from mlflow_cf.constraints.expressions import differing
 from mlflow_cf.constraints.programs import Checks
 from mlflow_cf.constraints.rules import Bools, recode
+from mlflow_cf.errors import InputError
 from mlflow_cf.features import FeatureSpace, Floats
 from mlflow_cf.plans.course import Course
 from mlflow_cf.problem.binding import Domains, admissible
@@ -187,6 +191,34 @@ class Setting:
             limits=(*map(_beside, self.limits), *change_limit(request, groups, "request")),
             course=self.course and self.course.narrowed(request.actions, pause, reveal=self.reveal),
         )
+
+    def without(self, left_out: Collection[Origin]) -> Setting:
+        """Return the setting without some constraints; the features of a group that is left out stand by themselves."""
+        rules = tuple(rule for rule in self.rules if rule.origin not in left_out)
+        limits = tuple(limit for limit in self.limits if limit.origin not in left_out)
+        joined = tuple(group for group in self.joined if group.origin not in left_out)
+        if len(joined) == len(self.joined):
+            return replace(self, rules=rules, limits=limits)
+        parts = {column for group in self.joined if group.origin in left_out for column in group.columns}
+        domains = parted(self.domains, parts, self.space, self.constraints, self.values)
+        order = tuple(range(len(domains)))
+        with suppress(InputError):  # rules inside of a group may define its features by each other
+            order = repair_order(rules, tuple(domain.columns for domain in domains), self.space.names)
+        return replace(
+            self,
+            rules=rules,
+            limits=tuple(limit.parted(parts) for limit in limits),
+            joined=joined,
+            tables=replace(self.tables, all=domains),
+            order=order,
+        )
+
+    @property
+    def joining(self) -> dict[Origin, Domain]:
+        """The domain of every group of several features that can change, by the constraint that joins them."""
+        several = [domain for domain in self.domains if len(domain.columns) > 1]
+        pairs = ((group, domain) for group in self.joined for domain in several)
+        return {group.origin: domain for group, domain in pairs if set(domain.columns) <= set(group.columns)}
 
     def bind(
         self,

@@ -23,7 +23,7 @@ from mlflow_cf.proof.inquiry import run_proofs
 from mlflow_cf.proof.plans import check_plans, leading_plans
 from mlflow_cf.proof.select import kinds_of, near_copies
 from mlflow_cf.proof.verify import Case, Inquiry, Proved, prove
-from mlflow_cf.why_not.blame import contradiction, impossible
+from mlflow_cf.why_not.blame import contradiction, impossible, no_row_left
 from mlflow_cf.words.reasons import NOTHING_LEFT, NOTHING_WANTED, fewer, hurried, none_among, nothing_else, stopped
 from mlflow_cf.words.result import Optimum, Status
 
@@ -137,14 +137,18 @@ def certify_all(
     return _verified_results([(one.case, one.candidates) for one in verified], run_proofs(judge, space, proofs))
 
 
-def settle(judge: Decides, space: FeatureSpace, case: Case, candidates: Candidates) -> Answer | Exception:
-    """Verify, polish and certify the candidates of a single row."""
+def settle(
+    judge: Decides, space: FeatureSpace, case: Case, candidates: Candidates, *, certified: bool = True
+) -> Answer | Exception:
+    """Verify and polish the candidates of a single row, and prove what there is if it is to be `certified`."""
     proving = Proving(polish=True)
     (verified,) = verify_all(judge, space, [(case, candidates)], proving)
     if isinstance(verified, Exception):
         return verified
-    (certified,) = certify_all(judge, space, [verified], proving, 1)
-    return certified if isinstance(certified, Exception) else answer_of(certified)
+    if not certified:
+        return answer_of(verified)
+    (proved,) = certify_all(judge, space, [verified], proving, 1)
+    return proved if isinstance(proved, Exception) else answer_of(proved)
 
 
 def _verified_results(
@@ -279,4 +283,5 @@ def answer_of(verified: Verified) -> Answer:
     reason = contradiction(case.problem)
     if reason:
         return Answer("infeasible", reason, diagnostics=diagnostics, evidence="contradiction")
-    return Answer("not_found", none_among(budget.used), diagnostics=diagnostics)
+    nothing = no_row_left(case.problem) if not budget.used and not len(candidates.rows) else ""
+    return Answer("not_found", nothing or none_among(budget.used), diagnostics=diagnostics)

@@ -175,6 +175,7 @@ class Asking:
             query=query,
             seed=self.policy.seed if query.seed is None else query.seed,
             certified=query.certify or self.policy.certify,
+            why_not=self.policy.why_not_for(query.why_not, owner=not caller.served),
             max_evaluations=query.max_evaluations or self.policy.limits.max_evaluations,
             deadline=None if seconds is None else time.perf_counter() + seconds,
             elsewhere=elsewhere,

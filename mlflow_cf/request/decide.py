@@ -5,6 +5,8 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 from dataclasses import replace
+from functools import partial
+from typing import Final
 
 from mlflow_cf.explainers import Candidates, GeCo
 from mlflow_cf.features import FeatureSpace
@@ -13,10 +15,11 @@ from mlflow_cf.proof.verify import Case
 from mlflow_cf.request.case import case_of
 from mlflow_cf.request.request import Request
 from mlflow_cf.request.rows import Row
-from mlflow_cf.why_not.relax import Decision, Question, why_not
+from mlflow_cf.why_not.relax import Decision, Question, Relaxations, Unanswered, why_not
 from mlflow_cf.words.result import Explanation
 
-MOST_ASKED = 50_000  # evaluations to say why a row has no counterfactual; a second or two
+MOST_ASKED: Final = 50_000  # evaluations to say fully why a row has no counterfactual; a second or two
+QUICK: Final = 0.1  # share of the time and the evaluations for quick reasons
 
 
 class Decider:
@@ -25,12 +28,24 @@ class Decider:
     Half of both is kept for questions about the nearest answer: advice helps more than a shorter list of what blocks.
     """
 
-    def __init__(self, space: FeatureSpace, case: Callable[[Question], Case], left: int, until: float | None) -> None:
-        """Set up for a row; `case` makes its case; `left` evaluations may be used, up to a time of `perf_counter`."""
+    def __init__(
+        self,
+        space: FeatureSpace,
+        case: Callable[[Question], Case],
+        left: int,
+        until: float | None,
+        *,
+        quick: bool = False,
+    ) -> None:
+        """Set up for a row; `case` makes its case; `left` evaluations may be used, up to a time of `perf_counter`.
+
+        `quick`: that an answer is the nearest is not proved, and nothing is kept, because such questions come first.
+        """
         self.space, self.case, self.left, self.until = space, case, left, until
-        self._kept = left // 2
+        self.quick = quick
+        self._kept = 0 if quick else left // 2
         now = time.perf_counter()
-        self._half_time = None if until is None else now + (until - now) / 2
+        self._half_time = until if until is None or quick else now + (until - now) / 2
 
     def __call__(self, question: Question) -> Decision:
         """Return whether a question has an answer, and if wanted the nearest one."""
@@ -44,10 +59,12 @@ class Decider:
         found = search(case, GeCo(last_resort=False).search, 0)
         if not question.nearest and isinstance(found, Candidates) and len(found.rows):
             self.left -= case.budget.used
-            return Decision(True)  # what keeps a constraint in the list need not be asked of the judge
+            return Decision(True, found.rows[0])  # what keeps a constraint in the list need not be asked of the judge
         judges = question.requirements.judges
         answer: Answer | Exception = (
-            settle(judges, self.space, case, Candidates(found.rows)) if isinstance(found, Candidates) else found
+            settle(judges, self.space, case, Candidates(found.rows), certified=not self.quick or not len(found.rows))
+            if isinstance(found, Candidates)
+            else found
         )
         self.left -= case.budget.used
         if not isinstance(answer, Answer) or answer.status not in ("found", "infeasible"):
@@ -59,38 +76,56 @@ class Decider:
         return Decision(True, row, float(case.distance(row[None, :])[0]), probability)
 
 
-def reasoned(
-    request: Request, space: FeatureSpace, row: Row, before: Explanation, evidence: Evidence | None, rows_left: int
-) -> Explanation:
-    """Add to an explanation without counterfactual what rules them out, and what would help most.
+class Reasons:
+    """Why rows of one table have no counterfactual; belongs to one thread.
 
-    `evidence` is how it is known that there is none; the time that is left is for `rows_left` rows.
+    What rows have in common is made once: the settings and models that relaxed questions are about. What is found out
+    of a row is not used for others, so that its reply does not depend on the rows beside it.
     """
-    now = time.perf_counter()
-    until = None if request.deadline is None else now + max(request.deadline - now, 0.0) / rows_left
 
-    def case(question: Question) -> Case:
-        single = request.query.model_copy(update={"count": 1})
-        left = replace(
-            request, query=single, setting=question.setting, target=question.target, requirements=question.requirements
+    def __init__(self, request: Request, space: FeatureSpace) -> None:
+        """Set up for the rows of a request, coded by `space`."""
+        self.request, self.space = request, space
+        asked = Question(request.setting, request.target, request.requirements, nearest=False)
+        self.relaxations, self.quick = Relaxations(asked), request.why_not == "quick"
+
+    def ends(self, seconds: float | None) -> float | None:
+        """Return until when (of `perf_counter`) reasons may be looked for; `seconds` were granted for all there is."""
+        deadline = self.request.deadline
+        if deadline is None or seconds is None or not self.quick:
+            return deadline
+        return min(deadline, time.perf_counter() + QUICK * seconds)
+
+    def add(self, row: Row, before: Explanation, evidence: Evidence | None, until: float | None) -> Explanation:
+        """Add to an explanation without counterfactual what rules them out, and what would help most.
+
+        `evidence` is how it is known that there is none; what is not found out in time (`until`) is left out.
+        """
+        request = self.request
+        left = min(request.max_evaluations - before.evaluations, MOST_ASKED)
+        left = min(left, int(QUICK * MOST_ASKED)) if self.quick else left
+        decide = Decider(self.space, partial(self._case, row), left, until, quick=self.quick)
+        found = why_not(
+            Unanswered(self.relaxations, self.space, row.codes, decide),
+            lambda origin: request.caller.owner or origin.source == "request",
+            proved=evidence is not None,
+            quick=self.quick,
         )
-        return case_of(left, space, row)
+        used = before.evaluations + left - decide.left
+        if evidence in ("evident", "contradiction"):  # said already, and shorter
+            reason = f"{found.advice}; {before.reason}" if found.advice else before.reason
+        else:
+            reason = found.reason if found.blocking or found.minimal else before.reason
+        diagnostics = {**before.diagnostics, "why_not": found.to_dict()}
+        return replace(before, reason=reason, evaluations=used, diagnostics=diagnostics)
 
-    left = min(request.max_evaluations - before.evaluations, MOST_ASKED)
-    decide = Decider(space, case, left, until)
-    asked = Question(request.setting, request.target, request.requirements, nearest=False)
-    found = why_not(
-        asked,
-        row.codes,
-        decide,
-        lambda origin: request.caller.owner or origin.source == "request",
-        proved=evidence is not None,
-    )
-    used = before.evaluations + left - decide.left
-    if evidence in ("evident", "contradiction"):  # said already, and shorter
-        reason = f"{found.advice}; {before.reason}" if found.advice else before.reason
-    else:
-        reason = found.reason if found.blocking or found.minimal else before.reason
-    return replace(
-        before, reason=reason, evaluations=used, diagnostics={**before.diagnostics, "why_not": found.to_dict()}
-    )
+    def _case(self, row: Row, question: Question) -> Case:
+        single = self.request.query.model_copy(update={"count": 1})
+        left = replace(
+            self.request,
+            query=single,
+            setting=question.setting,
+            target=question.target,
+            requirements=question.requirements,
+        )
+        return case_of(left, self.space, row)

@@ -16,7 +16,7 @@ from mlflow_cf.proof.pipeline import Answer, Evidence, Proving, Verified, answer
 from mlflow_cf.proof.verify import Case, Proved
 from mlflow_cf.request.case import case_of
 from mlflow_cf.request.clock import Clock
-from mlflow_cf.request.decide import reasoned
+from mlflow_cf.request.decide import Reasons
 from mlflow_cf.request.expected import Predictions
 from mlflow_cf.request.progress import Progress
 from mlflow_cf.request.replies import explanation
@@ -82,11 +82,19 @@ class Explaining:
         self._say_what_would_suffice(time.perf_counter() - started)
         self._certify()
         self.explained |= with_probabilities(self.request, self.space, self.rows, self.explained)
-        blocked = list(self._blocked.items())
-        for place, (number, evidence) in enumerate(blocked):
-            row, before, left = self.rows[number], self.explained[number], len(blocked) - place
-            self.explained[number] = reasoned(self.request, self.space, row, before, evidence, left)
+        if self.request.why_not and self._blocked:
+            deadline = self.request.deadline
+            self._reason(None if deadline is None else max(deadline - started, 0.0))
         return self.explained
+
+    def _reason(self, granted_s: float | None) -> None:
+        """Say why rows have no counterfactual, in an even share of the time for that."""
+        reasons, blocked = Reasons(self.request, self.space), list(self._blocked.items())
+        ends = reasons.ends(granted_s)
+        for place, (number, evidence) in enumerate(blocked):
+            now = time.perf_counter()
+            until = None if ends is None else now + max(ends - now, 0.0) / (len(blocked) - place)
+            self.explained[number] = reasons.add(self.rows[number], self.explained[number], evidence, until)
 
     def _answer(self, request: Request, numbers: Sequence[int]) -> None:
         """Search rows one by one, and verify together what was found."""

@@ -11,7 +11,7 @@ import pandas as pd
 from mlflow_cf.explainers import AnyExplainer
 from mlflow_cf.explainers.searches import Searches
 from mlflow_cf.model.judge import CountedJudge, Judge
-from mlflow_cf.problem import BoundTarget, Limits, Query, Requirements, Setting, Target
+from mlflow_cf.problem import BoundTarget, Limits, Query, Requirements, Setting, Target, WhyNotAsked
 from mlflow_cf.problem.variety import Variety
 from mlflow_cf.request.admission import Admission
 from mlflow_cf.words.result import Explanation
@@ -70,6 +70,7 @@ class Request:
         query: the request's options.
         seed: seed of every row.
         certified: whether answers are proved to be the nearest.
+        why_not: how much is found out about rows without counterfactual.
         max_evaluations: rows scored per explained row.
         deadline: `time.perf_counter` value for all explanations together, or None.
         elsewhere: does the same for a part of the rows in another process, where no deadline holds for all.
@@ -87,6 +88,7 @@ class Request:
     query: Query
     seed: int
     certified: bool
+    why_not: WhyNotAsked
     max_evaluations: int
     deadline: float | None
     elsewhere: Work

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Hashable
 from typing import Final
+
+import numpy as np
 
 from mlflow_cf.explainers import AnyExplainer
 from mlflow_cf.kernel import ready
@@ -14,6 +16,7 @@ from mlflow_cf.problem import BoundTarget, Limits, Query
 TRIED: Final = 3  # rows, of which the pairs of changes are looked at
 TRIAL_S: Final = 0.5  # of a trial that compiles nothing: wide models take longer for the whole of it
 TRIAL_SHARE: Final = 0.5  # of a request's time, where it names an explainer that nobody has tried yet
+SEVERAL: Final = 3  # answers of a trial of what plain requests seldom need
 MOST_TRIALS: Final = 20  # more than there are kernels
 ENOUGH_OPENED: Final = 20_000  # evaluations of a trial: some milliseconds of a structure, and everything runs once
 ENOUGH_SCORED: Final = 200  # some calls of a model
@@ -24,29 +27,40 @@ def row_to_try(target: BoundTarget, outcome: Outcome) -> int:
     return int(target.met(outcome).argmin())
 
 
-def query_to_try(limits: Limits, *, opened: bool, certified: bool) -> Query:
-    """Return the query of a trial."""
+def hardest_row(target: BoundTarget, outcome: Outcome) -> int:
+    """Return the number of the background row with this outcome that is farthest from the target."""
+    rating = target.rate(outcome)
+    return int(np.where(rating.favourable, np.inf, rating.grade).argmin())
+
+
+def query_to_try(limits: Limits, *, opened: bool, certified: bool, count: int = 1) -> Query:
+    """Return the query of a trial that asks for `count` answers, or for fewer where that is the limit."""
     enough = ENOUGH_OPENED if opened else ENOUGH_SCORED
-    return Query(certify=certified, max_evaluations=min(enough, limits.max_evaluations))
+    most = min(enough, limits.max_evaluations)
+    return Query(certify=certified, max_evaluations=most, count=min(count, limits.count))
 
 
 class Warmth:
     """Remembers which explainers were tried on a model, and whether with certificates; shared by its threads."""
 
     def __init__(self) -> None:
-        self._tried: set[tuple[str, bool]] = set()
+        self._tried: set[Hashable] = set()
 
     def ensure(self, explainer: AnyExplainer, trial: Callable[[float], object], *, certified: bool) -> None:
-        """Make a `trial` of the explainer, unless there was one: again while it ended because a kernel was compiled.
+        """Make a `trial` of the explainer, as `once` does."""
+        self.once((explainer.name, certified), trial)
+
+    def once(self, what: Hashable, trial: Callable[[float], object]) -> None:
+        """Make a `trial` of something, unless there was one: again while it ended because a kernel was compiled.
 
         It is told how many seconds it may take.
         """
-        self._tried_until(explainer, trial, TRIAL_S, None, certified=certified)
+        self._tried_until(what, trial, TRIAL_S, None)
 
     def left(
         self, explainer: AnyExplainer, trial: Callable[[float], object], seconds: float, *, certified: bool, free: bool
     ) -> float:
-        """Do the same before a request or, unless it is `free`, in a part of its `seconds`; return those that are left.
+        """Make a `trial` before a request or, unless it is `free`, in a part of its `seconds`; return those left.
 
         What there was no time for, the next request tries.
         """
@@ -54,29 +68,22 @@ class Warmth:
             self.ensure(explainer, trial, certified=certified)
             return seconds
         started, most_s = time.perf_counter(), min(TRIAL_S, TRIAL_SHARE * seconds)
-        self._tried_until(explainer, trial, most_s, started + most_s, certified=certified)
+        self._tried_until((explainer.name, certified), trial, most_s, started + most_s)
         return max(seconds - (time.perf_counter() - started), 0.0)
 
     def _tried_until(
-        self,
-        explainer: AnyExplainer,
-        trial: Callable[[float], object],
-        seconds: float,
-        until: float | None,
-        *,
-        certified: bool,
+        self, what: Hashable, trial: Callable[[float], object], seconds: float, until: float | None
     ) -> None:
-        key = explainer.name, certified
-        if key in self._tried:
+        if what in self._tried:
             return
-        self._tried.add(key)  # first: a trial asks for none
+        self._tried.add(what)  # first: a trial asks for none
         for _ in range(MOST_TRIALS):
             before = ready()
             trial(seconds)
             if ready() == before:
                 return
             if until is not None and time.perf_counter() >= until:
-                self._tried.discard(key)
+                self._tried.discard(what)
                 return
 
     def __reduce__(self) -> tuple[type[Warmth], tuple[()]]:

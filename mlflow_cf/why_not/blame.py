@@ -12,7 +12,9 @@ from mlflow_cf.constraints.rules import Rule
 from mlflow_cf.features import Floats
 from mlflow_cf.problem import Codes, Group, Problem
 from mlflow_cf.why_not.kinds import by_kind
+from mlflow_cf.words.reasons import WITHHOLDS
 
+VALUES = "the background's values"
 MOST_ROWS = 200_000  # combinations tried to prove that linked rules contradict each other
 MOST_WORK = 4_000_000  # combinations tried for all of them together; a fraction of a second
 
@@ -25,14 +27,14 @@ def impossible(problem: Problem) -> str:
         if not group.own_allowed and group.interval is None and not group.proposals:
             names = " and ".join(problem.space.names[column] for column in group.columns)
             rules = _blocking(problem, group)
-            return (
-                f"{names} must change, but {_named(rules)} {'leaves' if len(rules) == 1 else 'leave'} no value for it"
-            )
+            verb = "leaves" if len(rules) + group.domain.withheld == 1 else "leave"
+            return f"{names} must change, but {' and '.join(_causes(rules, [group]))} {verb} no value for it"
     reason = _too_many(problem)
     if reason:
         return reason
     if not any(group.interval or group.proposals for group in problem.groups):
-        return f"no feature may change: {_named(rule for group in problem.groups for rule in group.rules)}"
+        causes = _causes([rule for group in problem.groups for rule in group.rules], problem.groups)
+        return f"no feature may change: {' and '.join(causes)}"
     return ""
 
 
@@ -43,7 +45,8 @@ def _too_many(problem: Problem) -> str:
         counts = problem.counts_of(limit)
         least = sum(_least(problem.groups[number], counts[number]) for number in must)
         if least > limit.most:
-            named = _named(rule for number in must for rule in problem.groups[number].rules)
+            groups = [problem.groups[number] for number in must]
+            named = " and ".join(_causes([rule for group in groups for rule in group.rules], groups))
             return f"{least} groups must change, more than {limit.origin.path} allows: {named}"
     return ""
 
@@ -51,6 +54,21 @@ def _too_many(problem: Problem) -> str:
 def _least(group: Group, counts: Codes) -> int:
     """Return how many changes a group is at least if it changes."""
     return int(np.delete(counts, group.own).min(initial=len(group.columns)))
+
+
+def no_row_left(problem: Problem) -> str:
+    """Return which constraints no favourable background row meets, if that is so, else ""."""
+    rows = problem.background[problem.rate_background().favourable]
+    if not len(rows):
+        return "no background row is predicted as wanted"
+    constant = [column for column, feature in enumerate(problem.space.features) if feature.constant]
+    rows[:, constant] = problem.x0[constant]  # rows keep their own
+    if problem.check(rows).any():
+        return ""
+    limits = [limit.rule for limit in problem.limits]
+    rules = [*(rule for group in problem.groups for rule in group.rules), *problem.linking, *limits]
+    causes = _causes(_fewest(problem, list(dict.fromkeys(rules)), rows), problem.groups)
+    return f"none of the background rows that are predicted as wanted meets {' and '.join(causes)}"
 
 
 def contradiction(problem: Problem) -> str:
@@ -80,8 +98,14 @@ def contradiction(problem: Problem) -> str:
 def _disagreement(problem: Problem, rules: Sequence[Rule], groups: Sequence[Group]) -> str:
     fewest = _fewest_together(problem, rules, groups)
     if len(fewest) == 1:
-        return f"{fewest[0].origin.path} cannot hold for this row ({fewest[0].text})"
-    return f"{_named(fewest)} contradict each other"
+        sentence = f"{fewest[0].origin.path} cannot hold for this row ({fewest[0].text})"
+    else:
+        sentence = f"{' and '.join(_causes(fewest, []))} contradict each other"
+    together = [group for group in groups if len(group.columns) > 1]
+    names = (" and ".join(problem.space.names[column] for column in group.columns) for group in together)
+    left = f", with the combinations of {', and of '.join(names)} that may be proposed" if together else ""
+    hidden = f"; {WITHHOLDS} withholds rare ones" if any(group.domain.withheld for group in together) else ""
+    return f"{sentence}{left}{hidden}"
 
 
 def _involved(problem: Problem, rules: Sequence[Rule]) -> list[Group]:
@@ -140,5 +164,7 @@ def _domain_tuples(problem: Problem, group: Group) -> Floats:
     return np.vstack([own, group.domain.tuples[proposed]])
 
 
-def _named(rules: Iterable[Rule]) -> str:
-    return " and ".join(by_kind([rule.origin for rule in rules])) or "the background's values"
+def _causes(rules: Iterable[Rule], groups: Iterable[Group]) -> list[str]:
+    """Return what leaves too little of some groups, in words: rules, and what is withheld of what rows have."""
+    withheld = [WITHHOLDS] if any(group.domain.withheld for group in groups) else []
+    return [*by_kind([rule.origin for rule in rules]), *withheld] or [VALUES]

@@ -6,10 +6,10 @@ left out while there is still no counterfactual is no part of it.
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Collection, Sequence
+from dataclasses import dataclass, field, replace
 from decimal import ROUND_FLOOR, Context
-from typing import Any
+from typing import Any, Final
 
 import numpy as np
 
@@ -17,12 +17,14 @@ from mlflow_cf.constraints import Origin, Rule
 from mlflow_cf.constraints.expressions import Changed, Ref, evaluate
 from mlflow_cf.features import FeatureSpace, Floats, Level
 from mlflow_cf.problem import Requirements, Setting, Target
+from mlflow_cf.problem.binding import admissible, same
 from mlflow_cf.problem.requirements import MARGIN
 from mlflow_cf.problem.target import EVEN
 from mlflow_cf.why_not.kinds import by_kind
-from mlflow_cf.words.reasons import blocked
+from mlflow_cf.words.reasons import blocked, unwanted, withheld
 from mlflow_cf.words.sentences import spoken
 
+MOST_MADE: Final = 256  # relaxed questions that stay; each has the rules of its setting, sorted and compiled
 MIN_PROBABILITY = Origin("policy", "min_probability")  # a policy may hold a floor that no request may go below
 
 
@@ -67,6 +69,8 @@ class WhyNot:
         advice: the relaxation of one constraint whose answer is nearest, in words, or "".
         tried: for `diagnostics`, every relaxation with the distance of its answer, None without.
         decided: whether there is surely no answer where none is told.
+        joined: groups that are never left out: without them, a request would learn which values rows have.
+        withheld: groups with combinations that requests are not proposed, as few rows share them.
     """
 
     blocking: tuple[Origin, ...]
@@ -75,62 +79,150 @@ class WhyNot:
     advice: str
     tried: dict[Origin, float | None]
     decided: bool
+    joined: tuple[Origin, ...] = ()
+    withheld: tuple[Origin, ...] = ()
 
     @property
     def reason(self) -> str:
         """The sentence of a reply."""
         if not self.blocking:
-            return "no row with values of the background is predicted as wanted, even without constraints (proved)"
+            sentence = unwanted(by_kind(self.joined))
+            return f"{sentence}; {withheld(by_kind(self.withheld))}" if self.withheld else sentence
         causes, one = by_kind(self.blocking), len(self.blocking) == 1
         sentence = blocked(causes, self.advice, proved=self.proved, minimal=self.minimal, one=one)
         which = "one of them" if len(self.tried) > 1 else "it"
         helpless = self.tried and self.decided and not self.advice
-        return f"{sentence}; to relax {which} alone is not enough" if helpless else sentence
+        sentence = f"{sentence}; to relax {which} alone is not enough" if helpless else sentence
+        return f"{sentence}; {withheld(by_kind(self.withheld))}" if self.withheld else sentence
 
     def to_dict(self) -> dict[str, Any]:
         """Return the details for `diagnostics`, constraints by their paths."""
-        known = {"blocking": [origin.path for origin in self.blocking], "proved": self.proved, "minimal": self.minimal}
-        return {**known, "relaxations": {origin.path: distance for origin, distance in self.tried.items()}}
+        return {
+            "blocking": [origin.path for origin in self.blocking],
+            "proved": self.proved,
+            "minimal": self.minimal,
+            "withheld": [origin.path for origin in self.withheld],
+            "relaxations": {origin.path: distance for origin, distance in self.tried.items()},
+        }
+
+
+class Relaxations:
+    """A question with any of its constraints left out, made once for all rows of a table; belongs to one thread.
+
+    Attributes:
+        asked: the whole question; origins: what can be left out, in the order in which that is tried.
+    """
+
+    def __init__(self, asked: Question) -> None:
+        """Set up for a question; what it is without something is made when that is asked."""
+        self.asked, self.origins = asked, _origins(asked)
+        self._made: dict[frozenset[Origin], Question] = {}
+
+    def without(self, left_out: Collection[Origin], *, nearest: bool) -> Question:
+        """Return the question without some constraints."""
+        key = frozenset(left_out)
+        if key not in self._made:
+            if len(self._made) >= MOST_MADE:
+                self._made.clear()
+            self._made[key] = _without(self.asked, key)
+        return replace(self._made[key], nearest=nearest)
+
+
+@dataclass(frozen=True, eq=False)
+class Unanswered:
+    """A row that has no answer, and what is known of rows that would be one.
+
+    Attributes:
+        relaxations: of what is asked.
+        x0: (d,) its codes, by `space`.
+        decide: answers questions; it returns undecided once the budget is used up.
+        broken: what each answer to a relaxed question breaks; where all of it is left out, that answer remains.
+    """
+
+    relaxations: Relaxations
+    space: FeatureSpace
+    x0: Floats
+    decide: Callable[[Question], Decision]
+    broken: list[frozenset[Origin]] = field(default_factory=list)
+
+    def ask(self, left_out: Collection[Origin], *, nearest: bool = False) -> Decision:
+        """Decide without some constraints, and note what the answer breaks."""
+        if not nearest and any(broken <= set(left_out) for broken in self.broken):
+            return Decision(True)
+        decision = self.decide(self.relaxations.without(left_out, nearest=nearest))
+        if decision.row is not None:
+            self.broken.append(self.breaks(decision.row, left_out))
+        return decision
+
+    def breaks(self, row: Floats, left_out: Collection[Origin]) -> frozenset[Origin]:
+        """Return what a row (d,) breaks of what is left out, or may break: nobody has asked the requirements."""
+        setting = self.relaxations.asked.setting.covering(self.space)
+        joining, one = setting.joining, row[None, :]
+        if joining and setting.limits:  # they count otherwise where a group is left out
+            return frozenset(left_out)
+        kept = {rule.origin for rule in setting.all_rules}
+        kept -= {rule.origin for rule in setting.all_rules if not rule.holds(one, self.x0)[0]}
+        for origin, domain in joining.items():
+            columns = list(domain.columns)
+            values, own = one[:, columns], self.x0[columns]
+            if same(values, own).all() or admissible(domain, values, own)[0]:
+                kept.add(origin)
+        return frozenset(left_out) - kept
 
 
 def why_not(
-    asked: Question,
-    x0: Floats,
-    decide: Callable[[Question], Decision],
-    may_relax: Callable[[Origin], bool],
-    *,
-    proved: bool = False,
+    row: Unanswered, may_relax: Callable[[Origin], bool], *, proved: bool = False, quick: bool = False
 ) -> WhyNot:
     """Find what blocks a row, and the cheapest single relaxation that helps.
 
     Args:
-        asked: what has no answer.
-        x0: (d,) codes of the row.
-        decide: answers questions; it returns undecided once the budget is used up.
+        row: the row, and what it asks for.
         may_relax: whether the asker may leave out a constraint.
         proved: whether it is known that there is no answer; if not, that is asked first.
+        quick: try no other relaxations than those that the nearest answer without all of them needs.
     """
-    everything = _origins(asked)
-    answerable = False if proved else decide(replace(asked, nearest=False)).found
+    relaxations, everything = row.relaxations, row.relaxations.origins
+    answerable = False if proved else row.ask(()).found
     if answerable:
         return WhyNot((), False, False, "", {}, False)  # nothing blocks: the search missed it
     proved = answerable is False
-    kept, minimal = _fewest(asked, everything, decide) if proved else (everything, False)
-    decisions = {origin: decide(_without(asked, {origin}, nearest=True)) for origin in kept if may_relax(origin)}
+    decisions = _needed(row, [origin for origin in everything if may_relax(origin)])
+    kept, minimal = _fewest(row) if proved else (everything, False)
+    relaxable = [origin for origin in kept if may_relax(origin)]
+    for origin in [] if quick else relaxable:
+        if origin not in decisions:
+            decisions[origin] = row.ask({origin}, nearest=True)
+    decisions = {origin: decisions[origin] for origin in kept if origin in decisions}
     helped = {origin: decision for origin, decision in decisions.items() if decision.found}
     tried = {origin: decision.distance if decision.found else None for origin, decision in decisions.items()}
-    decided = all(decision.found is not None for decision in decisions.values())
+    decided = len(tried) == len(relaxable) and all(decision.found is not None for decision in decisions.values())
     advice = ""
     if helped:
         best = min(helped, key=lambda origin: helped[origin].distance)
-        advice = _advice(asked, x0, best, helped[best])
-    return WhyNot(tuple(kept), proved, minimal, advice, tried, decided)
+        advice = _advice(relaxations.asked, row.x0, best, helped[best])
+    setting = relaxations.asked.setting
+    joined = () if setting.reveal else tuple(setting.joining)
+    hidden = tuple(origin for origin in joined if setting.joining[origin].withheld)
+    return WhyNot(tuple(kept), proved, minimal, advice, tried, decided, joined, hidden)
 
 
-def _fewest(
-    asked: Question, everything: list[Origin], decide: Callable[[Question], Decision]
-) -> tuple[list[Origin], bool]:
+def _needed(row: Unanswered, relaxable: Sequence[Origin]) -> dict[Origin, Decision]:
+    """Return what is decided without each constraint that the nearest answer without all of `relaxable` breaks.
+
+    If it breaks a single one, no other relaxation of one has a nearer answer.
+    """
+    nearest = row.ask(relaxable, nearest=True) if relaxable else Decision(None)
+    if nearest.row is None:
+        return {}
+    broken = row.breaks(nearest.row, relaxable)
+    if len(broken) == 1:
+        return dict.fromkeys(broken, nearest)
+    return {origin: row.ask({origin}, nearest=True) for origin in relaxable if origin in broken}
+
+
+def _fewest(row: Unanswered) -> tuple[list[Origin], bool]:
     """Return what cannot be left out, and whether that is known of each; together they have no answer."""
+    everything = row.relaxations.origins
     kept, minimal = everything, True
     sections = dict.fromkeys(origin.section for origin in kept)
     kinds = [[origin for origin in kept if origin.section == section] for section in sections]
@@ -138,17 +230,27 @@ def _fewest(
         rest = [origin for origin in kept if origin not in trial]
         if len(rest) == len(kept):
             continue  # left out already, with its kind
-        found = decide(_without(asked, set(everything) - set(rest), nearest=False)).found
+        found = row.ask(set(everything) - set(rest)).found
         if found is False:
             kept = rest
         # a kind that is undecided is tried again one by one; what has an answer keeps it when more is left out
         minimal = minimal and (found is not None or len(trial) > 1)
-    return kept, minimal
+    return kept, minimal and not _counts_anew(row.relaxations.asked, kept)
+
+
+def _counts_anew(asked: Question, kept: list[Origin]) -> bool:
+    """Whether a limit counts changes otherwise than when a group was kept: then that may not be needed any more."""
+    joining = asked.setting.joining
+    return 0 < sum(origin in joining for origin in kept) < len(joining) and any(
+        limit.origin in kept for limit in asked.setting.limits
+    )
 
 
 def _origins(asked: Question) -> list[Origin]:
     """Return every constraint and requirement that can be left out, each once."""
-    found = [rule.origin for rule in asked.setting.all_rules]
+    # groups first: what is left without one is then more, whatever else is left out
+    found = list(asked.setting.joining) if asked.setting.reveal else []
+    found += [rule.origin for rule in asked.setting.all_rules]
     if asked.target.min_probability is not None:
         found.append(MIN_PROBABILITY)
     if asked.requirements.margin:
@@ -157,15 +259,13 @@ def _origins(asked: Question) -> list[Origin]:
     return list(dict.fromkeys(found))
 
 
-def _without(asked: Question, left_out: set[Origin], *, nearest: bool) -> Question:
+def _without(asked: Question, left_out: Collection[Origin]) -> Question:
     """Return a question without some constraints."""
-    setting, target = asked.setting, asked.target
+    target = asked.target
     if MIN_PROBABILITY in left_out:
         target = target.model_copy(update={"min_probability": None})
-    rules = tuple(rule for rule in setting.rules if rule.origin not in left_out)
-    limits = tuple(limit for limit in setting.limits if limit.origin not in left_out)
-    requirements = asked.requirements.without(left_out)
-    return Question(replace(setting, rules=rules, limits=limits), target, requirements, nearest)
+    setting = asked.setting.without(left_out) if left_out else asked.setting
+    return Question(setting, target, asked.requirements.without(left_out), asked.nearest)
 
 
 def _advice(asked: Question, x0: Floats, origin: Origin, decision: Decision) -> str:
@@ -177,7 +277,7 @@ def _advice(asked: Question, x0: Floats, origin: Origin, decision: Decision) -> 
     if origin == MARGIN:
         above = (decision.probability or 0.0) - (asked.target.min_probability or EVEN)
         return f"ask for a margin of {_three_digits(max(above, 0.0))} instead of {asked.requirements.margin}"
-    if row is None or origin.key in ("robust_to", "plausible"):
+    if row is None or origin.key in ("groups", "robust_to", "plausible"):
         return f"leave out {origin.path}"
     for limit in setting.limits:
         if limit.origin == origin:

@@ -33,6 +33,7 @@ def description(facts: Facts) -> str:
         "explainer": [_explainer(facts["explainer"])],
         "limits": _limits(policy["limits"], facts["explained_at_once"]),
         "background": [f"{facts['background_rows']:,} rows", *_table(facts["features"])],
+        "warnings": facts["warnings"],
         "notes": facts["notes"],
     }
     return "\n".join(line for name, block in blocks.items() for line in _block(name, block))

@@ -12,6 +12,7 @@ NOT_CERTIFIED: Final = "not certified: "  # begins the reason of an answer witho
 SHOWN: Final = 3  # constraints of one kind that are named
 NOTHING_WANTED: Final = "no admissible row is predicted as wanted (proved)"
 
+WITHHOLDS: Final = "privacy.k_anonymous"
 NOTHING_LEFT: Final = "no row that the explainer's own restrictions leave is predicted as wanted (proved)"
 
 
@@ -123,6 +124,20 @@ def several(section: str, places: Sequence[str], *, features: bool) -> str:
     more = len(places) - SHOWN
     shown = [*places[:SHOWN], f"{more} more"] if more > 1 else places
     return f"{len(places)} {'features ' if features else ''}of {section} ({', '.join(shown)})"
+
+
+def unwanted(groups: Sequence[str]) -> str:
+    """Return what is said where the model wants no row at all, or none with the combinations that groups may take."""
+    rows = "no row with values of the background"
+    if groups:
+        limits = f"and with the combinations that {' and '.join(groups)} may take"
+        return f"{rows} {limits} is predicted as wanted, even without other constraints (proved)"
+    return f"{rows} is predicted as wanted, even without constraints (proved)"
+
+
+def withheld(groups: Sequence[str]) -> str:
+    """Return what is said of groups with combinations that requests are not proposed."""
+    return f"{WITHHOLDS} withholds combinations of {' and '.join(groups)} that few rows share"
 
 
 def blocked(causes: Sequence[str], advice: str, *, proved: bool, minimal: bool, one: bool) -> str:

@@ -18,10 +18,11 @@ from mlflow_cf.explained import ExplainedModel
 from mlflow_cf.model.judge import Judge, OpenModel, Outcome
 from mlflow_cf.model.parity import Opened
 from mlflow_cf.problem import Requirements, Target
-from mlflow_cf.why_not.relax import Decision, Question, WhyNot, why_not
+from mlflow_cf.why_not.relax import Decision, Question, Relaxations, Unanswered, WhyNot, why_not
 
-LONE = {key: drawn for key, drawn in KEYS.items() if key != "groups"}
-RULED = {**LONE, "rules": st.lists(st.sampled_from(RULES), unique=True, max_size=2)}
+# of two groups, rules may define one by the other in a circle, which is refused
+GROUPS = st.sampled_from([[], [["income", "rooms"]], [["job", "grade"]]])
+RULED = {**KEYS, "groups": GROUPS, "rules": st.lists(st.sampled_from(RULES), unique=True, max_size=2)}
 strict = st.fixed_dictionaries({}, optional=RULED).filter(lambda constraints: len(constraints) > 3)
 
 
@@ -35,10 +36,8 @@ class World:
         self.wrapped: ExplainedModel = explained(forest_model(seed, self.frame), self.frame, constraints)
         space = self.wrapped.space.covering(self.query)
         self.x0 = space.encode(self.query)[0]
-        values = [
-            np.unique(np.append(domain.tuples[:, 0], self.x0[domain.columns[0]]))
-            for domain in self.wrapped.setting.domains
-        ]
+        alone = setting_of(self.frame, {}).domains
+        values = [np.unique(np.append(domain.tuples[:, 0], self.x0[domain.columns[0]])) for domain in alone]
         rows = np.array(list(product(*values)))
         said = self.wrapped.judge.verdict(space.decode(rows))
         self.rows, self.space = rows[said.codes == 1], space
@@ -50,7 +49,7 @@ class World:
 
     def nearest(self, constraints: dict[str, Any]) -> float:
         metric = self.wrapped.setting.bound_distance
-        columns = tuple(domain.columns for domain in self.wrapped.setting.domains)
+        columns = tuple(domain.columns for domain in setting_of(self.frame, {}).domains)
         return float(metric.distance(columns, self.answers(constraints), self.x0).min(initial=np.inf))
 
 
@@ -60,8 +59,8 @@ def parts(constraints: dict[str, Any]) -> dict[str, dict[str, Any]]:
     for key, value in constraints.items():
         if key == "max_changes":
             found["constraints.max_changes"] = {key: value}
-        elif key == "rules":
-            found.update({f"constraints.rules[{n}]": {key: [text]} for n, text in enumerate(value)})
+        elif key in ("rules", "groups"):
+            found.update({f"constraints.{key}[{n}]": {key: [part]} for n, part in enumerate(value)})
         elif key == "forbidden":
             for name, pairs in value.items():
                 found.update({f"constraints.{key}.{name}[{n}]": {key: {name: [pair]}} for n, pair in enumerate(pairs)})
@@ -92,7 +91,7 @@ def test_what_blocks_is_minimal_and_what_helps_is_nearest(
     seed: int, row: dict[str, Any], constraints: dict[str, Any]
 ) -> None:
     world = World(seed, row, constraints)
-    (found,) = world.wrapped.explain(world.query)
+    (found,) = world.wrapped.explain(world.query, why_not="full")
     if "why_not" not in found.diagnostics:
         return
     told, declared = found.diagnostics["why_not"], parts(constraints)
@@ -136,7 +135,7 @@ def scripted(probability: float | None, *, found: bool | None = False) -> WhyNot
     nobody = Judge(OpenModel("test", ("no", "yes"), lambda rows: np.full(len(rows), "no")), argmax_decides=False)
     alone = Requirements(setting.space, nobody, Outcome(np.empty(0, dtype=np.intp)), Opened(None, ""))
     asked = Question(setting, Target(label="yes", min_probability=0.99), alone, nearest=False)
-    return why_not(asked, row, decide, lambda _: True)
+    return why_not(Unanswered(Relaxations(asked), setting.space, row, decide), lambda _: True)
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,127 @@
+"""What of a policy is probably not meant: warnings with the path of the constraint, never errors.
+
+It is cheap enough for every wrapping: whole columns are looked at once, and rows are bound for a sample alone.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from typing import Final
+
+import numpy as np
+
+from mlflow_cf.constraints import Constraints
+from mlflow_cf.constraints.rules import Bools
+from mlflow_cf.features import Feature, Floats
+from mlflow_cf.problem import Policy, Problem, Rating, Setting
+from mlflow_cf.why_not.blame import contradiction, impossible
+
+SAMPLE: Final = 40  # rows that are bound: some 0.3 ms each
+MOST_TRIED: Final = 1  # of these, rows for which rules are tried together: a fraction of a second each at most
+MOST_OUTSIDE: Final = 0.5  # share of the rows that an immutable feature may leave outside of its range
+FINE: Final = 1_000  # steps from the lowest to the highest value; changes of one step move it by less than 0.1 %
+TRAITS: Final = re.compile(
+    r"(^|[^a-z])(sex|gender|race|ethnic\w*|nationality|native\w*|religion|birth\w*|ancestry|disab\w*)([^a-z]|$)",
+    re.IGNORECASE,
+)
+AGES: Final = re.compile(r"(^|[^a-z])age([^a-z]|$)", re.IGNORECASE)
+
+
+def lint(policy: Policy, setting: Setting) -> list[str]:
+    """Return what looks like a mistake in a policy that is bound to its background, as ``path: fact; what to do``."""
+    constraints = policy.constraints
+    return [
+        *_ranges(constraints, setting),
+        *_directions(constraints),
+        *_free(setting),
+        *_fine(policy, setting),
+        *_infeasible(setting),
+    ]
+
+
+def _ranges(constraints: Constraints, setting: Setting) -> Iterator[str]:
+    """Yield ranges that no row lies within, and those that keep most rows from any answer."""
+    for name in constraints.ranges:
+        column = setting.space.index[name]
+        inside = _within(setting, name, setting.background)
+        proposed = next(domain for domain in setting.domains if column in domain.columns)
+        rows = np.tile(setting.background[:1], (len(proposed.tuples), 1))
+        rows[:, list(proposed.columns)] = proposed.tuples
+        reachable = proposed.interval is not None or bool(_within(setting, name, rows).any())
+        path = f"constraints.ranges.{name}"
+        if not inside.any():
+            more = "" if reachable else ", nor any value that may be proposed"
+            yield f"{path}: no background row lies within it{more}; check the bounds and their unit"
+        elif name in constraints.immutable and (~inside).mean() > MOST_OUTSIDE:
+            share = f"{(~inside).mean():.0%} of the background rows"
+            yield f"{path}: excludes {share}, and it is immutable: these have no counterfactual; widen it, or drop one"
+
+
+def _within(setting: Setting, name: str, rows: Floats) -> Bools:
+    """Return (m,) which rows meet the policy's range of a feature; missing values do."""
+    ranges = [rule for rule in setting.rules if rule.origin.key == "ranges" and rule.origin.name == name]
+    within: Bools = np.ones(len(rows), dtype=np.bool_)
+    for rule in ranges:
+        within &= rule.holds(rows, setting.background[0])
+    return within
+
+
+def _directions(constraints: Constraints) -> Iterator[str]:
+    """Yield features that may neither grow nor fall."""
+    for name in dict.fromkeys(constraints.increasing):
+        if name in constraints.decreasing:
+            yield f"constraints.increasing.{name}: decreasing as well, so that it never changes; write immutable"
+
+
+def _free(setting: Setting) -> Iterator[str]:
+    """Yield features whose names sound like what nobody can change, and of which no rule speaks."""
+    spoken = frozenset().union(*(rule.columns("x_cf") for rule in setting.rules))
+    for column, feature in enumerate(setting.space.features):
+        if column in spoken or feature.constant:
+            continue
+        if TRAITS.search(feature.name):
+            yield f"constraints.immutable: {feature.name!r} may change, and sounds like a trait; add it if it is one"
+        elif AGES.search(feature.name) and feature.numeric:
+            yield f"constraints.increasing: {feature.name!r} may fall; add it there, or to immutable"
+
+
+def _fine(policy: Policy, setting: Setting) -> Iterator[str]:
+    """Yield numbers whose steps are too small to be advice, all together."""
+    frozen = policy.constraints.immutable
+    fine = [f.name for f in setting.space.features if f.name not in frozen and _steps(f) > FINE]
+    if fine and policy.values == "grid":
+        names = ", ".join(fine)
+        yield f"features: one step of {names} is less than 0.1 % of its range, too little for advice; use a larger one"
+
+
+def _steps(feature: Feature) -> float:
+    return (feature.high - feature.low) / feature.step if feature.numeric and feature.step else 0.0
+
+
+def _infeasible(setting: Setting) -> Iterator[str]:
+    """Yield how many rows of a sample the policy alone leaves without a counterfactual, with the first's reason."""
+    step = max(len(setting.background) // SAMPLE, 1)
+    rows, reasons = setting.background[::step][:SAMPLE], []
+    for number, x0 in enumerate(rows):
+        problem = _problem(setting, x0)
+        reason = impossible(problem) or (contradiction(problem) if number < MOST_TRIED else "")
+        reasons += [reason] if reason else []
+    if reasons:
+        share = f"at least {len(reasons)} of {len(rows)} background rows"
+        yield f"constraints: {share} can have no counterfactual, whatever the model says: {reasons[0]}"
+
+
+def _problem(setting: Setting, x0: Floats) -> Problem:
+    """Return a row (d,) bound to the policy alone; nothing rates its candidates."""
+
+    def unrated(Z: Floats) -> Rating:
+        return Rating(np.zeros(len(Z), dtype=np.bool_), np.zeros(len(Z)))
+
+    return setting.bind(
+        x0,
+        space=setting.space,
+        count=1,
+        rate=unrated,
+        rate_background=lambda: unrated(setting.background),
+    )
