@@ -13,6 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.optimize import linprog
 from scipy.sparse import block_array, csr_array, eye_array
+from scipy.spatial import ConvexHull, QhullError
 
 from mlflow_cf.features import Floats
 from mlflow_cf.features.embedding import Embedding
@@ -22,6 +23,7 @@ from mlflow_cf.milp.variables import Chosen, Real, Variables
 
 PENALTY: Final = 1e5  # of leaving the hull, as in the paper's code
 TOLERANCE: Final = 1e-6  # of scaled coordinates, by which a row may miss the region that it was found in
+MOST_DIMENSIONS: Final = 5  # of a hull whose corners are looked for: 0.06 s for 2,000 points; 1.1 s with one more
 
 Norm = Literal["l1", "l2", "linf"]
 
@@ -137,6 +139,40 @@ class Region:
         if not enlarged.penalty:
             program.require([Affine(both, np.ones(len(both)), 0.0, 0.0, np.inf)], -np.inf, enlarged.eps)
         return Entries(np.concatenate([at, at]), both, np.repeat([1.0, -1.0], len(at)))
+
+
+def corners(points: Floats) -> NDArray[np.intp]:
+    """Return which points (n, width) have the same convex hull as all of them; of many numbers, all.
+
+    A coordinate that is at one of its two ends for every point, such as that of a level, parts them into faces of a
+    box: a corner of the hull of such a face is one of the whole, and no mixture of points leaves a corner of the box.
+    """
+    low, high = points.min(axis=0), points.max(axis=0)
+    at_ends = ((points == low) | (points == high)).all(axis=0)
+    inner = points[:, ~at_ends]
+    if inner.shape[1] > MOST_DIMENSIONS:
+        return np.arange(len(points))
+    _, face = np.unique(points[:, at_ends], axis=0, return_inverse=True)
+    parts = [np.flatnonzero(face == number) for number in range(int(face.max()) + 1)]
+    return np.sort(np.concatenate([part[_corners(inner[part])] for part in parts]))
+
+
+def _corners(points: Floats) -> NDArray[np.intp]:
+    """Return the corners of the hull of points (n, k); all points where these lie in a plane."""
+    width = points.shape[1]
+    if width == 0:
+        return np.zeros(1, dtype=np.intp)
+    if width == 1:
+        return np.unique([points.argmin(), points.argmax()])
+    spread = points.max(axis=0) > points.min(axis=0)
+    if not spread.all():
+        return _corners(points[:, spread])
+    if len(points) <= width + 1:
+        return np.arange(len(points))
+    try:
+        return np.asarray(ConvexHull(points).vertices, dtype=np.intp)
+    except QhullError:
+        return np.arange(len(points))
 
 
 def _coordinates(variables: Variables, embedding: Embedding) -> list[Affine]:

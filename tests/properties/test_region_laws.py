@@ -15,7 +15,7 @@ from mlflow_cf.features.embedding import Embedding
 from mlflow_cf.milp.affine import Affine
 from mlflow_cf.milp.causality import add_equation
 from mlflow_cf.milp.domains import domains_of
-from mlflow_cf.milp.manifold import Enlarged, Region
+from mlflow_cf.milp.manifold import Enlarged, Region, corners
 from mlflow_cf.milp.minimise import lower_bound, minimise
 from mlflow_cf.milp.model import Model
 from mlflow_cf.milp.program import Program
@@ -123,6 +123,34 @@ def test_mixtures_of_points_are_inside(world, seed):
     assert region.apart(away) >= 0.25 - 1e-7
     near = replace(region, enlarged=Enlarged(norm="linf"))
     assert near.apart(away) <= region.apart(away) + 1e-7
+
+
+@given(
+    st.integers(1, 60),
+    st.integers(0, 6),
+    st.integers(0, 2),
+    st.integers(0, 3),
+    st.sampled_from([3, 1000]),
+    st.integers(),
+)
+def test_corners_have_the_hull_of_all_points(count, inner, flat, levels, values, seed):
+    """Numbers, some of which follow from others or stay the same, beside levels; few values make many points one."""
+    rng = np.random.default_rng(abs(seed))
+    numbers = rng.integers(0, values, size=(count, inner)) / values
+    followed = numbers[:, :flat] @ rng.integers(-1, 2, size=(min(flat, inner), flat)) if flat else numbers[:, :0]
+    points = np.hstack([numbers, followed, rng.integers(0, 2, size=(count, levels)), np.zeros((count, 1))])
+    kept = corners(points)
+    assert len(np.unique(kept)) == len(kept) > 0
+    hull = Region(None, points[kept], np.zeros(len(kept), dtype=np.intp))
+    assert all(hull.apart(point) <= 1e-7 for point in points)
+
+
+def test_corners_of_a_square_with_two_levels():
+    square = np.array([[x, y] for x in range(4) for y in range(4)], dtype=np.float64)
+    points = np.vstack([np.column_stack([square, np.zeros(16)]), np.column_stack([square[:5], np.ones(5)])])
+    assert points[corners(points)].tolist() == [
+        [0, 0, 0], [0, 3, 0], [3, 0, 0], [3, 3, 0], [0, 0, 1], [0, 3, 1], [1, 0, 1]
+    ]  # fmt: skip
 
 
 def plain():

@@ -197,7 +197,7 @@ class CEOCL:
         solved = found.rows[: len(found.diagnostics["objective"])]  # rows of the background are inside
         slack = self.eps > 0 or region_used is not region  # else the program lets nothing be apart
         apart = [region.apart(vector) if slack else 0.0 for vector in region.embedding.vectors(solved)]
-        facts = {"points": len(region.points), "whole": region.exact, "enlarged": region_used is not region}
+        facts = {"points": len(near), "whole": region.exact, "enlarged": region_used is not region}
         told = {**found.diagnostics, "manifold": {**facts, "apart": apart}}
         if told.get("infeasible") == "further":
             told["infeasible"] = "manifold"

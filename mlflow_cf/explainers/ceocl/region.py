@@ -12,7 +12,7 @@ from mlflow_cf.errors import InputError
 from mlflow_cf.explainers.learned import Facts, Learned, known_labels
 from mlflow_cf.features import Floats
 from mlflow_cf.features.embedding import Embedding
-from mlflow_cf.milp.manifold import Enlarged, Region
+from mlflow_cf.milp.manifold import Enlarged, Region, corners
 from mlflow_cf.problem import Budget, Problem
 from mlflow_cf.problem.sums import SumTarget
 
@@ -74,11 +74,13 @@ def favourable_rows(learned: Learned, problem: Problem) -> Rows:
 
 
 def region_of(learned: Learned, problem: Problem, near: Rows, enlarged: Enlarged) -> Region:
-    """Return the region for the row of a problem, made of the background rows `near` it."""
+    """Return the region for the row of a problem, made of the corners of the hulls of the background rows `near` it."""
     embedding, centres = Embedding.from_arrays(problem.space, learned.arrays), learned.arrays[CENTRES]
     points = embedding.vectors(problem.background[near])
     clusters = cdist(points, centres).argmin(axis=1) if len(centres) else np.zeros(len(points), dtype=np.intp)
-    return Region(embedding, points, clusters, enlarged, whole=len(near) < MOST_POINTS)
+    hulls = (np.flatnonzero(clusters == cluster) for cluster in np.unique(clusters))
+    kept = np.sort(np.concatenate([hull[corners(points[hull])] for hull in hulls]))
+    return Region(embedding, points[kept], clusters[kept], enlarged, whole=len(near) < MOST_POINTS)
 
 
 def known_inside(problem: Problem, near: Rows, budget: Budget) -> Floats:
