@@ -37,7 +37,7 @@ FLOORS = (
     ("words",),
     ("features",),
     ("validation",),
-    ("errors", "kernel", "version"),
+    ("errors", "kernel", "stepwise", "version"),
 )
 LEVEL = {name: -height for height, floor in enumerate(FLOORS) for name in floor}
 

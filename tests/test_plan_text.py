@@ -170,7 +170,7 @@ def test_the_command_line_indents_them(tmp_path: Path, monkeypatch: pytest.Monke
     ROW.to_csv(tmp_path / "rows.csv", index=False)
     done = CliRunner().invoke(main, ["explain", "-m", "any", "-i", str(tmp_path / "rows.csv")])
     assert done.exit_code == 0, done.output
-    _, sentence, first, second, total = done.output.splitlines()
+    _, sentence, first, second, total, *_ = done.output.splitlines()
     assert re.match(r"  \w.* the prediction becomes 1$", sentence)
     assert first.startswith("    1. ")
     assert second.startswith("    2. ")

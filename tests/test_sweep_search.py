@@ -13,6 +13,7 @@ from forest_worlds import DISTANCES, RULES, forest_model, opened_problem
 from hypothesis import assume, given
 from hypothesis import strategies as st
 from laws import THOROUGH, dear, many
+from sklearn.linear_model import LogisticRegression
 from sklearn.tree import DecisionTreeClassifier
 from worlds import (
     FEATURES,
@@ -165,6 +166,15 @@ class TestChance:
             for made in (opened, blind)
         )
         assert with_it == without
+
+
+def test_several_answers_where_a_number_has_very_many_values() -> None:
+    """What grows with the square of the values does not end: 60,000 of them took 27 GB."""
+    rng = np.random.default_rng(0)
+    frame = pd.DataFrame(rng.normal(size=(60_000, 2)), columns=["a", "b"])
+    made = mlflow_cf.wrap(LogisticRegression().fit(frame, frame["a"] + frame["b"] > 1), frame, target=True)
+    (found,) = made.explain(frame[frame["a"] + frame["b"] < 0].iloc[:1], count=3)
+    assert len(found.counterfactuals) == 3
 
 
 def test_a_model_that_is_not_opened_is_refused() -> None:

@@ -293,7 +293,7 @@ class TestHowMuch:
 def test_a_frozen_number_may_have_any_number_of_steps(values):
     """What is never proposed needs no grid."""
     wide = DATA.assign(weight=RNG.integers(10_000, 1_500_000, len(DATA)))
-    with pytest.raises(InputError, match=r"features\.weight\.step: .* use a larger step, or make it immutable"):
+    with pytest.raises(InputError, match=r"features\.weight\.step: .* use a larger step, make it immutable, or "):
         mlflow_cf.wrap(WEIGHED, wide, values=values)
     explained = mlflow_cf.wrap(WEIGHED, wide, values=values, constraints={"immutable": ["weight"]})
     (found,) = explained.explain(wide[WEIGHED.predict(wide) == 0][:1], explainer="exact")

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 import numpy as np
 
-from mlflow_cf.features import Floats
+from mlflow_cf.features import FeatureSpace, Floats, Level
+from mlflow_cf.words.result import Step, changes_between
 
 
 @dataclass(frozen=True, eq=False)
@@ -31,3 +33,12 @@ class PlannedStep:
 
 
 Plan = tuple[PlannedStep, ...]
+
+
+def plan_steps(space: FeatureSpace, old_row: Mapping[str, Level | None], plan: Plan) -> tuple[Step, ...]:
+    """Return a plan that starts at a row as the steps of a reply."""
+    rows = [old_row, *(space.values(step.row) for step in plan)]
+    return tuple(
+        Step(number, step.action, step.effort, step.discount, row, changes=changes_between(before, row))
+        for number, (step, before, row) in enumerate(zip(plan, rows, rows[1:], strict=False), start=1)
+    )

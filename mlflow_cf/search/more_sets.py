@@ -23,7 +23,8 @@ MOST_SINGLES: Final = 4_096  # single changes, as many of every group: all those
 BEAM: Final = 64
 MOST_GROWN: Final = 2_048
 MOST_PARENTS: Final = 256  # single changes of which pairs are made
-ACTIONS: Final = 8  # of a group that go into sets: of each of two kinds
+ACTIONS: Final = 8  # of a group that go into sets: of each of two kinds; of few groups more, so many in all
+ALL_ACTIONS: Final = 128
 NEARER: Final = 8  # actions of a group that are tried to come nearer: of each of two kinds
 SPARE: Final = 8  # answers beyond those that are wanted: the logged model may refuse some
 MOST_LEVELS: Final = 8  # changes of a set
@@ -77,12 +78,14 @@ class _MoreSets:
     Attributes:
         answers: the nearest known counterfactual of every changed set, none with a redundant change, nearest first.
         favourable: all favourable candidates that were rated.
+        base: (G,) the row, repaired where it breaks rules; tried: what was rated and differs from it in one group.
     """
 
     def __init__(self, problem: Problem, budget: Budget, known: Codes) -> None:
         self.problem, self.budget = problem, budget
         self.cascade, self.seen = Cascade(problem), Seen(problem)
-        self.answers = self.favourable = none_scored(problem)
+        self.answers = self.favourable = self.tried = none_scored(problem)
+        self.base = self._base()
         self._favourable_keys: set[int] = set()
         self.seen.remember(len(self.seen.new(known)))
         self._keep(_favourable(problem, known))
@@ -95,9 +98,8 @@ class _MoreSets:
 
     def run(self) -> None:
         """Look at single changes, then at pairs, and so on."""
-        base = self._base()
-        rated = self.singles(base)
-        single, strongest, parents = self._insufficient(base, rated)
+        self.singles()
+        single, strongest, parents = self._insufficient()
         first = self._rate(self._grown(strongest, single))
         self._refine()  # so that fewer pairs are near enough
         level = Population.together([first, self._rate(self._grown(parents, single))])
@@ -116,11 +118,10 @@ class _MoreSets:
         others = np.setdiff1d(np.arange(len(failed)), first)
         return failed.take(np.concatenate([first, others])[:BEAM])
 
-    def singles(self, base: Codes | None = None) -> Population:
-        """Rate single changes of a base (G,), the row itself, bring all answers nearer, and return what was rated."""
-        rated = self._rate(self._singles(self._base() if base is None else base))
+    def singles(self) -> None:
+        """Rate single changes, and bring all answers nearer."""
+        self._rate(self._singles())
         self._refine()
-        return rated
 
     def found(self) -> Codes:
         """Return the answers (m, G), and if they are too few, some other candidates that change the same groups."""
@@ -139,11 +140,11 @@ class _MoreSets:
         repaired = own if lawful else self.cascade.repair(own)
         return np.asarray(repaired[0] if len(repaired) else problem.own)
 
-    def _singles(self, base: Codes) -> Codes:
-        """Return candidates (m, G) that differ from a base (G,) in one group."""
+    def _singles(self) -> Codes:
+        """Return candidates (m, G) that differ from the base in one group."""
         most = max(2 * ACTIONS, MOST_SINGLES // len(self.problem.groups))
         numbers = range(len(self.problem.groups))
-        return np.concatenate([_with(base, n, _spread(_actions(self.problem, n), most)) for n in numbers])
+        return np.concatenate([_with(self.base, n, _spread(_actions(self.problem, n), most)) for n in numbers])
 
     def _rate(self, codes: Codes) -> Population:
         """Rate candidates (m, G) that are new and near enough, keep the favourable ones, and return all of them."""
@@ -175,6 +176,8 @@ class _MoreSets:
 
     def _noted(self, rated: Population) -> Population:
         """Note and return the favourable ones among rated candidates."""
+        lone = np.flatnonzero((rated.codes != self.base).sum(axis=1) == 1)
+        self.tried = Population.together([self.tried, rated.take(lone)])
         found = rated.take(np.flatnonzero(rated.favourable))
         self._favourable_keys.update(self.seen.keys.of(found.codes).tolist())
         self.favourable = Population.together([self.favourable, found])
@@ -201,26 +204,27 @@ class _MoreSets:
             parts.append(_with(codes, number, some))
         return np.concatenate(parts)
 
-    def _insufficient(self, base: Codes, rated: Population) -> tuple[Single, Population, Population]:
+    def _insufficient(self) -> tuple[Single, Population, Population]:
         """Return the single changes worth joining, every group's strongest one, and those that pairs are made of.
 
         Worth joining are the best trade-offs of distance and log odds, and a few others of each group.
         """
-        failed = rated.take(np.flatnonzero(~rated.favourable))
+        base, failed = self.base, self.tried.take(np.flatnonzero(~self.tried.favourable))
         merit, cost = log_odds(failed.merit), self.problem.distance(failed.codes)
         parts, strongest = [np.empty((0, 2), dtype=np.intp)], []
+        most = max(ACTIONS, ALL_ACTIONS // len(self.problem.groups))
         for number in np.flatnonzero((failed.codes != base).any(axis=0)).tolist():
             here = np.flatnonzero(failed.codes[:, number] != base[number])  # a repair may have changed others, too
             here = here[np.lexsort((-merit[here], cost[here]))]
             before = np.append(-np.inf, np.maximum.accumulate(merit[here])[:-1])
-            some = np.union1d(_spread(here[merit[here] > before], ACTIONS), _spread(here, ACTIONS))
+            some = np.union1d(_spread(here[merit[here] > before], most), _spread(here, most))
             parts.append(np.column_stack([some, np.full(len(some), number)]))
             strongest.append(int(here[merit[here].argmax()]))
         at, group = np.concatenate(parts).T
         code = failed.codes[at, group]
         single = Single(group, code, merit[at], self.problem.costs[self.problem.start[group] + code])
-        most, parents = np.array(strongest, dtype=np.intp), np.unique(at)
-        firsts = most[np.argsort(-merit[most], kind="stable")[:BEAM]]
+        alone_best, parents = np.array(strongest, dtype=np.intp), np.unique(at)
+        firsts = alone_best[np.argsort(-merit[alone_best], kind="stable")[:BEAM]]
         parents = parents[np.argsort(-merit[parents], kind="stable")[:MOST_PARENTS]]
         return single, failed.take(firsts), failed.take(parents)
 

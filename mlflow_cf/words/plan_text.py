@@ -5,19 +5,9 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 
-from mlflow_cf.features import FeatureSpace, Level
-from mlflow_cf.plans.plan import Plan
+from mlflow_cf.features import Level
 from mlflow_cf.words.result import Step, changes_between
 from mlflow_cf.words.sentences import told
-
-
-def plan_steps(space: FeatureSpace, old_row: Mapping[str, Level | None], plan: Plan) -> tuple[Step, ...]:
-    """Return a plan that starts at a row as the steps of a reply."""
-    rows = [old_row, *(space.values(step.row) for step in plan)]
-    return tuple(
-        Step(number, step.action, step.effort, step.discount, row, changes=changes_between(before, row))
-        for number, (step, before, row) in enumerate(zip(plan, rows, rows[1:], strict=False), start=1)
-    )
 
 
 def plan_text(steps: Sequence[Step], old_row: Mapping[str, Level | None]) -> str:

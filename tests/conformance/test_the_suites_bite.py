@@ -251,7 +251,7 @@ def test_an_order_that_is_not_kept(monkeypatch):
 
 
 def test_plans_that_are_lost(monkeypatch):
-    monkeypatch.setattr("mlflow_cf.request.replies._steps", lambda *_: ())
+    monkeypatch.setattr("mlflow_cf.request.replies.plan_steps", lambda *_: ())
     with refused():
         handed_over.check_plans(trial(Pupil()))
 

@@ -127,8 +127,7 @@ class Sweeps:
         members, singles = self.members, few.singles(np.inf, CLOSE)
         singles = singles[np.argsort(self.problem.distance(singles), kind="stable")]
         group = (singles != self.problem.own).argmax(axis=1)
-        rank = (group[:, None] == group).cumsum(axis=1).diagonal()
-        members.score(singles[rank <= SPARE])
+        members.score(singles[earlier_of_group(group) < SPARE])
         with self._counted("sweep", 2):
             pairs = few.pairs(np.inf, CLOSE, self.budget, MOST_PAIRED)
         if pairs is None:
@@ -270,3 +269,12 @@ class Sweeps:
         best, flags = near[first], changed[first]
         one, two = np.triu_indices(len(first), k=1)
         return self.members.cascade.repair(np.where(flags[one], best[one], best[two]))
+
+
+def earlier_of_group(group: Codes) -> Codes:
+    """Return (n,) how many entries of (n,) groups before each one are of the same group."""
+    order = np.argsort(group, kind="stable")
+    ordered = group[order]
+    earlier = np.empty(len(group), dtype=np.intp)
+    earlier[order] = np.arange(len(group)) - np.searchsorted(ordered, ordered)
+    return earlier
