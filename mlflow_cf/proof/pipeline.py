@@ -256,7 +256,9 @@ def _why_fewer(case: Case, proved: Proved) -> str:
     budget, wanted = case.budget, case.problem.count
     if budget.cut:
         return fewer(len(proved.rows), wanted, stopped(budget.cut, budget.used))
-    return fewer(len(proved.rows), wanted, nothing_else(case.problem.variety, proved=proved.exhausted))
+    variety = case.problem.variety
+    nothing = nothing_else(variety.min_difference, near=variety.near, proved=proved.exhausted)
+    return fewer(len(proved.rows), wanted, nothing)
 
 
 def answer_of(verified: Verified) -> Answer:

@@ -6,8 +6,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final, Literal
 
-from mlflow_cf.problem.variety import Variety
-
 NOT_CERTIFIED: Final = "not certified: "  # begins the reason of an answer without the certificate it was to have
 SHOWN: Final = 3  # constraints of one kind that are named
 NOTHING_WANTED: Final = "no admissible row is predicted as wanted (proved)"
@@ -102,11 +100,11 @@ def fewer(found: int, wanted: int, why: str) -> str:
     return f"{found} of {wanted} counterfactuals asked for: {why}"
 
 
-def nothing_else(variety: Variety, *, proved: bool) -> str:
+def nothing_else(least: float, *, near: bool, proved: bool) -> str:
     """Return what is said where there are no more answers that differ enough from those there are."""
-    what = "differs by a level" if variety.near else "changes other features"
+    what = "differs by a level" if near else "changes other features"
     found = "exists" if proved else "was found"
-    return f"nothing else {found} that {what}, or a number by {100 * variety.min_difference:g}% of its range more"
+    return f"nothing else {found} that {what}, or a number by {100 * least:g}% of its range more"
 
 
 def none_among(tried: int) -> str:
