@@ -12,15 +12,14 @@ from typing import Final
 import numpy as np
 
 from mlflow_cf.constraints.rules import Bools
-from mlflow_cf.features import Floats
 from mlflow_cf.problem import BoundDistance, Budget, Codes, Distance, Problem
 from mlflow_cf.proof.select import near_copies
 from mlflow_cf.proof.verify import SPARE
 from mlflow_cf.search.more_sets import LEAST_EVALUATIONS, MoreSets
 
 # In median absolute deviations. Five answers each to 25 rows of COMPAS, geometric means of proximity and sparsity as
-# shares of random search's: on 11 forests .40 and .95 where a change counts 3, sparser on 8 of them, .46 and .88 where it
-# counts 5, sparser on all; on 19 forests .36 and .86 where it counts 6, nearer and sparser on all.
+# shares of random search's: on 11 forests .40 and .95 where a change counts 3, sparser on 8 of them, .46 and .88
+# where it counts 5, sparser on all; on 19 forests .36 and .86 where it counts 6, nearer and sparser on all.
 CHANGE: Final = 6.0  # what a changed feature counts
 # What an answer counts beside that changes the same features as a nearer one. Without this, and 5 for a change, the 11
 # forests have 2.8 distinct sets of changed features among five answers instead of 3.1.
@@ -86,16 +85,13 @@ def _picks(problem: Problem, measured: Problem, pool: Codes, leads: Bools, kept:
         problem: with its own distance; measured: the same in deviations.
         pool: the candidates; leads: (m,) which are the best of what they change; kept: (m,) which may be picked.
     """
-    if not kept.any():
-        return np.empty(0, dtype=np.intp)
     again = AGAIN / (CHANGE + 1) / measured.bound_distance.all_weights
     order = np.lexsort((~leads, measured.distance(pool) + again * ~leads))
-    own = np.where(kept, problem.distance(pool), np.inf)
-    chosen = [int(own.argmin())]
-    rows: Floats = problem.rows(pool)
-    for at in order[kept[order]].tolist():
-        if len(chosen) >= problem.count:
-            break
-        if at not in chosen and not near_copies(problem, rows[chosen], rows[at]).any():
-            chosen.append(at)
+    if len(pool):
+        order = np.append(np.where(kept, problem.distance(pool), np.inf).argmin(), order)
+    rows = problem.rows(pool)
+    chosen: list[int] = []
+    while len(chosen) < problem.count and kept.any():
+        chosen.append(int(order[kept[order].argmax()]))
+        kept = kept & ~near_copies(problem, rows, rows[chosen[-1]])
     return np.array(chosen, dtype=np.intp)
