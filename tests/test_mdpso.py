@@ -288,7 +288,8 @@ class TestSwarm:
         assert budget.cut == ("evaluations" if most < 400 else "")
 
     def test_same_generator_same_rows(self) -> None:
-        rows = [search(problem_of(two, count=3), seed=seed).rows for seed in (1, 1, 2)]
+        clusters = MDPSO(box="absolute", epsilon=1, pick="best")
+        rows = [search(problem_of(two, count=3), clusters, seed=seed).rows for seed in (1, 1, 2)]
         np.testing.assert_array_equal(rows[0], rows[1])
         assert rows[1].shape != rows[2].shape or (rows[1] != rows[2]).any()
 

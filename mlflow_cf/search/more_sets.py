@@ -11,6 +11,7 @@ from typing import Final, NamedTuple
 
 import numpy as np
 
+from mlflow_cf.constraints.rules import Bools
 from mlflow_cf.features import Floats
 from mlflow_cf.problem import Budget, Codes, Problem
 from mlflow_cf.search.cascade import Cascade, alone
@@ -49,7 +50,7 @@ def more_sets(problem: Problem, budget: Budget, known: Codes) -> Codes:
         known: (k, G) favourable candidates.
     """
     part = budget.part(_share(budget))
-    search = _MoreSets(problem, part, known)
+    search = MoreSets(problem, part, known)
     search.run()
     budget.take(part.used)
     return search.found()
@@ -61,7 +62,7 @@ def nearer(problem: Problem, budget: Budget, known: Codes) -> Codes:
     Arguments are those of `more_sets`, which grows sets of changes besides.
     """
     part = budget.part(_share(budget))
-    search = _MoreSets(problem, part, known)
+    search = MoreSets(problem, part, known)
     search.singles()
     budget.take(part.used)
     return search.answers.codes
@@ -72,7 +73,7 @@ def _share(budget: Budget) -> int:
     return min(max(budget.used, LEAST_EVALUATIONS), budget.left // 2)
 
 
-class _MoreSets:
+class MoreSets:
     """One search.
 
     Attributes:
@@ -128,8 +129,7 @@ class _MoreSets:
         problem, answers, others = self.problem, self.answers, self.favourable
         if len(answers) >= problem.count:
             return answers.codes
-        one, two = answers.codes != problem.own, others.codes != problem.own
-        alike = np.flatnonzero((one[:, None] == two).all(axis=2).any(axis=0))
+        alike = self._alike()
         alike = _spread(alike[np.argsort(others.score[alike], kind="stable")], SPARE * problem.count)
         return np.concatenate([answers.codes, others.codes[alike]])
 
@@ -149,13 +149,13 @@ class _MoreSets:
     def _rate(self, codes: Codes) -> Population:
         """Rate candidates (m, G) that are new and near enough, keep the favourable ones, and return all of them."""
         codes = self.cascade.repair(codes)
-        rated = self._scored(codes[self.problem.distance(codes) < self.cutoff])
+        rated = self._scored(codes[self.problem.distance(codes) < self.cutoff], self.budget)
         self._keep(rated)
         return rated
 
-    def _scored(self, codes: Codes) -> Population:
+    def _scored(self, codes: Codes, budget: Budget) -> Population:
         codes = codes[self.seen.new(codes)]
-        rated = score_within(self.problem, codes, self.budget)
+        rated = score_within(self.problem, codes, budget)
         self.seen.remember(len(rated))
         return rated
 
@@ -165,14 +165,46 @@ class _MoreSets:
         while len(found):
             found = fittest(problem, self.answers.joined(found), len(self.answers) + len(found))
             self.answers = found.take(changed_sets(problem, found.codes)[1][: problem.count + SPARE])
-            owner, undone = problem.undone_codes(self.answers.codes)
-            lawful = problem.held(undone)
-            owner, undone = owner[lawful], undone[lawful]
-            self._noted(self._scored(undone))
-            keys = self.seen.keys.of(undone).tolist()
-            redundant = np.flatnonzero([key in self._favourable_keys for key in keys])
-            self.answers = self.answers.take(np.setdiff1d(np.arange(len(self.answers)), owner[redundant]))
-            found = _favourable(problem, undone[redundant])
+            owner, undone = self._undone(self.answers.codes, self.budget)
+            self.answers = self.answers.take(np.setdiff1d(np.arange(len(self.answers)), owner))
+            found = _favourable(problem, undone)
+
+    def _undone(self, codes: Codes, budget: Budget | None) -> tuple[Codes, Codes]:
+        """Return owners (n,) among candidates (m, G) and what is favourable without one of their changes (n, G).
+
+        Without a budget only what was rated already counts.
+        """
+        owner, undone = self.problem.undone_codes(codes)
+        lawful = self.problem.held(undone)
+        owner, undone = owner[lawful], undone[lawful]
+        if budget is not None:
+            self._noted(self._scored(undone, budget))
+        keys = self.seen.keys.of(undone).tolist()
+        redundant = np.flatnonzero([key in self._favourable_keys for key in keys])
+        return owner[redundant], undone[redundant]
+
+    def redundant(self, codes: Codes, budget: Budget | None = None) -> Bools:
+        """Return (m,) which candidates (m, G) are favourable without one of their changes, too.
+
+        As far as a budget allows to tell; without one, as far as it is known already.
+        """
+        found = np.zeros(len(codes), dtype=np.bool_)
+        found[self._undone(codes, budget)[0]] = True
+        return found
+
+    def pool(self) -> tuple[Codes, Bools]:
+        """Return favourable candidates (m, G) that change what answers change, and (m,) which are the answers."""
+        keys = set(self.seen.keys.of(self.answers.codes).tolist())
+        others = self.favourable.codes[self._alike()]
+        others = others[[key not in keys for key in self.seen.keys.of(others).tolist()]]
+        codes = np.concatenate([self.answers.codes, others])
+        return codes, np.arange(len(codes)) < len(self.answers)
+
+    def _alike(self) -> Codes:
+        """Return the positions of favourable candidates that change what an answer changes."""
+        own = self.problem.own
+        one, two = self.answers.codes != own, self.favourable.codes != own
+        return np.flatnonzero((one[:, None] == two).all(axis=2).any(axis=0))
 
     def _noted(self, rated: Population) -> Population:
         """Note and return the favourable ones among rated candidates."""

@@ -20,6 +20,7 @@ from mlflow_cf.explainers.mdpso.fitness import Objective, PaperSum
 from mlflow_cf.explainers.mdpso.information import information_values
 from mlflow_cf.explainers.mdpso.landed import Landed, Places
 from mlflow_cf.explainers.mdpso.selection import Pick, picked, spares
+from mlflow_cf.explainers.mdpso.sparse import left_by_sparse, sparse
 from mlflow_cf.explainers.mdpso.swarm import Converged, Motion, Swarm
 from mlflow_cf.explainers.options import Span, asked, check_names, check_options
 from mlflow_cf.features import Floats
@@ -77,7 +78,9 @@ class MDPSO:
         weights: of that sum's terms: what the score lacks, Gower's distance, the number of changes.
         among: which rows become answers: the ``final`` ones, the ``best`` that each particle has met, or ``both``.
         spares: whether the other valid rows that were met stand behind these: polishing makes some answers equal.
-        pick: of each cluster the ``best`` row, or one at ``random`` as in the paper; ``nearest``: without clusters.
+        pick: of several answers: of each cluster the ``best`` row, or one at ``random`` as in the paper; ``nearest``:
+            without clusters; ``sparse``: the nearest one, then those with fewest changes and nearest in median absolute
+            deviations, see `sparse.py`. Without polish, by the paper's sum, or for ``diversity="near"``, the best.
         polish: whether needless changes are undone.
     """
 
@@ -99,7 +102,7 @@ class MDPSO:
     weights: tuple[float, float, float] = (1.0, 1.0, 1.0)
     among: Among = "both"
     spares: bool = True
-    pick: Pick = "best"
+    pick: Pick = "sparse"
     polish: bool = True
 
     name: ClassVar[str] = "mdpso"
@@ -153,25 +156,34 @@ class MDPSO:
         if not active.units:
             return Candidates(problem.x0[None][:0], {**told, "iterations": 0, "valid": 0})
         paper = PaperSum(problem, self.weights) if self.objective == "paper" else None
-        landed = Landed(active, budget, self.particles * (self.iterations + 1), paper)
+        part = budget.part(left_by_sparse(budget)) if self._sparse(problem) else budget
+        landed = Landed(active, part, self.particles * (self.iterations + 1), paper)
         end = Swarm(active, landed, self._motion, self.particles, rng).run(self.iterations)
+        if part is not budget:
+            budget.take(part.used)
         places = self._kept(landed, end)
         rows, fitness = landed.rows(places), landed.fitness(places)
         vectors = replace(embedding, level_weight=UNIT_MISMATCH).vectors(rows)
         order = picked(vectors, fitness, problem.count, self.pick, rng)
         found = rows[order]
-        more = None
-        if self.polish and problem.count > 1 and len(found):
-            reach = active.reachable(rows)
-            codes = codes_of(reach, found)
+        beside = landed.rows(landed.valid_beside(places)) if self.spares else found[:0]
+        told |= {"iterations": end.iterations, "valid": len(places)}
+        if not self.polish or problem.count == 1 or not len(found):
+            return Candidates(_with_spares(problem, found, beside), told)
+        reach = active.reachable(rows)
+        codes = codes_of(reach, found)
+        more = partial(_more, reach, budget, codes)
+        if not self._sparse(problem):
             found = np.concatenate([reach.rows(nearer(reach, budget, codes)), found])
-            more = partial(_more, reach, budget, codes)
-        if self.spares:
-            beside = landed.rows(landed.valid_beside(places))
-            found = np.concatenate(
-                [found, beside[spares(problem.changed(found), problem.changed(beside), problem.count)]]
-            )
-        return Candidates(found, {**told, "iterations": end.iterations, "valid": len(places)}, more=more)
+            return Candidates(_with_spares(problem, found, beside), told, more=more)
+        picks, others = sparse(reach, budget, codes)
+        behind = _with_spares(problem, np.concatenate([reach.rows(others), found]), beside)
+        return Candidates(reach.rows(picks), told, more=lambda: np.concatenate([behind, more()]))
+
+    def _sparse(self, problem: Problem) -> bool:
+        """Whether several answers are those with few changes of few deviations."""
+        several = self.polish and problem.count > 1 and not problem.variety.near
+        return several and self.pick == "sparse" and self.objective == "distance"
 
     @property
     def _motion(self) -> Motion:
@@ -183,6 +195,11 @@ class MDPSO:
         parts = {"final": [end.final], "best": [end.best], "both": [end.final, end.best]}[self.among]
         places = np.unique(np.concatenate(parts))
         return places[landed.fitness(places).valid]
+
+
+def _with_spares(problem: Problem, found: Floats, beside: Floats) -> Floats:
+    """Return rows found (m, d), and behind them some of other valid rows (n, d)."""
+    return np.concatenate([found, beside[spares(problem.changed(found), problem.changed(beside), problem.count)]])
 
 
 def _more(reach: Problem, budget: Budget, codes: Codes) -> Floats:

@@ -11,7 +11,7 @@ from mlflow_cf.constraints.rules import Bools
 from mlflow_cf.explainers.mdpso.fitness import Fitness
 from mlflow_cf.features import Floats
 
-Pick = Literal["best", "random", "nearest"]
+Pick = Literal["sparse", "best", "random", "nearest"]
 Rows = NDArray[np.intp]
 STARTS: Final = 10  # of k-means, the best of which is kept
 MOST_ROUNDS: Final = 100
@@ -25,7 +25,7 @@ def picked(vectors: Floats, fitness: Fitness, count: int, pick: Pick, rng: np.ra
         vectors: (m, w) of distinct valid rows.
         fitness: of each.
         count: how many answers are wanted; for one there are no clusters.
-        pick: of each cluster the ``best``, or one at ``random``; ``nearest``: no clusters, all by fitness.
+        pick: of each cluster one at ``random``, or else the best; ``nearest``: no clusters, all by fitness.
         rng: source of randomness.
     """
     order = fitness.order
