@@ -17,6 +17,8 @@ import mlflow_cf
 from mlflow_cf.artifact import versions
 from mlflow_cf.errors import ArtifactError, InputError
 from mlflow_cf.features import FeatureSpace
+from mlflow_cf.metrics.outliers import Inliers
+from mlflow_cf.model.judge import Judge
 from mlflow_cf.plausibility.isolation import SEED, TREES, Isolation, average_path
 from mlflow_cf.plausibility.plausibility import Plausibility
 from mlflow_cf.problem import Query
@@ -232,6 +234,36 @@ class TestPlausible:
         nearest = plain.explain(POOR, certify=True)
         for one, other in zip(answers, nearest, strict=True):
             assert one.counterfactuals[0].distance >= other.counterfactuals[0].distance - 1e-12
+
+    def test_neighbours_are_asked_last_and_of_few(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        far = pd.concat([DATA, DATA.head(5).assign(a=30.0)], ignore_index=True)
+        model = LogisticRegression().fit(far, far["a"] > 1)
+        held = mlflow_cf.wrap(model, far, target=True, plausible={"method": "lof", "quantile": 0.01})
+        held.explain(POOR.head(1))
+        asked: list[int] = []
+        calls: list[bool] = []
+        own, predict = Inliers.scores, Judge.predict
+        with monkeypatch.context() as patched:
+            patched.setattr(Inliers, "scores", lambda it, Z: asked.append(len(Z)) or own(it, Z))
+            patched.setattr(
+                Judge, "predict", lambda it, Z: calls.append(it.model is held.judge.model) or predict(it, Z)
+            )
+            (answer,) = held.explain(POOR.head(1))
+        assert held.verify(POOR.head(1), rows_of([answer]))[0].ok
+        assert sum(asked) <= 8
+        assert sum(calls) == 1
+
+    def test_an_answer_that_neighbours_accept_is_as_near_as_any(self) -> None:
+        grid = pd.DataFrame(np.argwhere(np.ones((6, 6, 4))), columns=["a", "b", "c"])
+        data = grid[(grid["a"] - grid["b"]).abs() <= 1].reset_index(drop=True)
+        model = LogisticRegression().fit(data, data["a"] + data["b"] > 6)
+        held = mlflow_cf.wrap(model, data, target=True, plausible={"method": "lof", "threshold": 1.05})
+        rows = data[~model.predict(data)].iloc[::7]
+        inliers = grid[[one.ok for one in held.verify(pd.concat([rows.head(1)] * len(grid)), grid)]]
+        for answer, (_, row) in zip(held.explain(rows), rows.iterrows(), strict=True):
+            table = pd.concat([row.to_frame().T] * len(inliers)).astype("int64")
+            nearest = min(one.distance for one in held.verify(table, inliers))
+            assert answer.counterfactuals[0].distance == pytest.approx(nearest)
 
     def test_neighbours_need_rows(self) -> None:
         with pytest.raises(InputError, match=r"plausible.method: 'lof' compares with rows of data"):

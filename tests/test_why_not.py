@@ -12,6 +12,7 @@ from sklearn.tree import DecisionTreeClassifier
 
 import mlflow_cf
 from mlflow_cf.errors import InputError
+from mlflow_cf.model.judge import Judge
 
 RNG = np.random.default_rng(11)
 DATA = pd.DataFrame(
@@ -283,6 +284,18 @@ class TestHowMuch:
         for number in range(0, 12, 4):
             (alone,) = explained.explain(rows.iloc[[number]], certify=True)
             assert (alone.reason, alone.evaluations) == (together[number].reason, together[number].evaluations)
+
+    @pytest.mark.parametrize(("rows", "calls"), [(1, 1), (12, 2)])
+    def test_the_model_is_asked_for_the_reasons_of_all_rows_together(self, rows, calls, monkeypatch):
+        model = LogisticRegression().fit(DATA, DATA["income"] > 5)
+        explained = mlflow_cf.wrap(model, DATA, constraints={"relative": {"income": {"up": 0}}, "immutable": ["debt"]})
+        some = DATA[DATA["income"] < 3].head(rows)
+        explained.explain(some)
+        asked, own = [], Judge.predict
+        monkeypatch.setattr(Judge, "predict", lambda judge, table: asked.append(len(table)) or own(judge, table))
+        told = explained.explain(some, explainer="nearest_row")
+        assert all("constraints.relative.income" in answer.reason for answer in told)
+        assert len(asked) <= calls
 
     def test_other_words_are_refused(self):
         with pytest.raises(InputError, match="why_not"):

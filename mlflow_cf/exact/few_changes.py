@@ -70,6 +70,23 @@ class FewChanges:
         least: Floats = np.minimum.reduceat(cost, self.choices.start[:-1])  # its own value is among those of each
         return least
 
+    def steepest(self) -> Codes:
+        """Return a candidate (1, G) that meets the target (0, G): of none.
+
+        Groups take what brings most alone, those that bring most first, one more for every candidate that is tried.
+        """
+        lacks = self.rater.lacks(self._sums)
+        lacks[np.isnan(lacks)] = np.inf
+        order = np.lexsort((lacks, self.choices.group))
+        best = order[np.searchsorted(self.choices.group, np.arange(len(self.problem.groups)))]
+        best = best[np.argsort(lacks[best], kind="stable")]
+        best = best[self._changed[best]]
+        codes = np.repeat(self.problem.own[None], len(best), axis=0)
+        for number, at in enumerate(best.tolist()):
+            codes[number:, self.choices.group[at]] = self.choices.code[at]
+        codes = codes[self.problem.held(codes)]
+        return codes[self.rater.margins(self.problem.tokens(codes))[0]][:1] if len(codes) else codes
+
     def singles(self, limit: float, doubt: float) -> Codes:
         """Return the candidates (m, G) of one change, no farther than `limit`, that may meet the target.
 

@@ -44,6 +44,7 @@ class OpenModel:
         both: `decide` and `score` in one pass, where that is cheaper than one after the other.
         compile: features and some background rows -> the structure inside the model; None: not opened.
         tolerance: how far the structure's scores may be from the model's own.
+        steady: what it says of a row is the same whatever rows stand beside it.
     """
 
     flavor: str
@@ -56,6 +57,7 @@ class OpenModel:
     both: Both | None = None
     compile: Compile | None = None
     tolerance: float = 1e-6
+    steady: bool = False
 
     @property
     def regression(self) -> bool:

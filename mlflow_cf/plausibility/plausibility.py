@@ -57,7 +57,7 @@ class Plausibility:
         if isinstance(scorer, Isolation):
             model = OpenModel("isolation_forest", (), partial(_likeness, scorer, space), compile=scorer.compile)
         else:
-            model = OpenModel("lof", (), partial(_likeness, scorer, space))
+            model = OpenModel("lof", (), partial(_likeness, scorer, space), steady=True)
         return cls(scorer, Requirement.learn(ORIGIN, model, space, background))
 
     @property

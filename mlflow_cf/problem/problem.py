@@ -50,6 +50,7 @@ class Problem:
         rater: rates candidates by code without decoding them, if the model could be opened and knows no more of the
             row's levels than the background does.
         check: rows (m, d) -> (m,) whether each meets every constraint and `values` as a whole row.
+        partial: the same of the model alone, and of whatever else could be opened, where something else could not.
         bound_together: the groups as they were bound, end to end; of no use once others take their place.
         steps: tells of rows whether one may follow another on a way that starts at x0, if that is known.
         domain_tokens: per column, the structure's tokens of its domain's tuples; empty: made when they are needed.
@@ -74,6 +75,7 @@ class Problem:
     rate_background: Callable[[], Rating]
     check: Callable[[Floats], Bools]
     rater: Rater | None = None
+    partial: Rater | None = None
     bound_together: LaidOut | None = None
     steps: Steps | None = None
     domain_tokens: Mapping[int, Tokens] = field(default_factory=dict)

@@ -78,10 +78,16 @@ class Requirement:
 
 
 class Wanted(NamedTuple):
-    """What is wanted of all judges for a row, and what rates candidates by structures alone, if all could be opened."""
+    """What is wanted of all judges for a row, and what rates candidates by structures alone.
+
+    Attributes:
+        targets: one for every judge.
+        rater: if all could be opened; partial: if the model could be, and something else could not.
+    """
 
     targets: tuple[BoundTarget, ...]
     rater: Rater | None
+    partial: Rater | None
 
 
 @dataclass(frozen=True, eq=False)
@@ -127,6 +133,12 @@ class Requirements:
         return Uncertified("requirement", f"{closed[0].origin.path}: {closed[0].opened.note}" if closed else "")
 
     @cached_property
+    def steady(self) -> bool:
+        """Whether what could not be opened, if that is not the model, says the same of a row beside any others."""
+        closed = [one.judge.model for one in self.further if one.opened.structure is None]
+        return all(model.steady for model in closed)
+
+    @cached_property
     def judges(self) -> Judge:
         """The model's judge, which asks those of all further requirements too."""
         return replace(self.judge, further=tuple(one.judge for one in self.further))
@@ -151,7 +163,7 @@ class Requirements:
 
     def _wanted(self, target: Target, own: int) -> Wanted:
         targets = self.targets(self.bound(target, own))
-        return Wanted(targets, self.rater(targets))
+        return Wanted(targets, self.rater(targets), self._partial(targets))
 
     def targets(self, target: BoundTarget) -> tuple[BoundTarget, ...]:
         """Return what is wanted of the model, with the margin, and of every further judge, for a row's own target."""
@@ -162,6 +174,15 @@ class Requirements:
         """Return what rates candidates by structures alone, if all could be opened."""
         together = self.structure
         return None if together is None else Rater.bound(self._structures, together, targets)
+
+    def _partial(self, targets: Sequence[BoundTarget]) -> Rater | None:
+        """Return what rates candidates by the model's structure and others that there are, where one is missing."""
+        if self.unopened is not None or self.opened.structure is None or self.structure is not None:
+            return None
+        every = (self.opened, *(one.opened for one in self.further))
+        pairs = zip(every, targets, strict=True)
+        found = [(opened.structure, target) for opened, target in pairs if opened.structure is not None]
+        return Rater.of(found, len(self.space))
 
     def without(self, left_out: Collection[Origin]) -> Requirements:
         """Return the requirements but some of them."""

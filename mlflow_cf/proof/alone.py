@@ -30,7 +30,7 @@ def by_themselves(case: Case, proved: Proved, tolerance: float) -> Generator[Ask
         proved: its answers, as they were judged together with other rows.
         tolerance: how far a structure's scores may be from the model's.
     """
-    rater = case.problem.rater
+    rater = case.problem.rater or (case.problem.partial if case.steady else None)
     if not len(proved.rows) or (rater is not None and rater.structure.steady):
         return proved
     if rater is not None:
@@ -51,6 +51,8 @@ def by_themselves(case: Case, proved: Proved, tolerance: float) -> Generator[Ask
 
 def _tokens(problem: Problem, rater: Rater, row: Floats) -> list[Tokens]:
     """Return the tokens (1, ...) of a row (d,), one array per column: those that are not the own row's are made."""
+    if rater is not problem.rater:
+        return rater.tokens(range(len(row)), row[None])
     tokens = problem.own_tokens.copy()
     for column in np.flatnonzero(row != problem.x0).tolist():
         (tokens[column],) = rater.tokens([column], row[None, [column]])

@@ -5,22 +5,27 @@ So one call to the judge, whose price hardly depends on its size, serves all row
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Generator, Sequence
+from typing import TypeVar
 
 import numpy as np
 
 from mlflow_cf.features import FeatureSpace, Floats
 from mlflow_cf.model.judge import Decides, Outcome
-from mlflow_cf.proof.verify import Alone, Asked, Inquiry, Proved, joined_outcomes
+from mlflow_cf.proof.verify import Alone, Asked, joined_outcomes
+
+T = TypeVar("T")
 
 
-def run_proofs(judge: Decides, space: FeatureSpace, proofs: Sequence[Inquiry]) -> list[Proved | Exception]:
+def run_proofs(
+    judge: Decides, space: FeatureSpace, proofs: Sequence[Generator[Asked, Outcome, T]]
+) -> list[T | Exception]:
     """Run proofs side by side, one call to the judge per round for all of them.
 
     Returns:
         The result of each proof, or the exception that ended it; one proof's failure does not touch the others.
     """
-    results: dict[int, Proved | Exception] = {}
+    results: dict[int, T | Exception] = {}
     asked: dict[int, Asked] = {}
     for number, proof in enumerate(proofs):
         _advance(number, proof, None, asked, results)
@@ -34,10 +39,10 @@ def run_proofs(judge: Decides, space: FeatureSpace, proofs: Sequence[Inquiry]) -
 
 def _advance(
     number: int,
-    proof: Inquiry,
+    proof: Generator[Asked, Outcome, T],
     answer: Outcome | Exception | None,
     asked: dict[int, Asked],
-    results: dict[int, Proved | Exception],
+    results: dict[int, T | Exception],
 ) -> None:
     """Let one proof go on until it asks again or ends."""
     if isinstance(answer, Exception):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Generator, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 
@@ -10,7 +10,7 @@ import numpy as np
 
 from mlflow_cf.explainers import Candidates, Search
 from mlflow_cf.features import FeatureSpace, Floats
-from mlflow_cf.model.judge import Decides
+from mlflow_cf.model.judge import Decides, Outcome
 from mlflow_cf.plans.functions import counted, with_failures
 from mlflow_cf.plans.plan import Plan
 from mlflow_cf.problem import Codes, Problem
@@ -22,7 +22,7 @@ from mlflow_cf.proof.complete import complete, nearest_ones
 from mlflow_cf.proof.inquiry import run_proofs
 from mlflow_cf.proof.plans import check_plans, leading_plans
 from mlflow_cf.proof.select import kinds_of, near_copies
-from mlflow_cf.proof.verify import Case, Inquiry, Proved, prove
+from mlflow_cf.proof.verify import Asked, Case, Inquiry, Proved, prove
 from mlflow_cf.why_not.blame import contradiction, impossible, no_row_left
 from mlflow_cf.words.reasons import NOTHING_LEFT, NOTHING_WANTED, fewer, hurried, none_among, nothing_else, stopped
 from mlflow_cf.words.result import Optimum, Status
@@ -138,17 +138,14 @@ def certify_all(
 
 
 def settle(
-    judge: Decides, space: FeatureSpace, case: Case, candidates: Candidates, *, certified: bool = True
-) -> Answer | Exception:
+    judge: Decides, case: Case, candidates: Candidates, *, certified: bool = True
+) -> Generator[Asked, Outcome, Answer]:
     """Verify and polish the candidates of a single row, and prove what there is if it is to be `certified`."""
     proving = Proving(polish=True)
-    (verified,) = verify_all(judge, space, [(case, candidates)], proving)
-    if isinstance(verified, Exception):
-        return verified
-    if not certified:
-        return answer_of(verified)
-    (proved,) = certify_all(judge, space, [verified], proving, 1)
-    return proved if isinstance(proved, Exception) else answer_of(proved)
+    verified = Verified(case, candidates, (yield from _verified(judge, case, candidates, proving)))
+    if certified:
+        verified = replace(verified, proved=(yield from _certified(judge, verified, proving, 1)))
+    return answer_of(verified)
 
 
 def _verified_results(

@@ -32,6 +32,7 @@ class Case:
         budget: what it may cost.
         obstacle: why the model is not opened for this row, if it is not.
         further: what the judges of further requirements must say, in their order.
+        steady: whether further judges that are not opened say the same of a row beside any others.
         refused: rows that the judge has accepted beside others and refused alone.
     """
 
@@ -40,6 +41,7 @@ class Case:
     budget: Budget
     obstacle: Uncertified = UNOPENED
     further: tuple[BoundTarget, ...] = ()
+    steady: bool = False
     refused: set[bytes] = field(default_factory=set)
 
     def meets(self, outcome: Outcome) -> NDArray[np.bool_]:

@@ -36,7 +36,7 @@ def wanted_of(request: Request, rows: Sequence[Row]) -> dict[int, Row]:
 def case_of(request: Request, space: FeatureSpace, row: Row) -> Case:
     """Return a row's problem, with a budget of its own."""
     requirements = request.requirements
-    targets, opened = requirements.wanted(request.target, _own(row))
+    targets, opened, partial = requirements.wanted(request.target, _own(row))
     count, most = request.query.count, request.max_evaluations
     # what the structure takes a level for that is not in the background, the model may know
     unseen = np.flatnonzero(row.codes >= request.setting.bound_distance.unknown_from).tolist()
@@ -58,8 +58,9 @@ def case_of(request: Request, space: FeatureSpace, row: Row) -> Case:
     if unseen and requirements.structure is not None:
         feature = space.features[unseen[0]]
         obstacle = Uncertified("unseen_level", f"{feature.value(row.codes[unseen[0]])!r} of {feature.name}")
-    problem = replace(problem, target=targets[0], variety=request.variety)
-    return Case(problem, targets[0], Budget(most, reserve, request.admission.give_way), obstacle, targets[1:])
+    problem = replace(problem, target=targets[0], variety=request.variety, partial=None if unseen else partial)
+    budget = Budget(most, reserve, request.admission.give_way)
+    return Case(problem, targets[0], budget, obstacle, targets[1:], steady=requirements.steady)
 
 
 def _own(row: Row) -> int:

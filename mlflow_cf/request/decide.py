@@ -8,14 +8,22 @@ from dataclasses import replace
 from functools import partial
 from typing import Final
 
+import numpy as np
+
+from mlflow_cf.exact.best_first import DOUBT
+from mlflow_cf.exact.beyond import beyond_reach
+from mlflow_cf.exact.few_changes import FewChanges
 from mlflow_cf.explainers import Candidates, GeCo
 from mlflow_cf.features import FeatureSpace
+from mlflow_cf.problem import Budget, Problem
+from mlflow_cf.problem.points import with_points
+from mlflow_cf.proof.inquiry import run_proofs
 from mlflow_cf.proof.pipeline import Answer, Evidence, search, settle
 from mlflow_cf.proof.verify import Case
 from mlflow_cf.request.case import case_of
 from mlflow_cf.request.request import Request
 from mlflow_cf.request.rows import Row
-from mlflow_cf.why_not.relax import Decision, Question, Relaxations, Unanswered, why_not
+from mlflow_cf.why_not.relax import Deciding, Decision, Question, Relaxations, Unanswered, why_not
 from mlflow_cf.words.result import Explanation
 
 MOST_ASKED: Final = 50_000  # evaluations to say fully why a row has no counterfactual; a second or two
@@ -36,18 +44,20 @@ class Decider:
         until: float | None,
         *,
         quick: bool = False,
+        judges: int = 0,
     ) -> None:
         """Set up for a row; `case` makes its case; `left` evaluations may be used, up to a time of `perf_counter`.
 
         `quick`: that an answer is the nearest is not proved, and nothing is kept, because such questions come first.
+        `judges`: of further requirements that whoever is asked speaks for.
         """
         self.space, self.case, self.left, self.until = space, case, left, until
-        self.quick = quick
+        self.quick, self.judges = quick, judges
         self._kept = 0 if quick else left // 2
         now = time.perf_counter()
         self._half_time = until if until is None or quick else now + (until - now) / 2
 
-    def __call__(self, question: Question) -> Decision:
+    def __call__(self, question: Question) -> Deciding[Decision]:
         """Return whether a question has an answer, and if wanted the nearest one."""
         left = self.left if question.nearest else self.left - self._kept
         until = self.until if question.nearest else self._half_time
@@ -56,16 +66,14 @@ class Decider:
         case = self.case(question)
         case = replace(case, budget=case.budget.anew(left))
         case.budget.start(until, until)
-        found = search(case, GeCo(last_resort=False).search, 0)
+        if beyond_reach(case.problem, DOUBT * question.requirements.judges.tolerance):
+            self.left -= 1
+            return Decision(False)
+        found = search(case, GeCo(last_resort=False).search if question.nearest else _any_of, 0)
         if not question.nearest and isinstance(found, Candidates) and len(found.rows):
             self.left -= case.budget.used
             return Decision(True, found.rows[0])  # what keeps a constraint in the list need not be asked of the judge
-        judges = question.requirements.judges
-        answer: Answer | Exception = (
-            settle(judges, self.space, case, Candidates(found.rows), certified=not self.quick or not len(found.rows))
-            if isinstance(found, Candidates)
-            else found
-        )
+        answer = (yield from self._settled(question, case, found)) if isinstance(found, Candidates) else found
         self.left -= case.budget.used
         if not isinstance(answer, Answer) or answer.status not in ("found", "infeasible"):
             return Decision(None)
@@ -74,6 +82,23 @@ class Decider:
         row = answer.proved.rows[0]
         probability = case.target.probability(answer.proved.outcome)[0]
         return Decision(True, row, float(case.distance(row[None, :])[0]), probability)
+
+    def _settled(self, question: Question, case: Case, found: Candidates) -> Deciding[Answer | Exception]:
+        """Verify what was found; a question that leaves out judges asks those that are left, by itself."""
+        judges, rows = question.requirements.judges, Candidates(found.rows)
+        settling = settle(judges, case, rows, certified=not self.quick or not len(found.rows))
+        if len(judges.further) == self.judges:
+            return (yield from settling)
+        return run_proofs(judges, self.space, [settling])[0]
+
+
+def _any_of(problem: Problem, budget: Budget, rng: np.random.Generator) -> Candidates:
+    """Return a candidate if there is any: what brings most together, or what a search finds."""
+    pointed, exact = with_points(problem)
+    few = pointed.kept(FewChanges.of) if exact and budget.take(len(problem.groups)) else None
+    if few is not None and len(codes := few.steepest()):
+        return Candidates(pointed.rows(codes))
+    return GeCo(last_resort=False).search(problem, budget, rng)
 
 
 class Reasons:
@@ -96,16 +121,20 @@ class Reasons:
             return deadline
         return min(deadline, time.perf_counter() + QUICK * seconds)
 
-    def add(self, row: Row, before: Explanation, evidence: Evidence | None, until: float | None) -> Explanation:
-        """Add to an explanation without counterfactual what rules them out, and what would help most.
+    def added(
+        self, row: Row, before: Explanation, evidence: Evidence | None, until: Callable[[], float | None]
+    ) -> Deciding[Explanation]:
+        """Return an explanation without counterfactual with what rules them out, and what would help most.
 
-        `evidence` is how it is known that there is none; what is not found out in time (`until`) is left out.
+        `evidence` is how it is known that there is none; what is not found out in time is left out (`until`, which is
+        asked once it is this row's turn).
         """
         request = self.request
         left = min(request.max_evaluations - before.evaluations, MOST_ASKED)
         left = min(left, int(QUICK * MOST_ASKED)) if self.quick else left
-        decide = Decider(self.space, partial(self._case, row), left, until, quick=self.quick)
-        found = why_not(
+        judges = len(request.requirements.further)
+        decide = Decider(self.space, partial(self._case, row), left, until(), quick=self.quick, judges=judges)
+        found = yield from why_not(
             Unanswered(self.relaxations, self.space, row.codes, decide),
             lambda origin: request.caller.owner or origin.source == "request",
             proved=evidence is not None,

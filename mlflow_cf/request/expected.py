@@ -103,7 +103,7 @@ class Predictions:
 def _expected(request: Request, coded: CodedRows) -> list[Row]:
     """Return the rows of a short table as the opened model knows them; none if the model must be asked about them."""
     structure, regression = request.requirements.opened.structure, request.judge.model.regression
-    if structure is None or request.requirements.structure is None or request.query.explain == "none":
+    if structure is None or request.requirements.unopened is not None or request.query.explain == "none":
         return []
     known = coded.space is request.setting.space  # it knows nothing of levels that it never met
     if not known or len(coded.codes) > FEW:

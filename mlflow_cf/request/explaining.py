@@ -6,12 +6,14 @@ import logging
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 from typing import Final, NamedTuple
 
 import numpy as np
 
 from mlflow_cf.explainers import Candidates, Search
 from mlflow_cf.explainers.explainer import keeps_order
+from mlflow_cf.proof.inquiry import run_proofs
 from mlflow_cf.proof.pipeline import Answer, Evidence, Proving, Verified, answer_of, certify_all, search, verify_all
 from mlflow_cf.proof.verify import Case, Proved
 from mlflow_cf.request.case import case_of
@@ -23,6 +25,7 @@ from mlflow_cf.request.replies import explanation
 from mlflow_cf.request.request import Request
 from mlflow_cf.request.rows import Row
 from mlflow_cf.request.steps import with_probabilities
+from mlflow_cf.why_not.relax import Deciding
 from mlflow_cf.words.reasons import Uncertified, stopped, would_suffice
 from mlflow_cf.words.result import Explanation
 
@@ -88,13 +91,20 @@ class Explaining:
         return self.explained
 
     def _reason(self, granted_s: float | None) -> None:
-        """Say why rows have no counterfactual, in an even share of the time for that."""
+        """Say why rows have no counterfactual, each in an even share of the time, with calls to the judge together."""
         reasons, blocked = Reasons(self.request, self.space), list(self._blocked.items())
         ends = reasons.ends(granted_s)
-        for place, (number, evidence) in enumerate(blocked):
-            now = time.perf_counter()
-            until = None if ends is None else now + max(ends - now, 0.0) / (len(blocked) - place)
-            self.explained[number] = reasons.add(self.rows[number], self.explained[number], evidence, until)
+        for start in range(0, len(blocked), ROWS_AT_ONCE):
+            asked: list[Deciding[Explanation | Proved]] = []
+            for place, (number, evidence) in enumerate(blocked[start : start + ROWS_AT_ONCE], start):
+                until = partial(_share, ends, len(blocked) - place)
+                asked.append(reasons.added(self.rows[number], self.explained[number], evidence, until))
+            told = run_proofs(self.request.judges, self.space, [*asked, self.predictions.asked()])
+            for (number, _), one in zip(blocked[start : start + ROWS_AT_ONCE], told, strict=False):
+                if isinstance(one, Explanation):
+                    self.explained[number] = one
+                else:
+                    _logger.warning("no reasons for a row without counterfactual: %s", type(one).__name__)
 
     def _answer(self, request: Request, numbers: Sequence[int]) -> None:
         """Search rows one by one, and verify together what was found."""
@@ -121,7 +131,8 @@ class Explaining:
             else:
                 self._say(number, case, result)
         started = time.perf_counter()
-        beside = [self.predictions.asked()]
+        # rows without a candidate leave it for later, beside what is asked to say why
+        beside = [self.predictions.asked()] if any(len(some.rows) for _, some in found.values()) else []
         verified = verify_all(request.judges, self.space, list(found.values()), self.proving, beside)
         self._clock.proved(len(found), time.perf_counter() - started)
         doubted = [n for (n, (case, _)), one in zip(found.items(), verified, strict=True) if self._note(n, case, one)]
@@ -217,6 +228,12 @@ class Explaining:
         case.budget.release()
         case.budget.take(self._unsettled[number].evaluations)
         return case
+
+
+def _share(ends: float | None, rows: int) -> float | None:
+    """Return until when the next of so many rows may take, if all are done by `ends`."""
+    now = time.perf_counter()
+    return None if ends is None else now + max(ends - now, 0.0) / rows
 
 
 def _is_doubted(verified: Verified, answer: Answer | Exception) -> bool:

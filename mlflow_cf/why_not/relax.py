@@ -2,30 +2,36 @@
 
 The set is found by leaving out (a deletion filter): first whole kinds of constraints, then single ones. What can be
 left out while there is still no counterfactual is no part of it.
+
+All of it is a generator, like a proof: it yields rows and is sent what the judge says about them.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Generator, Sequence
 from dataclasses import dataclass, field, replace
 from decimal import ROUND_FLOOR, Context
-from typing import Any, Final
+from typing import Any, Final, TypeVar
 
 import numpy as np
 
 from mlflow_cf.constraints import Origin, Rule
 from mlflow_cf.constraints.expressions import Changed, Ref, evaluate
 from mlflow_cf.features import FeatureSpace, Floats, Level
+from mlflow_cf.model.judge import Outcome
 from mlflow_cf.problem import Requirements, Setting, Target
 from mlflow_cf.problem.binding import admissible, same
 from mlflow_cf.problem.requirements import MARGIN
 from mlflow_cf.problem.target import EVEN
+from mlflow_cf.proof.verify import Asked
 from mlflow_cf.why_not.kinds import by_kind
 from mlflow_cf.words.reasons import blocked, unwanted, withheld
 from mlflow_cf.words.sentences import spoken
 
 MOST_MADE: Final = 256  # relaxed questions that stay; each has the rules of its setting, sorted and compiled
 MIN_PROBABILITY = Origin("policy", "min_probability")  # a policy may hold a floor that no request may go below
+T = TypeVar("T")
+Deciding = Generator[Asked, Outcome, T]
 
 
 @dataclass(frozen=True)
@@ -142,14 +148,14 @@ class Unanswered:
     relaxations: Relaxations
     space: FeatureSpace
     x0: Floats
-    decide: Callable[[Question], Decision]
+    decide: Callable[[Question], Deciding[Decision]]
     broken: list[frozenset[Origin]] = field(default_factory=list)
 
-    def ask(self, left_out: Collection[Origin], *, nearest: bool = False) -> Decision:
+    def ask(self, left_out: Collection[Origin], *, nearest: bool = False) -> Deciding[Decision]:
         """Decide without some constraints, and note what the answer breaks."""
         if not nearest and any(broken <= set(left_out) for broken in self.broken):
             return Decision(True)
-        decision = self.decide(self.relaxations.without(left_out, nearest=nearest))
+        decision = yield from self.decide(self.relaxations.without(left_out, nearest=nearest))
         if decision.row is not None:
             self.broken.append(self.breaks(decision.row, left_out))
         return decision
@@ -172,7 +178,7 @@ class Unanswered:
 
 def why_not(
     row: Unanswered, may_relax: Callable[[Origin], bool], *, proved: bool = False, quick: bool = False
-) -> WhyNot:
+) -> Deciding[WhyNot]:
     """Find what blocks a row, and the cheapest single relaxation that helps.
 
     Args:
@@ -182,16 +188,16 @@ def why_not(
         quick: try no other relaxations than those that the nearest answer without all of them needs.
     """
     relaxations, everything = row.relaxations, row.relaxations.origins
-    answerable = False if proved else row.ask(()).found
+    answerable = False if proved else (yield from row.ask(())).found
     if answerable:
         return WhyNot((), False, False, "", {}, False)  # nothing blocks: the search missed it
     proved = answerable is False
-    decisions = _needed(row, [origin for origin in everything if may_relax(origin)])
-    kept, minimal = _fewest(row) if proved else (everything, False)
+    decisions = yield from _needed(row, [origin for origin in everything if may_relax(origin)])
+    kept, minimal = (yield from _fewest(row)) if proved else (everything, False)
     relaxable = [origin for origin in kept if may_relax(origin)]
     for origin in [] if quick else relaxable:
         if origin not in decisions:
-            decisions[origin] = row.ask({origin}, nearest=True)
+            decisions[origin] = yield from row.ask({origin}, nearest=True)
     decisions = {origin: decisions[origin] for origin in kept if origin in decisions}
     helped = {origin: decision for origin, decision in decisions.items() if decision.found}
     tried = {origin: decision.distance if decision.found else None for origin, decision in decisions.items()}
@@ -206,21 +212,25 @@ def why_not(
     return WhyNot(tuple(kept), proved, minimal, advice, tried, decided, joined, hidden)
 
 
-def _needed(row: Unanswered, relaxable: Sequence[Origin]) -> dict[Origin, Decision]:
+def _needed(row: Unanswered, relaxable: Sequence[Origin]) -> Deciding[dict[Origin, Decision]]:
     """Return what is decided without each constraint that the nearest answer without all of `relaxable` breaks.
 
     If it breaks a single one, no other relaxation of one has a nearer answer.
     """
-    nearest = row.ask(relaxable, nearest=True) if relaxable else Decision(None)
+    nearest = (yield from row.ask(relaxable, nearest=True)) if relaxable else Decision(None)
     if nearest.row is None:
         return {}
     broken = row.breaks(nearest.row, relaxable)
     if len(broken) == 1:
         return dict.fromkeys(broken, nearest)
-    return {origin: row.ask({origin}, nearest=True) for origin in relaxable if origin in broken}
+    decisions = {}
+    for origin in relaxable:
+        if origin in broken:
+            decisions[origin] = yield from row.ask({origin}, nearest=True)
+    return decisions
 
 
-def _fewest(row: Unanswered) -> tuple[list[Origin], bool]:
+def _fewest(row: Unanswered) -> Deciding[tuple[list[Origin], bool]]:
     """Return what cannot be left out, and whether that is known of each; together they have no answer."""
     everything = row.relaxations.origins
     kept, minimal = everything, True
@@ -230,7 +240,7 @@ def _fewest(row: Unanswered) -> tuple[list[Origin], bool]:
         rest = [origin for origin in kept if origin not in trial]
         if len(rest) == len(kept):
             continue  # left out already, with its kind
-        found = row.ask(set(everything) - set(rest)).found
+        found = (yield from row.ask(set(everything) - set(rest))).found
         if found is False:
             kept = rest
         # a kind that is undecided is tried again one by one; what has an answer keeps it when more is left out

@@ -18,7 +18,8 @@ from mlflow_cf.explained import ExplainedModel
 from mlflow_cf.model.judge import Judge, OpenModel, Outcome
 from mlflow_cf.model.parity import Opened
 from mlflow_cf.problem import Requirements, Target
-from mlflow_cf.why_not.relax import Decision, Question, Relaxations, Unanswered, WhyNot, why_not
+from mlflow_cf.stepwise import finished
+from mlflow_cf.why_not.relax import Deciding, Decision, Question, Relaxations, Unanswered, WhyNot, why_not
 
 # of two groups, rules may define one by the other in a circle, which is refused
 GROUPS = st.sampled_from([[], [["income", "rooms"]], [["job", "grade"]]])
@@ -128,14 +129,15 @@ def scripted(probability: float | None, *, found: bool | None = False) -> WhyNot
     setting = setting_of(background(0), {"immutable": ["age"]})
     row = setting.background[0]
 
-    def decide(question: Question) -> Decision:
+    def decide(question: Question) -> Deciding[Decision]:
+        yield from ()  # the judge need not be asked
         lower = question.target.min_probability is None and probability is not None
         return Decision(True, row, 0.1, probability) if lower else Decision(found)
 
     nobody = Judge(OpenModel("test", ("no", "yes"), lambda rows: np.full(len(rows), "no")), argmax_decides=False)
     alone = Requirements(setting.space, nobody, Outcome(np.empty(0, dtype=np.intp)), Opened(None, ""))
     asked = Question(setting, Target(label="yes", min_probability=0.99), alone, nearest=False)
-    return why_not(Unanswered(Relaxations(asked), setting.space, row, decide), lambda _: True)
+    return finished(why_not(Unanswered(Relaxations(asked), setting.space, row, decide), lambda _: True))
 
 
 @pytest.mark.parametrize(

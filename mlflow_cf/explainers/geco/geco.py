@@ -15,6 +15,7 @@ from mlflow_cf.explainers.explainer import Candidates
 from mlflow_cf.explainers.geco.construction import grow, improve, start_of
 from mlflow_cf.explainers.geco.drawn import Drawn
 from mlflow_cf.explainers.geco.draws import Draws
+from mlflow_cf.explainers.geco.sifted import sifted
 from mlflow_cf.explainers.geco.sweeps import Sweeps
 from mlflow_cf.explainers.learned import Facts
 from mlflow_cf.explainers.random_search import RandomSearch
@@ -87,6 +88,10 @@ class GeCo:
 
     def search(self, problem: Problem, budget: Budget, rng: np.random.Generator) -> Candidates:
         """Run Algorithm 1 of the paper until the best results are stable (sections 4 and 9 of our notes)."""
+        if self.sweep and problem.partial is not None:
+            rows = sifted(problem, budget, lambda opened, left: self._by_sweeps(opened, left).rows)
+            if len(rows) >= problem.count or budget.cut:
+                return Candidates(rows, complete=len(rows) > 0)
         by_sweeps = self.sweep and problem.rater is not None
         drawn = None if by_sweeps else rng.bit_generator.state
         found = self._by_sweeps(problem, budget) if by_sweeps else self._by_draws(problem, budget, rng)

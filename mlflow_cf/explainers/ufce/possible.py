@@ -9,7 +9,6 @@ from typing import Final, TypeVar
 import numpy as np
 
 from mlflow_cf.constraints.rules import Bools
-from mlflow_cf.exact.best_first import DOUBT
 from mlflow_cf.explainers.ufce.subspaces import Subspaces
 from mlflow_cf.problem import Codes, Problem
 from mlflow_cf.search.cascade import Cascade
@@ -17,6 +16,7 @@ from mlflow_cf.structures.structure import Boxes
 
 MOST_FLAGS: Final = 2**22  # of the boxes that are bounded in one go: 4 MB
 AT_ONCE: Final = 64  # sets of groups
+CLOSE: Final = 1e-4  # to the target: scores of what was opened are off by less
 Groups = TypeVar("Groups", bound=Collection[int])
 
 
@@ -36,7 +36,7 @@ class Possible:
         for start in range(0, len(sets), size):
             part = sets[start : start + size]
             low, high = self._boxes.bounds(np.stack([self._mask(each) for each in part]))
-            reached = ~(self._problem.rater.reach(low, high, DOUBT) < 0)  # not where it is no number
+            reached = ~(self._problem.rater.reach(low, high, CLOSE) < 0)  # not where it is no number
             yield from (part[at] for at in np.flatnonzero(reached).tolist())
 
     def _mask(self, groups: Collection[int]) -> Bools:

@@ -102,7 +102,9 @@ class Run:
     def _stages(self, changes: int) -> Iterator[Callable[[], Kept]]:
         """Yield the searches for so many changes: by what is predicted, then fewer changes, then beside values."""
         if changes == 1:
-            yield lambda: self._kept(self._along(1, singles(self.subspaces), POINTS[1])[0])
+            alone = {group for (group,) in self.possible.of([(group,) for group in self.subspaces.groups])}
+            lines = [line for line in singles(self.subspaces) if line.values.group in alone]
+            yield lambda: self._kept(self._along(1, lines, POINTS[1])[0])
             return
         met: set[Pair] = set()
         yield (lambda: self._doubles(met)) if changes == 2 else self._triples
@@ -115,12 +117,12 @@ class Run:
 
     def _doubles(self, met: set[Pair]) -> Kept:
         """Search pairs, beside values of one where nothing predicted is accepted; add those where it is to `met`."""
-        predicted, known = self._along(2, doubles(self.subspaces, self._pairs), POINTS[2])
+        predicted, known = self._along(2, doubles(self.subspaces, self._reaching), POINTS[2])
         met |= known
         return self._kept(predicted, self._along(2, self._nested(known, of_them=False), NESTED)[0])
 
     def _nested(self, met: set[Pair], *, of_them: bool) -> Iterator[Line]:
-        for pair in self._pairs:
+        for pair in self._reaching:
             for ordered in (pair, pair[::-1]):
                 if (ordered in met) == of_them:
                     yield from nested(self.subspaces, ordered, NESTED)
@@ -151,8 +153,12 @@ class Run:
 
     @cached_property
     def _pairs(self) -> list[Pair]:
-        pairs = pairs_of(self.problem, self.subspaces.groups, self.known.mutual, self.aim.pairs)
-        return pairs if 3 in self.aim.variants else list(self.possible.of(pairs))
+        return pairs_of(self.problem, self.subspaces.groups, self.known.mutual, self.aim.pairs)
+
+    @cached_property
+    def _reaching(self) -> list[Pair]:
+        """The pairs that may meet the target without a third group."""
+        return list(self.possible.of(self._pairs))
 
     @cached_property
     def _plausible(self) -> Plausible | None:
