@@ -162,13 +162,14 @@ def test_get_raw_model_is_the_explained_model(loaded):
     assert isinstance(loaded.get_raw_model(), mlflow_cf.ExplainedModel)
 
 
-def test_loading_searches_once(folder, monkeypatch):
+def test_loading_tries_an_answer_and_what_few_rows_need(folder, monkeypatch):
     asked = []
     answer = mlflow_cf.explained.answer
     monkeypatch.setattr(mlflow_cf.explained, "answer", lambda *request: asked.append(answer(*request)) or asked[-1])
     _load_pyfunc(folder)
-    ((answer,),) = asked
-    assert (answer.prediction, answer.status) == ("bad", "found")
+    (tried,), (hard,) = asked
+    assert (tried.prediction, tried.status) == (hard.prediction, hard.status) == ("bad", "found")
+    assert len(tried.counterfactuals) < len(hard.counterfactuals)
 
 
 @pytest.mark.parametrize("breaks", ["always", "while searching", "never"])
