@@ -14,6 +14,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from plan_worlds import NAMES, TABLE, accepting, check_plan, random_told, sequences
 from searched import bound
+from sklearn.linear_model import LogisticRegression
 
 import mlflow_cf
 from mlflow_cf import CSCF, SCF
@@ -414,3 +415,14 @@ def test_plans_are_handed_over_in_a_number_that_can_be_told() -> None:
     assert _handed_over(problem, states).tolist() == list(range(PLANS))
     states[400] = (0.0, 1.0)
     assert _handed_over(problem, states).tolist() == [*range(PLANS), 400]
+
+
+def test_rows_of_very_many_features_have_plans() -> None:
+    """More objectives than are compared at once end no search."""
+    wide = pd.DataFrame(np.random.default_rng(0).normal(size=(60, 260)), columns=[f"c{at}" for at in range(260)])
+    model = LogisticRegression().fit(wide, wide["c0"] > 0)
+    model.coef_[:, 1:] = 0.0
+    explained = mlflow_cf.wrap(model, wide, target=True, explainer=CSCF(generations=1), values="continuous")
+    rows = wide[~model.predict(wide)].head(1)
+    (answer,) = explained.explain(rows, max_evaluations=40_000)
+    assert answer.status == "found", answer.reason

@@ -221,7 +221,7 @@ def answers_among(evaluator: Evaluator, parts: Sequence[Evaluated]) -> Evaluated
     plans = plans.take(np.sort(first))
     changed = differing(plans.states, evaluator.problem.x0).sum(axis=1)
     short = moocore.is_nondominated(np.column_stack([plans.cost, plans.lengths, changed]))
-    return plans.take(np.flatnonzero(moocore.is_nondominated(plans.objectives) | short))
+    return plans.take(np.flatnonzero(unbeaten(plans.objectives) | short))
 
 
 def front(evaluated: Evaluated) -> Evaluated:
