@@ -13,7 +13,7 @@ import mlflow_cf
 from mlflow_cf import MDPSO
 from mlflow_cf.explainers.mdpso.sparse import AGAIN, CHANGE, in_deviations, left_by_sparse
 from mlflow_cf.problem import Budget, Problem
-from mlflow_cf.proof.select import near_copies
+from mlflow_cf.search.population import near_copies
 
 # `stay` has a long tail: a change of 40 % of its range is hundreds of deviations; half of the rows have 0, 1, 2
 STAYS = pd.DataFrame(

@@ -12,7 +12,7 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from mlflow_cf.features import ColumnName, FeatureSpace
+from mlflow_cf.features import ColumnName, FeatureSpace, Floats
 
 if TYPE_CHECKING:
     from mlflow_cf.structures.structure import Structure
@@ -213,3 +213,14 @@ class CountedJudge:
             return ask(rows)
         finally:
             self.seconds += time.perf_counter() - started
+
+
+@dataclass(frozen=True, eq=False)
+class Alone:
+    """Rows (m, d) that the judge is asked about one by one, as long as it is not `late`; the others stay unanswered."""
+
+    rows: Floats
+    late: Callable[[], bool]
+
+
+Asked = Floats | Alone

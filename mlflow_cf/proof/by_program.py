@@ -18,9 +18,9 @@ from mlflow_cf.milp.causality import bending
 from mlflow_cf.milp.errors import NotLinearError
 from mlflow_cf.milp.minimise import Minimum, lower_bound, minimise
 from mlflow_cf.milp.model import SLACK, Model
-from mlflow_cf.model.judge import Outcome
+from mlflow_cf.model.judge import Asked, Outcome
 from mlflow_cf.proof.select import nearest_first, select
-from mlflow_cf.proof.verify import Asked, Case, Inquiry, Proved, joined_outcomes
+from mlflow_cf.proof.verify import Case, Inquiry, Proved, joined_outcomes
 from mlflow_cf.words.reasons import Uncertified
 from mlflow_cf.words.result import Proof
 

@@ -16,13 +16,14 @@ from mlflow_cf.exact.best_first import DOUBT, BestFirst
 from mlflow_cf.exact.entries import Leaf
 from mlflow_cf.exact.few_changes import FewChanges
 from mlflow_cf.features import Floats
-from mlflow_cf.model.judge import Outcome
+from mlflow_cf.model.judge import Asked, Outcome
 from mlflow_cf.problem import Codes
 from mlflow_cf.problem.binding import same
 from mlflow_cf.problem.points import with_points
 from mlflow_cf.proof.by_program import certify_by_program
-from mlflow_cf.proof.select import near_copies, nearest
-from mlflow_cf.proof.verify import NOTHING, Asked, Case, Inquiry, Proved, joined_outcomes
+from mlflow_cf.proof.select import nearest
+from mlflow_cf.proof.verify import NOTHING, Case, Inquiry, Proved, joined_outcomes
+from mlflow_cf.search.population import near_copies
 from mlflow_cf.words.reasons import Uncertified
 from mlflow_cf.words.result import Proof
 

@@ -11,8 +11,8 @@ from typing import TypeVar
 import numpy as np
 
 from mlflow_cf.features import FeatureSpace, Floats
-from mlflow_cf.model.judge import Decides, Outcome
-from mlflow_cf.proof.verify import Alone, Asked, joined_outcomes
+from mlflow_cf.model.judge import Alone, Asked, Decides, Outcome
+from mlflow_cf.proof.verify import joined_outcomes
 
 T = TypeVar("T")
 

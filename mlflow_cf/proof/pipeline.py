@@ -10,7 +10,7 @@ import numpy as np
 
 from mlflow_cf.explainers import Candidates, Search
 from mlflow_cf.features import FeatureSpace, Floats
-from mlflow_cf.model.judge import Decides, Outcome
+from mlflow_cf.model.judge import Asked, Decides, Outcome
 from mlflow_cf.plans.functions import counted, with_failures
 from mlflow_cf.plans.plan import Plan
 from mlflow_cf.problem import Codes, Problem
@@ -21,8 +21,9 @@ from mlflow_cf.proof.certify import at_once, certify
 from mlflow_cf.proof.complete import complete, nearest_ones
 from mlflow_cf.proof.inquiry import run_proofs
 from mlflow_cf.proof.plans import check_plans, leading_plans
-from mlflow_cf.proof.select import kinds_of, near_copies
-from mlflow_cf.proof.verify import Asked, Case, Inquiry, Proved, prove
+from mlflow_cf.proof.select import kinds_of
+from mlflow_cf.proof.verify import Case, Inquiry, Proved, prove
+from mlflow_cf.search.population import near_copies
 from mlflow_cf.why_not.blame import contradiction, impossible, no_row_left
 from mlflow_cf.words.reasons import NOTHING_LEFT, NOTHING_WANTED, fewer, hurried, none_among, nothing_else, stopped
 from mlflow_cf.words.result import Optimum, Status

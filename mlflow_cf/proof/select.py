@@ -6,11 +6,9 @@ from collections.abc import Iterable, Sequence
 
 import numpy as np
 
-from mlflow_cf.constraints.rules import Bools
 from mlflow_cf.features import Floats
 from mlflow_cf.problem import Codes, Problem
-from mlflow_cf.problem.binding import same
-from mlflow_cf.problem.variety import ranges
+from mlflow_cf.search.population import near_copies
 
 
 class Queue:
@@ -129,21 +127,3 @@ def apart(problem: Problem, Z: Floats, order: Codes) -> Codes:
         if not near_copies(problem, Z[chosen], Z[position]).any():
             chosen.append(position)
     return np.array(chosen, dtype=np.intp)
-
-
-def near_copies(problem: Problem, Z: Floats, row: Floats, times: int = 1) -> Bools:
-    """Return (m,) which rows Z (m, d) tell the same as a row (d,): equal levels, and about equal numbers.
-
-    No number differs by the least difference, or so many `times` as much. Unless the nearest answers are wanted, they
-    change the same groups, too.
-    """
-    least = times * problem.variety.min_difference * problem.kept(_ranges)
-    with np.errstate(invalid="ignore"):  # a missing value is far from all numbers
-        copies: Bools = np.all(same(Z, row) | (np.abs(Z - row) < least), axis=1)
-    if not problem.variety.near and copies.any():
-        copies[copies] = (problem.changed(Z[copies]) == problem.changed(row[None])).all(axis=1)
-    return copies
-
-
-def _ranges(problem: Problem) -> Floats:
-    return ranges(problem.space.features)

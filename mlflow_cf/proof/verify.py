@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mlflow_cf.features import Floats
-from mlflow_cf.model.judge import Outcome
+from mlflow_cf.model.judge import Asked, Outcome
 from mlflow_cf.problem import BoundTarget, Budget, Codes, Problem
 from mlflow_cf.proof.select import Queue, nearest, nearest_first, select
 from mlflow_cf.words.reasons import UNOPENED, Uncertified
@@ -87,15 +87,6 @@ class Proved:
     minimal: NDArray[np.bool_] = field(default_factory=lambda: np.empty(0, dtype=np.bool_))
 
 
-@dataclass(frozen=True, eq=False)
-class Alone:
-    """Rows (m, d) that the judge is asked about one by one, as long as it is not `late`; the others stay unanswered."""
-
-    rows: Floats
-    late: Callable[[], bool]
-
-
-Asked = Floats | Alone
 Inquiry = Generator[Asked, Outcome, Proved]
 
 

@@ -11,6 +11,8 @@ from numpy.typing import NDArray
 from mlflow_cf.constraints.rules import Bools
 from mlflow_cf.features import Floats
 from mlflow_cf.problem import Budget, Codes, Problem
+from mlflow_cf.problem.binding import same
+from mlflow_cf.problem.variety import ranges
 
 LEAST_GRADE = 1e-15
 
@@ -263,3 +265,21 @@ class Seen:
                 first.setdefault(key, position)
         self._pending = list(first)
         return np.fromiter(first.values(), dtype=np.intp, count=len(first))
+
+
+def near_copies(problem: Problem, Z: Floats, row: Floats, times: int = 1) -> Bools:
+    """Return (m,) which rows Z (m, d) tell the same as a row (d,): equal levels, and about equal numbers.
+
+    No number differs by the least difference, or so many `times` as much. Unless the nearest answers are wanted, they
+    change the same groups, too.
+    """
+    least = times * problem.variety.min_difference * problem.kept(_ranges)
+    with np.errstate(invalid="ignore"):  # a missing value is far from all numbers
+        copies: Bools = np.all(same(Z, row) | (np.abs(Z - row) < least), axis=1)
+    if not problem.variety.near and copies.any():
+        copies[copies] = (problem.changed(Z[copies]) == problem.changed(row[None])).all(axis=1)
+    return copies
+
+
+def _ranges(problem: Problem) -> Floats:
+    return ranges(problem.space.features)

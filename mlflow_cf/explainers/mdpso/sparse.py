@@ -13,9 +13,8 @@ import numpy as np
 
 from mlflow_cf.constraints.rules import Bools
 from mlflow_cf.problem import BoundDistance, Budget, Codes, Distance, Problem
-from mlflow_cf.proof.select import near_copies
-from mlflow_cf.proof.verify import SPARE
-from mlflow_cf.search.more_sets import LEAST_EVALUATIONS, MoreSets
+from mlflow_cf.search.more_sets import LEAST_EVALUATIONS, SPARE, MoreSets
+from mlflow_cf.search.population import near_copies
 
 # In median absolute deviations. Five answers each to 25 rows of COMPAS, geometric means of proximity and sparsity as
 # shares of random search's: on 11 forests .40 and .95 where a change counts 3, sparser on 8 of them, .46 and .88
