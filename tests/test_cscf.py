@@ -354,6 +354,28 @@ def test_of_many_steps_what_helps_comes_before_what_it_helps() -> None:
     assert cheaper.cost.tolist() == [3 + 5 * 0.75]
 
 
+def test_orders_are_tried_only_where_they_matter_and_within_the_budget(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Without a look at either, thirty features without declared actions took minutes."""
+    table = pd.DataFrame({name: [0, 1, 3] for name in "abcdef"})
+    steps = Ordered(np.array([[5, 4, 3, 2, 1, 0]]), np.full((1, 6), 3.0))
+    for helps in ([], [{"from": "a", "to": "b", "factor": "1 - x.a / 4"}]):
+        actions = [{key: said for key, said in choose(name, [3]).items() if key != "effort"} for name in "abcdef"]
+        told = {"actions": actions, "relationships": helps}
+        problem = bound(table, lambda Z: Z.sum(axis=1) > 17, row=(0,) * 6, constraints=told)
+        several = Evaluator(problem, possible(problem, {}, discounts=True), Budget(10**6), rounded=True)
+        plan = several.evaluate(steps)
+        walked: list[int] = []
+        walk = several.walker.walk
+        several.walker = SimpleNamespace(walk=lambda *way, walk=walk, walked=walked: walked.append(1) or walk(*way))
+        assert len(reordered(several, plan)) == bool(helps)
+        assert bool(walked) == bool(helps)
+        walked.clear()
+        monkeypatch.setattr(Evaluator, "cut", True)
+        assert len(reordered(several, plan)) == 0
+        assert not walked
+        monkeypatch.undo()
+
+
 def test_answers_stand_in_their_cheapest_order() -> None:
     """Two generations of a few genes find such plans by chance; refinement alone moves values."""
     table = pd.DataFrame({name: [0, 1, 3] for name in "abcdef"})

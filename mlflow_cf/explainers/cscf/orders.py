@@ -9,10 +9,13 @@ import numpy as np
 from mlflow_cf.explainers.cscf.evaluation import Evaluated, Evaluator
 from mlflow_cf.explainers.cscf.genes import Ordered
 from mlflow_cf.features import Floats
+from mlflow_cf.plans.course import Course
 from mlflow_cf.plans.kernels import Ints
 from mlflow_cf.search.population import row_keys
 
 MOST: Final = 256  # beginnings of a plan that are followed, the cheapest ones: all of up to eight steps
+MOST_WALKED: Final = 2**20  # beginnings in all: about a second; plans of eight steps have 16,000 each, of four 250
+CELLS: Final = 2**17  # features of the beginnings that are followed between two looks at the clock: 20 ms
 
 
 def reordered(evaluator: Evaluator, plans: Evaluated) -> Evaluated:
@@ -21,16 +24,35 @@ def reordered(evaluator: Evaluator, plans: Evaluated) -> Evaluated:
     Actions keep their values. The genetic algorithm tries orders by chance, and refinement moves values alone: a plan
     that gains before it studies may stay, although study would make the gain cheaper.
     """
+    parts, walked = [plans.take(np.arange(0))], 0
+    if not order_matters(evaluator.possible.course):
+        return parts[0]
     lengths = plans.lengths
-    parts = [plans.take(np.flatnonzero(lengths == steps)) for steps in np.unique(lengths[lengths > 1]).tolist()]
-    return Evaluated.together([plans.take(np.arange(0)), *(_cheaper(evaluator, part) for part in parts)])
+    for steps in np.unique(lengths[lengths > 1]).tolist():
+        some, begun = np.flatnonzero(lengths == steps), min(MOST, 2**steps) * steps
+        size = max(1, CELLS // (begun * len(evaluator.problem.space)))
+        for start in range(0, len(some), size):
+            walked += begun * steps * min(size, len(some) - start)
+            if evaluator.cut or walked > MOST_WALKED:
+                return Evaluated.together(parts)
+            parts.append(_cheaper(evaluator, plans.take(some[start : start + size])))
+    return Evaluated.together(parts)
+
+
+def order_matters(course: Course) -> bool:
+    """Whether what a step costs, does or needs may depend on the steps before it."""
+    return bool(course.relations.edges) or any(
+        action.effects or action.effort is not None or action.before or action.after for action in course.actions
+    )
 
 
 def _cheaper(evaluator: Evaluator, plans: Evaluated) -> Evaluated:
-    """Return those of plans with equally many steps that become cheaper."""
+    """Return those of plans with equally many steps that become cheaper; none once the budget has ended."""
     steps = int(plans.lengths[0])
     owner, orders = np.arange(len(plans)), np.empty((len(plans), 0), dtype=np.intp)
     for _ in range(steps):
+        if evaluator.cut:
+            return plans.take(np.arange(0))
         owner, orders = _continued(evaluator, plans.sequences, owner, orders)
     tried = evaluator.evaluate(_in_order(plans.sequences, owner, orders))
     first = np.lexsort((tried.worth, owner))
