@@ -4,7 +4,7 @@ from itertools import product
 
 import numpy as np
 import pandas as pd
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 from laws import dear
 from sklearn.ensemble import RandomForestClassifier
@@ -42,13 +42,16 @@ def table(seed: int) -> tuple[pd.DataFrame, np.ndarray]:
     frozen=st.sets(st.sampled_from("abcd"), max_size=3),
     rules=st.sampled_from([[], ["x_cf.a <= x_cf.b"], ["x_cf.a + x_cf.c <= 5"]]),
     most=st.sampled_from([None, 1, 2]),
+    groups=st.sampled_from([[], [["a", "c"]], [["a", "b", "d"]]]),
 )
-def test_what_it_tells_is_what_all_rows_tell(seed, forest, at, frozen, rules, most) -> None:
+@example(seed=0, forest=False, at=0, frozen=set(), rules=[], most=None, groups=[["a", "c"]])
+@example(seed=0, forest=True, at=0, frozen=set(), rules=[], most=None, groups=[["a", "c"]])
+def test_what_it_tells_is_what_all_rows_tell(*, seed, forest, at, frozen, rules, most, groups) -> None:
     frame, y = table(seed)
     model = RandomForestClassifier(5, max_depth=3, random_state=0) if forest else LogisticRegression()
     model.fit(frame, y)
     row, seen = frame.iloc[[at]], Seen()
-    constraints = {"immutable": sorted(frozen), "rules": rules, "max_changes": most or 4}
+    constraints = {"immutable": sorted(frozen), "rules": rules, "max_changes": most or 4, "groups": groups}
     explained = mlflow_cf.wrap(model, frame, target=True, constraints=constraints, why_not=False)
     if model.predict(row)[0] or explained.explain(row, explainer=seen)[0].status == "infeasible":
         return
@@ -58,7 +61,7 @@ def test_what_it_tells_is_what_all_rows_tell(seed, forest, at, frozen, rules, mo
     lawful = rows[problem.check(rows)]
     favourable = model.predict(problem.space.decode(lawful)[list(frame)]) if len(lawful) else np.empty(0)
     assert not (beyond_reach(problem, 1e-6) and favourable.any())
-    if not forest and not rules and most is None:
+    if not forest and not rules and not groups and most is None:
         assert beyond_reach(problem, 1e-6) != favourable.any()
     few = problem.kept(FewChanges.of)
     if few is None:
@@ -66,7 +69,7 @@ def test_what_it_tells_is_what_all_rows_tell(seed, forest, at, frozen, rules, mo
     steepest = problem.rows(few.steepest())
     assert problem.check(steepest).all()
     assert model.predict(problem.space.decode(steepest)[list(frame)]).all() if len(steepest) else True
-    if not forest and not rules:
+    if not forest and not rules and not groups:
         assert len(steepest) == favourable.any()
 
 

@@ -19,5 +19,5 @@ def beyond_reach(problem: Problem, doubt: float) -> bool:
     choices = Choices.of_places(problem, problem.kept(telling))
     if (choices.start[:-1] == choices.start[1:]).any():
         return True  # a group has no tuple left
-    low, high = problem.rater.structure.boxes(choices.tokens).bounds(whole_box(choices))
+    low, high = problem.rater.structure.boxes(choices.tokens).bounds(whole_box(choices)[:, choices.columns])
     return bool(problem.rater.reach(low, high, doubt)[0] < 0)
