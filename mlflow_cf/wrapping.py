@@ -22,7 +22,6 @@ from mlflow_cf.options import DistanceSource, PlausibleSource, TargetSource, Wra
 from mlflow_cf.problem import Limits, Privacy, Sealable, Trace, WhyNotAsked
 from mlflow_cf.problem.variety import LEAST_DIFFERENCE, Diversity
 from mlflow_cf.request.held import Held, Kept
-from mlflow_cf.why_not.lint import lint
 
 _logger = logging.getLogger(__name__)
 
@@ -132,6 +131,6 @@ def assemble(
         background = Background(space.decode(codes), None, codes)
     held = Held.learn(policy, versions or {}, space, codes)
     explained = ExplainedModel.build(model, space, background, policy, explainer, Kept(held=held, causal=causal))
-    for finding in lint(policy, explained.setting):
+    for finding in explained.asking.findings:
         _logger.warning("%s", finding)
     return explained

@@ -19,6 +19,7 @@ from mlflow_cf.problem.further import AnyVersions, Plausibly, PlausiblyAsked, Ve
 from mlflow_cf.request.admission import Admission
 from mlflow_cf.request.held import Held, version_of
 from mlflow_cf.request.request import Caller, Request, Work
+from mlflow_cf.why_not.lint import lint
 
 MOST_KEPT: Final = 8  # kinds of requests for which structures and tables stay: callers choose them
 
@@ -54,6 +55,11 @@ class Asking:
     setting: Setting
     searches: Searches
     admission: Admission
+
+    @cached_property
+    def findings(self) -> tuple[str, ...]:
+        """What of the policy is probably not meant, looked for once: on wide tables that takes .4 s."""
+        return tuple(lint(self.policy, self.setting))
 
     @property
     def required(self) -> Requirements:

@@ -7,7 +7,6 @@ from typing import Any
 from mlflow_cf.explainers.registry import explainer_to_dict
 from mlflow_cf.problem.disclosure import notes_on_privacy
 from mlflow_cf.request.asking import Asking
-from mlflow_cf.why_not.lint import lint
 from mlflow_cf.words.description import notes_on_constants
 
 
@@ -30,7 +29,7 @@ def described(asking: Asking) -> dict[str, Any]:
         "policy": asking.policy.to_dict(),
         "explainer": explainer_to_dict(asking.searches.own.explainer),
         "explained_at_once": asking.admission.places,
-        "warnings": lint(asking.policy, asking.setting),
+        "warnings": list(asking.findings),
         "notes": [
             *model.notes,
             *notes_on_constants(space),
