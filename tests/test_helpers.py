@@ -1,6 +1,7 @@
 """Long tables: other processes explain parts of them, and whatever happens there, every row gets the same answer."""
 
 import os
+from dataclasses import replace
 from multiprocessing import parent_process
 from threading import Lock
 
@@ -50,8 +51,7 @@ def explained_by_two(model: object, monkeypatch: pytest.MonkeyPatch) -> tuple[Ex
     made = mlflow_cf.wrap(model, ROWS, target=1, output="label")
     alone = made.explain(ROWS)
     every_part_is_worth_a_helper(monkeypatch)
-    object.__setattr__(made, "admission", Admission(2))
-    return alone, made.explain(ROWS)
+    return alone, replace(made, admission=Admission(2)).explain(ROWS)
 
 
 def assert_same(alone: Explanations, together: Explanations) -> None:
@@ -94,16 +94,14 @@ def test_a_model_that_cannot_be_handed_over_is_asked_here(
 def test_a_core_alone_takes_no_helpers(monkeypatch: pytest.MonkeyPatch) -> None:
     every_part_is_worth_a_helper(monkeypatch)
     monkeypatch.setattr(helpers, "ProcessPoolExecutor", None)
-    made = mlflow_cf.wrap(decide, ROWS, target=1, output="label")
-    object.__setattr__(made, "admission", Admission(1))
+    made = replace(mlflow_cf.wrap(decide, ROWS, target=1, output="label"), admission=Admission(1))
     assert len(made.explain(ROWS)) == len(ROWS)
 
 
 def test_a_limit_for_all_rows_takes_no_helpers(monkeypatch: pytest.MonkeyPatch) -> None:
     every_part_is_worth_a_helper(monkeypatch)
     monkeypatch.setattr(helpers, "ProcessPoolExecutor", None)
-    made = mlflow_cf.wrap(decide, ROWS, target=1, output="label")
-    object.__setattr__(made, "admission", Admission(2))
+    made = replace(mlflow_cf.wrap(decide, ROWS, target=1, output="label"), admission=Admission(2))
     assert len(made.explain(ROWS, time_limit_s=60)) == len(ROWS)
 
 
