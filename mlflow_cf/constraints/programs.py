@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from itertools import compress
 from typing import Any, Final, NamedTuple
 
 import numba
@@ -113,17 +114,33 @@ class Checks:
 
     Attributes:
         program: those that a kernel knows; others: those that it does not.
+        plain: (r,) which of all rules a kernel knows.
     """
 
     program: Program
     others: tuple[Rule, ...]
+    plain: Bools
 
     @classmethod
     def of(cls, rules: Iterable[Rule]) -> Checks:
         """Return some rules together."""
         every = tuple(rules)
-        plain = [rule for rule in every if is_plain(rule)]
-        return cls(Program.of(plain), tuple(rule for rule in every if not is_plain(rule)))
+        plain = [is_plain(rule) for rule in every]
+        program = Program.of(list(compress(every, plain)))
+        others = tuple(rule for rule, known in zip(every, plain, strict=True) if not known)
+        return cls(program, others, np.array(plain, dtype=np.bool_))
+
+    def held(self, Z: Floats, x0: Floats) -> Bools:
+        """Return (r, m) which rules candidates Z (m, d) keep beside a row x0 (d,)."""
+        kept = np.ones((len(self.plain), len(Z)), dtype=np.bool_)
+        program, own = self.program, np.ascontiguousarray(np.atleast_2d(x0))
+        if len(program.sign):
+            by_kernel = np.empty((int(self.plain.sum()), len(Z)), dtype=np.bool_)
+            check_each(program, np.ascontiguousarray(Z), own, np.empty(len(program.does)), by_kernel)
+            kept[self.plain] = by_kernel
+        for number, rule in zip(np.flatnonzero(~self.plain), self.others, strict=True):
+            kept[number] = rule.holds(Z, x0)
+        return kept
 
     def refuse(self, Z: Floats, x0: Floats, held: Bools) -> None:
         """Unmark, in place, the rows `held` (m,) of Z (m, d) that break a rule beside x0 (d,), or a row each (m, d)."""
@@ -192,16 +209,31 @@ def _holds(program: Any, atom: Any, candidate: Any, own: Any, stack: Any) -> Any
     return compares(program.sign[atom], left, right, unknown_from, tolerance, program.bare[atom])
 
 
+@inner
+def keeps(program: Any, first: Any, last: Any, candidate: Any, own: Any, stack: Any) -> Any:
+    """Whether a candidate (d,) keeps the rules from number `first` on, up to `last`, beside a row (d,)."""
+    for rule in range(first, last):
+        then = program.rule[rule + 1] - 1
+        applies = True
+        for atom in range(program.rule[rule], then):
+            applies = applies and _holds(program, atom, candidate, own, stack)
+        if applies and not _holds(program, then, candidate, own, stack):
+            return False
+    return True
+
+
 @kernel
 def check_rules(program: Program, Z: Array, x0: Array, stack: Array, held: Array) -> None:
     """Unmark the rows `held` (m,) of Z (m, d) that break a rule beside x0 (m, d), or (1, d)."""
+    rules = program.rule.size - 1
     for row in range(held.size):
-        candidate, own = Z[row], x0[row if len(x0) > 1 else 0]
-        for rule in range(program.rule.size - 1):
-            if not held[row]:
-                break
-            last = program.rule[rule + 1] - 1
-            applies = True
-            for atom in range(program.rule[rule], last):
-                applies = applies and _holds(program, atom, candidate, own, stack)
-            held[row] = not applies or _holds(program, last, candidate, own, stack)
+        if held[row]:
+            held[row] = keeps(program, 0, rules, Z[row], x0[row if len(x0) > 1 else 0], stack)
+
+
+@kernel
+def check_each(program: Program, Z: Array, x0: Array, stack: Array, held: Array) -> None:
+    """Write which rules (r, m) candidates Z (m, d) keep beside a row x0 (1, d)."""
+    for rule in range(held.shape[0]):
+        for row in range(held.shape[1]):
+            held[rule, row] = keeps(program, rule, rule + 1, Z[row], x0[0], stack)

@@ -135,13 +135,6 @@ def applies(rule: Rule, x0: Floats) -> bool:
     return bool(rule.then.columns("x_cf")) or not rule.then.holds(one, x0)[0]
 
 
-def is_simple(atom: Atom) -> bool:
-    """Whether an atom compares a column of the counterfactual with one of the query row, or with a constant."""
-    left, right = atom.left, atom.right
-    known = isinstance(right, Const) or (isinstance(right, Ref) and right.side == "x")
-    return isinstance(left, Ref) and left.side == "x_cf" and known and atom.sign != "in"
-
-
 def recode(rule: Rule, features: Sequence[Feature]) -> Rule:
     """Return the rule for features that cover levels unseen in the background: the same level is equal everywhere."""
 

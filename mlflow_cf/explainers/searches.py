@@ -28,7 +28,7 @@ class Ready:
 
     def search_as(self, explainer: Learner) -> Search:
         """Return the search of an explainer that learns the same, perhaps with other options."""
-        if self.learned is None or _key(explainer) == _key(self.explainer):
+        if self.learned is None or explainer == self.explainer:
             return self.search
         return explainer.bound(self.learned)
 

@@ -83,7 +83,7 @@ class Domains:
         A proposed tuple is not the row's own, and is missing nowhere where the row is not.
         """
         groups: dict[int, Group] = {}
-        short = self.short.bind(rules.simple, rules.others, x0)
+        short = self.short.bind(rules.plain, rules.others, x0)
         for at, (number, allowed) in enumerate(zip(self.short.numbers, short.allowed.tolist(), strict=True)):
             groups[number] = self._group(number, rules, partial(short.tuples, at), own_allowed=allowed)
         if len(groups) == len(self.all):
@@ -97,7 +97,7 @@ class Domains:
 
     def _long_groups(self, rules: OwnRules, x0: Floats) -> dict[int, Group]:
         """Return the groups of one column that are bound when they are looked at."""
-        groups, allowed = {}, self._long_own.bind(rules.simple, {}, x0).allowed.tolist()
+        groups, allowed = {}, self._long_own.bind(rules.plain, {}, x0).allowed.tolist()
         for number, simply in zip(self._long, allowed, strict=True):
             own_allowed = simply and all(rule.holds(x0[None], x0)[0] for rule in rules.others.get(number, ()))
             bind = partial(self._long_tuples, number, rules, x0)
@@ -135,7 +135,7 @@ class Domains:
         return Lone.of(list(self._long), nothing, self.bound_distance)
 
     def _long_tuples(self, number: int, rules: OwnRules, x0: Floats) -> Tuples:
-        return self._long[number].bind(rules.simple, rules.others, x0).tuples(0)
+        return self._long[number].bind(rules.plain, rules.others, x0).tuples(0)
 
     def _joint_group(self, number: int, own_rules: OwnRules, x0: Floats) -> Group:
         domain, rules = self.all[number], own_rules.others.get(number, ())

@@ -10,10 +10,10 @@ from itertools import chain
 import numpy as np
 
 from mlflow_cf.constraints import ChangeLimit, Domain, Rule
-from mlflow_cf.constraints.programs import Checks
-from mlflow_cf.constraints.rules import Atom, Bools, applies, ground, is_simple
+from mlflow_cf.constraints.programs import Checks, is_plain
+from mlflow_cf.constraints.rules import Bools, applies, ground
 from mlflow_cf.features import Floats
-from mlflow_cf.problem.lone import SimpleRules
+from mlflow_cf.problem.lone import PlainRules
 
 
 @dataclass(frozen=True, eq=False)
@@ -21,12 +21,12 @@ class OwnRules:
     """The rules that speak of one group alone, by its number.
 
     Attributes:
-        simple: those of groups of one column that a kernel knows.
+        plain: those of groups of one column that a kernel knows.
         others: all others.
         all: returns all of a group, grounded.
     """
 
-    simple: SimpleRules
+    plain: PlainRules
     others: Mapping[int, Sequence[Rule]]
     all: Callable[[int], tuple[Rule, ...]]
 
@@ -118,7 +118,7 @@ class Grounding:
         """Return the rules for one row (d,)."""
         grounded = (ground(rule, x0) for rule in self._of_no_group)
         never = tuple(rule for rule in grounded if rule is not None)
-        own = OwnRules(self._simple, self._others, partial(self._own, x0))
+        own = OwnRules(self._plain, self._others, partial(self._own, x0))
         return Grounded(own, Linking(self._linking, self._checks, x0), never)
 
     def _own(self, x0: Floats, number: int) -> tuple[Rule, ...]:
@@ -145,16 +145,16 @@ class Grounding:
         }
         return {number: rules for number, rules in found.items() if rules}
 
-    def _is_simple(self, rule: Rule, groups: Sequence[int]) -> bool:
+    def _is_known(self, rule: Rule, groups: Sequence[int]) -> bool:
         """Whether a kernel decides about a rule as it is."""
-        return len(groups) == 1 and len(self.domains[groups[0]].columns) == 1 and not rule.when and is_simple(rule.then)
+        return len(groups) == 1 and len(self.domains[groups[0]].columns) == 1 and is_plain(rule)
 
     @cached_property
     def _others(self) -> dict[int, list[Rule]]:
         """The rules of single groups that no kernel decides about as they are, by the group, and the limits' own."""
         others = {number: list(rules) for number, rules in self._limited.items()}
         for rule, groups in self._spoken_of:
-            if len(groups) == 1 and not self._is_simple(rule, groups):
+            if len(groups) == 1 and not self._is_known(rule, groups):
                 others.setdefault(groups[0], []).append(rule)
         return others
 
@@ -171,9 +171,9 @@ class Grounding:
         return [rule for rule, groups in self._spoken_of if not groups]
 
     @cached_property
-    def _simple(self) -> SimpleRules:
-        atoms: dict[int, list[Atom]] = {}
+    def _plain(self) -> PlainRules:
+        rules: dict[int, list[Rule]] = {}
         for rule, groups in self._spoken_of:
-            if self._is_simple(rule, groups):
-                atoms.setdefault(groups[0], []).append(rule.then)
-        return SimpleRules(atoms)
+            if self._is_known(rule, groups):
+                rules.setdefault(groups[0], []).append(rule)
+        return PlainRules(rules)

@@ -12,48 +12,31 @@ import numba
 import numpy as np
 from numpy.typing import NDArray
 
-from mlflow_cf.constraints.expressions import Const, Ref
-from mlflow_cf.constraints.programs import SIGNS, compares
-from mlflow_cf.constraints.rules import Atom
+from mlflow_cf.constraints import Rule
+from mlflow_cf.constraints.programs import Program, keeps
 from mlflow_cf.kernel import kernel
 from mlflow_cf.problem.group import Tuples
 from mlflow_cf.problem.scaled import Formula, Scaled, cost_of, scaled_change
 
 Array = NDArray[Any]
-NO_COLUMN: Final = -1
 NOWHERE: Final = -1
 
 
-class Compared(NamedTuple):
-    """What rules compare the value of each group with: all that is plain enough for a kernel.
+class OwnProgram(NamedTuple):
+    """The rules that speak of one group alone, group after group.
 
     Attributes:
-        start: (n + 1,) where the comparisons of every group start.
-        sign: place of each in `SIGNS`.
-        column: the column of the row beside it, or -1: then the `constant` is.
-        constant, unknown_from, tolerance: as in `Atom`.
+        start: (n + 1,) where the rules of every group start in the program.
+        program: all of them.
     """
 
     start: Array
-    sign: Array
-    column: Array
-    constant: Array
-    unknown_from: Array
-    tolerance: Array
+    program: Program
 
     @classmethod
-    def of(cls, groups: Sequence[Sequence[Atom]]) -> Compared:
-        """Return the simple atoms of groups together."""
-        atoms = [atom for some in groups for atom in some]
-        right = [atom.right for atom in atoms]
-        return cls(
-            np.cumsum([0, *map(len, groups)]),
-            np.array([SIGNS.index(atom.sign) for atom in atoms], dtype=np.int64),
-            np.array([one.column if isinstance(one, Ref) else NO_COLUMN for one in right], dtype=np.int64),
-            np.array([one.value if isinstance(one, Const) else np.nan for one in right], dtype=np.float64),
-            np.array([atom.unknown_from for atom in atoms], dtype=np.float64),
-            np.array([atom.tolerance for atom in atoms], dtype=np.float64),
-        )
+    def of(cls, groups: Sequence[Sequence[Rule]]) -> OwnProgram:
+        """Return the plain rules of groups together."""
+        return cls(np.cumsum([0, *map(len, groups)]), Program.of([rule for some in groups for rule in some]))
 
 
 class Lines(NamedTuple):
@@ -80,12 +63,15 @@ class Row(NamedTuple):
     Attributes:
         x0: (d,) its codes; own_at: (n,) where its own values stand among the positions of the groups.
         refused: (t,) which values other rules refuse; own_refused: (n,) which of its own; both empty without them.
+        candidate: (d,) a copy of the row, to put values in; stack: room for the steps of the rules.
     """
 
     x0: Array
     own_at: Array
     refused: Array
     own_refused: Array
+    candidate: Array
+    stack: Array
 
 
 class BoundLines(NamedTuple):
@@ -142,17 +128,6 @@ class BoundLines(NamedTuple):
 
 
 @numba.njit(inline="always")
-def _lawful(group: Any, value: Any, compared: Compared, x0: Array) -> Any:
-    """Whether all simple rules of a group accept a value."""
-    for at in range(compared.start[group], compared.start[group + 1]):
-        column = compared.column[at]
-        right = x0[column] if column >= 0 else compared.constant[at]
-        if not compares(compared.sign[at], value, right, compared.unknown_from[at], compared.tolerance[at], True):
-            return False
-    return True
-
-
-@numba.njit(inline="always")
 def _put_own(at: Any, group: Any, own: Any, out: BoundLines) -> None:
     """Write the row's own value of a group; it is no change."""
     out.values[at], out.weights[at], out.cost[at], out.peak[at], out.places[at] = own, 0.0, 0.0, 0.0, -1
@@ -160,11 +135,13 @@ def _put_own(at: Any, group: Any, own: Any, out: BoundLines) -> None:
 
 
 @kernel
-def bind_lines(lines: Lines, compared: Compared, row: Row, formula: Formula, out: BoundLines) -> None:
+def bind_lines(lines: Lines, own_rules: OwnProgram, row: Row, formula: Formula, out: BoundLines) -> None:
     """Write what the rules leave of all groups for a row."""
-    at = 0
+    at, program = 0, own_rules.program
     for group in range(lines.column.size):
-        own, weight = row.x0[lines.column[group]], lines.weight[group]
+        first, last = own_rules.start[group], own_rules.start[group + 1]
+        column = lines.column[group]
+        own, weight = row.x0[column], lines.weight[group]
         waits, known = True, -1
         out.start[group] = at
         for place in range(lines.start[group], lines.start[group + 1]):
@@ -176,7 +153,10 @@ def bind_lines(lines: Lines, compared: Compared, row: Row, formula: Formula, out
             if value == own:
                 known = place - lines.start[group]
                 continue
-            if (row.refused.size and row.refused[place]) or not _lawful(group, value, compared, row.x0):
+            row.candidate[column] = value
+            if row.refused.size and row.refused[place]:
+                continue
+            if not keeps(program, first, last, row.candidate, row.x0, row.stack):
                 continue
             change = scaled_change(value, own, lines.positions[place], row.own_at[group], lines.scaled, group) * weight
             out.values[at], out.weights[at], out.places[at] = value, lines.weights[place], place - lines.start[group]
@@ -187,8 +167,9 @@ def bind_lines(lines: Lines, compared: Compared, row: Row, formula: Formula, out
             _put_own(at, group, own, out)
             at += 1
         out.places[out.start[group] + out.own[group]] = known
+        row.candidate[column] = own
         own_refused = row.own_refused.size and row.own_refused[group]
-        out.allowed[group] = not own_refused and _lawful(group, own, compared, row.x0)
+        out.allowed[group] = not own_refused and keeps(program, first, last, row.candidate, row.x0, row.stack)
     out.start[lines.column.size] = at
 
 

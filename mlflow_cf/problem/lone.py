@@ -10,31 +10,31 @@ from typing import Final
 import numpy as np
 
 from mlflow_cf.constraints import Domain, Rule
-from mlflow_cf.constraints.rules import Atom, Bools
+from mlflow_cf.constraints.rules import Bools
 from mlflow_cf.features import Floats
 from mlflow_cf.problem.distance import BoundDistance
 from mlflow_cf.problem.group import Codes, Group
-from mlflow_cf.problem.lines import BoundLines, Compared, Lines, Row, bind_lines, find_members, find_places
+from mlflow_cf.problem.lines import BoundLines, Lines, OwnProgram, Row, bind_lines, find_members, find_places
 from mlflow_cf.problem.scaled import Formula, Scaled
 from mlflow_cf.structures.links import Tokens
 
 
 @dataclass(frozen=True, eq=False)
-class SimpleRules:
-    """The rules that compare the column of a group with another of the row, or with a constant, whatever else holds.
+class PlainRules:
+    """The rules that speak of a group of one column alone, as far as a kernel knows all that they say.
 
     Attributes:
-        atoms: those of every group that has some, by its number.
+        rules: those of every group that has some, by its number.
     """
 
-    atoms: Mapping[int, Sequence[Atom]]
-    _tables: dict[tuple[int, ...], Compared] = field(default_factory=dict, init=False, repr=False)
+    rules: Mapping[int, Sequence[Rule]]
+    _programs: dict[tuple[int, ...], OwnProgram] = field(default_factory=dict, init=False, repr=False)
 
-    def of(self, numbers: tuple[int, ...]) -> Compared:
+    def of(self, numbers: tuple[int, ...]) -> OwnProgram:
         """Return those of some groups, made once."""
-        if numbers not in self._tables:
-            self._tables[numbers] = Compared.of([self.atoms.get(number, ()) for number in numbers])
-        return self._tables[numbers]
+        if numbers not in self._programs:
+            self._programs[numbers] = OwnProgram.of([self.rules.get(number, ()) for number in numbers])
+        return self._programs[numbers]
 
 
 # Columns and tuples (t, columns) -> their tokens, one array per column.
@@ -110,18 +110,20 @@ class Lone:
         lines = Lines(np.cumsum([0, *sizes]), column, values, weights, positions, scaled, distance.weights[column])
         return cls(tuple(numbers), distance, distance.formula, lines)
 
-    def bind(self, simple: SimpleRules, others: Mapping[int, Sequence[Rule]], x0: Floats) -> BoundLines:
+    def bind(self, plain: PlainRules, others: Mapping[int, Sequence[Rule]], x0: Floats) -> BoundLines:
         """Bind the groups to a row (d,): a proposed value is not its own.
 
         Args:
-            simple: the rules that the kernel knows; others: further grounded ones, by the number of their group.
+            plain: the rules that the kernel knows; others: further ones, by the number of their group.
             x0: the row.
         """
         lines = self.lines
         own_at = self.bound_distance.positions(lines.column, x0[lines.column])
-        row = Row(x0, own_at, *self._refused(others, x0))
+        own_rules = plain.of(self.numbers)
+        room = np.empty(len(own_rules.program.does))
+        row = Row(x0, own_at, *self._refused(others, x0), x0.copy(), room)
         bound = BoundLines.room(len(self.numbers), len(lines.values))
-        bind_lines(lines, simple.of(self.numbers), row, self.formula, bound)
+        bind_lines(lines, own_rules, row, self.formula, bound)
         return bound.cut()
 
     def places(self, x0: Floats) -> Codes:
@@ -135,7 +137,7 @@ class Lone:
         find_members(self.lines, np.ascontiguousarray(Z), np.ascontiguousarray(changed), found)
 
     def _refused(self, others: Mapping[int, Sequence[Rule]], x0: Floats) -> tuple[Bools, Bools]:
-        """Return which values (t,), and which own ones (n,), the rules of groups refuse that are not simple."""
+        """Return which values (t,), and which own ones (n,), the rules of groups refuse that no kernel knows."""
         mine = [(at, rule) for at, number in enumerate(self.numbers) for rule in others.get(number, ())]
         if not mine:
             return _NONE, _NONE

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
-from functools import cached_property
-from typing import TypeVar
+from functools import cached_property, lru_cache
+from typing import Final, TypeVar
 
 import numpy as np
 
@@ -50,6 +50,8 @@ from mlflow_cf.problem.rater import Rater
 from mlflow_cf.problem.rating import Rating
 from mlflow_cf.problem.steps import Steps
 from mlflow_cf.structures.structure import Structure
+
+MOST_RELAXED: Final = 64  # settings without some constraints that stay beside each; those of groups hold new tables
 
 
 @dataclass(frozen=True, eq=False)
@@ -192,7 +194,12 @@ class Setting:
             course=self.course and self.course.narrowed(request.actions, pause, reveal=self.reveal),
         )
 
-    def without(self, left_out: Collection[Origin]) -> Setting:
+    @cached_property
+    def without(self) -> Callable[[frozenset[Origin]], Setting]:
+        """Returns the setting without some constraints; the last few are kept, because many rows leave out the same."""
+        return lru_cache(MOST_RELAXED)(self._without)
+
+    def _without(self, left_out: frozenset[Origin]) -> Setting:
         """Return the setting without some constraints; the features of a group that is left out stand by themselves."""
         rules = tuple(rule for rule in self.rules if rule.origin not in left_out)
         limits = tuple(limit for limit in self.limits if limit.origin not in left_out)
@@ -268,8 +275,8 @@ class Setting:
         return (*self.rules, *(limit.rule for limit in self.limits))
 
     @cached_property
-    def _checks(self) -> Checks:
-        """All rules, as they are checked together."""
+    def checks(self) -> Checks:
+        """All rules, in the order of `all_rules`, as they are checked together."""
         return Checks.of(self.all_rules)
 
     def covering(self, space: FeatureSpace) -> Setting:
@@ -285,7 +292,7 @@ class Setting:
         """
         differs = differing(Z, x0)
         accepted: Bools = np.any(differs, axis=1)
-        self._checks.refuse(Z, x0, accepted)
+        self.checks.refuse(Z, x0, accepted)
         self.tables.short.find_members(Z, differs, accepted)
         touched = {self.grounding.owner[column] for column in np.flatnonzero(differs.any(axis=0)).tolist()}
         for domain in (self.domains[number] for number in touched - self.tables.short_numbers):

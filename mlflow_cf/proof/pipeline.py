@@ -259,8 +259,12 @@ def _why_fewer(case: Case, proved: Proved) -> str:
     return fewer(len(proved.rows), wanted, nothing)
 
 
-def answer_of(verified: Verified) -> Answer:
-    """Return what is said of a row by what is known of it so far."""
+def answer_of(verified: Verified, *, briefly: bool = False) -> Answer:
+    """Return what is said of a row by what is known of it so far.
+
+    Where nothing was tried, the reason names the constraints that no background row meets, unless it is told `briefly`
+    because more is said later.
+    """
     case, candidates, proved = verified.case, verified.candidates, verified.proved
     budget = case.budget
     diagnostics = {**candidates.diagnostics, "cut": budget.cut}
@@ -283,5 +287,6 @@ def answer_of(verified: Verified) -> Answer:
     reason = contradiction(case.problem)
     if reason:
         return Answer("infeasible", reason, diagnostics=diagnostics, evidence="contradiction")
-    nothing = no_row_left(case.problem) if not budget.used and not len(candidates.rows) else ""
+    untried = not budget.used and not len(candidates.rows)
+    nothing = no_row_left(case.problem) if untried and not briefly else ""
     return Answer("not_found", nothing or none_among(budget.used), diagnostics=diagnostics)

@@ -16,7 +16,6 @@ from mlflow_cf.explainers import Search
 from mlflow_cf.explainers.explainer import check_explainer
 from mlflow_cf.features import Rows
 from mlflow_cf.proof.pipeline import Answer
-from mlflow_cf.request.binding import LateError, asks_for_constraints, with_constraints
 from mlflow_cf.request.case import wanted_of
 from mlflow_cf.request.expected import FEW, Predictions
 from mlflow_cf.request.explaining import FIRST_ROWS, ROWS_AT_ONCE, Explaining
@@ -36,6 +35,10 @@ INTERRUPTED: Final = Answer("budget", "interrupted before this row was searched"
 _logger = logging.getLogger(__name__)
 
 Found = dict[int, Explanation]  # by the number of the row
+
+
+class LateError(Exception):
+    """The time of a request was over before its constraints were bound."""
 
 
 def answer(request: Request, rows: Rows) -> Explanations:
@@ -211,3 +214,26 @@ def _turn_away(request: Request, rows: dict[int, Row], found: Found) -> None:
     places = request.admission.places
     reason = f"all places for explanations ({places}) are taken; the prediction stands, ask again in a moment"
     found.update((n, replace(bare(request, row), status="busy", reason=reason)) for n, row in rows.items())
+
+
+def asks_for_constraints(request: Request) -> bool:
+    """Whether there are constraints to bind, if only to say that they do not fit."""
+    return request.query.explain != "none" and bool(request.query.constraints.model_fields_set)
+
+
+def with_constraints(request: Request) -> Request:
+    """Return the request whose setting has its own constraints on top of the policy's.
+
+    Raises:
+        InputError: they do not fit the features, or would loosen the policy.
+        LateError: its deadline has passed.
+    """
+
+    def pause() -> None:
+        request.admission.give_way()
+        if request.deadline is not None and time.perf_counter() > request.deadline:
+            raise LateError
+
+    if not request.query.constraints.model_fields_set:
+        return request
+    return replace(request, setting=request.tightened.of(request.setting, request.query.constraints, pause))

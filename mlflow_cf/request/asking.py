@@ -19,6 +19,7 @@ from mlflow_cf.problem.further import AnyVersions, Plausibly, PlausiblyAsked, Ve
 from mlflow_cf.request.admission import Admission
 from mlflow_cf.request.held import Held, version_of
 from mlflow_cf.request.request import Caller, Request, Work
+from mlflow_cf.request.tightened import Tightened
 from mlflow_cf.why_not.lint import lint
 
 MOST_KEPT: Final = 8  # kinds of requests for which structures and tables stay: callers choose them
@@ -108,6 +109,11 @@ class Asking:
         """What `_share` returns, kept for those who ask for the same; of others than the last few it is made anew."""
         return lru_cache(MOST_KEPT, typed=True)(self._share)
 
+    @cached_property
+    def _tightened(self) -> Tightened:
+        """The settings of the last few requests with constraints."""
+        return Tightened()
+
     def _share(
         self,
         robust_to: VersionsAsked,
@@ -174,6 +180,7 @@ class Asking:
             requirements=shared.requirements,
             judges=CountedJudge(shared.requirements.judges),
             setting=shared.owners if caller.owner else shared.for_requests,
+            tightened=self._tightened,
             target=self.target(query, shared.requirements, owner=not caller.served),
             explainer=explainer,
             searches=self.searches,

@@ -23,7 +23,9 @@ from mlflow_cf.proof.verify import Case
 from mlflow_cf.request.case import case_of
 from mlflow_cf.request.request import Request
 from mlflow_cf.request.rows import Row
+from mlflow_cf.why_not.blame import no_row_left
 from mlflow_cf.why_not.relax import Deciding, Decision, Question, Relaxations, Unanswered, why_not
+from mlflow_cf.words.reasons import missed
 from mlflow_cf.words.result import Explanation
 
 MOST_ASKED: Final = 50_000  # evaluations to say fully why a row has no counterfactual; a second or two
@@ -113,6 +115,7 @@ class Reasons:
         self.request, self.space = request, space
         asked = Question(request.setting, request.target, request.requirements, nearest=False)
         self.relaxations, self.quick = Relaxations(asked), request.why_not == "quick"
+        self._single = request.query.model_copy(update={"count": 1})
 
     def ends(self, seconds: float | None) -> float | None:
         """Return until when (of `perf_counter`) reasons may be looked for; `seconds` were granted for all there is."""
@@ -143,16 +146,22 @@ class Reasons:
         used = before.evaluations + left - decide.left
         if evidence in ("evident", "contradiction"):  # said already, and shorter
             reason = f"{found.advice}; {before.reason}" if found.advice else before.reason
+        elif found.blocking or found.minimal:
+            reason = found.reason
         else:
-            reason = found.reason if found.blocking or found.minimal else before.reason
+            reason = self._rows_left(row, before) or before.reason
+            reason = missed(reason) if found.missed else reason
         diagnostics = {**before.diagnostics, "why_not": found.to_dict()}
         return replace(before, reason=reason, evaluations=used, diagnostics=diagnostics)
 
+    def _rows_left(self, row: Row, before: Explanation) -> str:
+        """Return which constraints no background row meets, if that is so and nothing was tried, else ""."""
+        return "" if before.evaluations else no_row_left(self._case(row, self.relaxations.asked).problem)
+
     def _case(self, row: Row, question: Question) -> Case:
-        single = self.request.query.model_copy(update={"count": 1})
         left = replace(
             self.request,
-            query=single,
+            query=self._single,
             setting=question.setting,
             target=question.target,
             requirements=question.requirements,

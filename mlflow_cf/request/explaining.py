@@ -141,7 +141,8 @@ class Explaining:
 
     def _note(self, number: int, case: Case, verified: Verified | Exception) -> bool:
         """Note what was verified; return whether the judge refused everything that the opened model believed in."""
-        answer = verified if isinstance(verified, Exception) else answer_of(verified)
+        briefly = bool(self.request.why_not) and case.problem.rater is not None  # reasons follow
+        answer = verified if isinstance(verified, Exception) else answer_of(verified, briefly=briefly)
         if isinstance(verified, Verified):
             if _is_doubted(verified, answer):
                 return True

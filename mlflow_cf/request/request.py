@@ -14,6 +14,7 @@ from mlflow_cf.model.judge import CountedJudge, Judge
 from mlflow_cf.problem import BoundTarget, Limits, Query, Requirements, Setting, Target, WhyNotAsked
 from mlflow_cf.problem.variety import Variety
 from mlflow_cf.request.admission import Admission
+from mlflow_cf.request.tightened import Tightened
 from mlflow_cf.words.result import Explanation
 
 PATIENCE_S: Final = 0.03  # a served request waits so long for a place; most searches are over in less
@@ -64,6 +65,7 @@ class Request:
         requirements: the model's own decision, and all else that candidates must meet.
         judges: decide about all of it, and count the calls that this request costs.
         setting: the policy, bound to the background; with the query's constraints once the request has its place.
+        tightened: settings with the constraints of earlier requests.
         target: the wanted outcome; a row that meets it needs no counterfactual, whatever else is required of one.
         explainer: searches, once `searches` has made it ready.
         variety: how several answers differ.
@@ -81,6 +83,7 @@ class Request:
     requirements: Requirements
     judges: CountedJudge
     setting: Setting
+    tightened: Tightened
     target: Target
     explainer: AnyExplainer
     searches: Searches

@@ -14,10 +14,12 @@ from mlflow_cf.structures.activations import ACTIVATIONS, Activation, folded
 from mlflow_cf.structures.columns import Column
 from mlflow_cf.structures.kernels.dense import (
     First,
+    add_swept,
     first_bounds,
     first_sums,
     lines_above,
     sums_without,
+    value_sums,
 )
 from mlflow_cf.structures.kernels.rectified import MOST, Last, sweep_rectified
 from mlflow_cf.structures.layer_boxes import LayerBoxes
@@ -155,8 +157,10 @@ class Layers:
         tokens, width = self._side_by_side(rows), len(self.first.bias)
         if self.activation == "relu" and len(self.weights) == 1:
             return sweep_rectified(tokens, values, wanted, self.first, Last(self.weights[0], self.biases[0]))
-        totals = [None if v is None else np.empty((len(tokens), len(v), self.outputs)) for v in values]
         many = max(1, MOST // (len(rows) * width))
+        if not self.weights:
+            return self._sweep_line(tokens, values, many)
+        totals = [None if v is None else np.empty((len(tokens), len(v), self.outputs)) for v in values]
         for start in range(0, len(tokens), many):
             others = sums_without(tokens[start : start + many], self.first)
             for column, (allowed, found) in enumerate(zip(values, totals, strict=True)):
@@ -213,19 +217,12 @@ class Layers:
         sizes = [len(tokens) for tokens in values]
         starts = np.cumsum([0, *sizes])[:-1]
         if not self.weights:
-            added = self._added(values, self._alone)
+            added, most = value_sums(values, self.first)
             if np.isfinite(added).all():
-                alone = [first._replace(table=np.abs(first.table)) for first in self._alone]
-                most = self._added([np.abs(tokens) for tokens in values], alone)
                 size = np.abs(self.first.bias) + np.maximum.reduceat(most, starts, axis=0).sum(axis=0)
                 return LinearBoxes(self.first.bias, added, starts, (len(self.first.start) + 16) * _ULP * size)
         choices = np.arange(sum(sizes)).repeat([part.shape[1] for part in values for _ in part])
         return LayerBoxes(self.bounds_of, np.concatenate([part.ravel() for part in values]), choices, starts)
-
-    def _added(self, values: Sequence[Tokens], layers: Sequence[First]) -> Floats:
-        """Return what every value adds to the sums (values of all columns, width), by a first layer per column."""
-        pairs = zip(values, layers, strict=True)
-        return np.concatenate([first_sums(np.ascontiguousarray(tokens), first) for tokens, first in pairs])
 
     def _bounds_by_lines(
         self, tokens: Floats, counts: NDArray[np.intp], hidden: Sequence[Floats]
@@ -260,6 +257,11 @@ class Layers:
         return [self._part([column], nothing) for column in range(len(self.sources))]
 
     @cached_property
+    def _tokens_each(self) -> list[int]:
+        """How many tokens a value of each column has."""
+        return [len(source) for source in self.sources]
+
+    @cached_property
     def _magnitudes(self) -> list[Floats]:
         return [np.abs(weights) for weights in self.weights]
 
@@ -283,6 +285,20 @@ class Layers:
         for weights, bias in zip(self.weights, self.biases, strict=True):
             sums = times(ACTIVATIONS[self.activation](sums), weights) + bias
         return sums
+
+    def _sweep_line(self, rows: Floats, values: Sequence[Tokens | None], many: int) -> list[Floats | None]:
+        """Return what `sweep` does, for a linear model and the tokens of rows side by side, so `many` at a time."""
+        swept = [np.empty((0, tokens)) if v is None else v for v, tokens in zip(values, self._tokens_each, strict=True)]
+        counts, (added, _) = np.array([*map(len, swept)]), value_sums(swept, self.first)
+        parts = []
+        for start in range(0, max(len(rows), 1), many):
+            others = sums_without(rows[start : start + many], self.first)
+            sums, size = np.empty((others.shape[1] * len(added), self.outputs)), others.shape[1]
+            add_swept(others, added, counts, sums)
+            each = zip(np.split(sums, np.cumsum(counts)[:-1] * size), counts.tolist(), strict=True)
+            parts.append([one.reshape(size, count, self.outputs) for one, count in each])
+        together = parts[0] if len(parts) == 1 else [np.concatenate(some) for some in zip(*parts, strict=True)]
+        return [None if v is None else found for v, found in zip(values, together, strict=True)]
 
     def _sweep_column(self, others: Floats, tokens: Tokens, first: First) -> Floats:
         """Return the last sums (m, t, k) for others (m, width) and the tokens of the one column of `first`."""

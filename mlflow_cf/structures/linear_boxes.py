@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mlflow_cf.features import Floats
+from mlflow_cf.structures.kernels.dense import add_ends
 from mlflow_cf.structures.links import Flags
 
 
@@ -30,9 +31,9 @@ class LinearBoxes:
 
     def bounds(self, masks: Flags) -> tuple[Floats, Floats]:
         """Return bounds (m, k), (m, k) on the sums of all rows whose choices are allowed by each of `masks`."""
-        ends = [[part.sum(axis=0) for part in self._ends(mask)] for mask in masks]
-        low, high = (np.array([each[side] for each in ends]).reshape(-1, len(self.bias)) for side in (0, 1))
-        return self.bias + low - self.slack, self.bias + high + self.slack
+        low, high = np.tile(self.bias, (2, len(masks), 1))
+        add_ends(np.ascontiguousarray(masks), self.added, self.starts, low, high)
+        return low - self.slack, high + self.slack
 
     def confined(self, mask: Flags, near: Flags, groups: Sequence[Sequence[int]]) -> tuple[Floats, Floats]:
         """Return bounds (g, k), (g, k) of a box with the columns of one of `groups` confined to `near` choices."""

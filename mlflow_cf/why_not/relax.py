@@ -76,6 +76,7 @@ class WhyNot:
         decided: whether there is surely no answer where none is told.
         joined: groups that are never left out: without them, a request would learn which values rows have.
         withheld: groups with combinations that requests are not proposed, as few rows share them.
+        missed: whether there is an answer that the search has not found.
     """
 
     blocking: tuple[Origin, ...]
@@ -86,6 +87,7 @@ class WhyNot:
     decided: bool
     joined: tuple[Origin, ...] = ()
     withheld: tuple[Origin, ...] = ()
+    missed: bool = False
 
     @property
     def reason(self) -> str:
@@ -165,8 +167,9 @@ class Unanswered:
         joining, one = setting.joining, row[None, :]
         if joining and setting.limits:  # they count otherwise where a group is left out
             return frozenset(left_out)
+        held = setting.checks.held(one, self.x0)[:, 0].tolist()
         kept = {rule.origin for rule in setting.all_rules}
-        kept -= {rule.origin for rule in setting.all_rules if not rule.holds(one, self.x0)[0]}
+        kept -= {rule.origin for rule, holds in zip(setting.all_rules, held, strict=True) if not holds}
         for origin, domain in joining.items():
             columns = list(domain.columns)
             values, own = one[:, columns], self.x0[columns]
@@ -189,7 +192,7 @@ def why_not(
     relaxations, everything = row.relaxations, row.relaxations.origins
     answerable = False if proved else (yield from row.ask(())).found
     if answerable:
-        return WhyNot((), False, False, "", {}, False)  # nothing blocks: the search missed it
+        return WhyNot((), False, False, "", {}, False, missed=True)
     proved = answerable is False
     decisions = yield from _needed(row, [origin for origin in everything if may_relax(origin)])
     kept, minimal = (yield from _fewest(row)) if proved else (everything, False)
@@ -268,7 +271,7 @@ def _origins(asked: Question) -> list[Origin]:
     return list(dict.fromkeys(found))
 
 
-def _without(asked: Question, left_out: Collection[Origin]) -> Question:
+def _without(asked: Question, left_out: frozenset[Origin]) -> Question:
     """Return a question without some constraints."""
     target = asked.target
     if MIN_PROBABILITY in left_out:

@@ -112,6 +112,11 @@ def none_among(tried: int) -> str:
     return f"no counterfactual among {tried:,} rows tried"
 
 
+def missed(told: str) -> str:
+    """Return what is said where a search ended without an answer, but there is one; `told` is what it says itself."""
+    return f"{told}; by the opened model there is one: ask another explainer, such as exact"
+
+
 def several(section: str, places: Sequence[str], *, features: bool) -> str:
     """Return constraints of one kind in words, such as ``5 features of constraints.immutable (a, b, c, 2 more)``.
 

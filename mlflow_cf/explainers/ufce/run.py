@@ -102,9 +102,7 @@ class Run:
     def _stages(self, changes: int) -> Iterator[Callable[[], Kept]]:
         """Yield the searches for so many changes: by what is predicted, then fewer changes, then beside values."""
         if changes == 1:
-            alone = {group for (group,) in self.possible.of([(group,) for group in self.subspaces.groups])}
-            lines = [line for line in singles(self.subspaces) if line.values.group in alone]
-            yield lambda: self._kept(self._along(1, lines, POINTS[1])[0])
+            yield lambda: self._kept(self._along(1, singles(self.subspaces), POINTS[1])[0])
             return
         met: set[Pair] = set()
         yield (lambda: self._doubles(met)) if changes == 2 else self._triples

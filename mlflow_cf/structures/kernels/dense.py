@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 import numba
@@ -94,6 +95,71 @@ def sums_without(tokens: Array, first: First) -> Array:
     sums = np.empty((len(first.stop), len(tokens), len(first.bias)))
     add_others(tokens, first, np.empty(len(first.bias)), sums)
     return sums
+
+
+@kernel
+def add_values(tokens: Array, counts: Array, first: First, added: Array, most: Array) -> None:
+    """Write what `value_sums` returns into `added` and `most`."""
+    at = value = place = 0
+    for column in range(len(counts)):
+        places = first.stop[column] - place
+        for _ in range(counts[column]):
+            added[value], most[value] = 0.0, 0.0
+            for part in range(places):
+                row = row_of(first, place + part, tokens[at])
+                factor = tokens[at] if first.levels[place + part] < 0 else 1.0
+                for unit in range(added.shape[1]):
+                    term = factor * first.table[row, unit]
+                    added[value, unit] += term
+                    most[value, unit] += abs(term)
+                at += 1
+            value += 1
+        place += places
+
+
+def value_sums(tokens: Sequence[Array], first: First) -> tuple[Array, Array]:
+    """Return what every value of every column adds to the sums (v, width), and how large its terms are together.
+
+    Args:
+        tokens: per column those (t, places) of its values; first: the layer.
+    """
+    counts = np.array([len(values) for values in tokens])
+    added, most = np.empty((2, int(counts.sum()), len(first.bias)))
+    add_values(np.concatenate([values.ravel() for values in tokens]), counts, first, added, most)
+    return added, most
+
+
+@kernel
+def add_swept(others: Array, added: Array, counts: Array, swept: Array) -> None:
+    """Write the sums (p * v, width), column after column: of every row the others' (d, p, width), and each value's."""
+    at = value = 0
+    for column in range(len(counts)):
+        for row in range(others.shape[1]):
+            for own in range(value, value + counts[column]):
+                for unit in range(added.shape[1]):
+                    swept[at, unit] = others[column, row, unit] + added[own, unit]
+                at += 1
+        value += counts[column]
+
+
+@kernel
+def add_ends(masks: Array, added: Array, starts: Array, low: Array, high: Array) -> None:
+    """Add to sums `low` and `high` (m, width) the least and the most that columns add with the choices of each mask.
+
+    Args:
+        masks: (m, choices) which are allowed.
+        added: (choices, width) what each adds; starts: (d,) the first of every column.
+    """
+    for box in range(len(masks)):
+        for column in range(len(starts)):
+            stop = starts[column + 1] if column + 1 < len(starts) else len(added)
+            for unit in range(added.shape[1]):
+                least, greatest = np.inf, -np.inf
+                for choice in range(starts[column], stop):
+                    if masks[box, choice]:
+                        least, greatest = min(least, added[choice, unit]), max(greatest, added[choice, unit])
+                low[box, unit] += least
+                high[box, unit] += greatest
 
 
 class Reached(NamedTuple):

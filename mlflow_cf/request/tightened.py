@@ -1,0 +1,45 @@
+"""What constraints of requests leave of a policy, kept for those who send the same again."""
+
+from __future__ import annotations
+
+from threading import Lock
+from typing import Final
+
+from mlflow_cf.constraints import Constraints, Pause
+from mlflow_cf.problem import Setting
+
+MOST_KEPT: Final = 8  # settings of requests that stay; each may hold the tables of groups that it names
+
+
+class Tightened:
+    """Settings with the constraints of the last few requests, for those who send the same again; threads may share it.
+
+    To compile them takes a millisecond, and what is found out about leaving out some of them as long again.
+    """
+
+    def __init__(self) -> None:
+        """Set up without any."""
+        self._kept: dict[tuple[Setting, str], Setting] = {}
+        self._lock = Lock()
+
+    def of(self, setting: Setting, asked: Constraints, pause: Pause) -> Setting:
+        """Return a setting with constraints on top; `pause` is called while they are bound, and may end that.
+
+        Raises:
+            InputError: they do not fit the features, or would loosen the policy.
+        """
+        if asked.causal:  # Python functions may be in there, and what they are is not in their names
+            return setting.tightened(asked, pause)
+        key = setting, repr(asked)
+        with self._lock:
+            found = self._kept.pop(key, None)
+            if found is not None:
+                self._kept[key] = found  # the last one used goes last
+        return found if found is not None else self._keep(key, setting.tightened(asked, pause))
+
+    def _keep(self, key: tuple[Setting, str], made: Setting) -> Setting:
+        with self._lock:
+            self._kept[key] = made
+            while len(self._kept) > MOST_KEPT:
+                self._kept.pop(next(iter(self._kept)))
+        return made
