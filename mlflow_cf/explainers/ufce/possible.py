@@ -10,7 +10,7 @@ import numpy as np
 
 from mlflow_cf.constraints.rules import Bools
 from mlflow_cf.explainers.ufce.subspaces import Subspaces
-from mlflow_cf.problem import Codes, Problem
+from mlflow_cf.problem import Budget, Codes, Problem
 from mlflow_cf.search.cascade import Cascade
 from mlflow_cf.structures.structure import Boxes
 
@@ -23,17 +23,22 @@ Groups = TypeVar("Groups", bound=Collection[int])
 class Possible:
     """Bounds on all candidates that change some groups of a problem within its subspaces."""
 
-    def __init__(self, problem: Problem, subspaces: Subspaces) -> None:
+    def __init__(self, problem: Problem, subspaces: Subspaces, budget: Budget) -> None:
         """Set up; nothing is bounded yet."""
-        self._problem, self._subspaces = problem, subspaces
+        self._problem, self._subspaces, self._budget = problem, subspaces, budget
 
     def of(self, sets: Sequence[Groups]) -> Iterator[Groups]:
-        """Yield the sets of groups whose values may meet the target; all where no structure tells."""
+        """Yield the sets of groups whose values may meet the target; all where no structure tells.
+
+        It ends early where the budget is spent.
+        """
         if self._problem.rater is None:
             yield from sets
             return
         size = max(1, min(AT_ONCE, MOST_FLAGS // len(self._group)))
         for start in range(0, len(sets), size):
+            if self._budget.spent:
+                return
             part = sets[start : start + size]
             low, high = self._boxes.bounds(np.stack([self._mask(each) for each in part]))
             reached = ~(self._problem.rater.reach(low, high, CLOSE) < 0)  # not where it is no number

@@ -73,7 +73,7 @@ class Run:
         self.near = Neighbourhood.of(problem, known.labels, points, aim.radius)
         self.subspaces = Subspaces.of(problem, self.near)
         self.predictors = Predictors(problem, embedding, known.weights, known.intercepts, self.subspaces.ends)
-        self.possible = Possible(problem, self.subspaces)
+        self.possible = Possible(problem, self.subspaces, budget)
         self.scans = aim.search == "scan" or (aim.search == "auto" and problem.rater is not None)
 
     def candidates(self) -> Candidates:
