@@ -11,7 +11,7 @@ from mlflow_cf.causal.additive import Additive
 from mlflow_cf.causal.equation import StructuralEquation
 from mlflow_cf.causal.formula import Formula, bends
 from mlflow_cf.causal.function import StructuralFunction
-from mlflow_cf.constraints import Rule
+from mlflow_cf.constraints.rules import Rule
 from mlflow_cf.constraints.expressions import Computed, differing
 from mlflow_cf.features import Floats
 from mlflow_cf.milp.affine import Affine, difference, total
