@@ -16,15 +16,15 @@ import pandas as pd
 from mlflow.environment_variables import MLFLOW_ENABLE_ARTIFACTS_PROGRESS_BAR as PROGRESS
 from mlflow.models.evaluation.validation import ModelValidationFailedException
 
+from mlflow_cf.artifact.load import verify_folder
 from mlflow_cf.artifact.log import load_model
 from mlflow_cf.artifact.replay import replay_trace
 from mlflow_cf.artifact.signature import PARAM
-from mlflow_cf.artifact.verify import verify_folder
 from mlflow_cf.artifact.warm import kept_in, warm_all
 from mlflow_cf.errors import CounterfactualError
 from mlflow_cf.evaluation.compare import compare
+from mlflow_cf.evaluation.comparison import read_thresholds
 from mlflow_cf.evaluation.evaluate import evaluate
-from mlflow_cf.evaluation.gate import read_thresholds
 from mlflow_cf.explainers.registry import options_schema
 from mlflow_cf.model.flavors import fetch
 from mlflow_cf.problem import Query

@@ -39,8 +39,7 @@ from mlflow_cf.problem.variety import Diversity
 from mlflow_cf.proof.given import verify_given
 from mlflow_cf.request.admission import Admission
 from mlflow_cf.request.answer import answer
-from mlflow_cf.request.asking import Asking
-from mlflow_cf.request.facts import described
+from mlflow_cf.request.asking import Asking, described
 from mlflow_cf.request.held import Held, Kept
 from mlflow_cf.request.request import Caller
 from mlflow_cf.request.rows import check_rows

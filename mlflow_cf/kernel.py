@@ -18,9 +18,9 @@ _njit: Final[Callable[..., Any]] = partial(numba.njit, nogil=True, _nrt=False, n
 SOURCES: Final = (
     "kernel.py",
     "constraints/programs.py",
-    "exact/additive.py",
+    "exact/few_changes.py",
     "exact/boxes.py",
-    "exact/near.py",
+    "exact/listed.py",
     "explainers/geco/picking.py",
     "plans/kernels.py",
     "problem/lines.py",

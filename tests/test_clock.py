@@ -5,7 +5,7 @@ import time
 import pytest
 
 from mlflow_cf.problem import Budget
-from mlflow_cf.request.clock import LEAST_S, Clock
+from mlflow_cf.request.explaining import LEAST_S, Clock
 
 
 @pytest.fixture

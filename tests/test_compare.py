@@ -19,7 +19,7 @@ from small_loans import fitted, labels, table
 import mlflow_cf
 from mlflow_cf.cli import main
 from mlflow_cf.evaluation import evaluate as evaluating
-from mlflow_cf.evaluation.gate import read_thresholds
+from mlflow_cf.evaluation.comparison import read_thresholds
 from mlflow_cf.evaluation.measured import measured_table
 
 pytestmark = [

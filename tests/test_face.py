@@ -16,9 +16,9 @@ from worlds import ORDERS, background, constraint_dicts, explained, lottery, row
 
 import mlflow_cf
 from mlflow_cf import FACE, InputError
+from mlflow_cf.explainers import face as neighbour_graph
+from mlflow_cf.explainers.face import GraphOptions, NeighbourGraph
 from mlflow_cf.features import UNIT_MISMATCH, Embedding
-from mlflow_cf.search import neighbour_graph
-from mlflow_cf.search.neighbour_graph import GraphOptions, NeighbourGraph
 from mlflow_cf.stepwise import finished
 
 # a path of rows from 0 to 10, one row far off, and a second path over rows with another job

@@ -8,7 +8,7 @@ import pytest
 
 from mlflow_cf.model import Flavor
 from mlflow_cf.model.flavors import MODULES, flavor_named
-from mlflow_cf.testing.flavors import FUNCTIONS, OPTIONAL, check_flavor
+from mlflow_cf.testing.model_suite import FUNCTIONS, OPTIONAL, check_flavor
 
 
 def test_the_protocol_names_what_a_flavor_is_asked():

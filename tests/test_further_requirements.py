@@ -19,8 +19,7 @@ from mlflow_cf.errors import ArtifactError, InputError
 from mlflow_cf.features import FeatureSpace
 from mlflow_cf.metrics.outliers import Inliers
 from mlflow_cf.model.judge import Judge
-from mlflow_cf.plausibility.isolation import SEED, TREES, Isolation, average_path
-from mlflow_cf.plausibility.plausibility import Plausibility
+from mlflow_cf.plausibility.plausibility import SEED, TREES, Isolation, Plausibility, average_path
 from mlflow_cf.problem import Query
 from mlflow_cf.problem.further import Plausible, Plausibly
 from mlflow_cf.request.asking import MOST_KEPT

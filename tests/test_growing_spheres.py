@@ -8,8 +8,8 @@ from searched import bound
 import mlflow_cf
 from mlflow_cf import GrowingSpheres, InputError
 from mlflow_cf.explainers import Candidates
+from mlflow_cf.explainers.growing_spheres import Balls
 from mlflow_cf.problem import Budget, Problem
-from mlflow_cf.search.balls import Balls
 
 RNG = np.random.default_rng(0)
 PLANE = pd.DataFrame({"a": RNG.uniform(0, 10, 300), "b": RNG.uniform(0, 2, 300)})

@@ -9,7 +9,7 @@ from sklearn.ensemble import RandomForestClassifier
 
 import mlflow_cf
 from mlflow_cf.explained import ExplainedModel
-from mlflow_cf.request.clock import Clock
+from mlflow_cf.request.explaining import Clock
 
 NAMES = ["age", "education", "hours", "occupation", "workclass", "gain"]
 RNG = np.random.default_rng(3)

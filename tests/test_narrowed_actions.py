@@ -17,8 +17,8 @@ from mlflow_cf.explained import ExplainedModel
 from mlflow_cf.explainers.cscf import CSCF
 from mlflow_cf.features import FeatureSpace, Floats
 from mlflow_cf.plans.cheapest import cheapest_plan
-from mlflow_cf.plans.compiled import compiled
 from mlflow_cf.plans.course import Course
+from mlflow_cf.plans.walk import compiled
 from mlflow_cf.problem import Distance, Privacy, Setting
 
 PEOPLE = pd.DataFrame(

@@ -23,9 +23,8 @@ from xgboost import XGBClassifier
 import mlflow_cf
 from mlflow_cf.explained import ExplainedModel
 from mlflow_cf.explainers import Candidates, GeCo
-from mlflow_cf.explainers.geco.deltas import Deltas
+from mlflow_cf.explainers.geco.deltas import Deltas, Partial
 from mlflow_cf.explainers.geco.draws import Draws
-from mlflow_cf.explainers.geco.partial import Partial
 from mlflow_cf.model.judge import OpenModel
 from mlflow_cf.options import WrapOptions
 from mlflow_cf.problem import Budget, Codes, Problem

@@ -22,7 +22,7 @@ from mlflow_cf.constraints import Combinations, Constraints
 from mlflow_cf.errors import MESSAGE, MOST_TOLD, InputError, InputErrors, did_you_mean
 from mlflow_cf.explained import ExplainedModel
 from mlflow_cf.problem import Limits, Query, QueryLimits
-from mlflow_cf.problem.extent import check_extent
+from mlflow_cf.problem.limits import check_extent
 from mlflow_cf.request.admission import Admission
 
 RNG = np.random.default_rng(0)

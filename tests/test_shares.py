@@ -12,8 +12,7 @@ from sklearn.tree import DecisionTreeClassifier
 
 import mlflow_cf
 from mlflow_cf.features import FeatureSpace
-from mlflow_cf.problem.lead import Lead
-from mlflow_cf.problem.reach import reach, surely
+from mlflow_cf.problem.rater import Lead, reach, surely
 from mlflow_cf.problem.sums import SumTarget, rate_sums, shortfalls
 from mlflow_cf.structures import Forest
 from mlflow_cf.structures.columns import NumberColumn

@@ -18,7 +18,7 @@ from mlflow_cf.constraints import Constraints
 from mlflow_cf.explainers import UFCE
 from mlflow_cf.explainers.registry import explainer_of, explainer_to_dict
 from mlflow_cf.explainers.ufce import known as module
-from mlflow_cf.explainers.ufce.information import counted, mutual_information
+from mlflow_cf.explainers.ufce.known import counted, mutual_information
 from mlflow_cf.explainers.ufce.lines import Lines, singles
 from mlflow_cf.explainers.ufce.neighbourhood import Neighbourhood
 from mlflow_cf.explainers.ufce.predictors import Predictors, fit_predictors

@@ -1,4 +1,7 @@
-"""The served model: what ``mlflow models serve`` and ``mlflow.pyfunc.load_model`` talk to."""
+"""The served model: what ``mlflow models serve`` and ``mlflow.pyfunc.load_model`` talk to.
+
+The replies of a served model as one table.
+"""
 
 from __future__ import annotations
 
@@ -10,14 +13,15 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pandas as pd
 from mlflow.environment_variables import MLFLOW_SCORING_SERVER_REQUEST_TIMEOUT
 from mlflow.exceptions import MlflowException
 from mlflow.protos.databricks_pb2 import INTERNAL_ERROR
+from numpy.typing import DTypeLike, NDArray
 
 from mlflow_cf.artifact.load import load_folder
 from mlflow_cf.artifact.replay import origin_of
-from mlflow_cf.artifact.replies import Replies
 from mlflow_cf.audit.trace import Audit
 from mlflow_cf.errors import CounterfactualError, frames
 from mlflow_cf.explained import ExplainedModel
@@ -97,3 +101,22 @@ def patience_s() -> float:
     """Return the seconds after which MLflow's server gives up on a request, less what is needed around our part."""
     limit = float(MLFLOW_SCORING_SERVER_REQUEST_TIMEOUT.get())
     return max(limit - max(LEAST_MARGIN_S, MARGIN * limit), limit / 2)
+
+
+class Replies(pd.DataFrame):
+    """One record per row; where a single column is expected, they stand for their predictions.
+
+    MLflow's evaluator of classifiers is told which column holds the predictions, and yet takes whatever a model returns
+    for them: it makes an array of it, and a column of its deep copy (``ClassifierEvaluator`` of MLflow 3). As a table,
+    the replies are like any other; what is selected from them is a plain one.
+    """
+
+    def __array__(self, dtype: DTypeLike | None = None, copy: bool | None = None) -> NDArray[Any]:  # noqa: FBT001
+        """Return the predictions (m,)."""
+        del copy  # it always is one
+        return np.array(self["prediction"].tolist(), dtype=dtype)
+
+    def __deepcopy__(self, memo: dict[int, Any] | None = None) -> pd.Series:
+        """Return the predictions (m,); `copy` copies the whole table."""
+        del memo
+        return pd.Series(np.asarray(self), index=self.index, name="prediction")

@@ -1,11 +1,26 @@
-"""The evaluator ``counterfactual`` of ``mlflow.models.evaluate``; MLflow finds it by its entry point."""
+"""The evaluator ``counterfactual`` of ``mlflow.models.evaluate``; MLflow finds it by its entry point.
+
+What MLflow's evaluator asks for, as an evaluation, and its result in MLflow's own words.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any, Final
 
+import mlflow
+import numpy as np
+import pandas as pd
+from mlflow.models import EvaluationArtifact
 from mlflow.models.evaluation import EvaluationResult, ModelEvaluator
+from mlflow.models.evaluation.artifacts import CsvEvaluationArtifact, ParquetEvaluationArtifact
+from mlflow.pyfunc import PyFuncModel
+
+from mlflow_cf.errors import InputError, did_you_mean
+from mlflow_cf.evaluation.evaluate import carry_out, task_of
+from mlflow_cf.evaluation.logged import Logbook
+from mlflow_cf.evaluation.measured import Measuring
+from mlflow_cf.evaluation.result import Evaluation
 
 MODEL_TYPE: Final = "counterfactual"
 MEASURING: Final = ("count", "seed", "time_limit_s", "max_evaluations", "certify")  # as in `Measuring`
@@ -41,6 +56,37 @@ class CounterfactualEvaluator(ModelEvaluator):
     ) -> EvaluationResult:
         del model_type, extra_metrics, custom_artifacts, predictions, kwargs
         # MLflow imports this module wherever it evaluates anything: what it takes is imported when it is asked for
-        from mlflow_cf.evaluation.plugin import evaluated  # noqa: PLC0415
 
         return evaluated(model, dataset, run_id, dict(evaluator_config or {}), model_id)
+
+
+def evaluated(
+    model: PyFuncModel, dataset: Any, run_id: str, config: Mapping[str, Any], model_id: str | None
+) -> EvaluationResult:
+    """Evaluate a loaded pyfunc on MLflow's evaluation data set in the active run `run_id`.
+
+    Raises:
+        InputError: no explained model, no table, or options that `mlflow_cf.evaluate` does not have.
+    """
+    for key in config:
+        if key not in OPTIONS:
+            raise InputError(f"evaluator_config.{key}", "not an option", did_you_mean(key, OPTIONS, "options"))
+    rows = dataset.features_data
+    if isinstance(rows, np.ndarray):
+        rows = pd.DataFrame(rows, columns=dataset.feature_names)
+    how = Measuring(**{key: value for key, value in config.items() if key in MEASURING})
+    others = {key: value for key, value in config.items() if key not in MEASURING}
+    task = task_of(model, rows, how, labels=dataset.labels_data if dataset.has_targets else None, **others)
+    # MLflow ties the data set to the run itself, and logs the metrics wherever it knows the model's id: not of versions
+    logbook = Logbook(run_id, MODEL_TYPE, task.source.model_id, None, metrics=model_id is None)
+    found = carry_out(task, logbook)
+    return EvaluationResult(dict(found.metrics), dict(_artifacts(found)), run_id)
+
+
+def _artifacts(found: Evaluation) -> Iterator[tuple[str, EvaluationArtifact]]:
+    for name, path in found.artifacts.items():
+        lines = found.table.loc[found.table["explainer"] == name].reset_index(drop=True)
+        uri = mlflow.get_artifact_uri(path)
+        yield f"{MODEL_TYPE}_rows_{name}", ParquetEvaluationArtifact(uri=uri, content=lines)
+    uri = mlflow.get_artifact_uri(f"{MODEL_TYPE}/metrics.csv")
+    yield f"{MODEL_TYPE}_metrics", CsvEvaluationArtifact(uri=uri, content=found.aggregates)

@@ -13,14 +13,11 @@ from math import prod
 import numpy as np
 
 from mlflow_cf.constraints.rules import Bools
-from mlflow_cf.exact.boxes import boxes_of_sets, choices_within, tighten, whole_box
-from mlflow_cf.exact.entries import Box, Leaf
+from mlflow_cf.exact.boxes import Parting, boxes_of_sets, choices_within, tighten, whole_box
+from mlflow_cf.exact.entries import Box, Leaf, Waiting
 from mlflow_cf.exact.few_changes import FewChanges
-from mlflow_cf.exact.known import Known
-from mlflow_cf.exact.listed import WORTH, Listed, Rated, gains
-from mlflow_cf.exact.needless import Needless
-from mlflow_cf.exact.parting import Parting
-from mlflow_cf.exact.waiting import Waiting
+from mlflow_cf.exact.listed import WORTH, Known, Listed, Rated, gains
+from mlflow_cf.exact.losing import Needless
 from mlflow_cf.features import Floats
 from mlflow_cf.problem import Budget, Codes, Problem
 from mlflow_cf.search.choices import Within

@@ -10,8 +10,7 @@ import numpy as np
 
 from mlflow_cf.constraints.rules import Bools
 from mlflow_cf.exact.boxes import loose
-from mlflow_cf.exact.first_of_sets import FirstOfSets
-from mlflow_cf.exact.tried import Asked, portions
+from mlflow_cf.exact.tried import Asked, FirstOfSets, portions
 from mlflow_cf.features import Floats
 from mlflow_cf.problem import Budget, Codes, Problem, Rater
 from mlflow_cf.search.choices import Choices

@@ -1,24 +1,217 @@
-"""FACE: the favourable row of the background to which the cheapest way over similar rows leads."""
+"""FACE: the favourable row of the background to which the cheapest way over similar rows leads.
+
+The background as a graph: rows, edges between those that are near each other, and how dense it is around them.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from functools import partial
+from functools import cached_property, partial
 from typing import Any, ClassVar, Final, Literal
 
 import numpy as np
+from numpy.typing import NDArray
 
 from mlflow_cf.constraints.rules import Bools
 from mlflow_cf.explainers.explainer import Candidates, Search
 from mlflow_cf.explainers.learned import Facts, Learned, Learning
 from mlflow_cf.explainers.options import Span, asked, check_options
-from mlflow_cf.features import Floats
+from mlflow_cf.features import UNIT_MISMATCH, Embedding, FeatureSpace, Floats
 from mlflow_cf.plans.plan import Plan, PlannedStep
 from mlflow_cf.problem import Budget, Codes, Problem
 from mlflow_cf.problem.binding import same
-from mlflow_cf.search.neighbour_graph import GraphOptions, Kind, NeighbourGraph, cheapest_ways, check_arrays
 from mlflow_cf.search.population import portions
+from mlflow_cf.stepwise import Steps
+
+Kind = Literal["knn", "epsilon"]
+MOST_ROWS: Final = 2_000
+LEAST_DENSITY: Final = 1e-12  # of the largest
+AT_ONCE: Final = 1_000  # edges whose densities are in memory together
+TOGETHER: Final = 128  # rows that are compared with all others in one step: 30 ms over 300 columns
+
+
+@dataclass(frozen=True)
+class GraphOptions:
+    """What makes an edge: both rows within a `radius`, or one among the other's `k` nearest; `density` lengthens it."""
+
+    kind: Kind
+    k: int
+    radius: float
+    density: bool
+
+
+@dataclass(frozen=True, eq=False)
+class NeighbourGraph:
+    """Distinct background rows as points, with directed edges in both directions.
+
+    Numbers are scaled by their range, a mismatch of levels is a distance of 1. Where `density` counts, an edge weighs
+    its length times what its middle's density, as a share of the largest one of all rows, has as negative logarithm.
+    The density is a Gaussian kernel estimate with one width for all coordinates, from Scott's rule for as many
+    dimensions as there are features and the mean variance of a feature.
+
+    Attributes:
+        embedding: how rows become points.
+        rows: (n,) the places of the rows in the background.
+        points: (n, width).
+        first: (n + 1,) where the edges of every row start; ends: (e,) where they lead; weights: (e,) what they weigh.
+        reach: (n,) how near another point must be to be a neighbour, by this row's own measure.
+        densities: (n,) as shares of the largest; peak: the largest; width: of the kernels.
+    """
+
+    embedding: Embedding
+    rows: Codes
+    points: Floats
+    first: Codes
+    ends: Codes
+    weights: Floats
+    reach: Floats
+    densities: Floats
+    peak: float
+    width: float
+
+    @classmethod
+    def fitted(cls, space: FeatureSpace, background: Floats, options: GraphOptions, seed: int) -> Steps[NeighbourGraph]:
+        """Learn from coded background rows (m, d), a random part of the distinct ones if there are more than 2,000."""
+        _, found = np.unique(np.where(np.isnan(background), np.inf, background), axis=0, return_index=True)
+        rows = np.sort(found)
+        if len(rows) > MOST_ROWS:
+            rows = np.sort(np.random.default_rng(seed).choice(rows, MOST_ROWS, replace=False))
+        embedding = Embedding.fit(space, background, level_weight=UNIT_MISMATCH)
+        points = embedding.vectors(background[rows])
+        width = _kernel_width(points, len(space))
+        distance, reach, dense = (
+            np.empty((len(rows), len(rows))),
+            np.full(len(rows), options.radius),
+            np.ones(len(rows)),
+        )
+        last = min(options.k, len(rows) - 1) - 1
+        for start in range(0, len(rows), TOGETHER):
+            part = slice(start, start + TOGETHER)
+            distance[part] = _distances(points[part], points)
+            dense[part] = _density(distance[part] ** 2, width)
+            distance[part][:, part][np.diag_indices(len(dense[part]))] = np.inf
+            if options.kind == "knn":
+                reach[part] = np.partition(distance[part], last, axis=1)[:, last] if last >= 0 else 0.0
+            yield
+        start_at, ends = np.nonzero((distance <= reach[:, None]) | (distance <= reach))
+        first = np.searchsorted(start_at, np.arange(len(rows) + 1))
+        lengths, peak = distance[start_at, ends], float(dense.max())
+        yield
+        if options.density:
+            np.fill_diagonal(distance, 0.0)
+            lengths = lengths * (yield from _rarity(distance**2, start_at, ends, width, peak))
+        return cls(embedding, rows, points, first, ends, lengths, reach, dense / peak, peak, width)
+
+    def to_arrays(self) -> dict[str, NDArray[Any]]:
+        """Return what was learned as arrays by name."""
+        own = {name: getattr(self, name) for name in ARRAYS}
+        numbers = {name: np.array(getattr(self, name)) for name in ("peak", "width")}
+        return {**own, **numbers, **self.embedding.to_arrays()}
+
+    @classmethod
+    def from_arrays(cls, space: FeatureSpace, arrays: Mapping[str, NDArray[Any]]) -> NeighbourGraph:
+        """Rebuild from `to_arrays`."""
+        embedding = Embedding.from_arrays(space, arrays)
+        own = {name: arrays[name] for name in ARRAYS}
+        return cls(embedding, **own, peak=float(arrays["peak"]), width=float(arrays["width"]))
+
+    @cached_property
+    def starts(self) -> Codes:
+        """(e,) the row at which every edge starts."""
+        return np.arange(len(self.rows)).repeat(np.diff(self.first))
+
+    def edges_of(self, point: Floats, kind: GraphOptions) -> tuple[Codes, Floats]:
+        """Return which rows a further point (width,) has edges to, equal ones too, and what they weigh."""
+        distance = _distances(point[None], self.points)[0]
+        reach = kind.radius
+        if kind.kind == "knn":
+            others = distance[distance > 0]  # no row is its own neighbour
+            place = min(kind.k, len(others)) - 1
+            reach = float(np.partition(others, place)[place]) if len(others) else 0.0
+        ends = np.flatnonzero((distance <= reach) | (distance <= self.reach))
+        weights = distance[ends]
+        if kind.density:
+            among = _distances(self.points[ends], self.points) ** 2
+            middle = (distance**2 + among) / 2 - (distance[ends] ** 2)[:, None] / 4
+            weights = weights * _negative_log(_density(middle, self.width) / self.peak)
+        return ends, weights
+
+
+ARRAYS: Final = ("rows", "points", "first", "ends", "weights", "reach", "densities")
+
+
+def check_arrays(arrays: Mapping[str, NDArray[Any]]) -> None:
+    """Refuse arrays that are no graph.
+
+    Raises:
+        KeyError, ValueError: something is missing, or does not go together.
+    """
+    rows, points, first, ends = (arrays[name] for name in ARRAYS[:4])
+    n, places = len(rows), (arrays[name].dtype.kind == "i" for name in ("rows", "first", "ends"))
+    sound = all(places) and points.ndim == 2 and first.shape == (n + 1,) and n > 0
+    sound = sound and all(arrays[name].shape == (n,) for name in ("rows", "reach", "densities"))
+    sound = sound and ends.shape == arrays["weights"].shape == (int(first[-1]),) and bool((np.diff(first) >= 0).all())
+    sound = sound and len(points) == n and bool((rows >= 0).all() and (ends >= 0).all() and (ends < n).all())
+    if not sound or arrays["peak"].shape or arrays["width"].shape or arrays["level_weight"].shape:
+        raise ValueError("what is no graph")
+
+
+def _distances(points: Floats, others: Floats) -> Floats:
+    from scipy.spatial.distance import cdist  # noqa: PLC0415  a server loads faster without
+
+    distance: Floats = cdist(points, others)
+    return distance
+
+
+def _kernel_width(points: Floats, features: int) -> float:
+    """Return the width of the kernels: Scott's factor times the deviation of a feature; any, if all rows are alike."""
+    variance = float(points.var(axis=0).sum()) / features
+    return float(len(points) ** (-1 / (features + 4)) * np.sqrt(variance)) if variance > 0 else 1.0
+
+
+def _density(squares: Floats, width: float) -> Floats:
+    """Return the densities (m,), but for a factor, at squared distances (m, n) from the points."""
+    density: Floats = np.exp(squares / (-2 * width**2)).mean(axis=1)
+    return density
+
+
+def _rarity(squares: Floats, start: Codes, ends: Codes, width: float, peak: float) -> Steps[Floats]:
+    """Return (e,) the negative logarithm of the density in the middle of edges, from all squared distances (n, n)."""
+    rare = np.empty(len(start))
+    for first in range(0, len(start), AT_ONCE):
+        one, other = start[first : first + AT_ONCE], ends[first : first + AT_ONCE]
+        # the square of a median of a triangle, by its sides
+        middle = (squares[one] + squares[other]) / 2 - squares[one, other][:, None] / 4
+        rare[first : first + AT_ONCE] = _negative_log(_density(middle, width) / peak)
+        yield
+    return rare
+
+
+def _negative_log(share: Floats) -> Floats:
+    rare: Floats = -np.log(share.clip(LEAST_DENSITY, 1.0))
+    return rare
+
+
+def cheapest_ways(graph: tuple[Codes, Codes, Floats], count: int, source: tuple[Codes, Floats]) -> tuple[Floats, Codes]:
+    """Return what the cheapest way to each of `count` rows costs, inf without one, and the row before each on it.
+
+    Args:
+        graph: (e,) starts, ends and weights of the edges, by start.
+        count: how many rows there are; the source comes after them.
+        source: (s,) ends and weights of its edges.
+    """
+    from scipy.sparse import csr_array  # noqa: PLC0415  a server loads faster without
+    from scipy.sparse.csgraph import dijkstra  # noqa: PLC0415
+
+    starts, ends, weights = graph
+    first = np.searchsorted(starts, np.arange(count + 1))
+    data = np.maximum(np.append(weights, source[1]), np.finfo(np.float64).tiny)  # an edge of no weight is one still
+    pointers = np.append(first, first[-1] + len(source[0]))
+    matrix = csr_array((data, np.append(ends, source[0]), pointers), shape=(count + 1, count + 1))
+    cost, before = dijkstra(matrix, indices=count, return_predecessors=True)
+    return cost[:count], before[:count].astype(np.intp)
+
 
 Choice = Literal["cheapest", "nearest"]
 SPARE: Final = 20  # rows handed over beyond four for each answer wanted: some answers are too much alike

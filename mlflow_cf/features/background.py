@@ -1,4 +1,7 @@
-"""A sample of training rows."""
+"""A sample of training rows.
+
+Rows that stand in for a background of which nothing but its columns, each by itself, may be kept.
+"""
 
 from __future__ import annotations
 
@@ -17,3 +20,13 @@ class Background(NamedTuple):
     rows: pd.DataFrame
     labels: NDArray[np.generic] | None
     codes: Floats | None = None
+
+
+def stand_ins(codes: Floats) -> Floats:
+    """Return rows (n, d) with the values of every column of `codes` (n, d) as often as there, and no row of it.
+
+    Each column is sorted before it is shuffled, and the seed is fixed: the result depends on what is in the columns,
+    and not on which values stood beside each other. Where columns have few values, rows may meet again by chance.
+    """
+    rng = np.random.default_rng(0)
+    return np.column_stack([rng.permutation(np.sort(column)) for column in codes.T])

@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 
 from mlflow_cf.errors import InputError, did_you_mean
 from mlflow_cf.features.codec import (
+    PooledLevels,
     Raw,
     decode_column,
     encode_column,
@@ -27,7 +28,6 @@ from mlflow_cf.features.codec import (
 )
 from mlflow_cf.features.feature import Feature, Floats, Level
 from mlflow_cf.features.infer import infer_feature
-from mlflow_cf.features.levels import PooledLevels
 from mlflow_cf.features.percentiles import Percentiles
 from mlflow_cf.features.tables import Rows, as_rows, check_table
 

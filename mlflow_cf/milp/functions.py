@@ -18,9 +18,8 @@ from mlflow_cf.causal.formula import PIECEWISE, Formula, bends
 from mlflow_cf.constraints.expressions import Apply, Const, Expression, Function, Ref, Sum, evaluate, references
 from mlflow_cf.features import Floats
 from mlflow_cf.milp.affine import Affine, Columns, difference, total
-from mlflow_cf.milp.embed_dense import rectified
-from mlflow_cf.milp.errors import NotLinearError
-from mlflow_cf.milp.program import Program
+from mlflow_cf.milp.embed import rectified
+from mlflow_cf.milp.program import NotLinearError, Program
 from mlflow_cf.milp.variables import Chosen, Real, Variables
 
 POINTS: Final = 65  # of a curve: what lies between is off by 1/32,768 of how much it bends over its whole range

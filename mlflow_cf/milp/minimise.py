@@ -1,4 +1,7 @@
-"""The nearest row by a model, and a bound on how near any can be: programs built, solved, and cut again."""
+"""The nearest row by a model, and a bound on how near any can be: programs built, solved, and cut again.
+
+Which family of constraints leaves nothing: they are added one after the other until no row is feasible.
+"""
 
 from __future__ import annotations
 
@@ -12,13 +15,14 @@ import numpy as np
 from mlflow_cf.constraints.expressions import Computed
 from mlflow_cf.constraints.rules import Rule
 from mlflow_cf.features import Floats
-from mlflow_cf.milp.causality import followed
 from mlflow_cf.milp.cuts import Cut, OtherValues
 from mlflow_cf.milp.model import Built, Model, build
-from mlflow_cf.milp.rules import groups_of
+from mlflow_cf.milp.rules import followed, groups_of
 from mlflow_cf.milp.solve import MOST_NODES, Effort, Solved, solve, solve_squares
 from mlflow_cf.milp.validity import Wanted, alternatives
-from mlflow_cf.problem import Budget
+from mlflow_cf.problem import Budget, Group, Problem
+from mlflow_cf.problem.binding import same
+from mlflow_cf.problem.group import Tuples
 
 MOST_REPAIRS: Final = 20  # cuts of answers that break a rule which rows cannot express
 
@@ -176,3 +180,43 @@ def _solved(built: Built, budget: Budget, seed: int) -> Solved:
     if not built.program.squares or solved.values is None:
         return solved
     return replace(solved, values=solve_squares(built.program, solved.values, Effort(budget.seconds_left, seed=seed)))
+
+
+Blocking = Literal["validity", "sparsity", "rules", "further"]
+
+
+def first_infeasible(model: Model, budget: Budget, seed: int) -> Blocking | None:
+    """Return the first family, in the order of the paper, with which nothing is feasible; None if some row may be.
+
+    Validity and coherence come first, then the limit on changes, then what rules leave of each feature and of
+    several, then further families.
+
+    Raises:
+        NotLinearError: rows cannot express the model.
+    """
+    bare = replace(model, problem=_bare(model.problem), limited=False, ruled=False, families=())
+    steps: Sequence[tuple[Blocking, Model]] = (
+        ("validity", bare),
+        ("sparsity", replace(bare, limited=True)),
+        ("rules", replace(model, families=())),
+        ("further", model),
+    )
+    for name, step in steps:
+        if lower_bound(step, budget, seed).status == "infeasible":
+            return name
+    return None
+
+
+def _bare(problem: Problem) -> Problem:
+    """Return the problem without the rules of single groups: they may take any tuple of their domains."""
+    return replace(problem, groups=tuple(_free(problem, group) for group in problem.groups))
+
+
+def _free(problem: Problem, group: Group) -> Group:
+    own = problem.x0[list(group.columns)]
+    tuples = group.domain.tuples
+    admissible = ~(np.isnan(tuples) & ~np.isnan(own)).any(axis=1) & ~same(tuples, own).all(axis=1)
+    tuples = np.concatenate([own[None], tuples[admissible]])
+    cost, peak = problem.bound_distance.parts(group.columns, tuples, own)
+    free = group.taking(Tuples(tuples, np.ones(len(tuples)), 0, cost, peak))
+    return replace(free, ground=tuple, own_allowed=True)

@@ -11,16 +11,23 @@ import numpy as np
 from mlflow_cf.constraints.rules import Rule
 from mlflow_cf.features import Floats
 from mlflow_cf.milp.cuts import Cut, add_cuts
-from mlflow_cf.milp.domains import domains_of
 from mlflow_cf.milp.embed import embed
-from mlflow_cf.milp.errors import NotLinearError
-from mlflow_cf.milp.objective import Objective, add_distance, add_paper_objective, costs_of
-from mlflow_cf.milp.program import Program
+from mlflow_cf.milp.objective import (
+    CountedOn,
+    Objective,
+    add_distance,
+    add_limits,
+    add_paper_objective,
+    add_price,
+    costs_of,
+    prices_of,
+    require_change,
+)
+from mlflow_cf.milp.program import NotLinearError, Program
 from mlflow_cf.milp.rules import add_rules
 from mlflow_cf.milp.solve import FEASIBILITY
-from mlflow_cf.milp.sparsity import CountedOn, add_limits, add_price, prices_of, require_change
 from mlflow_cf.milp.validity import Wanted, add_validity
-from mlflow_cf.milp.variables import STRICT, Box, Variables
+from mlflow_cf.milp.variables import STRICT, Box, Variables, domains_of
 from mlflow_cf.problem import Problem
 
 MARGIN: Final = 1e-4  # of scores, so that an answer is still valid after rounding

@@ -1,4 +1,7 @@
-"""Proximity: what is minimised, the problem's own distance or one of the paper's objectives."""
+"""Proximity: what is minimised, the problem's own distance or one of the paper's objectives.
+
+Sparsity: few changes, as a price of each and as limits on their number.
+"""
 
 from __future__ import annotations
 
@@ -6,11 +9,11 @@ from typing import Final, Literal
 
 import numpy as np
 
+from mlflow_cf.constraints.expressions import differing
 from mlflow_cf.constraints.rules import Bools
 from mlflow_cf.features import Floats
 from mlflow_cf.milp.affine import Affine, difference, total
-from mlflow_cf.milp.errors import NotLinearError
-from mlflow_cf.milp.program import Program, Square
+from mlflow_cf.milp.program import NotLinearError, Program, Square
 from mlflow_cf.milp.variables import Chosen, Real, Variables
 from mlflow_cf.problem import Problem
 
@@ -112,3 +115,45 @@ def _add_square(program: Program, variable: Real, factor: float) -> None:
     points = size.high * np.linspace(0.0, 1.0, TANGENTS) ** 2
     lines = [difference(square, size.times(2.0 * point)) for point in points.tolist()]
     program.require(lines, -(points**2), np.inf)
+
+
+CountedOn = Literal["features", "columns"]
+
+
+def add_price(program: Program, variables: Variables, price: float, counted_on: CountedOn) -> None:
+    """Let every changed feature cost `price`; on one-hot columns a changed category counts twice."""
+    space = variables.problem.space
+    for column in range(len(space)):
+        twice = counted_on == "columns" and not space.features[column].numeric
+        program.add_cost(variables.changed(column).times(price * (2.0 if twice else 1.0)))
+
+
+def prices_of(problem: Problem, price: float, counted_on: CountedOn, rows: Floats) -> Floats:
+    """Return what the changes of rows (m, d) cost; see `add_price`."""
+    twice = np.array([counted_on == "columns" and not feature.numeric for feature in problem.space.features])
+    changed: Floats = differing(rows, problem.x0).astype(np.float64)
+    return changed @ np.where(twice, 2.0 * price, price)
+
+
+def add_limits(program: Program, variables: Variables) -> None:
+    """Let no more groups change than the problem's limits allow, each by its own way of counting."""
+    problem = variables.problem
+    if problem.most_changes < len(problem.groups):
+        program.require([variables.changes(range(len(problem.groups)))], -np.inf, float(problem.most_changes))
+    for limit in problem.limits:
+        if limit.groups == problem.columns:
+            continue
+        counts = problem.counts_of(limit)
+        parts = [
+            Affine.chosen(variable.selectors, count[variable.codes].astype(np.float64))
+            if isinstance(variable, Chosen)
+            else variable.switch
+            for variable, count in zip(variables.groups, counts, strict=True)
+        ]
+        program.require([total(parts)], -np.inf, float(limit.most))
+
+
+def require_change(program: Program, variables: Variables) -> None:
+    """Let some group change: a row is no counterfactual of itself."""
+    groups = range(len(variables.problem.groups))
+    program.require([variables.changes(groups)], 1.0, np.inf)

@@ -1,4 +1,7 @@
-"""A mixed-integer program being built: columns with bounds and costs, and rows, in plain arrays."""
+"""A mixed-integer program being built: columns with bounds and costs, and rows, in plain arrays.
+
+What a mixed-integer program cannot say.
+"""
 
 from __future__ import annotations
 
@@ -124,3 +127,7 @@ class Program:
         whole.sum_duplicates()
         whole.eliminate_zeros()
         return whole.indptr.astype(np.int32), whole.indices.astype(np.int32), whole.data
+
+
+class NotLinearError(Exception):
+    """Something that rows cannot express exactly; the message says what."""

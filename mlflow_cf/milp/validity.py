@@ -11,8 +11,7 @@ import numpy as np
 from scipy.special import expit
 
 from mlflow_cf.milp.affine import Affine, difference
-from mlflow_cf.milp.errors import NotLinearError
-from mlflow_cf.milp.program import Program
+from mlflow_cf.milp.program import NotLinearError, Program
 from mlflow_cf.problem.sums import SumTarget
 
 SAFE: Final = 1e-12  # shares nearer to 0 or 1 have no finite odds

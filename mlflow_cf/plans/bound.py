@@ -1,22 +1,53 @@
-"""Actions bound to the features: what may be done with each, and the conditions under which."""
+"""Actions bound to the features: what may be done with each, and the conditions under which.
+
+How changes are measured, as far as plans need to know.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from typing import Literal
+from typing import Literal, Protocol
 
 import numpy as np
+from numpy.typing import NDArray
 
 from mlflow_cf.constraints.actions import Action
 from mlflow_cf.constraints.expressions import Expression
 from mlflow_cf.constraints.resolve import known_levels
 from mlflow_cf.constraints.rules import Bools, Rule
 from mlflow_cf.errors import InputError, raise_all
-from mlflow_cf.features import Feature, FeatureSpace, Floats
+from mlflow_cf.features import Feature, FeatureSpace, Floats, Percentiles
 from mlflow_cf.plans.functions import Place
-from mlflow_cf.plans.measure import Measure
 from mlflow_cf.plans.texts import BEFORE, BOTH, Sides, Source, condition, effect, effort, unknown
+
+
+class Measure(Protocol):
+    """The distance of problems, bound to the features (d,)."""
+
+    @property
+    def scale(self) -> Floats:
+        """(d,) divisor of a numeric change; 0 where only [differs] counts."""
+        ...
+
+    @property
+    def unknown_from(self) -> Floats:
+        """(d,) codes from here on have no rank."""
+        ...
+
+    @property
+    def weights(self) -> Floats:
+        """(d,) how much each feature counts."""
+        ...
+
+    @property
+    def percentiles(self) -> Percentiles | None:
+        """Whether changes are those of the share of background rows below a value."""
+        ...
+
+    def changes(self, columns: NDArray[np.intp], values: Floats, own: Floats) -> Floats:
+        """Return the scaled changes (m, n) of values (m, n) of `columns` (n,) from own ones."""
+        ...
 
 
 @dataclass(frozen=True, eq=False)

@@ -1,17 +1,38 @@
-"""Sequences of actions followed from one row, all of them together (CSCF sections 1, 2 and 5)."""
+"""Sequences of actions followed from one row, all of them together (CSCF sections 1, 2 and 5).
+
+A course as arrays, which kernels follow.
+"""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, field
 from functools import cached_property
+from typing import Final
 
 import numpy as np
 
+from mlflow_cf.constraints.expressions import (
+    ARITHMETIC,
+    Apply,
+    Const,
+    Expression,
+    Recoded,
+    Ref,
+    Size,
+    Sum,
+    evaluate,
+    rebuilt,
+    references,
+)
+from mlflow_cf.constraints.rules import Atom, Rule
 from mlflow_cf.features import Floats
-from mlflow_cf.plans.compiled import compiled
+from mlflow_cf.plans import kernels
 from mlflow_cf.plans.course import Course
 from mlflow_cf.plans.kernels import Ends, Ints, Program, Scratch, Sequences, walk_all
 from mlflow_cf.plans.plan import Plan, PlannedStep
+from mlflow_cf.plans.relations import Edge
+from mlflow_cf.validation import LARGEST
 
 
 @dataclass(frozen=True, eq=False)
@@ -96,3 +117,157 @@ class Walker:
     @cached_property
     def _program(self) -> Program | None:
         return compiled(self.course)
+
+
+SIGNS: Final = {"==": kernels.EQ, "!=": kernels.NE, "<": kernels.LT, "<=": kernels.LE, ">": kernels.GT,
+                ">=": kernels.GE}  # fmt: skip
+OPERATIONS: Final = {"+": kernels.ADD, "-": kernels.SUB, "*": kernels.MUL, "/": kernels.DIV}
+FUNCTIONS: Final = {"abs": kernels.ABS, "floor": kernels.FLOOR, "exp": kernels.EXP, "min": kernels.MIN,
+                    "max": kernels.MAX}  # fmt: skip
+KINDS: Final = {"change": kernels.CHANGE, "set": kernels.SET, "choose": kernels.CHOOSE}
+NOTHING: Final = (-1, -1)  # the span of what is not there
+Span = tuple[int, int]
+
+
+class NotCompiledError(Exception):
+    """A part of a course that only Python can follow."""
+
+
+@dataclass
+class _Writer:
+    """The arrays so far, as lists; see `Program`."""
+
+    code: list[tuple[int, int]] = field(default_factory=list)
+    number: list[float] = field(default_factory=list)
+    tables: list[float] = field(default_factory=list)
+    atoms: list[tuple[int, ...]] = field(default_factory=list)
+    limits: list[tuple[float, float]] = field(default_factory=list)
+    rules: list[Span] = field(default_factory=list)
+    effects: list[tuple[int, ...]] = field(default_factory=list)
+    cases: list[int] = field(default_factory=list)
+    shares: list[float] = field(default_factory=list)
+
+    def expression(self, expression: Expression | None) -> Span:
+        """Write an expression, and return where it is."""
+        if expression is None:
+            return NOTHING
+        start = len(self.code)
+        self._write(rebuilt(expression, _folded))
+        return start, len(self.code)
+
+    def _write(self, expression: Expression) -> None:
+        match expression:
+            case Const(value):
+                self._operation(kernels.CONST, number=value)
+            case Ref(side, column):
+                self._operation(kernels.BEFORE if side == "x" else kernels.AFTER, column)
+            case Sum(sign, left, right):
+                self._write(left)
+                self._write(right)
+                self._operation(OPERATIONS[sign])
+            case Size(of):
+                self._write(of)
+                self._operation(kernels.ABS)
+            case Recoded(of, _, _, table):
+                self._write(of)
+                self._operation(kernels.RECODE, len(self.tables))
+                self.tables += [len(table), *table]
+            case Apply(function, several):
+                self._write(several[0])
+                for other in several[1:]:
+                    self._write(other)
+                    self._operation(FUNCTIONS[function])
+                if len(several) == 1:
+                    self._operation(FUNCTIONS[function])
+            case _:
+                raise NotCompiledError
+
+    def _operation(self, operation: int, place: int = 0, number: float = 0.0) -> None:
+        self.code.append((operation, place))
+        self.number.append(number)
+
+    def conditions(self, rules: Sequence[Rule]) -> Span:
+        """Write rules, and return where they are."""
+        start = len(self.rules)
+        spans = []
+        for rule in rules:
+            first = len(self.atoms)
+            for atom in (*rule.when, rule.then):
+                self._atom(atom)
+            spans.append((first, len(self.atoms)))
+        self.rules += spans
+        return start, len(self.rules)
+
+    def _atom(self, atom: Atom) -> None:
+        if atom.sign not in SIGNS:
+            raise NotCompiledError
+        left, right = self.expression(atom.left), self.expression(atom.right)
+        bare = not (isinstance(atom.left, ARITHMETIC) or isinstance(atom.right, ARITHMETIC))
+        self.atoms.append((SIGNS[atom.sign], *left, *right, int(bare)))
+        self.limits.append((atom.unknown_from, atom.tolerance))
+
+    def edge(self, edge: Edge) -> tuple[int, ...]:
+        """Write what is known of a helping feature, and return where it is."""
+        if edge.factor is not None:
+            return edge.to, *self.expression(edge.factor), *NOTHING
+        start = len(self.cases)
+        for rule, share in edge.cases:
+            self.cases.append(self.conditions([rule])[0])
+            self.shares.append(share)
+        return edge.to, *NOTHING, start, len(self.cases)
+
+
+def _folded(expression: Expression) -> Expression:
+    """Return the value of what mentions none of a row."""
+    if isinstance(expression, Sum | Size | Apply) and not any(references(expression)):
+        return Const(float(evaluate(expression, np.empty((1, 0)), np.empty(0))[0]))
+    return expression
+
+
+def compiled(course: Course) -> Program | None:
+    """Return a course as arrays; None: it has a part that only Python can follow."""
+    if course.measure.percentiles is not None and any(action.effort is None for action in course.actions):
+        return None
+    try:
+        return _compiled(course)
+    except NotCompiledError:
+        return None
+
+
+def _compiled(course: Course) -> Program:
+    writer, actions = _Writer(), []
+    for action in course.actions:
+        first = len(writer.effects)
+        for column, effect in action.effects:
+            writer.effects.append((column, *writer.expression(effect)))
+        spans = (first, len(writer.effects), *writer.expression(action.effort))
+        rules = writer.conditions((*action.before, *action.after))
+        actions.append((action.column, KINDS[action.kind], *spans, *rules))
+    told = sorted(course.relations.edges, key=lambda edge: edge.to)  # those to one feature stand together
+    edges = [writer.edge(edge) for edge in told]
+    features = course.space.features
+    return Program(
+        code=_ints(writer.code, 2),
+        number=np.array(writer.number, dtype=np.float64),
+        tables=np.array(writer.tables, dtype=np.float64),
+        atoms=_ints(writer.atoms, 6),
+        limits=np.array(writer.limits, dtype=np.float64).reshape(-1, 2),
+        rules=_ints(writer.rules, 2),
+        actions=_ints(actions, 8),
+        effects=_ints(writer.effects, 3),
+        edges=_ints(edges, 5),
+        cases=np.array(writer.cases, dtype=np.int64),
+        shares=np.array(writer.shares, dtype=np.float64),
+        otherwise=np.array([edge.otherwise for edge in told], dtype=np.float64),
+        grid=np.array([(f.low, f.step or 0.0) if f.numeric else (0.0, 0.0) for f in features]),
+        levels=np.array([-1 if f.numeric else len(f.known) for f in features], dtype=np.int64),
+        least=course.least_changes,
+        scale=course.measure.scale,
+        weight=course.measure.weights,
+        unknown_from=course.measure.unknown_from,
+        largest=LARGEST,
+    )
+
+
+def _ints(rows: Sequence[tuple[int, ...]], width: int) -> Ints:
+    return np.array(rows, dtype=np.int64).reshape(-1, width)

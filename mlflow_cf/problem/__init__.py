@@ -3,8 +3,7 @@
 from mlflow_cf.problem.budget import Budget
 from mlflow_cf.problem.distance import BoundDistance, Distance
 from mlflow_cf.problem.further import Plausible, RobustTo
-from mlflow_cf.problem.group import Codes, Group
-from mlflow_cf.problem.joint_rule import JointRule
+from mlflow_cf.problem.group import Codes, Group, JointRule
 from mlflow_cf.problem.limits import Limits, QueryLimits
 from mlflow_cf.problem.policy import Explain, NamedExplainer, Policy, Query, Sealable, Trace, WhyNotAsked
 from mlflow_cf.problem.privacy import Privacy

@@ -1,13 +1,17 @@
-"""What one request may ask for at most, and how large its options may be."""
+"""What one request may ask for at most, and how large its options may be.
+
+How large the options of a request are, found out without reading more of them than a policy lets pass.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Annotated, Any, Final
+from collections.abc import Collection, Iterator, Mapping
+from typing import Annotated, Any, Final, NamedTuple
 
 from pydantic import AfterValidator, ConfigDict, Field, StrictInt
 from pydantic_core import PydanticCustomError
 
+from mlflow_cf.errors import InputError
 from mlflow_cf.validation import Number, UserModel, validated
 
 Seconds = Annotated[Number, Field(gt=0)]
@@ -79,3 +83,102 @@ class Limits(UserModel):
         if source is None or isinstance(source, Limits):
             return source or cls()
         return validated(cls, dict(source), "limits")
+
+
+WHOLE: Final = "counterfactual"  # the path of the options as a whole
+RULES: Final = ("constraints", "rules")
+LONGEST_NAME: Final = 60  # characters of a key in a path
+DIGITS_PER_BIT: Final = 0.30103
+
+
+class _Place(NamedTuple):
+    """Where a value stands: its key or position below the place around it."""
+
+    outer: _Place | None
+    key: object
+    depth: int
+
+    @property
+    def keys(self) -> tuple[object, ...]:
+        """All keys on the way to it."""
+        return () if self.outer is None else (*self.outer.keys, self.key)
+
+    @property
+    def path(self) -> str:
+        """The place in words, such as ``constraints.groups[0]``."""
+        text = ""
+        for key in self.keys:
+            name = f"[{key}]" if isinstance(key, int) else str(key)
+            text += (name if isinstance(key, int) or not text else f".{name}")[:LONGEST_NAME]
+        return text or WHOLE
+
+
+def check_extent(options: Mapping[str, object], limits: QueryLimits) -> None:
+    """Refuse options that are larger than `limits`, at the first thing too much: nothing behind it is looked at.
+
+    Raises:
+        InputError: which limit, at which path.
+    """
+    waiting: list[tuple[object, _Place]] = [(options, _Place(None, "", 1))]
+    values, size = 1, 0
+    while waiting:
+        value, place = waiting.pop()
+        if isinstance(value, str | bytes):
+            _check_text(value, place, limits)
+        elif isinstance(value, Collection):
+            _check_collection(value, place, limits)
+            values += len(value)
+            _check(values, limits.values, "values in all", WHOLE)
+            waiting.extend(_entries(value, place))
+            size += max(len(value) - 1, 0)
+            if isinstance(value, Mapping):
+                for key in value:
+                    _check_key(key, place, limits)
+                    size += _json_bytes(key) + 1
+        size += _json_bytes(value)
+        _check(size, limits.json_bytes, "bytes of JSON or more", WHOLE)
+
+
+def _entries(value: Collection[object], place: _Place) -> Iterator[tuple[object, _Place]]:
+    pairs = value.items() if isinstance(value, Mapping) else enumerate(value)
+    return ((entry, _Place(place, key, place.depth + 1)) for key, entry in pairs)
+
+
+def _check_collection(value: Collection[object], place: _Place, limits: QueryLimits) -> None:
+    if place.depth > limits.depth:
+        _check(place.depth, limits.depth, "lists and objects inside of one another", place.path)
+    if place.depth == len(RULES) + 1 and place.keys == RULES:
+        _check(len(value), limits.rules, "rules", place.path)
+    elif len(value) > limits.entries:
+        _check(len(value), limits.entries, "entries", place.path)
+
+
+def _check_text(text: str | bytes, place: _Place, limits: QueryLimits) -> None:
+    if len(text) <= min(limits.text_length, limits.rule_length):
+        return
+    rule = place.depth == len(RULES) + 2 and place.keys[:-1] == RULES
+    _check(len(text), limits.rule_length if rule else limits.text_length, "characters", place.path)
+
+
+def _check_key(key: object, place: _Place, limits: QueryLimits) -> None:
+    if isinstance(key, str) and len(key) > limits.text_length:
+        _check(len(key), limits.text_length, "characters", _Place(place, key, 0).path)
+
+
+def _check(found: int, most: int, noun: str, path: str) -> None:
+    if found > most:
+        raise InputError(path, f"{found:,} {noun} are more than the policy's {most:,}", "ask for less")
+
+
+def _json_bytes(value: object) -> int:
+    """Return the bytes of a value in JSON, without its entries: brackets, quotes and what stands between these."""
+    match value:
+        case str():
+            return 2 + (len(value) if value.isascii() else len(value.encode("utf-8", "surrogatepass")))
+        case bool() | None:
+            return 5 if value is False else 4
+        case int():
+            return len(str(value)) if abs(value) < 1 << 64 else int(value.bit_length() * DIGITS_PER_BIT) + 1
+        case float():
+            return len(repr(value))
+    return 2

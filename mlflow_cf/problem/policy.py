@@ -21,9 +21,8 @@ from mlflow_cf.constraints import Constraints, Values
 from mlflow_cf.errors import InputError, raise_all
 from mlflow_cf.model.judge import Label, OpenModel
 from mlflow_cf.problem.distance import Distance
-from mlflow_cf.problem.extent import check_extent
 from mlflow_cf.problem.further import MOST_VERSIONS, Margin, Plausible, Plausibly, RobustTo
-from mlflow_cf.problem.limits import Limits, QueryLimits, Seconds
+from mlflow_cf.problem.limits import Limits, QueryLimits, Seconds, check_extent
 from mlflow_cf.problem.privacy import Privacy
 from mlflow_cf.problem.target import Target
 from mlflow_cf.problem.variety import LEAST_DIFFERENCE, Diversity, LeastDifference, Variety

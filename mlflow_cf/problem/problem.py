@@ -17,8 +17,7 @@ from mlflow_cf.plans.course import Course
 from mlflow_cf.problem.cells import Cells
 from mlflow_cf.problem.distance import BoundDistance
 from mlflow_cf.problem.grounding import Linking
-from mlflow_cf.problem.group import Codes, Group
-from mlflow_cf.problem.joint_rule import JointRule
+from mlflow_cf.problem.group import Codes, Group, JointRule
 from mlflow_cf.problem.lines import BoundLines
 from mlflow_cf.problem.lone import LaidOut
 from mlflow_cf.problem.rater import Rater

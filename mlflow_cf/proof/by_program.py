@@ -14,10 +14,10 @@ import numpy as np
 
 from mlflow_cf.exact.best_first import DOUBT
 from mlflow_cf.features import Floats
-from mlflow_cf.milp.causality import bending
-from mlflow_cf.milp.errors import NotLinearError
 from mlflow_cf.milp.minimise import Minimum, lower_bound, minimise
 from mlflow_cf.milp.model import SLACK, Model
+from mlflow_cf.milp.program import NotLinearError
+from mlflow_cf.milp.rules import bending
 from mlflow_cf.model.judge import Asked, Outcome
 from mlflow_cf.proof.select import nearest_first, select
 from mlflow_cf.proof.verify import Case, Inquiry, Proved, joined_outcomes

@@ -1,4 +1,7 @@
-"""Answers that a search has not found although they exist: other changed sets, then other values of the same ones."""
+"""Answers that a search has not found although they exist: other changed sets, then other values of the same ones.
+
+Certificates of explainers that rank answers by what they cost: what they themselves can prove of the cheapest.
+"""
 
 from __future__ import annotations
 
@@ -7,12 +10,15 @@ from typing import Final
 
 import numpy as np
 
-from mlflow_cf.exact.best_first import BestFirst
+from mlflow_cf.exact.best_first import DOUBT, BestFirst
+from mlflow_cf.explainers import Candidates
 from mlflow_cf.problem.points import with_points
 from mlflow_cf.proof.beside import beside_them
 from mlflow_cf.proof.certify import Run, certify, nearest_of_sets
 from mlflow_cf.proof.verify import Case, Inquiry, Proved
 from mlflow_cf.search.seeds import codes_of
+from mlflow_cf.words.reasons import Uncertified
+from mlflow_cf.words.result import Proof
 
 MOST: Final = 10_000, 100_000  # evaluations for each of both: a quarter of a second, and where that is too few
 
@@ -69,3 +75,33 @@ def filled(case: Case, proved: Proved, tolerance: float, most: int) -> Inquiry:
     agreed = yield from run.extend(search)
     case.budget.take(part.used)
     return replace(run.result(search), proofs=(), bounds=(), exhausted=False) if agreed else proved
+
+
+NEARLY: Final = 1e-3  # of a cost: how much cheaper a plan may be than one that is called the cheapest
+
+
+def certify_by_cost(case: Case, proved: Proved, candidates: Candidates, tolerance: float) -> Proved:
+    """Return answers with what the explainer proves of their costs; `optimal` is up to 1e-3 of the cost.
+
+    Args:
+        case: the row, with the budget that is left.
+        proved: verified answers.
+        candidates: what they come from.
+        tolerance: how far the structure's scores may be from the model's.
+    """
+    if candidates.least_cost is None or candidates.costs is None:
+        return replace(proved, note=Uncertified("ranked"))
+    if not len(proved.rows):
+        return proved
+    if case.problem.rater is None:
+        return replace(proved, note=case.obstacle)
+    costs = candidates.costs[proved.origin]
+    cheapest = int(costs.argmin())
+    least = candidates.least_cost(int(proved.origin[cheapest]), case.budget, DOUBT * tolerance)
+    if least.bound is None:
+        return replace(proved, note=least.note)
+    proofs: list[Proof] = ["bounded"] * len(costs)
+    if costs[cheapest] * (1.0 - NEARLY) <= least.bound:
+        proofs[cheapest] = "optimal"
+    bounds = tuple(min(float(cost), least.bound) for cost in costs)
+    return replace(proved, proofs=tuple(proofs), bounds=bounds, note=least.note)

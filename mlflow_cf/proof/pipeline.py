@@ -15,12 +15,11 @@ from mlflow_cf.plans.functions import counted, with_failures
 from mlflow_cf.plans.plan import Plan
 from mlflow_cf.problem import Codes, Problem
 from mlflow_cf.proof.alone import by_themselves
-from mlflow_cf.proof.by_cost import certify_by_cost
 from mlflow_cf.proof.by_program import bounded
 from mlflow_cf.proof.certify import at_once, certify
-from mlflow_cf.proof.complete import complete, nearest_ones
+from mlflow_cf.proof.complete import certify_by_cost, complete, nearest_ones
+from mlflow_cf.proof.given import check_plans, leading_plans
 from mlflow_cf.proof.inquiry import run_proofs
-from mlflow_cf.proof.plans import check_plans, leading_plans
 from mlflow_cf.proof.select import kinds_of
 from mlflow_cf.proof.verify import Case, Inquiry, Proved, prove
 from mlflow_cf.search.population import near_copies

@@ -1,4 +1,7 @@
-"""From the options of a request, and what a model was wrapped with, to what its answers must meet."""
+"""From the options of a request, and what a model was wrapped with, to what its answers must meet.
+
+What is to be known of an explained model, as plain values.
+"""
 
 from __future__ import annotations
 
@@ -6,21 +9,24 @@ import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from functools import cached_property, lru_cache, partial
-from typing import Final, NamedTuple
+from typing import Any, Final, NamedTuple
 
 from mlflow_cf.constraints import Origin
 from mlflow_cf.errors import InputError, did_you_mean
 from mlflow_cf.explainers import AnyExplainer
+from mlflow_cf.explainers.registry import explainer_to_dict
 from mlflow_cf.explainers.searches import Searches
 from mlflow_cf.model.judge import CountedJudge
 from mlflow_cf.model.versions import WHERE, open_versions
 from mlflow_cf.problem import Policy, Query, Requirement, Requirements, Setting, Target
+from mlflow_cf.problem.disclosure import notes_on_privacy
 from mlflow_cf.problem.further import AnyVersions, Plausibly, PlausiblyAsked, VersionsAsked
 from mlflow_cf.request.admission import Admission
 from mlflow_cf.request.held import Held, version_of
 from mlflow_cf.request.request import Caller, Request, Work
 from mlflow_cf.request.tightened import Tightened
 from mlflow_cf.why_not.lint import lint
+from mlflow_cf.words.description import notes_on_constants
 
 MOST_KEPT: Final = 8  # kinds of requests for which structures and tables stay: callers choose them
 
@@ -199,3 +205,31 @@ class Asking:
 
 def _by_request(requirement: Requirement) -> Requirement:
     return replace(requirement, origin=replace(requirement.origin, source="request"))
+
+
+def described(asking: Asking) -> dict[str, Any]:
+    """Return what was wrapped, as plain values that JSON can hold."""
+    judge, opened, space = asking.model.judge, asking.model.opened, asking.model.space
+    model = judge.model
+    return {
+        "flavor": model.flavor,
+        "classes": list(model.classes),
+        "score": model.score_kind,
+        "largest_score_decides": judge.argmax_decides,
+        "opened": opened.structure is not None,
+        "structure": opened.note,
+        "parity": opened.parity(model.tolerance),
+        "requirements": asking.held.describe(),
+        "causal": [function.describe(space) for function in asking.setting.functions],
+        "background_rows": len(asking.setting.background),
+        "features": {feature.name: feature.describe() for feature in space.features},
+        "policy": asking.policy.to_dict(),
+        "explainer": explainer_to_dict(asking.searches.own.explainer),
+        "explained_at_once": asking.admission.places,
+        "warnings": list(asking.findings),
+        "notes": [
+            *model.notes,
+            *notes_on_constants(space),
+            *notes_on_privacy(asking.owners, asking.for_requests),
+        ],
+    }

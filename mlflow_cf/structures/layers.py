@@ -1,10 +1,14 @@
-"""Linear models and networks: the first layer becomes a table over levels and numbers, the rest stays dense."""
+"""Linear models and networks: the first layer becomes a table over levels and numbers, the rest stays dense.
+
+Products of matrices on one core.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
+from typing import Final
 
 import numpy as np
 from numpy.typing import NDArray
@@ -22,11 +26,9 @@ from mlflow_cf.structures.kernels.dense import (
     value_sums,
 )
 from mlflow_cf.structures.kernels.rectified import MOST, Last, sweep_rectified
-from mlflow_cf.structures.layer_boxes import LayerBoxes
-from mlflow_cf.structures.linear_boxes import LinearBoxes
+from mlflow_cf.structures.linear_boxes import LayerBoxes, LinearBoxes
 from mlflow_cf.structures.links import Flags, Link, Tokens, linked
 from mlflow_cf.structures.parts import Dense
-from mlflow_cf.structures.portions import times
 from mlflow_cf.structures.structure import Boxes
 from mlflow_cf.structures.tokens import Source, ends_of, entries_of, key_of, token_of
 
@@ -312,3 +314,24 @@ class Layers:
                 last = self._last(sums.reshape(-1, others.shape[1]))
                 totals[row : row + step, start : start + many] = last.reshape(*sums.shape[:2], -1)
         return totals
+
+
+# OpenBLAS starts threads beyond so many multiplications (its SMP_THRESHOLD_MIN * GEMM_MULTITHREAD_THRESHOLD).
+ALONE: Final = 2**18
+FEWEST: Final = 16  # rows at once that are worth it
+
+
+def times(left: Floats, right: Floats) -> Floats:
+    """Return left (m, k) times right (k, n), in portions of rows that are too small for threads.
+
+    Beside other work, threads that wait for each other take up to fifty times as long as the product itself, and their
+    number is a setting of the whole process. Matrices of more than 2^14 numbers are multiplied as ever.
+    """
+    many = ALONE // right.size
+    if len(left) <= many or many < FEWEST:
+        whole: Floats = left @ right
+        return whole
+    found = np.empty((len(left), right.shape[1]))
+    for start in range(0, len(left), many):
+        np.matmul(left[start : start + many], right, out=found[start : start + many])
+    return found

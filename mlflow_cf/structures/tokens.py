@@ -8,9 +8,8 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from mlflow_cf.features import Floats
-from mlflow_cf.structures.cells import Lookup
+from mlflow_cf.structures.cells import Lookup, last_values
 from mlflow_cf.structures.columns import Column, IntervalColumn, LevelColumn, NumberColumn, value_of_missing
-from mlflow_cf.structures.cuts import last_values
 from mlflow_cf.structures.kernels.dense import First
 from mlflow_cf.structures.parts import Choice, Number
 

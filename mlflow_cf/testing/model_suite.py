@@ -1,17 +1,22 @@
-"""What every kind of model must do once it is opened, for every kind of target."""
+"""What every kind of model must do once it is opened, for every kind of target.
+
+What a flavor module must offer.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import inspect
+from collections.abc import Callable, Sequence
 from functools import cache
 from pathlib import Path
-from typing import ClassVar
+from typing import Any, ClassVar, Final
 
 import pytest
 
+from mlflow_cf.model import Flavor
 from mlflow_cf.model.flavors import flavor_named
-from mlflow_cf.testing import certified, opened
-from mlflow_cf.testing.flavors import check_flavor
+from mlflow_cf.testing import opened
+from mlflow_cf.testing import opened as certified
 from mlflow_cf.testing.goals import GOALS
 from mlflow_cf.testing.models import Kind
 from mlflow_cf.testing.opened import Opening
@@ -86,3 +91,24 @@ def _stored(goals: Sequence[str]) -> list[str]:
 @cache
 def _opening(kind: Kind, goal: str) -> Opening:
     return Opening.of(kind, goal)
+
+
+OPTIONAL: Final = frozenset({("save", "code_paths")})  # parameters that a flavor may have beside those of the protocol
+FUNCTIONS: Final = tuple(name for name, method in vars(Flavor).items() if inspect.isfunction(method) and name[0] != "_")
+
+
+def check_flavor(module: object) -> None:
+    """Check that a module has the name and every function of the protocol `Flavor`, with the same parameters."""
+    assert isinstance(getattr(module, "MLFLOW_FLAVOR", None), str), "no MLFLOW_FLAVOR"
+    for name in FUNCTIONS:
+        function = getattr(module, name, None)
+        assert callable(function), f"no function {name}"
+        expected = parameters(getattr(Flavor, name))[1:]  # a module has no self
+        found = [parameter for parameter in parameters(function) if (name, parameter[0]) not in OPTIONAL]
+        assert found == expected, f"{name} has other parameters"
+
+
+def parameters(function: Callable[..., Any]) -> list[tuple[str, str, object]]:
+    """Return the name, the kind and the default of every parameter; how types are spelled is left to its author."""
+    known = inspect.signature(function).parameters.values()
+    return [(one.name, one.kind.description, one.default) for one in known]

@@ -1,4 +1,7 @@
-"""Why no counterfactual can exist: the rules that leave nothing, named as few as possible."""
+"""Why no counterfactual can exist: the rules that leave nothing, named as few as possible.
+
+Constraints named in a sentence, those of one kind together.
+"""
 
 from __future__ import annotations
 
@@ -8,11 +11,11 @@ from math import prod
 
 import numpy as np
 
+from mlflow_cf.constraints import Origin
 from mlflow_cf.constraints.rules import Rule
 from mlflow_cf.features import Floats
 from mlflow_cf.problem import Codes, Group, Problem
-from mlflow_cf.why_not.kinds import by_kind
-from mlflow_cf.words.reasons import WITHHOLDS
+from mlflow_cf.words.reasons import WITHHOLDS, several
 
 VALUES = "the background's values"
 MOST_ROWS = 200_000  # combinations tried to prove that linked rules contradict each other
@@ -168,3 +171,19 @@ def _causes(rules: Iterable[Rule], groups: Iterable[Group]) -> list[str]:
     """Return what leaves too little of some groups, in words: rules, and what is withheld of what rows have."""
     withheld = [WITHHOLDS] if any(group.domain.withheld for group in groups) else []
     return [*by_kind([rule.origin for rule in rules]), *withheld] or [VALUES]
+
+
+FEW = 2  # constraints of one kind that are named by their paths
+
+
+def by_kind(origins: Sequence[Origin]) -> list[str]:
+    """Return constraints in words, each kind once if there are many of it."""
+    words: list[str] = []
+    for section in dict.fromkeys(origin.section for origin in origins):
+        kind = list(dict.fromkeys(origin for origin in origins if origin.section == section))
+        if len(kind) <= FEW:
+            words.extend(origin.path for origin in kind)
+        else:
+            features = all(origin.position is None and origin.key != "robust_to" for origin in kind)
+            words.append(several(section, [origin.place for origin in kind], features=features))
+    return words

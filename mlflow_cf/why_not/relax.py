@@ -23,7 +23,7 @@ from mlflow_cf.problem import Requirements, Setting, Target
 from mlflow_cf.problem.binding import admissible, same
 from mlflow_cf.problem.requirements import MARGIN
 from mlflow_cf.problem.target import EVEN
-from mlflow_cf.why_not.kinds import by_kind
+from mlflow_cf.why_not.blame import by_kind
 from mlflow_cf.words.reasons import blocked, unwanted, withheld
 from mlflow_cf.words.sentences import spoken
 

@@ -21,8 +21,8 @@ import yaml
 
 import mlflow_cf
 from mlflow_cf.artifact import pickled
+from mlflow_cf.artifact.load import verify_folder
 from mlflow_cf.artifact.rebuild import log_with_explainer
-from mlflow_cf.artifact.verify import verify_folder
 from mlflow_cf.constraints import Constraints
 from mlflow_cf.errors import ArtifactError, InputError
 

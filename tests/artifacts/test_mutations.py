@@ -12,7 +12,7 @@ import small_loans
 from artifact_mutations import RUN, Mutation, chosen, random_damage
 
 import mlflow_cf
-from mlflow_cf.artifact.verify import verify_folder
+from mlflow_cf.artifact.load import verify_folder
 from mlflow_cf.errors import ArtifactError
 
 ASKED = small_loans.rejected(small_loans.table(), 1)

@@ -10,7 +10,8 @@ from pydantic import StrictInt
 
 from mlflow_cf import InputError, NearestRow, RandomSearch
 from mlflow_cf.explainers import EXPLAINERS, Learned, PlannedStep
-from mlflow_cf.testing import KINDS, Ruler, Scenario, answers, certified, conduct, handed_over, opened
+from mlflow_cf.testing import KINDS, Ruler, Scenario, answers, conduct, handed_over, opened
+from mlflow_cf.testing import opened as certified
 from mlflow_cf.testing.opened import Opening
 from mlflow_cf.testing.trial import Trial
 from mlflow_cf.testing.watched import NEVER, RARE, watched_row

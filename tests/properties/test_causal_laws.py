@@ -57,7 +57,7 @@ def test_answers_are_those_of_enumeration(world):
         patch.setattr("mlflow_cf.exact.best_first.MOST_LISTED", 6)
         patch.setattr("mlflow_cf.exact.best_first.MOST_ALONE", 6)
         patch.setattr("mlflow_cf.exact.listed.SET_UP", 0)
-        patch.setattr("mlflow_cf.problem.joint_rule.MOST_COMBINATIONS", 15)
+        patch.setattr("mlflow_cf.problem.group.MOST_COMBINATIONS", 15)
         expected = Enumerated(world)
         answers = expected.answers(world.count)
         found = world.certified(world.case())

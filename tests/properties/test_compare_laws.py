@@ -10,9 +10,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import mlflow_cf
-from mlflow_cf.evaluation.burden import MEASURES, advice, burden
 from mlflow_cf.evaluation.grouping import groups_of
 from mlflow_cf.evaluation.paired import FEWEST, Bootstrap, changes, differences, means
+from mlflow_cf.evaluation.side_by_side import MEASURES, advice, burden
 from mlflow_cf.evaluation.survival import Issued, judged, survival
 
 DRAWS = 40

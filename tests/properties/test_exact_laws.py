@@ -28,7 +28,7 @@ def small_limits():
         patch.setattr("mlflow_cf.exact.best_first.MOST_LISTED", 6)
         patch.setattr("mlflow_cf.exact.best_first.MOST_ALONE", 6)
         patch.setattr("mlflow_cf.exact.listed.SET_UP", 0)
-        patch.setattr("mlflow_cf.problem.joint_rule.MOST_COMBINATIONS", 15)
+        patch.setattr("mlflow_cf.problem.group.MOST_COMBINATIONS", 15)
         yield
 
 

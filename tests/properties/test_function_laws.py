@@ -12,8 +12,8 @@ from properties.test_milp_embedding_laws import program_of
 from mlflow_cf.causal.formula import Formula, bends
 from mlflow_cf.causal.function import structural_functions
 from mlflow_cf.constraints import Constraints
-from mlflow_cf.milp.causality import value_of
-from mlflow_cf.milp.errors import NotLinearError
+from mlflow_cf.milp.program import NotLinearError
+from mlflow_cf.milp.rules import value_of
 from mlflow_cf.milp.solve import Effort, solve
 from mlflow_cf.milp.variables import Real
 

@@ -20,11 +20,10 @@ from sklearn.tree import DecisionTreeClassifier
 
 import mlflow_cf
 from mlflow_cf import CEOCL
-from mlflow_cf.milp.domains import domains_of
 from mlflow_cf.milp.embed import embed
 from mlflow_cf.milp.program import Program
 from mlflow_cf.milp.solve import Effort, solve
-from mlflow_cf.milp.variables import STRICT, Real, Variables
+from mlflow_cf.milp.variables import STRICT, Real, Variables, domains_of
 
 forests = continuous(("forest",), ("margin", "shares", "value"))
 at_cuts = st.sampled_from([*CUTS["income"], *np.nextafter(CUTS["income"], np.inf).tolist()])

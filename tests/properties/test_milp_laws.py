@@ -18,9 +18,9 @@ import mlflow_cf
 from mlflow_cf import CEOCL
 from mlflow_cf.milp import minimise as minimising
 from mlflow_cf.milp.diverse import diverse
-from mlflow_cf.milp.errors import NotLinearError
 from mlflow_cf.milp.minimise import lower_bound, minimise
 from mlflow_cf.milp.model import Model
+from mlflow_cf.milp.program import NotLinearError
 from mlflow_cf.problem import Budget
 from mlflow_cf.proof.by_program import NEARLY
 
@@ -165,7 +165,7 @@ def test_a_rule_that_rows_cannot_express_is_cut_off(monkeypatch):
     constraints = {"rules": ["x_cf.a * x_cf.b >= 20"]}
     explained = mlflow_cf.wrap(model, data, target=True, constraints=constraints, explainer="exact")
     (best,) = explained.explain(data.iloc[[3]])
-    monkeypatch.setattr("mlflow_cf.problem.joint_rule.MOST_COMBINATIONS", 2)
+    monkeypatch.setattr("mlflow_cf.problem.group.MOST_COMBINATIONS", 2)
     nothing = minimising.Minimum("infeasible")
     monkeypatch.setattr("mlflow_cf.milp.diverse._incumbent", lambda *_: nothing)  # with it, only one number is left
     repairs = []

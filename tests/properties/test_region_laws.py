@@ -13,14 +13,13 @@ from laws import dear
 from mlflow_cf.constraints.expressions import Computed
 from mlflow_cf.features.embedding import Embedding
 from mlflow_cf.milp.affine import Affine
-from mlflow_cf.milp.causality import add_equation
-from mlflow_cf.milp.domains import domains_of
 from mlflow_cf.milp.manifold import Enlarged, Region, corners
 from mlflow_cf.milp.minimise import lower_bound, minimise
 from mlflow_cf.milp.model import Model
 from mlflow_cf.milp.program import Program
+from mlflow_cf.milp.rules import add_equation
 from mlflow_cf.milp.solve import Effort, solve
-from mlflow_cf.milp.variables import Variables
+from mlflow_cf.milp.variables import Variables, domains_of
 from mlflow_cf.problem import Budget
 
 worlds = drawn(("forest", "linear")).filter(lambda world: world.open)
@@ -175,7 +174,7 @@ def test_the_nearest_of_a_region_is_found(world, enlarged, seed, clusters):
     inside = region.holds(expected.rows)
     nearest = expected.distance[inside].min(initial=np.inf)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("mlflow_cf.problem.joint_rule.MOST_COMBINATIONS", 15)
+        patch.setattr("mlflow_cf.problem.group.MOST_COMBINATIONS", 15)
         model = Model(world.case().problem, families=(region,))
         low = lower_bound(replace(model, margin=-TOLERANCE), Budget(10**7), 0)
         found = minimise(model, (), Budget(10**7), 0)

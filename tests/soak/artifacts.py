@@ -26,7 +26,7 @@ import numpy as np
 from artifact_mutations import RUN, Mutation
 from click import echo
 
-from mlflow_cf.artifact.verify import verify_folder
+from mlflow_cf.artifact.load import verify_folder
 from mlflow_cf.errors import ArtifactError
 
 DEFAULT = 2_000

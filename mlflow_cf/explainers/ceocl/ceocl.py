@@ -25,13 +25,11 @@ from mlflow_cf.explainers.options import Span, asked, check_options
 from mlflow_cf.features import Floats
 from mlflow_cf.milp.diverse import LOOSE, Answers, diverse, nearest_possible
 from mlflow_cf.milp.embed import check_linear
-from mlflow_cf.milp.errors import NotLinearError
-from mlflow_cf.milp.infeasible import first_infeasible
 from mlflow_cf.milp.manifold import PENALTY, Enlarged, Norm
-from mlflow_cf.milp.minimise import Minimum
+from mlflow_cf.milp.minimise import Minimum, first_infeasible
 from mlflow_cf.milp.model import MARGIN, SLACK, Aim, Model
-from mlflow_cf.milp.objective import Objective
-from mlflow_cf.milp.sparsity import CountedOn, prices_of
+from mlflow_cf.milp.objective import CountedOn, Objective, prices_of
+from mlflow_cf.milp.program import NotLinearError
 from mlflow_cf.problem import Budget, Problem
 from mlflow_cf.problem.binding import same
 from mlflow_cf.words.result import Optimum, Proof

@@ -1,4 +1,7 @@
-"""CSCF (Naumann and Ntoutsi 2021): ordered actions that lead to a counterfactual, and what they cost."""
+"""CSCF (Naumann and Ntoutsi 2021): ordered actions that lead to a counterfactual, and what they cost.
+
+Which of several plans come first.
+"""
 
 from __future__ import annotations
 
@@ -16,10 +19,8 @@ from mlflow_cf.explainers.cscf.evolution import Evolution
 from mlflow_cf.explainers.cscf.floor import least_cost
 from mlflow_cf.explainers.cscf.genes import encoded
 from mlflow_cf.explainers.cscf.orders import reordered
-from mlflow_cf.explainers.cscf.picks import diverse
 from mlflow_cf.explainers.cscf.possible import possible
-from mlflow_cf.explainers.cscf.refine import Refining
-from mlflow_cf.explainers.cscf.short import short_plans
+from mlflow_cf.explainers.cscf.refine import Refining, short_plans
 from mlflow_cf.explainers.explainer import Candidates
 from mlflow_cf.explainers.learned import Facts
 from mlflow_cf.explainers.options import Span, asked, check_names, check_options
@@ -150,3 +151,19 @@ class SCF(CSCF):
 
     name: ClassVar[str] = "scf"
     discounts: ClassVar[bool] = False
+
+
+def diverse(plans: Evaluated) -> Ints:
+    """Return the order of plans (m), the first of which is the cheapest: next is always the one that differs most.
+
+    Plans differ by the features that the steps of one change, and those of the other do not; what counts is the most
+    similar plan before. Ties go to the plan that stands first among `plans`.
+    """
+    changed = plans.objectives[:, 2:] > 0
+    apart = np.full(len(plans), np.inf)
+    order = np.zeros(len(plans), dtype=np.int64)
+    for place in range(len(plans)):
+        order[place] = chosen = int(apart.argmax())
+        apart = np.minimum(apart, (changed != changed[chosen]).sum(axis=1))
+        apart[order[: place + 1]] = -1.0
+    return order

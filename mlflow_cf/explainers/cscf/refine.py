@@ -1,14 +1,20 @@
-"""Values of plans moved towards the model's boundary, so that no plan is needlessly expensive."""
+"""Values of plans moved towards the model's boundary, so that no plan is needlessly expensive.
+
+Short sequences of actions, all of them: what a genetic algorithm may miss (CSCF section 9, item 8).
+"""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
+from itertools import permutations, product
+from math import perm
 from typing import Final
 
 import numpy as np
 
 from mlflow_cf.explainers.cscf.evaluation import Evaluated, Evaluator
 from mlflow_cf.explainers.cscf.genes import Ordered
+from mlflow_cf.explainers.cscf.possible import Possible
 from mlflow_cf.features import Floats
 
 ROUNDS: Final = 14
@@ -63,3 +69,78 @@ class Refining:
         cheapest = cost.argmin(axis=1)
         rows = np.arange(len(plans))
         return cost[rows, cheapest] < plans.worth, rows * TRIES + cheapest
+
+
+LONGEST: Final = 3
+MOST: Final = 600  # sequences
+POINTS: Final = (2_048, 12_288, 24_576)  # of all sequences of one, two and three actions together
+FEWEST: Final = 5  # values of an action
+STARTED: Final = 2  # steps of the sequences that have several
+STARTS: Final = 4  # values with which a sequence is refined; those of whole numbers are far apart
+CELLS: Final = 2**17  # features of the points that are followed together: 10 ms
+
+
+def short_plans(evaluator: Evaluator, most: int) -> Evaluated:
+    """Return every sequence of at most three actions, with those values of a grid that make it the cheapest plan.
+
+    Where none of them does, it has those with which the model comes nearest to what is wanted. Short ones stand there
+    several times, with the next best values. Of longer ones there are none where they would be too many.
+    """
+    possible, found = evaluator.possible, list[Evaluated]()
+    length, total = 1, 0
+    while length <= min(most, LONGEST) and (length == 1 or not evaluator.cut):
+        total += perm(len(possible), length)
+        if length > 1 and total > MOST:
+            break
+        found += _of_length(evaluator, length)
+        length += 1
+    return Evaluated.together(found)
+
+
+def _of_length(evaluator: Evaluator, length: int) -> list[Evaluated]:
+    """Return every sequence of so many actions, with its best values."""
+    possible, found = evaluator.possible, list[Evaluated]()
+    orders = list(permutations(range(len(possible)), length))
+    grids = [(order, _grid(possible, order, POINTS[length - 1] // len(orders))) for order in orders]
+    at_once, start = CELLS // len(evaluator.problem.space), 0
+    while start < len(grids) and not (found and evaluator.cut):
+        size, end = 0, start
+        while end < len(grids) and (end == start or size + len(grids[end][1]) <= at_once):
+            size += len(grids[end][1])
+            end += 1
+        found.append(_cheapest(evaluator, grids[start:end]))
+        start = end
+    return found
+
+
+def _cheapest(evaluator: Evaluator, grids: list[tuple[tuple[int, ...], Floats]]) -> Evaluated:
+    actions = np.concatenate([np.tile(order, (len(grid), 1)) for order, grid in grids])
+    which = np.repeat(np.arange(len(grids)), [len(grid) for _, grid in grids])
+    evaluated = evaluator.evaluate(Ordered(actions, np.concatenate([grid for _, grid in grids])))
+    order = np.lexsort((evaluated.worth, which))
+    if actions.shape[1] > STARTED:
+        _, first = np.unique(which[order], return_index=True)
+        return evaluated.take(order[first])
+    coarse = _coarse(evaluator.possible, evaluated.sequences)
+    _, first = np.unique(np.column_stack([which, coarse])[order], axis=0, return_index=True)
+    best = order[np.sort(first)]  # of every value of the action that has the fewest, sequence after sequence
+    _, start, counts = np.unique(which[best], return_index=True, return_counts=True)
+    place = np.arange(len(best)) - np.repeat(start, counts)
+    return evaluated.take(best[place < STARTS])
+
+
+def _coarse(possible: Possible, sequences: Ordered) -> Floats:
+    """Return the value (m,) of that action of each sequence which has the fewest values."""
+    counts = np.array([possible.count(number) for number in range(len(possible))])[sequences.actions]
+    return np.take_along_axis(sequences.values, counts.argmin(axis=1)[:, None], axis=1)[:, 0]
+
+
+def _grid(possible: Possible, order: tuple[int, ...], most: int) -> Floats:
+    """Return (m, t) values of these actions, about `most` or fewer: those that have few values leave more to others."""
+    sizes = [possible.count(number) for number in order]
+    several: list[Floats] = [np.empty(0)] * len(order)
+    for done, place in enumerate(np.argsort(sizes).tolist()):
+        points = max(int(most ** (1 / (len(order) - done))), FEWEST)
+        several[place] = possible.spread(order[place], points)
+        most = most // len(several[place])
+    return np.array(list(product(*several)))

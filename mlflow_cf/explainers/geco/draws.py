@@ -6,8 +6,7 @@ from collections.abc import Iterable, Iterator
 
 import numpy as np
 
-from mlflow_cf.explainers.geco.deltas import Deltas, Places
-from mlflow_cf.explainers.geco.partial import Partial
+from mlflow_cf.explainers.geco.deltas import Deltas, Partial, Places
 from mlflow_cf.explainers.geco.statistics import Statistics
 from mlflow_cf.features import Floats
 from mlflow_cf.problem import Budget, Codes, Problem, Rating

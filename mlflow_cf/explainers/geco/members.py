@@ -1,4 +1,7 @@
-"""The members of a search by sweeps, and how more are found: all neighbours of some, or candidates one by one."""
+"""The members of a search by sweeps, and how more are found: all neighbours of some, or candidates one by one.
+
+Candidates without the changes that they can do without, as the opened model says.
+"""
 
 from __future__ import annotations
 
@@ -9,7 +12,6 @@ import numpy as np
 
 from mlflow_cf.constraints.rules import Bools
 from mlflow_cf.explainers.geco.knapsack import Single, by_ratio, price
-from mlflow_cf.explainers.geco.minimal import minimal
 from mlflow_cf.explainers.geco.neighbours import Near, Neighbours
 from mlflow_cf.explainers.geco.statistics import Statistics
 from mlflow_cf.features import Floats
@@ -190,3 +192,20 @@ class Members:
     def _single(self, state: Codes, merit: float, near: Near) -> Single:
         cost = near.distance - self.problem.distance(state[None])
         return Single(near.group, near.code, -near.shortfall - merit, cost)
+
+
+def minimal(problem: Problem, rater: Rater, codes: Codes) -> Codes:
+    """Return favourable candidates (m, G) with change after change put back, the dearest first, while they stay so."""
+    codes = codes.copy()
+    waiting = np.arange(len(codes))
+    while len(waiting):
+        owner, undone = problem.undone_codes(codes[waiting])
+        if not len(owner):
+            break
+        kept = np.flatnonzero(rater.margins(problem.tokens(undone))[0])  # few are, so that rules are checked for few
+        kept = kept[problem.held(undone[kept])]
+        owner, undone = waiting[owner[kept]], undone[kept]
+        order = np.lexsort((problem.distance(undone), owner))
+        waiting, first = np.unique(owner[order], return_index=True)
+        codes[waiting] = undone[order[first]]
+    return codes

@@ -1,4 +1,7 @@
-"""One search of UFCE: stage after stage under one budget, and the plausible ones of what each has found."""
+"""One search of UFCE: stage after stage under one budget, and the plausible ones of what each has found.
+
+What candidates cost: the problem's distance, or the paper's delta (UFCE section 6).
+"""
 
 from __future__ import annotations
 
@@ -11,7 +14,6 @@ import numpy as np
 
 from mlflow_cf.constraints.rules import Bools
 from mlflow_cf.explainers.explainer import Candidates
-from mlflow_cf.explainers.ufce.costs import costs
 from mlflow_cf.explainers.ufce.known import Known, refitted
 from mlflow_cf.explainers.ufce.lines import (
     Line,
@@ -30,6 +32,8 @@ from mlflow_cf.explainers.ufce.possible import Possible
 from mlflow_cf.explainers.ufce.predictors import Predictors
 from mlflow_cf.explainers.ufce.searching import Found, Plausible, Trial, scan, walk
 from mlflow_cf.explainers.ufce.subspaces import Subspaces, with_steps
+from mlflow_cf.features import Floats
+from mlflow_cf.metrics.proximity import euclidean_distances, jaccard_distances
 from mlflow_cf.problem import Budget, Codes, Problem
 
 POINTS: Final = {1: 2_000, 2: 64, 3: 24}  # of a response curve looked at first, by the number of changes
@@ -239,3 +243,18 @@ def _leaders(found: Found) -> Bools:
     lead = np.zeros(len(order), dtype=np.bool_)
     lead[order[np.unique(found.line[order], return_index=True)[1]]] = True
     return lead
+
+
+def costs(problem: Problem, codes: Codes, *, paper: bool) -> Floats:
+    """Return what each candidate (m, G) costs: its distance, or the sum of two parts of which none is above 1.
+
+    These are Jaccard's distance of levels, and the Euclidean distance of numbers divided by the largest of all.
+    """
+    if not paper or not len(codes):
+        return problem.distance(codes)
+    rows = problem.rows(codes)
+    levels, numbers = (part(problem.space, problem.x0, rows) for part in (jaccard_distances, euclidean_distances))
+    total = np.zeros(len(rows)) if levels is None else levels
+    if numbers is not None and numbers.max() > 0:
+        total = total + numbers / numbers.max()
+    return total
