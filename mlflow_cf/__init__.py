@@ -3,7 +3,7 @@
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
-from mlflow_cf.artifact.log import load_model, log_model, save_model
+from mlflow_cf.artifact.publish.log import load_model, log_model, save_model
 from mlflow_cf.artifact.served import _load_pyfunc as _load_pyfunc  # MLflow calls it: this package is the loader module
 from mlflow_cf.constraints import Constraints
 from mlflow_cf.constraints.actions import Action, Relationship
@@ -25,7 +25,7 @@ from mlflow_cf.explainers import (
     SimCF,
 )
 from mlflow_cf.ordering import order
-from mlflow_cf.problem import Distance, Limits, Privacy, Target
+from mlflow_cf.policy import Distance, Limits, Privacy, Target
 from mlflow_cf.version import VERSION
 from mlflow_cf.words.explanations import Explanations, Interrupted
 from mlflow_cf.words.result import Change, Counterfactual, Explanation, Optimum, Step
@@ -34,10 +34,10 @@ from mlflow_cf.wrapping import wrap
 
 if TYPE_CHECKING:
     from mlflow_cf import plots as plots
-    from mlflow_cf.evaluation.compare import compare
-    from mlflow_cf.evaluation.comparison import Comparison
-    from mlflow_cf.evaluation.evaluate import evaluate
-    from mlflow_cf.evaluation.result import Evaluation
+    from mlflow_cf.evaluation.compare.comparison import Comparison
+    from mlflow_cf.evaluation.compare.versions_compared import compare
+    from mlflow_cf.evaluation.measure.evaluate import evaluate
+    from mlflow_cf.evaluation.measure.result import Evaluation
 
 __version__ = VERSION
 # What a server has no use for is imported when it is asked for: it would take most of a second.

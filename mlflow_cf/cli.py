@@ -17,17 +17,17 @@ from mlflow.environment_variables import MLFLOW_ENABLE_ARTIFACTS_PROGRESS_BAR as
 from mlflow.models.evaluation.validation import ModelValidationFailedException
 
 from mlflow_cf.artifact.load import verify_folder
-from mlflow_cf.artifact.log import load_model
+from mlflow_cf.artifact.publish.log import load_model
+from mlflow_cf.artifact.publish.signature import PARAM
 from mlflow_cf.artifact.replay import replay_trace
-from mlflow_cf.artifact.signature import PARAM
 from mlflow_cf.artifact.warm import kept_in, warm_all
 from mlflow_cf.errors import CounterfactualError
-from mlflow_cf.evaluation.compare import compare
-from mlflow_cf.evaluation.comparison import read_thresholds
-from mlflow_cf.evaluation.evaluate import evaluate
+from mlflow_cf.evaluation.compare.comparison import read_thresholds
+from mlflow_cf.evaluation.compare.versions_compared import compare
+from mlflow_cf.evaluation.measure.evaluate import evaluate
 from mlflow_cf.explainers.registry import options_schema
 from mlflow_cf.model.flavors import fetch
-from mlflow_cf.problem import Query
+from mlflow_cf.policy import Query
 from mlflow_cf.version import VERSION
 from mlflow_cf.words.description import description
 from mlflow_cf.words.result import Status

@@ -19,22 +19,13 @@ from mlflow_cf.explainers.explainer import check_explainer, check_rows_kept
 from mlflow_cf.explainers.registry import ExplainerSource, asked_explainer, explainer_of
 from mlflow_cf.explainers.searches import Searches
 from mlflow_cf.features import Background, FeatureSpace, Rows
+from mlflow_cf.goal import BoundTarget, Requirement, Requirements, spread_of
 from mlflow_cf.model.judge import Judge, OpenModel, Outcome
 from mlflow_cf.model.parity import Opened, open_structure
 from mlflow_cf.options import TargetSource
-from mlflow_cf.problem import (
-    BoundTarget,
-    Explain,
-    Policy,
-    Query,
-    Requirement,
-    Requirements,
-    Setting,
-    Target,
-    WhyNotAsked,
-    spread_of,
-)
-from mlflow_cf.problem.further import AnyVersions
+from mlflow_cf.policy import Explain, Policy, Query, Target, WhyNotAsked
+from mlflow_cf.policy.further import AnyVersions
+from mlflow_cf.problem import Setting
 from mlflow_cf.problem.variety import Diversity
 from mlflow_cf.proof.given import verify_given
 from mlflow_cf.request.admission import Admission

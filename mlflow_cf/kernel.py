@@ -18,12 +18,12 @@ _njit: Final[Callable[..., Any]] = partial(numba.njit, nogil=True, _nrt=False, n
 SOURCES: Final = (
     "kernel.py",
     "constraints/programs.py",
-    "exact/few_changes.py",
-    "exact/boxes.py",
-    "exact/listed.py",
+    "engine/few_changes.py",
+    "engine/nodes.py",
+    "engine/listed.py",
     "explainers/geco/picking.py",
     "plans/kernels.py",
-    "problem/lines.py",
+    "problem/packed.py",
     "problem/scaled.py",
     "search/choices.py",
     *(f"structures/kernels/{name}.py" for name in

@@ -11,7 +11,7 @@ from mlflow_cf.constraints import Constraints, ConstraintSource, Values
 from mlflow_cf.explainers.registry import ExplainerSource
 from mlflow_cf.model.judge import Label, OpenModel
 from mlflow_cf.model.versions import Version, read_versions
-from mlflow_cf.problem import (
+from mlflow_cf.policy import (
     Distance,
     Limits,
     Plausible,

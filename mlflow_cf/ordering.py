@@ -12,7 +12,8 @@ from mlflow_cf.features import FeatureSpace, Floats, Level
 from mlflow_cf.plans.cheapest import cheapest_plan
 from mlflow_cf.plans.course import Course, Declared
 from mlflow_cf.plans.plan import plan_steps
-from mlflow_cf.problem import BoundDistance, Distance
+from mlflow_cf.policy import Distance
+from mlflow_cf.problem import BoundDistance
 from mlflow_cf.words.result import Counterfactual, Step
 
 

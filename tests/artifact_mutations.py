@@ -22,7 +22,7 @@ import small_loans
 import yaml
 
 import mlflow_cf
-from mlflow_cf.artifact.mlmodel import ASSIGNED, fields_sha256
+from mlflow_cf.artifact.format.mlmodel import ASSIGNED, fields_sha256
 
 OURS = ("features.json", "policy.yaml", "explainer.json", "background.parquet", "labels.parquet")
 RUN = "RUN"  # name of the file that code writes if it is run

@@ -15,8 +15,10 @@ from worlds import FEATURES, KEYS, background, stepped, table, wide_rows
 from mlflow_cf.constraints import Constraints
 from mlflow_cf.errors import InputError
 from mlflow_cf.features import FeatureSpace
+from mlflow_cf.goal import BoundTarget, Rater
 from mlflow_cf.model.judge import Judge, OpenModel, Outcome
-from mlflow_cf.problem import BoundTarget, Budget, Distance, Problem, Rater, Setting, Target
+from mlflow_cf.policy import Distance, Target
+from mlflow_cf.problem import Budget, Problem, Setting
 from mlflow_cf.proof.certify import certify
 from mlflow_cf.proof.inquiry import run_proofs
 from mlflow_cf.proof.verify import Case, Proved, prove

@@ -9,11 +9,12 @@ from worlds import problem_of, space_of
 
 from mlflow_cf.explained import ExplainedModel
 from mlflow_cf.features import FeatureSpace
+from mlflow_cf.goal import BoundTarget
+from mlflow_cf.goal.scorer import Rater
 from mlflow_cf.model.judge import OpenModel
-from mlflow_cf.problem import BoundTarget, Problem
-from mlflow_cf.problem.rater import Rater
+from mlflow_cf.problem import Problem
 from mlflow_cf.structures import Forest, LevelColumn, Link, NumberColumn, TreeEnsemble, score_rows
-from mlflow_cf.structures.columns import Column
+from mlflow_cf.structures.layers.columns import Column
 
 RULES = (
     "IF x_cf.grade > x.grade THEN x_cf.age >= x.age + 1",

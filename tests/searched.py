@@ -9,7 +9,9 @@ import pandas as pd
 
 from mlflow_cf.constraints import Constraints
 from mlflow_cf.features import FeatureSpace, Floats
-from mlflow_cf.problem import Distance, Problem, Rating, Setting
+from mlflow_cf.goal import Rating
+from mlflow_cf.policy import Distance
+from mlflow_cf.problem import Problem, Setting
 
 Decide = Callable[[Floats], np.ndarray]
 

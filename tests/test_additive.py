@@ -6,7 +6,7 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mlflow_cf.exact.few_changes import nearest_two
+from mlflow_cf.engine.few_changes import nearest_two
 
 gains = st.sampled_from([-np.inf, -0.5, 0.0, 0.1, 0.25, 0.5, 1.0])
 costs = st.sampled_from([0.1, 0.2, 0.3, 0.5])

@@ -26,8 +26,8 @@ from sklearn.tree import DecisionTreeClassifier, ExtraTreeClassifier
 
 from mlflow_cf.model.flavors import open_native
 from mlflow_cf.model.judge import Judge
-from mlflow_cf_flavors import sklearn_calls
 from mlflow_cf_flavors.answers import ClearScore, LargestScore
+from mlflow_cf_flavors.sklearn import calls as sklearn_calls
 
 FEW = {"n_estimators": 4, "random_state": 0}
 MODELS = [

@@ -30,7 +30,7 @@ from mlflow_cf.cli import main
 from mlflow_cf.features import FeatureSpace
 from mlflow_cf.model.judge import OpenModel
 from mlflow_cf.options import WrapOptions
-from mlflow_cf.problem import Query
+from mlflow_cf.policy import Query
 from mlflow_cf.wrapping import assemble
 
 TABLE = small_loans.table()

@@ -16,7 +16,8 @@ from mlflow_cf.constraints.actions import read_actions, read_relationships
 from mlflow_cf.explainers.cscf import CSCF, SCF
 from mlflow_cf.features import FeatureSpace
 from mlflow_cf.plans.course import Course, Declared
-from mlflow_cf.problem import BoundDistance, Distance
+from mlflow_cf.policy import Distance
+from mlflow_cf.problem import BoundDistance
 
 # MLflow selects columns of type object when it logs a table.
 pytestmark = pytest.mark.filterwarnings("ignore:For backward compatibility, 'str' dtypes are included")

@@ -5,9 +5,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from mlflow_cf.goal import BoundTarget
+from mlflow_cf.goal.scorer import reach
 from mlflow_cf.model.judge import OpenModel
-from mlflow_cf.problem import BoundTarget, Target
-from mlflow_cf.problem.rater import reach
+from mlflow_cf.policy import Target
 from mlflow_cf.structures.links import Link, linked
 
 TOLERANCE = 1e-3  # coarse, so that it shows

@@ -6,7 +6,8 @@ import pytest
 
 from mlflow_cf.constraints import Constraints
 from mlflow_cf.features import FeatureSpace, Floats
-from mlflow_cf.problem import Distance, Group, Setting, binding
+from mlflow_cf.policy import Distance
+from mlflow_cf.problem import Group, Setting, binding
 from mlflow_cf.problem.binding import same
 
 FRAME = pd.DataFrame(

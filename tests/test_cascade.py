@@ -16,7 +16,8 @@ from mlflow_cf.explainers import GeCo
 from mlflow_cf.features import FeatureSpace
 from mlflow_cf.model.judge import OpenModel
 from mlflow_cf.options import WrapOptions
-from mlflow_cf.problem import Codes, Distance, Group, Problem, Setting
+from mlflow_cf.policy import Distance
+from mlflow_cf.problem import Codes, Group, Problem, Setting
 from mlflow_cf.search.cascade import Cascade, _distinct
 from mlflow_cf.search.sampling import with_draws
 from mlflow_cf.wrapping import assemble

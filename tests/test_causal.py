@@ -13,13 +13,14 @@ from sklearn.tree import DecisionTreeClassifier
 
 import mlflow_cf
 from mlflow_cf import CEOCL
-from mlflow_cf.artifact import files
+from mlflow_cf.artifact.format import files
 from mlflow_cf.causal.equation import StructuralEquation
 from mlflow_cf.causal.function import StructuralFunction, of_equations, structural_functions
 from mlflow_cf.constraints import Constraints
 from mlflow_cf.errors import ArtifactError, InputError
 from mlflow_cf.features import FeatureSpace
-from mlflow_cf.problem import Distance, Setting
+from mlflow_cf.policy import Distance
+from mlflow_cf.problem import Setting
 
 RNG = np.random.default_rng(0)
 AMOUNT = RNG.integers(5, 80, 300) * 100.0

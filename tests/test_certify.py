@@ -10,9 +10,11 @@ from sklearn.linear_model import LogisticRegression
 from sklearn.tree import DecisionTreeClassifier
 
 import mlflow_cf
-from mlflow_cf.exact.few_changes import FewChanges
+from mlflow_cf.engine.few_changes import FewChanges
 from mlflow_cf.explainers.explainer import Candidates
-from mlflow_cf.problem import BoundTarget, Budget, Rater, Target
+from mlflow_cf.goal import BoundTarget, Rater
+from mlflow_cf.policy import Target
+from mlflow_cf.problem import Budget
 from mlflow_cf.proof import complete
 from mlflow_cf.proof.certify import at_once, certify
 from mlflow_cf.proof.inquiry import run_proofs

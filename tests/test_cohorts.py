@@ -24,14 +24,14 @@ from worlds import (
 )
 
 from mlflow_cf.errors import InputError
-from mlflow_cf.evaluation import cohorts as module
-from mlflow_cf.evaluation.cohorts import Cohorts, cohorts
-from mlflow_cf.evaluation.common_changes import MOST_VALUES, common_changes
+from mlflow_cf.evaluation.measure import cohorts as module
+from mlflow_cf.evaluation.measure.cohorts import Cohorts, cohorts
+from mlflow_cf.evaluation.measure.common_changes import MOST_VALUES, common_changes
 from mlflow_cf.explained import ExplainedModel
 from mlflow_cf.features import FeatureSpace
 from mlflow_cf.model.judge import OpenModel
 from mlflow_cf.options import WrapOptions
-from mlflow_cf.problem import Target
+from mlflow_cf.policy import Target
 from mlflow_cf.wrapping import assemble
 
 NUMBERS = ("age", "income", "rooms")

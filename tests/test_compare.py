@@ -18,9 +18,9 @@ from small_loans import fitted, labels, table
 
 import mlflow_cf
 from mlflow_cf.cli import main
-from mlflow_cf.evaluation import evaluate as evaluating
-from mlflow_cf.evaluation.comparison import read_thresholds
-from mlflow_cf.evaluation.measured import measured_table
+from mlflow_cf.evaluation.compare.comparison import read_thresholds
+from mlflow_cf.evaluation.measure import evaluate as evaluating
+from mlflow_cf.evaluation.measure.measured import measured_table
 
 pytestmark = [
     pytest.mark.usefixtures("undrawn"),

@@ -13,7 +13,8 @@ from worlds import bind, row_dicts, table
 from mlflow_cf.constraints import Constraints
 from mlflow_cf.errors import InputError, InputErrors
 from mlflow_cf.features import FeatureSpace
-from mlflow_cf.problem import Distance, Problem, Setting
+from mlflow_cf.policy import Distance
+from mlflow_cf.problem import Problem, Setting
 
 DEGREES = ["none", "bachelor", "master", "doctor"]
 PEOPLE = pd.DataFrame(

@@ -28,7 +28,8 @@ from mlflow_cf.explainers.cscf.possible import Possible, possible
 from mlflow_cf.features import FeatureSpace
 from mlflow_cf.plans.course import Course, Declared
 from mlflow_cf.plans.walk import Walker
-from mlflow_cf.problem import BoundDistance, Budget, Distance
+from mlflow_cf.policy import Distance
+from mlflow_cf.problem import BoundDistance, Budget
 
 SIZES: dict[str, Any] = {"population": 30, "offspring": 20, "mutants": 10, "generations": 6}
 SMALL = CSCF(**SIZES)

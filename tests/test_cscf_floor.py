@@ -21,7 +21,8 @@ from mlflow_cf.constraints.actions import read_actions, read_relationships
 from mlflow_cf.features import FeatureSpace
 from mlflow_cf.plans.course import Course, Declared
 from mlflow_cf.plans.walk import Walker
-from mlflow_cf.problem import BoundDistance, Distance
+from mlflow_cf.policy import Distance
+from mlflow_cf.problem import BoundDistance
 
 SMALL = CSCF(population=30, offspring=20, mutants=10, generations=5)
 _rng = np.random.default_rng(3)

@@ -8,7 +8,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from mlflow_cf.structures import NumberColumn, Step
-from mlflow_cf.structures.cells import last_values
+from mlflow_cf.structures.trees.cells import last_values
 
 STEPS = {
     "none": (),

@@ -11,7 +11,8 @@ from worlds import bind
 from mlflow_cf.constraints import Constraints
 from mlflow_cf.errors import InputError
 from mlflow_cf.features import FeatureSpace
-from mlflow_cf.problem import BoundDistance, Distance, Setting, binding
+from mlflow_cf.policy import Distance
+from mlflow_cf.problem import BoundDistance, Setting, binding
 
 DEGREES = ["none", "bachelor", "master", "doctor"]
 FRAME = pd.DataFrame(

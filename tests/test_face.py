@@ -16,8 +16,8 @@ from worlds import ORDERS, background, constraint_dicts, explained, lottery, row
 
 import mlflow_cf
 from mlflow_cf import FACE, InputError
-from mlflow_cf.explainers import face as neighbour_graph
-from mlflow_cf.explainers.face import GraphOptions, NeighbourGraph
+from mlflow_cf.explainers.baselines import face as neighbour_graph
+from mlflow_cf.explainers.baselines.face import GraphOptions, NeighbourGraph
 from mlflow_cf.features import UNIT_MISMATCH, Embedding
 from mlflow_cf.stepwise import finished
 

@@ -28,7 +28,7 @@ from mlflow_cf.errors import InputError
 from mlflow_cf.model.flavors import flavor_of, open_folder, open_native
 
 lgb = pytest.importorskip("lightgbm")
-flavor = pytest.importorskip("mlflow_cf_flavors.lightgbm")
+flavor = pytest.importorskip("mlflow_cf_flavors.lightgbm.flavor")
 
 QUIET = {"verbose": -1, "num_leaves": 7}
 SMALL = {**QUIET, "n_estimators": 6, "n_jobs": 1, "random_state": 0}

@@ -59,8 +59,8 @@ from sklearn.tree import DecisionTreeClassifier, DecisionTreeRegressor
 
 from mlflow_cf.errors import InputError
 from mlflow_cf.model.flavors import open_folder, open_native
-from mlflow_cf_flavors import sklearn as flavor
-from mlflow_cf_flavors.skops_types import ALL_TRUSTED, TRUSTED_TYPES
+from mlflow_cf_flavors.sklearn import flavor
+from mlflow_cf_flavors.sklearn.skops_types import ALL_TRUSTED, TRUSTED_TYPES
 
 ROWS = 120
 RNG = np.random.default_rng(0)

@@ -28,7 +28,7 @@ from mlflow_cf.errors import InputError
 from mlflow_cf.model.flavors import flavor_of, open_folder, open_native
 
 xgb = pytest.importorskip("xgboost")
-flavor = pytest.importorskip("mlflow_cf_flavors.xgboost")
+flavor = pytest.importorskip("mlflow_cf_flavors.xgboost.flavor")
 
 SMALL = {"n_estimators": 6, "max_depth": 3, "n_jobs": 1, "random_state": 0}
 EARLY = {**SMALL, "n_estimators": 60, "learning_rate": 1.5, "early_stopping_rounds": 2}

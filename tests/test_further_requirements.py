@@ -14,14 +14,14 @@ from sklearn.naive_bayes import GaussianNB
 from sklearn.svm import LinearSVC
 
 import mlflow_cf
-from mlflow_cf.artifact import versions
+from mlflow_cf.artifact.publish import versions
 from mlflow_cf.errors import ArtifactError, InputError
 from mlflow_cf.features import FeatureSpace
 from mlflow_cf.metrics.outliers import Inliers
 from mlflow_cf.model.judge import Judge
 from mlflow_cf.plausibility.plausibility import SEED, TREES, Isolation, Plausibility, average_path
-from mlflow_cf.problem import Query
-from mlflow_cf.problem.further import Plausible, Plausibly
+from mlflow_cf.policy import Query
+from mlflow_cf.policy.further import Plausible, Plausibly
 from mlflow_cf.request.asking import MOST_KEPT
 
 RNG = np.random.default_rng(0)

@@ -19,7 +19,7 @@ from sklearn.tree import DecisionTreeClassifier
 
 import mlflow_cf
 from mlflow_cf import CEOCL
-from mlflow_cf.artifact import files
+from mlflow_cf.artifact.format import files
 from mlflow_cf.causal.function import structural_functions
 from mlflow_cf.constraints import CausalEquation, Constraints
 from mlflow_cf.constraints.equations import Network

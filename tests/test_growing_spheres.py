@@ -8,7 +8,7 @@ from searched import bound
 import mlflow_cf
 from mlflow_cf import GrowingSpheres, InputError
 from mlflow_cf.explainers import Candidates
-from mlflow_cf.explainers.growing_spheres import Balls
+from mlflow_cf.explainers.baselines.growing_spheres import Balls
 from mlflow_cf.problem import Budget, Problem
 
 RNG = np.random.default_rng(0)

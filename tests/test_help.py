@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 import mlflow_cf
-from mlflow_cf.problem import Query
+from mlflow_cf.policy import Query
 
 CALLS: list[Callable[..., Any]] = [
     mlflow_cf.wrap,

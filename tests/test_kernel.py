@@ -13,7 +13,7 @@ from numba.extending import is_jitted
 
 import mlflow_cf
 import mlflow_cf_flavors
-from mlflow_cf.exact import boxes
+from mlflow_cf.engine import nodes as boxes
 from mlflow_cf.kernel import SOURCES, digest_of
 
 ASK = """
@@ -21,7 +21,7 @@ import logging
 logging.basicConfig(format="%(name)s %(levelname)s %(message)s")
 import mlflow_cf
 import numpy as np
-from mlflow_cf.exact.boxes import Lows, Nearest, tighten_boxes
+from mlflow_cf.engine.nodes import Lows, Nearest, tighten_boxes
 from mlflow_cf.search.choices import Flat, Within
 whole, none = np.zeros(1, np.intp), np.zeros(1)
 lows = Lows(np.empty(1), np.empty(1, np.intp), np.empty((1, 1), np.intp))

@@ -31,7 +31,9 @@ from mlflow_cf.explainers.mdpso.selection import k_means, picked, spares
 from mlflow_cf.explainers.mdpso.swarm import Motion, Swarm
 from mlflow_cf.explainers.registry import explainer_of, explainer_to_dict
 from mlflow_cf.features import Embedding, FeatureSpace
-from mlflow_cf.problem import Budget, Distance, Problem, Rating, Setting
+from mlflow_cf.goal import Rating
+from mlflow_cf.policy import Distance
+from mlflow_cf.problem import Budget, Problem, Setting
 
 NAN = math.nan
 # every number from 0 to 10, so that boxes are easy to read; a level of three, a truth value

@@ -11,8 +11,8 @@ from worlds import ORDERED, background, constraint_dicts, explained, lottery, ro
 
 import mlflow_cf
 from mlflow_cf import InputError, Interrupted
-from mlflow_cf.evaluation import measured
-from mlflow_cf.evaluation.measured import Measuring, measure_rows, measured_table
+from mlflow_cf.evaluation.measure import measured
+from mlflow_cf.evaluation.measure.measured import Measuring, measure_rows, measured_table
 from mlflow_cf.explained import ExplainedModel
 from mlflow_cf.metrics import METRICS, Options, Wishes
 from mlflow_cf.request.answer import INTERRUPTED

@@ -19,7 +19,8 @@ from mlflow_cf.features import FeatureSpace, Floats
 from mlflow_cf.plans.cheapest import cheapest_plan
 from mlflow_cf.plans.course import Course
 from mlflow_cf.plans.walk import compiled
-from mlflow_cf.problem import Distance, Privacy, Setting
+from mlflow_cf.policy import Distance, Privacy
+from mlflow_cf.problem import Setting
 
 PEOPLE = pd.DataFrame(
     {

@@ -13,9 +13,9 @@ from worlds import background, constraint_dicts, explained, stepped, table, wide
 from mlflow_cf.errors import InputError
 from mlflow_cf.explainers.geco import picking
 from mlflow_cf.explainers.geco.neighbours import Near, Neighbours
+from mlflow_cf.goal.raw_scores import SumTarget
 from mlflow_cf.problem import Budget, Codes, Problem
 from mlflow_cf.problem.points import with_points
-from mlflow_cf.problem.sums import SumTarget
 from mlflow_cf.search.cascade import Cascade
 from mlflow_cf.search.population import Keys
 

@@ -9,7 +9,7 @@ from sklearn.linear_model import LogisticRegression
 
 import mlflow_cf
 from mlflow_cf.errors import InputError
-from mlflow_cf.problem import Policy, Query
+from mlflow_cf.policy import Policy, Query
 
 TABLE = pd.DataFrame({"age": range(20, 60), "income": [number * 7 % 40 for number in range(40)]})
 MODEL = LogisticRegression().fit(TABLE, (TABLE["income"] > 20).astype(int))

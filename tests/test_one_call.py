@@ -19,8 +19,8 @@ from sklearn.tree import DecisionTreeClassifier
 
 import mlflow_cf
 from mlflow_cf import Target
+from mlflow_cf.engine.best_first import BestFirst
 from mlflow_cf.errors import InputError
-from mlflow_cf.exact.best_first import BestFirst
 from mlflow_cf.explained import ExplainedModel
 from mlflow_cf.explainers import Candidates
 from mlflow_cf.model.judge import Judge

@@ -17,7 +17,7 @@ from mlflow_cf.explainers import Candidates, Facts
 from mlflow_cf.explainers.registry import asked_explainer, explainer_of
 from mlflow_cf.model.judge import OpenModel
 from mlflow_cf.options import WrapOptions
-from mlflow_cf.problem import NamedExplainer, Query
+from mlflow_cf.policy import NamedExplainer, Query
 from mlflow_cf.wrapping import assemble
 
 FRAME = pd.DataFrame({"a": range(10), "b": range(0, 100, 10)})

@@ -23,7 +23,8 @@ from mlflow_cf.constraints.plaf import (
 )
 from mlflow_cf.errors import InputError, InputErrors
 from mlflow_cf.features import FeatureSpace
-from mlflow_cf.problem import Distance, Setting
+from mlflow_cf.policy import Distance
+from mlflow_cf.problem import Setting
 
 AGE = Reference("x_cf", "age")
 OLD = Reference("x", "age")

@@ -26,7 +26,8 @@ from mlflow_cf.explainers.cscf import CSCF
 from mlflow_cf.features import FeatureSpace
 from mlflow_cf.plans.course import Course, Declared, Stepped
 from mlflow_cf.plans.functions import FAILED, counted
-from mlflow_cf.problem import BoundDistance, Distance, Query
+from mlflow_cf.policy import Distance, Query
+from mlflow_cf.problem import BoundDistance
 
 PEOPLE = pd.DataFrame(
     {

@@ -20,7 +20,8 @@ from mlflow_cf.features import FeatureSpace, Floats
 from mlflow_cf.plans.bound import derived
 from mlflow_cf.plans.cheapest import cheapest_order
 from mlflow_cf.plans.course import Course, Declared
-from mlflow_cf.problem import BoundDistance, Distance
+from mlflow_cf.policy import Distance
+from mlflow_cf.problem import BoundDistance
 from mlflow_cf.words.result import Change, Counterfactual
 
 # Figure 2 of the paper: a seller with a high school degree in Germany becomes a developer with a BSc in the US.

@@ -21,8 +21,8 @@ from mlflow_cf.artifact.served import ServedModel
 from mlflow_cf.constraints import Combinations, Constraints
 from mlflow_cf.errors import MESSAGE, MOST_TOLD, InputError, InputErrors, did_you_mean
 from mlflow_cf.explained import ExplainedModel
-from mlflow_cf.problem import Limits, Query, QueryLimits
-from mlflow_cf.problem.limits import check_extent
+from mlflow_cf.policy import Limits, Query, QueryLimits
+from mlflow_cf.policy.limits import check_extent
 from mlflow_cf.request.admission import Admission
 
 RNG = np.random.default_rng(0)

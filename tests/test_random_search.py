@@ -12,8 +12,10 @@ from mlflow_cf import GeCo, InputError, RandomSearch
 from mlflow_cf.constraints import Constraints
 from mlflow_cf.explainers.registry import explainer_of, explainer_to_dict
 from mlflow_cf.features import FeatureSpace
+from mlflow_cf.goal import Rating
 from mlflow_cf.model.judge import OpenModel
-from mlflow_cf.problem import Budget, Distance, Problem, Rating, Setting
+from mlflow_cf.policy import Distance
+from mlflow_cf.problem import Budget, Problem, Setting
 
 # a: 9 of 10 rows hold 0, so that drawing by frequency would show
 DATA = pd.DataFrame(

@@ -17,7 +17,8 @@ from mlflow_cf.errors import InputError, InputErrors
 from mlflow_cf.features import FeatureSpace
 from mlflow_cf.model.judge import OpenModel
 from mlflow_cf.options import WrapOptions
-from mlflow_cf.problem import Distance, Setting
+from mlflow_cf.policy import Distance
+from mlflow_cf.problem import Setting
 from mlflow_cf.wrapping import assemble
 
 FRAME = background()

@@ -12,10 +12,10 @@ from sklearn.tree import DecisionTreeClassifier
 
 import mlflow_cf
 from mlflow_cf.features import FeatureSpace
-from mlflow_cf.problem.rater import Lead, reach, surely
-from mlflow_cf.problem.sums import SumTarget, rate_sums, shortfalls
+from mlflow_cf.goal.raw_scores import SumTarget, rate_sums, shortfalls
+from mlflow_cf.goal.scorer import Lead, reach, surely
 from mlflow_cf.structures import Forest
-from mlflow_cf.structures.columns import NumberColumn
+from mlflow_cf.structures.layers.columns import NumberColumn
 from mlflow_cf.structures.links import linked
 from mlflow_cf_flavors.sums import Trees
 

@@ -11,11 +11,11 @@ from mlflow.pyfunc import PyFuncModel
 from mlflow.types import ColSpec, Schema
 from mlflow.types.schema import AnyType
 
-from mlflow_cf.artifact.signature import completed, example_rows, inner_signature, signature_of
+from mlflow_cf.artifact.publish.signature import completed, example_rows, inner_signature, signature_of
 from mlflow_cf.errors import InputError
 from mlflow_cf.features import FeatureSpace
 from mlflow_cf.model.judge import OpenModel
-from mlflow_cf.problem import Query
+from mlflow_cf.policy import Query
 
 TABLE = pd.DataFrame(
     {

@@ -9,7 +9,8 @@ from worlds import bind
 
 from mlflow_cf.constraints import Constraints
 from mlflow_cf.features import Embedding, FeatureSpace
-from mlflow_cf.problem import Distance, Setting
+from mlflow_cf.policy import Distance
+from mlflow_cf.problem import Setting
 from mlflow_cf.search.snapping import Snapping
 
 NAN = math.nan

@@ -10,9 +10,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy.special import expit
 
+from mlflow_cf.goal import BoundTarget
+from mlflow_cf.goal.raw_scores import SumTarget, rate_sums, shortfalls
 from mlflow_cf.model.judge import OpenModel, Outcome
-from mlflow_cf.problem import BoundTarget, Target
-from mlflow_cf.problem.sums import SumTarget, rate_sums, shortfalls
+from mlflow_cf.policy import Target
 from mlflow_cf.structures import Link
 from mlflow_cf.structures.links import linked
 

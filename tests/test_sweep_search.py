@@ -35,7 +35,8 @@ from mlflow_cf.explained import ExplainedModel
 from mlflow_cf.explainers import GeCo
 from mlflow_cf.model.judge import OpenModel
 from mlflow_cf.options import WrapOptions
-from mlflow_cf.problem import Budget, Target
+from mlflow_cf.policy import Target
+from mlflow_cf.problem import Budget
 from mlflow_cf.search.population import apart
 from mlflow_cf.words.result import Explanation
 from mlflow_cf.wrapping import assemble

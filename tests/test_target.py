@@ -7,9 +7,10 @@ import pandas as pd
 import pytest
 
 from mlflow_cf.errors import InputError
+from mlflow_cf.goal import BoundTarget
 from mlflow_cf.model.judge import Judge, OpenModel, Outcome
 from mlflow_cf.options import WrapOptions
-from mlflow_cf.problem import BoundTarget, Target
+from mlflow_cf.policy import Target
 from mlflow_cf.wrapping import assemble
 
 

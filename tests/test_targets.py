@@ -20,9 +20,10 @@ from sklearn.tree import DecisionTreeClassifier
 import mlflow_cf
 from mlflow_cf.errors import InputError
 from mlflow_cf.explained import ExplainedModel
+from mlflow_cf.goal import BoundTarget
 from mlflow_cf.model.judge import OpenModel, Outcome
 from mlflow_cf.options import WrapOptions
-from mlflow_cf.problem import BoundTarget, Target
+from mlflow_cf.policy import Target
 from mlflow_cf.words.result import Explanation
 from mlflow_cf.wrapping import assemble
 

@@ -25,9 +25,11 @@ from mlflow_cf.explainers.ufce.predictors import Predictors, fit_predictors
 from mlflow_cf.explainers.ufce.searching import Trial, walk
 from mlflow_cf.explainers.ufce.subspaces import Subspaces, interval
 from mlflow_cf.features import Embedding, FeatureSpace
+from mlflow_cf.goal import Rating
 from mlflow_cf.model.judge import OpenModel
 from mlflow_cf.options import WrapOptions
-from mlflow_cf.problem import Budget, Distance, Problem, Rating, Setting
+from mlflow_cf.policy import Distance
+from mlflow_cf.problem import Budget, Problem, Setting
 from mlflow_cf.stepwise import finished
 from mlflow_cf.wrapping import assemble
 

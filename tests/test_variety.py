@@ -13,7 +13,7 @@ from sklearn.tree import DecisionTreeClassifier
 import mlflow_cf
 from mlflow_cf import CEOCL
 from mlflow_cf.errors import InputError
-from mlflow_cf.problem import Policy
+from mlflow_cf.policy import Policy
 from mlflow_cf.problem.variety import Variety
 
 GRID = pd.DataFrame([(a, b) for a in range(0, 105, 5) for b in range(0, 105, 5)], columns=["a", "b"])

@@ -14,7 +14,8 @@ from mlflow_cf.features import FeatureSpace, Floats
 from mlflow_cf.plans.boxes import BoxWalker
 from mlflow_cf.plans.course import Course, Declared
 from mlflow_cf.plans.walk import Walker
-from mlflow_cf.problem import BoundDistance, Distance
+from mlflow_cf.policy import Distance
+from mlflow_cf.problem import BoundDistance
 
 NUMBERS = ["a", "b", "c"]
 TABLE = pd.DataFrame(

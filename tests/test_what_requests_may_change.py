@@ -12,7 +12,7 @@ import mlflow_cf
 from mlflow_cf.constraints import Constraints
 from mlflow_cf.errors import InputError
 from mlflow_cf.explained import ExplainedModel
-from mlflow_cf.problem import Query
+from mlflow_cf.policy import Query
 
 README = Path(__file__).parent.parent / "README.md"
 RNG = np.random.default_rng(1)

@@ -13,9 +13,11 @@ from hypothesis import strategies as st
 from mlflow_cf.constraints import Constraints
 from mlflow_cf.explained import ExplainedModel
 from mlflow_cf.features import FeatureSpace
+from mlflow_cf.goal import BoundTarget
 from mlflow_cf.model.judge import Judge, OpenModel, Outcome
 from mlflow_cf.options import WrapOptions
-from mlflow_cf.problem import BoundTarget, Distance, Problem, Setting, Target
+from mlflow_cf.policy import Distance, Target
+from mlflow_cf.problem import Problem, Setting
 from mlflow_cf.wrapping import assemble
 
 GRADES = ("low", "mid", "high", "top")

@@ -21,7 +21,7 @@ from turns import Asked, Method, Reply, Row, explainers, take_turns, teller
 
 from mlflow_cf import ExplainedModel, metrics
 from mlflow_cf.errors import InputError
-from mlflow_cf.evaluation.measured import inliers_of
+from mlflow_cf.evaluation.measure.measured import inliers_of
 from mlflow_cf.explainers import EXPLAINERS, AnyExplainer
 from mlflow_cf.metrics import Inliers
 

@@ -91,7 +91,7 @@ def _serve(uri: str, people: pd.DataFrame, chosen: argparse.Namespace, progress:
 
 if __name__ == "__main__":
     # How the model could do without a package index; the demo's server runs in this very environment.
-    logging.getLogger("mlflow_cf.artifact.requirements").setLevel(logging.ERROR)
+    logging.getLogger("mlflow_cf.artifact.publish.requirements").setLevel(logging.ERROR)
     os.environ["MLFLOW_ENABLE_ARTIFACTS_PROGRESS_BAR"] = "false"
     end_on_signals()
     main()

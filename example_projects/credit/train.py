@@ -153,6 +153,6 @@ def _evaluate(model_uri: str, refused: pd.DataFrame, progress: Progress) -> None
 
 if __name__ == "__main__":
     # How the model could do without a package index; the demo's server runs in this very environment.
-    logging.getLogger("mlflow_cf.artifact.requirements").setLevel(logging.ERROR)
+    logging.getLogger("mlflow_cf.artifact.publish.requirements").setLevel(logging.ERROR)
     end_on_signals()
     main()

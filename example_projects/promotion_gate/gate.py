@@ -118,5 +118,7 @@ def _table_of_remedies(chosen: argparse.Namespace, asked: pd.DataFrame) -> pd.Da
 if __name__ == "__main__":
     os.environ["MLFLOW_ENABLE_ARTIFACTS_PROGRESS_BAR"] = "false"
     logging.getLogger("mlflow").setLevel(logging.WARNING)
-    logging.getLogger("mlflow_cf.artifact.requirements").setLevel(logging.ERROR)  # no package index is needed here
+    logging.getLogger("mlflow_cf.artifact.publish.requirements").setLevel(
+        logging.ERROR
+    )  # no package index is needed here
     sys.exit(main())

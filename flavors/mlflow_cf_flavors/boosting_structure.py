@@ -12,10 +12,10 @@ import pandas as pd
 from mlflow_cf.features import FeatureSpace
 from mlflow_cf.structures import Column, IntervalColumn, LevelColumn, NotOpenedError, Structure, TreeEnsemble
 from mlflow_cf_flavors.boosting import Columns
-from mlflow_cf_flavors.lightgbm_trees import TINY, lightgbm_forest
-from mlflow_cf_flavors.sklearn_sources import Raw, RawLevels, Source, finished, raw_columns
+from mlflow_cf_flavors.lightgbm.trees import TINY, lightgbm_forest
+from mlflow_cf_flavors.sklearn.sources import Raw, RawLevels, Source, finished, raw_columns
 from mlflow_cf_flavors.sums import Trees
-from mlflow_cf_flavors.xgboost_trees import xgboost_forest
+from mlflow_cf_flavors.xgboost.trees import xgboost_forest
 
 Booster = Any  # either library's
 

@@ -14,7 +14,7 @@ from typing import Any, Final
 from mlflow.models import Model
 
 from mlflow_cf.artifact.load import load_folder
-from mlflow_cf.artifact.signature import PARAM
+from mlflow_cf.artifact.publish.signature import PARAM
 from mlflow_cf.errors import InputError
 from mlflow_cf.model.own_code import listed, own_modules
 

@@ -9,10 +9,12 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from mlflow_cf.artifact import files, manifest, sources, versions
-from mlflow_cf.artifact.files import Parts
-from mlflow_cf.artifact.mlmodel import MLMODEL, stated
-from mlflow_cf.artifact.pickled import with_functions
+from mlflow_cf.artifact import sources
+from mlflow_cf.artifact.format import files, manifest
+from mlflow_cf.artifact.format.files import Parts
+from mlflow_cf.artifact.format.mlmodel import MLMODEL, stated
+from mlflow_cf.artifact.format.pickled import with_functions
+from mlflow_cf.artifact.publish import versions
 from mlflow_cf.errors import ArtifactError, InputError
 from mlflow_cf.explained import ExplainedModel
 from mlflow_cf.explainers import AnyExplainer, Learned

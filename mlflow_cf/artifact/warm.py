@@ -14,12 +14,12 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from mlflow_cf.exact.boxes import tighten_boxes
+from mlflow_cf.engine.nodes import tighten_boxes
 from mlflow_cf.explained import ExplainedModel
 from mlflow_cf.features import FeatureSpace, Floats
 from mlflow_cf.model.judge import OpenModel
 from mlflow_cf.options import WrapOptions
-from mlflow_cf.problem import Target
+from mlflow_cf.policy import Target
 from mlflow_cf.structures import Column, Forest, Layers, LevelColumn, NumberColumn, Structure, TreeEnsemble, score_rows
 from mlflow_cf.structures.trial import try_pairs
 from mlflow_cf.wrapping import assemble

@@ -12,7 +12,7 @@ import pandas as pd
 
 from mlflow_cf.errors import InputError
 from mlflow_cf.features import FeatureSpace, Rows
-from mlflow_cf.problem import Query, Target, Trace
+from mlflow_cf.policy import Query, Target, Trace
 from mlflow_cf.words.result import Explanation
 
 SCHEMA_VERSION: Final = 1

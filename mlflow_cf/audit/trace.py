@@ -28,7 +28,7 @@ from mlflow_cf.audit.record import ATTRIBUTE, Asked, Origin, Record, query_value
 from mlflow_cf.explained import ExplainedModel
 from mlflow_cf.explainers.registry import asked_explainer, explainer_to_dict
 from mlflow_cf.features import Rows
-from mlflow_cf.problem import Query
+from mlflow_cf.policy import Query
 from mlflow_cf.version import VERSION
 from mlflow_cf.words.explanations import Explanations
 from mlflow_cf.words.result import Explanation, Status

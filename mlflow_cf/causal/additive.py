@@ -10,7 +10,7 @@ import numpy as np
 from mlflow_cf.causal.inputs import usual_code
 from mlflow_cf.constraints.equations import Coefficient
 from mlflow_cf.features import Feature, Floats
-from mlflow_cf.structures.columns import level_cells
+from mlflow_cf.structures.layers.columns import level_cells
 
 
 @dataclass(frozen=True, eq=False)

@@ -36,8 +36,8 @@ from mlflow_cf.structures import (
     Subsets,
     TreeEnsemble,
 )
-from mlflow_cf.structures.cells import Lookup
 from mlflow_cf.structures.kernels.nodes import CUT, FEATURE, LEFT, TEST, flags_of
+from mlflow_cf.structures.trees.cells import Lookup
 
 LARGEST: Final = float(np.finfo(np.float64).max)  # stands for infinity: stored arrays are finite
 ACTIVATIONS: Final[tuple[Activation, ...]] = ("identity", "relu", "logistic", "tanh")

@@ -1,18 +1,18 @@
 """The explainers: one file and one class per method, and the table of their names."""
 
+from mlflow_cf.explainers.baselines.certifai import CERTIFAI
+from mlflow_cf.explainers.baselines.face import FACE
+from mlflow_cf.explainers.baselines.growing_spheres import GrowingSpheres
+from mlflow_cf.explainers.baselines.nearest_row import NearestRow
+from mlflow_cf.explainers.baselines.random_search import RandomSearch
+from mlflow_cf.explainers.baselines.simcf import SimCF
 from mlflow_cf.explainers.ceocl import CEOCL
-from mlflow_cf.explainers.certifai import CERTIFAI
 from mlflow_cf.explainers.cscf import CSCF, SCF
 from mlflow_cf.explainers.exact import Exact
 from mlflow_cf.explainers.explainer import AnyExplainer, Candidates, Explainer, Learner, Search, learns
-from mlflow_cf.explainers.face import FACE
 from mlflow_cf.explainers.geco.geco import GeCo
-from mlflow_cf.explainers.growing_spheres import GrowingSpheres
 from mlflow_cf.explainers.learned import Facts, Learned
 from mlflow_cf.explainers.mdpso import MDPSO
-from mlflow_cf.explainers.nearest_row import NearestRow
-from mlflow_cf.explainers.random_search import RandomSearch
-from mlflow_cf.explainers.simcf import SimCF
 from mlflow_cf.explainers.ufce import UFCE
 from mlflow_cf.plans.plan import PlannedStep
 

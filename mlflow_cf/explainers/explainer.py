@@ -15,7 +15,8 @@ from mlflow_cf.explainers.learned import Facts, Learned, Learning
 from mlflow_cf.features import Floats
 from mlflow_cf.plans.course import Course
 from mlflow_cf.plans.plan import Plan
-from mlflow_cf.problem import Budget, Privacy, Problem
+from mlflow_cf.policy import Privacy
+from mlflow_cf.problem import Budget, Problem
 from mlflow_cf.problem.binding import same
 from mlflow_cf.words.reasons import Uncertified
 from mlflow_cf.words.result import Optimum

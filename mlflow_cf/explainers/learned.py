@@ -12,8 +12,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mlflow_cf.features import FeatureSpace, Floats
+from mlflow_cf.goal import BoundTarget
 from mlflow_cf.model.judge import Outcome
-from mlflow_cf.problem import BoundTarget, Setting
+from mlflow_cf.problem import Setting
 from mlflow_cf.stepwise import Steps
 from mlflow_cf.structures.structure import Structure
 

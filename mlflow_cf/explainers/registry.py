@@ -11,7 +11,7 @@ from pydantic import BaseModel, TypeAdapter, ValidationError
 
 from mlflow_cf.errors import InputError, InputErrors, did_you_mean
 from mlflow_cf.explainers import EXPLAINERS, AnyExplainer, Explainer, Learner
-from mlflow_cf.problem import NamedExplainer
+from mlflow_cf.policy import NamedExplainer
 from mlflow_cf.validation import input_errors
 
 GROUP = "mlflow_cf.explainers"

@@ -14,7 +14,8 @@ from numpy.typing import NDArray
 
 from mlflow_cf.constraints.rules import Bools
 from mlflow_cf.features import Feature, FeatureSpace, Floats
-from mlflow_cf.problem import BoundDistance, Distance
+from mlflow_cf.policy import Distance
+from mlflow_cf.problem import BoundDistance
 
 Scale = Literal["range", "mad", "none"]
 Columns = NDArray[np.intp]

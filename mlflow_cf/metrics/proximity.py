@@ -12,7 +12,8 @@ from numpy.typing import NDArray
 from mlflow_cf.constraints.rules import Bools
 from mlflow_cf.features import FeatureSpace, Floats
 from mlflow_cf.metrics.changes import DEFAULTS, Columns, Options, changed, changes, level_columns, mean, numeric_columns
-from mlflow_cf.problem import BoundDistance, Distance
+from mlflow_cf.policy import Distance
+from mlflow_cf.problem import BoundDistance
 
 
 def distances(space: FeatureSpace, x: Floats, Z: Floats, distance: Distance) -> Floats:

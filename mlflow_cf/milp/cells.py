@@ -11,7 +11,7 @@ from mlflow_cf.features import Floats
 from mlflow_cf.milp.affine import Affine, Columns, total
 from mlflow_cf.milp.program import Entries, Program
 from mlflow_cf.milp.variables import Chosen, Pieces, Real, Variables
-from mlflow_cf.structures.cells import Lookup
+from mlflow_cf.structures.trees.cells import Lookup
 
 Members = NDArray[np.bool_]
 

@@ -21,7 +21,7 @@ from mlflow_cf.milp.affine import Affine, Columns, difference, total
 from mlflow_cf.milp.cells import CellBook, CellColumns
 from mlflow_cf.milp.program import Entries, NotLinearError, Program
 from mlflow_cf.milp.variables import Chosen, Variables
-from mlflow_cf.structures.columns import Affine as Formula
+from mlflow_cf.structures.layers.columns import Affine as Formula
 from mlflow_cf.structures.parts import Choice, Dense, Leaves, Limits, Number
 from mlflow_cf.structures.structure import Structure
 

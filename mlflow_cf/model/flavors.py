@@ -29,9 +29,9 @@ INNER: Final = "model"  # folder of the model inside an explained one
 # MLflow's name of a flavor -> our module, in the order of preference for a model with several flavors.
 MODULES: Final = MappingProxyType(
     {
-        "xgboost": "mlflow_cf_flavors.xgboost",
-        "lightgbm": "mlflow_cf_flavors.lightgbm",
-        "sklearn": "mlflow_cf_flavors.sklearn",
+        "xgboost": "mlflow_cf_flavors.xgboost.flavor",
+        "lightgbm": "mlflow_cf_flavors.lightgbm.flavor",
+        "sklearn": "mlflow_cf_flavors.sklearn.flavor",
         FUNCTION: "mlflow_cf_flavors.callables",
         GENERIC: "mlflow_cf_flavors.pyfunc",
     }

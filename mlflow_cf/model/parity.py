@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from mlflow_cf.features import Feature, FeatureSpace, Floats
 from mlflow_cf.model.judge import Judge, Outcome
-from mlflow_cf.structures.columns import NotOpenedError
+from mlflow_cf.structures.layers.columns import NotOpenedError
 from mlflow_cf.structures.links import TIE
 from mlflow_cf.structures.structure import Structure, lacking, score_rows
 from mlflow_cf.version import VERSION

@@ -19,10 +19,11 @@ from numpy.typing import NDArray
 
 from mlflow_cf.constraints import Origin
 from mlflow_cf.features import FeatureSpace, Floats
+from mlflow_cf.goal import Requirement
 from mlflow_cf.metrics.outliers import Inliers
 from mlflow_cf.model.judge import OpenModel
-from mlflow_cf.problem import Requirement, Target
-from mlflow_cf.problem.further import Method, Plausible
+from mlflow_cf.policy import Target
+from mlflow_cf.policy.further import Method, Plausible
 from mlflow_cf.structures import Affine, Column, Forest, LevelColumn, NumberColumn, Step, TreeEnsemble
 from mlflow_cf.structures.structure import Structure, score_rows
 

@@ -11,11 +11,11 @@ import numpy as np
 from mlflow_cf.constraints import Domain
 from mlflow_cf.constraints.rules import Bools
 from mlflow_cf.features import FeatureSpace, Floats
-from mlflow_cf.problem.cells import Cells
 from mlflow_cf.problem.distance import BoundDistance
 from mlflow_cf.problem.grounding import OwnRules
 from mlflow_cf.problem.group import Group, Tuples
-from mlflow_cf.problem.lone import LaidOut, Lone
+from mlflow_cf.problem.intervals import Cells
+from mlflow_cf.problem.single_features import LaidOut, Lone
 from mlflow_cf.structures.links import Tokens
 from mlflow_cf.structures.structure import Structure
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from mlflow_cf.constraints import Domain
-from mlflow_cf.problem.setting import Setting
+from mlflow_cf.problem.bound_policy import Setting
 
 
 def notes_on_privacy(setting: Setting, for_requests: Setting) -> list[str]:

@@ -13,7 +13,7 @@ from mlflow_cf.constraints import ChangeLimit, Domain, Rule
 from mlflow_cf.constraints.programs import Checks, is_plain
 from mlflow_cf.constraints.rules import Bools, applies, ground
 from mlflow_cf.features import Floats
-from mlflow_cf.problem.lone import PlainRules
+from mlflow_cf.problem.single_features import PlainRules
 
 
 @dataclass(frozen=True, eq=False)

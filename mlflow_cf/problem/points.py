@@ -10,8 +10,8 @@ import numpy as np
 from mlflow_cf.constraints.expressions import Const, Ref
 from mlflow_cf.constraints.rules import Atom, Bools, Rule
 from mlflow_cf.features import Floats
-from mlflow_cf.problem.cells import MOST_CELLS, Some, bind_cells
 from mlflow_cf.problem.group import Group, Tuples
+from mlflow_cf.problem.intervals import MOST_CELLS, Some, bind_cells
 from mlflow_cf.problem.problem import Problem
 
 EVEN_POINTS = 500  # of a number that the model tells apart everywhere

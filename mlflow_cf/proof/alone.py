@@ -13,11 +13,12 @@ from dataclasses import replace
 import numpy as np
 from numpy.typing import NDArray
 
-from mlflow_cf.exact.best_first import DOUBT
+from mlflow_cf.engine.best_first import DOUBT
 from mlflow_cf.features import Floats
+from mlflow_cf.goal import Rater
+from mlflow_cf.goal.raw_scores import rate_sums
 from mlflow_cf.model.judge import Alone, Asked, Outcome
-from mlflow_cf.problem import Problem, Rater
-from mlflow_cf.problem.sums import rate_sums
+from mlflow_cf.problem import Problem
 from mlflow_cf.proof.verify import Case, Proved, joined_outcomes
 from mlflow_cf.structures.links import Tokens, linked
 

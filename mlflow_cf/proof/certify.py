@@ -12,9 +12,9 @@ from typing import NamedTuple
 import numpy as np
 
 from mlflow_cf.constraints.rules import Bools
-from mlflow_cf.exact.best_first import DOUBT, BestFirst
-from mlflow_cf.exact.entries import Leaf
-from mlflow_cf.exact.few_changes import FewChanges
+from mlflow_cf.engine.best_first import DOUBT, BestFirst
+from mlflow_cf.engine.few_changes import FewChanges
+from mlflow_cf.engine.frontier import Leaf
 from mlflow_cf.features import Floats
 from mlflow_cf.model.judge import Asked, Outcome
 from mlflow_cf.problem import Codes

@@ -10,7 +10,7 @@ from typing import Final
 
 import numpy as np
 
-from mlflow_cf.exact.best_first import DOUBT, BestFirst
+from mlflow_cf.engine.best_first import DOUBT, BestFirst
 from mlflow_cf.explainers import Candidates
 from mlflow_cf.problem.points import with_points
 from mlflow_cf.proof.beside import beside_them

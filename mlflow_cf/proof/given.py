@@ -19,12 +19,14 @@ from mlflow_cf.constraints.expressions import differing
 from mlflow_cf.constraints.rules import Bools
 from mlflow_cf.errors import InputError, did_you_mean
 from mlflow_cf.features import FeatureSpace, Floats, Rows, as_rows
+from mlflow_cf.goal import BoundTarget, Requirements
+from mlflow_cf.goal.requirements import MARGIN, rate_all
 from mlflow_cf.model.judge import Label, Outcome
 from mlflow_cf.plans.course import Course
 from mlflow_cf.plans.plan import Plan
-from mlflow_cf.problem import BoundTarget, Codes, Requirements, Setting, Target
+from mlflow_cf.policy import Target
+from mlflow_cf.problem import Codes, Setting
 from mlflow_cf.problem.binding import admissible, same
-from mlflow_cf.problem.requirements import MARGIN, rate_all
 from mlflow_cf.words.result import Change
 from mlflow_cf.words.verification import ConstraintCheck, Verification, Verifications
 

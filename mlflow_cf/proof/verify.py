@@ -12,8 +12,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mlflow_cf.features import Floats
+from mlflow_cf.goal import BoundTarget
 from mlflow_cf.model.judge import Asked, Outcome
-from mlflow_cf.problem import BoundTarget, Budget, Codes, Problem
+from mlflow_cf.problem import Budget, Codes, Problem
 from mlflow_cf.proof.select import Queue, nearest, nearest_first, select
 from mlflow_cf.words.reasons import UNOPENED, Uncertified
 from mlflow_cf.words.result import Proof

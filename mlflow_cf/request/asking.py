@@ -16,11 +16,13 @@ from mlflow_cf.errors import InputError, did_you_mean
 from mlflow_cf.explainers import AnyExplainer
 from mlflow_cf.explainers.registry import explainer_to_dict
 from mlflow_cf.explainers.searches import Searches
+from mlflow_cf.goal import Requirement, Requirements
 from mlflow_cf.model.judge import CountedJudge
 from mlflow_cf.model.versions import WHERE, open_versions
-from mlflow_cf.problem import Policy, Query, Requirement, Requirements, Setting, Target
+from mlflow_cf.policy import Policy, Query, Target
+from mlflow_cf.policy.further import AnyVersions, Plausibly, PlausiblyAsked, VersionsAsked
+from mlflow_cf.problem import Setting
 from mlflow_cf.problem.disclosure import notes_on_privacy
-from mlflow_cf.problem.further import AnyVersions, Plausibly, PlausiblyAsked, VersionsAsked
 from mlflow_cf.request.admission import Admission
 from mlflow_cf.request.held import Held, version_of
 from mlflow_cf.request.request import Caller, Request, Work

@@ -8,8 +8,9 @@ from dataclasses import replace
 import numpy as np
 
 from mlflow_cf.features import FeatureSpace, Floats
-from mlflow_cf.problem import BoundTarget, Budget, Rating
-from mlflow_cf.problem.requirements import rate_all
+from mlflow_cf.goal import BoundTarget, Rating
+from mlflow_cf.goal.requirements import rate_all
+from mlflow_cf.problem import Budget
 from mlflow_cf.proof.verify import Case
 from mlflow_cf.request.request import Request
 from mlflow_cf.request.rows import Row

@@ -10,9 +10,9 @@ from typing import Final
 
 import numpy as np
 
-from mlflow_cf.exact.best_first import DOUBT
-from mlflow_cf.exact.beyond import beyond_reach
-from mlflow_cf.exact.few_changes import FewChanges
+from mlflow_cf.engine.best_first import DOUBT
+from mlflow_cf.engine.beyond import beyond_reach
+from mlflow_cf.engine.few_changes import FewChanges
 from mlflow_cf.explainers import Candidates, GeCo
 from mlflow_cf.features import FeatureSpace
 from mlflow_cf.problem import Budget, Problem

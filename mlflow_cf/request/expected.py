@@ -13,10 +13,10 @@ from typing import Final
 
 import numpy as np
 
-from mlflow_cf.exact.best_first import DOUBT
+from mlflow_cf.engine.best_first import DOUBT
 from mlflow_cf.features import Floats
+from mlflow_cf.goal.raw_scores import rate_sums
 from mlflow_cf.model.judge import Outcome
-from mlflow_cf.problem.sums import rate_sums
 from mlflow_cf.proof.verify import Inquiry, Proved
 from mlflow_cf.request.case import is_wanted, wanted_of
 from mlflow_cf.request.request import Request

@@ -9,9 +9,10 @@ from typing import Final
 import numpy as np
 
 from mlflow_cf.explainers import AnyExplainer
+from mlflow_cf.goal import BoundTarget
 from mlflow_cf.kernel import ready
 from mlflow_cf.model.judge import Outcome
-from mlflow_cf.problem import BoundTarget, Limits, Query
+from mlflow_cf.policy import Limits, Query
 
 TRIED: Final = 3  # rows, of which the pairs of changes are looked at
 TRIAL_S: Final = 0.5  # of a trial that compiles nothing: wide models take longer for the whole of it

@@ -4,8 +4,8 @@ These are the names that flavors need, ours and those of other packages: to desc
 trees or layers, to compile them, and to take a structure apart again.
 """
 
-from mlflow_cf.structures.activations import Activation
-from mlflow_cf.structures.columns import (
+from mlflow_cf.structures.layers.activations import Activation
+from mlflow_cf.structures.layers.columns import (
     Affine,
     Column,
     IntervalColumn,
@@ -14,12 +14,12 @@ from mlflow_cf.structures.columns import (
     NumberColumn,
     Step,
 )
-from mlflow_cf.structures.forest import Forest, Subsets
-from mlflow_cf.structures.layers import Layers
+from mlflow_cf.structures.layers.network import Layers
 from mlflow_cf.structures.links import Link
 from mlflow_cf.structures.parts import Choice, Dense, Leaves, Limits, Number, Part
 from mlflow_cf.structures.structure import Structure, score_rows
-from mlflow_cf.structures.trees import TreeEnsemble
+from mlflow_cf.structures.trees.ensemble import TreeEnsemble
+from mlflow_cf.structures.trees.forest import Forest, Subsets
 
 __all__ = [
     "Activation",

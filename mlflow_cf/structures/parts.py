@@ -13,10 +13,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mlflow_cf.features import Floats
-from mlflow_cf.structures.activations import Activation
-from mlflow_cf.structures.cells import Lookup
-from mlflow_cf.structures.columns import Affine
+from mlflow_cf.structures.layers.activations import Activation
+from mlflow_cf.structures.layers.columns import Affine
 from mlflow_cf.structures.links import Flags, Link
+from mlflow_cf.structures.trees.cells import Lookup
 
 Positions = NDArray[np.integer[Any]]
 

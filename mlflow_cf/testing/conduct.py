@@ -17,12 +17,12 @@ import pandas as pd
 import pytest
 from pandas.testing import assert_frame_equal
 
-from mlflow_cf.artifact.log import load_model, save_model
+from mlflow_cf.artifact.publish.log import load_model, save_model
 from mlflow_cf.errors import InputError
 from mlflow_cf.explained import ExplainedModel
 from mlflow_cf.explainers import AnyExplainer, Learned, NearestRow, learns
 from mlflow_cf.explainers.registry import explainer_of, explainer_to_dict
-from mlflow_cf.problem.limits import MOST_ANSWERS
+from mlflow_cf.policy.limits import MOST_ANSWERS
 from mlflow_cf.request.admission import Admission
 from mlflow_cf.testing.models import KINDS
 from mlflow_cf.testing.trial import BACKGROUND_SEED, Trial, rows_of

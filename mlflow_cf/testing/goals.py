@@ -10,7 +10,7 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from mlflow_cf.problem import Target
+from mlflow_cf.policy import Target
 from mlflow_cf.testing.worlds import GRADES
 
 Floats = NDArray[np.float64]

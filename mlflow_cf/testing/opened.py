@@ -18,7 +18,7 @@ from numpy.testing import assert_allclose, assert_array_equal
 from numpy.typing import NDArray
 from pandas.testing import assert_frame_equal
 
-from mlflow_cf.artifact.log import load_model, save_model
+from mlflow_cf.artifact.publish.log import load_model, save_model
 from mlflow_cf.features import FeatureSpace
 from mlflow_cf.model.flavors import open_native
 from mlflow_cf.model.judge import OpenModel

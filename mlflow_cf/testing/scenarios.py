@@ -8,7 +8,7 @@ from itertools import combinations, product
 from typing import Any, Final, get_args
 
 from mlflow_cf.constraints import Values
-from mlflow_cf.problem.distance import Scale
+from mlflow_cf.policy.distance import Scale
 from mlflow_cf.testing.goals import GOALS
 from mlflow_cf.testing.models import KINDS
 from mlflow_cf.testing.worlds import DEMANDS

@@ -11,7 +11,7 @@ import pandas as pd
 
 from mlflow_cf.explained import ExplainedModel
 from mlflow_cf.explainers import AnyExplainer
-from mlflow_cf.problem import Distance
+from mlflow_cf.policy import Distance
 from mlflow_cf.testing.checker import Checker, Row, Ruler, plain_rows, table_of
 from mlflow_cf.testing.goals import GOALS, Goal, Reply
 from mlflow_cf.testing.models import KINDS, Fitted, fitted

@@ -14,7 +14,7 @@ from mlflow_cf.explained import ExplainedModel
 from mlflow_cf.explainers import AnyExplainer
 from mlflow_cf.model.judge import OpenModel
 from mlflow_cf.options import WrapOptions
-from mlflow_cf.problem.limits import MOST_ANSWERS
+from mlflow_cf.policy.limits import MOST_ANSWERS
 from mlflow_cf.testing.goals import Floats, truth
 from mlflow_cf.testing.worlds import overrides, table
 from mlflow_cf.words.result import Status

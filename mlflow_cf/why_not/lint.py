@@ -14,7 +14,9 @@ import numpy as np
 from mlflow_cf.constraints import Constraints
 from mlflow_cf.constraints.rules import Bools
 from mlflow_cf.features import Feature, Floats
-from mlflow_cf.problem import Policy, Problem, Rating, Setting
+from mlflow_cf.goal import Rating
+from mlflow_cf.policy import Policy
+from mlflow_cf.problem import Problem, Setting
 from mlflow_cf.why_not.blame import contradiction, impossible
 
 SAMPLE: Final = 40  # rows that are bound: some 0.3 ms each

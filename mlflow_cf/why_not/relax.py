@@ -18,11 +18,13 @@ import numpy as np
 from mlflow_cf.constraints import Origin, Rule
 from mlflow_cf.constraints.expressions import Changed, Ref, evaluate
 from mlflow_cf.features import FeatureSpace, Floats, Level
+from mlflow_cf.goal import Requirements
+from mlflow_cf.goal.requirements import MARGIN
 from mlflow_cf.model.judge import Asked, Outcome
-from mlflow_cf.problem import Requirements, Setting, Target
+from mlflow_cf.policy import Target
+from mlflow_cf.policy.target import EVEN
+from mlflow_cf.problem import Setting
 from mlflow_cf.problem.binding import admissible, same
-from mlflow_cf.problem.requirements import MARGIN
-from mlflow_cf.problem.target import EVEN
 from mlflow_cf.why_not.blame import by_kind
 from mlflow_cf.words.reasons import blocked, unwanted, withheld
 from mlflow_cf.words.sentences import spoken

@@ -11,8 +11,8 @@ import pyarrow.parquet as pq
 import pytest
 import yaml
 
-from mlflow_cf.artifact import files, tables
-from mlflow_cf.artifact.mlmodel import Stated
+from mlflow_cf.artifact.format import files, tables
+from mlflow_cf.artifact.format.mlmodel import Stated
 from mlflow_cf.errors import ArtifactError, InputError
 from mlflow_cf.model.judge import OpenModel
 from mlflow_cf.options import WrapOptions

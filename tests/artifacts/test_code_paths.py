@@ -187,7 +187,7 @@ def test_a_model_that_must_hold_too_may_need_the_same_code(module, tmp_path):
 
 def test_a_process_is_asked_for_by_name(tmp_path, monkeypatch):
     asked = []
-    monkeypatch.setattr("mlflow_cf.artifact.build.prove_elsewhere", lambda *arguments: asked.append(arguments))
+    monkeypatch.setattr("mlflow_cf.artifact.publish.build.prove_elsewhere", lambda *arguments: asked.append(arguments))
     mlflow_cf.save_model(fitted(), tmp_path / "m", DATA)
     assert not asked
     mlflow_cf.save_model(fitted(), tmp_path / "n", DATA, validate="process")

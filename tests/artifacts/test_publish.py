@@ -16,8 +16,8 @@ from mlflow.store.tracking import sqlalchemy_store as tracking
 from sqlalchemy.exc import OperationalError
 
 import mlflow_cf
-from mlflow_cf.artifact import log
-from mlflow_cf.artifact.publish import PUBLICATION, Publication
+from mlflow_cf.artifact.publish import log
+from mlflow_cf.artifact.publish.hand_over import PUBLICATION, Publication
 
 TABLE = small_loans.table()
 MODEL = small_loans.fitted(TABLE)
@@ -175,7 +175,7 @@ def test_interrupted_between_registration_and_return(fault, monkeypatch):
     def interrupt(_):
         raise fault
 
-    monkeypatch.setattr("mlflow_cf.artifact.log.warn_of_pin", interrupt)
+    monkeypatch.setattr("mlflow_cf.artifact.publish.log.warn_of_pin", interrupt)
     with mlflow.start_run(), pytest.raises(fault):
         mlflow_cf.log_model(MODEL, "late", TABLE, **OPTIONS, registered_model_name="late")
     assert logged() == {}

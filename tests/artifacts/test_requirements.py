@@ -11,8 +11,8 @@ from click.testing import CliRunner
 from mlflow.models import cli
 
 import mlflow_cf
-from mlflow_cf.artifact import requirements as needed
-from mlflow_cf.artifact.requirements import PIN, WHEELS, requirements, warn_of_pin
+from mlflow_cf.artifact.publish import requirements as needed
+from mlflow_cf.artifact.publish.requirements import PIN, WHEELS, requirements, warn_of_pin
 from mlflow_cf.errors import InputError
 
 TABLE = small_loans.table()
@@ -125,7 +125,7 @@ def test_a_pin_that_no_index_may_have(url, proposed, installed, caplog):
         caplog.clear()
         warn_of_pin(given)
         (said,) = caplog.records
-        assert (said.name, said.levelno) == ("mlflow_cf.artifact.requirements", logging.WARNING)
+        assert (said.name, said.levelno) == ("mlflow_cf.artifact.publish.requirements", logging.WARNING)
         assert f"requires {PIN}, and this one was installed from {url}" in said.getMessage()
         assert said.getMessage().endswith(f"pip_requirements=['{proposed}']")
 

@@ -14,7 +14,8 @@ from sklearn.linear_model import LogisticRegression
 from sklearn.tree import DecisionTreeClassifier
 
 import mlflow_cf
-from mlflow_cf.artifact import inner, publish
+from mlflow_cf.artifact.publish import hand_over as publish
+from mlflow_cf.artifact.publish import inner
 
 TABLE = small_loans.table()
 LABELS = small_loans.labels(TABLE)
@@ -137,7 +138,7 @@ def test_without_a_run():
 
 
 def test_nothing_alarming_is_said(caplog, recwarn, capfd, monkeypatch):
-    monkeypatch.setattr("mlflow_cf.artifact.requirements._address", lambda: None)  # as if it came from an index
+    monkeypatch.setattr("mlflow_cf.artifact.publish.requirements._address", lambda: None)  # as if it came from an index
     with caplog.at_level(logging.INFO), mlflow.start_run():
         info = mlflow_cf.log_model(MODEL, "quiet", TABLE, LABELS, **OPTIONS)
         mlflow.pyfunc.load_model(info.model_uri).predict(ASKED)
@@ -209,7 +210,7 @@ def test_a_model_that_decides_otherwise_from_disk_is_not_saved(monkeypatch, tmp_
     other = DecisionTreeClassifier(max_depth=1).fit(TABLE[["age", "income"]], LABELS)
     inner_write = inner.write
     monkeypatch.setattr(
-        mlflow_cf.artifact.inner, "write", lambda _, *rest, **options: inner_write(other, *rest, **options)
+        mlflow_cf.artifact.publish.inner, "write", lambda _, *rest, **options: inner_write(other, *rest, **options)
     )
     fitted = DecisionTreeClassifier(max_depth=5, random_state=0).fit(TABLE[["age", "income"]], LABELS)
     with pytest.raises(mlflow_cf.InputError, match="decides other rows once it is loaded"):

@@ -8,8 +8,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from worlds import background, space_of
 
-from mlflow_cf.problem.rater import Lead
-from mlflow_cf.problem.sums import SumTarget, rate_sums
+from mlflow_cf.goal.raw_scores import SumTarget, rate_sums
+from mlflow_cf.goal.scorer import Lead
 from mlflow_cf.structures.links import linked
 
 

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from mlflow_cf.structures.layers import ALONE, FEWEST, times
+from mlflow_cf.structures.layers.network import ALONE, FEWEST, times
 
 
 @pytest.mark.parametrize(

@@ -241,7 +241,7 @@ def test_a_structure_that_disagrees_is_never_used():
 def test_a_structure_that_disagrees_next_to_a_threshold_is_never_used(monkeypatch):
     data = applications()[["age", "debt"]]
     model = DecisionTreeClassifier(max_depth=3, random_state=0).fit(data, goals(applications())["two"] == "yes")
-    monkeypatch.setattr("mlflow_cf.structures.cells._last_narrow", lambda limits: limits)  # forgets float32
+    monkeypatch.setattr("mlflow_cf.structures.trees.cells._last_narrow", lambda limits: limits)  # forgets float32
     explained = mlflow_cf.wrap(model, data, target=True)
     assert explained.opened.structure is None
     assert "scores differ" in explained.describe()["structure"]

@@ -11,8 +11,9 @@ from mlflow_cf.constraints.origin import Origin
 from mlflow_cf.constraints.programs import SIGNS, Checks
 from mlflow_cf.constraints.rules import Atom
 from mlflow_cf.features import FeatureSpace
-from mlflow_cf.problem import BoundDistance, Distance
-from mlflow_cf.problem.lone import Lone, PlainRules
+from mlflow_cf.policy import Distance
+from mlflow_cf.problem import BoundDistance
+from mlflow_cf.problem.single_features import Lone, PlainRules
 
 COLUMNS = 3
 FRAME = pd.DataFrame({name: np.arange(6.0) for name in "xyz"[:COLUMNS]})

@@ -23,7 +23,8 @@ from worlds import (
 from mlflow_cf.constraints import Constraints
 from mlflow_cf.errors import InputError
 from mlflow_cf.features import FeatureSpace
-from mlflow_cf.problem import Distance, Setting
+from mlflow_cf.policy import Distance
+from mlflow_cf.problem import Setting
 
 seeds = st.integers(0, 40)
 mixes = st.lists(st.integers(0, 63), min_size=6, max_size=12)

@@ -11,7 +11,8 @@ from worlds import AGES, FEATURES, GRADES, INCOMES, KEYS, ROOMS, background, bin
 
 from mlflow_cf.constraints import Constraints
 from mlflow_cf.features import UNIT_MISMATCH, Embedding, FeatureSpace
-from mlflow_cf.problem import Distance, Group, Problem, Setting
+from mlflow_cf.policy import Distance
+from mlflow_cf.problem import Group, Problem, Setting
 from mlflow_cf.search.snapping import Snapping
 
 seeds = st.integers(0, 200)

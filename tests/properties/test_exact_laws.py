@@ -11,10 +11,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 from laws import dear
 
-from mlflow_cf.exact.best_first import BestFirst
-from mlflow_cf.exact.entries import Leaves
-from mlflow_cf.exact.few_changes import FewChanges
-from mlflow_cf.problem import Distance
+from mlflow_cf.engine.best_first import BestFirst
+from mlflow_cf.engine.few_changes import FewChanges
+from mlflow_cf.engine.frontier import Leaves
+from mlflow_cf.policy import Distance
 from mlflow_cf.problem.variety import Variety
 from mlflow_cf.proof import certify
 
@@ -25,9 +25,9 @@ OPENED = ("forest", "forest", "linear", "network")
 def small_limits():
     """Boxes are parted and rules left untabulated in small problems, too."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("mlflow_cf.exact.best_first.MOST_LISTED", 6)
-        patch.setattr("mlflow_cf.exact.best_first.MOST_ALONE", 6)
-        patch.setattr("mlflow_cf.exact.listed.SET_UP", 0)
+        patch.setattr("mlflow_cf.engine.best_first.MOST_LISTED", 6)
+        patch.setattr("mlflow_cf.engine.best_first.MOST_ALONE", 6)
+        patch.setattr("mlflow_cf.engine.listed.SET_UP", 0)
         patch.setattr("mlflow_cf.problem.group.MOST_COMBINATIONS", 15)
         yield
 

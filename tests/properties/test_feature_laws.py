@@ -13,7 +13,8 @@ from worlds import ORDERS, WIDE, background, row_dicts, space_of, table, wide_ro
 from mlflow_cf.errors import InputError
 from mlflow_cf.features import FeatureSpace
 from mlflow_cf.features.codec import decode_column, encode_column, recode_column, recoded_levels
-from mlflow_cf.problem import BoundDistance, Distance
+from mlflow_cf.policy import Distance
+from mlflow_cf.problem import BoundDistance
 
 INTEGERS = [f"{sign}int{bits}" for sign in ("", "u") for bits in (8, 16, 32, 64)]
 NULLABLE = [f"{sign}Int{bits}" for sign in ("", "U") for bits in (8, 16, 32, 64)]

@@ -13,7 +13,8 @@ from sklearn.tree import DecisionTreeClassifier
 
 import mlflow_cf
 from mlflow_cf.features import FeatureSpace
-from mlflow_cf.problem import BoundDistance, Distance
+from mlflow_cf.policy import Distance
+from mlflow_cf.problem import BoundDistance
 
 samples = st.one_of(
     st.lists(st.integers(-50, 50), min_size=2, max_size=30),

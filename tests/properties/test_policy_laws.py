@@ -13,7 +13,7 @@ from mlflow_cf.constraints import Constraints
 from mlflow_cf.errors import InputError
 from mlflow_cf.explainers import EXPLAINERS, GeCo
 from mlflow_cf.explainers.registry import explainer_of, explainer_to_dict
-from mlflow_cf.problem import Distance, Limits, Policy, Target
+from mlflow_cf.policy import Distance, Limits, Policy, Target
 
 shares = st.integers(0, 10).flatmap(
     lambda first: st.integers(0, 10 - first).map(lambda second: (first / 10, second / 10, (10 - first - second) / 10))

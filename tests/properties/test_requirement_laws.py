@@ -8,9 +8,10 @@ from hypothesis import assume, given
 from hypothesis import strategies as st
 from laws import dear
 
-from mlflow_cf.exact.best_first import BestFirst
+from mlflow_cf.engine.best_first import BestFirst
 from mlflow_cf.explainers import GeCo
-from mlflow_cf.problem import Budget, Rater
+from mlflow_cf.goal import Rater
+from mlflow_cf.problem import Budget
 
 others = st.integers(1, 5)
 

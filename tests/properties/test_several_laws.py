@@ -10,17 +10,18 @@ from hypothesis import given
 from hypothesis import strategies as st
 from laws import dear
 
-from mlflow_cf.exact import few_changes, listed, two_changes
-from mlflow_cf.exact.best_first import BestFirst
-from mlflow_cf.exact.entries import Waiting
-from mlflow_cf.exact.few_changes import FewChanges
+from mlflow_cf.engine import few_changes, listed, two_changes
+from mlflow_cf.engine.best_first import BestFirst
+from mlflow_cf.engine.few_changes import FewChanges
+from mlflow_cf.engine.frontier import Waiting
 from mlflow_cf.explainers import GeCo
 from mlflow_cf.explainers.geco import around
 from mlflow_cf.explainers.geco.around import Around
 from mlflow_cf.explainers.geco.sweeps import CLOSE
-from mlflow_cf.problem import Budget, Rater
-from mlflow_cf.problem.rater import surely
-from mlflow_cf.problem.sums import SumTarget, rate_sums
+from mlflow_cf.goal import Rater
+from mlflow_cf.goal.raw_scores import SumTarget, rate_sums
+from mlflow_cf.goal.scorer import surely
+from mlflow_cf.problem import Budget
 from mlflow_cf.proof.pipeline import Answer, Proving, search, verify_all
 from mlflow_cf.structures.links import linked
 

@@ -15,9 +15,10 @@ from worlds import KEYS, background, explained, setting_of, table, wide_rows
 
 import mlflow_cf
 from mlflow_cf.explained import ExplainedModel
+from mlflow_cf.goal import Requirements
 from mlflow_cf.model.judge import Judge, OpenModel, Outcome
 from mlflow_cf.model.parity import Opened
-from mlflow_cf.problem import Requirements, Target
+from mlflow_cf.policy import Target
 from mlflow_cf.stepwise import finished
 from mlflow_cf.why_not.relax import Deciding, Decision, Question, Relaxations, Unanswered, WhyNot, why_not
 

@@ -12,9 +12,9 @@ from mlflow_cf.errors import InputError
 from mlflow_cf.explainers.learned import Facts, Learned, known_labels
 from mlflow_cf.features import Floats
 from mlflow_cf.features.embedding import Embedding
+from mlflow_cf.goal.raw_scores import SumTarget
 from mlflow_cf.milp.manifold import Enlarged, Region, corners
 from mlflow_cf.problem import Budget, Problem
-from mlflow_cf.problem.sums import SumTarget
 
 Rows = NDArray[np.integer[Any]]
 

@@ -22,7 +22,8 @@ from mlflow_cf.explainers.cscf.possible import Possible
 from mlflow_cf.features import Floats
 from mlflow_cf.plans.kernels import Ints
 from mlflow_cf.plans.walk import Walker
-from mlflow_cf.problem import BoundDistance, Budget, Distance, Problem
+from mlflow_cf.policy import Distance
+from mlflow_cf.problem import BoundDistance, Budget, Problem
 from mlflow_cf.search.population import portions, row_keys
 
 UNIT = 1e-4  # efforts are rounded to multiples of it, as the published code does

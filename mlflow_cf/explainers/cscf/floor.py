@@ -21,10 +21,10 @@ from mlflow_cf.constraints.rules import Bools
 from mlflow_cf.explainers.cscf.evaluation import Evaluated, Evaluator
 from mlflow_cf.explainers.explainer import LeastCost
 from mlflow_cf.features import Floats
+from mlflow_cf.goal.scorer import Rater
 from mlflow_cf.plans.bound import BoundAction
 from mlflow_cf.plans.boxes import BoxWalker, UnboundedError
 from mlflow_cf.problem import Budget, Problem
-from mlflow_cf.problem.rater import Rater
 from mlflow_cf.structures.links import Tokens
 from mlflow_cf.structures.parts import Dense, Number
 from mlflow_cf.structures.structure import Structure

@@ -8,9 +8,9 @@ from itertools import combinations, count
 import numpy as np
 
 from mlflow_cf.constraints.rules import Bools
-from mlflow_cf.exact.boxes import choices_within, loose, tighten, whole_box
-from mlflow_cf.exact.listed import WORTH, Known, Listed, Rated, gains
-from mlflow_cf.exact.losing import Losing, Needless
+from mlflow_cf.engine.dominated import Losing, Needless
+from mlflow_cf.engine.listed import WORTH, Known, Listed, Rated, gains
+from mlflow_cf.engine.nodes import choices_within, loose, tighten, whole_box
 from mlflow_cf.explainers.geco.members import Members
 from mlflow_cf.problem import Codes
 from mlflow_cf.search.choices import Within

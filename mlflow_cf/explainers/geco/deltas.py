@@ -13,7 +13,8 @@ from numpy.typing import NDArray
 
 from mlflow_cf.constraints.rules import Bools
 from mlflow_cf.features import Floats
-from mlflow_cf.problem import Codes, Problem, Rater, Rating
+from mlflow_cf.goal import Rater, Rating
+from mlflow_cf.problem import Codes, Problem
 from mlflow_cf.structures.links import Tokens
 from mlflow_cf.structures.structure import Structure
 

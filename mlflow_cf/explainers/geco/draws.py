@@ -9,7 +9,8 @@ import numpy as np
 from mlflow_cf.explainers.geco.deltas import Deltas, Partial, Places
 from mlflow_cf.explainers.geco.statistics import Statistics
 from mlflow_cf.features import Floats
-from mlflow_cf.problem import Budget, Codes, Problem, Rating
+from mlflow_cf.goal import Rating
+from mlflow_cf.problem import Budget, Codes, Problem
 from mlflow_cf.search.cascade import Cascade
 from mlflow_cf.search.population import Population, Seen, changed_sets, fittest, none_scored, portions, shortlist
 from mlflow_cf.search.sampling import draw_by_row, draw_distinct

@@ -11,6 +11,7 @@ import numpy as np
 from pydantic import Field, StrictBool, StrictInt
 
 from mlflow_cf.errors import InputError
+from mlflow_cf.explainers.baselines.random_search import RandomSearch
 from mlflow_cf.explainers.explainer import Candidates
 from mlflow_cf.explainers.geco.construction import grow, improve, start_of
 from mlflow_cf.explainers.geco.drawn import Drawn
@@ -18,7 +19,6 @@ from mlflow_cf.explainers.geco.draws import Draws
 from mlflow_cf.explainers.geco.sifted import sifted
 from mlflow_cf.explainers.geco.sweeps import Sweeps
 from mlflow_cf.explainers.learned import Facts
-from mlflow_cf.explainers.random_search import RandomSearch
 from mlflow_cf.problem import Budget, Problem
 from mlflow_cf.search.more_sets import more_sets
 from mlflow_cf.search.population import Population, changed_sets

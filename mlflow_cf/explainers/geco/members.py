@@ -15,7 +15,8 @@ from mlflow_cf.explainers.geco.knapsack import Single, by_ratio, price
 from mlflow_cf.explainers.geco.neighbours import Near, Neighbours
 from mlflow_cf.explainers.geco.statistics import Statistics
 from mlflow_cf.features import Floats
-from mlflow_cf.problem import Budget, Codes, Problem, Rater
+from mlflow_cf.goal import Rater
+from mlflow_cf.problem import Budget, Codes, Problem
 from mlflow_cf.search.cascade import Cascade
 from mlflow_cf.search.population import (
     Population,

@@ -15,7 +15,8 @@ import numpy as np
 from mlflow_cf.constraints.rules import Bools
 from mlflow_cf.explainers.geco.picking import Parents, Wanted, pick
 from mlflow_cf.features import Floats
-from mlflow_cf.problem import Budget, Codes, Problem, Rater
+from mlflow_cf.goal import Rater
+from mlflow_cf.problem import Budget, Codes, Problem
 from mlflow_cf.search.cascade import Cascade, alone
 from mlflow_cf.search.choices import Choices, Within, telling
 from mlflow_cf.search.population import Keys

@@ -7,8 +7,8 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from mlflow_cf.goal.raw_scores import Targets, lacking, rate_sums, rounding
 from mlflow_cf.kernel import kernel
-from mlflow_cf.problem.sums import Targets, lacking, rate_sums, rounding
 from mlflow_cf.search.choices import Flat, Within
 
 Array = NDArray[Any]

@@ -9,8 +9,8 @@ from functools import cached_property
 import numpy as np
 
 from mlflow_cf.constraints.rules import Bools
-from mlflow_cf.exact.few_changes import FewChanges
-from mlflow_cf.exact.two_changes import WORTH_ONE
+from mlflow_cf.engine.few_changes import FewChanges
+from mlflow_cf.engine.two_changes import WORTH_ONE
 from mlflow_cf.explainers.geco.around import Around
 from mlflow_cf.explainers.geco.construction import exchange, grow, improve, start_of
 from mlflow_cf.explainers.geco.members import Members

@@ -10,7 +10,8 @@ from numpy.typing import NDArray
 
 from mlflow_cf.constraints.rules import Bools
 from mlflow_cf.features import Floats
-from mlflow_cf.problem import Distance, Problem
+from mlflow_cf.policy import Distance
+from mlflow_cf.problem import Problem
 from mlflow_cf.problem.distance import BoundDistance
 
 Objective = Literal["distance", "paper"]

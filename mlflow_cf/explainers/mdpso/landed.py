@@ -11,7 +11,8 @@ from numpy.typing import NDArray
 from mlflow_cf.explainers.mdpso.active import Active
 from mlflow_cf.explainers.mdpso.fitness import Fitness, PaperSum, by_distance, gaps, refused
 from mlflow_cf.features import Floats
-from mlflow_cf.problem import Budget, Codes, Rating
+from mlflow_cf.goal import Rating
+from mlflow_cf.problem import Budget, Codes
 from mlflow_cf.search.cascade import Cascade
 from mlflow_cf.search.population import portions
 from mlflow_cf.structures.links import Tokens

@@ -12,7 +12,8 @@ from typing import Final
 import numpy as np
 
 from mlflow_cf.constraints.rules import Bools
-from mlflow_cf.problem import BoundDistance, Budget, Codes, Distance, Problem
+from mlflow_cf.policy import Distance
+from mlflow_cf.problem import BoundDistance, Budget, Codes, Problem
 from mlflow_cf.search.more_sets import LEAST_EVALUATIONS, SPARE, MoreSets
 from mlflow_cf.search.population import near_copies
 

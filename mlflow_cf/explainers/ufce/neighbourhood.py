@@ -9,7 +9,8 @@ import numpy as np
 
 from mlflow_cf.constraints.rules import Bools
 from mlflow_cf.features import Floats
-from mlflow_cf.problem import BoundTarget, Problem
+from mlflow_cf.goal import BoundTarget
+from mlflow_cf.problem import Problem
 
 LEAST: Final = 10  # rows of a neighbourhood
 SHARE: Final = 0.05  # or so many of all favourable rows

@@ -1,0 +1,242 @@
+"""scikit-learn estimators and pipelines, and every model with the same interface."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Collection, Sequence
+from dataclasses import replace
+from functools import partial
+from importlib.metadata import version
+from operator import methodcaller
+from pathlib import Path
+from typing import Any, Final
+
+import pandas as pd
+
+from mlflow_cf.errors import InputError
+from mlflow_cf.model import Label, OpenModel, ScoreKind
+from mlflow_cf.model.own_code import listed, names_in, own_modules
+from mlflow_cf_flavors.answers import (
+    Labels,
+    Rows,
+    Values,
+    check_answers,
+    check_columns,
+    check_output,
+    name_of,
+    plain_labels,
+)
+from mlflow_cf_flavors.sklearn.calls import Both, Named, OneByOne, OneThread, Scores, Transformed, both_of, whole
+from mlflow_cf_flavors.sklearn.structure import compile_model
+
+MLFLOW_FLAVOR: Final = "sklearn"
+
+Estimator = Any  # scikit-learn carries no types
+
+
+def accepts(model: object) -> bool:
+    """Return whether `model` is an estimator; scikit-learn is not imported for the question."""
+    base = sys.modules.get("sklearn.base")
+    return base is not None and isinstance(model, base.BaseEstimator)
+
+
+def load(path: Path) -> object:
+    """Load the estimator of an MLflow model folder through MLflow's own loader."""
+    import mlflow.sklearn
+
+    return mlflow.sklearn.load_model(str(path))
+
+
+def requirements(model: object) -> list[str]:
+    """Return pinned requirements that restore `model`; nothing is inferred by loading it."""
+    parts = [model, *_parameters(model)]
+    roots = {_module(part).split(".")[0] for part in parts}
+    needed = [*_PACKAGES, *(package for package in _OPTIONAL_PACKAGES if package in roots)]
+    return [f"{package}=={version(package)}" for package in needed]
+
+
+def _parameters(model: Estimator) -> list[object]:
+    """Return the settings of `model` and of all estimators inside it."""
+    return list(model.get_params(deep=True).values())
+
+
+def save(
+    model: object,
+    path: Path,
+    *,
+    signature: object,
+    pip_requirements: list[str],
+    allow_functions: bool = False,
+    code_paths: Sequence[str | Path] = (),
+) -> None:
+    """Write `model` as an MLflow model folder in skops format; InputError before anything is written if it can't.
+
+    What is defined in `code_paths`, which the user hands over with the model, is trusted.
+    """
+    import mlflow.sklearn
+
+    del allow_functions  # skops writes none
+    trusted = _types_to_trust(model, names_in(code_paths))
+    mlflow.sklearn.save_model(
+        model,
+        str(path),
+        signature=signature,
+        pip_requirements=pip_requirements,
+        serialization_format=mlflow.sklearn.SERIALIZATION_FORMAT_SKOPS,
+        skops_trusted_types=trusted,
+    )
+
+
+def open(model: object, *, output: str | None = None, rows: pd.DataFrame | None = None) -> OpenModel:
+    """Open a fitted estimator.
+
+    `output` is ``label`` (leave the scores unused), ``score`` or ``value`` where the default is not wanted; `rows` are
+    some rows it must be able to answer. Raises InputError for estimators that answer no label or number per row.
+    """
+    regression = _check_kind(model, output)
+    opened = _open_regressor(model, rows) if regression else _open_classifier(model, output, rows)
+    check_columns(opened.columns, rows)
+    check_answers(opened, rows)
+    last = model.steps[-1][1] if hasattr(model, "steps") else model
+    tolerance = 1e-5 if _module(last).startswith("xgboost") else opened.tolerance  # it calculates in float32
+    return replace(opened, compile=partial(compile_model, model), tolerance=tolerance)
+
+
+def _open_regressor(model: Estimator, rows: pd.DataFrame | None) -> OpenModel:
+    columns, select = _input(model, rows)
+    decide = Values(OneThread(model.predict), select)
+    return OpenModel(flavor=MLFLOW_FLAVOR, classes=(), decide=decide, columns=columns)
+
+
+def _open_classifier(model: Estimator, output: str | None, rows: pd.DataFrame | None) -> OpenModel:
+    columns, select = _input(model, rows)
+    classes = _classes(model)
+    predict = OneThread(model.predict)
+    decide = Labels(predict, select)
+    score, kind, notes = _scores(model, predict, select, rows) if output != "label" else (None, "none", ())
+    if output == "score" and score is None:
+        raise InputError("output", f"{name_of(model)} has no scores", "use output='label'")
+    both = None if score is None else _both(model, predict, decide, score)
+    return OpenModel(MLFLOW_FLAVOR, classes, decide, score, kind, columns, notes, both)
+
+
+def _both(model: Estimator, predict: OneThread, decide: Labels, score: Scores) -> Both | None:
+    """Return how to ask for labels and scores in one pass; None where that saves nothing."""
+    from sklearn.pipeline import Pipeline
+
+    classes = _classes(model)
+    if type(model) is not Pipeline or len(model.steps) == 1:
+        return both_of(decide, score, model, classes)
+    last = model.steps[-1][1]
+    ask = last.predict_proba if hasattr(last, "predict_proba") else last.decision_function
+    labels, scores = Labels(predict.instead(last.predict), whole), Scores(predict.instead(ask), whole)
+    both = both_of(labels, scores, last, classes) or OneByOne(labels, scores)
+    steps = [step for _, step in model.steps[:-1] if step is not None and not isinstance(step, str)]  # "passthrough"
+    return Transformed(tuple(step.transform for step in steps), decide.select, both)
+
+
+def _scores(
+    model: Estimator, predict: OneThread, select: Rows, rows: pd.DataFrame | None
+) -> tuple[Scores | None, ScoreKind, tuple[str, ...]]:
+    if hasattr(model, "predict_proba"):
+        return Scores(predict.instead(model.predict_proba), select), "probability", ()
+    if not hasattr(model, "decision_function"):
+        return None, "none", (f"{name_of(model)} has labels only, no scores",)
+    score = Scores(predict.instead(model.decision_function), select)
+    if rows is not None and len(rows) and score(rows.iloc[:1]).shape[1] != len(_classes(model)):
+        return None, "none", ("decision_function has no column per class (one-vs-one); only labels are used",)
+    return score, "margin", ()
+
+
+def _input(model: Estimator, rows: pd.DataFrame | None) -> tuple[tuple[str, ...], Rows]:
+    """Return the column names the estimator knows and how to hand it a table."""
+    names = _feature_names(model, rows)
+    if names:
+        return names, Named(names)
+    return (), methodcaller("to_numpy") if hasattr(model, "n_features_in_") else whole
+
+
+def _feature_names(model: Estimator, rows: pd.DataFrame | None) -> tuple[str, ...]:
+    names = tuple(str(name) for name in getattr(model, "feature_names_in_", ()))
+    if rows is None or not _module(model).startswith("lightgbm"):
+        return names
+    # LightGBM remembers its columns with blanks turned into underscores.
+    spelled = {str(column).replace(" ", "_"): str(column) for column in rows.columns}
+    return tuple(spelled.get(name, name) for name in names)
+
+
+def _classes(model: Estimator) -> tuple[Label, ...]:
+    classes = model.classes_
+    if isinstance(classes, list):
+        raise InputError("model", f"{name_of(model)} answers several outputs", "wrap one model per output")
+    return plain_labels(classes)
+
+
+def _check_kind(model: Estimator, output: str | None) -> bool:
+    """Return whether `model` is a regressor; InputError for anything that cannot be explained."""
+    from sklearn.base import is_classifier, is_outlier_detector, is_regressor
+
+    if not is_classifier(model) and not is_regressor(model):
+        kind = "an outlier detector" if is_outlier_detector(model) else "neither a classifier nor a regressor"
+        fix = "pass a fitted classifier or regressor, or a pipeline that ends in one"
+        raise InputError("model", f"{name_of(model)} is {kind}", fix)
+    _check_fitted(model)
+    regression = bool(is_regressor(model))
+    # the outputs of a network that classifies are its classes; `_classes` knows classifiers of several outputs
+    if regression and getattr(model, "n_outputs_", 1) not in (1, None):
+        raise InputError("model", f"{name_of(model)} answers several outputs", "wrap one model per output")
+    check_output(model, output, regression=regression)
+    return regression
+
+
+def _check_fitted(model: Estimator) -> None:
+    from sklearn.exceptions import NotFittedError
+    from sklearn.utils.validation import check_is_fitted
+
+    try:
+        check_is_fitted(model)
+    except NotFittedError as error:
+        raise InputError("model", f"{name_of(model)} is not fitted", "call its fit method first") from error
+
+
+def _types_to_trust(model: Estimator, own: Collection[str]) -> list[str]:
+    """Return the types that `model` needs of our fixed table and of modules of the user's `own`.
+
+    Raises:
+        InputError: it needs others, or skops cannot write it; with the way out.
+    """
+    import skops.io
+
+    from mlflow_cf_flavors.sklearn.skops_types import ALL_TRUSTED
+
+    try:
+        found = skops.io.get_untrusted_types(data=skops.io.dumps(model))
+    except Exception as error:
+        raise InputError("model", f"skops cannot write {name_of(model)} ({error})", _CLOUDPICKLE) from error
+    unknown = sorted(name for name in set(found) - ALL_TRUSTED if name.split(".")[0] not in own)
+    hidden = [name for name in unknown if name.startswith("__main__.") or "<" in name]
+    left_out = own_modules(set(unknown).difference(hidden))
+    if hidden:
+        fix = f"{_CLOUDPICKLE}; it needs {listed(left_out.values())} there" if left_out else _CLOUDPICKLE
+        raise InputError("model", f"uses functions or classes that no other process can import: {hidden}", fix)
+    if left_out:
+        used = [name for name in unknown if name.split(".")[0] in left_out]
+        fix = f"pass {listed(left_out.values())}, so that the artifact brings it along"
+        raise InputError("model", f"uses functions or classes of modules that are not installed: {used}", fix)
+    if unknown:
+        call = f"mlflow.sklearn.log_model(model, name='model', skops_trusted_types={sorted(found)})"
+        fix = f"if you trust them, log the model with {call} and pass the model_uri of what it returns"
+        raise InputError("model", f"holds types that are not in the table of trusted ones: {unknown}", fix)
+    return sorted(found)
+
+
+_PACKAGES: Final = ("scikit-learn", "skops", "numpy", "scipy", "pandas")
+_OPTIONAL_PACKAGES: Final = ("xgboost", "lightgbm")
+_CLOUDPICKLE: Final = (
+    "log it yourself with mlflow.sklearn.log_model(model, name='model', serialization_format='cloudpickle') "
+    "and pass the model_uri of what it returns"
+)
+
+
+def _module(model: object) -> str:
+    return type(model).__module__

@@ -1,0 +1,191 @@
+"""scikit-learn's estimators, opened into structures.
+
+`_READERS` and `ENSEMBLES` list the estimators; the steps before them are listed in `sklearn_columns`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+import pandas as pd
+from scipy.sparse import issparse
+
+from mlflow_cf.features import FeatureSpace
+from mlflow_cf.structures import Link, NotOpenedError, Structure
+from mlflow_cf_flavors.boosting_structure import lightgbm_trees, without
+from mlflow_cf_flavors.sklearn.columns import names_after, transformed
+from mlflow_cf_flavors.sklearn.ensembles import ENSEMBLES
+from mlflow_cf_flavors.sklearn.mixing import unmixed
+from mlflow_cf_flavors.sklearn.sources import Source, finished, raw_columns
+from mlflow_cf_flavors.sklearn.trees import FORESTS
+from mlflow_cf_flavors.sums import Dense, Sums, Trees
+from mlflow_cf_flavors.xgboost.trees import xgboost_forest
+
+Estimator = Any  # scikit-learn carries no types
+
+
+def compile_model(model: Estimator, space: FeatureSpace, rows: pd.DataFrame) -> Structure:
+    """Return the structure of a fitted estimator or pipeline for the features of `space`.
+
+    Args:
+        model: a classifier or regressor, or a pipeline that ends in one.
+        space: its raw features.
+        rows: some background rows.
+
+    Raises:
+        NotOpenedError: a step or an estimator that is not known here.
+    """
+    model = _found(model)
+    names = [str(name) for name in getattr(model, "feature_names_in_", space.names)]
+    return _sums(model, _Input(raw_columns(space, names), names, rows)).compile(space)
+
+
+@dataclass(frozen=True, eq=False)
+class _Input:
+    """What an estimator takes: its columns, what they are called, and some rows of the table they are computed from."""
+
+    sources: Sequence[Source]
+    names: Sequence[str]
+    rows: pd.DataFrame
+    sparse: bool = False
+
+    def read(self, estimator: Estimator, places: Sequence[int] | None = None) -> Sums:
+        """Return an estimator inside of another one that hands on the columns at `places`, or all of them."""
+        if places is None:
+            return _sums(estimator, self)
+        sources, names = [self.sources[at] for at in places], [self.names[at] for at in places]
+        return _sums(estimator, replace(self, sources=sources, names=names))
+
+
+def _sums(estimator: Estimator, table: _Input) -> Sums:
+    estimator = _found(estimator)
+    kind, library = type(estimator).__name__, type(estimator).__module__.split(".")[0]
+    if kind in ENSEMBLES:
+        return ENSEMBLES[kind](estimator, table.read)
+    read = _READERS.get(library) or _READERS.get(kind)
+    if read is None:
+        raise NotOpenedError(f"the estimator {kind}")
+    return read(estimator, table)
+
+
+def _found(estimator: Estimator) -> Estimator:
+    """Return the best estimator of a search for parameters, which answers for the search."""
+    return getattr(estimator, "best_estimator_", estimator)
+
+
+def _pipeline(model: Estimator, table: _Input) -> Sums:
+    sources, names = table.sources, table.names
+    for _, step in model.steps[:-1]:
+        before = len(sources)
+        sources = transformed(step, sources, names)
+        names = names_after(step, names, before, len(sources))
+    last = _found(model.steps[-1][1])
+    sparse = type(last).__module__.startswith("xgboost") and issparse(model[:-1].transform(table.rows[:1]))
+    return _sums(last, _Input(sources, names, table.rows, sparse))
+
+
+def _frozen(estimator: Estimator, table: _Input) -> Sums:
+    return _sums(estimator.estimator, table)
+
+
+def _trees(estimator: Estimator, table: _Input) -> Trees:
+    kind = type(estimator).__name__
+    sources = _categories_first(estimator, table) if kind.startswith("Hist") else table.sources
+    return Trees(finished(sources, kind), FORESTS[kind](estimator))
+
+
+def _lightgbm(estimator: Estimator, table: _Input) -> Trees:
+    return lightgbm_trees(estimator.booster_, finished(table.sources, type(estimator).__name__))
+
+
+def _xgboost(estimator: Estimator, table: _Input) -> Trees:
+    """XGBoost in a pipeline or a search; it takes the zeros of a sparse table as missing values."""
+    columns = finished(table.sources, type(estimator).__name__)
+    if not np.isnan(estimator.missing):
+        raise NotOpenedError(f"XGBoost with missing={estimator.missing:g}")
+    if table.sparse:
+        columns = [without(column, 0.0, 0.0) for column in columns]
+    rounds = estimator.best_iteration + 1 if hasattr(estimator, "best_iteration") else 0
+    return Trees(columns, xgboost_forest(estimator.get_booster(), rounds))
+
+
+def _categories_first(estimator: Estimator, table: _Input) -> list[Source]:
+    """Return the columns in the order of the trees of HistGradientBoosting, which encodes its categories itself."""
+    mask, sources = estimator.is_categorical_, table.sources
+    if mask is None:
+        return list(sources)
+    encoder = estimator._preprocessor.named_transformers_["encoder"]  # noqa: SLF001  published nowhere else
+    chosen = [source for source, is_category in zip(sources, mask, strict=True) if is_category]
+    others = [source for source, is_category in zip(sources, mask, strict=True) if not is_category]
+    return [*transformed(encoder, chosen, table.names), *others]
+
+
+_OUTPUTS: dict[str, Link] = {"logistic": "sigmoid", "softmax": "softmax", "identity": "identity"}
+_ONE_AGAINST_THE_REST = ("SGDClassifier",)  # with scores for each class by itself; others weigh all classes at once
+_LINEAR = {
+    "ARDRegression",
+    "BayesianRidge",
+    "ElasticNet",
+    "ElasticNetCV",
+    "HuberRegressor",
+    "Lars",
+    "LarsCV",
+    "Lasso",
+    "LassoCV",
+    "LassoLars",
+    "LassoLarsCV",
+    "LassoLarsIC",
+    "LinearDiscriminantAnalysis",
+    "LinearRegression",
+    "LinearSVC",
+    "LinearSVR",
+    "LogisticRegression",
+    "LogisticRegressionCV",
+    "OrthogonalMatchingPursuit",
+    "OrthogonalMatchingPursuitCV",
+    "Perceptron",
+    "QuantileRegressor",
+    "Ridge",
+    "RidgeCV",
+    "RidgeClassifier",
+    "RidgeClassifierCV",
+    "SGDClassifier",
+    "SGDRegressor",
+}
+
+
+def _linear(estimator: Estimator, table: _Input) -> Dense:
+    weights = np.atleast_2d(estimator.coef_).T.astype(np.float64)
+    biases = np.broadcast_to(np.atleast_1d(estimator.intercept_), weights.shape[1:]).astype(np.float64)
+    columns, weights, biases = unmixed(table.sources, type(estimator).__name__, weights, biases)
+    if getattr(estimator, "loss", "") == "modified_huber":
+        raise NotOpenedError("SGDClassifier with modified_huber loss")
+    link: Link = "identity"
+    if hasattr(estimator, "predict_proba"):
+        several = type(estimator).__name__ not in _ONE_AGAINST_THE_REST and weights.shape[1] > 1
+        link = "softmax" if several else "sigmoid"
+    elif hasattr(estimator, "classes_") and weights.shape[1] == 1:  # one margin m stands for (-m, m)
+        weights, biases = np.hstack([-weights, weights]), np.concatenate([-biases, biases])
+    return Dense(columns, [weights], [biases], "identity", link)
+
+
+def _network(estimator: Estimator, table: _Input) -> Dense:
+    first, bias = np.asarray(estimator.coefs_[0], np.float64), np.asarray(estimator.intercepts_[0], np.float64)
+    columns, first, bias = unmixed(table.sources, type(estimator).__name__, first, bias)
+    weights, biases = [first, *estimator.coefs_[1:]], [bias, *estimator.intercepts_[1:]]
+    return Dense(columns, weights, biases, estimator.activation, _OUTPUTS[estimator.out_activation_])
+
+
+_READERS: dict[str, Callable[[Estimator, _Input], Sums]] = {
+    "lightgbm": _lightgbm,
+    "xgboost": _xgboost,
+    "Pipeline": _pipeline,
+    "FrozenEstimator": _frozen,
+    "MLPClassifier": _network,
+    "MLPRegressor": _network,
+    **dict.fromkeys(_LINEAR, _linear),
+    **dict.fromkeys(FORESTS, _trees),
+}

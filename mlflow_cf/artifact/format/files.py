@@ -1,0 +1,226 @@
+"""The folder ``counterfactual/`` of a saved model: written once, read only after every byte has been checked.
+
+File names are constants of this module; none is ever read from a file. What is read first is MLmodel, which names the
+digest of `manifest.json`, then that, then name, size and digest of every other file, and only then are they parsed.
+Nothing is pickled but Python functions, if there are some (`pickled`), and nothing is unpickled here.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final, TypeVar
+
+import numpy as np
+import pandas as pd
+import yaml
+
+from mlflow_cf.artifact.format import manifest, pickled, tables
+from mlflow_cf.artifact.format.learned import arrays_to_bytes, learned_from_bytes, plain_to_bytes
+from mlflow_cf.artifact.format.manifest import FOLDER, Manifest
+from mlflow_cf.artifact.format.mlmodel import Stated
+from mlflow_cf.artifact.format.pickled import FUNCTIONS
+from mlflow_cf.artifact.format.plain import json_bytes, plain_yaml, read_bounded, reading, sha256_of
+from mlflow_cf.artifact.format.tree import altered
+from mlflow_cf.causal.function import by_equation, of_equations, structural_functions
+from mlflow_cf.causal.learn import Arrays
+from mlflow_cf.errors import ArtifactError, InputError
+from mlflow_cf.explained import ExplainedModel
+from mlflow_cf.explainers import AnyExplainer, Learned, learns
+from mlflow_cf.explainers.registry import explainer_of, explainer_to_dict
+from mlflow_cf.features import Background, FeatureSpace, Floats
+from mlflow_cf.plausibility.plausibility import Plausibility
+from mlflow_cf.policy import Policy
+
+FEATURES: Final = f"{FOLDER}/features.json"
+POLICY: Final = f"{FOLDER}/policy.yaml"
+EXPLAINER: Final = f"{FOLDER}/explainer.json"
+BACKGROUND: Final = f"{FOLDER}/background.parquet"
+LABELS: Final = f"{FOLDER}/labels.parquet"
+# Of explainers that learn, and of no others.
+ARRAYS: Final = f"{FOLDER}/learned.npz"
+PLAIN: Final = f"{FOLDER}/learned.json"
+# Of policies that ask for plausible answers, and of no others.
+PLAUSIBLE_ARRAYS: Final = f"{FOLDER}/plausible.npz"
+PLAUSIBLE_PLAIN: Final = f"{FOLDER}/plausible.json"
+# Of policies with causal functions that were learned, and of no others.
+CAUSAL_ARRAYS: Final = f"{FOLDER}/causal.npz"
+CAUSAL_PLAIN: Final = f"{FOLDER}/causal.json"
+
+Parsed = TypeVar("Parsed")
+
+KIB: Final = 1024
+MOST_BYTES: Final = {
+    FEATURES: 8 * KIB**2,
+    POLICY: 256 * KIB,
+    EXPLAINER: 64 * KIB,
+    BACKGROUND: 512 * KIB**2,
+    LABELS: 64 * KIB**2,
+    ARRAYS: 256 * KIB**2,
+    PLAIN: 8 * KIB**2,
+    PLAUSIBLE_ARRAYS: 256 * KIB**2,
+    PLAUSIBLE_PLAIN: 64 * KIB,
+    CAUSAL_ARRAYS: 64 * KIB**2,
+    CAUSAL_PLAIN: 64 * KIB,
+    FUNCTIONS: pickled.MOST_BYTES,  # of policies with Python functions, and of no others
+}
+REQUIRED: Final = (FEATURES, POLICY, EXPLAINER, BACKGROUND)
+
+
+@dataclass(frozen=True, eq=False)
+class Parts:
+    """What the folder holds: everything of an explained model but the model itself.
+
+    Python functions of the policy are stand-ins; `functions` is the file that has them.
+    """
+
+    manifest: Manifest
+    space: FeatureSpace
+    background: Background
+    codes: Floats
+    policy: Policy
+    explainer: AnyExplainer
+    learned: Learned | None
+    plausibility: Plausibility | None
+    causal: tuple[Arrays, ...]
+    functions: bytes | None
+
+
+def write(root: Path, explained: ExplainedModel, output: str | None, fields_sha256: str) -> str:
+    """Write the folder into the model folder `root`, whose other files are complete; return the manifest's sha256.
+
+    Raises:
+        InputError: something is too large for an artifact, or labels of mixed types.
+    """
+    (root / FOLDER).mkdir()
+    space = explained.space
+    (root / FEATURES).write_bytes(json_bytes(space.to_dict()))
+    policy = yaml.safe_dump(explained.policy.to_dict(), sort_keys=False, allow_unicode=True)
+    (root / POLICY).write_bytes(policy.encode())
+    (root / EXPLAINER).write_bytes(json_bytes(explainer_to_dict(explained.explainer)))
+    plausibility, causal = explained.held.plausibility, by_equation(explained.setting.functions)
+    for names, kept in (
+        ((ARRAYS, PLAIN), explained.learned),
+        ((PLAUSIBLE_ARRAYS, PLAUSIBLE_PLAIN), None if plausibility is None else Learned(plausibility.arrays)),
+        ((CAUSAL_ARRAYS, CAUSAL_PLAIN), Learned(causal) if causal else None),
+    ):
+        if kept is not None:
+            (root / names[0]).write_bytes(arrays_to_bytes(kept))
+            (root / names[1]).write_bytes(plain_to_bytes(kept))
+    if functions := pickled.functions_of(explained.policy.constraints):
+        (root / FUNCTIONS).write_bytes(pickled.to_bytes(functions))
+    # Codes, not raw values: features.json turns them back.
+    tables.write_codes(root / BACKGROUND, explained.setting.background, space.names)
+    if explained.labels is not None:
+        tables.write_labels(root / LABELS, explained.labels)
+    for name, most in MOST_BYTES.items():
+        if (root / name).exists() and (size := (root / name).stat().st_size) > most:
+            raise InputError("data", f"{name} would have {size:,} bytes, at most {most:,}", "pass fewer rows or levels")
+    return manifest.write(root, output, len(explained.background), fields_sha256)
+
+
+def read(root: Path, stated: Stated) -> Parts:
+    """Read the folder of the model folder `root`; the model inside is checked, and not opened.
+
+    Args:
+        root: an MLflow model folder.
+        stated: what its MLmodel says.
+
+    Raises:
+        ArtifactError: anything missing, unknown, altered, too large or of another version.
+    """
+    sealed = manifest.read(root, stated)
+    ours = [name for name in sealed.files if name.startswith(f"{FOLDER}/")]
+    odd = set(ours) - set(MOST_BYTES) | set(REQUIRED) - set(ours)
+    if odd:
+        raise ArtifactError(manifest.MANIFEST, "cannot be read (other files than an explained model has)")
+    content = {name: _checked(root, name, sealed) for name in ours}
+    manifest.check_bytes(root, sealed)
+    packing = tables.AS_IT_IS if sealed.rows is not None else tables.COMPRESSED
+    space = _parsed(content, FEATURES, lambda raw: FeatureSpace.from_dict(json.loads(raw)))
+    codes = _parsed(content, BACKGROUND, lambda raw: tables.read_codes(raw, space.names, sealed.rows, packing))
+    rows = _parsed(content, BACKGROUND, lambda _: _decoded(space, codes))
+    labels = None
+    if LABELS in content:
+        labels = _parsed(content, LABELS, lambda raw: tables.read_labels(raw, len(codes), packing))
+    policy = _parsed(content, POLICY, lambda raw: Policy.from_dict(pickled.without_functions(plain_yaml(raw))))
+    explainer = _parsed(content, EXPLAINER, lambda raw: explainer_of(json.loads(raw)))
+    background = Background(rows, labels, codes)
+    learned, plausibility = _learned(content, explainer), _plausibility(content, policy, space, codes)
+    causal = _causal(content, policy, space, codes)
+    expected = bool(pickled.functions_of(policy.constraints))
+    _check_stored(content, (FUNCTIONS,), "the policy", expected=expected)
+    functions = content.get(FUNCTIONS)
+    return Parts(sealed, space, background, codes, policy, explainer, learned, plausibility, causal, functions)
+
+
+def _checked(root: Path, name: str, sealed: Manifest) -> bytes:
+    raw = read_bounded(root, name, MOST_BYTES[name])
+    if sealed.files[name] != {"sha256": sha256_of(raw), "bytes": len(raw)}:
+        raise altered(name)
+    return raw
+
+
+def _parsed(content: Mapping[str, bytes], name: str, parse: Callable[[bytes], Parsed]) -> Parsed:
+    with reading(name):
+        return parse(content[name])
+
+
+def _decoded(space: FeatureSpace, codes: Floats) -> pd.DataFrame:
+    """Return the rows of codes (m, d), each of which must be the code of a value of its feature."""
+    with np.errstate(invalid="raise"):
+        rows, exact = space.decode_exactly(codes)
+    if not exact.all():
+        raise ValueError
+    return rows
+
+
+def _plausibility(
+    content: Mapping[str, bytes], policy: Policy, space: FeatureSpace, codes: Floats
+) -> Plausibility | None:
+    """Return what was learned of how the background looks; what is not there is not learned anew."""
+    _check_stored(content, (PLAUSIBLE_ARRAYS, PLAUSIBLE_PLAIN), "the policy", expected=policy.plausible is not None)
+    if policy.plausible is None:
+        return None
+    method = policy.plausible.method
+
+    def restored(raw: bytes) -> Plausibility:
+        found = learned_from_bytes(raw, content[PLAUSIBLE_PLAIN], tables.MOST_CELLS)
+        return Plausibility.restored(method, space, codes, found.arrays)
+
+    return _parsed(content, PLAUSIBLE_ARRAYS, restored)
+
+
+def _causal(content: Mapping[str, bytes], policy: Policy, space: FeatureSpace, codes: Floats) -> tuple[Arrays, ...]:
+    """Return what was learned of which number follows which; what is not there is not learned anew."""
+    expected = [number for number, equation in enumerate(policy.constraints.causal) if equation.model is not None]
+    _check_stored(content, (CAUSAL_ARRAYS, CAUSAL_PLAIN), "the policy", expected=bool(expected))
+    if not expected:
+        return ()
+
+    def restored(raw: bytes) -> tuple[Arrays, ...]:
+        found = learned_from_bytes(raw, content[CAUSAL_PLAIN], tables.MOST_CELLS)
+        kept = of_equations(found.arrays, expected)
+        structural_functions(policy.constraints, space, codes, kept)  # those of other features are none
+        return kept
+
+    return _parsed(content, CAUSAL_ARRAYS, restored)
+
+
+def _learned(content: Mapping[str, bytes], explainer: AnyExplainer) -> Learned | None:
+    """Return what the explainer has learned; what is not there is not learned anew."""
+    expected = learns(explainer)
+    _check_stored(content, (ARRAYS, PLAIN), f"the explainer {explainer.name!r}", expected=expected)
+    if not expected:
+        return None
+    return _parsed(content, ARRAYS, lambda raw: learned_from_bytes(raw, content[PLAIN], tables.MOST_CELLS))
+
+
+def _check_stored(content: Mapping[str, bytes], names: tuple[str, ...], owner: str, *, expected: bool) -> None:
+    """Refuse files of what was learned where they are missing for their owner, or not for it."""
+    odd = set(names) & set(content) ^ (set(names) if expected else set())
+    if odd:
+        fact = f"{'is missing for' if expected else 'is not for'} {owner}"
+        raise ArtifactError(min(odd), fact, "log the explained model again")

@@ -1,0 +1,1 @@
+"""How an explained model becomes an MLflow model: built, sealed, logged and registered."""

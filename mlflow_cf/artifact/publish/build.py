@@ -1,0 +1,229 @@
+"""Build the folder of an explained model and prove that it answers as the model it was made from."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any, Final, Literal
+
+import mlflow.pyfunc
+import numpy as np
+import pandas as pd
+import yaml
+from mlflow.models import Model, ModelSignature
+from numpy.typing import ArrayLike
+
+from mlflow_cf.artifact import code
+from mlflow_cf.artifact.clean import prove_elsewhere
+from mlflow_cf.artifact.code import CodePaths
+from mlflow_cf.artifact.format import files, manifest, pickled
+from mlflow_cf.artifact.format.mlmodel import MANIFEST_KEY, MLMODEL, fields_sha256
+from mlflow_cf.artifact.publish import inner, versions
+from mlflow_cf.artifact.publish.inner import Lineage
+from mlflow_cf.artifact.publish.requirements import WHEELS, Requirements, requirements
+from mlflow_cf.artifact.publish.signature import PARAM, completed, example_rows, inner_signature, signature_of
+from mlflow_cf.constraints import Constraints
+from mlflow_cf.errors import InputError
+from mlflow_cf.explained import ExplainedModel
+from mlflow_cf.features import Table
+from mlflow_cf.model.flavors import OWN_FLAVOR, open_folder, open_native
+from mlflow_cf.options import WrapOptions
+from mlflow_cf.problem.binding import same
+from mlflow_cf.version import VERSION
+from mlflow_cf.wrapping import assemble
+
+EXAMPLE_ROWS: Final = 3
+EXAMPLE_PARAMS: Final = {PARAM: {"count": 1}}
+LOADER: Final = "mlflow_cf"  # the module whose _load_pyfunc MLflow calls
+Validate = Literal["here", "process"]
+
+
+@dataclass(frozen=True)
+class Packaging:
+    """What MLflow's side of an artifact shall look like; see `save_model`."""
+
+    output: str | None = None
+    signature: ModelSignature | None = None
+    input_example: Any = None
+    pip_requirements: str | Sequence[str] | None = None
+    metadata: Mapping[str, Any] | None = None
+    allow_functions: bool = False
+    code_paths: CodePaths = ()
+    validate: Validate | None = None
+
+    @property
+    def writing(self) -> dict[str, Any]:
+        """How native models may be written."""
+        return {"allow_functions": self.allow_functions, "code_paths": self.code_paths}
+
+    def check(self) -> None:
+        """Refuse what nothing can be built with.
+
+        Raises:
+            InputError: metadata that are not plain, no list of code paths, an unknown way to validate.
+        """
+        _plain_metadata(self.metadata)
+        code.check(self.code_paths)
+        if self.validate not in (None, "here", "process"):
+            raise InputError("validate", f"{self.validate!r} is unknown", "pass 'here', 'process' or nothing")
+
+
+def build(
+    model: object,
+    data: Table,
+    labels: ArrayLike | None,
+    options: WrapOptions,
+    packaging: Packaging,
+    scratch: Path,
+) -> Path:
+    """Build the MLflow model folder in the empty folder `scratch`; return it once it is proved.
+
+    Raises:
+        InputError: anything that does not fit.
+    """
+    packaging.check()
+    options = _without_more_functions(options, packaging)
+    staged, model_folder, downloads = scratch / "staged", scratch / "inner", scratch / "downloads"
+    downloads.mkdir()
+    source = inner.address(model)
+    lineage = Lineage() if source is None else inner.copy(source, model_folder, downloads)
+    opened = (
+        open_native(model, output=packaging.output, rows=data)
+        if source is None
+        else open_folder(model_folder, output=packaging.output, rows=data)
+    )
+    packed = versions.pack(options.versions, scratch, data, packaging.output)
+    explained = assemble(opened, data, labels, options, {one.version.name: one.model for one in packed})
+    if not explained.policy.privacy.keeps_rows:
+        _check_rowless(explained, data, packaging.input_example)
+        for folder in [*([] if source is None else [model_folder]), *(one.folder for one in packed if one.lineage)]:
+            inner.drop_example(folder)
+    if source is None:
+        signature = inner_signature(explained.space, opened)
+        lineage = inner.write(model, model_folder, signature, **packaging.writing)
+    code.add(packaging.code_paths, model_folder)
+    beside = {one.version.name: one.written(explained.space, **packaging.writing) for one in packed}
+    further = pickled.requirements_of(explained.policy.constraints)
+    needed = requirements([model_folder, *(one.folder for one in packed)], packaging.pip_requirements, further)
+    meta = _write_pyfunc(staged, explained, packaging, needed)
+    model_folder.rename(staged / manifest.MODEL)
+    if packed:
+        (scratch / versions.FOLDER).rename(staged / versions.FOLDER)
+    add_flavor(meta, staged, explained, {**lineage.to_dict(), **versions.lineages(beside)}, packaging.output)
+    _prove_everywhere(staged, explained, packaging.validate, scratch)
+    return staged
+
+
+def _without_more_functions(options: WrapOptions, packaging: Packaging) -> WrapOptions:
+    """Return options whose constraints are read; Python functions in them must be allowed."""
+    constraints = Constraints.read(options.constraints)
+    pickled.check_allowed(constraints, allowed=packaging.allow_functions)
+    return replace(options, constraints=constraints)
+
+
+def _write_pyfunc(folder: Path, explained: ExplainedModel, packaging: Packaging, needed: Requirements) -> Model:
+    """Let MLflow write its own part: MLmodel, the environment files and the input example."""
+    space, model = explained.space, explained.model
+    given = packaging.signature
+    meta = Model(signature=signature_of(space, model) if given is None else completed(given, space, model))
+    mlflow.pyfunc.save_model(
+        str(folder),
+        loader_module=LOADER,
+        mlflow_model=meta,
+        input_example=_example(explained, packaging.input_example),
+        pip_requirements=needed.lines,
+        metadata=_plain_metadata(packaging.metadata),
+    )
+    for wheel in needed.wheels:
+        (folder / WHEELS).mkdir(exist_ok=True)
+        shutil.copy(wheel, folder / WHEELS)
+    return meta
+
+
+def add_flavor(
+    meta: Model, folder: Path, explained: ExplainedModel, lineage: Mapping[str, Any], output: str | None
+) -> None:
+    """Write our own part, and seal everything: MLmodel names the manifest, which has a digest of its other fields."""
+    conf = {
+        "schema_version": manifest.SCHEMA_VERSION,
+        "mlflow_cf_version": VERSION,
+        "explainer": explained.explainer.name,
+        **lineage,
+    }
+    meta.add_flavor(OWN_FLAVOR, **conf)
+    # As they will be read, not as they stand in memory.
+    fields = yaml.safe_load(meta.to_yaml())
+    conf[MANIFEST_KEY] = files.write(folder, explained, output, fields_sha256(fields))
+    meta.add_flavor(OWN_FLAVOR, **conf)
+    meta.model_size_bytes = sum(path.stat().st_size for path in folder.rglob("*") if path.is_file())
+    meta.save(str(folder / MLMODEL))
+
+
+def _example(explained: ExplainedModel, given: Any) -> tuple[pd.DataFrame, dict[str, Any]]:
+    rows, params = given if isinstance(given, tuple) and len(given) == 2 else (given, EXAMPLE_PARAMS)
+    rows = explained.background.head(EXAMPLE_ROWS) if rows is None else rows
+    if not isinstance(rows, pd.DataFrame | np.ndarray) or not isinstance(params, Mapping) or not len(rows):
+        raise InputError("input_example", "is neither rows nor (rows, params)", "pass a table, such as data.head(3)")
+    rows = explained.space.read(rows).reset_index(drop=True)
+    return example_rows(explained.space, rows), dict(params)
+
+
+def _check_rowless(explained: ExplainedModel, data: Table, given: Any) -> None:
+    """Refuse an input example with a row of data; what is no table is refused later."""
+    rows = given[0] if isinstance(given, tuple) and given else given
+    if not isinstance(rows, pd.DataFrame | np.ndarray):
+        return
+    space = explained.space
+    shown, kept_out = (space.encode_rows(space.read(table))[0] for table in (rows, data))
+    if any(same(kept_out, row).all(axis=1).any() for row in shown):
+        fact = "has a row of data, which privacy.sample 'summary' keeps out of the artifact"
+        raise InputError("input_example", fact, "leave it out, or pass rows of your own")
+
+
+def prove(folder: Path, explained: ExplainedModel) -> list[Any]:
+    """Load the folder as a server would; it must decide every background row and answer the example as before.
+
+    Returns:
+        The predictions of the input example.
+
+    Raises:
+        InputError: the model answers differently once it comes from disk.
+    """
+    served = mlflow.pyfunc.load_model(str(folder), suppress_warnings=True)
+    again: ExplainedModel = served.get_raw_model()
+    if not np.array_equal(again.outcome.codes, explained.outcome.codes):
+        raise InputError(
+            "model", "decides other rows once it is loaded from disk", "log it with MLflow and pass its URI"
+        )
+    meta: Any = Model.load(str(folder))
+    rows, params = meta.load_input_example(str(folder)), meta.load_input_example_params(str(folder))
+    plain = {PARAM: {**((params or {}).get(PARAM) or {}), "explain": "none"}}
+    reply = served.predict(rows, plain)  # explains nothing, for that could be traced, and nobody has asked yet
+    expected = explained.predict(rows, {PARAM: {"explain": "none"}})
+    if list(reply["prediction"]) != list(expected["prediction"]):
+        raise InputError(
+            "model", "predicts the input example otherwise from disk", "log it with MLflow and pass its URI"
+        )
+    json.dumps(again.predict(rows, params).to_dict("records"), allow_nan=False)
+    return list(expected["prediction"])
+
+
+def _prove_everywhere(staged: Path, explained: ExplainedModel, validate: Validate | None, scratch: Path) -> None:
+    """Prove an artifact here, and in a process of its own if that is asked for, or it needs code of the user's."""
+    predicted = prove(staged, explained)
+    if validate == "process" or (validate is None and code.needed(staged)):
+        (scratch / "process").mkdir()
+        prove_elsewhere(staged, predicted, scratch / "process")
+
+
+def _plain_metadata(metadata: Mapping[str, Any] | None) -> dict[str, Any] | None:
+    """Return entries for MLmodel as JSON gives them back: each on its own, though the user may have shared parts."""
+    try:
+        plain: dict[str, Any] | None = None if metadata is None else json.loads(json.dumps(dict(metadata)))
+    except (TypeError, ValueError, RecursionError) as error:
+        fact = f"cannot be written to MLmodel ({type(error).__name__})"
+        raise InputError("metadata", fact, "use plain dicts, lists, strings and numbers") from error
+    return plain

@@ -1,0 +1,254 @@
+"""Exact search: boxes of candidates, least possible key first, until nothing nearer is left (methods of exact search).
+
+The key of a candidate is its distance, then its number of changed groups, then its codes. A box is answered for by the
+least key any candidate in it can have, and is given up where the model's bounds prove that none of its candidates
+meets the target. So the first candidate the judge accepts is the nearest there is.
+"""
+
+from __future__ import annotations
+
+from functools import cached_property
+from math import prod
+
+import numpy as np
+
+from mlflow_cf.constraints.rules import Bools
+from mlflow_cf.engine.dominated import Needless
+from mlflow_cf.engine.few_changes import FewChanges
+from mlflow_cf.engine.frontier import Box, Leaf, Waiting
+from mlflow_cf.engine.listed import WORTH, Known, Listed, Rated, gains
+from mlflow_cf.engine.nodes import Parting, boxes_of_sets, choices_within, tighten, whole_box
+from mlflow_cf.features import Floats
+from mlflow_cf.problem import Budget, Codes, Problem
+from mlflow_cf.search.choices import Within
+
+DOUBT = 4  # tolerances: scores may be off on either side of a comparison
+MOST_LISTED = 2**18  # sums of a box's candidates that are made together instead of parting it further
+MOST_ALONE = 128  # candidates of a box that are scored one by one
+MORE_ALONE = 128  # times as many, where most of them are dropped because a change is needless
+MOST_CHECKED = 16  # candidates, nearest first, of which one may lower the limit
+
+
+class BestFirst:
+    """Yields candidates in the order of their keys; no candidate that the judge may accept is left out.
+
+    Only candidates no farther away than `limit` are looked at. Candidates whose changed groups are among `closed` may
+    be left out, and so may those that neither the model nor any rule can tell from a nearer one. Where one answer is
+    wanted, candidates that are farther than one that certainly meets the target may be left out, too; where several
+    are, those with a change that is certainly needless are.
+    With `sets` (s, G), candidates are those whose changed groups are one of these sets, and none of them is left out;
+    nor is any where the nearest answers are wanted, whatever they change.
+    """
+
+    def __init__(
+        self, problem: Problem, budget: Budget, limit: float, tolerance: float, sets: Bools | None = None
+    ) -> None:
+        self.problem, self.budget, self.limit = problem, budget, limit
+        self.joint_rules = problem.joint_rules
+        whole = sets is not None or problem.variety.near
+        self.choices = choices_within(problem, limit, whole=whole)
+        self.within = Within(problem.bound_distance.c, limit, problem.most_changes)
+        self.doubt = DOUBT * tolerance
+        self.needless = Needless(problem, self.choices, self.doubt) if problem.count > 1 else None
+        self._alone = MOST_ALONE * (1 if self.needless is None else MORE_ALONE)
+        self.cut = False
+        self._waiting = Waiting(problem.own, self.needless)
+        known = problem.kept(Known)
+        if not whole and known.tells(limit, self.doubt):
+            self._wait_for_known(known)
+        elif all(np.diff(self.choices.start) > 0):
+            self._parting = Parting(problem, self.choices, self.needless, self.doubt, budget)
+            boxes = whole_box(self.choices) if sets is None else boxes_of_sets(self.choices, sets)
+            self._push(boxes.copy())
+            few = problem.kept(FewChanges.of) if len(self._waiting) and not whole else None
+            if few is not None:
+                self._decide_few(few, boxes)
+
+    @property
+    def low(self) -> float:
+        """No candidate that is still to come is nearer than this."""
+        return self._waiting.low
+
+    @property
+    def closed(self) -> set[bytes]:
+        """Changed sets (G,), as bytes, of which no more candidates are looked for."""
+        return self._waiting.closed
+
+    def next(self) -> Leaf | None:
+        """Return the next candidate; None if there are no more within the limit, or if the budget is used up."""
+        while not self.cut and (least := self._waiting.pop(self.limit, self.budget)) is not None:
+            if isinstance(least, Leaf):
+                return least
+            key, box = least
+            if self.budget.spent or not self._look_into(box):
+                self._waiting.add_box(key, box)
+                self.cut = True
+        self.cut |= len(self._waiting) > 0 and self.low <= self.limit
+        return None
+
+    def _look_into(self, box: Box) -> bool:
+        """Wait with what is left of a box in its place; return False if the budget does not last for that."""
+        mask = box.mask
+        if not box.worthwhile:
+            if not self.budget.take(1):
+                return False
+            left = self._parting.worthwhile(mask)
+            if left is not mask:
+                self._push(left[None], worthwhile=True)
+                return True
+        return self._list(mask) if self._few(mask) else self._part(mask)
+
+    def look_no_farther(self, limit: float) -> None:
+        """Lower the limit, if this one is lower."""
+        if limit < self.limit:
+            self.limit = limit
+            self.within = self.within._replace(limit=limit)
+
+    def stop(self, leaf: Leaf) -> None:
+        """End the search before a candidate it has returned."""
+        self._waiting.add_leaf(leaf)
+        self.cut = True
+
+    def doubtful(self, most: int) -> list[Codes]:
+        """Return the codes of some candidates that wait and may be refused, at most so many."""
+        return self._waiting.doubtful(most)
+
+    def misses(self, Z: Floats) -> Bools:
+        """Return which of the rows Z (m, d) miss the target by more than the tolerance, as the structure says."""
+        rater = self.problem.rater
+        if rater is None or not len(Z):
+            return np.zeros(len(Z), dtype=np.bool_)
+        favourable, margin = rater.margins(rater.tokens(range(Z.shape[1]), Z))
+        return np.asarray(~favourable & (margin >= self.doubt))
+
+    @cached_property
+    def _undoing(self) -> Bools:
+        """(G,) the groups whose changes may be put back, where needless ones are looked for."""
+        return np.zeros(len(self.choices.own), dtype=np.bool_) if self.needless is None else self.needless.free
+
+    @cached_property
+    def _together(self) -> int:
+        """How many candidates can be rated together."""
+        rater = self.problem.rater
+        return MOST_LISTED // rater.numbers(self.doubt) if rater is not None and gains(self.choices, rater) else 0
+
+    def _few(self, mask: Bools) -> bool:
+        sizes = np.add.reduceat(mask, self.choices.start[:-1], dtype=np.intp)
+        size: int = prod(sizes.tolist())
+        return size <= self._alone or (size <= MOST_LISTED and size <= self._together)
+
+    def _push(self, masks: Bools, *, worthwhile: bool = False) -> None:
+        """Add boxes (m, choices), but those that hold no candidate."""
+        lows = tighten(masks, self.choices, self.within)
+        alive = np.flatnonzero(np.isfinite(lows.distance))
+        alive = alive[[self._possible(mask) for mask in masks[alive]]]
+        found = self._parting.reach(masks[alive])
+        for box, far in zip(alive.tolist(), found.tolist(), strict=True):
+            if far >= 0:
+                key = (float(lows.distance[box]), int(lows.changes[box]), tuple(lows.code[box].tolist()))
+                self._waiting.add_box(key, Box(np.packbits(masks[box]), masks.shape[1], worthwhile))
+
+    def _possible(self, mask: Bools) -> bool:
+        """Whether every rule over several groups holds for some candidate of a box, and its changes may be new."""
+        choices = self.choices
+        chosen = [choices.code[a:b][mask[a:b]] for a, b in zip(choices.start[:-1], choices.start[1:], strict=True)]
+        for joint in self.joint_rules:
+            if joint.table is not None and not joint.table[np.ix_(*(chosen[number] for number in joint.groups))].any():
+                return False
+        if not self.closed:
+            return True
+        same = np.array([codes[0] == own for codes, own in zip(chosen, self.problem.own, strict=True)])
+        decided = all(len(codes) == 1 or own not in codes for codes, own in zip(chosen, self.problem.own, strict=True))
+        return not decided or (~same).tobytes() not in self.closed
+
+    def _part(self, box: Bools) -> bool:
+        """Wait with the parts of a box; return False if the budget does not last for parting it."""
+        parts = self._parting.of(box)
+        if parts is not None:
+            self._push(parts)
+        return parts is not None
+
+    def _list(self, box: Bools) -> bool:
+        """Add all candidates of a box one by one; return False if the budget does not last for that."""
+        if not self.budget.take(1):  # there may be no lawful one among them, and it took time all the same
+            return False
+        listed = Listed.of(self.choices, box, self._undoing)
+        rater = self.problem.rater
+        rated = None if rater is None else listed.rated(self.within, rater, self.doubt)
+        if rated is not None:
+            return self._keep(rated, listed.rows.size)
+        if listed.size > self._alone:
+            return self._part(box)
+        return self._add(listed.near(self.within), self.within.least)
+
+    def _keep(self, rated: Rated, size: int) -> bool:
+        """Let what may be answers of so many candidates wait for their turn."""
+        codes, certain = rated.codes, rated.certain
+        lawful = self._lawful(codes)
+        codes, certain = codes[lawful], certain[lawful]
+        distance = self.problem.distance(codes)
+        if self.needless is None and certain.any():
+            self._lower(distance, codes, certain)
+            near = distance <= self.limit
+            codes, distance, certain = codes[near], distance[near], certain[near]
+        count = len(codes) + size // WORTH
+        if self.budget.take(count) < count:
+            return False
+        self._waiting.add(codes, distance, certain, rated.checked)
+        return True
+
+    def _lower(self, distance: Floats, codes: Codes, certain: Bools) -> None:
+        """Look no farther than the nearest of candidates (m, G) that certainly is an answer, where one is wanted."""
+        for at in np.argsort(np.where(certain, distance, np.inf), kind="stable")[:MOST_CHECKED].tolist():
+            if distance[at] > self.limit or not certain[at]:
+                return
+            if self.problem.check(self.problem.rows(codes[[at]])).all():
+                self.look_no_farther(float(distance[at]))
+                return
+
+    def _add(self, codes: Codes, least: int) -> bool:
+        """Add those of candidates (m, G) that change so many groups; return False if the budget does not last."""
+        problem = self.problem
+        near = (problem.distance(codes) <= self.limit) & ((codes != problem.own).sum(axis=1) >= least)
+        codes = codes[near & self._lawful(codes)]
+        if self.budget.take(len(codes)) < len(codes):
+            return False
+        certain = np.zeros(len(codes), dtype=np.bool_)
+        if problem.rater is not None and len(codes):
+            may, certain = problem.rater.verdicts(problem.rater.structure.sums(problem.tokens(codes)), self.doubt)
+            codes, certain = codes[may], certain[may]
+        self._waiting.add(codes, problem.distance(codes), certain, np.zeros(len(problem.groups), dtype=np.bool_))
+        return True
+
+    def _lawful(self, codes: Codes) -> Bools:
+        """Return which candidates (m, G) meet the rules over several groups and change few enough of them."""
+        lawful: Bools = self.problem.changes_left(codes) >= 0
+        for joint in self.joint_rules:
+            lawful &= joint.holds(codes)
+        return lawful
+
+    def _wait_for_known(self, known: Known) -> None:
+        """Let what a search has listed wait for its turn; there is nothing else."""
+        near = self.problem.distance(known.codes) <= self.limit
+        self.cut = self.budget.take(count := int(near.sum())) < count
+        codes, everything = known.codes[near], np.ones(len(self.problem.groups), dtype=np.bool_)
+        self._waiting.add(codes, self.problem.distance(codes), known.certain[near], everything)
+
+    def _decide_few(self, few: FewChanges, whole: Bools) -> None:
+        """Put the candidates that change one group, or two, and a box of those that change more, in place of all.
+
+        Often nothing that changes more groups can be as near.
+        """
+        groups = len(self.problem.groups)
+        if self.budget.take(groups) < groups:  # like bounds: a sweep costs little more
+            self.cut = True
+            return
+        before, self._waiting = self._waiting, Waiting(self.problem.own, self.needless)
+        if not self._add(few.singles(self.limit, self.doubt), 1):
+            self.cut, self._waiting = True, before
+            return
+        self.within = self.within._replace(least=2)
+        pairs = few.pairs(self.limit, self.doubt, self.budget)
+        if pairs is not None and self._add(pairs, 2):
+            self.within = self.within._replace(least=3)
+        self._push(whole)

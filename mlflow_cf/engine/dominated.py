@@ -1,0 +1,99 @@
+"""Choices that lose: whatever takes one of them and meets the target certainly meets it without this change, too.
+
+Other than the bounds of a box, such a difference is not blurred by what the other groups do: a tree that does not ask
+about the group adds nothing to it. Boxes that are neither missed nor met by their bounds lose most of their choices.
+
+Changes that are certainly needless: what is left without one of them meets the target as well.
+
+Where several answers are wanted, none of them has such a change. The nearest answer with one more change, however
+small, comes right behind it, and so do a thousand others; an exact search has to drop them in boxes.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from mlflow_cf.constraints.rules import Bools
+from mlflow_cf.goal.scorer import Lead
+from mlflow_cf.problem import Codes, Problem
+from mlflow_cf.search.choices import Choices
+from mlflow_cf.structures.structure import Boxes
+
+
+def undoable(problem: Problem, choices: Choices) -> Bools:
+    """Return (G,) the groups whose changes may be put back: no rule minds, and the row's own tuple is a choice."""
+    lawful = [group.own_allowed and number not in problem.linked for number, group in enumerate(problem.groups)]
+    return np.array(lawful) & (choices.own >= 0)
+
+
+class Losing:
+    """Tells which choices of boxes lose."""
+
+    def __init__(self, problem: Problem, choices: Choices, boxes: Boxes | None, doubt: float) -> None:
+        """Set up for boxes of `choices`, bounded by `boxes`; scores may be off by `doubt`."""
+        self.choices, self._boxes = choices, boxes
+        alone = undoable(problem, choices) & [len(columns) == 1 for columns in problem.columns]
+        self._lead: Lead | None = None
+        if boxes is not None and problem.rater is not None and alone.any():
+            self._lead = problem.rater.lead(doubt)
+        place = np.empty(len(choices.columns), dtype=np.intp)  # of choices, column after column
+        place[choices.columns] = np.arange(len(place))
+        self._own: Codes = np.where(alone, place[choices.own], -1)[problem.owner]
+        changes = alone[choices.group]
+        changes[choices.own[alone]] = False
+        self._changes: Bools = changes[choices.columns]
+
+    def dropped(self, box: Bools) -> Bools:
+        """Return a box (choices,) without the choices that lose; the same where nothing is known."""
+        if self._lead is None or self._boxes is None:
+            return box
+        columns = self.choices.columns
+        mask = box[columns]
+        gains = self._boxes.gains(mask, self._own, self._lead.weights)
+        if gains is None:
+            return box
+        loses = self._changes & mask & (gains >= self._lead.step)
+        if not loses.any():
+            return box
+        left = box.copy()
+        left[columns[loses]] = False
+        return left
+
+
+class Needless:
+    """Tells which changes of candidates are certainly needless."""
+
+    def __init__(self, problem: Problem, choices: Choices, doubt: float) -> None:
+        """Set up for boxes of `choices`; scores may be off by `doubt`."""
+        self.problem, self.choices, self.doubt = problem, choices, doubt
+        self.free = undoable(problem, choices)
+
+    def stays(self, box: Bools) -> Bools:
+        """Return (G,) which groups a box (choices,) allows to stay as they are."""
+        own = self.choices.own
+        return (own >= 0) & box[own]
+
+    def back(self, box: Bools) -> Codes:
+        """Return the groups that all candidates of a box (choices,) change beside another one, and may put back."""
+        changed = ~self.stays(box)
+        back: Codes = np.flatnonzero(changed & self.free) if changed.sum() > 1 else np.empty(0, dtype=np.intp)
+        return back
+
+    def optional(self, box: Bools) -> Bools:
+        """Return (G,) the groups that some candidates of a box (choices,) change beside another one that all change."""
+        stays = self.stays(box)
+        return stays & self.free & (not stays.all())
+
+    def of(self, codes: Codes, checked: Bools) -> Bools:
+        """Return (m,) which candidates (m, G) have a certainly needless change of a group not `checked` (G,) yet."""
+        found = np.zeros(len(codes), dtype=np.bool_)
+        if self.problem.rater is None or not (codes != self.problem.own)[:, ~checked].any():
+            return found
+        owner, undone = self.problem.undone_codes(codes)
+        held = self.problem.held(undone) & ((undone != codes[owner]) & ~checked).any(axis=1)
+        owner, undone = owner[held], undone[held]
+        if len(owner):
+            rater = self.problem.rater
+            _, sure = rater.verdicts(rater.structure.sums(self.problem.tokens(undone)), self.doubt)
+            found[owner[sure]] = True
+        return found

@@ -1,0 +1,299 @@
+"""Candidates of one and of two changes, all of them decided at once: by a sweep, and by what pairs add to it.
+
+How far two changes are that suffice, if what each does to the model adds up: where it pays to look.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from functools import cached_property, partial
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from mlflow_cf.constraints.rules import Bools
+from mlflow_cf.engine.nodes import loose
+from mlflow_cf.engine.pair_batches import Asked, FirstOfSets, Tried
+from mlflow_cf.engine.two_changes import TwoChanges
+from mlflow_cf.features import Floats
+from mlflow_cf.goal import Rater
+from mlflow_cf.kernel import kernel
+from mlflow_cf.problem import Budget, Codes, Problem
+from mlflow_cf.search.choices import Choices, telling
+
+ROUNDING = 1e-12  # of a sum
+SWEPT = 1e-5  # sums of a sweep are rounded otherwise than those of a single row, which may be sums in float32
+MOST_CELLS = 2**24  # numbers in the tables of pairs of changes, in a third of a second
+FARTHER = 1.01  # than they are expected, two changes mostly suffice
+NEAR = 2**21  # pairs of choices that are looked at first where several answers are wanted
+
+
+class FewChanges:
+    """What the row of a problem becomes by few changes, as far as the model can tell them apart.
+
+    Attributes:
+        problem: every feature is a group by itself, and may stay as it is.
+        rater: rates candidates; choices: all tuples worth looking at.
+    """
+
+    def __init__(self, problem: Problem, rater: Rater) -> None:
+        """Sweep the row."""
+        self.problem, self.rater = problem, rater
+        self.choices = Choices.of_places(problem, problem.kept(telling))
+        self._own = problem.own_tokens
+        values = [tokens if len(tokens) > 1 else None for tokens in self.choices.tokens]
+        self._sums = np.empty((len(self.choices.code), rater.structure.outputs))
+        for number, sums in zip(problem.owner.tolist(), rater.structure.sweep(self._own, values), strict=True):
+            if sums is not None:
+                self._sums[self.choices.start[number] : self.choices.start[number + 1]] = sums[0]
+        self._changed = np.ones(len(self.choices.code), dtype=np.bool_)
+        self._changed[self.choices.own] = False
+        self._single: tuple[float, float, Codes] | None = None  # limit, doubt, and what was found then
+        self._known: tuple[float, float, Codes, Bools] | None = None  # the same of pairs, and whether each suffices
+
+    @classmethod
+    def of(cls, problem: Problem) -> FewChanges | None:
+        """Return what is known of a problem; None where a sweep does not look at all single changes."""
+        whole = len(problem.groups) == len(problem.space) and all(group.own_allowed for group in problem.groups)
+        return cls(problem, problem.rater) if whole and problem.rater is not None else None
+
+    def least(self, changes: int) -> float:
+        """Return what so many changes cost at least, added up in whatever order."""
+        return self._least_sums[changes - 1] * (1 - ROUNDING) if changes <= len(self._least_sums) else np.inf
+
+    @cached_property
+    def _least_sums(self) -> list[float]:
+        """What one change costs at least, what two do, and so on."""
+        sums: list[float] = np.sort(self._least).cumsum().tolist()
+        return sums
+
+    @cached_property
+    def _least(self) -> Floats:
+        """(G,) the least cost of a change of every group."""
+        cost = np.where(self._changed, self.choices.cost, np.inf)
+        least: Floats = np.minimum.reduceat(cost, self.choices.start[:-1])  # its own value is among those of each
+        return least
+
+    def steepest(self) -> Codes:
+        """Return a candidate (1, G) that meets the target (0, G): of none.
+
+        Groups take what brings most alone, those that bring most first, one more for every candidate that is tried.
+        """
+        lacks = self.rater.lacks(self._sums)
+        lacks[np.isnan(lacks)] = np.inf
+        order = np.lexsort((lacks, self.choices.group))
+        best = order[np.searchsorted(self.choices.group, np.arange(len(self.problem.groups)))]
+        best = best[np.argsort(lacks[best], kind="stable")]
+        best = best[self._changed[best]]
+        codes = np.repeat(self.problem.own[None], len(best), axis=0)
+        for number, at in enumerate(best.tolist()):
+            codes[number:, self.choices.group[at]] = self.choices.code[at]
+        codes = codes[self.problem.held(codes)]
+        return codes[self.rater.margins(self.problem.tokens(codes))[0]][:1] if len(codes) else codes
+
+    def singles(self, limit: float, doubt: float) -> Codes:
+        """Return the candidates (m, G) of one change, no farther than `limit`, that may meet the target.
+
+        What is within `doubt` of the target may.
+        """
+        if self._single is None or limit > self._single[0] or doubt > self._single[1]:
+            places, _, _ = self._alone(limit, doubt)
+            self._single = limit, doubt, self._codes(places[:, None])
+        codes = self._single[2]
+        return np.asarray(codes[self.problem.distance(codes) <= limit])
+
+    def nearest_singles(self, limit: float, doubt: float, at_once: int) -> tuple[Codes, Bools]:
+        """Return the nearest of them (m, G), and (m,) whether each certainly meets the target.
+
+        They are looked at so many at a time and then twice as many, those that are as far as the last one among them,
+        until one of them certainly does.
+        """
+        places, sure, far = self._alone(limit, doubt)
+        order = np.argsort(far, kind="stable")
+        places, sure, far = places[order], sure[order], far[order]
+        parts: list[Codes] = []
+        held: list[Bools] = []
+        stop = 0
+        while stop < len(far) and not any(map(np.any, held)):
+            start, last = stop, min(stop + at_once, len(far)) - 1
+            stop, at_once = int(np.searchsorted(far, loose(float(far[last])), side="right")), 2 * at_once
+            codes = self.choices.taken(places[start:stop, None])
+            lawful = self.problem.held(codes)
+            parts.append(codes[lawful])
+            held.append(sure[start:stop][lawful])
+        found = np.concatenate([self.problem.own[None][:0], *parts])
+        self._single = float(far[stop]) * (1 - ROUNDING) if stop < len(far) else limit, doubt, found
+        return found, np.concatenate([np.empty(0, dtype=np.bool_), *held])
+
+    def _alone(self, limit: float, doubt: float) -> tuple[Codes, Bools, Floats]:
+        """Return the choices (n,) that may meet the target alone, whether each certainly does, and how far it is."""
+        far = self.choices.cost + self.problem.bound_distance.c * self.choices.peak
+        tried = np.flatnonzero(self._changed & (far <= loose(limit)))
+        may, sure = self.rater.verdicts(self._sums[tried], doubt + SWEPT)
+        return tried[may], sure[may], far[tried[may]]
+
+    def pairs(self, limit: float, doubt: float, budget: Budget, most: int = MOST_CELLS) -> Codes | None:
+        """Return the candidates (m, G) of two changes, no farther than `limit`, that may meet the target.
+
+        The nearest come first, none farther than those that certainly are the answers. Where several are wanted, those
+        with a change that is certainly needless are left out, and of every two groups what is farther than the first
+        that certainly meets the target. None where tables of more than `most` numbers had to be made, where the
+        model does not tell, or where the budget does not last.
+        """
+        found = self.nearest_pairs(limit, doubt, budget, most)
+        return None if found is None else found[0]
+
+    def nearest_pairs(
+        self, limit: float, doubt: float, budget: Budget, most: int = MOST_CELLS
+    ) -> tuple[Codes, Bools] | None:
+        """Return what `pairs` does, and (m,) whether each certainly meets the target."""
+        if loose(limit) < self.least(2):
+            return self.problem.own[None][:0], np.empty(0, dtype=np.bool_)
+        if not self.tells_pairs:
+            return None
+        if self._known is None or limit > self._known[0] or doubt > self._known[1]:
+            found = self._pairs(loose(limit), doubt + SWEPT, budget, most)
+            if found is None:
+                return None
+            self._known = limit, doubt, *found
+        codes, sure = self._known[2:]
+        near = self.problem.distance(codes) <= limit
+        return codes[near], sure[near]
+
+    @property
+    def tells_pairs(self) -> bool:
+        """Whether the model tells what pairs of changes do."""
+        return self._two.told is not None
+
+    @cached_property
+    def expected(self) -> float:
+        """Return how far the nearest candidate of two changes is, if what two do adds up; inf: there is none."""
+        need = float(self.rater.lacks(self._two.base[None])[0])
+        if not np.isfinite(need):
+            return np.inf
+        choices, some = self.choices, np.flatnonzero(self._changed)
+        lacks = self.rater.lacks(self._sums[some])
+        gain = np.where(np.isfinite(lacks), need - lacks, -np.inf)
+        c = self.problem.bound_distance.c
+        return nearest_two(gain, choices.cost[some], choices.peak[some], choices.group[some], need, c)
+
+    def _pairs(self, limit: float, doubt: float, budget: Budget, most: int) -> tuple[Codes, Bools] | None:
+        if self.problem.count == 1:
+            asked = Asked(self._tried(limit, None), limit, doubt, None)
+            found = self._two.look(asked, budget, most, self.expected * FARTHER)
+        else:
+            found = self._pairs_of_sets(limit, doubt, budget, most)
+        if found is None:
+            return None
+        codes = self.choices.taken(found[0])
+        held = self.problem.held(codes)
+        return codes[held], found[1][held]
+
+    def _pairs_of_sets(self, limit: float, doubt: float, budget: Budget, most: int) -> tuple[Codes, Bools] | None:
+        """Return the choices of pairs; often the nearest ones suffice, and else they tell how far the others may be."""
+        sets = self._sets(doubt)
+        farthest = min(limit, loose(sets.limit))
+        near = self._limit_of(NEAR, farthest, self._changed & ~sets.enough)
+        found = self._two.look(Asked(self._tried(near, sets), near, doubt, sets), budget, most)
+        farthest = min(farthest, loose(sets.limit))
+        if found is not None and near < farthest:
+            found = self._two.look(Asked(self._tried(farthest, sets), farthest, doubt, sets), budget, most)
+        return found
+
+    def _limit_of(self, most: int, limit: float, some: Bools) -> float:
+        """Return the largest distance, at most `limit`, within which pairs of `some` choices are at most so many."""
+        if self._pairs_within(limit, some) <= most:
+            return limit
+        steps = np.unique(self._beside[some & (self._beside <= limit)])
+        within = partial(self._pairs_within, some=some)
+        return float(steps[max(bisect_right(steps, most, key=within) - 1, 0)])
+
+    def _pairs_within(self, limit: float, some: Bools) -> int:
+        """Return how many pairs of `some` choices there are within a limit."""
+        counts = np.bincount(self.choices.group[some & (self._beside <= limit)], minlength=1)
+        return int(counts.sum() ** 2 - (counts**2).sum()) // 2
+
+    @cached_property
+    def _two(self) -> TwoChanges:
+        """What pairs of changes do."""
+        return TwoChanges(self.problem, self.rater, self.choices, self._own, self._sums)
+
+    def _sets(self, doubt: float) -> FirstOfSets:
+        return FirstOfSets(self.problem, self.rater, self.choices, self._sums, doubt)
+
+    def _tried(self, limit: float, sets: FirstOfSets | None) -> Tried:
+        """Return the changes that are within a limit beside the least change of another feature.
+
+        With `sets`, those that suffice alone are not tried.
+        """
+        tried = self._changed & (self._beside <= limit)
+        return Tried.of(self.choices, tried if sets is None else tried & ~sets.enough)
+
+    @cached_property
+    def _beside(self) -> Floats:
+        """(choices,) what each costs beside the least change of another feature."""
+        choices, least = self.choices, self._least
+        nearest = np.sort(least)[:2]
+        beside: Floats = choices.cost + np.where(least[choices.group] == nearest[0], nearest[-1], nearest[0])
+        return beside
+
+    def _codes(self, places: Codes) -> Codes:
+        """Return the lawful candidates (m, G) that take the choices at `places` (k, n), each of another group."""
+        codes = self.choices.taken(places)
+        return np.asarray(codes[self.problem.held(codes)])
+
+
+Array = NDArray[Any]
+
+
+class Changes(NamedTuple):
+    """Changes of one group each, those that do most last.
+
+    Attributes:
+        gain: (n,) what each does towards the target, ascending.
+        cost, peak: (n,) what each adds to the distance; group: (n,) what it changes.
+    """
+
+    gain: Array
+    cost: Array
+    peak: Array
+    group: Array
+
+
+@kernel
+def find_nearest_two(changes: Changes, need: float, c: float, found: Array) -> None:
+    """Write the distance of the nearest two changes of different groups that gain what is needed into `found` (1,).
+
+    Partners come as they are needed, those that do most first; the nearest so far is known, and the nearest one of
+    another group than that.
+    """
+    n = changes.gain.size
+    first, second, partner = -1, -1, n
+    for one in range(n):
+        while partner > 0 and changes.gain[partner - 1] + changes.gain[one] >= need:
+            partner -= 1
+            cost, group = changes.cost[partner], changes.group[partner]
+            if first < 0 or cost < changes.cost[first]:
+                second = first if first >= 0 and changes.group[first] != group else second
+                first = partner
+            elif group != changes.group[first] and (second < 0 or cost < changes.cost[second]):
+                second = partner
+        other = second if first >= 0 and changes.group[first] == changes.group[one] else first
+        if other >= 0:
+            largest = max(changes.peak[one], changes.peak[other])
+            found[0] = min(found[0], changes.cost[one] + changes.cost[other] + c * largest)
+
+
+def nearest_two(gain: Floats, cost: Floats, peak: Floats, group: Codes, need: float, c: float) -> float:
+    """Return the distance of the nearest two changes that together gain what is needed; inf where none do.
+
+    Args:
+        gain: (n,) what each change does towards the target.
+        cost, peak: (n,) what each adds to the distance, which has `c` times the larger peak.
+        group: (n,) what each changes; two changes are of different groups.
+        need: what they are to gain.
+    """
+    order, found = np.argsort(gain, kind="stable"), np.array([np.inf])
+    find_nearest_two(Changes(gain[order], cost[order], peak[order], group[order]), float(need), float(c), found)
+    return float(found[0])

@@ -1,0 +1,198 @@
+"""What waits in an exact search: candidates, and boxes of them.
+
+What waits in an exact search, least possible key first.
+"""
+
+from __future__ import annotations
+
+import heapq
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from itertools import count
+
+import numpy as np
+from numpy.typing import NDArray
+
+from mlflow_cf.constraints.rules import Bools
+from mlflow_cf.engine.dominated import Needless
+from mlflow_cf.features import Floats
+from mlflow_cf.problem import Budget, Codes
+
+Key = tuple[float, int, tuple[int, ...]]
+
+
+@dataclass(frozen=True, eq=False)
+class Leaf:
+    """One candidate.
+
+    Attributes:
+        key: its key.
+        codes: (G,) its tuples.
+        certain: whether it meets the target by more than the tolerance; if not, the judge may refuse it.
+    """
+
+    key: Key
+    codes: Codes
+    certain: bool
+
+
+@dataclass(frozen=True, eq=False)
+class Box:
+    """A set of candidates.
+
+    Attributes:
+        bits: the mask (choices,) of allowed tuples, eight to a byte: a long search holds many boxes.
+        size: number of choices.
+        worthwhile: whether those that lose were looked for.
+    """
+
+    bits: NDArray[np.uint8]
+    size: int
+    worthwhile: bool = False
+
+    @property
+    def mask(self) -> Bools:
+        """The mask (choices,) of allowed tuples."""
+        return np.unpackbits(self.bits, count=self.size).astype(np.bool_)
+
+
+@dataclass(frozen=True, eq=False)
+class Leaves:
+    """Candidates that change the same groups, in the order of their keys.
+
+    Attributes:
+        codes: (m, G) their tuples.
+        distance: (m,) how far away they are.
+        certain: (m,) see `Leaf`.
+        changed: (G,) what they change.
+        checked: (G,) the groups of which none of them has a change that is certainly needless.
+        tested: how many, from the first one on, have none at all.
+        dropped: how many had one.
+    """
+
+    codes: Codes
+    distance: Floats
+    certain: Bools
+    changed: Bools
+    checked: Bools
+    tested: int = 0
+    dropped: int = 0
+
+    @classmethod
+    def by_set(cls, own: Codes, codes: Codes, distance: Floats, certain: Bools, checked: Bools) -> Iterator[Leaves]:
+        """Yield candidates (m, G) beside a row with the tuples `own` (G,), by what they change."""
+        changed = codes != own
+        whole = np.packbits(changed, axis=1)
+        _, first, of = np.unique(
+            whole.view(np.dtype((np.void, whole.shape[1])))[:, 0], return_index=True, return_inverse=True
+        )
+        for number, at in enumerate(first.tolist()):
+            here = np.flatnonzero(of == number)
+            here = here[np.lexsort((*codes[here].T[::-1], distance[here]))]
+            yield cls(codes[here], distance[here], certain[here], changed[at], checked)
+
+    @property
+    def key(self) -> Key:
+        """The key of the first."""
+        return self._key(0)
+
+    def leaf(self, at: int) -> Leaf:
+        """Return one of them."""
+        return Leaf(self._key(at), self.codes[at], bool(self.certain[at]))
+
+    def after(self, first: int) -> Leaves:
+        """Return what is left without the first ones, at most those that are tested."""
+        rest = replace(self, codes=self.codes[first:], distance=self.distance[first:], certain=self.certain[first:])
+        return replace(rest, tested=self.tested - first)
+
+    def without(self, needless: Bools) -> Leaves:
+        """Return those that are left once the first (t,) were tested, and some of them are `needless`."""
+        kept = np.concatenate([np.flatnonzero(~needless), np.arange(len(needless), len(self.codes))])
+        rest = replace(self, codes=self.codes[kept], distance=self.distance[kept], certain=self.certain[kept])
+        return replace(rest, tested=int((~needless).sum()), dropped=self.dropped + int(needless.sum()))
+
+    def _key(self, at: int) -> Key:
+        return float(self.distance[at]), int(self.changed.sum()), tuple(self.codes[at].tolist())
+
+
+FIRST_TESTED, MOST_TESTED = 16, 1024  # candidates at once: often the first one closes their changed set
+
+
+class Waiting:
+    """Boxes, and candidates by what they change.
+
+    Attributes:
+        closed: changed sets (G,) as bytes; candidates with one of them are dropped.
+    """
+
+    def __init__(self, own: Codes, needless: Needless | None) -> None:
+        """Let nothing wait. Candidates beside a row with tuples `own` (G,) are dropped if a change is `needless`."""
+        self._own, self._needless = own, needless
+        self.closed: set[bytes] = set()
+        self._serial = count()
+        self._heap: list[tuple[Key, int, Leaves | Box]] = []
+
+    def __len__(self) -> int:
+        return len(self._heap)
+
+    def __iter__(self) -> Iterator[tuple[Key, Leaves | Box]]:
+        return ((key, entry) for key, _, entry in self._heap)
+
+    @property
+    def low(self) -> float:
+        """Nothing that waits is nearer than this."""
+        return self._heap[0][0][0] if self._heap else np.inf
+
+    def add_box(self, key: Key, box: Box) -> None:
+        """Let a box wait that has no candidate with a lesser key."""
+        heapq.heappush(self._heap, (key, next(self._serial), box))
+
+    def add(self, codes: Codes, distance: Floats, certain: Bools, checked: Bools) -> None:
+        """Let candidates (m, G) wait, without a needless change of the groups `checked` (G,); see `Leaves`."""
+        if len(codes):
+            for leaves in Leaves.by_set(self._own, codes, distance, certain, checked):
+                self._wait(leaves)
+
+    def add_leaf(self, leaf: Leaf) -> None:
+        """Let a candidate wait that was returned."""
+        certain, everything = np.array([leaf.certain]), np.ones(len(self._own), dtype=np.bool_)
+        (leaves,) = Leaves.by_set(self._own, leaf.codes[None], np.array([leaf.key[0]]), certain, everything)
+        self._wait(leaves)
+
+    def pop(self, limit: float, budget: Budget) -> Leaf | tuple[Key, Box] | None:
+        """Return the next candidate or box, None if there is none within a limit or the budget is used up before."""
+        while self._heap and self.low <= limit:
+            key, _, least = heapq.heappop(self._heap)
+            if isinstance(least, Box):
+                return key, least
+            if self._closes(least.changed):
+                continue
+            if least.tested:
+                self._wait(least.after(1))
+                return least.leaf(0)
+            spent = budget.spent
+            self._wait(least if spent else self._tested(least))
+            if spent:
+                return None
+        return None
+
+    def doubtful(self, most: int) -> list[Codes]:
+        """Return the codes of some candidates that may be refused, at most so many."""
+        found: list[Codes] = []
+        for _, _, entry in self._heap[: 4 * most]:  # the nearest stand near the front
+            if isinstance(entry, Leaves) and not self._closes(entry.changed):
+                found += list(entry.codes[: entry.tested][~entry.certain[: entry.tested]])
+        return found[:most]
+
+    def _closes(self, changed: Bools) -> bool:
+        return changed.tobytes() in self.closed
+
+    def _wait(self, leaves: Leaves) -> None:
+        if len(leaves.codes) and not self._closes(leaves.changed):
+            heapq.heappush(self._heap, (leaves.key, next(self._serial), leaves))
+
+    def _tested(self, leaves: Leaves) -> Leaves:
+        """Test the first of some candidates; the longer all had a needless change, the more of them."""
+        first = leaves.codes[: min(max(FIRST_TESTED, leaves.dropped), MOST_TESTED)]
+        none = np.zeros(len(first), dtype=np.bool_)
+        return leaves.without(none if self._needless is None else self._needless.of(first, leaves.checked))

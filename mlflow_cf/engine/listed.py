@@ -1,0 +1,360 @@
+"""The candidates of a box one by one: all of them together, as a product of what each group may take.
+
+The candidates of a box that are near enough, enumerated without looking at the others.
+
+All candidates around a row that may be answers, once some search has listed them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from math import prod
+from typing import Any, NamedTuple
+
+import numba
+import numpy as np
+from numpy.typing import NDArray
+
+from mlflow_cf.constraints.rules import Bools
+from mlflow_cf.engine.few_changes import SWEPT
+from mlflow_cf.engine.nodes import loose
+from mlflow_cf.features import Floats
+from mlflow_cf.goal import Rater
+from mlflow_cf.kernel import kernel
+from mlflow_cf.problem import Codes, Problem
+from mlflow_cf.search.choices import Choices, Within
+
+WORTH = 2**8  # a row of a product takes so many times less than a row by itself
+SET_UP = 2**14  # rows of a product take as long as what comes before them
+MOST_ADDED = 4  # times as many rows of a product, to see which changes are needless
+
+
+@dataclass(frozen=True, eq=False)
+class Rows:
+    """All candidates that take one of some choices of every group, numbered in C order.
+
+    Attributes:
+        choices: those of all boxes.
+        places: per group, some of them (t,), their codes ascending.
+    """
+
+    choices: Choices
+    places: tuple[Codes, ...]
+
+    @classmethod
+    def of(cls, choices: Choices, places: Sequence[Codes]) -> Rows:
+        """Return the candidates that take one of the choices at `places` of every group, in any order."""
+        return cls(choices, tuple(some[np.argsort(choices.code[some])] for some in places))
+
+    @cached_property
+    def size(self) -> int:
+        """How many candidates there are."""
+        return prod(map(len, self.places))
+
+    @cached_property
+    def stride(self) -> list[int]:
+        """Per group, how far apart the numbers are of candidates that take one choice and the next."""
+        sizes = list(map(len, self.places))
+        return [prod(sizes[group + 1 :]) for group in range(len(sizes))]
+
+    @cached_property
+    def by_cost(self) -> list[Codes]:
+        """Per group, the same places, nearest first."""
+        return [np.sort(places) for places in self.places]
+
+    def at(self, group: int, places: Codes) -> Codes:
+        """Return what choices of a group, at `places` (t,) among all, add to the numbers of candidates."""
+        if len(self.places[group]) == 1:
+            return np.zeros(len(places), dtype=np.intp)
+        code = self.choices.code
+        return np.asarray(np.searchsorted(code[self.places[group]], code[places]) * self.stride[group])
+
+    def codes(self, numbers: Codes) -> Codes:
+        """Return the codes (m, G) of candidates."""
+        codes = np.empty((len(numbers), len(self.places)), dtype=np.intp)
+        for group, (places, stride) in enumerate(zip(self.places, self.stride, strict=True)):
+            codes[:, group] = self.choices.code[places[numbers // stride % len(places)]]
+        return codes
+
+    def told(self, rater: Rater, doubt: float) -> Told | None:
+        """Return what all of them are rated by, if scores may be off by `doubt`; None if nothing is gained."""
+        lead = rater.lead(doubt)
+        sums = self.sums(rater, None if lead is None else lead.weights[:, None])
+        if sums is None:
+            return None
+        if lead is not None:
+            return Told(sums[:, 0], lead.may, lead.sure)
+        may, sure = rater.verdicts(sums, doubt)
+        return Told(may.astype(np.float64) + sure, 1.0, 2.0)
+
+    def sums(self, rater: Rater, weights: Floats | None = None) -> Floats | None:
+        """Return the sums (size, k) of all, rounded otherwise than those of single rows; None if nothing is gained.
+
+        With `weights` (k, j), the weighted ones (size, j).
+        """
+        choices, owner = self.choices, self.choices.problem.owner
+        places = [self.places[number] - choices.start[number] for number in owner.tolist()]
+        tokens = [choices.tokens[column][some] for column, some in enumerate(places)]
+        return rater.structure.product(tokens, owner, weights)
+
+
+@dataclass(frozen=True, eq=False)
+class Rated:
+    """Candidates that may be answers.
+
+    Attributes:
+        codes: (m, G) of each.
+        certain: (m,) whether it certainly meets the target.
+        checked: (G,) the groups of which no candidate has a change that is certainly needless.
+    """
+
+    codes: Codes
+    certain: Bools
+    checked: Bools
+
+
+@dataclass(frozen=True, eq=False)
+class Listed:
+    """All candidates of a box.
+
+    Attributes:
+        choices: those of all boxes.
+        places: per group, which of the choices the box allows, nearest first.
+        rows: these candidates, among others that put changes back.
+        checked: (G,) the groups whose changes are put back there.
+    """
+
+    choices: Choices
+    places: tuple[Codes, ...]
+    rows: Rows
+    checked: Bools
+
+    @classmethod
+    def of(cls, choices: Choices, box: Bools, back: Bools) -> Listed:
+        """Return the candidates of a box (choices,), beside which the changes of some groups (G,) may be put `back`."""
+        ends = np.cumsum(np.add.reduceat(box, choices.start[:-1], dtype=np.intp))
+        places = tuple(np.split(np.flatnonzero(box), ends[:-1]))
+        more = _with_own(choices, places, back)
+        checked = back & [own in some for own, some in zip(choices.own, more, strict=True)]
+        return cls(choices, places, Rows.of(choices, more), checked)
+
+    @property
+    def size(self) -> int:
+        """How many candidates the box has."""
+        return prod(map(len, self.places))
+
+    def near(self, within: Within) -> Codes:
+        """Return the codes (m, G) of the candidates that are near enough and have as many changes as they may."""
+        return self.rows.codes(near_numbers(self._axes(self.places, np.zeros(len(self.places), np.bool_)), within))
+
+    def rated(self, within: Within, rater: Rater, doubt: float) -> Rated | None:
+        """Return which of the candidates that are near may be answers, but for those with a needless change.
+
+        Scores may be off by `doubt`. None where candidates are rated as fast by themselves.
+        """
+        rows, checked = self.rows, self.checked
+        enough = -(-(rows.size + SET_UP) // WORTH)
+        if len(near_numbers(self._axes(rows.by_cost, checked), within._replace(least=0), most=enough)) < enough:
+            return None
+        told = rows.told(rater, doubt + SWEPT)
+        if told is None:
+            return None
+        found = near_numbers(self._axes(self.places, checked), within, told)
+        return Rated(rows.codes(found), told.lead[found] >= told.sure, checked)
+
+    def rated_alone(self, within: Within, rater: Rater, doubt: float) -> Rated:
+        """Return which of the candidates that are near may be answers, rated by themselves."""
+        codes = self.near(within)
+        may, sure = rater.verdicts(rater.structure.sums(self.choices.problem.tokens(codes)), doubt)
+        return Rated(codes[may], sure[may], np.zeros(len(self.places), dtype=np.bool_))
+
+    def _axes(self, places: Sequence[Codes], checked: Bools) -> Axes:
+        rows, own = self.rows, self.choices.own
+        steps = [rows.at(group, some) for group, some in enumerate(places)]
+        undone = np.full(len(places), -1)
+        for group in np.flatnonzero(checked).tolist():
+            undone[group] = rows.at(group, own[group : group + 1])[0]
+        return axes_of(self.choices, places, steps, undone)
+
+
+def gains(choices: Choices, rater: Rater) -> bool:
+    """Whether candidates of these choices are rated faster together."""
+    own = Rows(choices, tuple(choices.start[:-1, None]))
+    return own.sums(rater) is not None
+
+
+def _with_own(choices: Choices, places: Sequence[Codes], back: Bools) -> list[Codes]:
+    """Return choices per group, beside which the row's own one of some groups to put `back` that all change stands."""
+    more, size = list(places), prod(map(len, places))
+    most = max(MOST_ADDED * size, SET_UP)
+    for group in sorted(np.flatnonzero(back).tolist(), key=lambda group: -len(places[group])):
+        added = size + size // len(places[group])
+        if choices.own[group] not in places[group] and added <= most:
+            more[group] = np.append(choices.own[group], places[group])
+            size = added
+    return more
+
+
+Array = NDArray[Any]
+
+
+class Axes(NamedTuple):
+    """The groups that tell candidates apart, or that add to their distance or their changes, in the groups' order.
+
+    Attributes:
+        first: (n + 1,) where the choices of each start, nearest first.
+        cost, peak: (choices,) what each adds to the distance; moved: (choices,) 1 if it is a change.
+        step: (choices,) what each adds to the number of a candidate.
+        undone: (n,) what the row's own choice of each group adds, -1 where none is to be put back.
+        rest: (n + 1,) what the groups from each on cost at least.
+    """
+
+    first: Array
+    cost: Array
+    peak: Array
+    moved: Array
+    step: Array
+    undone: Array
+    rest: Array
+
+
+class Told(NamedTuple):
+    """What candidates are rated by: one number each, where the target is met from some end on.
+
+    Attributes:
+        lead: (candidates,) the number, by theirs; none: they are not rated.
+        may, sure: from where on the target may be met, and certainly is.
+    """
+
+    lead: Array
+    may: float
+    sure: float
+
+
+NOTHING = Told(np.empty(0), 0.0, 0.0)
+
+
+class Stack(NamedTuple):
+    """What the choices of the groups before each (n,) add up to, and which choice of the group `comes` next."""
+
+    comes: Array
+    distance: Array
+    top: Array
+    changes: Array
+    number: Array
+
+
+@numba.njit(inline="always")
+def _counts(distance: Any, top: Any, changes: Any, within: Within) -> Any:
+    """Whether a candidate is near enough and has neither too few changes nor too many."""
+    far = distance + within.c * top if within.c else distance
+    return far <= within.limit and within.least <= changes <= within.most
+
+
+@numba.njit(inline="always")
+def _needed(axes: Axes, stack: Stack, told: Told, number: Any, changes: Any) -> Any:
+    """Whether a candidate may meet the target, and does not certainly meet it without one of its changes."""
+    if not told.lead[number] >= told.may:
+        return False
+    for at in range(stack.comes.size if changes > 1 else 0):
+        choice = stack.comes[at] - 1
+        undone = number - axes.step[choice] + axes.undone[at]
+        if axes.moved[choice] and axes.undone[at] >= 0 and told.lead[undone] >= told.sure:
+            return False
+    return True
+
+
+@kernel
+def enumerate_near(axes: Axes, within: Within, loose: float, stack: Stack, told: Told, numbers: Array) -> int:
+    """Write the numbers of the candidates that count, and return how many do; none is farther than `loose`.
+
+    Where they are rated, only those are written that may meet the target and need all changes. It ends when there is
+    no more room for `numbers`.
+    """
+    last, count, at = axes.first.size - 2, 0, 0
+    stack.comes[0], stack.distance[0], stack.top[0], stack.changes[0], stack.number[0] = 0, 0.0, 0.0, 0, 0
+    while at >= 0 and count < numbers.size:
+        choice = stack.comes[at]
+        distance = stack.distance[at] + axes.cost[choice] if choice < axes.first[at + 1] else np.nan
+        if not distance + axes.rest[at + 1] <= loose:  # there is no choice left, or all that are left are farther
+            at -= 1
+            continue
+        stack.comes[at] += 1
+        top = max(stack.top[at], axes.peak[choice])
+        changes = stack.changes[at] + axes.moved[choice]
+        number = stack.number[at] + axes.step[choice]
+        if at == last:
+            if _counts(distance, top, changes, within) and (
+                told.lead.size == 0 or _needed(axes, stack, told, number, changes)
+            ):
+                numbers[count] = number
+                count += 1
+        elif changes <= within.most:
+            at += 1
+            stack.comes[at], stack.distance[at], stack.top[at] = axes.first[at], distance, top
+            stack.changes[at], stack.number[at] = changes, number
+    return count
+
+
+def axes_of(choices: Choices, places: Sequence[Codes], steps: Sequence[Codes], undone: Codes) -> Axes:
+    """Return the candidates that take a choice at `places` of every group.
+
+    Args:
+        choices: those of all groups, nearest first.
+        places: per group, some of its choices (t,), nearest first.
+        steps: per group, what these choices add to the number of a candidate.
+        undone: (G,) see `Axes`.
+    """
+    cost, own = choices.cost, choices.own
+    telling = [n for n, here in enumerate(places) if len(here) > 1 or here[0] != own[n] or cost[here[0]] > 0] or [0]
+    all_places = np.concatenate([places[number] for number in telling])
+    least = np.array([cost[places[number][0]] for number in telling])
+    return Axes(
+        first=np.cumsum([0, *(len(places[number]) for number in telling)]),
+        cost=cost[all_places],
+        peak=choices.peak[all_places],
+        moved=(all_places != own[choices.group[all_places]]).astype(np.int64),
+        step=np.concatenate([steps[number] for number in telling]),
+        undone=undone[telling],
+        rest=np.append(least[::-1].cumsum()[::-1], 0.0),
+    )
+
+
+def near_numbers(axes: Axes, within: Within, told: Told = NOTHING, most: int | None = None) -> Codes:
+    """Return the numbers (m,) of the candidates that count, if they are rated those that may be answers; at most some.
+
+    Args:
+        axes: the candidates; within: which of them count.
+        told: what is known of all.
+        most: how many are wanted.
+    """
+    count, size = len(axes.undone), int(np.prod(np.diff(axes.first)))
+    stack = Stack(*(np.empty(count, dtype) for dtype in (np.int64, np.float64, np.float64, np.int64, np.int64)))
+    numbers = np.empty(size if most is None else min(size, most), dtype=np.int64)
+    return numbers[: enumerate_near(axes, within, loose(within.limit), stack, told, numbers)]
+
+
+class Known:
+    """What a search leaves to those that come after it.
+
+    Attributes:
+        limit: how far away all candidates are known that may meet the target, but for those with needless changes.
+        doubt: by how much scores may be off for that.
+        codes: (m, G) these candidates; certain: (m,) whether each certainly meets the target.
+    """
+
+    def __init__(self, problem: Problem) -> None:
+        """Know nothing."""
+        self.limit, self.doubt = -np.inf, 0.0
+        self.codes: Codes = problem.own[None][:0]
+        self.certain: Bools = np.empty(0, dtype=np.bool_)
+
+    def learn(self, limit: float, doubt: float, codes: Codes, certain: Bools) -> None:
+        """Take over what a search has found."""
+        self.limit, self.doubt, self.codes, self.certain = limit, doubt, codes, certain
+
+    def tells(self, limit: float, doubt: float) -> bool:
+        """Whether all candidates no farther than a limit are known, if scores may be off by `doubt`."""
+        return limit <= self.limit and doubt <= self.doubt

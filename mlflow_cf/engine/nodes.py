@@ -1,0 +1,328 @@
+"""Boxes of candidates: which tuples each group may take, and the least key any of them can have.
+
+A box is a mask (choices,) with at least one choice per group.
+
+Parting boxes of candidates: where, and what of them needs no further look.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+import numba
+import numpy as np
+from numpy.typing import NDArray
+
+from mlflow_cf.constraints.rules import Bools
+from mlflow_cf.engine.dominated import Losing, Needless
+from mlflow_cf.features import Floats
+from mlflow_cf.kernel import kernel
+from mlflow_cf.problem import Budget, Codes, Problem
+from mlflow_cf.search.choices import Choices, Flat, Within, lawful, telling
+
+Array = NDArray[Any]
+MOST_LEAST = 3  # groups that must change at least, as far as bounds know
+SLACK = 1e-12  # of the limit, so that rounding never drops a tuple that is as near
+
+
+def loose(limit: float) -> float:
+    """Return a limit that nothing exceeds by rounding alone."""
+    return limit + SLACK * max(1.0, limit)
+
+
+def all_loose(limits: Floats) -> Floats:
+    """Return the same of limits (n,)."""
+    return np.asarray(limits + SLACK * np.maximum(1.0, limits))
+
+
+def choices_within(problem: Problem, limit: float, *, whole: bool = False) -> Choices:
+    """Return the choices of a problem no farther away than `limit`, nearest first within each group.
+
+    With `whole`, also those that the model cannot tell from a nearer one.
+    """
+    places = lawful(problem) if whole else problem.kept(telling)
+    groups, costs = problem.group_of[places], problem.costs[places]
+    least = np.full(len(problem.groups), np.inf)
+    np.minimum.at(least, groups, costs)
+    rest = least.sum() - least if np.isfinite(least).all() else np.full(len(least), np.inf)
+    stays = places == (problem.own + problem.start)[groups]
+    near = stays | (rest[groups] + costs <= loose(limit))
+    places, groups, costs, stays = places[near], groups[near], costs[near], stays[near]
+    top = problem.peaks[places] if problem.bound_distance.c else np.zeros(len(places))
+    return Choices.of_places(problem, places[np.lexsort((places, ~stays, top, costs, groups))])
+
+
+def whole_box(choices: Choices) -> Bools:
+    """Return the box (1, choices) of all candidates."""
+    return np.ones((1, len(choices.code)), dtype=np.bool_)
+
+
+def boxes_of_sets(choices: Choices, sets: Bools) -> Bools:
+    """Return the boxes (s, choices) of the candidates whose changed groups are just those of each of `sets` (s, G)."""
+    own = np.zeros(len(choices.code), dtype=np.bool_)
+    own[choices.own[choices.own >= 0]] = True
+    boxes: Bools = sets[:, choices.group] != own
+    return boxes
+
+
+class Lows(NamedTuple):
+    """The least keys of boxes.
+
+    Attributes:
+        distance: (m,) inf for an empty box.
+        changes: (m,) groups that must differ.
+        code: (m, G) smallest code of every group.
+    """
+
+    distance: Floats
+    changes: Codes
+    code: Codes
+
+
+def tighten(masks: Bools, choices: Choices, within: Within) -> Lows:
+    """Drop, in place, choices of boxes (m, choices) that no candidate within limits has; none of them is lost."""
+    groups = len(choices.own)
+    changes, code = np.empty(len(masks), dtype=np.intp), np.empty((len(masks), groups), dtype=np.intp)
+    lows = Lows(np.empty(len(masks)), changes, code)
+    nearest = Nearest.room(groups)
+    tighten_boxes(masks, choices.flat, within, loose(within.limit), nearest, lows)
+    return lows
+
+
+class Nearest(NamedTuple):
+    """What a box allows at least.
+
+    Attributes:
+        first: (G,) the first choice of every group; tops: (G,) the smallest peak of all that it allows.
+        further: (MOST_LEAST + 1,) the least costs, ascending, of changing groups that need not change; inf where there
+            are fewer; whose: (MOST_LEAST + 1,) these groups.
+    """
+
+    first: Array
+    tops: Array
+    further: Array
+    whose: Array
+
+    @classmethod
+    def room(cls, groups: int) -> Nearest:
+        """Return arrays for so many groups."""
+        some = MOST_LEAST + 1
+        return cls(np.empty(groups, np.intp), np.empty(groups), np.empty(some), np.empty(some, np.intp))
+
+
+@numba.njit(inline="always")
+def _least(mask: Array, flat: Flat, nearest: Nearest, smallest: Array) -> tuple[float, int]:
+    """Write each group's nearest choice, smallest code and smallest peak; return the sum of least costs and changes."""
+    first, tops = nearest.first, nearest.tops
+    total, changes = 0.0, 0
+    for group in range(flat.own.size):
+        first[group] = -1
+        for at in range(flat.start[group], flat.start[group + 1]):
+            if not mask[at]:
+                continue
+            if first[group] < 0:
+                first[group], smallest[group], tops[group] = at, flat.code[at], flat.peak[at]
+            smallest[group] = min(smallest[group], flat.code[at])
+            tops[group] = min(tops[group], flat.peak[at])
+        if first[group] < 0:
+            return np.inf, 0
+        total += flat.cost[first[group]]
+        changes += flat.own[group] < 0 or not mask[flat.own[group]]
+    return total, changes
+
+
+@numba.njit(inline="always")
+def _further(mask: Array, flat: Flat, nearest: Nearest) -> None:
+    """Write what the groups that stay as they are would cost at least if they changed."""
+    further, whose = nearest.further, nearest.whose
+    for place in range(further.size):
+        further[place], whose[place] = np.inf, -1
+    for group in range(flat.own.size):
+        at = nearest.first[group] + 1
+        if nearest.first[group] != flat.own[group]:
+            continue
+        while at < flat.start[group + 1] and not mask[at]:
+            at += 1
+        if at == flat.start[group + 1]:
+            continue
+        cost, number = flat.cost[at], group
+        for place in range(further.size):
+            if cost < further[place]:
+                further[place], cost = cost, further[place]
+                whose[place], number = number, whose[place]
+
+
+@numba.njit(inline="always")
+def _added(nearest: Nearest, needed: int, group: int) -> float:
+    """Return what so many changes of groups other than `group` add at least."""
+    added, place = 0.0, 0
+    while needed > 0:
+        if nearest.whose[place] != group or group < 0:
+            added += nearest.further[place]
+            needed -= 1
+        place += 1
+    return added
+
+
+@kernel
+def tighten_boxes(masks: Array, flat: Flat, within: Within, loose: float, nearest: Nearest, lows: Lows) -> None:
+    """Do what `tighten` does; what is no farther than `loose` is within the limit, however it is rounded."""
+    own, start, cost, peak, distance, changes = flat.own, flat.start, flat.cost, flat.peak, lows.distance, lows.changes
+    c, limit, most, least = within.c, within.limit, within.most, within.least
+    first, tops = nearest.first, nearest.tops
+    for box in range(len(masks)):
+        mask = masks[box]
+        total, changed = _least(mask, flat, nearest, lows.code[box])
+        top = 0.0
+        for group in range(own.size):
+            top = max(top, tops[group])
+        changes[box], distance[box] = max(changed, least), np.inf
+        if total == np.inf or total + c * top > limit or changes[box] > most:
+            continue
+        low = total
+        if least > 1:
+            _further(mask, flat, nearest)
+        if changed < least and least > 1:  # added up in another order than distances are
+            low = max(total, total + _added(nearest, least - changed, -1) - SLACK * max(1.0, total))
+        if low == np.inf or low + c * top > limit:
+            continue
+        distance[box] = low + c * top
+        for group in range(own.size):
+            rest, highest = total - cost[first[group]], 0.0
+            for other in range(own.size if c > 0 else 0):
+                highest = max(highest, tops[other] if other != group else 0.0)
+            bound = own[group] >= 0 and mask[own[group]] and changed == most  # no further group may change
+            needed = least - changed + (first[group] != own[group]) if least > 1 else 0
+            stays = rest + _added(nearest, needed, group)
+            moves = rest + _added(nearest, needed - 1, group)
+            left = 0
+            for at in range(start[group], start[group + 1]):
+                far = (stays if at == own[group] else moves) + cost[at] + c * max(highest, peak[at]) > loose
+                if mask[at] and (far or (bound and at != own[group])):
+                    mask[at] = False
+                left += mask[at]
+            if not left:
+                distance[box] = np.inf
+
+
+MOST_FLAGS = 2**22  # of the parts of a box that are bounded in one go: 4 MB
+
+
+class Parting:
+    """Parts boxes of `choices` by the model's bounds; scores may be off by `doubt`."""
+
+    def __init__(
+        self, problem: Problem, choices: Choices, needless: Needless | None, doubt: float, budget: Budget
+    ) -> None:
+        """Prune the model to the choices; where several answers are wanted, `needless` changes are looked for."""
+        self.problem, self.choices, self.needless, self.doubt, self.budget = problem, choices, needless, doubt, budget
+        rater = problem.rater
+        self._boxes = None if rater is None else rater.structure.boxes(choices.tokens)
+        self._losing = Losing(problem, choices, self._boxes, doubt)
+
+    def of(self, box: Bools) -> Bools | None:
+        """Part a box (choices,) in two, or drop choices of it.
+
+        Every group is tried with the nearer of its choices alone: the row's own tuple, or the nearer half. Where that
+        cannot meet the target, none of these choices can stay; where all of it does, no others are needed; else the
+        group that loses most by it is parted there.
+
+        Returns:
+            The boxes (m, choices) that are left of it, at most two; None if the budget does not last for that.
+        """
+        near = [self._nearer(box, number) for number in range(len(self.choices.own))]
+        free = [number for number, here in enumerate(near) if len(here)]
+        back = [] if self.needless is None else self.needless.back(box).tolist()
+        if self.budget.take(len(free) + len(back)) < len(free) + len(back):
+            return None
+        if back and self._all_sure(box, back):
+            return box[None][:0]
+        ends = self._ends(box, near, free)
+        if ends is None:
+            return None
+        left, kept = self._judged(box, ends, near, free)
+        if (left < 0).any() or kept.any():
+            mask = box.copy()
+            for number in np.flatnonzero(left < 0).tolist():
+                mask[near[free[number]]] = False
+            for number in np.flatnonzero(kept).tolist():
+                mask = self._confined(mask, near, free[number])
+            return mask[None]
+        sizes = np.array([-len(near[number]) for number in free])  # among equals the one with the most choices
+        chosen = int(np.lexsort((sizes, left))[0])
+        rest = box.copy()
+        rest[near[free[chosen]]] = False
+        return np.stack([self._confined(box, near, free[chosen]), rest])
+
+    def worthwhile(self, box: Bools) -> Bools:
+        """Return a box (choices,) without choices that no nearest answer takes."""
+        return self._losing.dropped(box)
+
+    def reach(self, masks: Bools) -> Floats:
+        """Return how far boxes come into the target, or so near that the judge must be asked; < 0: not at all."""
+        rater = self.problem.rater
+        if rater is None or not len(masks):
+            return np.zeros(len(masks))
+        return rater.reach(*self._bounds(masks), self.doubt)
+
+    def _all_sure(self, box: Bools, back: Sequence[int]) -> bool:
+        """Whether all candidates of a box certainly meet the target with one of some groups put back."""
+        own = [self.choices.own[number : number + 1] for number in range(len(self.choices.own))]
+        low, high = self._bounds(np.stack([self._confined(box, own, number) for number in back]))
+        rater = self.problem.rater
+        return rater is not None and bool(rater.surely(low, high, self.doubt).any())
+
+    def _judged(
+        self, box: Bools, ends: tuple[Floats, Floats], near: Sequence[Codes], free: Sequence[int]
+    ) -> tuple[Floats, Bools]:
+        """Return (f,) how far parts of a box with such bounds reach, and which have all that is needed of it."""
+        kept, rater = np.zeros(len(free), dtype=np.bool_), self.problem.rater
+        if rater is None:
+            return np.zeros(len(free)), kept
+        if self.needless is not None:
+            optional = self.needless.optional(box)
+            kept = np.array([bool(optional[n]) and near[n][0] == self.choices.own[n] for n in free])
+            kept[kept] = rater.surely(ends[0][kept], ends[1][kept], self.doubt)
+        return rater.reach(*ends, self.doubt), kept
+
+    def _ends(self, box: Bools, near: Sequence[Codes], free: Sequence[int]) -> tuple[Floats, Floats] | None:
+        """Return bounds (f, k), (f, k) of a box with each of some groups confined to its nearer choices.
+
+        None: the time does not last for that.
+        """
+        if self._boxes is not None:
+            columns, flags = self.choices.columns, np.zeros(len(box), dtype=np.bool_)
+            flags[np.concatenate([near[number] for number in free])] = True
+            groups = [self.problem.columns[number] for number in free]
+            found = self._boxes.confined(box[columns], flags[columns], groups)
+            if found is not None:
+                return found
+        parts: list[tuple[Floats, Floats]] = []
+        many = max(1, MOST_FLAGS // len(box))
+        for start in range(0, len(free), many):
+            if start and self.budget.spent:
+                return None
+            parts.append(self._bounds(np.stack([self._confined(box, near, n) for n in free[start : start + many]])))
+        return np.concatenate([low for low, _ in parts]), np.concatenate([high for _, high in parts])
+
+    def _bounds(self, masks: Bools) -> tuple[Floats, Floats]:
+        """Return bounds (m, k), (m, k) on the sums of boxes; without structure, of nothing."""
+        if self._boxes is None:
+            return np.empty((len(masks), 0)), np.empty((len(masks), 0))
+        return self._boxes.bounds(masks[:, self.choices.columns])
+
+    def _confined(self, box: Bools, near: Sequence[Codes], number: int) -> Bools:
+        """Return the part of a box (choices,) in which a group has its nearer choices alone."""
+        part = box.copy()
+        part[self.choices.start[number] : self.choices.start[number + 1]] = False
+        part[near[number]] = True
+        return part
+
+    def _nearer(self, mask: Bools, number: int) -> Codes:
+        """Return the nearer choices of a group, by which it would be parted; none if it has one choice only."""
+        start, stop = self.choices.start[number], self.choices.start[number + 1]
+        here = start + np.flatnonzero(mask[start:stop])
+        half = 1 if here[0] == self.choices.own[number] else (len(here) + 1) // 2
+        nearer: Codes = here[: half if len(here) > 1 else 0]
+        return nearer

@@ -1,0 +1,191 @@
+"""Candidates of two changes, told by what the structure adds for pairs to what each change does alone."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+
+import numpy as np
+
+from mlflow_cf.constraints.rules import Bools
+from mlflow_cf.engine.nodes import loose
+from mlflow_cf.engine.pair_batches import Asked, FirstOfSets, portions
+from mlflow_cf.features import Floats
+from mlflow_cf.goal import Rater
+from mlflow_cf.problem import Budget, Codes, Problem
+from mlflow_cf.search.choices import Choices
+from mlflow_cf.structures.kernels.blocks import Alone, Blocks, Leading, Near
+from mlflow_cf.structures.links import Tokens
+from mlflow_cf.structures.pairs import PairTables, everything
+from mlflow_cf.structures.structure import Pairs
+
+VALUES_AT_ONCE = 2**20  # of both columns of all pairs that are looked at together: their classes take 8 MB
+CELLS_AT_ONCE = 2**22  # numbers of the tables of these pairs: 32 MB
+WORTH_ONE = 2**10  # as many take about as long as the evaluation of a row
+FEW = 4  # of which one is mostly lawful; else so many times more are looked at, again and again:
+MORE_LAWFUL = 16
+LISTED_AT_ONCE = 2**12  # pairs of values in the nearest blocks, and then so much more at a time:
+MORE = 4
+MOST_FOUND = 20_000  # candidates of two changes; where there are more, most are not needed
+
+
+@dataclass
+class Found:
+    """What was found so far.
+
+    Attributes:
+        limit: how far answers can be at most.
+        places: (n, 2) the choices of candidates; far: (n,) how far these are; sure: (n,) whether each certainly meets
+            the targets.
+    """
+
+    limit: float
+    places: Codes = field(default_factory=lambda: np.empty((0, 2), dtype=np.intp))
+    far: Floats = field(default_factory=lambda: np.empty(0))
+    sure: Bools = field(default_factory=lambda: np.empty(0, dtype=np.bool_))
+
+    def add(self, places: Codes, far: Floats, sure: Bools) -> None:
+        """Add candidates."""
+        self.places, self.far = np.concatenate([self.places, places]), np.append(self.far, far)
+        self.sure = np.append(self.sure, sure)
+
+
+@dataclass(frozen=True, eq=False)
+class TwoChanges:
+    """The pairs of changes of one row.
+
+    Attributes:
+        problem, rater: what decides about them.
+        choices: the changes; sums: (choices, k) of the row with each of them.
+        own: the row's tokens (1, ...), one array per column.
+    """
+
+    problem: Problem
+    rater: Rater
+    choices: Choices
+    own: Sequence[Tokens]
+    sums: Floats
+
+    @cached_property
+    def told(self) -> Pairs | None:
+        """What the structure says of pairs of changes."""
+        return self.rater.structure.pairs(self.own)
+
+    @cached_property
+    def base(self) -> Floats:
+        """The row's own sums (k,)."""
+        largest = int(np.diff(self.choices.start).argmax())
+        if self.choices.start[largest + 1] - self.choices.start[largest] > 1:  # swept, its own tuple with all others
+            return np.asarray(self.sums[self.choices.own[largest]])
+        return np.asarray(self.rater.structure.sums(self.own)[0])
+
+    def look(self, asked: Asked, budget: Budget, most: int, near: float = 0.0) -> tuple[Codes, Bools] | None:
+        """Return the choices (m, 2) of candidates that may be answers, and whether they certainly meet the targets.
+
+        The nearest come first. None: see `FewChanges.pairs`. Columns with changes as `near` as that come in front.
+        """
+        tried, columns = asked.tried, asked.tried.pairs(asked.limit)
+        if self.told is None or budget.take(1) < 1:
+            return None
+        c, found = self.problem.bound_distance.c, Found(asked.limit)
+        alone = Alone(self.sums[tried.places], self.base, tried.cost, tried.peak, c, asked.limit)
+        sizes = tried.counts[columns.first] + tried.counts[columns.second]
+        waiting = portions(sizes, VALUES_AT_ONCE, int((columns.least <= near).sum()))[::-1]
+        while waiting:
+            here = waiting.pop()
+            some = here[columns.least[here] <= found.limit]
+            if not len(some):
+                break
+            at_once = min(most, CELLS_AT_ONCE)
+            tables = self.told.tables(tried.tokens, columns.first[some], columns.second[some], at_once)
+            if tables is None:
+                if at_once < CELLS_AT_ONCE or len(some) == 1:
+                    return None
+                waiting += [some[len(some) // 2 :], some[: len(some) // 2]]
+                continue
+            most -= tables.size
+            work = 1 + tables.size // WORTH_ONE
+            if budget.take(work) < work or not self._look_into(tables, alone, asked, budget, found):
+                return None
+        order = np.flatnonzero(found.far <= found.limit)
+        if asked.sets is not None:
+            order = order[found.far[order] <= self._limits(found.places[order], asked.sets)]
+        order = order[np.argsort(found.far[order], kind="stable")]
+        return found.places[order], found.sure[order]
+
+    def _look_into(self, tables: PairTables, alone: Alone, asked: Asked, budget: Budget, found: Found) -> bool:
+        """Add candidates of some pairs of columns to those `found`; return whether that came to an end."""
+        owner, leading, sets = self.problem.owner, self._leading(asked.doubt), asked.sets
+        first, second = owner[tables.tables.first], owner[tables.tables.second]
+        blocks = tables.blocks(alone._replace(limit=found.limit), leading)
+        for part in self._parts(blocks, asked.doubt):
+            inside = part[blocks.far[part] <= found.limit]
+            if sets is not None:
+                pair = blocks.at[inside, 0]
+                inside = inside[blocks.far[inside] <= sets.limits(first[pair], second[pair])]
+            if budget.late:
+                return False
+            near = tables.near(alone._replace(limit=found.limit), leading, blocks.at[inside])
+            self._keep(near, alone, asked, found)
+            if len(found.places) > MOST_FOUND and (found.far <= found.limit).sum() > MOST_FOUND:
+                return False
+        return True
+
+    def _limits(self, places: Codes, sets: FirstOfSets) -> Floats:
+        """Return (n,) how far candidates may be that take the choices at `places` (n, 2)."""
+        return sets.limits(*self.choices.group[places].T)
+
+    def _leading(self, doubt: float) -> Leading:
+        """Return what leads, if a single number decides."""
+        lead = self.rater.lead(doubt)
+        return everything(len(self.base)) if lead is None else Leading(lead.weights, lead.may)
+
+    def _parts(self, blocks: Blocks, doubt: float) -> list[Codes]:
+        """Return positions of blocks that may reach the targets, the nearest ones in the first part.
+
+        In each, those of one pair of columns follow each other.
+        """
+        some = np.arange(len(blocks.far))
+        if self.rater.lead(doubt) is None:
+            some = some[self.rater.reach(blocks.low, blocks.high, doubt) >= 0]
+        some = some[np.argsort(blocks.far[some], kind="stable")]
+        total, parts, start, listed = blocks.size[some].cumsum(), [], 0, LISTED_AT_ONCE
+        while start < len(some):
+            stop = max(int(np.searchsorted(total, listed, side="right")), start + 1)
+            parts.append(np.sort(some[start:stop]))
+            start, listed = stop, int(total[stop - 1]) + MORE * listed
+        return parts
+
+    def _keep(self, near: Near, alone: Alone, asked: Asked, found: Found) -> None:
+        """Add those that may be answers to what was found, and how far others may be."""
+        tried, sets = asked.tried, asked.sets
+        one, two = near.at.T
+        distance = tried.cost[one] + tried.cost[two] + alone.c * np.maximum(tried.peak[one], tried.peak[two])
+        may, sure = self.rater.verdicts(near.sums, asked.doubt)
+        if sets is None:
+            certain = np.flatnonzero(sure & (distance <= found.limit))
+            found.limit = min(
+                found.limit, loose(self._nearest_lawful(tried.places[near.at[certain]], distance[certain]))
+            )
+            some = np.flatnonzero(may & (distance <= found.limit))
+        else:
+            some = np.flatnonzero(may)
+            some = some[distance[some] <= self._limits(tried.places[near.at[some]], sets)]
+            sets.note(tried.places[near.at[some]], near.sums[some], distance[some])
+            some = some[distance[some] <= self._limits(tried.places[near.at[some]], sets)]
+            found.limit = min(found.limit, loose(sets.limit))
+        found.add(tried.places[near.at[some]], distance[some], sure[some])
+
+    def _nearest_lawful(self, places: Codes, distance: Floats) -> float:
+        """Return how far the nearest lawful one of candidates is, which take the choices at `places` (n, 2)."""
+        rest, most = np.arange(len(places)), FEW
+        while len(rest):  # mostly one of the first few is
+            last, most = min(most, len(rest)) - 1, MORE_LAWFUL * most
+            bar = np.partition(distance[rest], last)[last]
+            some, rest = rest[distance[rest] <= bar], rest[distance[rest] > bar]
+            codes = self.choices.taken(places[some])
+            lawful = (self.problem.changes_left(codes) >= 0) & self.problem.check(self.problem.rows(codes))
+            if lawful.any():
+                return float(distance[some[lawful]].min())
+        return np.inf

@@ -1,0 +1,1 @@
+"""Versions compared on the same rows."""

@@ -1,0 +1,153 @@
+"""A comparison in MLflow: one run with a child per version, metrics on the logged models, tables and figures.
+
+Figures of a comparison: survival, burden by group, and what the advice leans on.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from typing import Final
+
+import mlflow
+import numpy as np
+import pandas as pd
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+
+from mlflow_cf.evaluation.compare.comparison import Comparison
+from mlflow_cf.evaluation.compare.versions import Version
+
+MOST_WORDS: Final = 4_000  # characters of a description
+FOLDER: Final = "compare"  # of tables and figures among the artifacts of the run
+TABLES: Final = ("aggregates", "survival", "burden", "advice", "differences")
+TAG: Final = "cf.compared"
+
+
+@contextmanager
+def comparing(names: Sequence[str]) -> Iterator[str]:
+    """Work in the active run, or in a new one that ends with the block; the value is its id."""
+    active = mlflow.active_run()
+    if active is not None:
+        mlflow.set_tag(TAG, ", ".join(names))
+        yield active.info.run_id
+        return
+    with mlflow.start_run(run_name=f"compare {names[0]} to {names[-1]}", tags={TAG: ", ".join(names)}) as run:
+        yield run.info.run_id
+
+
+@contextmanager
+def versioned(version: Version) -> Iterator[str]:
+    """Work in a child run, tagged with the logged model and the registered version; the value is its id."""
+    known = version.candidate
+    name, number = known.registered or (None, None)
+    tags = {
+        "cf.version": known.name,
+        "cf.uri": known.source if isinstance(known.source, str) else None,
+        "cf.model_id": known.model_id,
+        "cf.registered_model": name,
+        "cf.registered_version": number,
+    }
+    with mlflow.start_run(run_name=known.name, nested=True, tags={k: v for k, v in tags.items() if v}) as run:
+        yield run.info.run_id
+
+
+def log_metrics(metrics: Mapping[str, float], run_id: str, model_id: str | None) -> None:
+    """Log metrics to the run of a version and to its logged model."""
+    if metrics:
+        mlflow.log_metrics(dict(metrics), run_id=run_id, model_id=model_id)
+
+
+def log_comparison(comparison: Comparison) -> None:
+    """Log tables and figures to the active run."""
+    for name in TABLES:
+        table: pd.DataFrame = getattr(comparison, name)
+        if len(table):
+            # MLflow selects texts as objects
+            texts = {column: object for column in table.columns if table[column].dtype == "str"}
+            mlflow.log_table(table.astype(texts), f"{FOLDER}/{name}.json")
+    for name, figure in figures_of(comparison).items():
+        mlflow.log_figure(figure, f"{FOLDER}/{name}.png")
+    # what the run's page shows first
+    mlflow.set_tag("mlflow.note.content", f"```\n{comparison!r}"[:MOST_WORDS] + "\n```")
+    mlflow.log_dict({"notes": list(comparison.notes), "left_out": dict(comparison.failed)}, f"{FOLDER}/notes.json")
+
+
+MOST_FEATURES: Final = 12  # shown
+WIDTH: Final = 7.0  # inches
+
+
+def figures_of(comparison: Comparison) -> Mapping[str, Figure]:
+    """Return the figures by name; those that would be empty are left out."""
+    figures = {}
+    if len(comparison.survival):
+        figures["survival"] = survival_figure(comparison.survival_matrix())
+    if len(comparison.burden):
+        figures["burden"] = burden_figure(_of_the_first(comparison.burden))
+    if len(comparison.advice) and comparison.advice["share"].notna().any():
+        figures["advice"] = advice_figure(_of_the_first(comparison.advice))
+    return figures
+
+
+def survival_figure(matrix: pd.DataFrame) -> Figure:
+    """Return a survival matrix (versions, versions) as a map with its shares written in."""
+    size = max(4.0, 1.2 + 0.9 * len(matrix))
+    figure = Figure(figsize=(size + 1, size), layout="constrained")
+    axes = figure.add_subplot()
+    shown = axes.imshow(matrix.to_numpy(np.float64), vmin=0, vmax=1, cmap="RdYlGn")
+    axes.set_xticks(range(len(matrix)), matrix.columns, rotation=30, ha="right")
+    axes.set_yticks(range(len(matrix)), matrix.index)
+    axes.set(xlabel="judged by", ylabel="issued under", title="Share of counterfactuals that survive")
+    for row, line in enumerate(matrix.to_numpy(np.float64)):
+        for column, share in enumerate(line):
+            axes.text(column, row, "" if np.isnan(share) else f"{share:.0%}", ha="center", va="center")
+    figure.colorbar(shown, shrink=0.8)
+    return figure
+
+
+def burden_figure(burden: pd.DataFrame) -> Figure:
+    """Return one panel per measure: its mean in every group, with intervals, a colour per version."""
+    measures, groups = list(dict.fromkeys(burden["measure"])), list(dict.fromkeys(burden["group"]))
+    figure = Figure(figsize=(WIDTH, len(measures) * (1.0 + 0.35 * len(groups))), layout="constrained")
+    panels = figure.subplots(len(measures), 1, squeeze=False)[:, 0]
+    for axes, measure in zip(panels, measures, strict=True):
+        lines = burden[burden["measure"] == measure]
+        for place, (version, own) in enumerate(lines.groupby("version", sort=False)):
+            _dots(axes, own.set_index("group").reindex(groups), str(version), place)
+        axes.set_yticks(range(len(groups)), [group or "all rows" for group in groups])
+        axes.invert_yaxis()
+        axes.set_title(measure.replace("_", " "))
+    panels[0].legend(loc="best", fontsize="small")
+    return figure
+
+
+def advice_figure(advice: pd.DataFrame) -> Figure:
+    """Return the share of answers that change each feature, a bar per version."""
+    most = advice.groupby("feature")["share"].max().sort_values(ascending=False).dropna()
+    names = [str(name) for name in most[most > 0].index[:MOST_FEATURES]]
+    versions = list(dict.fromkeys(advice["version"]))
+    figure = Figure(figsize=(WIDTH, 1.2 + 0.2 * len(versions) * max(len(names), 1)), layout="constrained")
+    axes = figure.add_subplot()
+    height = 0.8 / len(versions)
+    for place, version in enumerate(versions):
+        shares = advice[advice["version"] == version].set_index("feature")["share"].reindex(names)
+        axes.barh(np.arange(len(names)) + place * height, shares, height, label=version)
+    axes.set_yticks(np.arange(len(names)) + 0.4 - height / 2, names)
+    axes.invert_yaxis()
+    axes.set(title="Share of the nearest answers that change a feature", xlim=(0, 1))
+    axes.legend(fontsize="small")
+    return figure
+
+
+def _dots(axes: Axes, lines: pd.DataFrame, version: str, place: int) -> None:
+    mean, low, high = (lines[name].to_numpy(np.float64) for name in ("mean", "low", "high"))
+    reach = np.nan_to_num(np.maximum([mean - low, high - mean], 0.0))
+    axes.errorbar(
+        mean, np.arange(len(lines)) + 0.12 * place, xerr=reach, fmt="o", markersize=4, capsize=2, label=version
+    )
+
+
+def _of_the_first(table: pd.DataFrame) -> pd.DataFrame:
+    """Return the lines of the first explainer of each version."""
+    first = table.drop_duplicates("version").set_index("version")["explainer"]
+    return table[table["explainer"] == table["version"].map(first)]

@@ -1,0 +1,1 @@
+"""Explanations of a table measured: rows, groups, explainers side by side."""

@@ -1,0 +1,126 @@
+"""Means over queries, how sure they are, counts and shares: of all rows, and of each group."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator, Mapping
+from pathlib import Path
+from typing import Final, NamedTuple, get_args
+
+import numpy as np
+import pandas as pd
+
+from mlflow_cf.evaluation.measure import lines
+from mlflow_cf.metrics import METRICS, aggregate
+from mlflow_cf.words.result import Proof, Status
+
+PREFIX: Final = "cf"
+LEAST_SURE: Final = 10  # queries of a group that a standard error takes
+STATUSES: Final = tuple(status for status in get_args(Status) if status not in ("busy", "skipped"))
+NOT_COUNTED: Final = ("already", "skipped")  # by coverage
+COLUMNS: Final = ("explainer", "group", "metric", "value", "standard_error", "queries")
+# Columns of lines -> the metrics that are their means.
+MEANS: Final[Mapping[str, str]] = {
+    **{name: name for name in METRICS},
+    "evaluations": "evaluations",
+    lines.CORRECT: "accuracy",
+    lines.ABSOLUTE_ERROR: "mean_absolute_error",
+}
+NAME: Final = 250  # characters of a metric's name that MLflow keeps
+_ODD: Final = re.compile(r"[^\w.\- ]")
+
+
+class Figure(NamedTuple):
+    """One figure of an evaluation; see `COLUMNS`."""
+
+    explainer: str
+    group: str
+    metric: str
+    value: float
+    standard_error: float | None
+    queries: int
+
+
+def aggregates(path: Path, explainer: str = "") -> pd.DataFrame:
+    """Return all figures of written lines as a table of `COLUMNS`; ``group`` is "" for all rows.
+
+    Metrics are means over the queries that have a value, with standard deviation (ddof 1) / sqrt(queries); a metric
+    without any value has no line. ``status/...`` are counts of rows, ``proved/...`` shares of the rows with an answer,
+    ``infeasible`` is a share of those that coverage counts, and ``seconds_p50`` and ``seconds_p95`` are percentiles.
+    A group with fewer than 10 queries has no standard error.
+    """
+    names = lines.columns_of(path)
+    groups = lines.read(path, [name for name in names if name.startswith(lines.GROUP)])
+    members = dict(_members(groups, lines.size(path)))
+    found: list[Figure] = []
+    for name, metric in MEANS.items():
+        if name in names:
+            column = lines.read(path, [name])[name].to_numpy(np.float64)
+            for group, rows in members.items():
+                found += _mean(explainer, group, metric, column[rows])
+    facts = lines.read(path, ["status", "proof", "answers", "seconds"])
+    for group, rows in members.items():
+        found += _counts(explainer, group, facts[rows])
+    return figures_table(found)
+
+
+def figures_table(figures: Iterable[Figure]) -> pd.DataFrame:
+    """Return figures as a table of `COLUMNS`."""
+    return pd.DataFrame(figures, columns=list(COLUMNS)).astype({"standard_error": "float64"})
+
+
+def flat(table: pd.DataFrame, *, by_explainer: bool) -> dict[str, float]:
+    """Return figures by the names under which they are logged.
+
+    ``cf/coverage`` of all rows, ``cf/coverage/sex.Female`` of a group, ``cf/standard_error/coverage`` and
+    ``cf/queries/coverage`` of a mean; in a bake-off ``cf/geco/coverage``. What MLflow takes in no name becomes ``_``.
+    """
+    metrics: dict[str, float] = {}
+    for figure in map(Figure._make, table[list(COLUMNS)].itertuples(index=False)):
+        prefix = f"{PREFIX}/{_plain(figure.explainer)}" if by_explainer else PREFIX
+        name = figure.metric + (f"/{_plain(figure.group)}" if figure.group else "")
+        own = {f"{prefix}/{name}": figure.value}
+        if figure.metric in MEANS.values():
+            if not figure.group:
+                own[f"{prefix}/queries/{name}"] = figure.queries
+            if figure.standard_error is not None and not np.isnan(figure.standard_error):
+                own[f"{prefix}/standard_error/{name}"] = figure.standard_error
+        metrics |= {key[:NAME]: float(value) for key, value in own.items()}
+    return metrics
+
+
+def _members(groups: pd.DataFrame, rows: int) -> Iterator[tuple[str, np.ndarray[tuple[int], np.dtype[np.bool_]]]]:
+    """Yield all rows, then each group, as flags."""
+    yield "", np.ones(rows, dtype=np.bool_)
+    for column in groups.columns:
+        labels = groups[column].to_numpy()
+        for label in sorted(set(labels)):
+            yield f"{column.removeprefix(lines.GROUP)}.{label}", labels == label
+
+
+def _mean(explainer: str, group: str, name: str, values: np.ndarray[tuple[int], np.dtype[np.float64]]) -> list[Figure]:
+    found = aggregate(values[~np.isnan(values)])
+    if found.mean is None:
+        return []
+    sure = not group or found.queries >= LEAST_SURE
+    return [Figure(explainer, group, name, found.mean, found.standard_error if sure else None, found.queries)]
+
+
+def _counts(explainer: str, group: str, facts: pd.DataFrame) -> list[Figure]:
+    status = facts["status"]
+    figures = [("rows", float(len(facts)), len(facts))]
+    figures += [(f"status/{one}", float((status == one).sum()), len(facts)) for one in STATUSES]
+    counted = ~status.isin(NOT_COUNTED)
+    if counted.any():
+        figures.append(("infeasible", float((status[counted] == "infeasible").mean()), int(counted.sum())))
+    answered = facts.loc[facts["answers"] > 0, "proof"]
+    if len(answered):
+        figures += [(f"proved/{one}", float((answered == one).mean()), len(answered)) for one in get_args(Proof)]
+    seconds = facts["seconds"].dropna()
+    if len(seconds):
+        figures += [(f"seconds_p{q}", float(np.percentile(seconds, q)), len(seconds)) for q in (50, 95)]
+    return [Figure(explainer, group, name, value, None, queries) for name, value, queries in figures]
+
+
+def _plain(name: str) -> str:
+    return _ODD.sub("_", name)

@@ -1,0 +1,270 @@
+"""`evaluate`: a table explained, measured, and logged to MLflow; several explainers compete on the same rows."""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+import mlflow
+import numpy as np
+import pandas as pd
+from numpy.typing import ArrayLike
+
+from mlflow_cf.artifact.publish.rebuild import log_with_explainer
+from mlflow_cf.errors import InputError, did_you_mean
+from mlflow_cf.evaluation.measure import lines
+from mlflow_cf.evaluation.measure.aggregates import LEAST_SURE, Figure, aggregates, figures_table, flat
+from mlflow_cf.evaluation.measure.bake_off import Contestant, contestants, ranking, unanswered
+from mlflow_cf.evaluation.measure.grouping import GroupSource
+from mlflow_cf.evaluation.measure.measured import Measuring, inliers_of, measure_rows
+from mlflow_cf.evaluation.measure.result import Evaluation
+from mlflow_cf.evaluation.measure.risk import risk_figures
+from mlflow_cf.evaluation.mlflow.logged import Logbook, dataset_of
+from mlflow_cf.evaluation.mlflow.source import ModelSource, Source, source_of
+from mlflow_cf.explainers.registry import ExplainerSource
+from mlflow_cf.features import as_rows
+
+
+@dataclass(frozen=True, eq=False)
+class Task:
+    """What is to be evaluated.
+
+    Attributes:
+        source: the model.
+        rows: what is explained (m, d), with whatever columns stand beside the features.
+        beside: what is known of them.
+        explainers: who explains them.
+        measuring: how.
+        competing: whether figures are logged by explainer.
+        risk: whether what answers give away is measured too.
+    """
+
+    source: Source
+    rows: pd.DataFrame
+    beside: lines.Beside
+    explainers: tuple[Contestant, ...]
+    measuring: Measuring
+    competing: bool
+    risk: bool = False
+
+
+@dataclass(eq=False)
+class SoFar:
+    """What is there so far, so that nothing is lost however it ends.
+
+    Attributes:
+        paths: the lines of each explainer; risks: what its answers give away.
+        failures: who could not do it, and why.
+        interruption: what stopped the work, if anything has.
+    """
+
+    paths: dict[str, Path] = field(default_factory=dict)
+    risks: list[Figure] = field(default_factory=list)
+    failures: dict[str, str] = field(default_factory=dict)
+    interruption: BaseException | None = None
+
+
+def evaluate(
+    model: ModelSource,
+    rows: pd.DataFrame,
+    *,
+    labels: str | ArrayLike | None = None,
+    explainers: Sequence[ExplainerSource] | None = None,
+    count: int = 1,
+    groups: GroupSource | None = None,
+    seed: int | None = None,
+    time_limit_s: float | None = None,
+    max_evaluations: int | None = None,
+    certify: bool = False,
+    risk: bool = False,
+    name: str = "counterfactual",
+    register_winner: str | None = None,
+) -> Evaluation:
+    """Explain a table, measure the answers, and log everything to the active run, or else to a new one.
+
+    Metrics ``cf/...`` are logged to the run and to the model's LoggedModel, with `rows` as their data set; one line per
+    row as parquet; the first 1,000 as a table for MLflow's pages; and figures. The lines hold the answers, and with
+    them what rows had: whoever may read the run can read them. A line depends on its row alone, whatever stands beside.
+
+    Args:
+        model: an explained model in memory, a loaded pyfunc of one, or its URI or folder.
+        rows: rows to explain (m, d); other columns than the model's are welcome.
+        labels: (m,) true targets, or the column of `rows` with them: the share of right predictions, or their mean
+            absolute error, is logged beside.
+        explainers: several explainers, by name or as objects, on the same rows; None: the model's own. The winner's
+            answers are all valid and lawful; then coverage decides, then mean distance on the rows that all answered,
+            then seconds. Who fails is named with the reason.
+        count: counterfactuals per row.
+        groups: a column of `rows`, several, or column -> edges of bins: figures of each group beside those of all.
+        seed, max_evaluations, certify: as in `ExplainedModel.explain`.
+        time_limit_s: seconds for all rows of an explainer; None: no clock.
+        risk: also measure what answers give away, as ``cf/risk/...`` (see `evaluation.measure.risk`), on rows that
+            the model was not trained on; up to 1,000 of its background are explained beside them.
+        name: folder of the run's artifacts.
+        register_winner: registers a new version under this name: the model as it is, with the winner as its explainer.
+
+    Raises:
+        InputError: arguments that do not fit, or no explainer that can do it.
+        KeyboardInterrupt: by Ctrl-C; what was measured by then is logged, and a run of our own has failed.
+    """
+    how = Measuring(None, count, seed, time_limit_s, max_evaluations, certify)
+    task = task_of(model, rows, how, labels=labels, explainers=explainers, groups=groups, risk=risk)
+    folder = task.source.folder
+    if register_winner is not None and folder is None:
+        fix = "pass the URI or folder of a logged one"
+        raise InputError("register_winner", "the files of this model are not known", fix)
+    with _run() as run_id:
+        found = carry_out(task, Logbook(run_id, name, task.source.model_id, dataset_of(task.rows, name)))
+        if register_winner is None or folder is None:
+            return found
+        return _registered(found, task, folder, register_winner)
+
+
+def task_of(
+    model: ModelSource,
+    rows: pd.DataFrame,
+    measuring: Measuring,
+    *,
+    labels: str | ArrayLike | None = None,
+    explainers: Sequence[ExplainerSource] | None = None,
+    groups: GroupSource | None = None,
+    risk: bool = False,
+) -> Task:
+    """Return what `evaluate` is asked for, checked before any run is opened.
+
+    Raises:
+        InputError: arguments that do not fit.
+    """
+    source = source_of(model)
+    table = as_rows(rows, source.explained.space.columns)
+    source.explained.space.select(table)
+    if not len(table):
+        raise InputError("rows", "there are none", "pass at least one row")
+    beside = lines.Beside.of(table, _labels(table, labels), groups, source.explained)
+    chosen = contestants([source.explained.explainer] if explainers is None else explainers)
+    measuring = replace(measuring, lof=inliers_of(source.explained))  # learned once for all explainers
+    return Task(source, table, beside, chosen, measuring, explainers is not None, risk)
+
+
+def carry_out(task: Task, logbook: Logbook) -> Evaluation:
+    """Do a task in the active run, and log what comes of it, whole or not."""
+    so_far = SoFar()
+    with tempfile.TemporaryDirectory(prefix="mlflow-cf-") as scratch:
+        logbook.note_input()
+        for one in task.explainers:
+            _measure(task, one, Path(scratch), so_far)
+            if so_far.interruption is not None:
+                break
+        found = _logged(task, so_far, logbook) if so_far.paths else None
+    if isinstance(so_far.interruption, KeyboardInterrupt):
+        raise KeyboardInterrupt(_told(found, task)) from None
+    if so_far.interruption is not None:
+        raise so_far.interruption
+    if found is None:
+        said = "; ".join(f"{name}: {why}" for name, why in so_far.failures.items())
+        raise InputError("explainers", f"none could do it ({said})", "choose others")
+    return found
+
+
+def _measure(task: Task, one: Contestant, scratch: Path, so_far: SoFar) -> None:
+    """Write the lines of one explainer; note how it failed if it did."""
+    path = scratch / f"{one.name}.parquet"
+    explained, rows = task.source.explained, task.rows.reset_index(drop=True)
+    measuring = replace(task.measuring, explainer=one.source)
+    try:
+        lines.write(path, measure_rows(explained, rows, measuring), task.beside, explained)
+        if task.risk:
+            so_far.risks += risk_figures(one.name, explained, rows, path, measuring)
+    except KeyboardInterrupt as error:
+        so_far.interruption = error
+    except Exception as error:  # noqa: BLE001  whatever an explainer raises, the others go on
+        if task.competing:
+            so_far.failures[one.name] = f"{type(error).__name__}: {error}"
+            return
+        so_far.interruption = error
+    if lines.size(path):
+        so_far.paths[one.name] = path
+
+
+def _logged(task: Task, so_far: SoFar, logbook: Logbook) -> Evaluation:
+    """Log what is there and return it."""
+    table = pd.concat([aggregates(path, name) for name, path in so_far.paths.items()], ignore_index=True)
+    if so_far.risks:
+        table = pd.concat([table, figures_table(so_far.risks)], ignore_index=True)
+    metrics = flat(table, by_explainer=task.competing)
+    if logbook.metrics or so_far.interruption is not None:
+        logbook.note_metrics(metrics)
+    logbook.note_tables(so_far.paths, table)
+    return Evaluation(
+        metrics=metrics,
+        aggregates=table,
+        ranking=ranking(so_far.paths),
+        failures=dict(so_far.failures),
+        notes=(*_notes(task, table), *unanswered(so_far.paths)),
+        run_id=logbook.run_id,
+        artifacts={name: f"{logbook.folder}/{path.name}" for name, path in so_far.paths.items()},
+        source=task.source,
+        rows=task.rows,
+    )
+
+
+def _notes(task: Task, table: pd.DataFrame) -> Iterator[str]:
+    """Yield what a reader should know."""
+    whole = table[table["group"] == ""]
+    if "coverage" not in set(whole["metric"]):
+        yield "no row misses the target: nothing was to be explained"
+    if task.source.model_id is None:
+        yield "the model has no LoggedModel in this store: metrics are those of the run alone"
+    sizes = table[(table["group"] != "") & (table["metric"] == "rows")].drop_duplicates("group")
+    for group, rows in zip(sizes["group"], sizes["value"], strict=True):
+        if rows < LEAST_SURE:
+            yield f"{group} has {rows:.0f} rows: too few for a standard error"
+
+
+def _registered(found: Evaluation, task: Task, folder: Path, registered_name: str) -> Evaluation:
+    """Register the model with the winner as its explainer."""
+    winner = next(one for one in task.explainers if one.name == found.winner)
+    info = log_with_explainer(folder, winner.source, "explained", registered_name)
+    version = info.registered_model_version
+    return replace(found, version=None if version is None else int(version))
+
+
+def _told(found: Evaluation | None, task: Task) -> str:
+    if found is None:
+        return "interrupted before any row was measured"
+    table = found.aggregates
+    measured = table[(table["group"] == "") & (table["metric"] == "rows")]
+    done = ", ".join(
+        f"{rows:,.0f} by {name}" for name, rows in zip(measured["explainer"], measured["value"], strict=True)
+    )
+    return f"interrupted: of {len(task.rows):,} rows, {done} were measured; they are logged to run {found.run_id}"
+
+
+def _labels(rows: pd.DataFrame, labels: str | ArrayLike | None) -> np.ndarray[Any, Any] | None:
+    if isinstance(labels, str):
+        if labels not in rows.columns:
+            raise InputError(
+                "labels", f"{labels!r} is no column of rows", did_you_mean(labels, rows.columns, "columns")
+            )
+        labels = rows[labels].to_numpy()
+    if labels is None:
+        return None
+    known = np.asarray(labels)
+    if known.shape != (len(rows),):
+        raise InputError("labels", f"{known.shape} labels for {len(rows)} rows", "pass one label per row")
+    return known
+
+
+@contextmanager
+def _run() -> Iterator[str]:
+    """Use the active run, or open one, which has failed if anything is raised inside; its id is what one is told."""
+    active = mlflow.active_run()
+    if active is not None:
+        yield str(active.info.run_id)
+        return
+    with mlflow.start_run() as run:
+        yield str(run.info.run_id)

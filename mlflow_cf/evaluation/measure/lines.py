@@ -1,0 +1,107 @@
+"""The measured lines of a table on disk: written part by part, read column by column, so that memory stays flat."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final
+
+import numpy as np
+import pandas as pd
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from mlflow_cf.evaluation.measure.grouping import GroupSource, groups_of
+from mlflow_cf.evaluation.measure.measured import FACTS, OF_THE_NEAREST, TYPES
+from mlflow_cf.explained import ExplainedModel
+from mlflow_cf.metrics import METRICS
+
+ROW, LABEL, CORRECT, ABSOLUTE_ERROR = "row", "label", "correct", "absolute_error"
+GROUP: Final = "group."  # before the name of a column by which rows are grouped
+_ARROW: Final = {"str": pa.string(), "int64": pa.int64(), "float64": pa.float64()}
+
+
+@dataclass(frozen=True, eq=False)
+class Beside:
+    """What is known of rows beside what is measured.
+
+    Attributes:
+        facts: (m, ..) by position: the row's own index as text, its group in each column asked for, and its label.
+        labels: (m,) true targets, or None.
+        regression: whether they are numbers to come near to.
+    """
+
+    facts: pd.DataFrame
+    labels: np.ndarray[Any, Any] | None
+    regression: bool
+
+    @classmethod
+    def of(
+        cls, rows: pd.DataFrame, labels: np.ndarray[Any, Any] | None, groups: GroupSource | None, model: ExplainedModel
+    ) -> Beside:
+        """Collect it for `rows` (m, d)."""
+        facts = groups_of(rows, groups).add_prefix(GROUP).reset_index(drop=True)
+        facts.insert(0, ROW, pd.Series([str(label) for label in rows.index], dtype="str"))
+        if labels is not None:
+            facts[LABEL] = pd.Series([str(label) for label in labels], dtype="str")
+        return cls(facts, labels, model.model.regression)
+
+    def joined(self, part: pd.DataFrame) -> pd.DataFrame:
+        """Return a part's lines, which are numbered by position, with the facts of their rows."""
+        at = part.index.to_numpy()
+        lines = pd.concat([self.facts.iloc[at], part], axis=1)
+        if self.labels is None:
+            return lines
+        predicted, true = part["prediction"].tolist(), self.labels[at].tolist()
+        if self.regression:
+            errors = [np.nan if p is None else abs(p - t) for p, t in zip(predicted, true, strict=True)]
+            return lines.assign(**{ABSOLUTE_ERROR: np.array(errors, dtype=np.float64)})
+        return lines.assign(**{CORRECT: np.array([p == t for p, t in zip(predicted, true, strict=True)], np.float64)})
+
+    @property
+    def verdict(self) -> str | None:
+        """The column that compares predictions with labels, if there are any."""
+        if self.labels is None:
+            return None
+        return ABSOLUTE_ERROR if self.regression else CORRECT
+
+
+def write(path: Path, parts: Iterable[pd.DataFrame], beside: Beside, model: ExplainedModel) -> None:
+    """Write measured parts to the file `path` as they come; however they end, the file can be read."""
+    schema = _schema(beside, model)
+    with pq.ParquetWriter(path, schema, compression="zstd") as file:
+        for part in parts:
+            lines = beside.joined(part)[schema.names]
+            file.write_table(pa.Table.from_pandas(lines, schema=schema, preserve_index=False))
+
+
+def read(path: Path, columns: Sequence[str] | None = None) -> pd.DataFrame:
+    """Return written lines, or some of their columns."""
+    return pd.read_parquet(path, columns=None if columns is None else list(columns))
+
+
+def size(path: Path) -> int:
+    """Return how many lines a file has; 0 without one."""
+    return int(pq.read_metadata(path).num_rows) if path.exists() else 0
+
+
+def columns_of(path: Path) -> list[str]:
+    """Return the names of the columns of a file."""
+    return list(pq.read_schema(path).names)
+
+
+def _schema(beside: Beside, model: ExplainedModel) -> Any:
+    """Return the columns and their types; known beforehand, for a part alone may have nothing but nulls in one."""
+    special = {"prediction": _label_type(model), "changed": pa.list_(pa.string())}
+    own = [(name, special.get(name) or _ARROW[TYPES.get(name, "str")]) for name in (*FACTS, *METRICS, *OF_THE_NEAREST)]
+    facts = [(str(name), pa.string()) for name in beside.facts.columns]
+    return pa.schema([*facts, *own, *([(beside.verdict, pa.float64())] if beside.verdict else [])])
+
+
+def _label_type(model: ExplainedModel) -> Any:
+    if model.model.regression:
+        return pa.float64()
+    kinds = {type(label) for label in model.model.classes}
+    known = {bool: pa.bool_(), int: pa.int64(), float: pa.float64()}
+    return known.get(kinds.pop(), pa.string()) if len(kinds) == 1 else pa.string()

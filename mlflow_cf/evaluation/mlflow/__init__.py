@@ -1,0 +1,1 @@
+"""Evaluations in MLflow: its evaluator, runs and logged models."""

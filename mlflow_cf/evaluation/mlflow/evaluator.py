@@ -1,0 +1,92 @@
+"""The evaluator ``counterfactual`` of ``mlflow.models.evaluate``; MLflow finds it by its entry point.
+
+What MLflow's evaluator asks for, as an evaluation, and its result in MLflow's own words.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any, Final
+
+import mlflow
+import numpy as np
+import pandas as pd
+from mlflow.models import EvaluationArtifact
+from mlflow.models.evaluation import EvaluationResult, ModelEvaluator
+from mlflow.models.evaluation.artifacts import CsvEvaluationArtifact, ParquetEvaluationArtifact
+from mlflow.pyfunc import PyFuncModel
+
+from mlflow_cf.errors import InputError, did_you_mean
+from mlflow_cf.evaluation.measure.evaluate import carry_out, task_of
+from mlflow_cf.evaluation.measure.measured import Measuring
+from mlflow_cf.evaluation.measure.result import Evaluation
+from mlflow_cf.evaluation.mlflow.logged import Logbook
+
+MODEL_TYPE: Final = "counterfactual"
+MEASURING: Final = ("count", "seed", "time_limit_s", "max_evaluations", "certify")  # as in `Measuring`
+OPTIONS: Final = ("explainers", "groups", "risk", *MEASURING)  # as in `evaluate`
+
+
+class CounterfactualEvaluator(ModelEvaluator):
+    """Evaluates explained models, and nothing else.
+
+    ``mlflow.models.evaluate(uri, rows, model_type="counterfactual", evaluators="counterfactual")`` returns what
+    `mlflow_cf.evaluate` finds: its metrics, the lines of every explainer and the figures as artifacts. `targets` are
+    its labels, and `evaluator_config` may hold its other options.
+    """
+
+    @classmethod
+    def can_evaluate(cls, *, model_type: str | None, evaluator_config: Mapping[str, Any] | None, **kwargs: Any) -> bool:  # noqa: D102  MLflow says what it is
+        del evaluator_config, kwargs
+        return model_type == MODEL_TYPE
+
+    def evaluate(  # noqa: D102, PLR0913  MLflow says what it is, and with which arguments
+        self,
+        *,
+        model_type: str,
+        dataset: Any,
+        run_id: str,
+        evaluator_config: Mapping[str, Any] | None,
+        model: Any = None,
+        extra_metrics: Any = None,
+        custom_artifacts: Any = None,
+        predictions: str | None = None,
+        model_id: str | None = None,
+        **kwargs: Any,
+    ) -> EvaluationResult:
+        del model_type, extra_metrics, custom_artifacts, predictions, kwargs
+        # MLflow imports this module wherever it evaluates anything: what it takes is imported when it is asked for
+
+        return evaluated(model, dataset, run_id, dict(evaluator_config or {}), model_id)
+
+
+def evaluated(
+    model: PyFuncModel, dataset: Any, run_id: str, config: Mapping[str, Any], model_id: str | None
+) -> EvaluationResult:
+    """Evaluate a loaded pyfunc on MLflow's evaluation data set in the active run `run_id`.
+
+    Raises:
+        InputError: no explained model, no table, or options that `mlflow_cf.evaluate` does not have.
+    """
+    for key in config:
+        if key not in OPTIONS:
+            raise InputError(f"evaluator_config.{key}", "not an option", did_you_mean(key, OPTIONS, "options"))
+    rows = dataset.features_data
+    if isinstance(rows, np.ndarray):
+        rows = pd.DataFrame(rows, columns=dataset.feature_names)
+    how = Measuring(**{key: value for key, value in config.items() if key in MEASURING})
+    others = {key: value for key, value in config.items() if key not in MEASURING}
+    task = task_of(model, rows, how, labels=dataset.labels_data if dataset.has_targets else None, **others)
+    # MLflow ties the data set to the run itself, and logs the metrics wherever it knows the model's id: not of versions
+    logbook = Logbook(run_id, MODEL_TYPE, task.source.model_id, None, metrics=model_id is None)
+    found = carry_out(task, logbook)
+    return EvaluationResult(dict(found.metrics), dict(_artifacts(found)), run_id)
+
+
+def _artifacts(found: Evaluation) -> Iterator[tuple[str, EvaluationArtifact]]:
+    for name, path in found.artifacts.items():
+        lines = found.table.loc[found.table["explainer"] == name].reset_index(drop=True)
+        uri = mlflow.get_artifact_uri(path)
+        yield f"{MODEL_TYPE}_rows_{name}", ParquetEvaluationArtifact(uri=uri, content=lines)
+    uri = mlflow.get_artifact_uri(f"{MODEL_TYPE}/metrics.csv")
+    yield f"{MODEL_TYPE}_metrics", CsvEvaluationArtifact(uri=uri, content=found.aggregates)

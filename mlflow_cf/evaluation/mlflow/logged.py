@@ -1,0 +1,181 @@
+"""An evaluation in MLflow: metrics of the run and of the LoggedModel, the data set, tables and figures.
+
+Figures of an evaluation: how explanations ended, how near answers are, what they change, what groups get.
+"""
+
+from __future__ import annotations
+
+import warnings
+from collections import Counter
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final
+
+import mlflow
+import pandas as pd
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+from mlflow.data.pandas_dataset import from_pandas
+from mlflow.entities import LoggedModelInput
+
+from mlflow_cf.evaluation.measure import lines
+from mlflow_cf.evaluation.measure.aggregates import STATUSES
+
+AT_ONCE: Final = 500  # metrics; MLflow takes 1,000
+SHOWN: Final = 1_000  # rows of the table for MLflow's pages, which is one JSON file
+FOR_READERS: Final = ("status", "reason", "prediction", "text", "changed", "target_probability", "mixed", "proof")
+
+
+@dataclass(frozen=True, eq=False)
+class Logbook:
+    """Where an evaluation is written down: the active run, in a folder of its artifacts.
+
+    Attributes:
+        run_id: the active run.
+        folder: of the run's artifacts.
+        model_id: the LoggedModel whose metrics these are; None: metrics are those of the run alone.
+        dataset: the rows as MLflow knows them; None: somebody else logs them.
+        metrics: whether metrics are logged; else somebody else does so at the end.
+    """
+
+    run_id: str
+    folder: str
+    model_id: str | None
+    dataset: Any | None
+    metrics: bool = True
+
+    def note_input(self) -> None:
+        """Tie the data set, and the model if it is known, to the run."""
+        if self.dataset is None:
+            return
+        model = None if self.model_id is None else LoggedModelInput(self.model_id)
+        with _quiet():
+            mlflow.log_input(self.dataset, context="counterfactual evaluation", model=model)
+
+    def note_metrics(self, metrics: Mapping[str, float]) -> None:
+        """Log metrics to the run, and to the LoggedModel with the data set."""
+        pairs = list(metrics.items())
+        for start in range(0, len(pairs), AT_ONCE):
+            with _quiet():
+                mlflow.log_metrics(dict(pairs[start : start + AT_ONCE]), model_id=self.model_id, dataset=self.dataset)
+
+    def note_tables(self, paths: Mapping[str, Path], table: pd.DataFrame) -> None:
+        """Log every explainer's lines, the figures as a table, and drawings."""
+        for path in paths.values():
+            mlflow.log_artifact(str(path), self.folder)
+        mlflow.log_table(_readable(paths), f"{self.folder}/rows.json")
+        mlflow.log_text(table.to_csv(index=False), f"{self.folder}/metrics.csv")
+        for name, figure in figures(paths, table):
+            mlflow.log_figure(figure, f"{self.folder}/{name}.png")
+
+
+def dataset_of(rows: pd.DataFrame, name: str) -> Any:
+    """Return rows as a data set of MLflow, whose schema takes no categories."""
+    levels = rows.select_dtypes("category").columns
+    with _quiet():
+        return from_pandas(rows.astype(dict.fromkeys(levels, "str")), name=name)
+
+
+def _readable(paths: Mapping[str, Path]) -> pd.DataFrame:
+    """Return the first lines of all explainers as people read them in MLflow's pages."""
+    tables = []
+    for name, path in paths.items():
+        table = lines.read(path, [lines.ROW, *FOR_READERS]).head(max(1, SHOWN // len(paths)))
+        table.insert(0, "explainer", name)
+        tables.append(table.assign(changed=table["changed"].map(", ".join)).rename(columns={"mixed": "distance"}))
+    table = pd.concat(tables).astype(object)
+    return table.where(table.notna(), None)
+
+
+@contextmanager
+def _quiet() -> Iterator[None]:
+    """Keep MLflow's hint about integer columns away: it is for those who log models."""
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", message="(?s).*integer column", category=UserWarning)
+        yield
+
+
+MOST_FEATURES: Final = 15  # bars of one figure
+BINS: Final = 30
+
+
+def figures(paths: Mapping[str, Path], table: pd.DataFrame) -> Iterator[tuple[str, Figure]]:
+    """Yield names and figures of evaluated explainers.
+
+    Args:
+        paths: the lines of each explainer, by its name.
+        table: all `aggregates`.
+    """
+    facts = {name: lines.read(path, ["status", "mixed", "changed"]) for name, path in paths.items()}
+    yield "outcomes", _outcomes(facts)
+    if any(one["mixed"].notna().any() for one in facts.values()):
+        yield "distances", _distances(facts)
+        yield "changed_features", _changed(facts)
+    if (table["group"] != "").any():
+        yield "groups", _groups(table)
+
+
+def _outcomes(facts: Mapping[str, pd.DataFrame]) -> Figure:
+    counts = {name: one["status"].value_counts().reindex(STATUSES, fill_value=0) for name, one in facts.items()}
+    figure, axes = _drawing("rows by status")
+    _bars(axes, pd.DataFrame(counts), "rows")
+    return figure
+
+
+def _distances(facts: Mapping[str, pd.DataFrame]) -> Figure:
+    figure, axes = _drawing("distance of answers")
+    known = {name: one["mixed"].dropna() for name, one in facts.items()}
+    axes.hist(list(known.values()), bins=BINS, label=list(known), histtype="step")
+    axes.set_xlabel("distance")
+    axes.set_ylabel("rows")
+    _legend(axes, len(facts))
+    return figure
+
+
+def _changed(facts: Mapping[str, pd.DataFrame]) -> Figure:
+    shares = {}
+    for name, one in facts.items():
+        answered = [list(changed) for changed in one["changed"] if len(changed)]
+        counts = Counter(feature for changed in answered for feature in changed)
+        shares[name] = pd.Series(counts, dtype="float64") / max(len(answered), 1)
+    table = pd.DataFrame(shares).fillna(0.0)
+    order = table.sum(axis=1).sort_values(ascending=False).index[:MOST_FEATURES]
+    figure, axes = _drawing("what the nearest answers change")
+    _bars(axes, table.loc[order], "share of answers")
+    return figure
+
+
+def _groups(table: pd.DataFrame) -> Figure:
+    figure, axes = _drawing("coverage by group, with standard errors")
+    coverage = table[(table["metric"] == "coverage") & (table["group"] != "")]
+    for name, one in coverage.groupby("explainer", sort=False):
+        axes.errorbar(one["value"], one["group"], xerr=one["standard_error"].fillna(0.0), fmt="o", label=str(name))
+    axes.set_xlabel("coverage")
+    axes.set_xlim(0.0, 1.05)
+    _legend(axes, coverage["explainer"].nunique())
+    return figure
+
+
+def _drawing(title: str) -> tuple[Figure, Axes]:
+    figure = Figure(figsize=(7.0, 4.5), layout="constrained")
+    axes = figure.add_subplot()
+    axes.set_title(title)
+    return figure, axes
+
+
+def _bars(axes: Axes, table: pd.DataFrame, noun: str) -> None:
+    """Draw one group of bars per line of `table`, one bar per column."""
+    height = 0.8 / len(table.columns)
+    for number, name in enumerate(table.columns):
+        axes.barh([place + number * height for place in range(len(table))], table[name], height, label=str(name))
+    axes.set_yticks([place + 0.4 - height / 2 for place in range(len(table))], [str(label) for label in table.index])
+    axes.invert_yaxis()
+    axes.set_xlabel(noun)
+    _legend(axes, len(table.columns))
+
+
+def _legend(axes: Axes, several: int) -> None:
+    if several > 1:
+        axes.legend()

@@ -1,0 +1,1 @@
+"""The baselines of the papers: one file and one class per method."""

@@ -1,0 +1,211 @@
+"""What every candidate must meet: the target of the model, and further requirements, each with a judge of its own.
+
+What could be opened is searched, bounded and proved together. What could not takes part in the rating of candidates
+and in verification, through its judge; then nothing is proved.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property, lru_cache
+from typing import Final, NamedTuple
+
+from mlflow_cf.constraints import Origin
+from mlflow_cf.errors import InputError
+from mlflow_cf.features import FeatureSpace, Floats
+from mlflow_cf.goal.rating import BoundTarget, Rating, spread_of
+from mlflow_cf.goal.scorer import Rater, joined
+from mlflow_cf.model.judge import Judge, OpenModel, Outcome
+from mlflow_cf.model.parity import Opened, open_structure
+from mlflow_cf.policy.target import Target
+from mlflow_cf.structures.structure import Structure
+from mlflow_cf.words.reasons import Uncertified
+
+MARGIN = Origin("policy", "margin")
+MOST_KEPT: Final = 64  # targets that stay bound: requests may name any
+
+
+@dataclass(frozen=True, eq=False)
+class Requirement:
+    """What answers must meet besides the target of the model.
+
+    Attributes:
+        origin: who asks for it, and by which name.
+        judge: decides about decoded rows.
+        outcome: what it says about the background.
+        opened: the structure inside it, or why there is none.
+        target: what it must say; None: the target of the model.
+    """
+
+    origin: Origin
+    judge: Judge
+    outcome: Outcome
+    opened: Opened
+    target: Target | None = None
+
+    @classmethod
+    def learn(
+        cls, origin: Origin, model: OpenModel, space: FeatureSpace, background: Floats, target: Target | None = None
+    ) -> Requirement:
+        """Learn how a model decides on coded background rows (n, d), and open it if that is possible."""
+        judge, outcome = Judge.learn(model, space.decode(background))
+        return cls(origin, judge, outcome, open_structure(judge, space, background, outcome), target)
+
+    def check(self, target: Target) -> None:
+        """Refuse a target of the model that this judge cannot decide about.
+
+        Raises:
+            InputError: a label it does not know, or a probability it does not give.
+        """
+        try:
+            (self.target or target).check(self.judge.model)
+        except InputError as error:
+            fact = f"cannot meet the target ({error.path}: {error.fact})"
+            raise InputError(self.origin.path, fact, "leave it out, or name a target that all of them know") from error
+
+    def bound(self, target: BoundTarget) -> BoundTarget:
+        """Return what the judge must say of candidates for a row whose own `target` is bound to it."""
+        wanted, own, model = self.target or target.target, -1, self.judge.model
+        if wanted.differs and target.own >= 0:
+            label = target.model.classes[target.own]
+            own = model.classes.index(label) if label in model.classes else -1
+        return BoundTarget(wanted, model, own, self._spread if wanted.interval else 1.0)
+
+    @cached_property
+    def _spread(self) -> float:
+        return spread_of(self.outcome)
+
+
+class Wanted(NamedTuple):
+    """What is wanted of all judges for a row, and what rates candidates by structures alone.
+
+    Attributes:
+        targets: one for every judge.
+        rater: if all could be opened; partial: if the model could be, and something else could not.
+    """
+
+    targets: tuple[BoundTarget, ...]
+    rater: Rater | None
+    partial: Rater | None
+
+
+@dataclass(frozen=True, eq=False)
+class Requirements:
+    """All that candidates must meet.
+
+    Attributes:
+        space: the features.
+        judge, outcome, opened: the model itself: its decision, what it says about the background, what is inside.
+        further: the other requirements.
+        margin: by how much the probability of the wanted label must exceed the target's.
+        unopened: why nothing is searched by structures, although there may be some.
+    """
+
+    space: FeatureSpace
+    judge: Judge
+    outcome: Outcome
+    opened: Opened
+    further: tuple[Requirement, ...] = ()
+    margin: float = 0.0
+    unopened: Uncertified | None = None
+
+    @cached_property
+    def structure(self) -> Structure | None:
+        """The structures of all, as one; None if one of them is missing."""
+        found = self._structures
+        known = self.unopened is None and len(found) == len(self.further) + 1
+        return joined(found, len(self.space)) if known else None
+
+    @property
+    def _structures(self) -> list[Structure]:
+        every = (self.opened, *(one.opened for one in self.further))
+        return [opened.structure for opened in every if opened.structure is not None]
+
+    @property
+    def obstacle(self) -> Uncertified:
+        """Why there is no structure, where there is none."""
+        if self.unopened is not None:
+            return self.unopened
+        if self.opened.structure is None:
+            return Uncertified("unopened", self.opened.note)
+        closed = [one for one in self.further if one.opened.structure is None]
+        return Uncertified("requirement", f"{closed[0].origin.path}: {closed[0].opened.note}" if closed else "")
+
+    @cached_property
+    def steady(self) -> bool:
+        """Whether what could not be opened, if that is not the model, says the same of a row beside any others."""
+        closed = [one.judge.model for one in self.further if one.opened.structure is None]
+        return all(model.steady for model in closed)
+
+    @cached_property
+    def judges(self) -> Judge:
+        """The model's judge, which asks those of all further requirements too."""
+        return replace(self.judge, further=tuple(one.judge for one in self.further))
+
+    @cached_property
+    def background(self) -> Outcome:
+        """What the judges say about the background."""
+        return replace(self.outcome, further=tuple(one.outcome for one in self.further))
+
+    @cached_property
+    def bound(self) -> Callable[[Target, int], BoundTarget]:
+        """The target of the model for rows of which it says the class at some position, for all requests."""
+        return lru_cache(MOST_KEPT)(self._bound)
+
+    def _bound(self, target: Target, own: int) -> BoundTarget:
+        return BoundTarget(target, self.judge.model, own, spread_of(self.outcome) if target.interval else 1.0)
+
+    @cached_property
+    def wanted(self) -> Callable[[Target, int], Wanted]:
+        """The same of all judges, with what rates candidates if no level is unknown."""
+        return lru_cache(MOST_KEPT)(self._wanted)
+
+    def _wanted(self, target: Target, own: int) -> Wanted:
+        targets = self.targets(self.bound(target, own))
+        return Wanted(targets, self.rater(targets), self._partial(targets))
+
+    def targets(self, target: BoundTarget) -> tuple[BoundTarget, ...]:
+        """Return what is wanted of the model, with the margin, and of every further judge, for a row's own target."""
+        wanted = replace(target, target=target.target.with_margin(self.margin)) if self.margin else target
+        return (wanted, *(one.bound(target) for one in self.further))
+
+    def rater(self, targets: Sequence[BoundTarget]) -> Rater | None:
+        """Return what rates candidates by structures alone, if all could be opened."""
+        together = self.structure
+        return None if together is None else Rater.bound(self._structures, together, targets)
+
+    def _partial(self, targets: Sequence[BoundTarget]) -> Rater | None:
+        """Return what rates candidates by the model's structure and others that there are, where one is missing."""
+        if self.unopened is not None or self.opened.structure is None or self.structure is not None:
+            return None
+        every = (self.opened, *(one.opened for one in self.further))
+        pairs = zip(every, targets, strict=True)
+        found = [(opened.structure, target) for opened, target in pairs if opened.structure is not None]
+        return Rater.of(found, len(self.space))
+
+    def without(self, left_out: Collection[Origin]) -> Requirements:
+        """Return the requirements but some of them."""
+        kept = tuple(one for one in self.further if one.origin not in left_out)
+        if len(kept) == len(self.further) and MARGIN not in left_out:
+            return self  # with all that it remembers
+        return replace(self, further=kept, margin=0.0 if MARGIN in left_out else self.margin)
+
+    def rate(self, targets: Sequence[BoundTarget], space: FeatureSpace, Z: Floats, *, opened: bool) -> Rating:
+        """Rate coded rows Z (m, d) where not all is opened: by the structures there are, if `opened`, else by judges.
+
+        `space` covers the rows, and `targets` are bound to the row that they are candidates for.
+        """
+        table, ratings = space.decode(Z), []
+        every = [(self.judge, self.opened), *((one.judge, one.opened) for one in self.further)]
+        for target, (judge, inside) in zip(targets, every, strict=True):
+            if opened and self.unopened is None and inside.structure is not None:
+                ratings.append(Rater.of([(inside.structure, target)], len(space)).rate(Z))
+            else:
+                ratings.append(target.rate(judge.outcome(table)))
+        return Rating.of_all(ratings)
+
+
+def rate_all(targets: Sequence[BoundTarget], outcome: Outcome) -> Rating:
+    """Rate m rows by what the model and all further judges say about them."""
+    return Rating.of_all([target.rate(said) for target, said in zip(targets, (outcome, *outcome.further), strict=True)])

@@ -1,0 +1,274 @@
+"""Ratings straight from structures, for the candidates of a search; what leaves the package is the judge's alone.
+
+What sums between bounds can come to: how far into a target, and whether all of them meet it.
+
+What decides a target where it is a single number: a weighted sum that only has to be large enough.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+from scipy.special import expit, logit
+
+from mlflow_cf.constraints.rules import Bools
+from mlflow_cf.features import Floats
+from mlflow_cf.goal.rating import BoundTarget, Rating
+from mlflow_cf.goal.raw_scores import SumTarget, Targets, lacking, rate_sums, rounding, shortfalls
+from mlflow_cf.structures.joined import Joined
+from mlflow_cf.structures.links import Tokens
+from mlflow_cf.structures.structure import Structure
+
+
+@dataclass(frozen=True, eq=False)
+class Rater:
+    """One structure or several as one, and the targets that all its sums are rated against.
+
+    Attributes:
+        own: the opened model, known to agree with the judge.
+        structure: the same, or several requirements' structures joined.
+        targets: one for every structure, of its sums.
+    """
+
+    own: Structure
+    structure: Structure
+    targets: tuple[SumTarget, ...]
+
+    @classmethod
+    def of(cls, requirements: Sequence[tuple[Structure, BoundTarget]], columns: int) -> Rater:
+        """Return the rater of candidates over so many columns that must meet each target by the structure beside it."""
+        structures = [structure for structure, _ in requirements]
+        return cls.bound(structures, joined(structures, columns), [target for _, target in requirements])
+
+    @classmethod
+    def bound(cls, structures: Sequence[Structure], together: Structure, targets: Sequence[BoundTarget]) -> Rater:
+        """Return the rater of structures that are joined already, each with the target beside it."""
+        of_sums, start = [], 0
+        for structure, target in zip(structures, targets, strict=True):
+            of_sums.append(target.of_sums(structure.link, start, structure.outputs))
+            start += structure.outputs
+        return cls(structures[0], together, tuple(of_sums))
+
+    def tokens(self, columns: Sequence[int], tuples: Floats) -> list[Tokens]:
+        """Return the structure's tokens of tuples (t, len(columns)), one array per column."""
+        return [self.structure.encode(column, tuples[:, part]) for part, column in enumerate(columns)]
+
+    def rate_sums(self, sums: Floats) -> Rating:
+        """Rate m candidates by their sums (m, k)."""
+        favourable, grade, _ = rate_sums(sums, self.targets)
+        return Rating(favourable, grade)
+
+    def margins(self, tokens: Sequence[Tokens]) -> tuple[Bools, Floats]:
+        """Return whether m candidates meet the targets, and how far their scores are from where that would change."""
+        favourable, _, margin = rate_sums(self.structure.sums(tokens), self.targets)
+        return favourable, margin
+
+    def verdicts(self, sums: Floats, doubt: float) -> tuple[Bools, Bools]:
+        """Return (m,) which candidates with sums (m, k) may meet the targets, and which certainly do.
+
+        Scores may be off by `doubt`, in units of max(1, |score|). Few are so near that they have to be made.
+        """
+        near, lacks = rounding(sums, self.targets, doubt), lacking(sums, self.targets)
+        may: Bools = lacks < 0
+        sure = may.copy()
+        close = np.flatnonzero(~(np.abs(lacks) > near))
+        if not len(close):
+            return may, sure
+        favourable, _, margin = rate_sums(sums[close], self.targets)
+        may[close] = favourable | (margin < doubt)
+        sure[close] = favourable & (margin >= doubt)
+        return may, sure
+
+    def measures(self, tokens: Sequence[Tokens]) -> tuple[Bools, Floats, Floats]:
+        """Return what `margins` does, and what the sums lack to meet the targets; see `shortfalls`."""
+        sums = self.structure.sums(tokens)
+        favourable, _, margin = rate_sums(sums, self.targets)
+        return favourable, margin, shortfalls(sums, self.targets)
+
+    def lacks(self, sums: Floats) -> Floats:
+        """Return what candidates with sums (m, k) lack to meet the targets; see `lacking`."""
+        return lacking(sums, self.targets)
+
+    def reach(self, low: Floats, high: Floats, doubt: float) -> Floats:
+        """Return (m,) how far into the targets sums between bounds (m, k) can come; below 0 they cannot.
+
+        Sums may be off by `doubt`, in units of max(1, |sum|).
+        """
+        return reach(low, high, self.targets, doubt)
+
+    def surely(self, low: Floats, high: Floats, doubt: float) -> Bools:
+        """Return (m,) whether all sums between bounds (m, k) meet the targets, even if they are off by `doubt`."""
+        return surely(low, high, self.targets, doubt)
+
+    def lead(self, doubt: float) -> Lead | None:
+        """Return the number that decides the targets, None if it is not a single one; see `Lead.of`."""
+        return Lead.of(self.targets, doubt)
+
+    def numbers(self, doubt: float) -> int:
+        """Return how many numbers are made of every candidate to rate many together."""
+        return self.structure.outputs if self.lead(doubt) is None else 1
+
+    def rate_tokens(self, tokens: Sequence[Tokens]) -> Rating:
+        """Rate m candidates given by one token array per feature."""
+        return self.rate_sums(self.structure.sums(tokens))
+
+    def rate(self, Z: Floats) -> Rating:
+        """Rate coded rows (m, d)."""
+        return self.rate_tokens(self.tokens(range(Z.shape[1]), Z))
+
+
+def joined(structures: Sequence[Structure], columns: int) -> Structure:
+    """Return structures over so many columns as one."""
+    return structures[0] if len(structures) == 1 else Joined.of(structures, columns)
+
+
+@np.errstate(invalid="ignore", over="ignore", divide="ignore")
+def reach(low: Floats, high: Floats, targets: Targets, doubt: float) -> Floats:
+    """Return (m,) how far into all targets sums between `low` and `high` (m, k) can come; < 0: not at all.
+
+    It is a bound on the lead of a label over the others, where it is negative in probability if that is what is
+    compared, and on what its probability exceeds the least one by; of a value, on its distance from the nearer end of
+    the interval. Sums that may be off by `doubt`, in units of max(1, |sum|), reach so much further.
+    """
+    found = np.full(len(low), np.inf)
+    for target in targets:
+        least, most = target.of(low), target.of(high)
+        largest = np.maximum(np.abs(least).max(axis=1, initial=1.0), np.abs(most).max(axis=1, initial=1.0))
+        if target.kind == "interval":
+            far = np.minimum(most[:, 0] - target.low, target.high - least[:, 0])
+        else:
+            far = np.maximum.reduce(
+                [_reach_label(least, most, column, target) for column in target.columns], initial=-np.inf
+            )
+        found = np.minimum(found, far + doubt * largest)
+    return found
+
+
+@np.errstate(invalid="ignore", over="ignore", divide="ignore")
+def surely(low: Floats, high: Floats, targets: Targets, doubt: float) -> Bools:
+    """Return (m,) whether all sums between `low` and `high` (m, k) meet all targets, even if off by `doubt`.
+
+    That is so where nothing else comes within the doubt: no other label leads, and no probability is below the least.
+    """
+    found: Bools = np.ones(len(low), dtype=np.bool_)
+    for target in targets:
+        least, most = target.of(low), target.of(high)
+        largest = np.maximum(np.abs(least).max(axis=1, initial=1.0), np.abs(most).max(axis=1, initial=1.0))
+        found &= _left_over(least, most, target) > doubt * largest
+    return found
+
+
+def _left_over(low: Floats, high: Floats, target: SumTarget) -> Floats:
+    """Return (m,) by how much all sums between bounds (m, k) meet a target; below 0, some may miss it."""
+    if target.kind == "interval":
+        return np.minimum(low[:, 0] - target.low, target.high - high[:, 0])
+    if target.column < 0 or (target.least > 0 and target.kind == "other"):
+        return np.full(len(low), -np.inf)
+    others = [column for column in range(target.classes) if column not in target.columns]
+    plain = replace(target, least=0.0)
+    found: Floats = -np.maximum.reduce([_reach_label(low, high, other, plain) for other in others], initial=-np.inf)
+    if target.least > 0:
+        found = np.minimum(found, _likely(low, high, target.column, target) - target.least)
+    return found
+
+
+def _likely(own: Floats, others: Floats, column: int, target: SumTarget) -> Floats:
+    """Return the probability (m,) of a class with the one sums (m, k), where the other classes have the others."""
+    if target.link == "share":
+        return own[:, 0] if column == 1 else np.asarray(1.0 - others[:, 0])
+    if target.link == "sigmoid" and own.shape[1] == 1:  # the same sum speaks for one class and against the other
+        share: Floats = expit(own[:, 0]) if column == 1 else 1.0 - expit(others[:, 0])
+        return share
+    mine, rivals = own[:, column], np.delete(others, column, axis=1)
+    if target.link == "softmax":
+        found: Floats = 1.0 / (1.0 + np.exp(rivals - mine[:, None]).sum(axis=1))
+        return found
+    if target.link == "identity":
+        return mine
+    mine, rivals = expit(mine), expit(rivals)
+    total = mine + rivals.sum(axis=1)
+    return np.where(total > 0, mine / np.where(total > 0, total, 1.0), 1.0)
+
+
+def _reach_label(low: Floats, high: Floats, column: int, target: SumTarget) -> Floats:
+    """Return the most by which one class can lead all others, and by which its probability can exceed the least."""
+    if target.classes == 2 and low.shape[1] == 1:
+        best = _likely(high, low, column, target)
+        return np.minimum(2.0 * best - 1.0, best - target.least) if target.least > 0 else 2.0 * best - 1.0
+    own, rivals = high[:, column], np.delete(low, column, axis=1)
+    if target.link == "sigmoid":
+        own, rivals = expit(own), expit(rivals)
+    lead: Floats = own - rivals.max(axis=1, initial=-np.inf)
+    if target.link != "identity":  # at least so far behind in probability, for the likeliest has 1 / classes
+        behind = np.expm1(np.minimum(lead, 0.0)) if target.link == "softmax" else lead
+        lead = np.where(lead < 0, behind / low.shape[1], lead)
+    return lead if target.least <= 0 else np.minimum(lead, _likely(high, low, column, target) - target.least)
+
+
+MOST_DOUBT = 1e-2  # larger ones are no matter of rounding
+SLACK = 1e-9  # of steps, which are rounded themselves
+SHARE = 1.001  # no share of a class is larger, however it is rounded
+
+
+@dataclass(frozen=True, eq=False)
+class Lead:
+    """A number that meets the targets from some end on.
+
+    Attributes:
+        weights: (k,) of the sums that it is made of.
+        may, sure: from where on the targets may be met, and certainly are.
+    """
+
+    weights: Floats
+    may: float
+    sure: float
+
+    @property
+    def step(self) -> float:
+        """What it has to grow by to take whatever may meet the targets to what certainly does."""
+        return (self.sure - self.may) * (1 + SLACK)
+
+    @classmethod
+    def of(cls, targets: Sequence[SumTarget], doubt: float) -> Lead | None:
+        """Return what decides some targets, None if that is no single number.
+
+        Args:
+            targets: all of which must be met.
+            doubt: by how much scores may be off, in units of max(1, |score|).
+        """
+        if len(targets) != 1 or doubt > MOST_DOUBT:
+            return None
+        (target,) = targets
+        if target.kind == "interval":
+            return _of_interval(target, doubt)
+        return _of_label(target, doubt)
+
+
+def _of_label(target: SumTarget, doubt: float) -> Lead | None:
+    """Return what decides which of two classes is said, with its least probability."""
+    columns, least = target.columns, max(target.least, 0.5)
+    if target.classes != 2 or len(columns) != 1 or target.margins or target.column < 0:
+        return None
+    toward, off = 1.0 if columns[0] == 1 else -1.0, doubt * SHARE
+    if target.link == "share":
+        off /= 1.0 if target.least > 0 else 2.0  # a lead grows twice as fast as a share
+        end = least - (toward < 0)
+        return Lead(np.array([toward]), end - off, end + off)
+    if target.link == "identity":  # shares, of which none exceeds 1 but by rounding
+        return None if target.least > 0 else Lead(toward * np.array([-1.0, 1.0]), -off, off)
+    if target.stop - target.start == 2 and target.link == "sigmoid":
+        return None
+    weights = [1.0] if target.stop - target.start == 1 else [-1.0, 1.0]
+    may, sure = logit(least - off), logit(min(least + off, 1.0))
+    return Lead(toward * np.array(weights), float(may), float(sure))
+
+
+def _of_interval(target: SumTarget, doubt: float) -> Lead | None:
+    """Return what decides an interval that has one end."""
+    if np.isfinite(target.low) == np.isfinite(target.high):
+        return None
+    end, toward = (target.low, 1.0) if np.isfinite(target.low) else (target.high, -1.0)
+    off = 2 * doubt * max(1.0, abs(end))  # values near the end are little larger
+    return Lead(np.array([toward]), toward * end - off, toward * end + off)

@@ -1,0 +1,25 @@
+"""What owners of a model seal, and what a request may ask on top."""
+
+from mlflow_cf.policy.distance import Distance
+from mlflow_cf.policy.further import Plausible, RobustTo
+from mlflow_cf.policy.limits import Limits, QueryLimits
+from mlflow_cf.policy.policy import Explain, NamedExplainer, Policy, Query, Sealable, Trace, WhyNotAsked
+from mlflow_cf.policy.privacy import Privacy
+from mlflow_cf.policy.target import Target
+
+__all__ = [
+    "Distance",
+    "Explain",
+    "Limits",
+    "NamedExplainer",
+    "Plausible",
+    "Policy",
+    "Privacy",
+    "Query",
+    "QueryLimits",
+    "RobustTo",
+    "Sealable",
+    "Target",
+    "Trace",
+    "WhyNotAsked",
+]

@@ -1,0 +1,157 @@
+"""Groups of one column, laid end to end: one pass binds them all to a row."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from itertools import pairwise
+from typing import Final
+
+import numpy as np
+
+from mlflow_cf.constraints import Domain, Rule
+from mlflow_cf.constraints.rules import Bools
+from mlflow_cf.features import Floats
+from mlflow_cf.problem.distance import BoundDistance
+from mlflow_cf.problem.group import Codes, Group
+from mlflow_cf.problem.packed import BoundLines, Lines, OwnProgram, Row, bind_lines, find_members, find_places
+from mlflow_cf.problem.scaled import Formula, Scaled
+from mlflow_cf.structures.links import Tokens
+
+
+@dataclass(frozen=True, eq=False)
+class PlainRules:
+    """The rules that speak of a group of one column alone, as far as a kernel knows all that they say.
+
+    Attributes:
+        rules: those of every group that has some, by its number.
+    """
+
+    rules: Mapping[int, Sequence[Rule]]
+    _programs: dict[tuple[int, ...], OwnProgram] = field(default_factory=dict, init=False, repr=False)
+
+    def of(self, numbers: tuple[int, ...]) -> OwnProgram:
+        """Return those of some groups, made once."""
+        if numbers not in self._programs:
+            self._programs[numbers] = OwnProgram.of([self.rules.get(number, ()) for number in numbers])
+        return self._programs[numbers]
+
+
+# Columns and tuples (t, columns) -> their tokens, one array per column.
+Encode = Callable[[Sequence[int], Floats], list[Tokens]]
+
+
+@dataclass(frozen=True, eq=False)
+class LaidOut:
+    """Groups of one column each, whose tuples lie end to end.
+
+    Attributes:
+        groups: the groups; lines: their tuples.
+        tokens: (v, ...) the structure's tokens of all values of their domains, or None.
+        first: (G,) where those of every group start.
+    """
+
+    groups: tuple[Group, ...]
+    lines: BoundLines
+    tokens: Tokens | None
+    first: Codes
+
+    def tokens_of(self, own: Tokens) -> list[Tokens]:
+        """Return the tokens (t, ...) of the tuples of every group; `own` (G, ...) are those of the row's own values."""
+        if self.tokens is None:
+            return []
+        lines = self.lines
+        found = self.tokens.take(lines.places + self.first.repeat(np.diff(lines.start)), axis=0)
+        found[lines.own + lines.start[:-1]] = own
+        return [found[start:stop] for start, stop in pairwise(lines.start.tolist())]
+
+    def own_tokens(self, encode: Encode) -> Tokens | None:
+        """Return the tokens (G, ...) of the query row's own values; None where their domains have none.
+
+        Args:
+            encode: for values that no domain has.
+        """
+        if self.tokens is None:
+            return None
+        lines, own = self.lines, self.lines.own + self.lines.start[:-1]
+        places = lines.places[own]
+        found: Tokens = self.tokens.take(places + self.first, axis=0)
+        for number in np.flatnonzero(places < 0).tolist():
+            (mine,) = encode(self.groups[number].columns, lines.values[own[[number]], None])
+            found[number] = mine[0]
+        return found
+
+
+@dataclass(frozen=True, eq=False)
+class Lone:
+    """Groups of one column each.
+
+    Attributes:
+        numbers: which of all groups they are.
+        bound_distance: the distance, and the same as a formula.
+        lines: their values.
+    """
+
+    numbers: tuple[int, ...]
+    bound_distance: BoundDistance
+    formula: Formula
+    lines: Lines
+
+    @classmethod
+    def of(cls, numbers: Sequence[int], domains: Sequence[Domain], distance: BoundDistance) -> Lone:
+        """Lay out some groups of all `domains`."""
+        some = [domains[number] for number in numbers]
+        column = np.array([domain.columns[0] for domain in some], dtype=np.intp)
+        sizes = [len(domain.tuples) for domain in some]
+        values = np.concatenate([np.empty(0), *(domain.tuples[:, 0] for domain in some)])
+        weights = np.concatenate([np.empty(0), *(domain.weights for domain in some)])
+        positions = distance.positions(column.repeat(sizes), values)
+        scaled = Scaled(distance.scale[column], distance.unknown_from[column], distance.least)
+        lines = Lines(np.cumsum([0, *sizes]), column, values, weights, positions, scaled, distance.weights[column])
+        return cls(tuple(numbers), distance, distance.formula, lines)
+
+    def bind(self, plain: PlainRules, others: Mapping[int, Sequence[Rule]], x0: Floats) -> BoundLines:
+        """Bind the groups to a row (d,): a proposed value is not its own.
+
+        Args:
+            plain: the rules that the kernel knows; others: further ones, by the number of their group.
+            x0: the row.
+        """
+        lines = self.lines
+        own_at = self.bound_distance.positions(lines.column, x0[lines.column])
+        own_rules = plain.of(self.numbers)
+        room = np.empty(len(own_rules.program.does))
+        row = Row(x0, own_at, *self._refused(others, x0), x0.copy(), room)
+        bound = BoundLines.room(len(self.numbers), len(lines.values))
+        bind_lines(lines, own_rules, row, self.formula, bound)
+        return bound.cut()
+
+    def places(self, x0: Floats) -> Codes:
+        """Return where the values of a row (d,) stand among those of all groups (n,), -1 for others."""
+        places = np.empty(len(self.numbers), dtype=np.intp)
+        find_places(self.lines, x0, places)
+        return places
+
+    def find_members(self, Z: Floats, changed: Bools, found: Bools) -> None:
+        """Unmark, in place, the rows `found` (m,) of Z (m, d) with a `changed` value (m, d) that its group has not."""
+        find_members(self.lines, np.ascontiguousarray(Z), np.ascontiguousarray(changed), found)
+
+    def _refused(self, others: Mapping[int, Sequence[Rule]], x0: Floats) -> tuple[Bools, Bools]:
+        """Return which values (t,), and which own ones (n,), the rules of groups refuse that no kernel knows."""
+        mine = [(at, rule) for at, number in enumerate(self.numbers) for rule in others.get(number, ())]
+        if not mine:
+            return _NONE, _NONE
+        refused, own = np.zeros(len(self.lines.values), np.bool_), np.zeros(len(self.numbers), np.bool_)
+        for at, rule in mine:
+            start, stop = self.lines.start[at : at + 2]
+            refused[start:stop] |= ~_holds(rule, self.lines.values[start:stop], x0)
+            own[at] |= not rule.holds(x0[None], x0)[0]
+        return refused, own
+
+
+_NONE: Final = np.empty(0, dtype=np.bool_)
+
+
+def _holds(rule: Rule, values: Floats, x0: Floats) -> Bools:
+    """Return whether a rule holds for values (t,) of the only column that it reads."""
+    return rule.holds(np.broadcast_to(values[:, None], (len(values), len(x0))), x0)

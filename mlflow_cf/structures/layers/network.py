@@ -1,0 +1,337 @@
+"""Linear models and networks: the first layer becomes a table over levels and numbers, the rest stays dense.
+
+Products of matrices on one core.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from mlflow_cf.features import FeatureSpace, Floats
+from mlflow_cf.structures.kernels.dense import (
+    First,
+    add_swept,
+    first_bounds,
+    first_sums,
+    lines_above,
+    sums_without,
+    value_sums,
+)
+from mlflow_cf.structures.kernels.rectified import MOST, Last, sweep_rectified
+from mlflow_cf.structures.layers.activations import ACTIVATIONS, Activation, folded
+from mlflow_cf.structures.layers.boxes import LayerBoxes, LinearBoxes
+from mlflow_cf.structures.layers.columns import Column
+from mlflow_cf.structures.layers.encoded import Source, ends_of, entries_of, key_of, token_of
+from mlflow_cf.structures.links import Flags, Link, Tokens, linked
+from mlflow_cf.structures.parts import Dense
+from mlflow_cf.structures.structure import Boxes
+
+_CELLS = 1 << 16  # numbers that go through further layers at a time: 512 kB, about what stays in the cache
+_ULP = 2.0**-52
+
+
+@dataclass(frozen=True, eq=False)
+class Layers:
+    """A linear model (one layer) or a network of dense layers.
+
+    The tokens of a feature of levels are its codes; those of a number are the encoded columns that come from it, or
+    the intervals it falls into.
+
+    Attributes:
+        sources: per feature, what makes its tokens from codes (n,).
+        first: the first layer over the tokens of all features.
+        weights, biases: of the later layers, (inputs, outputs) and (outputs,).
+        activation: between layers; link: turns the last sums into scores.
+    """
+
+    sources: tuple[tuple[Source, ...], ...]
+    first: First
+    weights: tuple[Floats, ...]
+    biases: tuple[Floats, ...]
+    activation: Activation
+    link: Link
+
+    @classmethod
+    def compile(
+        cls,
+        columns: Sequence[Column],
+        space: FeatureSpace,
+        weights: Sequence[Floats],
+        biases: Sequence[Floats],
+        activation: Activation,
+        link: Link,
+    ) -> Layers:
+        """Compile layers whose first one takes `columns` in order."""
+        if activation == "identity":
+            weights, biases = folded(weights, biases)
+        alike: list[dict[object, list[tuple[Column, Floats]]]] = [{} for _ in range(len(space))]
+        for column, row in zip(columns, weights[0], strict=True):
+            alike[column.feature].setdefault(key_of(column), []).append((column, row))
+        parts = [[token_of(group) for group in groups.values()] for groups in alike]
+        sources = tuple(tuple(source for source, _, _ in tokens) for tokens in parts)
+        tables = [table for tokens in parts for _, table, _ in tokens]
+        first = First(
+            table=np.concatenate([np.empty((0, weights[0].shape[1])), *tables]),
+            start=np.cumsum([0, *map(len, tables)])[:-1],
+            levels=np.array([levels for tokens in parts for _, _, levels in tokens], dtype=np.int64),
+            stop=np.cumsum([*map(len, sources)]),
+            bias=biases[0].astype(np.float64),
+        )
+        # copies: they are ours to keep, and kernels are compiled once more for arrays that cannot be written
+        later = tuple(np.array(layer, dtype=np.float64, order="C") for layer in weights[1:])
+        return cls(sources, first, later, tuple(np.array(b, dtype=np.float64) for b in biases[1:]), activation, link)
+
+    @property
+    def kind(self) -> str:
+        """Linear, or the widths of the layers."""
+        if not self.weights:
+            return "linear"
+        return "network " + "-".join(str(width) for width in (len(self.first.bias), *map(len, self.biases)))
+
+    @property
+    def outputs(self) -> int:
+        """How many sums there are."""
+        return len(self.biases[-1] if self.biases else self.first.bias)
+
+    @property
+    def steady(self) -> bool:
+        """False: the model multiplies matrices, and rounds by the shape of a batch."""
+        return False
+
+    def encode(self, column: int, codes: Floats) -> Tokens:
+        """Return the tokens (n, width) of raw codes (n,) of one feature."""
+        tokens = np.empty((len(codes), len(self.sources[column])))
+        for place, source in enumerate(self.sources[column]):
+            tokens[:, place] = source.encode(codes)
+        return tokens
+
+    def ends(self, column: int) -> Floats | None:
+        """Return the ends of the intervals a number is cut into; None if it counts as it is."""
+        return ends_of(self.sources[column])
+
+    def ordered(self, column: int) -> bool:
+        """Return False: numbers are not only compared."""
+        del column
+        return False
+
+    def parts(self) -> tuple[Dense] | None:
+        """Return what every feature adds to the first layer, and the layers; None if some number has no formula."""
+        entries = entries_of(self.sources, self.first)
+        if entries is None:
+            return None
+        return (Dense(entries, self.first.bias, self.weights, self.biases, self.activation, self.link),)
+
+    def sums(self, tokens: Sequence[Tokens]) -> Floats:
+        """Return the sums of the last layer (m, k) for the tokens of every column."""
+        return self._last(first_sums(self._side_by_side(tokens), self.first))
+
+    def score(self, tokens: Sequence[Tokens]) -> Floats:
+        """Return scores (m, classes) for the tokens of every column."""
+        return linked(self.sums(tokens), self.link)
+
+    def restrict(self, row: Sequence[Tokens], changed: Sequence[int]) -> Layers:
+        """Return the layers over the columns `changed` alone; the tokens of all others stay those of `row`.
+
+        What the others add becomes part of the first bias.
+        """
+        fixed = [column for column in range(len(row)) if column not in changed]
+        tokens = np.concatenate([np.empty(0), *(row[column] for column in fixed)])
+        bias = first_sums(tokens[None], self._part(fixed, self.first.bias))[0]
+        sources = tuple(self.sources[column] for column in changed)
+        return replace(self, sources=sources, first=self._part(changed, bias))
+
+    def sweep(
+        self, rows: Sequence[Tokens], values: Sequence[Tokens | None], wanted: Flags | None = None
+    ) -> list[Floats | None]:
+        """Return per column the sums (p, t, k) of every row with this one column's value replaced.
+
+        Args:
+            rows: per column the tokens (p, width) of p rows.
+            values: per column the tokens (t, width) of its values, None for a column that is not swept.
+            wanted: (p, d) where False, any sums will do.
+        """
+        tokens, width = self._side_by_side(rows), len(self.first.bias)
+        if self.activation == "relu" and len(self.weights) == 1:
+            return sweep_rectified(tokens, values, wanted, self.first, Last(self.weights[0], self.biases[0]))
+        many = max(1, MOST // (len(rows) * width))
+        if not self.weights:
+            return self._sweep_line(tokens, values, many)
+        totals = [None if v is None else np.empty((len(tokens), len(v), self.outputs)) for v in values]
+        for start in range(0, len(tokens), many):
+            others = sums_without(tokens[start : start + many], self.first)
+            for column, (allowed, found) in enumerate(zip(values, totals, strict=True)):
+                if allowed is not None and found is not None:
+                    part = found[start : start + many]
+                    mine = (
+                        np.arange(len(part)) if wanted is None else np.flatnonzero(wanted[start : start + many, column])
+                    )
+                    part[mine] = self._sweep_column(
+                        others[column][mine], np.ascontiguousarray(allowed), self._alone[column]
+                    )
+        return totals
+
+    def bounds(self, allowed: Sequence[Tokens]) -> tuple[Floats, Floats]:
+        """Return lower and upper bounds (k,) on the sums over all combinations of allowed values.
+
+        They are exact for a linear model. Through layers intervals are propagated, and through rectifiers lines too,
+        whose bounds can be a little wider for fewer values: a search keeps the narrower ones. Both are wider than
+        computed by what rounding can amount to.
+
+        Args:
+            allowed: per column the tokens (t, width) of the values it may take, at least one.
+        """
+        return self.bounds_of(np.concatenate([part.ravel() for part in allowed]), np.array([*map(len, allowed)]))
+
+    def bounds_of(self, tokens: Floats, counts: NDArray[np.intp]) -> tuple[Floats, Floats]:
+        """Return `bounds` for the tokens of all columns, one after the other, and how many values (d,) each has."""
+        low, high, size = first_bounds(tokens, counts, self.first)
+        slack = (len(self.first.start) + 4) * _ULP * size
+        low, high = low - slack, high + slack
+        hidden = []
+        for weights, magnitudes, bias in zip(self.weights, self._magnitudes, self.biases, strict=True):
+            hidden.append(np.array([low, high, size]))
+            ends = ACTIVATIONS[self.activation](np.array([low, high]))
+            size = np.abs(ends).max(axis=0) @ magnitudes + np.abs(bias)
+            centre = (ends[0] + ends[1]) @ weights / 2 + bias
+            reach = (ends[1] - ends[0]) @ magnitudes / 2 + (len(weights) + 8) * _ULP * size
+            low, high = centre - reach, centre + reach
+        if hidden and self.activation == "relu":
+            lower, upper = self._bounds_by_lines(tokens, counts, hidden)
+            low, high = np.maximum(low, lower), np.minimum(high, upper)
+        return low, high
+
+    def pairs(self, row: Sequence[Tokens]) -> None:
+        """Return None: boxes tell as much."""
+        del row
+
+    def product(self, tokens: Sequence[Tokens], dimension: NDArray[np.intp], weights: Floats | None = None) -> None:
+        """Return None: every row is multiplied by itself."""
+        del tokens, dimension, weights
+
+    def boxes(self, values: Sequence[Tokens]) -> Boxes:
+        """Return what bounds parts of a box whose columns have the tokens `values` (t, width)."""
+        sizes = [len(tokens) for tokens in values]
+        starts = np.cumsum([0, *sizes])[:-1]
+        if not self.weights:
+            added, most = value_sums(values, self.first)
+            if np.isfinite(added).all():
+                size = np.abs(self.first.bias) + np.maximum.reduceat(most, starts, axis=0).sum(axis=0)
+                return LinearBoxes(self.first.bias, added, starts, (len(self.first.start) + 16) * _ULP * size)
+        choices = np.arange(sum(sizes)).repeat([part.shape[1] for part in values for _ in part])
+        return LayerBoxes(self.bounds_of, np.concatenate([part.ravel() for part in values]), choices, starts)
+
+    def _bounds_by_lines(
+        self, tokens: Floats, counts: NDArray[np.intp], hidden: Sequence[Floats]
+    ) -> tuple[Floats, Floats]:
+        """Return bounds (k,) from linear models that lie above the sums and above the negated sums.
+
+        Args:
+            tokens, counts: the allowed ones, as `first_bounds` takes them.
+            hidden: per hidden layer (3, width) the bounds of its sums, and how large their terms are together.
+        """
+        slopes = np.ascontiguousarray(np.concatenate([self.weights[-1].T, -self.weights[-1].T]))
+        shift = np.concatenate([self.biases[-1], -self.biases[-1]])
+        size = np.abs(shift)
+        for layer in range(len(hidden) - 1, -1, -1):
+            slopes, risen, terms = lines_above(slopes, *hidden[layer])
+            shift += risen
+            size += terms
+            if layer:
+                shift += slopes @ self.biases[layer - 1]
+                slopes = slopes @ self.weights[layer - 1].T
+        first = self.first
+        line = first._replace(table=first.table @ slopes.T, bias=shift + slopes @ first.bias)
+        most = first_bounds(tokens, counts, line)[1]
+        most += 4 * (len(first.start) + sum(map(len, self.weights)) + 8) * _ULP * size
+        outputs = len(self.biases[-1])
+        return -most[outputs:], most[:outputs]
+
+    @cached_property
+    def _alone(self) -> list[First]:
+        """The first layer over one column each, without bias."""
+        nothing = np.zeros(len(self.first.bias))
+        return [self._part([column], nothing) for column in range(len(self.sources))]
+
+    @cached_property
+    def _tokens_each(self) -> list[int]:
+        """How many tokens a value of each column has."""
+        return [len(source) for source in self.sources]
+
+    @cached_property
+    def _magnitudes(self) -> list[Floats]:
+        return [np.abs(weights) for weights in self.weights]
+
+    def _side_by_side(self, tokens: Sequence[Tokens]) -> Floats:
+        """Return the tokens of all columns as one array in rows, whatever the order in memory of its parts."""
+        whole = np.empty((len(tokens[0]), len(self.first.start)))
+        np.concatenate(tokens, axis=1, out=whole)
+        return whole
+
+    def _part(self, columns: Sequence[int], bias: Floats) -> First:
+        """Return the first layer over some columns, with another bias."""
+        stops = self.first.stop[list(columns)]
+        sizes = [len(self.sources[column]) for column in columns]
+        places = [place for stop, size in zip(stops.tolist(), sizes, strict=True) for place in range(stop - size, stop)]
+        chosen = np.array(places, dtype=np.int64)
+        stop = np.cumsum(sizes, dtype=np.int64)
+        return First(self.first.table, self.first.start[chosen], self.first.levels[chosen], stop, bias)
+
+    def _last(self, sums: Floats) -> Floats:
+        """Return the last layer's sums (m, k) for those of the first (m, width), which are overwritten."""
+        for weights, bias in zip(self.weights, self.biases, strict=True):
+            sums = times(ACTIVATIONS[self.activation](sums), weights) + bias
+        return sums
+
+    def _sweep_line(self, rows: Floats, values: Sequence[Tokens | None], many: int) -> list[Floats | None]:
+        """Return what `sweep` does, for a linear model and the tokens of rows side by side, so `many` at a time."""
+        swept = [np.empty((0, tokens)) if v is None else v for v, tokens in zip(values, self._tokens_each, strict=True)]
+        counts, (added, _) = np.array([*map(len, swept)]), value_sums(swept, self.first)
+        parts = []
+        for start in range(0, max(len(rows), 1), many):
+            others = sums_without(rows[start : start + many], self.first)
+            sums, size = np.empty((others.shape[1] * len(added), self.outputs)), others.shape[1]
+            add_swept(others, added, counts, sums)
+            each = zip(np.split(sums, np.cumsum(counts)[:-1] * size), counts.tolist(), strict=True)
+            parts.append([one.reshape(size, count, self.outputs) for one, count in each])
+        together = parts[0] if len(parts) == 1 else [np.concatenate(some) for some in zip(*parts, strict=True)]
+        return [None if v is None else found for v, found in zip(values, together, strict=True)]
+
+    def _sweep_column(self, others: Floats, tokens: Tokens, first: First) -> Floats:
+        """Return the last sums (m, t, k) for others (m, width) and the tokens of the one column of `first`."""
+        totals = np.empty((len(others), len(tokens), self.outputs))
+        many = max(1, _CELLS // others.shape[1])
+        for start in range(0, len(tokens), many):
+            added = first_sums(tokens[start : start + many], first)
+            step = max(1, many // len(added))
+            for row in range(0, len(others), step):
+                sums = others[row : row + step, None] + added
+                last = self._last(sums.reshape(-1, others.shape[1]))
+                totals[row : row + step, start : start + many] = last.reshape(*sums.shape[:2], -1)
+        return totals
+
+
+# OpenBLAS starts threads beyond so many multiplications (its SMP_THRESHOLD_MIN * GEMM_MULTITHREAD_THRESHOLD).
+ALONE: Final = 2**18
+FEWEST: Final = 16  # rows at once that are worth it
+
+
+def times(left: Floats, right: Floats) -> Floats:
+    """Return left (m, k) times right (k, n), in portions of rows that are too small for threads.
+
+    Beside other work, threads that wait for each other take up to fifty times as long as the product itself, and their
+    number is a setting of the whole process. Matrices of more than 2^14 numbers are multiplied as ever.
+    """
+    many = ALONE // right.size
+    if len(left) <= many or many < FEWEST:
+        whole: Floats = left @ right
+        return whole
+    found = np.empty((len(left), right.shape[1]))
+    for start in range(0, len(left), many):
+        np.matmul(left[start : start + many], right, out=found[start : start + many])
+    return found

@@ -1,0 +1,297 @@
+"""Decision trees, forests and boosting over cells: the intervals and levels that a model can tell apart.
+
+The sums of all rows of a box, from trees.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+from itertools import pairwise
+
+import numpy as np
+from numpy.typing import NDArray
+
+from mlflow_cf.features import FeatureSpace, Floats
+from mlflow_cf.structures.kernels.bounds import bounds_boxes
+from mlflow_cf.structures.kernels.branches import room_for
+from mlflow_cf.structures.kernels.gains import gains_of
+from mlflow_cf.structures.kernels.nodes import FEATURE, LEFT, Features, Nodes, Trees, bits_of
+from mlflow_cf.structures.kernels.product import Box, Room, add_up, note_leaves
+from mlflow_cf.structures.kernels.restrict import restrict_trees
+from mlflow_cf.structures.kernels.score import add_trees, walk_of
+from mlflow_cf.structures.kernels.sweep import sweep_trees
+from mlflow_cf.structures.layers.columns import Column
+from mlflow_cf.structures.links import Flags, Link, Tokens, linked
+from mlflow_cf.structures.parts import Leaves
+from mlflow_cf.structures.trees.cells import Lookup, Tests
+from mlflow_cf.structures.trees.forest import Forest, Ints
+from mlflow_cf.structures.trees.leaves import leaves_of
+from mlflow_cf.structures.trees.pairs import TreePairs
+
+
+@dataclass(frozen=True, eq=False)
+class TreeEnsemble:
+    """A forest compiled to cells.
+
+    Attributes:
+        lookups: one per feature: how its codes become cells.
+        trees: what kernels take; link: turns sums into scores.
+        steady: see `Structure`; a row walks down the trees alone, but some libraries add them up in any order.
+    """
+
+    lookups: tuple[Lookup, ...]
+    trees: Trees
+    link: Link
+    steady: bool
+
+    @classmethod
+    def compile(cls, forest: Forest, columns: Sequence[Column], space: FeatureSpace) -> TreeEnsemble:
+        """Compile `forest`, whose nodes test `columns`, for the features of `space`.
+
+        Raises:
+            NotOpenedError: a test that cannot be told in terms of raw features.
+        """
+        tests = Tests.compile(forest, columns, space)
+        nodes = _joined(forest, tests)
+        tabled = np.zeros(len(space), dtype=np.bool_)
+        tabled[tests.feature[tests.test >= 0]] = True
+        start = np.cumsum([0, *(lookup.size for lookup in tests.lookups)])
+        features = Features(start, ~tabled, bits_of(tests.goes_left))
+        base = np.array(forest.base, dtype=np.float64)
+        trees = Trees(nodes, features, walk_of(nodes, features), base, _deepest(nodes))
+        return cls(tests.lookups, trees, forest.link, forest.steady)
+
+    @property
+    def kind(self) -> str:
+        """Number of trees and leaves."""
+        return f"{len(self.trees.nodes.roots)} trees, {int((self.trees.nodes.tests[:, FEATURE] < 0).sum())} leaves"
+
+    @property
+    def outputs(self) -> int:
+        """How many sums there are."""
+        return len(self.trees.base)
+
+    def encode(self, column: int, codes: Floats) -> Tokens:
+        """Return the cells (n,) of raw codes (n,) of one feature."""
+        return self.lookups[column].cells(codes)
+
+    def ends(self, column: int) -> Floats:
+        """Return the last raw number of every cell of a column."""
+        return self.lookups[column].cuts
+
+    def ordered(self, column: int) -> bool:
+        """Return whether all tests of a feature are cuts."""
+        return bool(self.trees.features.ordered[column])
+
+    def parts(self) -> tuple[Leaves]:
+        """Return the leaves of all trees, and the cells that each takes."""
+        return self._parts
+
+    @cached_property
+    def _parts(self) -> tuple[Leaves]:
+        """What is asked for by every program of every row, and takes longer to find than small programs to solve."""
+        return (leaves_of(self.trees, self.lookups, self.link),)
+
+    def sums(self, tokens: Sequence[Tokens]) -> Floats:
+        """Return the sums of leaves (m, k) for the cells of every feature.
+
+        They are added up in the library's own order and precision, so that float32 sums agree to the last bit.
+        """
+        totals = np.tile(self.trees.base.astype(self.trees.nodes.value.dtype), (len(tokens[0]), 1))
+        add_trees(np.column_stack(tokens), self.trees, totals)
+        return totals.astype(np.float64)
+
+    def product(self, tokens: Sequence[Tokens], dimension: NDArray[np.intp], weights: Floats | None = None) -> Floats:
+        """Return the sums (m, k) of all rows that take one choice of every dimension, those of the last one fastest."""
+        return product_of(tokens, dimension, self.trees, weights).T
+
+    def score(self, tokens: Sequence[Tokens]) -> Floats:
+        """Return scores (m, classes) for the cells of every feature."""
+        return linked(self.sums(tokens), self.link)
+
+    def restrict(self, row: Sequence[Tokens], changed: Sequence[int]) -> TreeEnsemble:
+        """Return the structure of the `changed` columns alone, the others fixed to the cells of a row."""
+        start = self.trees.features.start
+        flags = np.zeros(start[-1], dtype=np.bool_)
+        flags[start[:-1] + np.asarray(row)] = True
+        for column in changed:
+            flags[start[column] : start[column + 1]] = True
+        trees = restrict_trees(flags, np.asarray(changed, dtype=np.intp), self.trees)
+        return replace(self, lookups=tuple(self.lookups[column] for column in changed), trees=trees)
+
+    def sweep(
+        self, rows: Sequence[Tokens], values: Sequence[Tokens | None], wanted: Flags | None = None
+    ) -> list[Floats | None]:
+        """Return, per column, the sums (m, t, k) of rows with this column's cell replaced by each of `values` (t,).
+
+        Columns without values are not swept and get None. Where `wanted` (m, d) is False, any sums will do.
+        """
+        if len(values) == 2 and (values[0] is None) != (values[1] is None):
+            return self._grid(rows, values)
+        cells = np.column_stack(rows)
+        if wanted is None:
+            wanted = np.tile([tokens is not None for tokens in values], (len(cells), 1))
+        wanted = np.ascontiguousarray(wanted)  # kernels are compiled once more for flags that stand in columns
+        sums = sweep_trees(cells, wanted, self.trees)
+        starts = self.trees.features.start.tolist()
+        parts = (sums[:, start:stop] for start, stop in pairwise(starts))  # taking from a part is twice as fast
+        return [None if tokens is None else part.take(tokens, 1) for part, tokens in zip(parts, values, strict=True)]
+
+    def _grid(self, rows: Sequence[Tokens], values: Sequence[Tokens | None]) -> list[Floats | None]:
+        """Sweep one of two columns: rows differ in the other one alone, so that a tree is walked once for all."""
+        both = (rows[n] if tokens is None else tokens for n, tokens in enumerate(values))
+        (first, one), (second, two) = (np.unique(tokens, return_inverse=True) for tokens in both)
+        sums = product_of([first, second], np.arange(2), self.trees).T.reshape(len(first), len(second), -1)
+        sums = sums[one[:, None], two]
+        return [sums.swapaxes(0, 1), None] if values[1] is None else [None, sums]
+
+    def bounds(self, allowed: Sequence[Tokens]) -> tuple[Floats, Floats]:
+        """Return bounds (k,) on the sums of all rows whose cells are among those allowed per column (t,), t >= 1."""
+        low, high = self.boxes(allowed).bounds(np.ones((1, sum(map(len, allowed))), dtype=np.bool_))
+        return low[0], high[0]
+
+    def boxes(self, values: Sequence[Tokens]) -> TreeBoxes:
+        """Return what bounds parts of a box whose columns have the cells `values` (t,)."""
+        start = self.trees.features.start
+        cells = np.concatenate([start[column] + tokens for column, tokens in enumerate(values)])
+        flags = np.zeros(start[-1], dtype=np.bool_)
+        flags[cells] = True
+        return TreeBoxes(restrict_trees(flags, np.arange(len(values)), self.trees), cells)
+
+    def pairs(self, row: Sequence[Tokens]) -> TreePairs:
+        """Return what two changes of a `row` (1,) together do."""
+        return TreePairs.of(self.trees, row)
+
+
+@dataclass(frozen=True, eq=False)
+class TreeBoxes:
+    """Bounds of parts of one box; what is outside of it is pruned from the trees.
+
+    Attributes:
+        trees: the pruned trees.
+        cells: cell of every choice, column after column.
+    """
+
+    trees: Trees
+    cells: Ints
+
+    def bounds(self, masks: Flags) -> tuple[Floats, Floats]:
+        """Return bounds (m, k), (m, k) on the sums of all rows whose choices are allowed by each of `masks`."""
+        trees, masks = self.trees, np.ascontiguousarray(masks)  # one kernel for flags in rows or in columns
+        low, high, sizes = bounds_boxes(masks, self.cells, trees)
+        # sums are rounded otherwise, in another order and maybe in float32: by the size of all terms, which may cancel
+        slack = np.finfo(trees.nodes.value.dtype).eps * (len(trees.nodes.roots) + 1) * sizes
+        return low - slack, high + slack
+
+    def confined(self, mask: Flags, near: Flags, groups: Sequence[Sequence[int]]) -> None:
+        """Return None: trees are walked for every part of a box."""
+        del mask, near, groups
+
+    def gains(self, mask: Flags, own: NDArray[np.intp], weights: Floats) -> Floats:
+        """Return (choices,) what putting back the column of each choice gains at least; see `Boxes`."""
+        flags = np.zeros(self.trees.features.start[-1], dtype=np.bool_)
+        flags[self.cells[mask]] = True
+        back = np.where(own >= 0, self.cells[own] - self.trees.features.start[:-1], -1)
+        gains, number = gains_of(flags, back, weights, self.trees)
+        found = np.full(len(mask), -np.inf)
+        found[mask] = gains[number[self.cells[mask]]]
+        nodes = self.trees.nodes
+        rounding = 2 * np.finfo(nodes.value.dtype).eps * (len(nodes.roots) + 1)
+        return np.asarray(found - rounding * float(self.sizes @ np.abs(weights)))
+
+    @cached_property
+    def sizes(self) -> Floats:
+        """(k,) the sums of the largest absolute leaves of all trees."""
+        everything = np.ones((1, len(self.cells)), dtype=np.bool_)
+        sizes: Floats = bounds_boxes(everything, self.cells, self.trees)[2, 0]
+        return sizes
+
+
+def _joined(forest: Forest, tests: Tests) -> Nodes:
+    """Return the nodes of a forest with siblings side by side and roots first."""
+    inner = np.flatnonzero(tests.feature >= 0)
+    place = np.empty(len(tests.feature), dtype=np.int32)
+    place[forest.roots] = np.arange(len(forest.roots))
+    place[forest.left[inner]] = len(forest.roots) + 2 * np.arange(len(inner))
+    place[forest.right[inner]] = len(forest.roots) + 2 * np.arange(len(inner)) + 1
+    left = place.copy()
+    left[inner] = place[forest.left[inner]]
+    table = np.empty((len(place), 5), dtype=np.int32)
+    table[place] = np.column_stack([tests.feature, tests.cut, tests.test, forest.missing_left, left])
+    value = np.empty_like(forest.value, order="C")
+    value[place] = forest.value
+    return Nodes(place[forest.roots], np.array(forest.outputs, dtype=np.int32), table, value)
+
+
+def _deepest(nodes: Nodes) -> int:
+    depth, level = 0, nodes.roots
+    while len(level := level[nodes.tests[level, FEATURE] >= 0]):
+        level = np.concatenate([nodes.tests[level, LEFT], nodes.tests[level, LEFT] + 1])
+        depth += 1
+    return depth
+
+
+Numbers = NDArray[np.intp]
+
+
+def product_of(cells: Sequence[Tokens], dimension: Numbers, trees: Trees, weights: Floats | None = None) -> Floats:
+    """Return the sums (j, rows) of all rows that take one choice of every dimension, the last one's fastest.
+
+    Args:
+        cells: per feature, its cell with every choice (t,) of its dimension. Choices whose cells ascend are faster.
+        dimension: (d,) of every feature, 0 to n - 1.
+        trees: what is added up.
+        weights: (k, j) of their sums in those that are asked for; without, each of these.
+    """
+    sizes = np.ones(dimension.max(initial=-1) + 1, dtype=np.int64)
+    sizes[dimension] = [len(some) for some in cells]
+    weights = np.eye(len(trees.base)) if weights is None else np.ascontiguousarray(weights)
+    sums = np.zeros((weights.shape[1], int(sizes.prod())))
+    flags = np.zeros(trees.features.start[-1], dtype=np.bool_)
+    for start, some in zip(trees.features.start.tolist(), cells, strict=False):
+        flags[start + some] = True
+    box = _box(cells, dimension, sizes, trees.features)
+    room = Room(
+        *room_for(len(cells) + trees.deepest + 1, trees.features),
+        flags=flags,
+        below=np.empty(len(flags) + 1, dtype=np.int64),
+        way=np.empty((trees.deepest + 1, 2), dtype=np.int64),
+        narrowed=np.zeros(len(box.size), dtype=np.int64),
+        ends=np.empty(int(sizes.max()) + 1, dtype=np.int64),
+        places=np.empty(sums.shape[1], dtype=np.uint64),
+        worth=np.empty(len(sums)),
+    )
+    note_leaves(box, trees, weights, room, sums)
+    add_up(sums, box.size, box.stride)
+    sums += (trees.base @ weights)[:, None]
+    return sums
+
+
+def _box(cells: Sequence[Tokens], dimension: Numbers, sizes: Numbers, features: Features) -> Box:
+    """Return a box whose dimensions have so many choices; those of a single one count as one, the last."""
+    free = np.flatnonzero(sizes > 1)
+    place = np.full(len(sizes), len(free))
+    place[free] = np.arange(len(free))
+    whose, size = place[dimension], np.append(sizes[free], 1)
+    table, before = np.zeros((len(cells), int(sizes.max())), dtype=np.int64), []
+    counted = features.ordered & (np.bincount(whose, minlength=len(size)) == 1)[whose]
+    for feature, some in enumerate(cells):
+        table[feature, : len(some)] = some
+        counted[feature] &= bool((some[1:] >= some[:-1]).all())
+        count = features.start[feature + 1] - features.start[feature]
+        before.append(np.searchsorted(some, np.arange(count + 1)) if counted[feature] else np.zeros(count + 1))
+    order = np.argsort(whose, kind="stable")
+    by_dimension = np.zeros(len(size), dtype=np.bool_)
+    by_dimension[whose[counted]] = True
+    return Box(
+        dimension=whose,
+        size=size,
+        stride=np.append(np.cumprod(size[::-1])[::-1][1:], 1),
+        first=np.searchsorted(whose[order], np.arange(len(size) + 1)),
+        features=order,
+        cells=table,
+        before=np.concatenate(before).astype(np.int64),
+        counted=by_dimension,
+    )
