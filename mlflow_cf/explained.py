@@ -25,8 +25,8 @@ from mlflow_cf.model.parity import Opened, open_structure
 from mlflow_cf.options import TargetSource
 from mlflow_cf.policy import Explain, Policy, Query, Target, WhyNotAsked
 from mlflow_cf.policy.further import AnyVersions
+from mlflow_cf.policy.variety import Diversity
 from mlflow_cf.problem import Setting
-from mlflow_cf.problem.variety import Diversity
 from mlflow_cf.proof.given import verify_given
 from mlflow_cf.request.admission import Admission
 from mlflow_cf.request.answer import answer

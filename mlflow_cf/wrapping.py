@@ -20,7 +20,7 @@ from mlflow_cf.model.judge import OpenModel
 from mlflow_cf.model.versions import open_versions
 from mlflow_cf.options import DistanceSource, PlausibleSource, TargetSource, WrapOptions
 from mlflow_cf.policy import Limits, Privacy, Sealable, Trace, WhyNotAsked
-from mlflow_cf.problem.variety import LEAST_DIFFERENCE, Diversity
+from mlflow_cf.policy.variety import LEAST_DIFFERENCE, Diversity
 from mlflow_cf.request.held import Held, Kept
 
 _logger = logging.getLogger(__name__)

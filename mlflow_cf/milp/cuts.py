@@ -13,8 +13,8 @@ from mlflow_cf.features import Floats
 from mlflow_cf.milp.affine import Affine, difference, total
 from mlflow_cf.milp.program import Program
 from mlflow_cf.milp.variables import Chosen, Variables
+from mlflow_cf.policy.variety import ranges
 from mlflow_cf.problem.binding import same
-from mlflow_cf.problem.variety import ranges
 
 APART: Final = 0.05  # of a real number's range: by how much it is clearly another one
 LEAST: Final = 2e-6  # of the width of a real number's box: the solver meets rows up to half of it

@@ -25,7 +25,7 @@ from mlflow_cf.policy.further import MOST_VERSIONS, Margin, Plausible, Plausibly
 from mlflow_cf.policy.limits import Limits, QueryLimits, Seconds, check_extent
 from mlflow_cf.policy.privacy import Privacy
 from mlflow_cf.policy.target import Target
-from mlflow_cf.problem.variety import LEAST_DIFFERENCE, Diversity, LeastDifference, Variety
+from mlflow_cf.policy.variety import LEAST_DIFFERENCE, Diversity, LeastDifference, Variety
 from mlflow_cf.validation import validated
 
 Explain = Literal["unfavourable", "all", "none"]

@@ -16,6 +16,7 @@ from mlflow_cf.features import FeatureSpace, Floats
 from mlflow_cf.goal.rating import BoundTarget, Rating
 from mlflow_cf.goal.scorer import Rater
 from mlflow_cf.plans.course import Course
+from mlflow_cf.policy.variety import USUAL, Variety
 from mlflow_cf.problem.distance import BoundDistance
 from mlflow_cf.problem.grounding import Linking
 from mlflow_cf.problem.group import Codes, Group, JointRule
@@ -23,7 +24,6 @@ from mlflow_cf.problem.intervals import Cells
 from mlflow_cf.problem.packed import BoundLines
 from mlflow_cf.problem.single_features import LaidOut
 from mlflow_cf.problem.steps import Steps
-from mlflow_cf.problem.variety import USUAL, Variety
 from mlflow_cf.structures.links import Tokens
 
 Made = TypeVar("Made")

@@ -10,9 +10,9 @@ from numpy.typing import NDArray
 
 from mlflow_cf.constraints.rules import Bools
 from mlflow_cf.features import Floats
+from mlflow_cf.policy.variety import ranges
 from mlflow_cf.problem import Budget, Codes, Problem
 from mlflow_cf.problem.binding import same
-from mlflow_cf.problem.variety import ranges
 
 LEAST_GRADE = 1e-15
 

@@ -15,7 +15,7 @@ from mlflow_cf.engine.best_first import BestFirst
 from mlflow_cf.engine.few_changes import FewChanges
 from mlflow_cf.engine.frontier import Leaves
 from mlflow_cf.policy import Distance
-from mlflow_cf.problem.variety import Variety
+from mlflow_cf.policy.variety import Variety
 from mlflow_cf.proof import certify
 
 OPENED = ("forest", "forest", "linear", "network")

@@ -30,7 +30,7 @@ from mlflow_cf.features import Table
 from mlflow_cf.model.flavors import fetch
 from mlflow_cf.options import DistanceSource, PlausibleSource, TargetSource, WrapOptions
 from mlflow_cf.policy import Limits, Privacy, Sealable, Trace, WhyNotAsked
-from mlflow_cf.problem.variety import LEAST_DIFFERENCE, Diversity
+from mlflow_cf.policy.variety import LEAST_DIFFERENCE, Diversity
 
 
 def save_model(
