@@ -26,12 +26,12 @@ from mlflow_cf.options import TargetSource
 from mlflow_cf.policy import Explain, Policy, Query, Target, WhyNotAsked
 from mlflow_cf.policy.further import AnyVersions
 from mlflow_cf.policy.variety import Diversity
-from mlflow_cf.problem import Setting
+from mlflow_cf.problem import BoundPolicy
 from mlflow_cf.proof.given import verify_given
 from mlflow_cf.request.admission import Admission
 from mlflow_cf.request.answer import answer
-from mlflow_cf.request.asking import Asking, described
-from mlflow_cf.request.held import Held, Kept
+from mlflow_cf.request.asking import RequestContext, described
+from mlflow_cf.request.held import ExtraModels, LearnedOnce
 from mlflow_cf.request.request import Caller
 from mlflow_cf.request.rows import check_rows
 from mlflow_cf.request.warmth import SEVERAL, TRIED, Warmth, hardest_row, query_to_try, row_to_try
@@ -70,9 +70,9 @@ class ExplainedModel:
     searches: Searches
     judge: Judge
     outcome: Outcome
-    setting: Setting
+    setting: BoundPolicy
     opened: Opened
-    held: Held = field(default_factory=Held)
+    held: ExtraModels = field(default_factory=ExtraModels)
     admission: Admission = field(default_factory=Admission)
     warmth: Warmth = field(default_factory=Warmth)
 
@@ -84,7 +84,7 @@ class ExplainedModel:
         background: Background,
         policy: Policy,
         explainer: AnyExplainer,
-        kept: Kept,
+        kept: LearnedOnce,
     ) -> ExplainedModel:
         """Prepare everything that depends on model and background alone, once.
 
@@ -98,7 +98,7 @@ class ExplainedModel:
         policy.privacy.check_together(policy.constraints)
         check_rows_kept(explainer, policy.privacy)
         codes = space.encode(background.rows) if background.codes is None else background.codes
-        setting = Setting.build(space, codes, policy.constraints, policy.distance, policy.values, kept.causal)
+        setting = BoundPolicy.build(space, codes, policy.constraints, policy.distance, policy.values, kept.causal)
         judge, outcome = Judge.learn(model, space.decode(setting.background))
         opened = open_structure(judge, space, setting.background, outcome)
         target = BoundTarget(policy.target, model, spread=spread_of(outcome))
@@ -120,10 +120,10 @@ class ExplainedModel:
         return self.searches.own.learned
 
     @cached_property
-    def asking(self) -> Asking:
+    def asking(self) -> RequestContext:
         """What all requests share."""
         model = Requirements(self.space, self.judge, self.outcome, self.opened)
-        return Asking(self.policy, model, self.held, self.setting, self.searches, self.admission)
+        return RequestContext(self.policy, model, self.held, self.setting, self.searches, self.admission)
 
     def predict(
         self, X: Rows, params: Mapping[str, Any] | None = None, *, within_s: float | None = None
@@ -271,7 +271,7 @@ class ExplainedModel:
     def __reduce__(self) -> tuple[Any, ...]:
         """Copy and pickle what cannot be prepared again: the model and what it was wrapped with."""
         made_of = (self.model, self.space, Background(self.background, self.labels), self.policy, self.explainer)
-        return partial(ExplainedModel.build, kept=Kept(self.learned, self.held, self.setting.learned)), made_of
+        return partial(ExplainedModel.build, kept=LearnedOnce(self.learned, self.held, self.setting.learned)), made_of
 
     def __repr__(self) -> str:
         return f"ExplainedModel({summary(self.describe())})"

@@ -10,7 +10,7 @@ from mlflow_cf.constraints.actions import ActionSource, RelationshipSource, read
 from mlflow_cf.errors import InputError
 from mlflow_cf.features import FeatureSpace, Floats, Level
 from mlflow_cf.plans.cheapest import cheapest_plan
-from mlflow_cf.plans.course import Course, Declared
+from mlflow_cf.plans.course import ActionModel, Declared
 from mlflow_cf.plans.plan import plan_steps
 from mlflow_cf.policy import Distance
 from mlflow_cf.problem import BoundDistance
@@ -44,7 +44,7 @@ def order(
         raise InputError("counterfactual", "does not come from a model", "take one of an explanation")
     space, x0, end = _coded(counterfactual, counterfactual.space)
     declared = Declared(read_actions(actions), read_relationships(relationships))
-    plan = cheapest_plan(Course.bind(declared, space, BoundDistance.bind(Distance(), space)), x0, end)
+    plan = cheapest_plan(ActionModel.bind(declared, space, BoundDistance.bind(Distance(), space)), x0, end)
     return plan_steps(space, space.values(x0), plan)
 
 

@@ -83,7 +83,7 @@ def tables_only(monkeypatch: pytest.MonkeyPatch) -> None:
     def no_array(self, table):
         del self, table
 
-    monkeypatch.setattr("mlflow_cf_flavors.boosting.Columns.numbers", no_array)
+    monkeypatch.setattr("mlflow_cf_flavors.boosting.BoosterColumns.numbers", no_array)
 
 
 def as_json_brings_them(rows: pd.DataFrame) -> pd.DataFrame:

@@ -15,14 +15,14 @@ from worlds import FEATURES, KEYS, background, stepped, table, wide_rows
 from mlflow_cf.constraints import Constraints
 from mlflow_cf.errors import InputError
 from mlflow_cf.features import FeatureSpace
-from mlflow_cf.goal import BoundTarget, Rater
+from mlflow_cf.goal import BoundTarget, Scorer
 from mlflow_cf.model.judge import Judge, OpenModel, Outcome
 from mlflow_cf.policy import Distance, Target
-from mlflow_cf.problem import Budget, Problem, Setting
+from mlflow_cf.problem import BoundPolicy, Budget, Problem
 from mlflow_cf.proof.certify import certify
 from mlflow_cf.proof.inquiry import run_proofs
-from mlflow_cf.proof.verify import Case, Proved, prove
-from mlflow_cf.structures import Affine, Forest, Layers, LevelColumn, NumberColumn, Step, TreeEnsemble
+from mlflow_cf.proof.verify import RowTask, VerifiedAnswers, prove
+from mlflow_cf.structures import ClippedLine, Forest, Layers, LevelColumn, MonotoneStep, NumberColumn, TreeEnsemble
 from mlflow_cf.structures.links import linked
 
 TOLERANCE = 1e-6
@@ -107,7 +107,9 @@ def layers_of(space: FeatureSpace, rng: np.random.Generator, task: str, shift: n
         if feature.levels:
             columns.append(LevelColumn(at, rng.integers(-2, 3, len(feature.levels) + 2).astype(float)))
         else:
-            columns.append(NumberColumn(at, (Step(lambda codes: np.nan_to_num(codes / 8.0), Affine(1 / 8)),)))
+            columns.append(
+                NumberColumn(at, (MonotoneStep(lambda codes: np.nan_to_num(codes / 8.0), ClippedLine(1 / 8)),))
+            )
     widths = [len(columns), *([hidden] if hidden else []), outputs]
     weights = [rng.integers(-4, 5, shape) / 4 for shape in pairwise(widths)]
     biases = [rng.normal(0, 1, width) for width in widths[1:]]
@@ -144,14 +146,14 @@ class Drawn:
         return stepped(self.seed, 10) if self.grid else background(self.seed, 10)
 
     @cached_property
-    def setting(self) -> Setting:
+    def setting(self) -> BoundPolicy:
         steps = {"age": {"step": 1}, "rooms": {"step": 1}, "income": {"step": 0.5}} if self.grid else {}
         space = FeatureSpace.infer(self.frame, {**FEATURES, **steps})
         values: Any = "grid" if self.grid else "observed"
         with warnings.catch_warnings():
             warnings.filterwarnings("ignore", ".* is not a level of ", UserWarning)
             constraints = Constraints.read(self.constraints)
-            return Setting.build(space, space.encode(self.frame), constraints, self.distance, values)
+            return BoundPolicy.build(space, space.encode(self.frame), constraints, self.distance, values)
 
     @cached_property
     def space(self) -> FeatureSpace:
@@ -247,10 +249,10 @@ class Drawn:
         except InputError:
             return False
 
-    def case(self, evaluations: int = 10**7, structure: Any = None) -> Case:
+    def case(self, evaluations: int = 10**7, structure: Any = None) -> RowTask:
         """Return the row as a request would bind it."""
         rater = (
-            None if self.model == "none" else Rater.of([(structure or self.structure, self.target)], len(self.space))
+            None if self.model == "none" else Scorer.of([(structure or self.structure, self.target)], len(self.space))
         )
         problem = self.setting.bind(
             self.x0,
@@ -260,18 +262,20 @@ class Drawn:
             rate_background=lambda: self.target.rate(self.verdict(self.setting.background)),
             rater=rater,
         )
-        return Case(problem, self.target, Budget(evaluations))
+        return RowTask(problem, self.target, Budget(evaluations))
 
-    def proved(self, case: Case, rows: np.ndarray, *, polish: bool) -> Proved:
+    def proved(self, case: RowTask, rows: np.ndarray, *, polish: bool) -> VerifiedAnswers:
         """Return verified answers among rows, as another explainer would have them."""
         (found,) = run_proofs(self.judge, self.space, [prove(replace(case, budget=Budget(10**7)), rows, polish=polish)])
-        assert isinstance(found, Proved), found
+        assert isinstance(found, VerifiedAnswers), found
         return found
 
-    def certified(self, case: Case, proved: Proved | None = None) -> Proved:
+    def certified(self, case: RowTask, proved: VerifiedAnswers | None = None) -> VerifiedAnswers:
         return self.asked(case, proved)[0]
 
-    def asked(self, case: Case, proved: Proved | None = None, ask: Any = None) -> tuple[Proved, int]:
+    def asked(
+        self, case: RowTask, proved: VerifiedAnswers | None = None, ask: Any = None
+    ) -> tuple[VerifiedAnswers, int]:
         """Return answers with certificates, and how many rows the judge was asked about; `ask` is called before."""
         if proved is None:
             proved = self.proved(case, np.empty((0, len(self.space))), polish=True)

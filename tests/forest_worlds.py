@@ -10,7 +10,7 @@ from worlds import problem_of, space_of
 from mlflow_cf.explained import ExplainedModel
 from mlflow_cf.features import FeatureSpace
 from mlflow_cf.goal import BoundTarget
-from mlflow_cf.goal.scorer import Rater
+from mlflow_cf.goal.scorer import Scorer
 from mlflow_cf.model.judge import OpenModel
 from mlflow_cf.problem import Problem
 from mlflow_cf.structures import Forest, LevelColumn, Link, NumberColumn, TreeEnsemble, score_rows
@@ -93,7 +93,7 @@ def opened_problem(wrapped: ExplainedModel, query: pd.DataFrame, count: int = 1)
     assert wrapped.opened.structure is not None, wrapped.opened.note
     own = int(wrapped.judge.verdict(query).codes[0])
     target = BoundTarget(wrapped.policy.target, wrapped.model, own)
-    rater = Rater.of([(wrapped.opened.structure, target)], len(wrapped.space))
+    rater = Scorer.of([(wrapped.opened.structure, target)], len(wrapped.space))
     tables = wrapped.setting.tables
     return replace(
         problem_of(wrapped, query, count), rate=rater.rate, rater=rater, domain_tokens=tables.tokens, cells=tables.cells

@@ -13,7 +13,7 @@ from worlds import FEATURES, wide_rows
 
 from mlflow_cf.constraints import Constraints
 from mlflow_cf.features import FeatureSpace
-from mlflow_cf.problem import Setting
+from mlflow_cf.problem import BoundPolicy
 
 
 @dataclass(frozen=True)
@@ -21,12 +21,12 @@ class Continuous(Drawn):
     """A drawn row whose incomes are any numbers."""
 
     @cached_property
-    def setting(self) -> Setting:
+    def setting(self) -> BoundPolicy:
         space = FeatureSpace.infer(self.frame, FEATURES)
         with warnings.catch_warnings():
             warnings.filterwarnings("ignore", ".* is not a level of ", UserWarning)
             constraints = Constraints.read(self.constraints)
-            return Setting.build(space, space.encode(self.frame), constraints, self.distance, "continuous")
+            return BoundPolicy.build(space, space.encode(self.frame), constraints, self.distance, "continuous")
 
 
 @st.composite

@@ -11,7 +11,7 @@ from mlflow_cf.constraints import Constraints
 from mlflow_cf.features import FeatureSpace, Floats
 from mlflow_cf.goal import Rating
 from mlflow_cf.policy import Distance
-from mlflow_cf.problem import Problem, Setting
+from mlflow_cf.problem import BoundPolicy, Problem
 
 Decide = Callable[[Floats], np.ndarray]
 
@@ -59,6 +59,6 @@ def setting_of(
     constraints: Mapping[str, Any] | None = None,
     values: Any = "observed",
     distance: tuple[float, float, float] = (0.5, 0.5, 0.0),
-) -> Setting:
+) -> BoundPolicy:
     space = FeatureSpace.infer(frame)
-    return Setting.build(space, space.encode(frame), Constraints.read(constraints), Distance(*distance), values)
+    return BoundPolicy.build(space, space.encode(frame), Constraints.read(constraints), Distance(*distance), values)

@@ -23,7 +23,7 @@ from mlflow_cf.artifact.replay import replay_trace
 from mlflow_cf.artifact.served import ServedModel
 from mlflow_cf.audit import record as records
 from mlflow_cf.audit import trace as traces
-from mlflow_cf.audit.record import Asked, Origin, Record, digest, query_values, record_of, row_values, table_of
+from mlflow_cf.audit.record import AnsweredBy, AskedFor, Record, digest, query_values, record_of, row_values, table_of
 from mlflow_cf.audit.replay import differences, replay
 from mlflow_cf.audit.trace import Audit
 from mlflow_cf.cli import main
@@ -38,7 +38,7 @@ MODEL = small_loans.fitted(TABLE)
 ASKED = small_loans.rejected(TABLE, 3)
 OPTIONS = {"target": "good", "constraints": small_loans.CONSTRAINTS}
 QUERY = {"count": 2, "certify": True, "seed": 7, "constraints": {"ranges": {"income": [10, 110.5]}}}
-ORIGIN = Origin("m-1", "0" * 64, {})
+ORIGIN = AnsweredBy("m-1", "0" * 64, {})
 
 
 @pytest.fixture(autouse=True, scope="module")
@@ -310,7 +310,7 @@ def test_rows_that_the_clock_cut_are_told(logged):
     explained = logged["rows"].get_raw_model()
     (found,) = explained.request(ASKED.head(1), {"counterfactual": QUERY})
     values = row_values(explained.space, ASKED, [0])[0]
-    late = Asked({**QUERY, "time_limit_s": 2.0}, {"label": "good"}, {}, 1_000_000, 1)
+    late = AskedFor({**QUERY, "time_limit_s": 2.0}, {"label": "good"}, {}, 1_000_000, 1)
     cut = record_of(replace(found, diagnostics={"cut": "clock"}), values, 0, ORIGIN, late, "rows")
     assert replay(cut, explained).verdict == "identical"  # by chance: that is told too
     other = replace(cut, answer={**cut.answer, "evaluations": 1})
@@ -365,7 +365,7 @@ def test_rows_of_every_kind_are_replayed(odd, seed):
     query = Query.read({"count": 2, "max_evaluations": 2000, "explain": "all"})
     answers = odd.request(rows, {"counterfactual": query_values(query)})
     wanted = [number for number, one in enumerate(answers) if one.status not in traces.UNTRACED]
-    facts = Asked(query_values(query), {}, {}, 2000, len(rows))
+    facts = AskedFor(query_values(query), {}, {}, 2000, len(rows))
     for number, values in row_values(odd.space, rows, wanted).items():
         noted = record_of(answers[number], values, number, ORIGIN, facts, "rows")
         sent = json.loads(json.dumps([noted.inputs(), noted.answer, noted.facts()], allow_nan=False))

@@ -15,7 +15,7 @@ import mlflow_cf
 from mlflow_cf.constraints.actions import read_actions, read_relationships
 from mlflow_cf.explainers.cscf import CSCF, SCF
 from mlflow_cf.features import FeatureSpace
-from mlflow_cf.plans.course import Course, Declared
+from mlflow_cf.plans.course import ActionModel, Declared
 from mlflow_cf.policy import Distance
 from mlflow_cf.problem import BoundDistance
 
@@ -58,7 +58,7 @@ def told_twice(benchmark, request):
     policy = benchmark.plans.policy(name)
     space = FeatureSpace.infer(table)
     declared = Declared(read_actions(policy["actions"]), read_relationships(policy.get("relationships", ())))
-    course = Course.bind(declared, space, BoundDistance.bind(Distance(), space))
+    course = ActionModel.bind(declared, space, BoundDistance.bind(Distance(), space))
     course = replace(course, least_change=dict.fromkeys(NUMBERS[name], benchmark.plans_actions.LEAST))
     return name, table, course, benchmark.plans_actions.Model.of(name, table, discounts=True)
 

@@ -7,7 +7,7 @@ import pytest
 from mlflow_cf.constraints import Constraints
 from mlflow_cf.features import FeatureSpace, Floats
 from mlflow_cf.policy import Distance
-from mlflow_cf.problem import Group, Setting, binding
+from mlflow_cf.problem import BoundPolicy, Group, binding
 from mlflow_cf.problem.binding import same
 
 FRAME = pd.DataFrame(
@@ -29,9 +29,11 @@ CONSTRAINTS = {
 }
 
 
-def bound(row: int, constraints: dict[str, object], distance: Distance) -> tuple[Setting, Floats, tuple[Group, ...]]:
+def bound(
+    row: int, constraints: dict[str, object], distance: Distance
+) -> tuple[BoundPolicy, Floats, tuple[Group, ...]]:
     x0 = SPACE.encode(FRAME)[row]
-    setting = Setting.build(SPACE, SPACE.encode(FRAME), Constraints.read(constraints), distance, "observed")
+    setting = BoundPolicy.build(SPACE, SPACE.encode(FRAME), Constraints.read(constraints), distance, "observed")
     problem = setting.bind(x0, space=SPACE, count=1, rate=lambda _: None, rate_background=lambda: None)
     return setting, x0, problem.groups
 
@@ -77,7 +79,7 @@ def test_a_level_that_the_background_never_had_comes_last() -> None:
     row = FRAME.head(1).assign(rank="top", home="boat")
     space = SPACE.covering(row)
     (x0,) = space.encode(row)
-    setting = Setting.build(SPACE, SPACE.encode(FRAME), Constraints(), Distance(), "observed")
+    setting = BoundPolicy.build(SPACE, SPACE.encode(FRAME), Constraints(), Distance(), "observed")
     problem = setting.bind(x0, space=space, count=1, rate=lambda _: None, rate_background=lambda: None)
     for name in ("rank", "home"):
         group = problem.groups[space.index[name]]

@@ -17,7 +17,7 @@ from mlflow_cf.features import FeatureSpace
 from mlflow_cf.model.judge import OpenModel
 from mlflow_cf.options import WrapOptions
 from mlflow_cf.policy import Distance
-from mlflow_cf.problem import Codes, Group, Problem, Setting
+from mlflow_cf.problem import BoundPolicy, Codes, Group, Problem
 from mlflow_cf.search.cascade import Cascade, _distinct
 from mlflow_cf.search.sampling import with_draws
 from mlflow_cf.wrapping import assemble
@@ -25,7 +25,7 @@ from mlflow_cf.wrapping import assemble
 
 def bound(frame: pd.DataFrame, constraints: Any, x: dict[str, Any], values: Any = "observed") -> Problem:
     space = FeatureSpace.infer(frame)
-    built = Setting.build(space, space.encode(frame), Constraints.read(constraints), Distance(), values)
+    built = BoundPolicy.build(space, space.encode(frame), Constraints.read(constraints), Distance(), values)
     row = pd.DataFrame({name: pd.Series([x[name]], dtype=frame[name].dtype) for name in frame})
     return bind(built, row)
 

@@ -20,7 +20,7 @@ from mlflow_cf.constraints import Constraints
 from mlflow_cf.errors import ArtifactError, InputError
 from mlflow_cf.features import FeatureSpace
 from mlflow_cf.policy import Distance
-from mlflow_cf.problem import Setting
+from mlflow_cf.problem import BoundPolicy
 
 RNG = np.random.default_rng(0)
 AMOUNT = RNG.integers(5, 80, 300) * 100.0
@@ -41,14 +41,14 @@ MODEL = DecisionTreeClassifier(max_depth=4, random_state=0).fit(
 )
 
 
-def setting(*causal: dict[str, Any], values: Any = "continuous", frame: pd.DataFrame = DATA) -> Setting:
+def setting(*causal: dict[str, Any], values: Any = "continuous", frame: pd.DataFrame = DATA) -> BoundPolicy:
     grades = {"grade": {"kind": "ordinal", "levels": ["low", "high"]}}
     space = FeatureSpace.infer(frame, grades if "grade" in frame else {})
     constraints = Constraints.read({"causal": causal})
-    return Setting.build(space, space.encode(frame), constraints, Distance(), values)
+    return BoundPolicy.build(space, space.encode(frame), constraints, Distance(), values)
 
 
-def accepted(built: Setting, query: dict[str, Any], found: dict[str, Any]) -> bool:
+def accepted(built: BoundPolicy, query: dict[str, Any], found: dict[str, Any]) -> bool:
     row = DATA.iloc[[0]].assign(**query)
     x0, z = built.space.encode(pd.concat([row, row.assign(**found)]))
     return bool(built.accepts(z[None], x0)[0])
@@ -78,7 +78,9 @@ class TestWhatFollows:
     def test_half_the_gap_to_the_next_observed_value(self) -> None:
         frame = pd.DataFrame({"amount": [1000.0, 1500.0, 2000.0, 3000.0], "duration": [20, 20, 23, 30]})
         space = FeatureSpace.infer(frame)
-        built = Setting.build(space, space.encode(frame), Constraints.read({"causal": [PAPER]}), Distance(), "observed")
+        built = BoundPolicy.build(
+            space, space.encode(frame), Constraints.read({"causal": [PAPER]}), Distance(), "observed"
+        )
         x0 = np.array([1000.0, 20.0])
         reached = {a: [d for d in (20, 23, 30) if built.accepts(np.array([[a, d]]), x0)[0]] for a in (1500, 2000, 3000)}
         assert reached == {1500: [23], 2000: [23], 3000: [30]}  # 22, 24 and 28 months

@@ -12,13 +12,13 @@ from sklearn.tree import DecisionTreeClassifier
 import mlflow_cf
 from mlflow_cf.engine.few_changes import FewChanges
 from mlflow_cf.explainers.explainer import Candidates
-from mlflow_cf.goal import BoundTarget, Rater
+from mlflow_cf.goal import BoundTarget, Scorer
 from mlflow_cf.policy import Target
 from mlflow_cf.problem import Budget
 from mlflow_cf.proof import complete
 from mlflow_cf.proof.certify import at_once, certify
 from mlflow_cf.proof.inquiry import run_proofs
-from mlflow_cf.proof.verify import Case, prove
+from mlflow_cf.proof.verify import RowTask, prove
 from mlflow_cf.words.reasons import Uncertified
 
 DATA = pd.DataFrame({"age": np.arange(11) * 10, "income": np.arange(11) * 10, "rooms": np.arange(11) % 3})
@@ -80,9 +80,9 @@ def case_of(judging, wrong, count):
         count=count,
         rate=lambda Z: target.rate(judging.judge.verdict(judging.space.decode(Z))),
         rate_background=lambda: target.rate(judging.outcome),
-        rater=Rater.of([(wrong.opened.structure, target)], len(judging.space)),
+        rater=Scorer.of([(wrong.opened.structure, target)], len(judging.space)),
     )
-    return Case(problem, target, Budget(10**6))
+    return RowTask(problem, target, Budget(10**6))
 
 
 def test_a_structure_that_refuses_what_the_judge_accepts_proves_nothing():

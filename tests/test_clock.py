@@ -5,7 +5,7 @@ import time
 import pytest
 
 from mlflow_cf.problem import Budget
-from mlflow_cf.request.explaining import LEAST_S, Clock
+from mlflow_cf.request.explaining import LEAST_S, RowClock
 
 
 @pytest.fixture
@@ -17,14 +17,14 @@ def now(monkeypatch: pytest.MonkeyPatch) -> list[float]:
 
 
 def test_without_a_deadline_there_is_no_end(now: list[float]) -> None:
-    clock = Clock(None)
+    clock = RowClock(None)
     clock.share(2, 2)
     assert clock.row_end(0) is None
     assert now
 
 
 def test_rows_share_evenly_what_is_not_kept_for_proofs(now: list[float]) -> None:
-    clock = Clock(110.0)
+    clock = RowClock(110.0)
     clock.share(4, 4)
     assert clock.row_end(0) == pytest.approx(102.0)
     now[0] = 102.0
@@ -34,7 +34,7 @@ def test_rows_share_evenly_what_is_not_kept_for_proofs(now: list[float]) -> None
 
 
 def test_later_rows_keep_their_share(now: list[float]) -> None:
-    clock = Clock(110.0)
+    clock = RowClock(110.0)
     clock.share(1, 2)
     assert clock.row_end(0) == pytest.approx(104.0)
     now[0] = 105.0
@@ -43,7 +43,7 @@ def test_later_rows_keep_their_share(now: list[float]) -> None:
 
 
 def test_some_rows_are_answered_rather_than_none(now: list[float]) -> None:
-    clock = Clock(100.5)
+    clock = RowClock(100.5)
     clock.share(32, 1000)
     ends = []
     while (end := clock.row_end(0)) is not None and end > now[0]:
@@ -56,7 +56,7 @@ def test_some_rows_are_answered_rather_than_none(now: list[float]) -> None:
 
 
 def test_proofs_that_take_long_get_their_time(now: list[float]) -> None:
-    clock = Clock(110.0)
+    clock = RowClock(110.0)
     clock.share(2, 4)
     clock.proved(2, 3.0)
     now[0] = 104.0
@@ -67,7 +67,7 @@ def test_proofs_that_take_long_get_their_time(now: list[float]) -> None:
 
 
 def test_what_cannot_be_proved_in_time_is_not_searched(now: list[float]) -> None:
-    clock = Clock(110.0)
+    clock = RowClock(110.0)
     clock.proved(2, 3.0)
     clock.share(4, 4)
     now[0] = 103.0

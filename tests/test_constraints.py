@@ -14,7 +14,7 @@ from mlflow_cf.constraints import Constraints
 from mlflow_cf.errors import InputError, InputErrors
 from mlflow_cf.features import FeatureSpace
 from mlflow_cf.policy import Distance
-from mlflow_cf.problem import Problem, Setting
+from mlflow_cf.problem import BoundPolicy, Problem
 
 DEGREES = ["none", "bachelor", "master", "doctor"]
 PEOPLE = pd.DataFrame(
@@ -29,9 +29,9 @@ PEOPLE = pd.DataFrame(
 ANN = {"age": 30, "income": 20.0, "degree": "bachelor", "gender": "f", "member": False}
 
 
-def setting(constraints: dict[str, Any], values: Any = "observed") -> Setting:
+def setting(constraints: dict[str, Any], values: Any = "observed") -> BoundPolicy:
     space = FeatureSpace.infer(PEOPLE, {"degree": {"kind": "ordinal", "levels": DEGREES}})
-    return Setting.build(space, space.encode(PEOPLE), Constraints.read(constraints), Distance(), values)
+    return BoundPolicy.build(space, space.encode(PEOPLE), Constraints.read(constraints), Distance(), values)
 
 
 def accepts(constraints: dict[str, Any], query: dict[str, Any], **moves: Any) -> bool:
@@ -78,7 +78,7 @@ GAPS = pd.DataFrame({"a": [1.0, 2.0, np.nan, 4.0], "b": ["x", "y", "y", None], "
 def test_missing_values_inside_groups(query: dict[str, Any], moves: dict[str, Any], *, fine: bool) -> None:
     space = FeatureSpace.infer(GAPS)
     constraints = Constraints.read({"groups": [["a", "b"]]})
-    prepared = Setting.build(space, space.encode(GAPS), constraints, Distance(), "observed")
+    prepared = BoundPolicy.build(space, space.encode(GAPS), constraints, Distance(), "observed")
     codes = space.encode(pd.DataFrame([query, {**query, **moves}]).astype({"b": GAPS["b"].dtype}))
     assert prepared.accepts(codes[1:], codes[0]).tolist() == [fine]
     assert prepared.accepts(codes, np.stack([codes[0], codes[0]])).tolist() == [False, fine]  # in pairs
@@ -135,7 +135,7 @@ class TestKeys:
         frame = pd.DataFrame({"debt": [-100.0, -90.0, -80.0, -111.0]})
         space = FeatureSpace.infer(frame)
         limits = Constraints.read({"relative": {"debt": {"up_percent": 10, "down_percent": 10}}})
-        prepared = Setting.build(space, space.encode(frame), limits, Distance(), "observed")
+        prepared = BoundPolicy.build(space, space.encode(frame), limits, Distance(), "observed")
         accepted = prepared.accepts(space.encode(frame), np.array([-100.0]))
         assert accepted.tolist() == [False, True, False, False]  # itself is no counterfactual
 
@@ -168,7 +168,7 @@ class TestKeys:
         rng = np.random.default_rng(0)
         frame = pd.DataFrame({f"f{number}": rng.permutation(256) for number in range(9)})
         space = FeatureSpace.infer(frame)
-        prepared = Setting.build(
+        prepared = BoundPolicy.build(
             space, space.encode(frame), Constraints(groups=(tuple(frame.columns),)), Distance(), "observed"
         )
         codes = space.encode(frame)
@@ -286,7 +286,7 @@ class TestBinding:
         )
         space = FeatureSpace.infer(frame)
         constraints = Constraints(groups=(("education", "income"),), immutable=("gender",), increasing=("age",))
-        prepared = Setting.build(space, space.encode(frame), constraints, Distance(), "observed")
+        prepared = BoundPolicy.build(space, space.encode(frame), constraints, Distance(), "observed")
         problem = bind(prepared, frame.iloc[[0]])
         assert tuples(problem, "gender") == []
         assert tuples(problem, "age") == [26, 28, 30]  # 22 is the row's own
@@ -322,7 +322,7 @@ class TestBinding:
 
     def test_grid(self) -> None:
         space = FeatureSpace.infer(PEOPLE, {"age": {"step": 10}, "income": {"step": 5}})
-        prepared = Setting.build(space, space.encode(PEOPLE), Constraints(), Distance(), "grid")
+        prepared = BoundPolicy.build(space, space.encode(PEOPLE), Constraints(), Distance(), "grid")
         ages = prepared.domains[0].tuples[:, 0]
         assert ages.tolist() == [22, 32, 42, 52]  # anchored at the smallest
         assert prepared.domains[1].tuples[:, 0].tolist() == [10 + 5 * i for i in range(15)]
@@ -333,7 +333,7 @@ class TestBinding:
     def test_grid_of_fractions_meets_the_background(self, dtype: str) -> None:
         frame = pd.DataFrame({"x": np.array([0.1, 0.3, 0.7, 0.4], dtype=dtype)})
         space = FeatureSpace.infer(frame, {"x": {"step": 0.1}})
-        prepared = Setting.build(space, space.encode(frame), Constraints(), Distance(), "grid")
+        prepared = BoundPolicy.build(space, space.encode(frame), Constraints(), Distance(), "grid")
         grid = space.decode(prepared.domains[0].tuples)["x"]
         assert grid.dtype == dtype
         assert grid.tolist() == np.array([0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7], dtype=dtype).tolist()
@@ -350,7 +350,7 @@ class TestBinding:
     def test_no_grid(self, features: dict[str, Any], message: str) -> None:
         space = FeatureSpace.infer(PEOPLE, features)
         with pytest.raises(InputError, match=message):
-            Setting.build(space, space.encode(PEOPLE), Constraints(), Distance(), "grid")
+            BoundPolicy.build(space, space.encode(PEOPLE), Constraints(), Distance(), "grid")
 
 
 class TestReading:

@@ -26,7 +26,7 @@ from mlflow_cf.explainers.cscf.genes import Ordered, decoded, encoded
 from mlflow_cf.explainers.cscf.orders import reordered
 from mlflow_cf.explainers.cscf.possible import Possible, possible
 from mlflow_cf.features import FeatureSpace
-from mlflow_cf.plans.course import Course, Declared
+from mlflow_cf.plans.course import ActionModel, Declared
 from mlflow_cf.plans.walk import Walker
 from mlflow_cf.policy import Distance
 from mlflow_cf.problem import BoundDistance, Budget
@@ -36,10 +36,10 @@ SMALL = CSCF(**SIZES)
 ROW = {"a": 0, "b": 1, "c": 0, "d": 2}
 
 
-def course(table: pd.DataFrame, actions: Any, relationships: Any = ()) -> Course:
+def course(table: pd.DataFrame, actions: Any, relationships: Any = ()) -> ActionModel:
     space = FeatureSpace.infer(table)
     declared = Declared(read_actions(actions), read_relationships(relationships))
-    return Course.bind(declared, space, BoundDistance.bind(Distance(), space))
+    return ActionModel.bind(declared, space, BoundDistance.bind(Distance(), space))
 
 
 class TestGenes:

@@ -19,7 +19,7 @@ import mlflow_cf
 from mlflow_cf import CSCF
 from mlflow_cf.constraints.actions import read_actions, read_relationships
 from mlflow_cf.features import FeatureSpace
-from mlflow_cf.plans.course import Course, Declared
+from mlflow_cf.plans.course import ActionModel, Declared
 from mlflow_cf.plans.walk import Walker
 from mlflow_cf.policy import Distance
 from mlflow_cf.problem import BoundDistance
@@ -71,7 +71,7 @@ def cheapest(told: dict[str, Any], model: Any, x0: np.ndarray[Any, Any], most: i
     """Return what the cheapest plan costs, by trying all sequences of all whole changes."""
     space = FeatureSpace.infer(X)
     declared = Declared(read_actions(told["actions"]), read_relationships(told["relationships"]))
-    walker = Walker(Course.bind(declared, space, BoundDistance.bind(Distance(), space)), x0, 1e-4)
+    walker = Walker(ActionModel.bind(declared, space, BoundDistance.bind(Distance(), space)), x0, 1e-4)
     best = np.inf
     for length in range(1, most + 1):
         moves = np.array(list(product(range(-6, 7), repeat=length)), dtype=np.float64)

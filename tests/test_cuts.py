@@ -7,7 +7,7 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from mlflow_cf.structures import NumberColumn, Step
+from mlflow_cf.structures import MonotoneStep, NumberColumn
 from mlflow_cf.structures.trees.cells import last_values
 
 STEPS = {
@@ -30,7 +30,7 @@ LIMITS = st.floats(-1e6, 1e6) | st.floats(-1, 1, width=32) | st.floats(allow_nan
 @example(limit=float(np.finfo(np.float32).max))
 @example(limit=np.inf)
 def test_the_last_value_passes_and_the_next_one_does_not(name, narrow, limit):
-    number = NumberColumn(0, tuple(map(Step, STEPS[name])))
+    number = NumberColumn(0, tuple(map(MonotoneStep, STEPS[name])))
     (last,) = last_values(number, np.array([limit]), narrow=narrow)
 
     def passes(raw: float) -> bool:
@@ -45,5 +45,5 @@ def test_the_last_value_passes_and_the_next_one_does_not(name, narrow, limit):
 
 
 def test_limits_no_value_reaches_or_all_values_pass_are_infinite():
-    clipped = NumberColumn(0, tuple(map(Step, STEPS["clipped"])))
+    clipped = NumberColumn(0, tuple(map(MonotoneStep, STEPS["clipped"])))
     assert last_values(clipped, np.array([-0.5, 1.0]), narrow=False).tolist() == [-np.inf, np.inf]

@@ -12,7 +12,7 @@ from mlflow_cf.constraints import Constraints
 from mlflow_cf.errors import InputError
 from mlflow_cf.features import FeatureSpace
 from mlflow_cf.policy import Distance
-from mlflow_cf.problem import BoundDistance, Setting, binding
+from mlflow_cf.problem import BoundDistance, BoundPolicy, binding
 
 DEGREES = ["none", "bachelor", "master", "doctor"]
 FRAME = pd.DataFrame(
@@ -180,7 +180,7 @@ def test_codes_rows_and_single_rows_agree_bit_for_bit(
     monkeypatch.setattr(binding, "SHORT", short)
     names = dict(zip(("l0", "l1", "linf"), weights, strict=True))
     distance = Distance.read({**names, "scale": scale, "weights": {"age": 0.3, "job": 1.7}})
-    setting = Setting.build(SPACE, SPACE.encode(FRAME), Constraints(groups=groups), distance, "observed")
+    setting = BoundPolicy.build(SPACE, SPACE.encode(FRAME), Constraints(groups=groups), distance, "observed")
     for query in (ROW, {**ROW, "income": None, "job": "z", "degree": "odd"}):
         raw = pd.DataFrame([query]).astype({"income": "float64"})
         problem = bind(setting, raw)

@@ -7,18 +7,18 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mlflow_cf.explainers.geco.knapsack import Single, by_gain, by_ratio, prefixes, price
+from mlflow_cf.explainers.geco.knapsack import KnapsackItems, by_gain, by_ratio, prefixes, price
 
 GROUPS = 4
 
 
-def single_of(rows: list[tuple[int, int, float, float]]) -> Single:
+def single_of(rows: list[tuple[int, int, float, float]]) -> KnapsackItems:
     group, code, gain, cost = (np.array(column) for column in zip(*rows, strict=True))
-    return Single(group.astype(np.intp), code.astype(np.intp), gain.astype(float), cost.astype(float))
+    return KnapsackItems(group.astype(np.intp), code.astype(np.intp), gain.astype(float), cost.astype(float))
 
 
 @st.composite
-def singles(draw: st.DrawFn, *, per_group: int = 3) -> Single:
+def singles(draw: st.DrawFn, *, per_group: int = 3) -> KnapsackItems:
     pairs = [(group, code) for group in range(GROUPS) for code in range(1, 1 + draw(st.integers(1, per_group)))]
     return single_of([(*pair, draw(st.integers(-3, 9)), draw(st.integers(1, 9))) for pair in pairs])
 
@@ -51,7 +51,7 @@ def test_nothing_brings_anything() -> None:
 
 
 @given(singles(per_group=1), st.floats(0.5, 20))
-def test_by_gain_needs_the_fewest_changes(single: Single, need: float) -> None:
+def test_by_gain_needs_the_fewest_changes(single: KnapsackItems, need: float) -> None:
     found = prefixes(by_gain(single), np.zeros(GROUPS, dtype=np.intp), need)
     gains = dict(zip(single.group.tolist(), single.gain.tolist(), strict=True))
     sizes = [
@@ -65,7 +65,7 @@ def test_by_gain_needs_the_fewest_changes(single: Single, need: float) -> None:
 
 
 @given(singles(), st.floats(0.5, 20))
-def test_by_ratio_costs_no_more_than_what_any_choice_costs_and_one_step(single: Single, need: float) -> None:
+def test_by_ratio_costs_no_more_than_what_any_choice_costs_and_one_step(single: KnapsackItems, need: float) -> None:
     """Without its last step the order gains less than needed at the least cost there is for that (Dantzig 1957)."""
     steps = by_ratio(single)
     gained, cost = steps.gain.cumsum(), steps.cost.cumsum()

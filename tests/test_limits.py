@@ -9,7 +9,7 @@ from sklearn.ensemble import RandomForestClassifier
 
 import mlflow_cf
 from mlflow_cf.explained import ExplainedModel
-from mlflow_cf.request.explaining import Clock
+from mlflow_cf.request.explaining import RowClock
 
 NAMES = ["age", "education", "hours", "occupation", "workclass", "gain"]
 RNG = np.random.default_rng(3)
@@ -61,7 +61,7 @@ def test_groups_that_must_change_together_are_too_many() -> None:
 
 def test_rows_searched_once_more_share_what_is_left(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("time.perf_counter", lambda: 100.0)
-    clock = Clock(110.0)
+    clock = RowClock(110.0)
     clock.share(2, 6)
     for _ in range(2):
         clock.row_end(0)

@@ -8,7 +8,7 @@ import pandas as pd
 import pytest
 
 import mlflow_cf
-from mlflow_cf.problem import Setting
+from mlflow_cf.problem import BoundPolicy
 from mlflow_cf.why_not.lint import SAMPLE, lint
 from mlflow_cf.words.description import description
 
@@ -90,8 +90,8 @@ def test_few_rows_are_bound(monkeypatch: pytest.MonkeyPatch) -> None:
     wide = pd.DataFrame(RNG.integers(0, 50, (3_000, 60)), columns=[f"c{n}" for n in range(60)])
     made = mlflow_cf.wrap(lambda rows: (rows["c0"] > 25).astype(int), wide, target=1, output="label")
     bound: list[int] = []
-    bind = Setting.bind
-    monkeypatch.setattr(Setting, "bind", lambda *args, **kwargs: (bound.append(1), bind(*args, **kwargs))[1])
+    bind = BoundPolicy.bind
+    monkeypatch.setattr(BoundPolicy, "bind", lambda *args, **kwargs: (bound.append(1), bind(*args, **kwargs))[1])
     assert lint(made.policy, made.setting) == []
     assert len(bound) == SAMPLE
 

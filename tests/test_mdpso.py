@@ -33,7 +33,7 @@ from mlflow_cf.explainers.registry import explainer_of, explainer_to_dict
 from mlflow_cf.features import Embedding, FeatureSpace
 from mlflow_cf.goal import Rating
 from mlflow_cf.policy import Distance
-from mlflow_cf.problem import Budget, Problem, Setting
+from mlflow_cf.problem import BoundPolicy, Budget, Problem
 
 NAN = math.nan
 # every number from 0 to 10, so that boxes are easy to read; a level of three, a truth value
@@ -58,7 +58,7 @@ def problem_of(
     frame: pd.DataFrame = FRAME,
 ) -> Problem:
     space = FeatureSpace.infer(frame)
-    setting = Setting.build(space, space.encode(frame), Constraints.read(constraints), Distance(), values)
+    setting = BoundPolicy.build(space, space.encode(frame), Constraints.read(constraints), Distance(), values)
 
     def rate(Z: Any) -> Rating:
         flags = np.asarray(favourable(Z), dtype=bool)

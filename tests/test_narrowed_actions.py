@@ -17,10 +17,10 @@ from mlflow_cf.explained import ExplainedModel
 from mlflow_cf.explainers.cscf import CSCF
 from mlflow_cf.features import FeatureSpace, Floats
 from mlflow_cf.plans.cheapest import cheapest_plan
-from mlflow_cf.plans.course import Course
+from mlflow_cf.plans.course import ActionModel
 from mlflow_cf.plans.walk import compiled
 from mlflow_cf.policy import Distance, Privacy
-from mlflow_cf.problem import Setting
+from mlflow_cf.problem import BoundPolicy
 
 PEOPLE = pd.DataFrame(
     {
@@ -55,16 +55,16 @@ POLICY: dict[str, Any] = {
 NAMES = {action["name"]: action for action in POLICY["actions"]}
 
 
-def setting(policy: dict[str, Any] = POLICY) -> Setting:
+def setting(policy: dict[str, Any] = POLICY) -> BoundPolicy:
     space = FeatureSpace.infer(PEOPLE)
-    return Setting.build(space, space.encode(PEOPLE), Constraints.read(policy), Distance(), "continuous")
+    return BoundPolicy.build(space, space.encode(PEOPLE), Constraints.read(policy), Distance(), "continuous")
 
 
 SETTING = setting()
 REQUESTS = SETTING.for_requests(Privacy())  # as requests see it
 
 
-def course_of(built: Setting) -> Course:
+def course_of(built: BoundPolicy) -> ActionModel:
     assert built.course is not None
     return built.course
 
@@ -72,7 +72,7 @@ def course_of(built: Setting) -> Course:
 OWN = course_of(SETTING)
 
 
-def narrowed(*actions: dict[str, Any], of: Setting = SETTING) -> Course:
+def narrowed(*actions: dict[str, Any], of: BoundPolicy = SETTING) -> ActionModel:
     return course_of(of.tightened(Constraints.read({"actions": actions})))
 
 
@@ -189,7 +189,7 @@ def test_a_removed_action_is_not_replaced() -> None:
     assert cheapest_plan(narrowed(*plain("earn")), x0, end) == ()
 
 
-def stepped(left: Course, name: str, to: float, state: Floats) -> tuple[bool, float]:
+def stepped(left: ActionModel, name: str, to: float, state: Floats) -> tuple[bool, float]:
     number = [action.name for action in left.actions].index(name)
     done = left.step(number, state[None], np.array([to]))
     return bool(done.valid[0]), float(done.effort[0])

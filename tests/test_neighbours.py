@@ -12,7 +12,7 @@ from worlds import background, constraint_dicts, explained, stepped, table, wide
 
 from mlflow_cf.errors import InputError
 from mlflow_cf.explainers.geco import picking
-from mlflow_cf.explainers.geco.neighbours import Near, Neighbours
+from mlflow_cf.explainers.geco.neighbours import Neighbours, RatedNeighbours
 from mlflow_cf.goal.raw_scores import SumTarget
 from mlflow_cf.problem import Budget, Codes, Problem
 from mlflow_cf.problem.points import with_points
@@ -27,7 +27,7 @@ rules = st.lists(st.sampled_from(RULES), unique=True, max_size=3)
 class Found:
     """Neighbours as rows (n, G); what is in doubt is rated as its row is."""
 
-    def __init__(self, problem: Problem, near: Near) -> None:
+    def __init__(self, problem: Problem, near: RatedNeighbours) -> None:
         self.codes = near.codes(np.arange(len(near.distance)))
         self.distance, self.shortfall = near.distance, near.shortfall
         self.favourable = near.verdict > 0

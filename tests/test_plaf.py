@@ -12,7 +12,7 @@ import pytest
 from mlflow_cf.constraints import Constraints
 from mlflow_cf.constraints.plaf import (
     MAX_LENGTH,
-    Comparison,
+    Compared,
     Literally,
     Operation,
     Reference,
@@ -24,7 +24,7 @@ from mlflow_cf.constraints.plaf import (
 from mlflow_cf.errors import InputError, InputErrors
 from mlflow_cf.features import FeatureSpace
 from mlflow_cf.policy import Distance
-from mlflow_cf.problem import Setting
+from mlflow_cf.problem import BoundPolicy
 
 AGE = Reference("x_cf", "age")
 OLD = Reference("x", "age")
@@ -34,7 +34,7 @@ def rule(text: str) -> Statement:
     return parse_rule(text, "rules[0]")
 
 
-def then(text: str) -> Comparison:
+def then(text: str) -> Compared:
     return rule(text).then
 
 
@@ -44,12 +44,12 @@ def right(text: str) -> Any:
 
 class TestStatements:
     def test_a_bare_comparison(self) -> None:
-        assert rule("x_cf.age >= x.age") == Statement((), Comparison(AGE, ">=", OLD))
+        assert rule("x_cf.age >= x.age") == Statement((), Compared(AGE, ">=", OLD))
 
     def test_conditions(self) -> None:
         found = rule("IF x_cf.age > x.age and x.age < 3 THEN x_cf.age = 5")
         assert found == Statement(
-            (Comparison(AGE, ">", OLD), Comparison(OLD, "<", Literally(3.0))), Comparison(AGE, "==", Literally(5.0))
+            (Compared(AGE, ">", OLD), Compared(OLD, "<", Literally(3.0))), Compared(AGE, "==", Literally(5.0))
         )
 
     @pytest.mark.parametrize(
@@ -89,7 +89,7 @@ class TestStatements:
     )
     def test_other_names_in_backquotes(self, name: str) -> None:
         found = rule(f"x_cf.`{name}` >= x.`{name}`")
-        assert found.then == Comparison(Reference("x_cf", name), ">=", Reference("x", name))
+        assert found.then == Compared(Reference("x_cf", name), ">=", Reference("x", name))
         assert str(found) == f"x_cf.`{name}` >= x.`{name}`"
 
 
@@ -204,7 +204,7 @@ class TestReading:
         frame = pd.DataFrame({"a": [1, 2, 3], "b": [1, 2, 1], "c": [1.0, 2.5, 3.5]})
         space = FeatureSpace.infer(frame)
         built = [
-            Setting.build(space, space.encode(frame), Constraints.read(source), Distance(), "observed")
+            BoundPolicy.build(space, space.encode(frame), Constraints.read(source), Distance(), "observed")
             for source in (self.TEXT, self.KEYS)
         ]
         assert built[0].rules == built[1].rules
@@ -280,7 +280,7 @@ class TestErrors:
         space = FeatureSpace.infer(frame)
         rules = Constraints(rules=("x_cf.a > 1", "x_cf.a >", "x_cf.b = 1", "x_cf.a = 'b'"))
         with pytest.raises(InputErrors) as error:
-            Setting.build(space, space.encode(frame), rules, Distance(), "observed")
+            BoundPolicy.build(space, space.encode(frame), rules, Distance(), "observed")
         assert [found.path for found in error.value.errors] == [f"constraints.rules[{n}]" for n in (1, 2, 3)]
 
     @pytest.mark.parametrize("number", ["1e999", "9" * 400, "1" + "0" * 309 + ".5"])
@@ -328,7 +328,7 @@ def test_ten_thousand_characters_are_refused(name: str) -> None:
     frame = pd.DataFrame({"a": [1, 2, 3]})
     space = FeatureSpace.infer(frame)
     with pytest.raises(InputError) as error:
-        Setting.build(space, space.encode(frame), Constraints(rules=(LONG[name],)), Distance(), "observed")
+        BoundPolicy.build(space, space.encode(frame), Constraints(rules=(LONG[name],)), Distance(), "observed")
     assert len(str(error.value)) < 500
     assert error.value.path == "constraints.rules[0]"
 
@@ -366,7 +366,7 @@ def test_all_rules_of_a_request_together_have_a_limit() -> None:
     space = FeatureSpace.infer(frame)
     rules = Constraints(rules=("x_cf.a = 1" + " " * 9_900,) * 11)
     with pytest.raises(InputError, match=r"constraints\.rules: 109,010 characters of PLAF in all; stay below 100,000"):
-        Setting.build(space, space.encode(frame), rules, Distance(), "observed")
+        BoundPolicy.build(space, space.encode(frame), rules, Distance(), "observed")
     with pytest.raises(InputError, match=r"constraints\.rules: .* at most 256 items"):
         Constraints.read({"rules": ["x_cf.a = 1"] * 257})
 
@@ -375,7 +375,7 @@ def test_a_rule_of_many_conditions() -> None:
     frame = pd.DataFrame({"a": np.arange(2_000)})
     space = FeatureSpace.infer(frame)
     text = "IF " + " and ".join(["x_cf.a > 1"] * 600) + " THEN x_cf.a < 1900"
-    prepared = Setting.build(space, space.encode(frame), Constraints(rules=(text,)), Distance(), "observed")
+    prepared = BoundPolicy.build(space, space.encode(frame), Constraints(rules=(text,)), Distance(), "observed")
     accepted = prepared.accepts(space.encode(frame), np.array([5.0]))
     assert accepted.sum() == 1899  # 0 to 1899 without the row itself
 

@@ -24,7 +24,7 @@ from mlflow_cf.constraints.actions import read_actions, read_relationships
 from mlflow_cf.errors import InputError
 from mlflow_cf.explainers.cscf import CSCF
 from mlflow_cf.features import FeatureSpace
-from mlflow_cf.plans.course import Course, Declared, Stepped
+from mlflow_cf.plans.course import ActionModel, Declared, Stepped
 from mlflow_cf.plans.functions import FAILED, counted
 from mlflow_cf.policy import Distance, Query
 from mlflow_cf.problem import BoundDistance
@@ -42,17 +42,17 @@ CANARY = 40.123
 STATE = [30.0, CANARY, 1.0, 0.0, 19_800.0]
 
 
-def course(actions: Sequence[Any], relationships: Any = ()) -> Course:
+def course(actions: Sequence[Any], relationships: Any = ()) -> ActionModel:
     space = FeatureSpace.infer(PEOPLE)
     declared = Declared(read_actions(actions), read_relationships(relationships))
-    return Course.bind(declared, space, BoundDistance.bind(Distance(), space))
+    return ActionModel.bind(declared, space, BoundDistance.bind(Distance(), space))
 
 
 def action(**keys: Any) -> dict[str, Any]:
     return {"name": "earn", "feature": "income", "low": -50, "high": 50, **keys}
 
 
-def stepped(of: Course, outcome: float = 50.0, state: Sequence[float] = STATE) -> Stepped:
+def stepped(of: ActionModel, outcome: float = 50.0, state: Sequence[float] = STATE) -> Stepped:
     return of.step(0, np.array([state]), np.array([outcome]))
 
 

@@ -19,7 +19,7 @@ from mlflow_cf.errors import InputError
 from mlflow_cf.features import FeatureSpace, Floats
 from mlflow_cf.plans.bound import derived
 from mlflow_cf.plans.cheapest import cheapest_order
-from mlflow_cf.plans.course import Course, Declared
+from mlflow_cf.plans.course import ActionModel, Declared
 from mlflow_cf.policy import Distance
 from mlflow_cf.problem import BoundDistance
 from mlflow_cf.words.result import Change, Counterfactual
@@ -46,13 +46,13 @@ START, END = [1.0, 0.0, 0.0], [0.0, 4.0, 1.0]
 COSTS = {"123": 27.5, "132": 30.0, "213": 25.0, "231": 22.5, "312": 27.5, "321": 25.0}
 
 
-def course(table: pd.DataFrame, actions: Sequence[Any], relationships: Any = (), **options: Any) -> Course:
+def course(table: pd.DataFrame, actions: Sequence[Any], relationships: Any = (), **options: Any) -> ActionModel:
     space = FeatureSpace.infer(table)
     declared = Declared(read_actions(actions), read_relationships(relationships))
-    return replace(Course.bind(declared, space, BoundDistance.bind(Distance(), space)), **options)
+    return replace(ActionModel.bind(declared, space, BoundDistance.bind(Distance(), space)), **options)
 
 
-def cost(of: Course, numbers: Sequence[int], x0: Sequence[float], end: Sequence[float]) -> float:
+def cost(of: ActionModel, numbers: Sequence[int], x0: Sequence[float], end: Sequence[float]) -> float:
     """Return what the steps cost in this order; inf where one cannot be done."""
     state, total = np.array([x0]), 0.0
     for number in numbers:
@@ -139,7 +139,7 @@ def test_no_order_is_cheaper(
         assert way.cost == pytest.approx(min(reached), abs=1e-12)
 
 
-def _whole(of: Course, numbers: Sequence[int], x0: Floats, end: Floats) -> float:
+def _whole(of: ActionModel, numbers: Sequence[int], x0: Floats, end: Floats) -> float:
     """Return what an order costs that ends where it shall, and does nothing needless; inf: it does not."""
     state, total = x0[None], 0.0
     for number in numbers:

@@ -15,7 +15,7 @@ from mlflow_cf.features import FeatureSpace
 from mlflow_cf.goal import Rating
 from mlflow_cf.model.judge import OpenModel
 from mlflow_cf.policy import Distance
-from mlflow_cf.problem import Budget, Problem, Setting
+from mlflow_cf.problem import BoundPolicy, Budget, Problem
 
 # a: 9 of 10 rows hold 0, so that drawing by frequency would show
 DATA = pd.DataFrame(
@@ -38,7 +38,7 @@ class Watched:
 
 def problem_of(favourable, count=1, constraints=None, values="observed", row=(0, 0, 0, 0.0)) -> Problem:
     space = FeatureSpace.infer(DATA)
-    setting = Setting.build(space, space.encode(DATA), Constraints.read(constraints), Distance(), values)
+    setting = BoundPolicy.build(space, space.encode(DATA), Constraints.read(constraints), Distance(), values)
     x0 = np.array(row, dtype=float)
     return setting.bind(x0, space=space, count=count, rate=Watched(favourable), rate_background=lambda: None)
 

@@ -18,7 +18,7 @@ from mlflow_cf.features import FeatureSpace
 from mlflow_cf.model.judge import OpenModel
 from mlflow_cf.options import WrapOptions
 from mlflow_cf.policy import Distance
-from mlflow_cf.problem import Setting
+from mlflow_cf.problem import BoundPolicy
 from mlflow_cf.wrapping import assemble
 
 FRAME = background()
@@ -28,8 +28,10 @@ QUERY = {**QUERY, "age": 21, "income": 0.5, "rooms": 2, "grade": "mid", "final g
          "member": True, "if": False}  # fmt: skip
 
 
-def setting(*rules: str, **keys: Any) -> Setting:
-    return Setting.build(SPACE, SPACE.encode(FRAME), Constraints.read({"rules": rules, **keys}), Distance(), "observed")
+def setting(*rules: str, **keys: Any) -> BoundPolicy:
+    return BoundPolicy.build(
+        SPACE, SPACE.encode(FRAME), Constraints.read({"rules": rules, **keys}), Distance(), "observed"
+    )
 
 
 def compiled(text: str) -> Rule:
@@ -176,7 +178,7 @@ class TestTypes:
         """0.1 is 0.10000000149 in a column of float32, which is not above 0.1."""
         frame = pd.DataFrame({"a": pd.Series([0.1, 0.2, 0.7], dtype=dtype)})
         space = FeatureSpace.infer(frame)
-        prepared = Setting.build(space, space.encode(frame), Constraints.read(constraints), Distance(), "observed")
+        prepared = BoundPolicy.build(space, space.encode(frame), Constraints.read(constraints), Distance(), "observed")
         codes = space.encode(frame)
         assert prepared.accepts(codes, codes[2]).tolist() == [True, False, False]
 
@@ -411,7 +413,7 @@ class TestOrder:
         )
         text = Constraints.read("GROUP age, income GROUP income, rooms")
         with pytest.raises(InputError, match=r"groups\[1\]\.income: already in groups\[0\]"):
-            Setting.build(SPACE, SPACE.encode(FRAME), text, Distance(), "observed")
+            BoundPolicy.build(SPACE, SPACE.encode(FRAME), text, Distance(), "observed")
 
 
 class TestPapersExample:
@@ -433,9 +435,9 @@ class TestPapersExample:
     )
     X: ClassVar = {"gender": "female", "age": 22, "education": 3, "income": 80000}
 
-    def prepared(self) -> tuple[Setting, np.ndarray]:
+    def prepared(self) -> tuple[BoundPolicy, np.ndarray]:
         space = FeatureSpace.infer(self.PEOPLE)
-        built = Setting.build(space, space.encode(self.PEOPLE), Constraints.read(self.TEXT), Distance(), "observed")
+        built = BoundPolicy.build(space, space.encode(self.PEOPLE), Constraints.read(self.TEXT), Distance(), "observed")
         return built, space.encode(pd.DataFrame([self.X]))[0]
 
     def test_graph(self) -> None:

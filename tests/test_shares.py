@@ -17,7 +17,7 @@ from mlflow_cf.goal.scorer import Lead, reach, surely
 from mlflow_cf.structures import Forest
 from mlflow_cf.structures.layers.columns import NumberColumn
 from mlflow_cf.structures.links import linked
-from mlflow_cf_flavors.sums import Trees
+from mlflow_cf_flavors.sums import TreeModel
 
 RNG = np.random.default_rng(0)
 DATA = pd.DataFrame(RNG.integers(0, 6, (300, 4)).astype(float), columns=list("abcd"))
@@ -81,7 +81,7 @@ def test_what_does_not_add_up_stays(leaf: list[float], link: str) -> None:
     )
     space = FeatureSpace.infer(DATA)
     for base, expected in (([0.0, 0.0], link), ([0.5, 0.0], "identity")):
-        structure = Trees([NumberColumn(0)], replace(forest, base=np.array(base))).compile(space)
+        structure = TreeModel([NumberColumn(0)], replace(forest, base=np.array(base))).compile(space)
         assert structure.link == expected
 
 

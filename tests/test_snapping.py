@@ -10,7 +10,7 @@ from worlds import bind
 from mlflow_cf.constraints import Constraints
 from mlflow_cf.features import Embedding, FeatureSpace
 from mlflow_cf.policy import Distance
-from mlflow_cf.problem import Setting
+from mlflow_cf.problem import BoundPolicy
 from mlflow_cf.search.snapping import Snapping
 
 NAN = math.nan
@@ -27,7 +27,7 @@ OWN = {"income": 30.0, "job": "b", "owner": True, "rooms": 2}
 
 def problem_of(constraints=None, values="observed", frame=FRAME, overrides=None, **changed):
     space = FeatureSpace.infer(frame, overrides)
-    setting = Setting.build(space, space.encode(frame), Constraints.read(constraints or {}), Distance(), values)
+    setting = BoundPolicy.build(space, space.encode(frame), Constraints.read(constraints or {}), Distance(), values)
     query = pd.DataFrame([{**OWN, **changed}], columns=list(frame.columns))
     dtypes = {name: dtype for name, dtype in frame.dtypes.items() if not isinstance(dtype, pd.CategoricalDtype)}
     return bind(setting, query.astype(dtypes))

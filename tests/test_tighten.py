@@ -14,7 +14,7 @@ from mlflow_cf.features import FeatureSpace
 from mlflow_cf.model.judge import OpenModel
 from mlflow_cf.options import WrapOptions
 from mlflow_cf.policy import Distance
-from mlflow_cf.problem import Setting
+from mlflow_cf.problem import BoundPolicy
 from mlflow_cf.wrapping import assemble
 
 DEGREES = ["none", "bachelor", "master", "doctor"]
@@ -39,16 +39,16 @@ POLICY: dict[str, Any] = {
 ROW = {"age": 25, "income": 50.0, "degree": "bachelor", "job": "b"}
 
 
-def setting(constraints: dict[str, Any]) -> Setting:
+def setting(constraints: dict[str, Any]) -> BoundPolicy:
     space = FeatureSpace.infer(PEOPLE, {"degree": {"kind": "ordinal", "levels": DEGREES}})
-    return Setting.build(space, space.encode(PEOPLE), Constraints.read(constraints), Distance(), "observed")
+    return BoundPolicy.build(space, space.encode(PEOPLE), Constraints.read(constraints), Distance(), "observed")
 
 
-def tightened(request: dict[str, Any], policy: dict[str, Any] | None = None) -> Setting:
+def tightened(request: dict[str, Any], policy: dict[str, Any] | None = None) -> BoundPolicy:
     return setting(POLICY if policy is None else policy).tightened(Constraints.read(request))
 
 
-def accepted(prepared: Setting, **moves: Any) -> bool:
+def accepted(prepared: BoundPolicy, **moves: Any) -> bool:
     codes = prepared.space.encode(pd.DataFrame([ROW, {**ROW, **moves}]))
     return bool(prepared.accepts(codes[1:], codes[0])[0])
 
@@ -87,7 +87,7 @@ DATES = pd.DataFrame({"start": pd.to_datetime(["2024-01-01", "2024-03-01", "2024
 def test_a_range_of_dates_is_not_widened(wider: list[Any]) -> None:
     space = FeatureSpace.infer(DATES)
     policy = Constraints.read({"ranges": {"start": ["2024-02-01", "2024-04-01"]}})
-    prepared = Setting.build(space, space.encode(DATES), policy, Distance(), "observed")
+    prepared = BoundPolicy.build(space, space.encode(DATES), policy, Distance(), "observed")
     with pytest.raises(InputError, match=r"constraints\.ranges\.start: .* is wider than the policy's"):
         prepared.tightened(Constraints.read({"ranges": {"start": wider}}))
     prepared.tightened(Constraints.read({"ranges": {"start": ["2024-02-01T00:00", None]}}))

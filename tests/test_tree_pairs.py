@@ -12,7 +12,7 @@ from worlds import background, space_of, table, wide_rows
 from mlflow_cf.structures import Structure
 from mlflow_cf.structures import pairs as pairs_of_changes
 from mlflow_cf.structures.joined import Joined
-from mlflow_cf.structures.kernels.blocks import Alone, Blocks, Leading, Near
+from mlflow_cf.structures.kernels.blocks import Blocks, Leading, LeadingPairs, SingleEffects
 from mlflow_cf.structures.pairs import PairTables, everything
 from mlflow_cf.structures.trees import pairs as tree_pairs
 
@@ -64,7 +64,7 @@ def check(world: World, seed: int, c: float, limit: float) -> None:
     base, rng = world.sums({}), np.random.default_rng(seed)
     sums = np.array([world.sums({column: place}) for column, place in places]).reshape(-1, len(base))
     cost, peak = rng.random((2, len(places)))
-    alone = Alone(sums, base, cost, peak, c, limit)
+    alone = SingleEffects(sums, base, cost, peak, c, limit)
     known: dict[tuple[int, int], Any] = {}
     for one, two in chosen.T:
         for a, b in np.ndindex(len(world.values[one]), len(world.values[two])):
@@ -84,14 +84,14 @@ def check(world: World, seed: int, c: float, limit: float) -> None:
     check_leading(tables, alone, found, rng)
 
 
-def listed(near: Near) -> dict[tuple[int, ...], Any]:
+def listed(near: LeadingPairs) -> dict[tuple[int, ...], Any]:
     """Return the sums of every pair of values; no pair comes twice."""
     found = {tuple(both): total for both, total in zip(near.at.tolist(), near.sums, strict=True)}
     assert len(found) == len(near.at)
     return found
 
 
-def check_blocks(tables: PairTables, alone: Alone, blocks: Blocks, known: dict[tuple[int, ...], Any]) -> None:
+def check_blocks(tables: PairTables, alone: SingleEffects, blocks: Blocks, known: dict[tuple[int, ...], Any]) -> None:
     """Compare the bounds of every block with all that it holds; together they hold everything once."""
     total = 0
     for at, far, size, low, high in zip(*blocks, strict=True):
@@ -108,7 +108,7 @@ def check_blocks(tables: PairTables, alone: Alone, blocks: Blocks, known: dict[t
 
 
 def check_leading(
-    tables: PairTables, alone: Alone, known: dict[tuple[int, ...], Any], rng: np.random.Generator
+    tables: PairTables, alone: SingleEffects, known: dict[tuple[int, ...], Any], rng: np.random.Generator
 ) -> None:
     """Compare what leads with all that count."""
     weights = rng.choice([-1.0, 0.5, 1.0], len(alone.base))

@@ -19,17 +19,17 @@ from mlflow_cf.explainers import UFCE
 from mlflow_cf.explainers.registry import explainer_of, explainer_to_dict
 from mlflow_cf.explainers.ufce import known as module
 from mlflow_cf.explainers.ufce.known import counted, mutual_information
-from mlflow_cf.explainers.ufce.lines import Lines, singles
+from mlflow_cf.explainers.ufce.lines import SearchLines, singles
 from mlflow_cf.explainers.ufce.neighbourhood import Neighbourhood
 from mlflow_cf.explainers.ufce.predictors import Predictors, fit_predictors
-from mlflow_cf.explainers.ufce.searching import Trial, walk
+from mlflow_cf.explainers.ufce.searching import Acceptance, walk
 from mlflow_cf.explainers.ufce.subspaces import Subspaces, interval
 from mlflow_cf.features import Embedding, FeatureSpace
 from mlflow_cf.goal import Rating
 from mlflow_cf.model.judge import OpenModel
 from mlflow_cf.options import WrapOptions
 from mlflow_cf.policy import Distance
-from mlflow_cf.problem import Budget, Problem, Setting
+from mlflow_cf.problem import BoundPolicy, Budget, Problem
 from mlflow_cf.stepwise import finished
 from mlflow_cf.wrapping import assemble
 
@@ -54,7 +54,7 @@ class Watched:
 def problem_of(favourable, ranges) -> Problem:
     space = FeatureSpace.infer(INCOMES)
     constraints = Constraints.read({"ranges": ranges, "immutable": ["age"]})
-    setting = Setting.build(space, space.encode(INCOMES), constraints, Distance(), "observed")
+    setting = BoundPolicy.build(space, space.encode(INCOMES), constraints, Distance(), "observed")
     return setting.bind(
         np.array([40.0, 30.0]), space=space, count=1, rate=Watched(favourable), rate_background=lambda: None
     )
@@ -68,7 +68,7 @@ def walked(favourable, ranges) -> tuple[list[float], list[float]]:
     predictors = Predictors(
         problem, embedding, *finished(fit_predictors(embedding, problem.background)), subspaces.ends
     )
-    found = walk(Trial(problem, Budget(1_000), 1), Lines(problem, predictors, singles(subspaces)))
+    found = walk(Acceptance(problem, Budget(1_000), 1), SearchLines(problem, predictors, singles(subspaces)))
     return problem.rows(found.codes)[:, 0].tolist(), problem.rate.seen
 
 

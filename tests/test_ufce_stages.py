@@ -14,7 +14,7 @@ from sklearn.linear_model import LogisticRegression
 import mlflow_cf
 from mlflow_cf.explainers import UFCE, Candidates
 from mlflow_cf.explainers.ufce import known, run
-from mlflow_cf.explainers.ufce.searching import Trial
+from mlflow_cf.explainers.ufce.searching import Acceptance
 from mlflow_cf.model.judge import OpenModel
 from mlflow_cf.options import WrapOptions
 from mlflow_cf.problem import Budget, Problem
@@ -107,13 +107,13 @@ def test_wide_tables_are_searched_block_by_block(clock: Clock, monkeypatch: pyte
     model = OpenModel("test", (0, 1), lambda rows: (rows["c0"] > 2).to_numpy().astype(int))
     options = WrapOptions(target=1, explainer=UFCE(search="scan"), constraints={"immutable": ["c0"]})
     explained = assemble(model, frame, None, options)
-    own = Trial.ask
+    own = Acceptance.ask
 
     def ask(self, lines, line, position):
         clock.now += 1e-4 * len(line)
         return own(self, lines, line, position)
 
-    monkeypatch.setattr(Trial, "ask", ask)
+    monkeypatch.setattr(Acceptance, "ask", ask)
     started = clock.now
     (answer,) = explained.explain(frame[frame["c0"] < 0].head(1), time_limit_s=2.0)
     assert answer.status == "budget"

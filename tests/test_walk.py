@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from mlflow_cf.constraints.actions import read_actions, read_relationships
 from mlflow_cf.features import FeatureSpace, Floats
 from mlflow_cf.plans.boxes import BoxWalker
-from mlflow_cf.plans.course import Course, Declared
+from mlflow_cf.plans.course import ActionModel, Declared
 from mlflow_cf.plans.walk import Walker
 from mlflow_cf.policy import Distance
 from mlflow_cf.problem import BoundDistance
@@ -61,7 +61,7 @@ def action(rng: Random, name: str, kind: str) -> dict[str, Any]:
     return {**told, **numbers, "before": before, "after": several(rng, 1)}
 
 
-def world(rng: Random) -> Course:
+def world(rng: Random) -> ActionModel:
     """Return a course of four actions with whatever effects, efforts, conditions and relationships."""
     pairs = [("a", "change"), ("b", "set"), ("whole", "change"), ("level", "choose")]
     actions = [action(rng, *pair) for pair in pairs]
@@ -70,7 +70,7 @@ def world(rng: Random) -> Course:
     }
     told = [{"from": of, "to": to, "factor": text} for (of, to), text in edges.items() if "x_cf" not in text]
     declared = Declared(read_actions(actions), read_relationships([*told, CASES]))
-    return Course.bind(declared, SPACE, BoundDistance.bind(Distance(), SPACE))
+    return ActionModel.bind(declared, SPACE, BoundDistance.bind(Distance(), SPACE))
 
 
 def start(rng: Random) -> Floats:

@@ -17,7 +17,7 @@ from mlflow_cf.goal import BoundTarget
 from mlflow_cf.model.judge import Judge, OpenModel, Outcome
 from mlflow_cf.options import WrapOptions
 from mlflow_cf.policy import Distance, Target
-from mlflow_cf.problem import Problem, Setting
+from mlflow_cf.problem import BoundPolicy, Problem
 from mlflow_cf.wrapping import assemble
 
 GRADES = ("low", "mid", "high", "top")
@@ -148,9 +148,9 @@ def space_of(frame: pd.DataFrame) -> FeatureSpace:
 
 def setting_of(
     frame: pd.DataFrame, constraints: Mapping[str, Any], distance: Distance | None = None, values: Any = "observed"
-) -> Setting:
+) -> BoundPolicy:
     space = space_of(frame)
-    return Setting.build(space, space.encode(frame), Constraints.read(constraints), distance or Distance(), values)
+    return BoundPolicy.build(space, space.encode(frame), Constraints.read(constraints), distance or Distance(), values)
 
 
 def _missing(value: Any) -> bool:
@@ -186,7 +186,7 @@ def explained(
     )
 
 
-def bind(setting: Setting, query: pd.DataFrame, wrapped: ExplainedModel | None = None, count: int = 1) -> Problem:
+def bind(setting: BoundPolicy, query: pd.DataFrame, wrapped: ExplainedModel | None = None, count: int = 1) -> Problem:
     """Return the search problem of a one-row table, as a request would bind it; without a model none may be asked."""
     space = setting.space.covering(query)
     judge = Judge(OpenModel("test", ("no", "yes"), _nobody), argmax_decides=False) if wrapped is None else wrapped.judge

@@ -16,7 +16,7 @@ from measures import aligned
 from mlflow_cf import ExplainedModel
 from mlflow_cf.features import Floats
 from mlflow_cf.structures import Structure, score_rows
-from mlflow_cf.structures.kernels.blocks import Alone
+from mlflow_cf.structures.kernels.blocks import SingleEffects
 from mlflow_cf.structures.pairs import everything
 
 SIZES = (1, 50, 1_000)
@@ -202,7 +202,7 @@ def _score_pairs(structure: Structure, own: Sequence[Floats], values: Sequence[F
         return
     swept = [sums[0] for sums in structure.sweep(own, values) if sums is not None]
     nothing = np.zeros(sum(map(len, values)))  # no change is too far
-    alone = Alone(np.concatenate(swept), structure.sums(own)[0], nothing, nothing, 0.0, np.inf)
+    alone = SingleEffects(np.concatenate(swept), structure.sums(own)[0], nothing, nothing, 0.0, np.inf)
     first, second = np.triu_indices(len(values), k=1)
     tables, all_of_them = told.tables(values, first, second, 2**26), everything(structure.outputs)
     if tables is None:

@@ -13,7 +13,7 @@ from mlflow_cf_flavors.answers import Floats
 
 
 @dataclass(frozen=True, eq=False)
-class Columns:
+class BoosterColumns:
     """The table a booster takes.
 
     Attributes:

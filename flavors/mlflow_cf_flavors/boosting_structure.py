@@ -11,17 +11,17 @@ import pandas as pd
 
 from mlflow_cf.features import FeatureSpace
 from mlflow_cf.structures import Column, IntervalColumn, LevelColumn, NotOpenedError, Structure, TreeEnsemble
-from mlflow_cf_flavors.boosting import Columns
+from mlflow_cf_flavors.boosting import BoosterColumns
 from mlflow_cf_flavors.lightgbm.trees import TINY, lightgbm_forest
 from mlflow_cf_flavors.sklearn.sources import Raw, RawLevels, Source, finished, raw_columns
-from mlflow_cf_flavors.sums import Trees
+from mlflow_cf_flavors.sums import TreeModel
 from mlflow_cf_flavors.xgboost.trees import xgboost_forest
 
 Booster = Any  # either library's
 
 
 def compile_xgboost(
-    booster: Booster, rounds: int, table: Columns, missing: float, space: FeatureSpace, rows: pd.DataFrame
+    booster: Booster, rounds: int, table: BoosterColumns, missing: float, space: FeatureSpace, rows: pd.DataFrame
 ) -> Structure:
     """Compile a Booster for the features of `space`.
 
@@ -37,21 +37,21 @@ def compile_xgboost(
     return TreeEnsemble.compile(xgboost_forest(booster, rounds), columns, space)
 
 
-def compile_lightgbm(booster: Booster, table: Columns, space: FeatureSpace, rows: pd.DataFrame) -> Structure:
+def compile_lightgbm(booster: Booster, table: BoosterColumns, space: FeatureSpace, rows: pd.DataFrame) -> Structure:
     """Compile a Booster, which takes the columns of `table`, for the features of `space`."""
     del rows  # nothing to measure: the first tree holds the constant
     columns = finished(_numbered(raw_columns(space, table.names), table, space), "LightGBM")
     return lightgbm_trees(booster, columns).compile(space)
 
 
-def lightgbm_trees(booster: Booster, columns: Sequence[Column]) -> Trees:
+def lightgbm_trees(booster: Booster, columns: Sequence[Column]) -> TreeModel:
     """Return the trees of a Booster that takes `columns`; where it was told so, it takes zeros as missing values."""
     forest, no_zeros = lightgbm_forest(booster)
     seen = [without(column, -TINY, TINY) if number in no_zeros else column for number, column in enumerate(columns)]
-    return Trees(seen, forest)
+    return TreeModel(seen, forest)
 
 
-def _numbered(sources: Sequence[Raw], table: Columns, space: FeatureSpace) -> list[Source]:
+def _numbered(sources: Sequence[Raw], table: BoosterColumns, space: FeatureSpace) -> list[Source]:
     """Return levels as the numbers the library gives them when it is fitted; it knows no other levels."""
     numbered: list[Source] = []
     for source in sources:

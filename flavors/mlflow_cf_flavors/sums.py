@@ -15,7 +15,7 @@ ROUNDING: Final = 1e-9  # of what shares add up to
 
 
 @dataclass(frozen=True, eq=False)
-class Trees:
+class TreeModel:
     """A forest, and the encoded columns that its nodes test."""
 
     columns: Sequence[Column]
@@ -50,7 +50,7 @@ def _halved(forest: Forest) -> Forest:
 
 
 @dataclass(frozen=True, eq=False)
-class Dense:
+class DenseModel:
     """A linear model or a network.
 
     Attributes:
@@ -75,7 +75,7 @@ class Dense:
         return Layers.compile(self.columns, space, self.weights, self.biases, self.activation, self.link)
 
 
-Sums = Trees | Dense
+Sums = TreeModel | DenseModel
 
 
 class Term(NamedTuple):
@@ -91,8 +91,12 @@ def added(terms: Sequence[Term], offset: Floats, link: Link) -> Sums:
     Raises:
         NotOpenedError: trees and layers together, several networks, or trees that do not compare alike.
     """
-    trees = [Trees(model.columns, _times(model.forest, matrix)) for model, matrix in terms if isinstance(model, Trees)]
-    dense = [_last_times(model, matrix) for model, matrix in terms if isinstance(model, Dense)]
+    trees = [
+        TreeModel(model.columns, _times(model.forest, matrix))
+        for model, matrix in terms
+        if isinstance(model, TreeModel)
+    ]
+    dense = [_last_times(model, matrix) for model, matrix in terms if isinstance(model, DenseModel)]
     if trees and dense:
         raise NotOpenedError("trees and layers that are added up")
     return _one_forest(trees, offset, link) if trees else _one_layer(dense, offset, link)
@@ -106,12 +110,12 @@ def _times(forest: Forest, matrix: Floats) -> Forest:
     return replace(forest, value=value, base=forest.base @ matrix, outputs=np.full_like(forest.outputs, -1))
 
 
-def _last_times(model: Dense, matrix: Floats) -> Dense:
+def _last_times(model: DenseModel, matrix: Floats) -> DenseModel:
     weights, biases = [*model.weights[:-1], model.weights[-1] @ matrix], [*model.biases[:-1], model.biases[-1] @ matrix]
     return replace(model, weights=weights, biases=biases)
 
 
-def _one_forest(trees: Sequence[Trees], offset: Floats, link: Link) -> Trees:
+def _one_forest(trees: Sequence[TreeModel], offset: Floats, link: Link) -> TreeModel:
     forests = [part.forest for part in trees]
     first = forests[0]
     if len(forests) > 1 and any(forest.subsets is not None or forest.rule != first.rule for forest in forests):
@@ -133,7 +137,7 @@ def _one_forest(trees: Sequence[Trees], offset: Floats, link: Link) -> Trees:
         link=link,
         steady=all(forest.steady for forest in forests),
     )
-    return Trees(columns, joined)
+    return TreeModel(columns, joined)
 
 
 def _shifted(nodes: Sequence[np.ndarray[tuple[int], np.dtype[np.int32]]], starts: Floats) -> np.ndarray:
@@ -141,7 +145,7 @@ def _shifted(nodes: Sequence[np.ndarray[tuple[int], np.dtype[np.int32]]], starts
     return np.concatenate([some + start for some, start in zip(nodes, starts, strict=True)]).astype(np.int32)
 
 
-def _one_layer(models: Sequence[Dense], offset: Floats, link: Link) -> Dense:
+def _one_layer(models: Sequence[DenseModel], offset: Floats, link: Link) -> DenseModel:
     if len(models) == 1:
         one = models[0]
         return replace(one, biases=[*one.biases[:-1], one.biases[-1] + offset], link=link)
@@ -152,7 +156,7 @@ def _one_layer(models: Sequence[Dense], offset: Floats, link: Link) -> Dense:
     for model, place in zip(models, places, strict=True):
         np.add.at(weights, place, model.weights[0])
     bias = np.sum([model.biases[0] for model in models], axis=0) + offset
-    return Dense(columns, [weights], [bias], "identity", link)
+    return DenseModel(columns, [weights], [bias], "identity", link)
 
 
 def _columns(of_models: Sequence[Sequence[Column]]) -> tuple[list[Column], list[np.ndarray]]:

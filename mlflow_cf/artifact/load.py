@@ -11,7 +11,7 @@ from pathlib import Path
 
 from mlflow_cf.artifact import sources
 from mlflow_cf.artifact.format import files, manifest
-from mlflow_cf.artifact.format.files import Parts
+from mlflow_cf.artifact.format.files import FolderContents
 from mlflow_cf.artifact.format.mlmodel import MLMODEL, stated
 from mlflow_cf.artifact.format.pickled import with_functions
 from mlflow_cf.artifact.publish import versions
@@ -21,7 +21,7 @@ from mlflow_cf.explainers import AnyExplainer, Learned
 from mlflow_cf.model import switches
 from mlflow_cf.model.flavors import open_folder
 from mlflow_cf.model.judge import OpenModel
-from mlflow_cf.request.held import Held, Kept
+from mlflow_cf.request.held import ExtraModels, LearnedOnce
 
 
 def load_folder(folder: Path) -> ExplainedModel:
@@ -40,7 +40,7 @@ def load_folder(folder: Path) -> ExplainedModel:
             raise ArtifactError(manifest.FOLDER, fact, "log the explained model again") from error
 
 
-def open_model(folder: Path, parts: Parts) -> OpenModel:
+def open_model(folder: Path, parts: FolderContents) -> OpenModel:
     """Open the model in a folder whose other files have been read.
 
     Raises:
@@ -53,7 +53,7 @@ def open_model(folder: Path, parts: Parts) -> OpenModel:
 
 
 def assembled(
-    model: OpenModel, folder: Path, parts: Parts, explainer: AnyExplainer, learned: Learned | None
+    model: OpenModel, folder: Path, parts: FolderContents, explainer: AnyExplainer, learned: Learned | None
 ) -> ExplainedModel:
     """Join the model with everything else in its folder, and with an explainer and what that has learned.
 
@@ -66,8 +66,8 @@ def assembled(
         constraints = with_functions(policy.constraints, parts.functions)
         policy = policy.model_copy(update={"constraints": constraints})
     others = versions.open_packed(folder, parts.policy, parts.background.rows, parts.manifest.output)
-    held = Held.learn(parts.policy, others, parts.space, parts.codes, parts.plausibility)
-    kept = Kept(learned, held, parts.causal)
+    held = ExtraModels.learn(parts.policy, others, parts.space, parts.codes, parts.plausibility)
+    kept = LearnedOnce(learned, held, parts.causal)
     return ExplainedModel.build(model, parts.space, parts.background, policy, explainer, kept)
 
 

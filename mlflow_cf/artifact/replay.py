@@ -12,7 +12,7 @@ from mlflow.exceptions import MlflowException
 from mlflow.models import Model
 
 from mlflow_cf.artifact.load import load_folder
-from mlflow_cf.audit.record import ATTRIBUTE, Origin, Record
+from mlflow_cf.audit.record import ATTRIBUTE, AnsweredBy, Record
 from mlflow_cf.audit.replay import Replay, replay
 from mlflow_cf.audit.trace import used_libraries, versions
 from mlflow_cf.errors import ArtifactError, InputError
@@ -22,7 +22,7 @@ from mlflow_cf.model.flavors import OWN_FLAVOR, fetch
 _MODEL_ID: Final = re.compile("m-[0-9a-zA-Z]+")
 
 
-def origin_of(folder: Path) -> Origin:
+def origin_of(folder: Path) -> AnsweredBy:
     """Return what names the explained model in an MLflow model folder.
 
     Raises:
@@ -34,7 +34,7 @@ def origin_of(folder: Path) -> Origin:
     except (MlflowException, KeyError, TypeError) as error:
         fix = "pass one that mlflow_cf.log_model has logged"
         raise ArtifactError("MLmodel", f"names no explained model ({type(error).__name__})", fix) from None
-    return Origin(meta.model_id or "", manifest, versions(used_libraries()))
+    return AnsweredBy(meta.model_id or "", manifest, versions(used_libraries()))
 
 
 def replay_trace(trace_id: str, *, model_uri: str | Path | None = None, rows: Rows | None = None) -> Replay:
@@ -57,7 +57,7 @@ def replay_trace(trace_id: str, *, model_uri: str | Path | None = None, rows: Ro
     return changed(replay(record, load_folder(folder), rows), notes=tuple(notes))
 
 
-def _notes(record: Record, origin: Origin, *, deliberate: bool) -> list[str]:
+def _notes(record: Record, origin: AnsweredBy, *, deliberate: bool) -> list[str]:
     """Return what is to be known of computing a record again with the model of this origin.
 
     Raises:

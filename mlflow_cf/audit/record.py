@@ -25,7 +25,7 @@ Values = Mapping[str, Any]  # of JSON
 
 
 @dataclass(frozen=True)
-class Origin:
+class AnsweredBy:
     """What answered.
 
     Attributes:
@@ -40,7 +40,7 @@ class Origin:
 
 
 @dataclass(frozen=True)
-class Asked:
+class AskedFor:
     """What a request asked for, as far as it holds for all its rows.
 
     Attributes:
@@ -74,8 +74,8 @@ class Record:
         seconds: that the row took, on average over the rows that were explained with it.
     """
 
-    origin: Origin
-    asked: Asked
+    origin: AnsweredBy
+    asked: AskedFor
     position: int
     row: Values | None
     row_sha256: str
@@ -120,8 +120,8 @@ class Record:
             version = facts["schema_version"]
             if version == SCHEMA_VERSION:
                 data = {field.name: facts[field.name] for field in fields(cls) if field.name not in ("row", "answer")}
-                data["origin"] = Origin(**data["origin"])
-                data["asked"] = Asked(query=dict(inputs["query"]), **data["asked"])
+                data["origin"] = AnsweredBy(**data["origin"])
+                data["asked"] = AskedFor(query=dict(inputs["query"]), **data["asked"])
                 answer = {key: outputs[key] for key in (*FACTS, "counterfactuals")} | outputs
                 return cls(**data, row=inputs.get("row"), answer=answer)
         except (KeyError, TypeError, ValueError, AttributeError):
@@ -166,7 +166,7 @@ def query_values(query: Query) -> dict[str, Any]:
 
 
 def record_of(
-    explanation: Explanation, values: Values, position: int, origin: Origin, asked: Asked, mode: Trace
+    explanation: Explanation, values: Values, position: int, origin: AnsweredBy, asked: AskedFor, mode: Trace
 ) -> Record:
     """Return what is kept of a row with these `values` and its explanation."""
     reply = explanation.to_dict()

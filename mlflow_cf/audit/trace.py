@@ -24,7 +24,7 @@ import mlflow
 import pandas as pd
 from mlflow.entities import SpanType
 
-from mlflow_cf.audit.record import ATTRIBUTE, Asked, Origin, Record, query_values, record_of, row_values
+from mlflow_cf.audit.record import ATTRIBUTE, AnsweredBy, AskedFor, Record, query_values, record_of, row_values
 from mlflow_cf.explained import ExplainedModel
 from mlflow_cf.explainers.registry import asked_explainer, explainer_to_dict
 from mlflow_cf.features import Rows
@@ -74,7 +74,7 @@ class Audit:
         origin: what names it in a trace.
     """
 
-    def __init__(self, explained: ExplainedModel, origin: Origin) -> None:
+    def __init__(self, explained: ExplainedModel, origin: AnsweredBy) -> None:
         """Set up for a model whose policy says what traces hold; nothing is started before the first request."""
         self.explained, self.origin = explained, origin
         self._lock, self._waiting, self._missed = Lock(), 0, 0
@@ -158,13 +158,13 @@ class Audit:
         if time.monotonic() > self._end:
             raise TimeoutError
 
-    def _asked(self, noted: Noted) -> Asked:
+    def _asked(self, noted: Noted) -> AskedFor:
         explained = self.explained
         query = Query.read(noted.params.get("counterfactual") or {})
         explainer = explained.explainer
         if query.explainer is not None:
             explainer = asked_explainer(query.explainer, explainer)
-        return Asked(
+        return AskedFor(
             query=query_values(query),
             target=explained.policy.target_for(query.target, explained.model).to_dict(),
             explainer=explainer_to_dict(explainer),

@@ -18,7 +18,7 @@ PIECEWISE: Final = ("abs", "min", "max")
 
 
 @dataclass(frozen=True, eq=False)
-class Formula:
+class CausalFormula:
     """A formula; NaN where it is undefined, as where it divides by 0.
 
     Attributes:
@@ -32,7 +32,7 @@ class Formula:
     text: str
 
     @classmethod
-    def of(cls, equation: CausalEquation, text: str, space: FeatureSpace, path: str) -> Formula:
+    def of(cls, equation: CausalEquation, text: str, space: FeatureSpace, path: str) -> CausalFormula:
         """Return the formula of an equation.
 
         Raises:

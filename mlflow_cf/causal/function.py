@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mlflow_cf.causal.additive import Additive, term_of
-from mlflow_cf.causal.formula import Formula
+from mlflow_cf.causal.formula import CausalFormula
 from mlflow_cf.causal.inputs import input_columns
 from mlflow_cf.causal.learn import Arrays, Kind, fit
 from mlflow_cf.causal.network import arrays_of_network
@@ -39,19 +39,23 @@ class StructuralFunction:
 
     child: int
     parents: tuple[int, ...]
-    structure: Structure | Additive | Formula
+    structure: Structure | Additive | CausalFormula
     of_parents: Callable[[Floats], Floats]
     arrays: Arrays = field(default_factory=dict)
     name: str = ""
 
     @classmethod
     def of(
-        cls, equation: CausalEquation, space: FeatureSpace, structure: Structure | Additive | Formula, arrays: Arrays
+        cls,
+        equation: CausalEquation,
+        space: FeatureSpace,
+        structure: Structure | Additive | CausalFormula,
+        arrays: Arrays,
     ) -> StructuralFunction:
         """Return the function of an equation, by what computes it."""
         child, parents = space.index[equation.child], _parents(equation, space)
         name = equation.model.stored if isinstance(equation.model, Stored) else ""
-        if isinstance(structure, Additive | Formula):
+        if isinstance(structure, Additive | CausalFormula):
             return cls(child, parents, structure, structure.values, arrays, name)
         row = [structure.encode(column, np.zeros(1))[0] for column in range(len(space))]  # what is not read
         return cls(child, parents, structure, _Summed(structure.restrict(row, parents)), arrays, name)
@@ -143,9 +147,9 @@ def _parents(equation: CausalEquation, space: FeatureSpace) -> tuple[int, ...]:
 
 
 def _given(equation: CausalEquation, space: FeatureSpace, path: str) -> StructuralFunction:
-    structure: Structure | Additive | Formula
+    structure: Structure | Additive | CausalFormula
     if equation.formula is not None:
-        structure = Formula.of(equation, equation.formula, space, f"{path}.formula")
+        structure = CausalFormula.of(equation, equation.formula, space, f"{path}.formula")
     elif equation.network is not None:
         arrays = arrays_of_network(equation, equation.network, space)
         structure = restored(arrays, space, _parents(equation, space))

@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mlflow_cf.features import Feature, FeatureSpace, Floats
-from mlflow_cf.structures import Affine, Column, LevelColumn, NumberColumn, Step
+from mlflow_cf.structures import ClippedLine, Column, LevelColumn, MonotoneStep, NumberColumn
 
 
 def input_columns(space: FeatureSpace, parents: Sequence[int]) -> list[Column]:
@@ -50,7 +50,7 @@ def _width(feature: Feature) -> float:
 
 def _number(feature: Feature, at: int, low: float, width: float) -> NumberColumn:
     return NumberColumn(
-        at, (Step(partial(_scaled, usual_code(feature), low, width), Affine(1.0 / width, -low / width)),)
+        at, (MonotoneStep(partial(_scaled, usual_code(feature), low, width), ClippedLine(1.0 / width, -low / width)),)
     )
 
 

@@ -20,18 +20,18 @@ from mlflow_cf.causal.learn import Arrays
 from mlflow_cf.features import FeatureSpace, Floats
 from mlflow_cf.structures import (
     Activation,
-    Affine,
     Choice,
+    ClippedLine,
     Column,
     Dense,
     Forest,
     IntervalColumn,
     Layers,
     LevelColumn,
+    MonotoneStep,
     NotOpenedError,
     Number,
     NumberColumn,
-    Step,
     Structure,
     Subsets,
     TreeEnsemble,
@@ -186,11 +186,11 @@ class _Cells:
         known = [part if size >= 0 else None for part, size in zip(parts, sizes, strict=True)]
         return cls(space, parents, known, [NumberColumn(parent) for parent in parents])
 
-    def number(self, place: int, formula: Affine) -> NumberColumn:
+    def number(self, place: int, formula: ClippedLine) -> NumberColumn:
         """Return a parent as a number."""
         parent = self.parents[place]
         usual = usual_code(self.space.features[parent])
-        return NumberColumn(parent, (Step(partial(_formula, usual, formula), formula),))
+        return NumberColumn(parent, (MonotoneStep(partial(_formula, usual, formula), formula),))
 
     def told(self, place: int, table: Floats) -> Column:
         """Return the column with a number for every cell of a parent."""
@@ -205,7 +205,7 @@ class _Cells:
         return LevelColumn(parent, whole)
 
 
-def _formula(usual: float, formula: Affine, codes: NDArray[Any]) -> Floats:
+def _formula(usual: float, formula: ClippedLine, codes: NDArray[Any]) -> Floats:
     known = np.where(np.isnan(codes), usual, codes)
     found: Floats = np.clip(formula.slope * known + formula.offset, formula.low, formula.high)
     return found
@@ -223,8 +223,8 @@ def _layers(arrays: Arrays, cells: _Cells) -> Structure:
     return Layers.compile(columns, cells.space, weights, biases, ACTIVATIONS[int(arrays["activation"])], "identity")
 
 
-def _affine(slope: float, offset: float, low: float, high: float) -> Affine:
-    return Affine(slope, offset, -np.inf if low <= -LARGEST else low, np.inf if high >= LARGEST else high)
+def _affine(slope: float, offset: float, low: float, high: float) -> ClippedLine:
+    return ClippedLine(slope, offset, -np.inf if low <= -LARGEST else low, np.inf if high >= LARGEST else high)
 
 
 def _unpacked(arrays: Arrays, inputs: int) -> tuple[list[Floats], list[Floats]]:
@@ -247,7 +247,7 @@ def _trees(arrays: Arrays, cells: _Cells) -> Structure:
     nodes, values, sets = arrays["nodes"], arrays["values"], arrays["sets"]
     _check_nodes(arrays, len(cells.parents))
     columns = [
-        cells.number(place, Affine()) if cuts is None else cells.told(place, np.arange(len(cuts) + 1.0))
+        cells.number(place, ClippedLine()) if cuts is None else cells.told(place, np.arange(len(cuts) + 1.0))
         for place, cuts in enumerate(cells.cuts)
     ]
     inner = nodes[:, 0] >= 0

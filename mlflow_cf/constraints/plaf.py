@@ -14,12 +14,12 @@ from lark.exceptions import UnexpectedCharacters, UnexpectedInput, UnexpectedTok
 from mlflow_cf.constraints.syntax import (
     Arithmetic,
     Call,
-    Comparison,
+    Compared,
     FunctionName,
     Literally,
     Node,
     Operation,
-    Program,
+    PlafProgram,
     Reference,
     Sign,
     Statement,
@@ -32,7 +32,7 @@ MAX_LENGTH = 10_000  # characters of one program or rule
 MAX_DEPTH = 50  # nesting of one expression
 
 
-def parse_program(text: str, path: str = "constraints") -> Program:
+def parse_program(text: str, path: str = "constraints") -> PlafProgram:
     """Parse a whole program.
 
     Raises:
@@ -41,7 +41,7 @@ def parse_program(text: str, path: str = "constraints") -> Program:
     parts = cast("list[Part]", _parse(text, "program", path))
     _check_plain(parts, path)
     groups = [part for part in parts if isinstance(part, tuple)]
-    return Program(tuple(groups), tuple(part for part in parts if isinstance(part, Statement)))
+    return PlafProgram(tuple(groups), tuple(part for part in parts if isinstance(part, Statement)))
 
 
 def parse_rule(text: str, path: str, *, functions: bool = False) -> Statement:
@@ -114,15 +114,15 @@ class _Builder(Transformer[Token, object]):
     def group(self, *features: str) -> Group:
         return features
 
-    def conditions(self, *comparisons: Comparison) -> tuple[Comparison, ...]:
+    def conditions(self, *comparisons: Compared) -> tuple[Compared, ...]:
         return comparisons
 
-    def rule(self, *parts: tuple[Comparison, ...] | Comparison) -> Statement:
-        when = cast("tuple[Comparison, ...]", parts[0]) if len(parts) > 1 else ()
-        return Statement(when, cast("Comparison", parts[-1]))
+    def rule(self, *parts: tuple[Compared, ...] | Compared) -> Statement:
+        when = cast("tuple[Compared, ...]", parts[0]) if len(parts) > 1 else ()
+        return Statement(when, cast("Compared", parts[-1]))
 
-    def comparison(self, left: Node, sign: Token, right: Node) -> Comparison:
-        return Comparison(left, cast("Sign", "==" if sign == "=" else str(sign)), right)
+    def comparison(self, left: Node, sign: Token, right: Node) -> Compared:
+        return Compared(left, cast("Sign", "==" if sign == "=" else str(sign)), right)
 
     def arithmetic(self, left: Node, sign: Token, right: Node) -> Node:
         depth = 1 + max(depth_of(left), depth_of(right))

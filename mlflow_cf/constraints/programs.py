@@ -24,7 +24,7 @@ CONSTANT, OF_ROW, OF_CANDIDATE, ADD, SUBTRACT, MULTIPLY, DIVIDE, ABSOLUTE = rang
 SUMS: Final = {"+": ADD, "-": SUBTRACT, "*": MULTIPLY, "/": DIVIDE}
 
 
-class Step(NamedTuple):
+class ProgramStep(NamedTuple):
     """One step of an expression: what it does, with which column or constant."""
 
     does: int
@@ -32,7 +32,7 @@ class Step(NamedTuple):
     constant: float = 0.0
 
 
-class Program(NamedTuple):
+class RuleProgram(NamedTuple):
     """Rules for a kernel.
 
     Attributes:
@@ -54,7 +54,7 @@ class Program(NamedTuple):
     constant: Array
 
     @classmethod
-    def of(cls, rules: Sequence[Rule]) -> Program:
+    def of(cls, rules: Sequence[Rule]) -> RuleProgram:
         """Return the program of plain rules."""
         atoms = [atom for rule in rules for atom in (*rule.when, rule.then)]
         sides = [list(_steps(side)) for atom in atoms for side in (atom.left, atom.right)]
@@ -76,20 +76,20 @@ def _is_bare(expression: Expression) -> bool:
     return not isinstance(expression, ARITHMETIC)
 
 
-def _steps(expression: Expression) -> Iterator[Step]:
+def _steps(expression: Expression) -> Iterator[ProgramStep]:
     """Yield the steps of an expression, operands first."""
     match expression:
         case Const(value):
-            yield Step(CONSTANT, constant=value)
+            yield ProgramStep(CONSTANT, constant=value)
         case Ref(side, column):
-            yield Step(OF_ROW if side == "x" else OF_CANDIDATE, column)
+            yield ProgramStep(OF_ROW if side == "x" else OF_CANDIDATE, column)
         case Sum(sign, left, right):
             yield from _steps(left)
             yield from _steps(right)
-            yield Step(SUMS[sign])
+            yield ProgramStep(SUMS[sign])
         case Size(of):
             yield from _steps(of)
-            yield Step(ABSOLUTE)
+            yield ProgramStep(ABSOLUTE)
 
 
 def is_plain(rule: Rule) -> bool:
@@ -117,7 +117,7 @@ class Checks:
         plain: (r,) which of all rules a kernel knows.
     """
 
-    program: Program
+    program: RuleProgram
     others: tuple[Rule, ...]
     plain: Bools
 
@@ -126,7 +126,7 @@ class Checks:
         """Return some rules together."""
         every = tuple(rules)
         plain = [is_plain(rule) for rule in every]
-        program = Program.of(list(compress(every, plain)))
+        program = RuleProgram.of(list(compress(every, plain)))
         others = tuple(rule for rule, known in zip(every, plain, strict=True) if not known)
         return cls(program, others, np.array(plain, dtype=np.bool_))
 
@@ -223,7 +223,7 @@ def keeps(program: Any, first: Any, last: Any, candidate: Any, own: Any, stack: 
 
 
 @kernel
-def check_rules(program: Program, Z: Array, x0: Array, stack: Array, held: Array) -> None:
+def check_rules(program: RuleProgram, Z: Array, x0: Array, stack: Array, held: Array) -> None:
     """Unmark the rows `held` (m,) of Z (m, d) that break a rule beside x0 (m, d), or (1, d)."""
     rules = program.rule.size - 1
     for row in range(held.size):
@@ -232,7 +232,7 @@ def check_rules(program: Program, Z: Array, x0: Array, stack: Array, held: Array
 
 
 @kernel
-def check_each(program: Program, Z: Array, x0: Array, stack: Array, held: Array) -> None:
+def check_each(program: RuleProgram, Z: Array, x0: Array, stack: Array, held: Array) -> None:
     """Write which rules (r, m) candidates Z (m, d) keep beside a row x0 (1, d)."""
     for rule in range(held.shape[0]):
         for row in range(held.shape[1]):

@@ -12,7 +12,7 @@ from mlflow_cf.constraints.origin import Origin
 from mlflow_cf.constraints.rules import Atom, Rule
 from mlflow_cf.constraints.syntax import (
     Call,
-    Comparison,
+    Compared,
     FunctionName,
     Literally,
     Node,
@@ -108,15 +108,15 @@ def resolve_code(node: Node, feature: Feature, space: FeatureSpace, path: str, *
     return _held(right, left)
 
 
-def _turned(then: Comparison) -> Comparison:
+def _turned(then: Compared) -> Compared:
     """Put a lone ``x_cf.F`` on the left, where it defines F; leave every other form alone (GeCo section 3.2)."""
     lone = isinstance(then.right, Reference) and then.right.side == "x_cf"
     if lone and all(reference.side == "x" for reference in _references(then.left)):
-        return Comparison(then.right, _MIRROR[then.sign], then.left)
+        return Compared(then.right, _MIRROR[then.sign], then.left)
     return then
 
 
-def _defined(then: Comparison, space: FeatureSpace) -> int | None:
+def _defined(then: Compared, space: FeatureSpace) -> int | None:
     if not isinstance(then.left, Reference) or then.left.side != "x_cf" or then.left in _references(then.right):
         return None
     return space.index[then.left.feature]
@@ -131,7 +131,7 @@ def _references(node: Node) -> list[Reference]:
     return []
 
 
-def _atom(comparison: Comparison, space: FeatureSpace, path: str, *, reveal: bool) -> Atom:
+def _atom(comparison: Compared, space: FeatureSpace, path: str, *, reveal: bool) -> Atom:
     sign = comparison.sign
     left, right = _side(comparison.left, space, path), _side(comparison.right, space, path)
     if "level" in (left.kind, right.kind):

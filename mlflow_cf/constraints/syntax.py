@@ -50,7 +50,7 @@ Node = Literally | Reference | Operation | Call
 
 
 @dataclass(frozen=True)
-class Comparison:
+class Compared:
     """``left sign right``."""
 
     left: Node
@@ -62,8 +62,8 @@ class Comparison:
 class Statement:
     """``[IF when THEN] then``; its string is the rule in PLAF again."""
 
-    when: tuple[Comparison, ...]
-    then: Comparison
+    when: tuple[Compared, ...]
+    then: Compared
 
     def __str__(self) -> str:
         then = _comparison_text(self.then)
@@ -71,7 +71,7 @@ class Statement:
 
 
 @dataclass(frozen=True)
-class Program:
+class PlafProgram:
     """Groups and rules of a PLAF program, in order."""
 
     groups: tuple[tuple[str, ...], ...]
@@ -95,7 +95,7 @@ def depth_of(node: Node) -> int:
     return node.depth if isinstance(node, Operation | Call) else 0
 
 
-def _comparison_text(comparison: Comparison) -> str:
+def _comparison_text(comparison: Compared) -> str:
     return f"{text_of(comparison.left)} {comparison.sign} {text_of(comparison.right)}"
 
 

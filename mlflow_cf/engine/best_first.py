@@ -15,8 +15,8 @@ import numpy as np
 from mlflow_cf.constraints.rules import Bools
 from mlflow_cf.engine.dominated import Needless
 from mlflow_cf.engine.few_changes import FewChanges
-from mlflow_cf.engine.frontier import Box, Leaf, Waiting
-from mlflow_cf.engine.listed import WORTH, Known, Listed, Rated, gains
+from mlflow_cf.engine.frontier import Candidate, Node, Waiting
+from mlflow_cf.engine.listed import WORTH, Listed, ListedCandidates, SearchState, gains
 from mlflow_cf.engine.nodes import Parting, boxes_of_sets, choices_within, tighten, whole_box
 from mlflow_cf.features import Floats
 from mlflow_cf.problem import Budget, Codes, Problem
@@ -53,7 +53,7 @@ class BestFirst:
         self._alone = MOST_ALONE * (1 if self.needless is None else MORE_ALONE)
         self.cut = False
         self._waiting = Waiting(problem.own, self.needless)
-        known = problem.kept(Known)
+        known = problem.kept(SearchState)
         if not whole and known.tells(limit, self.doubt):
             self._wait_for_known(known)
         elif all(np.diff(self.choices.start) > 0):
@@ -74,10 +74,10 @@ class BestFirst:
         """Changed sets (G,), as bytes, of which no more candidates are looked for."""
         return self._waiting.closed
 
-    def next(self) -> Leaf | None:
+    def next(self) -> Candidate | None:
         """Return the next candidate; None if there are no more within the limit, or if the budget is used up."""
         while not self.cut and (least := self._waiting.pop(self.limit, self.budget)) is not None:
-            if isinstance(least, Leaf):
+            if isinstance(least, Candidate):
                 return least
             key, box = least
             if self.budget.spent or not self._look_into(box):
@@ -86,7 +86,7 @@ class BestFirst:
         self.cut |= len(self._waiting) > 0 and self.low <= self.limit
         return None
 
-    def _look_into(self, box: Box) -> bool:
+    def _look_into(self, box: Node) -> bool:
         """Wait with what is left of a box in its place; return False if the budget does not last for that."""
         mask = box.mask
         if not box.worthwhile:
@@ -104,7 +104,7 @@ class BestFirst:
             self.limit = limit
             self.within = self.within._replace(limit=limit)
 
-    def stop(self, leaf: Leaf) -> None:
+    def stop(self, leaf: Candidate) -> None:
         """End the search before a candidate it has returned."""
         self._waiting.add_leaf(leaf)
         self.cut = True
@@ -146,7 +146,7 @@ class BestFirst:
         for box, far in zip(alive.tolist(), found.tolist(), strict=True):
             if far >= 0:
                 key = (float(lows.distance[box]), int(lows.changes[box]), tuple(lows.code[box].tolist()))
-                self._waiting.add_box(key, Box(np.packbits(masks[box]), masks.shape[1], worthwhile))
+                self._waiting.add_box(key, Node(np.packbits(masks[box]), masks.shape[1], worthwhile))
 
     def _possible(self, mask: Bools) -> bool:
         """Whether every rule over several groups holds for some candidate of a box, and its changes may be new."""
@@ -181,7 +181,7 @@ class BestFirst:
             return self._part(box)
         return self._add(listed.near(self.within), self.within.least)
 
-    def _keep(self, rated: Rated, size: int) -> bool:
+    def _keep(self, rated: ListedCandidates, size: int) -> bool:
         """Let what may be answers of so many candidates wait for their turn."""
         codes, certain = rated.codes, rated.certain
         lawful = self._lawful(codes)
@@ -227,7 +227,7 @@ class BestFirst:
             lawful &= joint.holds(codes)
         return lawful
 
-    def _wait_for_known(self, known: Known) -> None:
+    def _wait_for_known(self, known: SearchState) -> None:
         """Let what a search has listed wait for its turn; there is nothing else."""
         near = self.problem.distance(known.codes) <= self.limit
         self.cut = self.budget.take(count := int(near.sum())) < count

@@ -14,10 +14,10 @@ from numpy.typing import NDArray
 
 from mlflow_cf.constraints.rules import Bools
 from mlflow_cf.engine.nodes import loose
-from mlflow_cf.engine.pair_batches import Asked, FirstOfSets, Tried
+from mlflow_cf.engine.pair_batches import FirstOfSets, PairSelection, TriedActions
 from mlflow_cf.engine.two_changes import TwoChanges
 from mlflow_cf.features import Floats
-from mlflow_cf.goal import Rater
+from mlflow_cf.goal import Scorer
 from mlflow_cf.kernel import kernel
 from mlflow_cf.problem import Budget, Codes, Problem
 from mlflow_cf.search.choices import Choices, telling
@@ -37,7 +37,7 @@ class FewChanges:
         rater: rates candidates; choices: all tuples worth looking at.
     """
 
-    def __init__(self, problem: Problem, rater: Rater) -> None:
+    def __init__(self, problem: Problem, rater: Scorer) -> None:
         """Sweep the row."""
         self.problem, self.rater = problem, rater
         self.choices = Choices.of_places(problem, problem.kept(telling))
@@ -180,7 +180,7 @@ class FewChanges:
 
     def _pairs(self, limit: float, doubt: float, budget: Budget, most: int) -> tuple[Codes, Bools] | None:
         if self.problem.count == 1:
-            asked = Asked(self._tried(limit, None), limit, doubt, None)
+            asked = PairSelection(self._tried(limit, None), limit, doubt, None)
             found = self._two.look(asked, budget, most, self.expected * FARTHER)
         else:
             found = self._pairs_of_sets(limit, doubt, budget, most)
@@ -195,10 +195,10 @@ class FewChanges:
         sets = self._sets(doubt)
         farthest = min(limit, loose(sets.limit))
         near = self._limit_of(NEAR, farthest, self._changed & ~sets.enough)
-        found = self._two.look(Asked(self._tried(near, sets), near, doubt, sets), budget, most)
+        found = self._two.look(PairSelection(self._tried(near, sets), near, doubt, sets), budget, most)
         farthest = min(farthest, loose(sets.limit))
         if found is not None and near < farthest:
-            found = self._two.look(Asked(self._tried(farthest, sets), farthest, doubt, sets), budget, most)
+            found = self._two.look(PairSelection(self._tried(farthest, sets), farthest, doubt, sets), budget, most)
         return found
 
     def _limit_of(self, most: int, limit: float, some: Bools) -> float:
@@ -222,13 +222,13 @@ class FewChanges:
     def _sets(self, doubt: float) -> FirstOfSets:
         return FirstOfSets(self.problem, self.rater, self.choices, self._sums, doubt)
 
-    def _tried(self, limit: float, sets: FirstOfSets | None) -> Tried:
+    def _tried(self, limit: float, sets: FirstOfSets | None) -> TriedActions:
         """Return the changes that are within a limit beside the least change of another feature.
 
         With `sets`, those that suffice alone are not tried.
         """
         tried = self._changed & (self._beside <= limit)
-        return Tried.of(self.choices, tried if sets is None else tried & ~sets.enough)
+        return TriedActions.of(self.choices, tried if sets is None else tried & ~sets.enough)
 
     @cached_property
     def _beside(self) -> Floats:

@@ -22,7 +22,7 @@ Key = tuple[float, int, tuple[int, ...]]
 
 
 @dataclass(frozen=True, eq=False)
-class Leaf:
+class Candidate:
     """One candidate.
 
     Attributes:
@@ -37,7 +37,7 @@ class Leaf:
 
 
 @dataclass(frozen=True, eq=False)
-class Box:
+class Node:
     """A set of candidates.
 
     Attributes:
@@ -57,13 +57,13 @@ class Box:
 
 
 @dataclass(frozen=True, eq=False)
-class Leaves:
+class CandidateSet:
     """Candidates that change the same groups, in the order of their keys.
 
     Attributes:
         codes: (m, G) their tuples.
         distance: (m,) how far away they are.
-        certain: (m,) see `Leaf`.
+        certain: (m,) see `Candidate`.
         changed: (G,) what they change.
         checked: (G,) the groups of which none of them has a change that is certainly needless.
         tested: how many, from the first one on, have none at all.
@@ -79,7 +79,9 @@ class Leaves:
     dropped: int = 0
 
     @classmethod
-    def by_set(cls, own: Codes, codes: Codes, distance: Floats, certain: Bools, checked: Bools) -> Iterator[Leaves]:
+    def by_set(
+        cls, own: Codes, codes: Codes, distance: Floats, certain: Bools, checked: Bools
+    ) -> Iterator[CandidateSet]:
         """Yield candidates (m, G) beside a row with the tuples `own` (G,), by what they change."""
         changed = codes != own
         whole = np.packbits(changed, axis=1)
@@ -96,16 +98,16 @@ class Leaves:
         """The key of the first."""
         return self._key(0)
 
-    def leaf(self, at: int) -> Leaf:
+    def leaf(self, at: int) -> Candidate:
         """Return one of them."""
-        return Leaf(self._key(at), self.codes[at], bool(self.certain[at]))
+        return Candidate(self._key(at), self.codes[at], bool(self.certain[at]))
 
-    def after(self, first: int) -> Leaves:
+    def after(self, first: int) -> CandidateSet:
         """Return what is left without the first ones, at most those that are tested."""
         rest = replace(self, codes=self.codes[first:], distance=self.distance[first:], certain=self.certain[first:])
         return replace(rest, tested=self.tested - first)
 
-    def without(self, needless: Bools) -> Leaves:
+    def without(self, needless: Bools) -> CandidateSet:
         """Return those that are left once the first (t,) were tested, and some of them are `needless`."""
         kept = np.concatenate([np.flatnonzero(~needless), np.arange(len(needless), len(self.codes))])
         rest = replace(self, codes=self.codes[kept], distance=self.distance[kept], certain=self.certain[kept])
@@ -130,12 +132,12 @@ class Waiting:
         self._own, self._needless = own, needless
         self.closed: set[bytes] = set()
         self._serial = count()
-        self._heap: list[tuple[Key, int, Leaves | Box]] = []
+        self._heap: list[tuple[Key, int, CandidateSet | Node]] = []
 
     def __len__(self) -> int:
         return len(self._heap)
 
-    def __iter__(self) -> Iterator[tuple[Key, Leaves | Box]]:
+    def __iter__(self) -> Iterator[tuple[Key, CandidateSet | Node]]:
         return ((key, entry) for key, _, entry in self._heap)
 
     @property
@@ -143,27 +145,27 @@ class Waiting:
         """Nothing that waits is nearer than this."""
         return self._heap[0][0][0] if self._heap else np.inf
 
-    def add_box(self, key: Key, box: Box) -> None:
+    def add_box(self, key: Key, box: Node) -> None:
         """Let a box wait that has no candidate with a lesser key."""
         heapq.heappush(self._heap, (key, next(self._serial), box))
 
     def add(self, codes: Codes, distance: Floats, certain: Bools, checked: Bools) -> None:
-        """Let candidates (m, G) wait, without a needless change of the groups `checked` (G,); see `Leaves`."""
+        """Let candidates (m, G) wait, without a needless change of the groups `checked` (G,); see `CandidateSet`."""
         if len(codes):
-            for leaves in Leaves.by_set(self._own, codes, distance, certain, checked):
+            for leaves in CandidateSet.by_set(self._own, codes, distance, certain, checked):
                 self._wait(leaves)
 
-    def add_leaf(self, leaf: Leaf) -> None:
+    def add_leaf(self, leaf: Candidate) -> None:
         """Let a candidate wait that was returned."""
         certain, everything = np.array([leaf.certain]), np.ones(len(self._own), dtype=np.bool_)
-        (leaves,) = Leaves.by_set(self._own, leaf.codes[None], np.array([leaf.key[0]]), certain, everything)
+        (leaves,) = CandidateSet.by_set(self._own, leaf.codes[None], np.array([leaf.key[0]]), certain, everything)
         self._wait(leaves)
 
-    def pop(self, limit: float, budget: Budget) -> Leaf | tuple[Key, Box] | None:
+    def pop(self, limit: float, budget: Budget) -> Candidate | tuple[Key, Node] | None:
         """Return the next candidate or box, None if there is none within a limit or the budget is used up before."""
         while self._heap and self.low <= limit:
             key, _, least = heapq.heappop(self._heap)
-            if isinstance(least, Box):
+            if isinstance(least, Node):
                 return key, least
             if self._closes(least.changed):
                 continue
@@ -180,18 +182,18 @@ class Waiting:
         """Return the codes of some candidates that may be refused, at most so many."""
         found: list[Codes] = []
         for _, _, entry in self._heap[: 4 * most]:  # the nearest stand near the front
-            if isinstance(entry, Leaves) and not self._closes(entry.changed):
+            if isinstance(entry, CandidateSet) and not self._closes(entry.changed):
                 found += list(entry.codes[: entry.tested][~entry.certain[: entry.tested]])
         return found[:most]
 
     def _closes(self, changed: Bools) -> bool:
         return changed.tobytes() in self.closed
 
-    def _wait(self, leaves: Leaves) -> None:
+    def _wait(self, leaves: CandidateSet) -> None:
         if len(leaves.codes) and not self._closes(leaves.changed):
             heapq.heappush(self._heap, (leaves.key, next(self._serial), leaves))
 
-    def _tested(self, leaves: Leaves) -> Leaves:
+    def _tested(self, leaves: CandidateSet) -> CandidateSet:
         """Test the first of some candidates; the longer all had a needless change, the more of them."""
         first = leaves.codes[: min(max(FIRST_TESTED, leaves.dropped), MOST_TESTED)]
         none = np.zeros(len(first), dtype=np.bool_)

@@ -21,7 +21,7 @@ from mlflow_cf.constraints.rules import Bools
 from mlflow_cf.engine.few_changes import SWEPT
 from mlflow_cf.engine.nodes import loose
 from mlflow_cf.features import Floats
-from mlflow_cf.goal import Rater
+from mlflow_cf.goal import Scorer
 from mlflow_cf.kernel import kernel
 from mlflow_cf.problem import Codes, Problem
 from mlflow_cf.search.choices import Choices, Within
@@ -78,7 +78,7 @@ class Rows:
             codes[:, group] = self.choices.code[places[numbers // stride % len(places)]]
         return codes
 
-    def told(self, rater: Rater, doubt: float) -> Told | None:
+    def told(self, rater: Scorer, doubt: float) -> Told | None:
         """Return what all of them are rated by, if scores may be off by `doubt`; None if nothing is gained."""
         lead = rater.lead(doubt)
         sums = self.sums(rater, None if lead is None else lead.weights[:, None])
@@ -89,7 +89,7 @@ class Rows:
         may, sure = rater.verdicts(sums, doubt)
         return Told(may.astype(np.float64) + sure, 1.0, 2.0)
 
-    def sums(self, rater: Rater, weights: Floats | None = None) -> Floats | None:
+    def sums(self, rater: Scorer, weights: Floats | None = None) -> Floats | None:
         """Return the sums (size, k) of all, rounded otherwise than those of single rows; None if nothing is gained.
 
         With `weights` (k, j), the weighted ones (size, j).
@@ -101,7 +101,7 @@ class Rows:
 
 
 @dataclass(frozen=True, eq=False)
-class Rated:
+class ListedCandidates:
     """Candidates that may be answers.
 
     Attributes:
@@ -149,7 +149,7 @@ class Listed:
         """Return the codes (m, G) of the candidates that are near enough and have as many changes as they may."""
         return self.rows.codes(near_numbers(self._axes(self.places, np.zeros(len(self.places), np.bool_)), within))
 
-    def rated(self, within: Within, rater: Rater, doubt: float) -> Rated | None:
+    def rated(self, within: Within, rater: Scorer, doubt: float) -> ListedCandidates | None:
         """Return which of the candidates that are near may be answers, but for those with a needless change.
 
         Scores may be off by `doubt`. None where candidates are rated as fast by themselves.
@@ -162,13 +162,13 @@ class Listed:
         if told is None:
             return None
         found = near_numbers(self._axes(self.places, checked), within, told)
-        return Rated(rows.codes(found), told.lead[found] >= told.sure, checked)
+        return ListedCandidates(rows.codes(found), told.lead[found] >= told.sure, checked)
 
-    def rated_alone(self, within: Within, rater: Rater, doubt: float) -> Rated:
+    def rated_alone(self, within: Within, rater: Scorer, doubt: float) -> ListedCandidates:
         """Return which of the candidates that are near may be answers, rated by themselves."""
         codes = self.near(within)
         may, sure = rater.verdicts(rater.structure.sums(self.choices.problem.tokens(codes)), doubt)
-        return Rated(codes[may], sure[may], np.zeros(len(self.places), dtype=np.bool_))
+        return ListedCandidates(codes[may], sure[may], np.zeros(len(self.places), dtype=np.bool_))
 
     def _axes(self, places: Sequence[Codes], checked: Bools) -> Axes:
         rows, own = self.rows, self.choices.own
@@ -179,7 +179,7 @@ class Listed:
         return axes_of(self.choices, places, steps, undone)
 
 
-def gains(choices: Choices, rater: Rater) -> bool:
+def gains(choices: Choices, rater: Scorer) -> bool:
     """Whether candidates of these choices are rated faster together."""
     own = Rows(choices, tuple(choices.start[:-1, None]))
     return own.sums(rater) is not None
@@ -336,7 +336,7 @@ def near_numbers(axes: Axes, within: Within, told: Told = NOTHING, most: int | N
     return numbers[: enumerate_near(axes, within, loose(within.limit), stack, told, numbers)]
 
 
-class Known:
+class SearchState:
     """What a search leaves to those that come after it.
 
     Attributes:

@@ -85,12 +85,12 @@ def tighten(masks: Bools, choices: Choices, within: Within) -> Lows:
     groups = len(choices.own)
     changes, code = np.empty(len(masks), dtype=np.intp), np.empty((len(masks), groups), dtype=np.intp)
     lows = Lows(np.empty(len(masks)), changes, code)
-    nearest = Nearest.room(groups)
+    nearest = LeastCosts.room(groups)
     tighten_boxes(masks, choices.flat, within, loose(within.limit), nearest, lows)
     return lows
 
 
-class Nearest(NamedTuple):
+class LeastCosts(NamedTuple):
     """What a box allows at least.
 
     Attributes:
@@ -105,14 +105,14 @@ class Nearest(NamedTuple):
     whose: Array
 
     @classmethod
-    def room(cls, groups: int) -> Nearest:
+    def room(cls, groups: int) -> LeastCosts:
         """Return arrays for so many groups."""
         some = MOST_LEAST + 1
         return cls(np.empty(groups, np.intp), np.empty(groups), np.empty(some), np.empty(some, np.intp))
 
 
 @numba.njit(inline="always")
-def _least(mask: Array, flat: Flat, nearest: Nearest, smallest: Array) -> tuple[float, int]:
+def _least(mask: Array, flat: Flat, nearest: LeastCosts, smallest: Array) -> tuple[float, int]:
     """Write each group's nearest choice, smallest code and smallest peak; return the sum of least costs and changes."""
     first, tops = nearest.first, nearest.tops
     total, changes = 0.0, 0
@@ -133,7 +133,7 @@ def _least(mask: Array, flat: Flat, nearest: Nearest, smallest: Array) -> tuple[
 
 
 @numba.njit(inline="always")
-def _further(mask: Array, flat: Flat, nearest: Nearest) -> None:
+def _further(mask: Array, flat: Flat, nearest: LeastCosts) -> None:
     """Write what the groups that stay as they are would cost at least if they changed."""
     further, whose = nearest.further, nearest.whose
     for place in range(further.size):
@@ -154,7 +154,7 @@ def _further(mask: Array, flat: Flat, nearest: Nearest) -> None:
 
 
 @numba.njit(inline="always")
-def _added(nearest: Nearest, needed: int, group: int) -> float:
+def _added(nearest: LeastCosts, needed: int, group: int) -> float:
     """Return what so many changes of groups other than `group` add at least."""
     added, place = 0.0, 0
     while needed > 0:
@@ -166,7 +166,7 @@ def _added(nearest: Nearest, needed: int, group: int) -> float:
 
 
 @kernel
-def tighten_boxes(masks: Array, flat: Flat, within: Within, loose: float, nearest: Nearest, lows: Lows) -> None:
+def tighten_boxes(masks: Array, flat: Flat, within: Within, loose: float, nearest: LeastCosts, lows: Lows) -> None:
     """Do what `tighten` does; what is no farther than `loose` is within the limit, however it is rounded."""
     own, start, cost, peak, distance, changes = flat.own, flat.start, flat.cost, flat.peak, lows.distance, lows.changes
     c, limit, most, least = within.c, within.limit, within.most, within.least

@@ -13,7 +13,7 @@ import numpy as np
 from mlflow_cf.constraints.rules import Bools
 from mlflow_cf.engine.nodes import all_loose
 from mlflow_cf.features import Floats
-from mlflow_cf.goal import Rater
+from mlflow_cf.goal import Scorer
 from mlflow_cf.problem import Codes, Problem
 from mlflow_cf.search.choices import Choices
 from mlflow_cf.structures.links import Tokens
@@ -28,7 +28,7 @@ class FirstOfSets:
         enough: (choices,) which changes certainly suffice alone: beside another change they are all that is needed.
     """
 
-    def __init__(self, problem: Problem, rater: Rater, choices: Choices, sums: Floats, doubt: float) -> None:
+    def __init__(self, problem: Problem, rater: Scorer, choices: Choices, sums: Floats, doubt: float) -> None:
         """Start with the single changes to `choices`, which have the sums (choices, k)."""
         self.problem, self.rater, self.choices, self.doubt = problem, rater, choices, doubt
         changed = choices.code != problem.own[choices.group]
@@ -85,7 +85,7 @@ class FirstOfSets:
         return self.problem.check(self.problem.rows(self.choices.taken(places)))
 
 
-class Tried(NamedTuple):
+class TriedActions(NamedTuple):
     """The choices tried, column after column.
 
     Attributes:
@@ -101,7 +101,7 @@ class Tried(NamedTuple):
     tokens: list[Tokens]
 
     @classmethod
-    def of(cls, choices: Choices, tried: Bools) -> Tried:
+    def of(cls, choices: Choices, tried: Bools) -> TriedActions:
         """Return the choices that are `tried` (choices,)."""
         columns, owner = choices.columns, choices.problem.owner
         some = tried[columns]
@@ -117,7 +117,7 @@ class Tried(NamedTuple):
         """(d,) how many there are of every column."""
         return np.diff(self.start)
 
-    def pairs(self, limit: float) -> Columns:
+    def pairs(self, limit: float) -> ColumnPairs:
         """Return the pairs of columns of which two choices may be within the limit, the nearest first."""
         filled = np.flatnonzero(self.counts)
         least = np.full(len(self.counts), np.inf)
@@ -127,10 +127,10 @@ class Tried(NamedTuple):
         first, second = np.nonzero(np.triu(both <= limit, k=1))
         order = np.argsort(both[first, second], kind="stable")
         first, second = first[order], second[order]
-        return Columns(first, second, both[first, second])
+        return ColumnPairs(first, second, both[first, second])
 
 
-class Columns(NamedTuple):
+class ColumnPairs(NamedTuple):
     """Pairs of columns: the `first` (p,) and the `second` ones (p,), and what two changes of them cost at `least`."""
 
     first: Codes
@@ -138,7 +138,7 @@ class Columns(NamedTuple):
     least: Floats
 
 
-class Asked(NamedTuple):
+class PairSelection(NamedTuple):
     """Which pairs of choices are looked at.
 
     Attributes:
@@ -147,7 +147,7 @@ class Asked(NamedTuple):
         sets: the nearest candidates by what they change, where several answers are wanted.
     """
 
-    tried: Tried
+    tried: TriedActions
     limit: float
     doubt: float
     sets: FirstOfSets | None

@@ -10,12 +10,12 @@ import numpy as np
 
 from mlflow_cf.constraints.rules import Bools
 from mlflow_cf.engine.nodes import loose
-from mlflow_cf.engine.pair_batches import Asked, FirstOfSets, portions
+from mlflow_cf.engine.pair_batches import FirstOfSets, PairSelection, portions
 from mlflow_cf.features import Floats
-from mlflow_cf.goal import Rater
+from mlflow_cf.goal import Scorer
 from mlflow_cf.problem import Budget, Codes, Problem
 from mlflow_cf.search.choices import Choices
-from mlflow_cf.structures.kernels.blocks import Alone, Blocks, Leading, Near
+from mlflow_cf.structures.kernels.blocks import Blocks, Leading, LeadingPairs, SingleEffects
 from mlflow_cf.structures.links import Tokens
 from mlflow_cf.structures.pairs import PairTables, everything
 from mlflow_cf.structures.structure import Pairs
@@ -31,7 +31,7 @@ MOST_FOUND = 20_000  # candidates of two changes; where there are more, most are
 
 
 @dataclass
-class Found:
+class FoundPairs:
     """What was found so far.
 
     Attributes:
@@ -62,7 +62,7 @@ class TwoChanges:
     """
 
     problem: Problem
-    rater: Rater
+    rater: Scorer
     choices: Choices
     own: Sequence[Tokens]
     sums: Floats
@@ -80,7 +80,7 @@ class TwoChanges:
             return np.asarray(self.sums[self.choices.own[largest]])
         return np.asarray(self.rater.structure.sums(self.own)[0])
 
-    def look(self, asked: Asked, budget: Budget, most: int, near: float = 0.0) -> tuple[Codes, Bools] | None:
+    def look(self, asked: PairSelection, budget: Budget, most: int, near: float = 0.0) -> tuple[Codes, Bools] | None:
         """Return the choices (m, 2) of candidates that may be answers, and whether they certainly meet the targets.
 
         The nearest come first. None: see `FewChanges.pairs`. Columns with changes as `near` as that come in front.
@@ -88,8 +88,8 @@ class TwoChanges:
         tried, columns = asked.tried, asked.tried.pairs(asked.limit)
         if self.told is None or budget.take(1) < 1:
             return None
-        c, found = self.problem.bound_distance.c, Found(asked.limit)
-        alone = Alone(self.sums[tried.places], self.base, tried.cost, tried.peak, c, asked.limit)
+        c, found = self.problem.bound_distance.c, FoundPairs(asked.limit)
+        alone = SingleEffects(self.sums[tried.places], self.base, tried.cost, tried.peak, c, asked.limit)
         sizes = tried.counts[columns.first] + tried.counts[columns.second]
         waiting = portions(sizes, VALUES_AT_ONCE, int((columns.least <= near).sum()))[::-1]
         while waiting:
@@ -114,7 +114,9 @@ class TwoChanges:
         order = order[np.argsort(found.far[order], kind="stable")]
         return found.places[order], found.sure[order]
 
-    def _look_into(self, tables: PairTables, alone: Alone, asked: Asked, budget: Budget, found: Found) -> bool:
+    def _look_into(
+        self, tables: PairTables, alone: SingleEffects, asked: PairSelection, budget: Budget, found: FoundPairs
+    ) -> bool:
         """Add candidates of some pairs of columns to those `found`; return whether that came to an end."""
         owner, leading, sets = self.problem.owner, self._leading(asked.doubt), asked.sets
         first, second = owner[tables.tables.first], owner[tables.tables.second]
@@ -157,7 +159,7 @@ class TwoChanges:
             start, listed = stop, int(total[stop - 1]) + MORE * listed
         return parts
 
-    def _keep(self, near: Near, alone: Alone, asked: Asked, found: Found) -> None:
+    def _keep(self, near: LeadingPairs, alone: SingleEffects, asked: PairSelection, found: FoundPairs) -> None:
         """Add those that may be answers to what was found, and how far others may be."""
         tried, sets = asked.tried, asked.sets
         one, two = near.at.T

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from mlflow_cf.errors import InputError
 from mlflow_cf.explainers.learned import Facts, Learned, Learning
 from mlflow_cf.features import Floats
-from mlflow_cf.plans.course import Course
+from mlflow_cf.plans.course import ActionModel
 from mlflow_cf.plans.plan import Plan
 from mlflow_cf.policy import Privacy
 from mlflow_cf.problem import Budget, Problem
@@ -68,7 +68,7 @@ class Candidates:
     diagnostics: Mapping[str, Any] = field(default_factory=dict)
     certify: bool = False
     plans: tuple[Plan, ...] | None = None
-    course: Course | None = None
+    course: ActionModel | None = None
     costs: Floats | None = None
     as_listed: bool = False
     least_cost: Callable[[int, Budget, float], LeastCost] | None = None

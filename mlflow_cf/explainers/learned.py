@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from mlflow_cf.features import FeatureSpace, Floats
 from mlflow_cf.goal import BoundTarget
 from mlflow_cf.model.judge import Outcome
-from mlflow_cf.problem import Setting
+from mlflow_cf.problem import BoundPolicy
 from mlflow_cf.stepwise import Steps
 from mlflow_cf.structures.structure import Structure
 
@@ -35,7 +35,7 @@ class Facts:
         seed: the policy's seed.
     """
 
-    setting: Setting
+    setting: BoundPolicy
     labels: NDArray[np.generic] | None
     outcome: Outcome
     target: BoundTarget

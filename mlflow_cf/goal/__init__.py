@@ -2,6 +2,6 @@
 
 from mlflow_cf.goal.rating import BoundTarget, Rating, spread_of
 from mlflow_cf.goal.requirements import Requirement, Requirements
-from mlflow_cf.goal.scorer import Rater
+from mlflow_cf.goal.scorer import Scorer
 
-__all__ = ["BoundTarget", "Rater", "Rating", "Requirement", "Requirements", "spread_of"]
+__all__ = ["BoundTarget", "Rating", "Requirement", "Requirements", "Scorer", "spread_of"]

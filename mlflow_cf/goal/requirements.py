@@ -15,7 +15,7 @@ from mlflow_cf.constraints import Origin
 from mlflow_cf.errors import InputError
 from mlflow_cf.features import FeatureSpace, Floats
 from mlflow_cf.goal.rating import BoundTarget, Rating, spread_of
-from mlflow_cf.goal.scorer import Rater, joined
+from mlflow_cf.goal.scorer import Scorer, joined
 from mlflow_cf.model.judge import Judge, OpenModel, Outcome
 from mlflow_cf.model.parity import Opened, open_structure
 from mlflow_cf.policy.target import Target
@@ -86,8 +86,8 @@ class Wanted(NamedTuple):
     """
 
     targets: tuple[BoundTarget, ...]
-    rater: Rater | None
-    partial: Rater | None
+    rater: Scorer | None
+    partial: Scorer | None
 
 
 @dataclass(frozen=True, eq=False)
@@ -170,19 +170,19 @@ class Requirements:
         wanted = replace(target, target=target.target.with_margin(self.margin)) if self.margin else target
         return (wanted, *(one.bound(target) for one in self.further))
 
-    def rater(self, targets: Sequence[BoundTarget]) -> Rater | None:
+    def rater(self, targets: Sequence[BoundTarget]) -> Scorer | None:
         """Return what rates candidates by structures alone, if all could be opened."""
         together = self.structure
-        return None if together is None else Rater.bound(self._structures, together, targets)
+        return None if together is None else Scorer.bound(self._structures, together, targets)
 
-    def _partial(self, targets: Sequence[BoundTarget]) -> Rater | None:
+    def _partial(self, targets: Sequence[BoundTarget]) -> Scorer | None:
         """Return what rates candidates by the model's structure and others that there are, where one is missing."""
         if self.unopened is not None or self.opened.structure is None or self.structure is not None:
             return None
         every = (self.opened, *(one.opened for one in self.further))
         pairs = zip(every, targets, strict=True)
         found = [(opened.structure, target) for opened, target in pairs if opened.structure is not None]
-        return Rater.of(found, len(self.space))
+        return Scorer.of(found, len(self.space))
 
     def without(self, left_out: Collection[Origin]) -> Requirements:
         """Return the requirements but some of them."""
@@ -200,7 +200,7 @@ class Requirements:
         every = [(self.judge, self.opened), *((one.judge, one.opened) for one in self.further)]
         for target, (judge, inside) in zip(targets, every, strict=True):
             if opened and self.unopened is None and inside.structure is not None:
-                ratings.append(Rater.of([(inside.structure, target)], len(space)).rate(Z))
+                ratings.append(Scorer.of([(inside.structure, target)], len(space)).rate(Z))
             else:
                 ratings.append(target.rate(judge.outcome(table)))
         return Rating.of_all(ratings)

@@ -23,7 +23,7 @@ from mlflow_cf.structures.structure import Structure
 
 
 @dataclass(frozen=True, eq=False)
-class Rater:
+class Scorer:
     """One structure or several as one, and the targets that all its sums are rated against.
 
     Attributes:
@@ -37,13 +37,13 @@ class Rater:
     targets: tuple[SumTarget, ...]
 
     @classmethod
-    def of(cls, requirements: Sequence[tuple[Structure, BoundTarget]], columns: int) -> Rater:
+    def of(cls, requirements: Sequence[tuple[Structure, BoundTarget]], columns: int) -> Scorer:
         """Return the rater of candidates over so many columns that must meet each target by the structure beside it."""
         structures = [structure for structure, _ in requirements]
         return cls.bound(structures, joined(structures, columns), [target for _, target in requirements])
 
     @classmethod
-    def bound(cls, structures: Sequence[Structure], together: Structure, targets: Sequence[BoundTarget]) -> Rater:
+    def bound(cls, structures: Sequence[Structure], together: Structure, targets: Sequence[BoundTarget]) -> Scorer:
         """Return the rater of structures that are joined already, each with the target beside it."""
         of_sums, start = [], 0
         for structure, target in zip(structures, targets, strict=True):

@@ -22,7 +22,7 @@ LOOSE: Final = 4e-5  # of scores: what misses a target by more is refused by eve
 
 
 @dataclass(frozen=True, eq=False)
-class Answers:
+class ProgramAnswers:
     """What was found.
 
     Attributes:
@@ -42,7 +42,7 @@ class Answers:
         return [one.cost for one in self.found if one.row is not None]
 
 
-def diverse(model: Model, known: Floats, budget: Budget, seed: int) -> Answers:
+def diverse(model: Model, known: Floats, budget: Budget, seed: int) -> ProgramAnswers:
     """Return as many answers as the problem wants, unless there are fewer or the budget ends.
 
     Args:
@@ -70,7 +70,7 @@ def diverse(model: Model, known: Floats, budget: Budget, seed: int) -> Answers:
         groups = tuple(np.flatnonzero(model.problem.changed(best.row[None])[0]).tolist())
         changes.append(OtherChanges(groups))
         values += _others(model.problem, best.row, groups)
-    return Answers(tuple(found))
+    return ProgramAnswers(tuple(found))
 
 
 def _others(problem: Problem, row: Floats, groups: tuple[int, ...]) -> list[Cut]:

@@ -21,8 +21,8 @@ from mlflow_cf.milp.affine import Affine, Columns, difference, total
 from mlflow_cf.milp.cells import CellBook, CellColumns
 from mlflow_cf.milp.program import Entries, NotLinearError, Program
 from mlflow_cf.milp.variables import Chosen, Variables
-from mlflow_cf.structures.layers.columns import Affine as Formula
-from mlflow_cf.structures.parts import Choice, Dense, Leaves, Limits, Number
+from mlflow_cf.structures.layers.columns import ClippedLine as Formula
+from mlflow_cf.structures.parts import Choice, Dense, LeafLimits, Leaves, Number
 from mlflow_cf.structures.structure import Structure
 
 NO_FORMULA: Final = "a number that is transformed in a way that is no formula"
@@ -171,7 +171,7 @@ FEW_LEAVES: Final = 5_000  # of which the rows may hold all leaves that end befo
 
 
 @dataclass(frozen=True, eq=False)
-class Asked:
+class LeafTests:
     """What leaves ask of one feature.
 
     Attributes:
@@ -181,7 +181,7 @@ class Asked:
 
     cells: CellColumns
     missing: bool
-    limits: Limits
+    limits: LeafLimits
 
     @property
     def ends(self) -> tuple[Columns, Columns]:
@@ -227,7 +227,7 @@ def embed_leaves(book: CellBook, leaves: Leaves) -> list[Affine]:
         if len(limits.leaf):
             cells = book.of(feature, lookup)
             own_cell = lookup.missing == lookup.size - 1 and bool(cells.cells[-1] == lookup.missing)
-            asked.append(Asked(cells, own_cell, limits))
+            asked.append(LeafTests(cells, own_cell, limits))
             reached[limits.leaf[~asked[-1].reached]] = False
     columns = np.full(len(leaves.tree), -1)
     columns[reached] = program.add_columns(np.zeros(int(reached.sum())), np.ones(int(reached.sum())))

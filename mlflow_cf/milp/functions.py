@@ -14,7 +14,7 @@ from typing import Final
 import numpy as np
 
 from mlflow_cf.causal.additive import Additive, ByLevel, Slope, Term
-from mlflow_cf.causal.formula import PIECEWISE, Formula, bends
+from mlflow_cf.causal.formula import PIECEWISE, CausalFormula, bends
 from mlflow_cf.constraints.expressions import Apply, Const, Expression, Function, Ref, Sum, evaluate, references
 from mlflow_cf.features import Floats
 from mlflow_cf.milp.affine import Affine, Columns, difference, total
@@ -76,7 +76,7 @@ def _along(program: Program, number: Affine, at: Floats, added: Floats) -> Affin
 
 
 def embed_formula(
-    program: Program, variables: Variables, parents: Sequence[int], formula: Formula
+    program: Program, variables: Variables, parents: Sequence[int], formula: CausalFormula
 ) -> tuple[Affine, bool]:
     """Return a formula of parents, and whether it is exact; what it is undefined for cannot be chosen.
 

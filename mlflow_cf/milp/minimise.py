@@ -19,7 +19,7 @@ from mlflow_cf.milp.cuts import Cut, OtherValues
 from mlflow_cf.milp.model import Built, Model, build
 from mlflow_cf.milp.rules import followed, groups_of
 from mlflow_cf.milp.solve import MOST_NODES, Effort, Solved, solve, solve_squares
-from mlflow_cf.milp.validity import Wanted, alternatives
+from mlflow_cf.milp.validity import ClassTarget, alternatives
 from mlflow_cf.problem import Budget, Group, Problem
 from mlflow_cf.problem.binding import same
 from mlflow_cf.problem.group import Tuples
@@ -83,7 +83,7 @@ def lower_bound(model: Model, budget: Budget, seed: int) -> Minimum:
     return best
 
 
-def ways(model: Model) -> list[tuple[Wanted, ...]]:
+def ways(model: Model) -> list[tuple[ClassTarget, ...]]:
     """Return all ways of meeting the targets.
 
     Raises:
@@ -96,7 +96,7 @@ def ways(model: Model) -> list[tuple[Wanted, ...]]:
 Run = tuple[Budget, int]
 
 
-def _repaired(model: Model, wanted: Sequence[Wanted], cuts: list[Cut], run: Run) -> Minimum:
+def _repaired(model: Model, wanted: Sequence[ClassTarget], cuts: list[Cut], run: Run) -> Minimum:
     """Return the best row for one way of meeting the targets; what breaks a rule is cut off and asked for anew."""
     bound = -np.inf
     for repairs in count():
@@ -148,7 +148,7 @@ def _to_change(built: Built, row: Floats) -> tuple[int, ...]:
 
 
 def _row(
-    model: Model, how: tuple[Sequence[Wanted], Sequence[Cut]], run: Run, found: tuple[Built, Floats]
+    model: Model, how: tuple[Sequence[ClassTarget], Sequence[Cut]], run: Run, found: tuple[Built, Floats]
 ) -> tuple[Floats | None, float]:
     """Return the row that a solution says, of values that are admissible, and what it costs."""
     built, values = found

@@ -26,8 +26,8 @@ from mlflow_cf.milp.objective import (
 from mlflow_cf.milp.program import NotLinearError, Program
 from mlflow_cf.milp.rules import add_rules
 from mlflow_cf.milp.solve import FEASIBILITY
-from mlflow_cf.milp.validity import Wanted, add_validity
-from mlflow_cf.milp.variables import STRICT, Box, Variables, domains_of
+from mlflow_cf.milp.validity import ClassTarget, add_validity
+from mlflow_cf.milp.variables import STRICT, ChangedRange, Variables, domains_of
 from mlflow_cf.problem import Problem
 
 MARGIN: Final = 1e-4  # of scores, so that an answer is still valid after rounding
@@ -114,7 +114,7 @@ class Built:
     whole: bool
 
 
-def build(model: Model, wanted: Sequence[Wanted], cuts: Sequence[Cut], near: Floats | None = None) -> Built | None:
+def build(model: Model, wanted: Sequence[ClassTarget], cuts: Sequence[Cut], near: Floats | None = None) -> Built | None:
     """Return a model as a program; None if some group has no value left.
 
     Args:
@@ -147,7 +147,9 @@ def build(model: Model, wanted: Sequence[Wanted], cuts: Sequence[Cut], near: Flo
         family.add(program, variables)
     add_cuts(program, variables, cuts)
     pairs = zip(problem.groups, domains, strict=True)
-    whole = near is None and not any(isinstance(domain, Box) and group.interval is None for group, domain in pairs)
+    whole = near is None and not any(
+        isinstance(domain, ChangedRange) and group.interval is None for group, domain in pairs
+    )
     return Built(program, variables, left_out, whole)
 
 

@@ -18,7 +18,7 @@ import numpy as np
 
 from mlflow_cf.causal.additive import Additive
 from mlflow_cf.causal.equation import StructuralEquation
-from mlflow_cf.causal.formula import Formula, bends
+from mlflow_cf.causal.formula import CausalFormula, bends
 from mlflow_cf.causal.function import StructuralFunction
 from mlflow_cf.constraints.expressions import Computed, Const, Expression, Recoded, Ref, Sum, differing
 from mlflow_cf.constraints.rules import Atom, Bools, Rule
@@ -93,7 +93,7 @@ def _added(program: Program, variables: Variables, rule: Rule) -> bool:
 
 
 @dataclass(frozen=True, eq=False)
-class Comparison:
+class LinearComparison:
     """A comparison of a linear expression with 0.
 
     Attributes:
@@ -120,13 +120,13 @@ class Comparison:
         negated = self.line.times(-1.0)
         match self.sign:
             case "<=":
-                Comparison(negated, "<", self.strict).require(program, holds)
+                LinearComparison(negated, "<", self.strict).require(program, holds)
             case "<":
-                Comparison(negated, "<=", self.strict).require(program, holds)
+                LinearComparison(negated, "<=", self.strict).require(program, holds)
             case "!=":
-                Comparison(self.line, "==", self.strict).require(program, holds)
+                LinearComparison(self.line, "==", self.strict).require(program, holds)
             case _:
-                Comparison(self.line, "!=", self.strict).require(program, holds)
+                LinearComparison(self.line, "!=", self.strict).require(program, holds)
 
     def _away(self, program: Program, loose: Affine) -> None:
         """Keep the line on one side of 0."""
@@ -144,7 +144,7 @@ class Comparison:
             program.require([row], -np.inf, most / unit)
 
 
-def _atom(variables: Variables, atom: Atom) -> Comparison:
+def _atom(variables: Variables, atom: Atom) -> LinearComparison:
     """Return a comparison as a linear one.
 
     Raises:
@@ -153,7 +153,7 @@ def _atom(variables: Variables, atom: Atom) -> Comparison:
     _check_known(variables, atom)
     if atom.sign == "in":
         inside = _members(variables, atom)
-        return Comparison(inside.times(-1.0).plus(1.0), "<=", 0.5)
+        return LinearComparison(inside.times(-1.0).plus(1.0), "<=", 0.5)
     if bare := _levels(variables, atom):
         return bare
     line = difference(_linear(variables, atom.left), _linear(variables, atom.right))
@@ -165,7 +165,7 @@ def _atom(variables: Variables, atom: Atom) -> Comparison:
     real = any(isinstance(variable, Real) for variable in touched)
     strict = (line.high - line.low) * (variables.strict if real or not variables.strict else STRICT_SUM)
     signs = {">": "<", ">=": "<="}
-    return Comparison(line, signs.get(atom.sign, atom.sign), strict)
+    return LinearComparison(line, signs.get(atom.sign, atom.sign), strict)
 
 
 def _check_known(variables: Variables, atom: Atom) -> None:
@@ -188,7 +188,7 @@ def _members(variables: Variables, atom: Atom) -> Affine:
     return variable.where(np.isin(variable.values(atom.left.column), atom.members))
 
 
-def _levels(variables: Variables, atom: Atom) -> Comparison | None:
+def _levels(variables: Variables, atom: Atom) -> LinearComparison | None:
     """Return the comparison of a selected feature with a constant, which its selectors answer; None of any other."""
     if not isinstance(atom.left, Ref) or not isinstance(atom.right, Const):
         return None
@@ -198,7 +198,7 @@ def _levels(variables: Variables, atom: Atom) -> Comparison | None:
     rows = np.tile(variables.problem.x0, (len(variable.codes), 1))
     rows[:, atom.left.column] = variable.values(atom.left.column)
     held: Bools = atom.holds(rows, variables.problem.x0)
-    return Comparison(variable.where(held).times(-1.0).plus(1.0), "<=", 0.5)
+    return LinearComparison(variable.where(held).times(-1.0).plus(1.0), "<=", 0.5)
 
 
 def _linear(variables: Variables, expression: Expression) -> Affine:
@@ -289,7 +289,7 @@ def value_of(program: Program, variables: Variables, function: StructuralFunctio
     match function.structure:
         case Additive():
             return embed_additive(program, variables, function.parents, function.structure), True
-        case Formula():
+        case CausalFormula():
             return embed_formula(program, variables, function.parents, function.structure)
         case structure:
             (value,) = embed(program, variables, structure)
@@ -323,7 +323,7 @@ def _bend(function: StructuralFunction) -> str:
     match function.structure:
         case Additive():
             return ""
-        case Formula():
+        case CausalFormula():
             return next(bends(function.structure.expression), "")
         case structure:
             try:

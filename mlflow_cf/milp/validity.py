@@ -19,14 +19,14 @@ MOST_WANTED: Final = 100  # combinations of classes that are tried one after the
 
 
 @dataclass(frozen=True)
-class Wanted:
+class ClassTarget:
     """A target met by one class; None for an interval."""
 
     target: SumTarget
     column: int | None
 
 
-def alternatives(targets: Sequence[SumTarget]) -> list[tuple[Wanted, ...]]:
+def alternatives(targets: Sequence[SumTarget]) -> list[tuple[ClassTarget, ...]]:
     """Return all ways of meeting targets: one class of each.
 
     Raises:
@@ -36,10 +36,10 @@ def alternatives(targets: Sequence[SumTarget]) -> list[tuple[Wanted, ...]]:
     if np.prod([len(columns) for columns in ways]) > MOST_WANTED:
         raise NotLinearError(f"more than {MOST_WANTED} ways of meeting the targets")
     pairs = product(*ways)
-    return [tuple(Wanted(*pair) for pair in zip(targets, columns, strict=True)) for columns in pairs]
+    return [tuple(ClassTarget(*pair) for pair in zip(targets, columns, strict=True)) for columns in pairs]
 
 
-def add_validity(program: Program, sums: Sequence[Affine], wanted: Sequence[Wanted], margin: float) -> None:
+def add_validity(program: Program, sums: Sequence[Affine], wanted: Sequence[ClassTarget], margin: float) -> None:
     """Add the rows that meet targets.
 
     Args:

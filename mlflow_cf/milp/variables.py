@@ -28,7 +28,7 @@ ONE = Affine.of(1.0)
 NOTHING = Affine.of(0.0)
 
 
-class Box(NamedTuple):
+class ChangedRange(NamedTuple):
     """The ends between which a real number is if it changes."""
 
     low: float
@@ -152,7 +152,7 @@ class Variables:
 
     @classmethod
     def add(
-        cls, program: Program, problem: Problem, domains: Sequence[Codes | Box], strict: float = STRICT
+        cls, program: Program, problem: Problem, domains: Sequence[Codes | ChangedRange], strict: float = STRICT
     ) -> Variables:
         """Add the columns of a problem's groups and the rows that tie them together.
 
@@ -165,7 +165,7 @@ class Variables:
         groups: list[Variable] = []
         for group, domain in zip(problem.groups, domains, strict=True):
             own = problem.x0[list(group.columns)]
-            if isinstance(domain, Box):
+            if isinstance(domain, ChangedRange):
                 groups.append(_real(program, group, domain, float(own[0])))
             else:
                 groups.append(_chosen(program, group, domain, own))
@@ -258,7 +258,7 @@ def _chosen(program: Program, group: Group, codes: Codes, own: Floats) -> Chosen
     return Chosen(group.columns, codes, group.own, group.tuples[codes], own, selectors)
 
 
-def _real(program: Program, group: Group, box: Box, own: float) -> Real:
+def _real(program: Program, group: Group, box: ChangedRange, own: float) -> Real:
     low, high = box
     origin = 0.0 if np.isnan(own) else own
     step = (max(high, origin) - min(low, origin)) or 1.0
@@ -281,7 +281,9 @@ MOST_SELECTORS: Final = 300  # of a number; one of more values is treated as rea
 ROUNDING: Final = 1e-9  # of distances that are added up in another order
 
 
-def domains_of(problem: Problem, cutoff: float = np.inf, near: Floats | None = None) -> list[Codes | Box] | None:
+def domains_of(
+    problem: Problem, cutoff: float = np.inf, near: Floats | None = None
+) -> list[Codes | ChangedRange] | None:
     """Return what every group may be; None if nothing is left of one.
 
     Args:
@@ -290,7 +292,7 @@ def domains_of(problem: Problem, cutoff: float = np.inf, near: Floats | None = N
         near: (d,) a row next to which numbers of many values stay, unless they keep their own; None: they are real.
     """
     boxes = [_continuous(problem, group) for group in problem.groups]
-    domains: list[Codes | Box] = []
+    domains: list[Codes | ChangedRange] = []
     for group, codes, interval in zip(problem.groups, _within(problem, boxes, cutoff), boxes, strict=True):
         if interval is not None:
             domains.append(interval)
@@ -298,10 +300,10 @@ def domains_of(problem: Problem, cutoff: float = np.inf, near: Floats | None = N
             domains.append(codes)
         elif near is None:
             values = group.tuples[codes[codes != group.own], 0]
-            domains.append(Box(float(values.min()), float(values.max())))
+            domains.append(ChangedRange(float(values.min()), float(values.max())))
         else:
             domains.append(_next_to(group, codes, float(near[group.columns[0]])))
-    return domains if all(isinstance(domain, Box) or len(domain) for domain in domains) else None
+    return domains if all(isinstance(domain, ChangedRange) or len(domain) for domain in domains) else None
 
 
 def is_wide(problem: Problem, group: Group, codes: Codes) -> bool:
@@ -310,16 +312,16 @@ def is_wide(problem: Problem, group: Group, codes: Codes) -> bool:
     return len(group.columns) == 1 and len(codes) > MOST_SELECTORS and measured
 
 
-def _continuous(problem: Problem, group: Group) -> Box | None:
+def _continuous(problem: Problem, group: Group) -> ChangedRange | None:
     """Return the box of a number that may take any value in it; None of any other, and where it is empty."""
     if group.interval is None or group.columns[0] in problem.celled:
         return None
     low, high = box(problem, group)
     own = problem.x0[group.columns[0]]
-    return Box(low, high) if low <= high and not low == high == own else None
+    return ChangedRange(low, high) if low <= high and not low == high == own else None
 
 
-def _within(problem: Problem, boxes: list[Box | None], cutoff: float) -> list[Codes]:
+def _within(problem: Problem, boxes: list[ChangedRange | None], cutoff: float) -> list[Codes]:
     """Return the admissible tuples of every group that some row within the cutoff may have."""
     every = [_allowed(group) for group in problem.groups]
     parts = list(zip(problem.groups, every, boxes, strict=True))

@@ -22,7 +22,7 @@ from mlflow_cf.plans.functions import Place
 from mlflow_cf.plans.texts import BEFORE, BOTH, Sides, Source, condition, effect, effort, unknown
 
 
-class Measure(Protocol):
+class PlanDistance(Protocol):
     """The distance of problems, bound to the features (d,)."""
 
     @property
@@ -98,7 +98,7 @@ class BoundAction:
 class ScaledChange:
     """What a step costs whose action has no effort: the weighted change of its feature, as a share of its range."""
 
-    measure: Measure
+    measure: PlanDistance
     column: int
 
     @property

@@ -19,7 +19,7 @@ from mlflow_cf.constraints.expressions import Apply, Const, Expression, Recoded,
 from mlflow_cf.constraints.rules import Atom, Bools, Rule
 from mlflow_cf.features import Floats
 from mlflow_cf.plans.bound import BoundAction
-from mlflow_cf.plans.course import Course
+from mlflow_cf.plans.course import ActionModel
 from mlflow_cf.plans.relations import Edge
 
 SLACK: Final = 1e-12  # of the size of a number: what rounding can amount to
@@ -159,7 +159,7 @@ def _may(atom: Atom, after: Interval, before: Interval) -> tuple[Bools, Bools]:
 MOST_HELPED: Final = 4  # features of an action that others help, up to which all ways to change them are compared
 
 
-class Reached(NamedTuple):
+class ReachedBoxes(NamedTuple):
     """Where m boxes of values lead.
 
     Attributes:
@@ -181,11 +181,11 @@ class BoxWalker:
         unit: efforts are rounded to multiples of it.
     """
 
-    course: Course
+    course: ActionModel
     x0: Floats
     unit: float = 0.0
 
-    def walk(self, order: Sequence[int], low: Floats, high: Floats) -> Reached:
+    def walk(self, order: Sequence[int], low: Floats, high: Floats) -> ReachedBoxes:
         """Follow one sequence of t actions with values between `low` and `high` (m, t)."""
         start = np.tile(self.x0, (len(low), 1))
         states = Interval.of(start, start)
@@ -202,7 +202,7 @@ class BoxWalker:
             least = np.maximum(np.maximum(effort.low, 0.0) - self.unit / 2, 0.0)
             cost += least * self._discount(action, states, after)
             states = after
-        return Reached(states, cost, possible)
+        return ReachedBoxes(states, cost, possible)
 
     def _after(self, action: BoundAction, states: Interval, values: Interval) -> Interval:
         after = Interval(states.low.copy(), states.high.copy())

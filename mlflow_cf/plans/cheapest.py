@@ -10,7 +10,7 @@ import numpy as np
 
 from mlflow_cf.constraints.expressions import differing
 from mlflow_cf.features import Floats
-from mlflow_cf.plans.course import Course
+from mlflow_cf.plans.course import ActionModel
 from mlflow_cf.plans.plan import Plan, PlannedStep
 
 EXACT: Final = 8  # changes up to which every order is looked at
@@ -46,7 +46,7 @@ class Way:
         return frozenset(step.action for step in self.steps)
 
 
-def cheapest_plan(course: Course, x0: Floats, end: Floats) -> Plan:
+def cheapest_plan(course: ActionModel, x0: Floats, end: Floats) -> Plan:
     """Return the steps of the cheapest way from x0 (d,) to `end` (d,); none if there is no way.
 
     Changed features that no action is about get one of their own.
@@ -61,7 +61,7 @@ def cheapest_plan(course: Course, x0: Floats, end: Floats) -> Plan:
     )
 
 
-def cheapest_order(course: Course, x0: Floats, end: Floats) -> Way | None:
+def cheapest_order(course: ActionModel, x0: Floats, end: Floats) -> Way | None:
     """Return the cheapest way from x0 (d,) to `end` (d,); None: no order of the course's actions leads there.
 
     Each step takes one feature that still differs to where it shall end, by an action that was not used before; what
@@ -89,7 +89,7 @@ def cheapest_order(course: Course, x0: Floats, end: Floats) -> Way | None:
     return best
 
 
-def _taken(course: Course, number: int, ways: Sequence[Way], end: Floats) -> list[Way]:
+def _taken(course: ActionModel, number: int, ways: Sequence[Way], end: Floats) -> list[Way]:
     """Return the ways that one more action leads to."""
     action = course.actions[number]
     if not ways:
@@ -115,5 +115,5 @@ def _taken(course: Course, number: int, ways: Sequence[Way], end: Floats) -> lis
     ]
 
 
-def _there(course: Course, state: Floats, end: Floats) -> bool:
+def _there(course: ActionModel, state: Floats, end: Floats) -> bool:
     return not course.changed(state[None], end[None]).any()

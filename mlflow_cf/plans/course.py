@@ -23,7 +23,7 @@ from mlflow_cf.errors import InputError, did_you_mean, raise_all
 from mlflow_cf.features import Feature, FeatureSpace, Floats
 from mlflow_cf.plans.bound import (
     BoundAction,
-    Measure,
+    PlanDistance,
     ScaledChange,
     bind_actions,
     bind_conditions,
@@ -68,7 +68,7 @@ class Stepped:
 
 
 @dataclass(frozen=True, eq=False)
-class Course:
+class ActionModel:
     """What can be done, over states in codes.
 
     Attributes:
@@ -82,19 +82,19 @@ class Course:
     space: FeatureSpace
     actions: tuple[BoundAction, ...]
     relations: Relations
-    measure: Measure
+    measure: PlanDistance
     declared: Declared
     least_change: Mapping[str, float] = field(default_factory=dict)
     left: tuple[Action, ...] = ()
 
     @classmethod
-    def of(cls, constraints: Constraints, space: FeatureSpace, measure: Measure) -> Course | None:
+    def of(cls, constraints: Constraints, space: FeatureSpace, measure: PlanDistance) -> ActionModel | None:
         """Return what constraints declare; None if that is nothing."""
         declared = Declared(constraints.actions, constraints.relationships)
         return None if declared == Declared() else cls.bind(declared, space, measure, "constraints.")
 
     @classmethod
-    def bind(cls, declared: Declared, space: FeatureSpace, measure: Measure, path: str = "") -> Course:
+    def bind(cls, declared: Declared, space: FeatureSpace, measure: PlanDistance, path: str = "") -> ActionModel:
         """Return what is declared over the features of `space`.
 
         Raises:
@@ -109,14 +109,14 @@ class Course:
         """Whether a part is a Python function, which only Python can follow."""
         return bool(functions_in((*self.declared.actions, *self.left), self.declared.relationships))
 
-    def covering(self, space: FeatureSpace) -> Course:
+    def covering(self, space: FeatureSpace) -> ActionModel:
         """Return the course over a space that covers more levels."""
         if space is self.space:
             return self
         wider = replace(self.bind(self.declared, space, self.measure), least_change=self.least_change)
         return wider.narrowed(self.left, reveal=False)  # nothing is said that was not said before
 
-    def narrowed(self, left: Sequence[Action], pause: Pause = no_pause, *, reveal: bool = True) -> Course:
+    def narrowed(self, left: Sequence[Action], pause: Pause = no_pause, *, reveal: bool = True) -> ActionModel:
         """Return the course with the actions that a request leaves of the policy's; itself, if these are all of them.
 
         Raises:
@@ -125,7 +125,7 @@ class Course:
         actions = narrowed(self, left, pause, reveal=reveal) if left else self.actions
         return self if actions == self.actions else replace(self, actions=actions, left=tuple(left))
 
-    def completed(self, columns: Iterable[int]) -> Course:
+    def completed(self, columns: Iterable[int]) -> ActionModel:
         """Return the course with an action of its own for each of some columns that no action is about.
 
         An action that a request has not left stays forbidden: there is none in its place.
@@ -221,7 +221,7 @@ class _Entry(NamedTuple):
 
 
 def narrowed(
-    course: Course, asked: Sequence[Action], pause: Pause = no_pause, *, reveal: bool = True
+    course: ActionModel, asked: Sequence[Action], pause: Pause = no_pause, *, reveal: bool = True
 ) -> tuple[BoundAction, ...]:
     """Return the actions of a course that a request leaves, in the course's order.
 
@@ -259,7 +259,7 @@ def narrowed(
     return tuple(kept[name] for name in known if name in kept)
 
 
-def _narrowed(course: Course, entry: _Entry, *, reveal: bool) -> BoundAction:
+def _narrowed(course: ActionModel, entry: _Entry, *, reveal: bool) -> BoundAction:
     raise_all(_other(entry))
     asked, path, own = entry.asked, entry.path, entry.own
     low, high = _range(entry)

@@ -45,7 +45,7 @@ class Place(NamedTuple):
     called: str
 
 
-class Wanted(NamedTuple):
+class FunctionResult(NamedTuple):
     """What a function must return.
 
     Attributes:
@@ -56,17 +56,17 @@ class Wanted(NamedTuple):
     code: Callable[[Any], float | None]
 
     @classmethod
-    def number(cls, least: float = -LARGEST) -> Wanted:
+    def number(cls, least: float = -LARGEST) -> FunctionResult:
         """Return the kind of numbers that are `least` or more."""
         return cls("number" if least < 0 else f"number of {least:g} or more", lambda answer: _number(answer, least))
 
     @classmethod
-    def truth(cls) -> Wanted:
+    def truth(cls) -> FunctionResult:
         """Return the kind of truth values; true is 1, false is 0."""
         return cls("truth value", lambda answer: float(answer) if isinstance(answer := plain(answer), bool) else None)
 
     @classmethod
-    def of(cls, feature: Feature) -> Wanted:
+    def of(cls, feature: Feature) -> FunctionResult:
         """Return the kind of values that a feature has."""
         return cls(f"value of {feature.name}", lambda answer: _code(feature, answer))
 
@@ -84,7 +84,7 @@ class BoundFunction:
     function: PythonFunction
     sides: Sequence[Side]
     space: FeatureSpace
-    wanted: Wanted
+    wanted: FunctionResult
     called: str
     _told: list[str] = field(default_factory=list)
 
@@ -143,7 +143,7 @@ def with_failures(diagnostics: Mapping[str, Any], failures: Counter[str]) -> dic
 
 
 def computed(
-    function: PythonFunction, sides: tuple[Side, ...], space: FeatureSpace, wanted: Wanted, place: Place
+    function: PythonFunction, sides: tuple[Side, ...], space: FeatureSpace, wanted: FunctionResult, place: Place
 ) -> Computed:
     """Return a function as an expression.
 

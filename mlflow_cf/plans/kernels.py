@@ -17,7 +17,7 @@ EQ, NE, LT, LE, GT, GE = range(6)  # comparisons
 CHANGE, SET, CHOOSE = range(3)  # kinds of actions
 
 
-class Program(NamedTuple):
+class ActionProgram(NamedTuple):
     """A course as arrays. A span is a pair of positions, start and end, in the array that it speaks of.
 
     Attributes:
@@ -89,7 +89,7 @@ class Ends(NamedTuple):
 
 
 @inner
-def _value(program: Program, start: int, end: int, after: Floats, before: Floats, stack: Floats) -> float:
+def _value(program: ActionProgram, start: int, end: int, after: Floats, before: Floats, stack: Floats) -> float:
     """Return what an expression says."""
     top = -1
     for at in range(start, end):
@@ -108,7 +108,7 @@ def _value(program: Program, start: int, end: int, after: Floats, before: Floats
 
 
 @inner
-def _recoded(program: Program, place: int, code: float) -> float:
+def _recoded(program: ActionProgram, place: int, code: float) -> float:
     if np.isnan(code):
         return np.nan
     if code >= program.tables[place]:
@@ -154,7 +154,7 @@ def _equal(left: float, right: float, bare: int, tolerance: float) -> bool:
 
 
 @inner
-def _atom_holds(program: Program, at: int, after: Floats, before: Floats, stack: Floats) -> bool:
+def _atom_holds(program: ActionProgram, at: int, after: Floats, before: Floats, stack: Floats) -> bool:
     atom, tolerance = program.atoms[at], program.limits[at, 1]
     sign, bare = atom[0], atom[5]
     left = _value(program, atom[1], atom[2], after, before, stack)
@@ -171,7 +171,7 @@ def _atom_holds(program: Program, at: int, after: Floats, before: Floats, stack:
 
 
 @inner
-def _rule_holds(program: Program, rule: int, after: Floats, before: Floats, stack: Floats) -> bool:
+def _rule_holds(program: ActionProgram, rule: int, after: Floats, before: Floats, stack: Floats) -> bool:
     end = program.rules[rule, 1]
     for at in range(program.rules[rule, 0], end - 1):
         if not _atom_holds(program, at, after, before, stack):
@@ -180,13 +180,13 @@ def _rule_holds(program: Program, rule: int, after: Floats, before: Floats, stac
 
 
 @inner
-def _snapped(program: Program, column: int, value: float) -> float:
+def _snapped(program: ActionProgram, column: int, value: float) -> float:
     low, step = program.grid[column, 0], program.grid[column, 1]
     return low + np.round((value - low) / step) * step if step > 0 else value
 
 
 @inner
-def _changed(program: Program, column: int, after: float, before: float) -> bool:
+def _changed(program: ActionProgram, column: int, after: float, before: float) -> bool:
     """Whether a feature counts as changed; a value that is not known leaves it so, too: then the step is refused."""
     if after == before or (np.isnan(after) and np.isnan(before)):
         return False
@@ -194,14 +194,14 @@ def _changed(program: Program, column: int, after: float, before: float) -> bool
 
 
 @inner
-def _known(program: Program, column: int, value: float) -> bool:
+def _known(program: ActionProgram, column: int, value: float) -> bool:
     if program.levels[column] < 0:
         return abs(value) <= program.largest
     return bool(0 <= value < program.levels[column] and value == np.floor(value))
 
 
 @inner
-def _scaled(program: Program, column: int, after: float, before: float) -> float:
+def _scaled(program: ActionProgram, column: int, after: float, before: float) -> float:
     """Return the weighted change of a feature as a share of its scale; 1 where it has none, or something is missing."""
     if after == before or (np.isnan(after) and np.isnan(before)):
         return 0.0
@@ -212,7 +212,7 @@ def _scaled(program: Program, column: int, after: float, before: float) -> float
 
 
 @inner
-def _share(program: Program, edge: int, state: Floats, stack: Floats) -> float:
+def _share(program: ActionProgram, edge: int, state: Floats, stack: Floats) -> float:
     """Return what one feature's help leaves of the effort."""
     spans = program.edges[edge]
     if spans[1] >= 0:
@@ -225,7 +225,7 @@ def _share(program: Program, edge: int, state: Floats, stack: Floats) -> float:
 
 
 @inner
-def _discount(program: Program, scratch: Scratch) -> float:
+def _discount(program: ActionProgram, scratch: Scratch) -> float:
     """Return g of a step: the mean over changed features of the mean help; edges to one feature stand together."""
     total, counted, at = 0.0, 0, 0
     while at < len(program.edges):
@@ -242,7 +242,7 @@ def _discount(program: Program, scratch: Scratch) -> float:
 
 
 @inner
-def _act(program: Program, action: int, value: float, state: Floats, scratch: Scratch) -> float:
+def _act(program: ActionProgram, action: int, value: float, state: Floats, scratch: Scratch) -> float:
     """Do one action in a state, which becomes the one after it; return its effort, or -1 if it cannot be done."""
     spans, before, stack = program.actions[action], scratch.before, scratch.stack
     column = spans[0]
@@ -272,7 +272,7 @@ def _act(program: Program, action: int, value: float, state: Floats, scratch: Sc
 
 
 @kernel
-def walk_all(program: Program, sequences: Sequences, scratch: Scratch, ends: Ends) -> None:
+def walk_all(program: ActionProgram, sequences: Sequences, scratch: Scratch, ends: Ends) -> None:
     """Follow sequences from the states in `ends`, which it fills in; all counts and costs there start at 0."""
     for number in range(len(sequences.actions)):
         state = ends.states[number]

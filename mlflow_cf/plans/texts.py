@@ -12,7 +12,7 @@ from mlflow_cf.constraints.resolve import check_sides, resolve, resolve_code, re
 from mlflow_cf.constraints.rules import Atom, Rule
 from mlflow_cf.errors import InputError, did_you_mean
 from mlflow_cf.features import Feature, FeatureSpace
-from mlflow_cf.plans.functions import Place, Wanted, computed
+from mlflow_cf.plans.functions import FunctionResult, Place, computed
 
 Source = str | PythonFunction
 Sides = tuple[Side, ...]
@@ -27,21 +27,21 @@ def effort(source: Source, space: FeatureSpace, place: Place) -> Expression:
         InputError: text that is no number, unknown features, or a function of other arguments; so do all below.
     """
     if not isinstance(source, str):
-        return computed(source, BOTH, space, Wanted.number(0), place)
+        return computed(source, BOTH, space, FunctionResult.number(0), place)
     return resolve_number(parse_expression(source, place.path), space, place.path)
 
 
 def effect(source: Source, feature: Feature, space: FeatureSpace, place: Place) -> Expression:
     """Return what a feature becomes."""
     if not isinstance(source, str):
-        return computed(source, BOTH, space, Wanted.of(feature), place)
+        return computed(source, BOTH, space, FunctionResult.of(feature), place)
     return resolve_code(parse_expression(source, place.path), feature, space, place.path)
 
 
 def factor(source: Source, space: FeatureSpace, place: Place) -> Expression:
     """Return which share of an effort is left."""
     if not isinstance(source, str):
-        return computed(source, BEFORE, space, Wanted.number(), place)
+        return computed(source, BEFORE, space, FunctionResult.number(), place)
     node = parse_expression(source, place.path)
     check_sides(node, BEFORE, place.path)
     return resolve_number(node, space, place.path)
@@ -51,7 +51,7 @@ def condition(source: Source, sides: Sides, space: FeatureSpace, place: Place, *
     """Return a condition on the state before a step (``x``), or also on the one after it (``x_cf``)."""
     origin = Origin("policy", "actions")
     if not isinstance(source, str):
-        holds = computed(source, sides, space, Wanted.truth(), place)
+        holds = computed(source, sides, space, FunctionResult.truth(), place)
         return Rule((), Atom(holds, "==", Const(1.0)), origin, f"{placeholder(source)[NAMED]}()")
     statement = parse_rule(source, place.path, functions=True)
     for comparison in (*statement.when, statement.then):

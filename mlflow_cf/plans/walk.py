@@ -28,8 +28,8 @@ from mlflow_cf.constraints.expressions import (
 from mlflow_cf.constraints.rules import Atom, Rule
 from mlflow_cf.features import Floats
 from mlflow_cf.plans import kernels
-from mlflow_cf.plans.course import Course
-from mlflow_cf.plans.kernels import Ends, Ints, Program, Scratch, Sequences, walk_all
+from mlflow_cf.plans.course import ActionModel
+from mlflow_cf.plans.kernels import ActionProgram, Ends, Ints, Scratch, Sequences, walk_all
 from mlflow_cf.plans.plan import Plan, PlannedStep
 from mlflow_cf.plans.relations import Edge
 from mlflow_cf.validation import LARGEST
@@ -44,7 +44,7 @@ class Walker:
         unit: efforts are rounded to multiples of it before the discount; 0: they are not.
     """
 
-    course: Course
+    course: ActionModel
     x0: Floats
     unit: float = 0.0
 
@@ -115,7 +115,7 @@ class Walker:
         return tuple(steps)
 
     @cached_property
-    def _program(self) -> Program | None:
+    def _program(self) -> ActionProgram | None:
         return compiled(self.course)
 
 
@@ -135,7 +135,7 @@ class NotCompiledError(Exception):
 
 @dataclass
 class _Writer:
-    """The arrays so far, as lists; see `Program`."""
+    """The arrays so far, as lists; see `ActionProgram`."""
 
     code: list[tuple[int, int]] = field(default_factory=list)
     number: list[float] = field(default_factory=list)
@@ -224,7 +224,7 @@ def _folded(expression: Expression) -> Expression:
     return expression
 
 
-def compiled(course: Course) -> Program | None:
+def compiled(course: ActionModel) -> ActionProgram | None:
     """Return a course as arrays; None: it has a part that only Python can follow."""
     if course.measure.percentiles is not None and any(action.effort is None for action in course.actions):
         return None
@@ -234,7 +234,7 @@ def compiled(course: Course) -> Program | None:
         return None
 
 
-def _compiled(course: Course) -> Program:
+def _compiled(course: ActionModel) -> ActionProgram:
     writer, actions = _Writer(), []
     for action in course.actions:
         first = len(writer.effects)
@@ -246,7 +246,7 @@ def _compiled(course: Course) -> Program:
     told = sorted(course.relations.edges, key=lambda edge: edge.to)  # those to one feature stand together
     edges = [writer.edge(edge) for edge in told]
     features = course.space.features
-    return Program(
+    return ActionProgram(
         code=_ints(writer.code, 2),
         number=np.array(writer.number, dtype=np.float64),
         tables=np.array(writer.tables, dtype=np.float64),

@@ -24,7 +24,7 @@ from mlflow_cf.metrics.outliers import Inliers
 from mlflow_cf.model.judge import OpenModel
 from mlflow_cf.policy import Target
 from mlflow_cf.policy.further import Method, Plausible
-from mlflow_cf.structures import Affine, Column, Forest, LevelColumn, NumberColumn, Step, TreeEnsemble
+from mlflow_cf.structures import ClippedLine, Column, Forest, LevelColumn, MonotoneStep, NumberColumn, TreeEnsemble
 from mlflow_cf.structures.structure import Structure, score_rows
 
 SEED: Final = 0  # fixed: what is plausible does not depend on the seed of searches
@@ -199,7 +199,9 @@ def _columns(space: FeatureSpace, coding: Mapping[str, NDArray[Any]]) -> list[Co
 
 def _number(at: int, median: float, low: float, high: float) -> NumberColumn:
     width = high - low if high > low else 1.0
-    return NumberColumn(at, (Step(partial(_scaled, median, low, width), Affine(1.0 / width, -low / width)),))
+    return NumberColumn(
+        at, (MonotoneStep(partial(_scaled, median, low, width), ClippedLine(1.0 / width, -low / width)),)
+    )
 
 
 def _scaled(median: float, low: float, width: float, codes: NDArray[Any]) -> NDArray[Any]:

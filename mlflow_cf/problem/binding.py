@@ -15,7 +15,7 @@ from mlflow_cf.problem.distance import BoundDistance
 from mlflow_cf.problem.grounding import OwnRules
 from mlflow_cf.problem.group import Group, Tuples
 from mlflow_cf.problem.intervals import Cells
-from mlflow_cf.problem.single_features import LaidOut, Lone
+from mlflow_cf.problem.single_features import PackedGroups, SingleFeatures
 from mlflow_cf.structures.links import Tokens
 from mlflow_cf.structures.structure import Structure
 
@@ -77,7 +77,7 @@ class Domains:
             return None
         return Cells.of(self.structure, self.all, self.space)
 
-    def bind(self, rules: OwnRules, x0: Floats) -> tuple[tuple[Group, ...], LaidOut | None]:
+    def bind(self, rules: OwnRules, x0: Floats) -> tuple[tuple[Group, ...], PackedGroups | None]:
         """Return the groups of a row (d,), and the same laid out if all are of one column and their values are few.
 
         A proposed tuple is not the row's own, and is missing nowhere where the row is not.
@@ -88,7 +88,7 @@ class Domains:
             groups[number] = self._group(number, rules, partial(short.tuples, at), own_allowed=allowed)
         if len(groups) == len(self.all):
             every = tuple(groups.values())
-            return every, LaidOut(every, short, self._tokens_end_to_end, self.short.lines.start[:-1])
+            return every, PackedGroups(every, short, self._tokens_end_to_end, self.short.lines.start[:-1])
         groups |= self._long_groups(rules, x0) if self._long else {}
         for number, domain in enumerate(self.all):
             if len(domain.columns) > 1:
@@ -114,25 +114,25 @@ class Domains:
         return frozenset(self.short.numbers)
 
     @cached_property
-    def short(self) -> Lone:
+    def short(self) -> SingleFeatures:
         """The groups of one column whose values are all there are, the shortest ones."""
         sizes = {n: len(d.tuples) for n, d in enumerate(self.all) if len(d.columns) == 1 and d.interval is None}
         order = sorted(sizes, key=lambda number: sizes[number])
         few = int((np.cumsum([sizes[number] for number in order]) <= SHORT).sum())
-        return Lone.of(sorted(order[:few]), self.all, self.bound_distance)
+        return SingleFeatures.of(sorted(order[:few]), self.all, self.bound_distance)
 
     @cached_property
-    def _long(self) -> dict[int, Lone]:
+    def _long(self) -> dict[int, SingleFeatures]:
         """All other groups of one column, each by itself: often their cells are looked at instead."""
         lone = [number for number, domain in enumerate(self.all) if len(domain.columns) == 1]
         others = [number for number in lone if number not in self.short_numbers]
-        return {number: Lone.of([number], self.all, self.bound_distance) for number in others}
+        return {number: SingleFeatures.of([number], self.all, self.bound_distance) for number in others}
 
     @cached_property
-    def _long_own(self) -> Lone:
+    def _long_own(self) -> SingleFeatures:
         """The same together, without their values: what the rules say of the row's own ones."""
         nothing = [replace(domain, tuples=domain.tuples[:0], weights=domain.weights[:0]) for domain in self.all]
-        return Lone.of(list(self._long), nothing, self.bound_distance)
+        return SingleFeatures.of(list(self._long), nothing, self.bound_distance)
 
     def _long_tuples(self, number: int, rules: OwnRules, x0: Floats) -> Tuples:
         return self._long[number].bind(rules.plain, rules.others, x0).tuples(0)

@@ -41,8 +41,8 @@ from mlflow_cf.constraints.rules import Bools, recode
 from mlflow_cf.errors import InputError
 from mlflow_cf.features import FeatureSpace, Floats
 from mlflow_cf.goal.rating import Rating
-from mlflow_cf.goal.scorer import Rater
-from mlflow_cf.plans.course import Course
+from mlflow_cf.goal.scorer import Scorer
+from mlflow_cf.plans.course import ActionModel
 from mlflow_cf.policy.distance import Distance
 from mlflow_cf.policy.privacy import Privacy
 from mlflow_cf.problem.binding import Domains, admissible
@@ -56,7 +56,7 @@ MOST_RELAXED: Final = 64  # settings without some constraints that stay beside e
 
 
 @dataclass(frozen=True, eq=False)
-class Setting:
+class BoundPolicy:
     """Features, rules, domains and distance that all rows of a request share.
 
     Attributes:
@@ -88,7 +88,7 @@ class Setting:
     joined: tuple[JoinedGroup, ...]
     limits: tuple[ChangeLimit, ...]
     functions: tuple[StructuralFunction, ...] = ()
-    course: Course | None = None
+    course: ActionModel | None = None
     reveal: bool = True
     k_anonymous: int = 0
 
@@ -101,7 +101,7 @@ class Setting:
         distance: Distance,
         values: Values,
         learned: Sequence[Arrays] = (),
-    ) -> Setting:
+    ) -> BoundPolicy:
         """Check a policy against the features and prepare it; causal functions are learned but those `learned` before.
 
         Raises:
@@ -127,7 +127,7 @@ class Setting:
             joined=joined_groups(constraints, space, "policy"),
             limits=change_limit(constraints, groups, "policy"),
             functions=functions,
-            course=Course.of(constraints, space, bound_distance),
+            course=ActionModel.of(constraints, space, bound_distance),
         )
 
     @property
@@ -140,11 +140,11 @@ class Setting:
         """The admissible tuples of every group."""
         return self.tables.all
 
-    def opened_by(self, structure: Structure | None) -> Setting:
+    def opened_by(self, structure: Structure | None) -> BoundPolicy:
         """Return the setting with a structure's tokens of all domains."""
         return replace(self, tables=replace(self.tables, structure=structure))
 
-    def for_requests(self, privacy: Privacy) -> Setting:
+    def for_requests(self, privacy: Privacy) -> BoundPolicy:
         """Return the setting as requests see it: without values in messages, and rare tuples of groups."""
         if privacy.reveals:
             return self
@@ -154,7 +154,7 @@ class Setting:
             return hidden  # with the same tables, and whatever they remember
         return replace(hidden, tables=replace(self.tables, all=kept))
 
-    def tightened(self, request: Constraints, pause: Pause = no_pause) -> Setting:
+    def tightened(self, request: Constraints, pause: Pause = no_pause) -> BoundPolicy:
         """Return the setting with a request's constraints on top.
 
         Args:
@@ -196,11 +196,11 @@ class Setting:
         )
 
     @cached_property
-    def without(self) -> Callable[[frozenset[Origin]], Setting]:
+    def without(self) -> Callable[[frozenset[Origin]], BoundPolicy]:
         """Returns the setting without some constraints; the last few are kept, because many rows leave out the same."""
         return lru_cache(MOST_RELAXED)(self._without)
 
-    def _without(self, left_out: frozenset[Origin]) -> Setting:
+    def _without(self, left_out: frozenset[Origin]) -> BoundPolicy:
         """Return the setting without some constraints; the features of a group that is left out stand by themselves."""
         rules = tuple(rule for rule in self.rules if rule.origin not in left_out)
         limits = tuple(limit for limit in self.limits if limit.origin not in left_out)
@@ -236,7 +236,7 @@ class Setting:
         count: int,
         rate: Callable[[Floats], Rating],
         rate_background: Callable[[], Rating],
-        rater: Rater | None = None,
+        rater: Scorer | None = None,
     ) -> Problem:
         """Bind one row (d,), coded by `space` (this setting's space, or one that covers the row's unseen levels)."""
         setting = self.covering(space)
@@ -280,7 +280,7 @@ class Setting:
         """All rules, in the order of `all_rules`, as they are checked together."""
         return Checks.of(self.all_rules)
 
-    def covering(self, space: FeatureSpace) -> Setting:
+    def covering(self, space: FeatureSpace) -> BoundPolicy:
         """Return the setting whose rules know the unseen levels that `space` covers."""
         if space is self.space:
             return self

@@ -5,15 +5,15 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from mlflow_cf.constraints import Domain
-from mlflow_cf.problem.bound_policy import Setting
+from mlflow_cf.problem.bound_policy import BoundPolicy
 
 
-def notes_on_privacy(setting: Setting, for_requests: Setting) -> list[str]:
+def notes_on_privacy(setting: BoundPolicy, for_requests: BoundPolicy) -> list[str]:
     """Return what is to be noted of a policy's `setting` beside what it is `for_requests`; nothing if that is all."""
     return [] if for_requests.reveal else [*_lost(setting, for_requests), *_told(for_requests)]
 
 
-def _lost(setting: Setting, for_requests: Setting) -> Iterator[str]:
+def _lost(setting: BoundPolicy, for_requests: BoundPolicy) -> Iterator[str]:
     """Yield the groups that requests can never change, because too few rows share any of their tuples."""
     for every, shared in zip(setting.domains, for_requests.domains, strict=True):
         if len(every.tuples) and not len(shared.tuples):
@@ -22,7 +22,7 @@ def _lost(setting: Setting, for_requests: Setting) -> Iterator[str]:
             yield f"requests never change the group {names}: no tuple of it has more than {k} rows (k_anonymous)"
 
 
-def _told(setting: Setting) -> Iterator[str]:
+def _told(setting: BoundPolicy) -> Iterator[str]:
     """Yield what requests can learn: whether few rows have a value, and what distances tell."""
     few = [domain.columns[0] for domain in setting.domains if _is_telling(setting, domain)]
     if setting.values == "observed" and few:
@@ -32,7 +32,7 @@ def _told(setting: Setting) -> Iterator[str]:
         yield "distances tell requests which share of the background lies between two values; not with another `scale`"
 
 
-def _is_telling(setting: Setting, domain: Domain) -> bool:
+def _is_telling(setting: BoundPolicy, domain: Domain) -> bool:
     if len(domain.columns) > 1 or not setting.space.features[domain.columns[0]].has_order or not len(domain.weights):
         return False
     return bool((domain.weights <= setting.k_anonymous).mean() > 0.5)

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from mlflow_cf.errors import InputError, did_you_mean
 from mlflow_cf.features import FeatureSpace, Floats, Percentiles
 from mlflow_cf.policy.distance import Distance
-from mlflow_cf.problem.scaled import Formula, Measured, Parts, Scaled, add_changes, measure_changes
+from mlflow_cf.problem.scaled import DistanceFormula, MeasuredRows, PartOrder, Scaled, add_changes, measure_changes
 
 LEAST_SHIFT = float(np.finfo(np.float64).eps)  # of a change, as a share of the background
 
@@ -115,20 +115,20 @@ class BoundDistance:
         """
         values, own, found = _rows(Z), _rows(x0), np.empty(len(Z))
         at, own_at = self.positions(self._columns, values), self.positions(self._columns, own)
-        rows = Measured(values, own, at, own_at)
-        parts = self._lone if len(groups) == len(self._columns) else Parts.of(groups)
+        rows = MeasuredRows(values, own, at, own_at)
+        parts = self._lone if len(groups) == len(self._columns) else PartOrder.of(groups)
         add_changes(rows, self._scaled, self.weights, self.formula, parts, found)
         return found
 
     @cached_property
-    def _lone(self) -> Parts:
+    def _lone(self) -> PartOrder:
         """The order of features by themselves."""
-        return Parts(self._columns, np.arange(len(self._columns) + 1))
+        return PartOrder(self._columns, np.arange(len(self._columns) + 1))
 
     @cached_property
-    def formula(self) -> Formula:
+    def formula(self) -> DistanceFormula:
         """The same for kernels."""
-        return Formula(float(self.a), float(self.b), float(self.c), self.all_weights, self.top_weight)
+        return DistanceFormula(float(self.a), float(self.b), float(self.c), self.all_weights, self.top_weight)
 
     @cached_property
     def _scaled(self) -> Scaled:

@@ -13,10 +13,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mlflow_cf.constraints import Rule
-from mlflow_cf.constraints.programs import Program, keeps
+from mlflow_cf.constraints.programs import RuleProgram, keeps
 from mlflow_cf.kernel import kernel
 from mlflow_cf.problem.group import Tuples
-from mlflow_cf.problem.scaled import Formula, Scaled, cost_of, scaled_change
+from mlflow_cf.problem.scaled import DistanceFormula, Scaled, cost_of, scaled_change
 
 Array = NDArray[Any]
 NOWHERE: Final = -1
@@ -31,15 +31,15 @@ class OwnProgram(NamedTuple):
     """
 
     start: Array
-    program: Program
+    program: RuleProgram
 
     @classmethod
     def of(cls, groups: Sequence[Sequence[Rule]]) -> OwnProgram:
         """Return the plain rules of groups together."""
-        return cls(np.cumsum([0, *map(len, groups)]), Program.of([rule for some in groups for rule in some]))
+        return cls(np.cumsum([0, *map(len, groups)]), RuleProgram.of([rule for some in groups for rule in some]))
 
 
-class Lines(NamedTuple):
+class PackedColumns(NamedTuple):
     """The values of groups, group after group, ascending.
 
     Attributes:
@@ -57,7 +57,7 @@ class Lines(NamedTuple):
     weight: Array
 
 
-class Row(NamedTuple):
+class QueryRow(NamedTuple):
     """A row that groups are bound to.
 
     Attributes:
@@ -74,7 +74,7 @@ class Row(NamedTuple):
     stack: Array
 
 
-class BoundLines(NamedTuple):
+class BoundColumns(NamedTuple):
     """The tuples of groups, as in `Tuples`, group after group.
 
     Attributes:
@@ -93,7 +93,7 @@ class BoundLines(NamedTuple):
     places: Array
 
     @classmethod
-    def room(cls, groups: int, values: int) -> BoundLines:
+    def room(cls, groups: int, values: int) -> BoundColumns:
         """Return arrays for so many groups with so many values."""
         size = groups + values
         counts, table = np.empty((2, groups + 1), dtype=np.intp), np.empty((4, size))
@@ -101,7 +101,7 @@ class BoundLines(NamedTuple):
         return cls(counts[0], counts[1, :groups], allowed, table[0], table[1], table[2], table[3], places)
 
     @classmethod
-    def of(cls, groups: Sequence[Tuples], allowed: Array) -> BoundLines:
+    def of(cls, groups: Sequence[Tuples], allowed: Array) -> BoundColumns:
         """Return the tuples of groups end to end, as values the first of each."""
         start = np.cumsum([0, *(len(bound.values) for bound in groups)], dtype=np.intp)
         own = np.array([bound.own for bound in groups], dtype=np.intp)
@@ -112,13 +112,13 @@ class BoundLines(NamedTuple):
         places = np.full(len(values), NOWHERE)
         return cls(start, own, allowed, values, weights, cost, peak, places)
 
-    def cut(self) -> BoundLines:
+    def cut(self) -> BoundColumns:
         """Return the same without room that was not needed."""
         size = int(self.start[-1])
         values, weights, cost, peak, places = (
             array[:size] for array in (self.values, self.weights, self.cost, self.peak, self.places)
         )
-        return BoundLines(self.start, self.own, self.allowed, values, weights, cost, peak, places)
+        return BoundColumns(self.start, self.own, self.allowed, values, weights, cost, peak, places)
 
     def tuples(self, at: int) -> Tuples:
         """Return the tuples of one of the groups."""
@@ -128,14 +128,16 @@ class BoundLines(NamedTuple):
 
 
 @numba.njit(inline="always")
-def _put_own(at: Any, group: Any, own: Any, out: BoundLines) -> None:
+def _put_own(at: Any, group: Any, own: Any, out: BoundColumns) -> None:
     """Write the row's own value of a group; it is no change."""
     out.values[at], out.weights[at], out.cost[at], out.peak[at], out.places[at] = own, 0.0, 0.0, 0.0, -1
     out.own[group] = at - out.start[group]
 
 
 @kernel
-def bind_lines(lines: Lines, own_rules: OwnProgram, row: Row, formula: Formula, out: BoundLines) -> None:
+def bind_columns(
+    lines: PackedColumns, own_rules: OwnProgram, row: QueryRow, formula: DistanceFormula, out: BoundColumns
+) -> None:
     """Write what the rules leave of all groups for a row."""
     at, program = 0, own_rules.program
     for group in range(lines.column.size):
@@ -174,7 +176,7 @@ def bind_lines(lines: Lines, own_rules: OwnProgram, row: Row, formula: Formula, 
 
 
 @numba.njit(inline="always")
-def _place(lines: Lines, group: Any, value: Any) -> Any:
+def _place(lines: PackedColumns, group: Any, value: Any) -> Any:
     """Return where a value stands among those of a group, -1 where it is none of them."""
     low, stop = lines.start[group], lines.start[group + 1]
     high = stop
@@ -188,14 +190,14 @@ def _place(lines: Lines, group: Any, value: Any) -> Any:
 
 
 @kernel
-def find_places(lines: Lines, x0: Array, places: Array) -> None:
+def find_places(lines: PackedColumns, x0: Array, places: Array) -> None:
     """Write where the values of a row (d,) stand among those of the groups (n,), -1 where they are none of them."""
     for group in range(lines.column.size):
         places[group] = _place(lines, group, x0[lines.column[group]])
 
 
 @kernel
-def find_members(lines: Lines, Z: Array, changed: Array, found: Array) -> None:
+def find_members(lines: PackedColumns, Z: Array, changed: Array, found: Array) -> None:
     """Unmark those rows `found` of Z (m, d) of which a value that `changed` (m, d) is none of its group's."""
     for row in range(found.size):
         for group in range(lines.column.size):

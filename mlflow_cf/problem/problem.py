@@ -14,15 +14,15 @@ from mlflow_cf.constraints.limits import ChangeLimit
 from mlflow_cf.constraints.rules import Bools, Rule
 from mlflow_cf.features import FeatureSpace, Floats
 from mlflow_cf.goal.rating import BoundTarget, Rating
-from mlflow_cf.goal.scorer import Rater
-from mlflow_cf.plans.course import Course
+from mlflow_cf.goal.scorer import Scorer
+from mlflow_cf.plans.course import ActionModel
 from mlflow_cf.policy.variety import USUAL, Variety
 from mlflow_cf.problem.distance import BoundDistance
 from mlflow_cf.problem.grounding import Linking
 from mlflow_cf.problem.group import Codes, Group, JointRule
 from mlflow_cf.problem.intervals import Cells
-from mlflow_cf.problem.packed import BoundLines
-from mlflow_cf.problem.single_features import LaidOut
+from mlflow_cf.problem.packed import BoundColumns
+from mlflow_cf.problem.single_features import PackedGroups
 from mlflow_cf.problem.steps import Steps
 from mlflow_cf.structures.links import Tokens
 
@@ -73,14 +73,14 @@ class Problem:
     background: Floats
     rate_background: Callable[[], Rating]
     check: Callable[[Floats], Bools]
-    rater: Rater | None = None
-    partial: Rater | None = None
-    bound_together: LaidOut | None = None
+    rater: Scorer | None = None
+    partial: Scorer | None = None
+    bound_together: PackedGroups | None = None
     steps: Steps | None = None
     domain_tokens: Mapping[int, Tokens] = field(default_factory=dict)
     cells: Cells | None = None
     celled: frozenset[int] = frozenset()
-    course: Course | None = None
+    course: ActionModel | None = None
     target: BoundTarget | None = None
     variety: Variety = USUAL
     _made: dict[Any, Any] = field(default_factory=dict, init=False, repr=False)
@@ -92,15 +92,15 @@ class Problem:
         return cast(Made, self._made[make])
 
     @property
-    def _laid_out(self) -> LaidOut | None:
+    def _laid_out(self) -> PackedGroups | None:
         return self.bound_together if self.bound_together and self.bound_together.groups is self.groups else None
 
     @cached_property
-    def _lines(self) -> BoundLines:
+    def _lines(self) -> BoundColumns:
         """The tuples of all groups, group after group; without values where some group has several columns."""
         if self._laid_out is not None:
             return self._laid_out.lines
-        return BoundLines.of([group.bound for group in self.groups], self.own_allowed)
+        return BoundColumns.of([group.bound for group in self.groups], self.own_allowed)
 
     @cached_property
     def own(self) -> Codes:
@@ -190,7 +190,7 @@ class Problem:
                 tables.update(zip(group.columns, self.tokens_of(self.rater, group), strict=True))
         return [tables[column] for column in range(len(self.space))]
 
-    def tokens_of(self, rater: Rater, group: Group) -> list[Tokens]:
+    def tokens_of(self, rater: Scorer, group: Group) -> list[Tokens]:
         """Return the tokens (t, ...) of a group's tuples, one array per column."""
         known = all(len(self.domain_tokens.get(column, ())) for column in group.columns)  # and there are some
         if not known or group.places is None:

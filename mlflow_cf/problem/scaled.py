@@ -39,7 +39,7 @@ def scaled_change(value: Any, own: Any, at: Any, own_at: Any, scaled: Scaled, co
     return 0.0 if same else 1.0
 
 
-class Formula(NamedTuple):
+class DistanceFormula(NamedTuple):
     """What changes add to a distance: `a` for each, `b` times its size, and `c` times the largest.
 
     Attributes:
@@ -55,12 +55,12 @@ class Formula(NamedTuple):
 
 
 @numba.njit(inline="always")
-def cost_of(change: Any, weight: Any, formula: Formula) -> Any:
+def cost_of(change: Any, weight: Any, formula: DistanceFormula) -> Any:
     """Return what a weighted change of a feature with this weight adds to the sum."""
     return (formula.a * (weight if change != 0 else 0.0) + formula.b * change) / formula.all_weights
 
 
-class Measured(NamedTuple):
+class MeasuredRows(NamedTuple):
     """Rows (m, d) and what they are measured from, (m, d) or (1, d), with their places `at` and `own_at` on lines."""
 
     values: Array
@@ -69,7 +69,7 @@ class Measured(NamedTuple):
     own_at: Array
 
 
-class Parts(NamedTuple):
+class PartOrder(NamedTuple):
     """The order in which the parts of a distance are added up: each group by itself, then all groups.
 
     Attributes:
@@ -80,14 +80,16 @@ class Parts(NamedTuple):
     start: Array
 
     @classmethod
-    def of(cls, groups: Sequence[Sequence[int]]) -> Parts:
+    def of(cls, groups: Sequence[Sequence[int]]) -> PartOrder:
         """Return the order of groups of columns."""
         columns = [column for some in groups for column in some]
         return cls(np.array(columns, dtype=np.intp), np.cumsum([0, *map(len, groups)]))
 
 
 @kernel
-def add_changes(rows: Measured, scaled: Scaled, weights: Array, formula: Formula, parts: Parts, found: Array) -> None:
+def add_changes(
+    rows: MeasuredRows, scaled: Scaled, weights: Array, formula: DistanceFormula, parts: PartOrder, found: Array
+) -> None:
     """Write the distances `found` (m,) of rows."""
     for row in range(found.size):
         other, total, top = row if len(rows.own) > 1 else 0, 0.0, 0.0

@@ -14,8 +14,16 @@ from mlflow_cf.constraints.rules import Bools
 from mlflow_cf.features import Floats
 from mlflow_cf.problem.distance import BoundDistance
 from mlflow_cf.problem.group import Codes, Group
-from mlflow_cf.problem.packed import BoundLines, Lines, OwnProgram, Row, bind_lines, find_members, find_places
-from mlflow_cf.problem.scaled import Formula, Scaled
+from mlflow_cf.problem.packed import (
+    BoundColumns,
+    OwnProgram,
+    PackedColumns,
+    QueryRow,
+    bind_columns,
+    find_members,
+    find_places,
+)
+from mlflow_cf.problem.scaled import DistanceFormula, Scaled
 from mlflow_cf.structures.links import Tokens
 
 
@@ -42,7 +50,7 @@ Encode = Callable[[Sequence[int], Floats], list[Tokens]]
 
 
 @dataclass(frozen=True, eq=False)
-class LaidOut:
+class PackedGroups:
     """Groups of one column each, whose tuples lie end to end.
 
     Attributes:
@@ -52,7 +60,7 @@ class LaidOut:
     """
 
     groups: tuple[Group, ...]
-    lines: BoundLines
+    lines: BoundColumns
     tokens: Tokens | None
     first: Codes
 
@@ -83,7 +91,7 @@ class LaidOut:
 
 
 @dataclass(frozen=True, eq=False)
-class Lone:
+class SingleFeatures:
     """Groups of one column each.
 
     Attributes:
@@ -94,11 +102,11 @@ class Lone:
 
     numbers: tuple[int, ...]
     bound_distance: BoundDistance
-    formula: Formula
-    lines: Lines
+    formula: DistanceFormula
+    lines: PackedColumns
 
     @classmethod
-    def of(cls, numbers: Sequence[int], domains: Sequence[Domain], distance: BoundDistance) -> Lone:
+    def of(cls, numbers: Sequence[int], domains: Sequence[Domain], distance: BoundDistance) -> SingleFeatures:
         """Lay out some groups of all `domains`."""
         some = [domains[number] for number in numbers]
         column = np.array([domain.columns[0] for domain in some], dtype=np.intp)
@@ -107,10 +115,12 @@ class Lone:
         weights = np.concatenate([np.empty(0), *(domain.weights for domain in some)])
         positions = distance.positions(column.repeat(sizes), values)
         scaled = Scaled(distance.scale[column], distance.unknown_from[column], distance.least)
-        lines = Lines(np.cumsum([0, *sizes]), column, values, weights, positions, scaled, distance.weights[column])
+        lines = PackedColumns(
+            np.cumsum([0, *sizes]), column, values, weights, positions, scaled, distance.weights[column]
+        )
         return cls(tuple(numbers), distance, distance.formula, lines)
 
-    def bind(self, plain: PlainRules, others: Mapping[int, Sequence[Rule]], x0: Floats) -> BoundLines:
+    def bind(self, plain: PlainRules, others: Mapping[int, Sequence[Rule]], x0: Floats) -> BoundColumns:
         """Bind the groups to a row (d,): a proposed value is not its own.
 
         Args:
@@ -121,9 +131,9 @@ class Lone:
         own_at = self.bound_distance.positions(lines.column, x0[lines.column])
         own_rules = plain.of(self.numbers)
         room = np.empty(len(own_rules.program.does))
-        row = Row(x0, own_at, *self._refused(others, x0), x0.copy(), room)
-        bound = BoundLines.room(len(self.numbers), len(lines.values))
-        bind_lines(lines, own_rules, row, self.formula, bound)
+        row = QueryRow(x0, own_at, *self._refused(others, x0), x0.copy(), room)
+        bound = BoundColumns.room(len(self.numbers), len(lines.values))
+        bind_columns(lines, own_rules, row, self.formula, bound)
         return bound.cut()
 
     def places(self, x0: Floats) -> Codes:

@@ -15,15 +15,17 @@ from numpy.typing import NDArray
 
 from mlflow_cf.engine.best_first import DOUBT
 from mlflow_cf.features import Floats
-from mlflow_cf.goal import Rater
+from mlflow_cf.goal import Scorer
 from mlflow_cf.goal.raw_scores import rate_sums
-from mlflow_cf.model.judge import Alone, Asked, Outcome
+from mlflow_cf.model.judge import Asked, OneByOne, Outcome
 from mlflow_cf.problem import Problem
-from mlflow_cf.proof.verify import Case, Proved, joined_outcomes
+from mlflow_cf.proof.verify import RowTask, VerifiedAnswers, joined_outcomes
 from mlflow_cf.structures.links import Tokens, linked
 
 
-def by_themselves(case: Case, proved: Proved, tolerance: float) -> Generator[Asked, Outcome, Proved]:
+def by_themselves(
+    case: RowTask, proved: VerifiedAnswers, tolerance: float
+) -> Generator[Asked, Outcome, VerifiedAnswers]:
     """Return answers with what the model says of each alone; those it refuses then are left out, and noted in `case`.
 
     Args:
@@ -40,7 +42,7 @@ def by_themselves(case: Case, proved: Proved, tolerance: float) -> Generator[Ask
             return proved if rater.own.steady else _with(proved, [_said(rater, alone) for alone in sums])
     if case.budget.take(len(proved.rows)) < len(proved.rows):
         return proved
-    outcome = yield Alone(proved.rows, lambda: case.budget.late)
+    outcome = yield OneByOne(proved.rows, lambda: case.budget.late)
     said = len(outcome.codes)
     if said < len(proved.rows):  # the clock ran out: the others stay as they were judged together
         rest = proved.outcome.take(np.arange(said, len(proved.rows)))
@@ -50,7 +52,7 @@ def by_themselves(case: Case, proved: Proved, tolerance: float) -> Generator[Ask
     return _some(proved, outcome, np.flatnonzero(accepted))
 
 
-def _tokens(problem: Problem, rater: Rater, row: Floats) -> list[Tokens]:
+def _tokens(problem: Problem, rater: Scorer, row: Floats) -> list[Tokens]:
     """Return the tokens (1, ...) of a row (d,), one array per column: those that are not the own row's are made."""
     if rater is not problem.rater:
         return rater.tokens(range(len(row)), row[None])
@@ -60,18 +62,18 @@ def _tokens(problem: Problem, rater: Rater, row: Floats) -> list[Tokens]:
     return tokens
 
 
-def _certain(rater: Rater, sums: Floats, tolerance: float) -> bool:
+def _certain(rater: Scorer, sums: Floats, tolerance: float) -> bool:
     """Whether a row with sums (1, k) meets the targets by more than rounding can undo."""
     favourable, _, margin = rate_sums(sums, rater.targets)
     return bool(favourable[0] and margin[0] >= DOUBT * tolerance)
 
 
-def _said(rater: Rater, sums: Floats) -> Floats:
+def _said(rater: Scorer, sums: Floats) -> Floats:
     """Return the model's scores (1, classes) of a row with sums (1, k), of which its own come first."""
     return linked(sums[:, : rater.own.outputs], rater.own.link)
 
 
-def _with(proved: Proved, scores: Sequence[Floats]) -> Proved:
+def _with(proved: VerifiedAnswers, scores: Sequence[Floats]) -> VerifiedAnswers:
     """Return answers with scores (1, classes) of each, or values; their labels are known."""
     together, codes = np.concatenate(scores), proved.outcome.codes
     regression = codes[0] < 0
@@ -79,7 +81,7 @@ def _with(proved: Proved, scores: Sequence[Floats]) -> Proved:
     return replace(proved, outcome=replace(outcome, further=proved.outcome.further))
 
 
-def _some(proved: Proved, outcome: Outcome, kept: NDArray[np.intp]) -> Proved:
+def _some(proved: VerifiedAnswers, outcome: Outcome, kept: NDArray[np.intp]) -> VerifiedAnswers:
     """Return some of the answers with what is said of them now."""
     return replace(
         proved,

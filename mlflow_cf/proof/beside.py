@@ -8,13 +8,13 @@ import numpy as np
 
 from mlflow_cf.features import Floats
 from mlflow_cf.problem import Group, Problem
-from mlflow_cf.proof.verify import Case, Inquiry, Proved, prove
+from mlflow_cf.proof.verify import Inquiry, RowTask, VerifiedAnswers, prove
 
 FEW: Final = 4  # other tuples of levels that are tried, the nearest to the row to explain
 ROUNDING: Final = 1e-9  # of a least difference
 
 
-def beside_them(case: Case, proved: Proved) -> Inquiry:
+def beside_them(case: RowTask, proved: VerifiedAnswers) -> Inquiry:
     """Put nearer answers that are one change away from verified ones in the place of farther ones, again and again.
 
     The nearest row may lie deep inside of what is wanted: another one then differs in one of its changes, by no more

@@ -20,7 +20,7 @@ from mlflow_cf.milp.program import NotLinearError
 from mlflow_cf.milp.rules import bending
 from mlflow_cf.model.judge import Asked, Outcome
 from mlflow_cf.proof.select import nearest_first, select
-from mlflow_cf.proof.verify import Case, Inquiry, Proved, joined_outcomes
+from mlflow_cf.proof.verify import Inquiry, RowTask, VerifiedAnswers, joined_outcomes
 from mlflow_cf.words.reasons import Uncertified
 from mlflow_cf.words.result import Proof
 
@@ -30,7 +30,7 @@ TRIES: Final = 4
 SEED: Final = 0  # of the solver: certificates do not depend on a request's seed
 
 
-def certify_by_program(case: Case, proved: Proved, tolerance: float) -> Inquiry:
+def certify_by_program(case: RowTask, proved: VerifiedAnswers, tolerance: float) -> Inquiry:
     """Prove that verified answers are nearly the nearest, or find some that are; all but the first are `bounded`.
 
     Args:
@@ -47,7 +47,9 @@ def certify_by_program(case: Case, proved: Proved, tolerance: float) -> Inquiry:
     return _by_bound(case, answers, low)
 
 
-def _with_nearer(case: Case, proved: Proved, tolerance: float) -> Generator[Asked, Outcome, Proved]:
+def _with_nearer(
+    case: RowTask, proved: VerifiedAnswers, tolerance: float
+) -> Generator[Asked, Outcome, VerifiedAnswers]:
     """Return the answers with the nearest row by a program among them, if the judge accepts it."""
     cutoff = float(case.distance(proved.rows).min(initial=np.inf))
     for attempt in range(TRIES):
@@ -61,16 +63,16 @@ def _with_nearer(case: Case, proved: Proved, tolerance: float) -> Generator[Aske
     return proved
 
 
-def _joined(case: Case, proved: Proved, row: Floats, outcome: Outcome) -> Proved:
+def _joined(case: RowTask, proved: VerifiedAnswers, row: Floats, outcome: Outcome) -> VerifiedAnswers:
     """Return verified answers with one more row, the best of distinct changed sets first."""
     rows = np.concatenate([row[None], proved.rows])
     outcomes = joined_outcomes([outcome, proved.outcome])
     order = nearest_first(case.problem, rows, case.distance(rows), polished=True)
     chosen = select(case.problem, rows, order)
-    return Proved(rows[chosen], outcomes.take(chosen))
+    return VerifiedAnswers(rows[chosen], outcomes.take(chosen))
 
 
-def _by_bound(case: Case, answers: Proved, low: Minimum) -> Proved:
+def _by_bound(case: RowTask, answers: VerifiedAnswers, low: Minimum) -> VerifiedAnswers:
     """Return answers with what the bound says of each."""
     if low.status == "infeasible":  # with an answer, the structure refuses what the judge accepts
         known = replace(answers, note=Uncertified("disagree"))
@@ -80,7 +82,7 @@ def _by_bound(case: Case, answers: Proved, low: Minimum) -> Proved:
     return bounded(case, answers, max(low.bound - SLACK, 0.0))
 
 
-def bounded(case: Case, answers: Proved, bound: float) -> Proved:
+def bounded(case: RowTask, answers: VerifiedAnswers, bound: float) -> VerifiedAnswers:
     """Return answers with what it says of each that no row is nearer than `bound`; a bound of infinity says nothing."""
     distance = case.distance(answers.rows)
     if np.isinf(bound):

@@ -14,7 +14,7 @@ import numpy as np
 from mlflow_cf.constraints.rules import Bools
 from mlflow_cf.engine.best_first import DOUBT, BestFirst
 from mlflow_cf.engine.few_changes import FewChanges
-from mlflow_cf.engine.frontier import Leaf
+from mlflow_cf.engine.frontier import Candidate
 from mlflow_cf.features import Floats
 from mlflow_cf.model.judge import Asked, Outcome
 from mlflow_cf.problem import Codes
@@ -22,7 +22,7 @@ from mlflow_cf.problem.binding import same
 from mlflow_cf.problem.points import with_points
 from mlflow_cf.proof.by_program import certify_by_program
 from mlflow_cf.proof.select import nearest
-from mlflow_cf.proof.verify import NOTHING, Case, Inquiry, Proved, joined_outcomes
+from mlflow_cf.proof.verify import NOTHING, Inquiry, RowTask, VerifiedAnswers, joined_outcomes
 from mlflow_cf.search.population import near_copies
 from mlflow_cf.words.reasons import Uncertified
 from mlflow_cf.words.result import Proof
@@ -31,7 +31,7 @@ NEAREST = 10_000  # evaluations: a quarter of a second
 AHEAD = 64  # candidates in doubt that the judge is asked about together
 
 
-def certify(case: Case, proved: Proved, tolerance: float) -> Inquiry:
+def certify(case: RowTask, proved: VerifiedAnswers, tolerance: float) -> Inquiry:
     """Prove that verified answers are the nearest, or find those that are.
 
     Args:
@@ -54,7 +54,7 @@ def certify(case: Case, proved: Proved, tolerance: float) -> Inquiry:
         # an answer stands for all near it: twice as many are needed to know how far away the last one can be
         twice = replace(case, problem=replace(problem, count=2 * problem.count))
         known = yield from nearest_of_sets(twice, proved, tolerance)
-    run = Run(case, known, (yield from needed(case, known)), filling=problem.variety.near)
+    run = Certification(case, known, (yield from needed(case, known)), filling=problem.variety.near)
     search = BestFirst(problem, case.budget, run.limit(), tolerance)
     agreed = not search.misses(known.rows).any() and (yield from run.extend(search))
     if agreed and run.rows and run.missing and not search.cut and not run.filling:
@@ -67,13 +67,13 @@ def certify(case: Case, proved: Proved, tolerance: float) -> Inquiry:
     return run.result(search)
 
 
-def nearest_of_sets(case: Case, proved: Proved, tolerance: float) -> Inquiry:
+def nearest_of_sets(case: RowTask, proved: VerifiedAnswers, tolerance: float) -> Inquiry:
     """Return the nearest answers with the changed sets of verified ones, as far as a part of the budget goes."""
     problem, part = case.problem, case.budget.part(NEAREST)
     if not len(proved.rows):
         return proved
     inner = replace(case, budget=part)
-    run = Run(inner, proved, (yield from needed(inner, proved)), filling=True)
+    run = Certification(inner, proved, (yield from needed(inner, proved)), filling=True)
     search = BestFirst(problem, part, run.limit(), tolerance, problem.changed(proved.rows))
     agreed = yield from run.extend(search)
     case.budget.take(part.used)
@@ -81,7 +81,7 @@ def nearest_of_sets(case: Case, proved: Proved, tolerance: float) -> Inquiry:
     return found if agreed and len(found.rows) >= len(proved.rows) else proved
 
 
-def at_once(case: Case, proved: Proved, tolerance: float) -> Proved:
+def at_once(case: RowTask, proved: VerifiedAnswers, tolerance: float) -> VerifiedAnswers:
     """Prove the only answer that is wanted by what one and two changes can do; as it was where that does not settle it.
 
     The judge is asked nothing: it settles the answer if three changes cannot be as near, and the model may accept
@@ -107,7 +107,7 @@ def at_once(case: Case, proved: Proved, tolerance: float) -> Proved:
     return replace(proved, proofs=("optimal",), bounds=(distance,), exhausted=True)
 
 
-def _is_behind(case: Case, row: Floats, others: Floats) -> bool:
+def _is_behind(case: RowTask, row: Floats, others: Floats) -> bool:
     """Whether one of the lawful rows among `others` (m, d) comes before a row (d,)."""
     if not len(others):
         return False
@@ -115,7 +115,7 @@ def _is_behind(case: Case, row: Floats, others: Floats) -> bool:
     return nearest(case.problem, rows, case.distance(rows), polished=True) != 0
 
 
-def needed(case: Case, proved: Proved) -> Generator[Asked, Outcome, Bools]:
+def needed(case: RowTask, proved: VerifiedAnswers) -> Generator[Asked, Outcome, Bools]:
     """Return which of the accepted rows (k, d) are known to need all their changes; a single answer is not asked."""
     problem, rows = case.problem, proved.rows
     if problem.count == 1 or not len(rows):
@@ -146,7 +146,7 @@ class Unconfirmed(NamedTuple):
 
 
 @dataclass
-class Run:
+class Certification:
     """What was found so far.
 
     Attributes:
@@ -155,8 +155,8 @@ class Run:
         rows, codes, outcomes: the answers.
     """
 
-    case: Case
-    proved: Proved
+    case: RowTask
+    proved: VerifiedAnswers
     needed: Bools
     filling: bool = False
     rows: list[Floats] = field(default_factory=list)
@@ -274,7 +274,7 @@ class Run:
             codes = [each for each, lawful in zip(codes, held, strict=True) if lawful]
         return codes[: self.case.budget.take(min(len(codes), self.case.budget.left))]
 
-    def result(self, search: BestFirst) -> Proved:
+    def result(self, search: BestFirst) -> VerifiedAnswers:
         """Return the answers with their proofs; if the budget ended the search, others with the best bound there is."""
         case, found = self.case, len(self.rows)
         known = [
@@ -290,7 +290,7 @@ class Run:
         proofs: list[Proof] = ["optimal"] * found
         proofs += ["bounded" if known_far else "none" for known_far in bounded]
         bounds = [min(search.low, own) if far else None for own, far in zip(distance[found:], bounded, strict=True)]
-        return Proved(rows, outcome, tuple(proofs), (*distance[:found], *bounds), exhausted=not search.cut)
+        return VerifiedAnswers(rows, outcome, tuple(proofs), (*distance[:found], *bounds), exhausted=not search.cut)
 
     def _answered(self) -> Bools:
         """Return (k,) which of the rows proved before are among the answers, or near-copies of them."""
@@ -299,7 +299,7 @@ class Run:
             answered |= near_copies(self.case.problem, self.proved.rows, row)
         return answered
 
-    def _repeats(self, leaf: Leaf) -> bool:
+    def _repeats(self, leaf: Candidate) -> bool:
         """Whether a candidate's changed set is answered already, or the candidate is a near-copy of an answer."""
         if self.filling:
             problem = self.case.problem
@@ -308,7 +308,7 @@ class Run:
         own = self.case.problem.own
         return any(((leaf.codes != own) == (codes != own)).all() for codes in self.codes)
 
-    def _add(self, leaf: Leaf, row: Floats, outcome: Outcome, search: BestFirst) -> None:
+    def _add(self, leaf: Candidate, row: Floats, outcome: Outcome, search: BestFirst) -> None:
         self.rows.append(row)
         self.codes.append(leaf.codes)
         self.outcomes.append(outcome)

@@ -14,8 +14,8 @@ from mlflow_cf.engine.best_first import DOUBT, BestFirst
 from mlflow_cf.explainers import Candidates
 from mlflow_cf.problem.points import with_points
 from mlflow_cf.proof.beside import beside_them
-from mlflow_cf.proof.certify import Run, certify, nearest_of_sets
-from mlflow_cf.proof.verify import Case, Inquiry, Proved
+from mlflow_cf.proof.certify import Certification, certify, nearest_of_sets
+from mlflow_cf.proof.verify import Inquiry, RowTask, VerifiedAnswers
 from mlflow_cf.search.seeds import codes_of
 from mlflow_cf.words.reasons import Uncertified
 from mlflow_cf.words.result import Proof
@@ -23,7 +23,7 @@ from mlflow_cf.words.result import Proof
 MOST: Final = 10_000, 100_000  # evaluations for each of both: a quarter of a second, and where that is too few
 
 
-def complete(case: Case, proved: Proved, tolerance: float) -> Inquiry:
+def complete(case: RowTask, proved: VerifiedAnswers, tolerance: float) -> Inquiry:
     """Look for answers that are missing beside verified ones, as far as the budget goes; nothing is claimed of them.
 
     Args:
@@ -35,7 +35,7 @@ def complete(case: Case, proved: Proved, tolerance: float) -> Inquiry:
         return proved
     for most in MOST:
         part = case.budget.part(most)
-        found: Proved = yield from certify(replace(case, budget=part), proved, tolerance)
+        found: VerifiedAnswers = yield from certify(replace(case, budget=part), proved, tolerance)
         case.budget.take(part.used)
         if len(found.rows) >= len(proved.rows):
             proved = replace(found, proofs=(), bounds=(), note=None)
@@ -47,7 +47,7 @@ def complete(case: Case, proved: Proved, tolerance: float) -> Inquiry:
     return proved
 
 
-def nearest_ones(case: Case, proved: Proved, tolerance: float) -> Inquiry:
+def nearest_ones(case: RowTask, proved: VerifiedAnswers, tolerance: float) -> Inquiry:
     """Put the nearest answers that a search may have missed in the place of verified ones, as far as the budget goes.
 
     The nearest so many answers have no other changed sets than the nearest of so many sets have.
@@ -60,7 +60,7 @@ def nearest_ones(case: Case, proved: Proved, tolerance: float) -> Inquiry:
     return found if problem is case.problem else (yield from beside_them(case, found))
 
 
-def filled(case: Case, proved: Proved, tolerance: float, most: int) -> Inquiry:
+def filled(case: RowTask, proved: VerifiedAnswers, tolerance: float, most: int) -> Inquiry:
     """Add other values of the changed sets that are known, as far as so many evaluations go."""
     problem = with_points(case.problem)[0]
     codes = codes_of(problem, proved.rows)
@@ -70,7 +70,7 @@ def filled(case: Case, proved: Proved, tolerance: float, most: int) -> Inquiry:
     outcomes = [proved.outcome.take(slice(at, at + 1)) for at in range(len(proved.rows))]
     inner = replace(case, problem=problem, budget=part)
     needed = np.ones(len(proved.rows), dtype=np.bool_)
-    run = Run(inner, proved, needed, True, list(proved.rows), list(codes), outcomes)
+    run = Certification(inner, proved, needed, True, list(proved.rows), list(codes), outcomes)
     search = BestFirst(problem, part, np.inf, tolerance, codes != problem.own)
     agreed = yield from run.extend(search)
     case.budget.take(part.used)
@@ -80,7 +80,9 @@ def filled(case: Case, proved: Proved, tolerance: float, most: int) -> Inquiry:
 NEARLY: Final = 1e-3  # of a cost: how much cheaper a plan may be than one that is called the cheapest
 
 
-def certify_by_cost(case: Case, proved: Proved, candidates: Candidates, tolerance: float) -> Proved:
+def certify_by_cost(
+    case: RowTask, proved: VerifiedAnswers, candidates: Candidates, tolerance: float
+) -> VerifiedAnswers:
     """Return answers with what the explainer proves of their costs; `optimal` is up to 1e-3 of the cost.
 
     Args:

@@ -22,10 +22,10 @@ from mlflow_cf.features import FeatureSpace, Floats, Rows, as_rows
 from mlflow_cf.goal import BoundTarget, Requirements
 from mlflow_cf.goal.requirements import MARGIN, rate_all
 from mlflow_cf.model.judge import Label, Outcome
-from mlflow_cf.plans.course import Course
+from mlflow_cf.plans.course import ActionModel
 from mlflow_cf.plans.plan import Plan
 from mlflow_cf.policy import Target
-from mlflow_cf.problem import Codes, Setting
+from mlflow_cf.problem import BoundPolicy, Codes
 from mlflow_cf.problem.binding import admissible, same
 from mlflow_cf.words.result import Change
 from mlflow_cf.words.verification import ConstraintCheck, Verification, Verifications
@@ -33,7 +33,7 @@ from mlflow_cf.words.verification import ConstraintCheck, Verification, Verifica
 
 def verify_given(
     requirements: Requirements,
-    setting: Setting,
+    setting: BoundPolicy,
     target: Target,
     rows: Rows,
     counterfactuals: Rows,
@@ -81,7 +81,7 @@ class _Pairs:
     """Rows X (m, d) and their counterfactuals Z (m, d), coded by `space`; `setting` covers it."""
 
     requirements: Requirements
-    setting: Setting
+    setting: BoundPolicy
     target: Target
     space: FeatureSpace
     X: Floats
@@ -223,7 +223,7 @@ def leading_plans(x0: Floats, rows: Floats, plans: Sequence[Plan], costs: Floats
     return shorter, front, cheapest
 
 
-def check_plans(course: Course | None, x0: Floats, plans: Sequence[Plan]) -> None:
+def check_plans(course: ActionModel | None, x0: Floats, plans: Sequence[Plan]) -> None:
     """Refuse plans from x0 (d,) whose steps are not those of their course; of plans without one, nothing is known.
 
     Raises:
@@ -234,7 +234,7 @@ def check_plans(course: Course | None, x0: Floats, plans: Sequence[Plan]) -> Non
             _check(course, x0, plan)
 
 
-def _check(course: Course, x0: Floats, plan: Plan) -> None:
+def _check(course: ActionModel, x0: Floats, plan: Plan) -> None:
     numbers = {action.name: number for number, action in enumerate(course.actions)}
     state = x0
     for place, step in enumerate(plan, start=1):
@@ -254,7 +254,7 @@ def _check(course: Course, x0: Floats, plan: Plan) -> None:
         state = step.row
 
 
-def _grid(course: Course, number: int) -> float:
+def _grid(course: ActionModel, number: int) -> float:
     """Return how far rounding to a grid may lead a number beyond its range."""
     step = course.space.features[course.actions[number].column].step
     return 0.0 if step is None else step / 2

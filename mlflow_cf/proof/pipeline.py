@@ -21,7 +21,7 @@ from mlflow_cf.proof.complete import certify_by_cost, complete, nearest_ones
 from mlflow_cf.proof.given import check_plans, leading_plans
 from mlflow_cf.proof.inquiry import run_proofs
 from mlflow_cf.proof.select import kinds_of
-from mlflow_cf.proof.verify import Case, Inquiry, Proved, prove
+from mlflow_cf.proof.verify import Inquiry, RowTask, VerifiedAnswers, prove
 from mlflow_cf.search.population import near_copies
 from mlflow_cf.why_not.blame import contradiction, impossible, no_row_left
 from mlflow_cf.words.reasons import NOTHING_LEFT, NOTHING_WANTED, fewer, hurried, none_among, nothing_else, stopped
@@ -46,7 +46,7 @@ class Answer:
 
     status: Status
     reason: str
-    proved: Proved | None = None
+    proved: VerifiedAnswers | None = None
     plans: tuple[Plan, ...] = ()
     optima: tuple[Optimum | None, ...] = ()
     diagnostics: dict[str, Any] = field(default_factory=dict)
@@ -67,12 +67,12 @@ class Proving:
 
 
 @dataclass(frozen=True, eq=False)
-class Verified:
+class VerifiedRow:
     """What a search found for one row, and what of it was proved to hold."""
 
-    case: Case
+    case: RowTask
     candidates: Candidates
-    proved: Proved
+    proved: VerifiedAnswers
 
     @property
     def settled(self) -> bool:
@@ -93,7 +93,7 @@ class Verified:
         return tuple(known[position] if position < len(known) else None for position in places)
 
 
-def search(case: Case, search_with: Search, seed: int) -> Answer | Candidates:
+def search(case: RowTask, search_with: Search, seed: int) -> Answer | Candidates:
     """Search candidates for one row, or say at once why there are none."""
     reason = impossible(case.problem)
     if reason:
@@ -117,10 +117,10 @@ def _check_plans(problem: Problem, candidates: Candidates) -> None:
 def verify_all(
     judge: Decides,
     space: FeatureSpace,
-    found: Sequence[tuple[Case, Candidates]],
+    found: Sequence[tuple[RowTask, Candidates]],
     proving: Proving,
     beside: Sequence[Inquiry] = (),
-) -> list[Verified | Exception]:
+) -> list[VerifiedRow | Exception]:
     """Verify the candidates of many rows side by side; an exception stands for the row it ended.
 
     What is asked `beside` them shares their calls to the judge, and finds out for itself what is said.
@@ -130,34 +130,34 @@ def verify_all(
 
 
 def certify_all(
-    judge: Decides, space: FeatureSpace, verified: Sequence[Verified], proving: Proving, rows_left: int
-) -> list[Verified | Exception]:
+    judge: Decides, space: FeatureSpace, verified: Sequence[VerifiedRow], proving: Proving, rows_left: int
+) -> list[VerifiedRow | Exception]:
     """Prove side by side that what was verified is the nearest; the time that is left is shared by `rows_left` rows."""
     proofs = [_certified(judge, one, proving, rows_left - place) for place, one in enumerate(verified)]
     return _verified_results([(one.case, one.candidates) for one in verified], run_proofs(judge, space, proofs))
 
 
 def settle(
-    judge: Decides, case: Case, candidates: Candidates, *, certified: bool = True
+    judge: Decides, case: RowTask, candidates: Candidates, *, certified: bool = True
 ) -> Generator[Asked, Outcome, Answer]:
     """Verify and polish the candidates of a single row, and prove what there is if it is to be `certified`."""
     proving = Proving(polish=True)
-    verified = Verified(case, candidates, (yield from _verified(judge, case, candidates, proving)))
+    verified = VerifiedRow(case, candidates, (yield from _verified(judge, case, candidates, proving)))
     if certified:
         verified = replace(verified, proved=(yield from _certified(judge, verified, proving, 1)))
     return answer_of(verified)
 
 
 def _verified_results(
-    found: Sequence[tuple[Case, Candidates]], results: Sequence[Proved | Exception]
-) -> list[Verified | Exception]:
+    found: Sequence[tuple[RowTask, Candidates]], results: Sequence[VerifiedAnswers | Exception]
+) -> list[VerifiedRow | Exception]:
     return [
-        result if isinstance(result, Exception) else _with_plans_checked(Verified(*pair, result))
+        result if isinstance(result, Exception) else _with_plans_checked(VerifiedRow(*pair, result))
         for pair, result in zip(found, results, strict=True)
     ]
 
 
-def _with_plans_checked(verified: Verified) -> Verified | Exception:
+def _with_plans_checked(verified: VerifiedRow) -> VerifiedRow | Exception:
     """Return what was verified, or what is wrong with the plan of an answer: it ends this row, and no other."""
     try:
         check_plans(verified.candidates.course, verified.case.problem.x0, verified.plans)
@@ -166,7 +166,7 @@ def _with_plans_checked(verified: Verified) -> Verified | Exception:
     return verified
 
 
-def _verified(judge: Decides, case: Case, candidates: Candidates, proving: Proving) -> Inquiry:
+def _verified(judge: Decides, case: RowTask, candidates: Candidates, proving: Proving) -> Inquiry:
     """Verify and polish as wanted, until the judge also accepts each answer alone."""
     order, kinds = _lined_up(case.problem, candidates, proving)
     polish = proving.polish and candidates.plans is None
@@ -220,19 +220,19 @@ def _likenesses(problem: Problem, rows: Floats) -> list[bytes]:
     return found
 
 
-def _may_be_better(case: Case, proved: Proved) -> bool:
+def _may_be_better(case: RowTask, proved: VerifiedAnswers) -> bool:
     """Whether there may be further answers, or nearer ones than were found where the nearest are wanted."""
     few = len(proved.rows) < case.problem.count or (case.problem.variety.near and case.problem.count > 1)
     return few and len(proved.rows) > 0 and not case.budget.spent
 
 
-def _completed(case: Case, proved: Proved, tolerance: float) -> Inquiry:
+def _completed(case: RowTask, proved: VerifiedAnswers, tolerance: float) -> Inquiry:
     """Add answers that the search has not found, without those that the judge refuses alone."""
     completed = yield from (nearest_ones if case.problem.variety.near else complete)(case, proved, tolerance)
     return (yield from by_themselves(case, completed, tolerance))
 
 
-def _certified(judge: Decides, verified: Verified, proving: Proving, rows_left: int) -> Inquiry:
+def _certified(judge: Decides, verified: VerifiedRow, proving: Proving, rows_left: int) -> Inquiry:
     """Certify what was verified, in an even share of the time, until the judge also accepts each answer alone."""
     case, proved = verified.case, verified.proved
     if verified.candidates.bound is not None:
@@ -249,7 +249,7 @@ def _certified(judge: Decides, verified: Verified, proving: Proving, rows_left: 
         proved = yield from _verified(judge, case, verified.candidates, proving)
 
 
-def _why_fewer(case: Case, proved: Proved) -> str:
+def _why_fewer(case: RowTask, proved: VerifiedAnswers) -> str:
     budget, wanted = case.budget, case.problem.count
     if budget.cut:
         return fewer(len(proved.rows), wanted, stopped(budget.cut, budget.used))
@@ -258,7 +258,7 @@ def _why_fewer(case: Case, proved: Proved) -> str:
     return fewer(len(proved.rows), wanted, nothing)
 
 
-def answer_of(verified: Verified, *, briefly: bool = False) -> Answer:
+def answer_of(verified: VerifiedRow, *, briefly: bool = False) -> Answer:
     """Return what is said of a row by what is known of it so far.
 
     Where nothing was tried, the reason names the constraints that no background row meets, unless it is told `briefly`

@@ -25,7 +25,7 @@ TOGETHER = 64  # rows of undone changes that are asked about before it is known 
 
 
 @dataclass(frozen=True, eq=False)
-class Case:
+class RowTask:
     """One row to explain.
 
     Attributes:
@@ -65,7 +65,7 @@ class Case:
 
 
 @dataclass(frozen=True, eq=False)
-class Proved:
+class VerifiedAnswers:
     """Accepted rows (k, d): the best of distinct changed sets first, by distance or in their explainer's own order.
 
     Attributes:
@@ -88,11 +88,11 @@ class Proved:
     minimal: NDArray[np.bool_] = field(default_factory=lambda: np.empty(0, dtype=np.bool_))
 
 
-Inquiry = Generator[Asked, Outcome, Proved]
+Inquiry = Generator[Asked, Outcome, VerifiedAnswers]
 
 
 def prove(
-    case: Case,
+    case: RowTask,
     rows: Floats,
     *,
     polish: bool,
@@ -152,11 +152,11 @@ class _Undone:
 
 
 def _chosen(
-    case: Case, parts: Sequence[_Part], *, polished: bool, keeps_order: bool, kinds: Sequence[bytes] | None
-) -> Proved:
+    case: RowTask, parts: Sequence[_Part], *, polished: bool, keeps_order: bool, kinds: Sequence[bytes] | None
+) -> VerifiedAnswers:
     """Select the answers; those the budget left half-polished count only if there are no others."""
     if not parts:
-        return Proved(np.empty((0, len(case.problem.space))), NOTHING)
+        return VerifiedAnswers(np.empty((0, len(case.problem.space))), NOTHING)
     Z = np.concatenate([part.rows for part in parts])
     settled = np.concatenate([part.settled for part in parts])
     rows = np.flatnonzero(settled) if settled.any() else np.arange(len(Z))
@@ -171,14 +171,14 @@ def _chosen(
         own_kinds = None if kinds is None else [kinds[at] for at in origin[rows].tolist()]
         rows = rows[select(case.problem, Z[rows], order, own_kinds)]
     outcome = joined_outcomes([part.outcome for part in parts]).take(rows)
-    return Proved(Z[rows], outcome, origin=origin[rows], minimal=settled[rows] if polished else settled[:0])
+    return VerifiedAnswers(Z[rows], outcome, origin=origin[rows], minimal=settled[rows] if polished else settled[:0])
 
 
 NOTHING = Outcome(np.empty(0, dtype=np.intp))
 
 
 def _part(
-    case: Case, Z: Floats, promise: Promise, *, polish: bool, even_late: bool
+    case: RowTask, Z: Floats, promise: Promise, *, polish: bool, even_late: bool
 ) -> Generator[Asked, Outcome, _Part]:
     """Verify candidates, and polish those that are accepted.
 
@@ -209,7 +209,7 @@ _NOBODY = np.empty(0, dtype=np.intp)
 
 
 def _accepted(
-    case: Case, Z: Floats, *, even_late: bool = False
+    case: RowTask, Z: Floats, *, even_late: bool = False
 ) -> Generator[Asked, Outcome, tuple[NDArray[np.intp], Outcome]]:
     """Return the positions of the rows that hold as decoded, whole rows, and what the judge said about them."""
     lawful = np.flatnonzero(case.problem.check(Z))
@@ -221,7 +221,7 @@ def _accepted(
     return lawful[favourable], outcome.take(favourable)
 
 
-def _polish(case: Case, part: _Part, first: _Undone | None, promise: Promise) -> Generator[Asked, Outcome, _Part]:
+def _polish(case: RowTask, part: _Part, first: _Undone | None, promise: Promise) -> Generator[Asked, Outcome, _Part]:
     """Undo whole groups while the judge still accepts, so that every answer is 1-minimal; `first` is known already.
 
     What would break the promise of the explainer stays as it is.
@@ -253,7 +253,7 @@ def _polish(case: Case, part: _Part, first: _Undone | None, promise: Promise) ->
     return _Part(Z, outcome.take(source), settled, part.origin)
 
 
-def _nearest(case: Case, undone: _Undone) -> tuple[NDArray[np.intp], NDArray[np.intp]]:
+def _nearest(case: RowTask, undone: _Undone) -> tuple[NDArray[np.intp], NDArray[np.intp]]:
     """Return every owner once, and the position of its nearest row."""
     order = np.lexsort((case.distance(undone.rows), undone.owner))
     owners, first = np.unique(undone.owner[order], return_index=True)

@@ -21,10 +21,10 @@ from mlflow_cf.model.judge import CountedJudge
 from mlflow_cf.model.versions import WHERE, open_versions
 from mlflow_cf.policy import Policy, Query, Target
 from mlflow_cf.policy.further import AnyVersions, Plausibly, PlausiblyAsked, VersionsAsked
-from mlflow_cf.problem import Setting
+from mlflow_cf.problem import BoundPolicy
 from mlflow_cf.problem.disclosure import notes_on_privacy
 from mlflow_cf.request.admission import Admission
-from mlflow_cf.request.held import Held, version_of
+from mlflow_cf.request.held import ExtraModels, version_of
 from mlflow_cf.request.request import Caller, Request, Work
 from mlflow_cf.request.tightened import Tightened
 from mlflow_cf.why_not.lint import lint
@@ -42,12 +42,12 @@ class Shared(NamedTuple):
     """
 
     requirements: Requirements
-    owners: Setting
-    for_requests: Setting
+    owners: BoundPolicy
+    for_requests: BoundPolicy
 
 
 @dataclass(frozen=True, eq=False)
-class Asking:
+class RequestContext:
     """What the requests to one explained model share.
 
     Attributes:
@@ -60,8 +60,8 @@ class Asking:
 
     policy: Policy
     model: Requirements
-    held: Held
-    setting: Setting
+    held: ExtraModels
+    setting: BoundPolicy
     searches: Searches
     admission: Admission
 
@@ -76,12 +76,12 @@ class Asking:
         return self._shared((), False, None).requirements
 
     @property
-    def owners(self) -> Setting:
+    def owners(self) -> BoundPolicy:
         """The setting as the owner of the model sees it."""
         return self._shared((), False, None).owners
 
     @property
-    def for_requests(self) -> Setting:
+    def for_requests(self) -> BoundPolicy:
         """The setting without what requests may not see."""
         return self._shared((), False, None).for_requests
 
@@ -209,7 +209,7 @@ def _by_request(requirement: Requirement) -> Requirement:
     return replace(requirement, origin=replace(requirement.origin, source="request"))
 
 
-def described(asking: Asking) -> dict[str, Any]:
+def described(asking: RequestContext) -> dict[str, Any]:
     """Return what was wrapped, as plain values that JSON can hold."""
     judge, opened, space = asking.model.judge, asking.model.opened, asking.model.space
     model = judge.model

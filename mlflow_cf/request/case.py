@@ -11,7 +11,7 @@ from mlflow_cf.features import FeatureSpace, Floats
 from mlflow_cf.goal import BoundTarget, Rating
 from mlflow_cf.goal.requirements import rate_all
 from mlflow_cf.problem import Budget
-from mlflow_cf.proof.verify import Case
+from mlflow_cf.proof.verify import RowTask
 from mlflow_cf.request.request import Request
 from mlflow_cf.request.rows import Row
 from mlflow_cf.words.reasons import Uncertified
@@ -34,7 +34,7 @@ def wanted_of(request: Request, rows: Sequence[Row]) -> dict[int, Row]:
     return {number: row for number, row in enumerate(rows) if is_wanted(request, row)}
 
 
-def case_of(request: Request, space: FeatureSpace, row: Row) -> Case:
+def case_of(request: Request, space: FeatureSpace, row: Row) -> RowTask:
     """Return a row's problem, with a budget of its own."""
     requirements = request.requirements
     targets, opened, partial = requirements.wanted(request.target, _own(row))
@@ -61,7 +61,7 @@ def case_of(request: Request, space: FeatureSpace, row: Row) -> Case:
         obstacle = Uncertified("unseen_level", f"{feature.value(row.codes[unseen[0]])!r} of {feature.name}")
     problem = replace(problem, target=targets[0], variety=request.variety, partial=None if unseen else partial)
     budget = Budget(most, reserve, request.admission.give_way)
-    return Case(problem, targets[0], budget, obstacle, targets[1:], steady=requirements.steady)
+    return RowTask(problem, targets[0], budget, obstacle, targets[1:], steady=requirements.steady)
 
 
 def _own(row: Row) -> int:

@@ -19,7 +19,7 @@ from mlflow_cf.problem import Budget, Problem
 from mlflow_cf.problem.points import with_points
 from mlflow_cf.proof.inquiry import run_proofs
 from mlflow_cf.proof.pipeline import Answer, Evidence, search, settle
-from mlflow_cf.proof.verify import Case
+from mlflow_cf.proof.verify import RowTask
 from mlflow_cf.request.case import case_of
 from mlflow_cf.request.request import Request
 from mlflow_cf.request.rows import Row
@@ -41,7 +41,7 @@ class Decider:
     def __init__(
         self,
         space: FeatureSpace,
-        case: Callable[[Question], Case],
+        case: Callable[[Question], RowTask],
         left: int,
         until: float | None,
         *,
@@ -85,7 +85,7 @@ class Decider:
         probability = case.target.probability(answer.proved.outcome)[0]
         return Decision(True, row, float(case.distance(row[None, :])[0]), probability)
 
-    def _settled(self, question: Question, case: Case, found: Candidates) -> Deciding[Answer | Exception]:
+    def _settled(self, question: Question, case: RowTask, found: Candidates) -> Deciding[Answer | Exception]:
         """Verify what was found; a question that leaves out judges asks those that are left, by itself."""
         judges, rows = question.requirements.judges, Candidates(found.rows)
         settling = settle(judges, case, rows, certified=not self.quick or not len(found.rows))
@@ -158,7 +158,7 @@ class Reasons:
         """Return which constraints no background row meets, if that is so and nothing was tried, else ""."""
         return "" if before.evaluations else no_row_left(self._case(row, self.relaxations.asked).problem)
 
-    def _case(self, row: Row, question: Question) -> Case:
+    def _case(self, row: Row, question: Question) -> RowTask:
         left = replace(
             self.request,
             query=self._single,

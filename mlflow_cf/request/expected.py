@@ -17,7 +17,7 @@ from mlflow_cf.engine.best_first import DOUBT
 from mlflow_cf.features import Floats
 from mlflow_cf.goal.raw_scores import rate_sums
 from mlflow_cf.model.judge import Outcome
-from mlflow_cf.proof.verify import Inquiry, Proved
+from mlflow_cf.proof.verify import Inquiry, VerifiedAnswers
 from mlflow_cf.request.case import is_wanted, wanted_of
 from mlflow_cf.request.request import Request
 from mlflow_cf.request.rows import CodedRows, Row, read_rows
@@ -70,10 +70,10 @@ class Predictions:
         """Ask about expected rows beside candidates, unless the model was asked about them before."""
         codes = np.array([row.codes for row in self.expected]).reshape(-1, len(self.space))
         if self._asked or not len(codes):
-            return Proved(codes[:0], Outcome(np.empty(0, dtype=np.intp)))
+            return VerifiedAnswers(codes[:0], Outcome(np.empty(0, dtype=np.intp)))
         self._asked = True
         self._said = yield codes
-        return Proved(codes, self._said)
+        return VerifiedAnswers(codes, self._said)
 
     def confirmed(self, number: int) -> bool:
         """Whether the model says of a row what was expected."""

@@ -17,8 +17,8 @@ import numpy as np
 from mlflow_cf.explainers import Candidates, Search
 from mlflow_cf.explainers.explainer import keeps_order
 from mlflow_cf.proof.inquiry import run_proofs
-from mlflow_cf.proof.pipeline import Answer, Evidence, Proving, Verified, answer_of, certify_all, search, verify_all
-from mlflow_cf.proof.verify import Case, Proved
+from mlflow_cf.proof.pipeline import Answer, Evidence, Proving, VerifiedRow, answer_of, certify_all, search, verify_all
+from mlflow_cf.proof.verify import RowTask, VerifiedAnswers
 from mlflow_cf.request.case import case_of
 from mlflow_cf.request.decide import Reasons
 from mlflow_cf.request.expected import Predictions
@@ -41,7 +41,7 @@ class Unsettled(NamedTuple):
     """A row whose answers are still to be certified, after so many evaluations."""
 
     candidates: Candidates
-    proved: Proved
+    proved: VerifiedAnswers
     evaluations: int
 
 
@@ -68,10 +68,10 @@ class Explaining:
         self.proving = Proving(request.explainer.polish, keeps_order(request.explainer))
         self.explained: dict[int, Explanation] = {}
         self.search_s: dict[int, float] = {}
-        self._clock = Clock(request.deadline)
+        self._clock = RowClock(request.deadline)
         self._unsearched: list[int] = []
         self._unsettled: dict[int, Unsettled] = {}
-        self._cases: dict[int, Case] = {}  # of the first of these; the others are made anew when their turn comes
+        self._cases: dict[int, RowTask] = {}  # of the first of these; the others are made anew when their turn comes
         self._blocked: dict[int, Evidence | None] = {}
 
     def run(self) -> dict[int, Explanation]:
@@ -97,7 +97,7 @@ class Explaining:
         reasons, blocked = Reasons(self.request, self.space), list(self._blocked.items())
         ends = reasons.ends(granted_s)
         for start in range(0, len(blocked), ROWS_AT_ONCE):
-            asked: list[Deciding[Explanation | Proved]] = []
+            asked: list[Deciding[Explanation | VerifiedAnswers]] = []
             for place, (number, evidence) in enumerate(blocked[start : start + ROWS_AT_ONCE], start):
                 until = partial(_share, ends, len(blocked) - place)
                 asked.append(reasons.added(self.rows[number], self.explained[number], evidence, until))
@@ -110,7 +110,7 @@ class Explaining:
 
     def _answer(self, request: Request, numbers: Sequence[int]) -> None:
         """Search rows one by one, and verify together what was found."""
-        found: dict[int, tuple[Case, Candidates]] = {}
+        found: dict[int, tuple[RowTask, Candidates]] = {}
         for number in numbers:
             request.admission.give_way()
             until = self._clock.row_end(len(found))
@@ -141,11 +141,11 @@ class Explaining:
         if doubted:
             self._without_structure(doubted)
 
-    def _note(self, number: int, case: Case, verified: Verified | Exception) -> bool:
+    def _note(self, number: int, case: RowTask, verified: VerifiedRow | Exception) -> bool:
         """Note what was verified; return whether the judge refused everything that the opened model believed in."""
         briefly = bool(self.request.why_not) and case.problem.rater is not None  # reasons follow
         answer = verified if isinstance(verified, Exception) else answer_of(verified, briefly=briefly)
-        if isinstance(verified, Verified):
+        if isinstance(verified, VerifiedRow):
             if _is_doubted(verified, answer):
                 return True
             if (self.request.certified or verified.candidates.certify) and not verified.settled:
@@ -157,7 +157,7 @@ class Explaining:
         self._say(number, case, answer)
         return False
 
-    def _say(self, number: int, case: Case | None, answer: Answer | Exception) -> None:
+    def _say(self, number: int, case: RowTask | None, answer: Answer | Exception) -> None:
         """Explain a row for good, unless something is to be said of why it has no counterfactual."""
         self.explained[number] = explanation(self.request, self.rows[number], case, answer)
         if case is None or case.problem.rater is None or not isinstance(answer, Answer):
@@ -191,7 +191,7 @@ class Explaining:
                     self._too_late(waiting[start:])
                     break
                 chunk = waiting[start : start + ROWS_AT_ONCE]
-                some = [Verified(self._case(number), *self._unsettled[number][:2]) for number in chunk]
+                some = [VerifiedRow(self._case(number), *self._unsettled[number][:2]) for number in chunk]
                 judges = self.request.judges
                 certified = certify_all(judges, self.space, some, self.proving, len(waiting) - start)
                 triples = zip(chunk, some, certified, strict=True)
@@ -211,7 +211,7 @@ class Explaining:
         deadline = self.request.deadline
         return np.inf if deadline is None else max(deadline - time.perf_counter(), 0.0)
 
-    def _settle(self, number: int, before: Verified, certified: Verified | Exception) -> bool:
+    def _settle(self, number: int, before: VerifiedRow, certified: VerifiedRow | Exception) -> bool:
         """Note a certificate, or what there is of it; return whether the clock cut it."""
         self._say(number, before.case, certified if isinstance(certified, Exception) else answer_of(certified))
         if isinstance(certified, Exception) or certified.proved.exhausted or certified.proved.note:
@@ -222,7 +222,7 @@ class Explaining:
         self._unsettled[number] = Unsettled(certified.candidates, certified.proved, before.case.budget.used)
         return True
 
-    def _case(self, number: int) -> Case:
+    def _case(self, number: int) -> RowTask:
         """Return the case of a row with the evaluations that are left to it."""
         if number in self._cases:
             return self._cases[number]
@@ -239,7 +239,7 @@ def _share(ends: float | None, rows: int) -> float | None:
     return None if ends is None else now + max(ends - now, 0.0) / rows
 
 
-def _is_doubted(verified: Verified, answer: Answer | Exception) -> bool:
+def _is_doubted(verified: VerifiedRow, answer: Answer | Exception) -> bool:
     """Whether the judge refused everything lawful that the opened model believed in."""
     problem = verified.case.problem
     refused = isinstance(answer, Answer) and answer.proved is None and answer.status == "not_found"
@@ -251,7 +251,7 @@ LEAST_S = 0.05  # a search that ends in its first moments finds nothing
 MOST_GUESSED_S = 0.03  # of the proof of a row, before any was proved: as long as its search, but no longer than this
 
 
-class Clock:
+class RowClock:
     """Gives every row its time; belongs to one request and one thread."""
 
     def __init__(self, deadline: float | None) -> None:

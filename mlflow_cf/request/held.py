@@ -19,7 +19,7 @@ from mlflow_cf.policy.further import AnyVersions, VersionsAsked
 
 
 @dataclass(frozen=True, eq=False)
-class Held:
+class ExtraModels:
     """What a model was wrapped with so that answers can be held to more than its target.
 
     Attributes:
@@ -38,7 +38,7 @@ class Held:
         space: FeatureSpace,
         background: Floats,
         plausibility: Plausibility | None = None,
-    ) -> Held:
+    ) -> ExtraModels:
         """Learn from coded background rows (n, d) what a policy asks for, unless `plausibility` was learned before.
 
         Raises:
@@ -76,7 +76,7 @@ class Held:
 
 
 @dataclass(frozen=True, eq=False)
-class Kept:
+class LearnedOnce:
     """What was learned of the background once.
 
     Attributes:
@@ -85,7 +85,7 @@ class Kept:
     """
 
     learned: Learned | None = None
-    held: Held = field(default_factory=Held)
+    held: ExtraModels = field(default_factory=ExtraModels)
     causal: tuple[Arrays, ...] = ()
 
 

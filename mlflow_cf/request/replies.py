@@ -13,7 +13,7 @@ from mlflow_cf.plans.functions import counted, with_failures
 from mlflow_cf.plans.plan import Plan, plan_steps
 from mlflow_cf.problem import Problem
 from mlflow_cf.proof.pipeline import Answer
-from mlflow_cf.proof.verify import Case
+from mlflow_cf.proof.verify import RowTask
 from mlflow_cf.request.case import bound_target
 from mlflow_cf.request.request import Request
 from mlflow_cf.request.rows import Row
@@ -32,7 +32,7 @@ def bare(request: Request, row: Row) -> Explanation:
     return Explanation(status, row.fault, prediction, likely, explainer=name, seed=request.seed, space=space)
 
 
-def explanation(request: Request, row: Row, case: Case | None, answer: Answer | Exception) -> Explanation:
+def explanation(request: Request, row: Row, case: RowTask | None, answer: Answer | Exception) -> Explanation:
     """Return the explanation of a row that was searched for."""
     plain = bare(request, row)
     if isinstance(answer, Exception):
@@ -52,7 +52,7 @@ def explanation(request: Request, row: Row, case: Case | None, answer: Answer | 
     )
 
 
-def _counterfactuals(case: Case, answer: Answer, bare_space: FeatureSpace | None) -> Iterator[Counterfactual]:
+def _counterfactuals(case: RowTask, answer: Answer, bare_space: FeatureSpace | None) -> Iterator[Counterfactual]:
     """Yield the counterfactuals of a row, with what is proved of each and the plan that leads there."""
     proved, plans, optima = answer.proved, answer.plans, answer.optima
     if proved is None:

@@ -14,7 +14,7 @@ from mlflow_cf.goal import BoundTarget, Requirements
 from mlflow_cf.model.judge import CountedJudge, Judge
 from mlflow_cf.policy import Limits, Query, Target, WhyNotAsked
 from mlflow_cf.policy.variety import Variety
-from mlflow_cf.problem import Setting
+from mlflow_cf.problem import BoundPolicy
 from mlflow_cf.request.admission import Admission
 from mlflow_cf.request.tightened import Tightened
 from mlflow_cf.words.result import Explanation
@@ -84,7 +84,7 @@ class Request:
 
     requirements: Requirements
     judges: CountedJudge
-    setting: Setting
+    setting: BoundPolicy
     tightened: Tightened
     target: Target
     explainer: AnyExplainer

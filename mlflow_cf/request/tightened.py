@@ -6,7 +6,7 @@ from threading import Lock
 from typing import Final
 
 from mlflow_cf.constraints import Constraints, Pause
-from mlflow_cf.problem import Setting
+from mlflow_cf.problem import BoundPolicy
 
 MOST_KEPT: Final = 8  # settings of requests that stay; each may hold the tables of groups that it names
 
@@ -19,10 +19,10 @@ class Tightened:
 
     def __init__(self) -> None:
         """Set up without any."""
-        self._kept: dict[tuple[Setting, str], Setting] = {}
+        self._kept: dict[tuple[BoundPolicy, str], BoundPolicy] = {}
         self._lock = Lock()
 
-    def of(self, setting: Setting, asked: Constraints, pause: Pause) -> Setting:
+    def of(self, setting: BoundPolicy, asked: Constraints, pause: Pause) -> BoundPolicy:
         """Return a setting with constraints on top; `pause` is called while they are bound, and may end that.
 
         Raises:
@@ -37,7 +37,7 @@ class Tightened:
                 self._kept[key] = found  # the last one used goes last
         return found if found is not None else self._keep(key, setting.tightened(asked, pause))
 
-    def _keep(self, key: tuple[Setting, str], made: Setting) -> Setting:
+    def _keep(self, key: tuple[BoundPolicy, str], made: BoundPolicy) -> BoundPolicy:
         with self._lock:
             self._kept[key] = made
             while len(self._kept) > MOST_KEPT:

@@ -32,7 +32,7 @@ MOST_LEVELS: Final = 8  # changes of a set
 MOST_ROUNDS: Final = 20  # of coming nearer
 
 
-class Single(NamedTuple):
+class SingleChanges(NamedTuple):
     """Single changes that do not suffice: the group, its action, log odds, and part of the distance, (n,) each."""
 
     group: Codes
@@ -236,7 +236,7 @@ class MoreSets:
             parts.append(_with(codes, number, some))
         return np.concatenate(parts)
 
-    def _insufficient(self) -> tuple[Single, Population, Population]:
+    def _insufficient(self) -> tuple[SingleChanges, Population, Population]:
         """Return the single changes worth joining, every group's strongest one, and those that pairs are made of.
 
         Worth joining are the best trade-offs of distance and log odds, and a few others of each group.
@@ -254,13 +254,13 @@ class MoreSets:
             strongest.append(int(here[merit[here].argmax()]))
         at, group = np.concatenate(parts).T
         code = failed.codes[at, group]
-        single = Single(group, code, merit[at], self.problem.costs[self.problem.start[group] + code])
+        single = SingleChanges(group, code, merit[at], self.problem.costs[self.problem.start[group] + code])
         alone_best, parents = np.array(strongest, dtype=np.intp), np.unique(at)
         firsts = alone_best[np.argsort(-merit[alone_best], kind="stable")[:BEAM]]
         parents = parents[np.argsort(-merit[parents], kind="stable")[:MOST_PARENTS]]
         return single, failed.take(firsts), failed.take(parents)
 
-    def _grown(self, parents: Population, single: Single) -> Codes:
+    def _grown(self, parents: Population, single: SingleChanges) -> Codes:
         """Return candidates (m, G): parents with one more change, near enough, those that promise most if too many."""
         problem = self.problem
         free = parents.codes[:, single.group] == problem.own[single.group]

@@ -54,7 +54,7 @@ class Snapping:
             codes[number] = self.nearest(number).codes(wanted[list(group.columns)])
         return codes.T.copy()
 
-    def nearest(self, number: int) -> Nearest:
+    def nearest(self, number: int) -> NearestActions:
         """Return what finds the codes of one group's tuples nearest to what is wanted."""
         if number not in self._found:
             self._found[number] = self._of(self.problem.groups[number])
@@ -81,10 +81,10 @@ class Snapping:
         return choice
 
     @cached_property
-    def _found(self) -> dict[int, Nearest]:
+    def _found(self) -> dict[int, NearestActions]:
         return {}
 
-    def _of(self, group: Group) -> Nearest:
+    def _of(self, group: Group) -> NearestActions:
         features = [self.problem.space.features[column] for column in group.columns]
         codes = np.flatnonzero(_admissible(group))
         if not len(codes):
@@ -133,7 +133,7 @@ class Snapping:
         return np.where(kept, values, nearest)
 
 
-class Nearest(Protocol):
+class NearestActions(Protocol):
     """What finds the tuples of one group nearest to what is wanted."""
 
     def codes(self, wanted: Floats) -> Codes:

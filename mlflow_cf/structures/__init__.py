@@ -6,39 +6,39 @@ trees or layers, to compile them, and to take a structure apart again.
 
 from mlflow_cf.structures.layers.activations import Activation
 from mlflow_cf.structures.layers.columns import (
-    Affine,
+    ClippedLine,
     Column,
     IntervalColumn,
     LevelColumn,
+    MonotoneStep,
     NotOpenedError,
     NumberColumn,
-    Step,
 )
 from mlflow_cf.structures.layers.network import Layers
 from mlflow_cf.structures.links import Link
-from mlflow_cf.structures.parts import Choice, Dense, Leaves, Limits, Number, Part
+from mlflow_cf.structures.parts import Choice, Dense, LeafLimits, Leaves, Number, Part
 from mlflow_cf.structures.structure import Structure, score_rows
 from mlflow_cf.structures.trees.ensemble import TreeEnsemble
 from mlflow_cf.structures.trees.forest import Forest, Subsets
 
 __all__ = [
     "Activation",
-    "Affine",
     "Choice",
+    "ClippedLine",
     "Column",
     "Dense",
     "Forest",
     "IntervalColumn",
     "Layers",
+    "LeafLimits",
     "Leaves",
     "LevelColumn",
-    "Limits",
     "Link",
+    "MonotoneStep",
     "NotOpenedError",
     "Number",
     "NumberColumn",
     "Part",
-    "Step",
     "Structure",
     "Subsets",
     "TreeEnsemble",

@@ -12,11 +12,11 @@ from numpy.typing import NDArray
 
 from mlflow_cf.features import Floats
 from mlflow_cf.structures.kernels.blocks import (
-    Alone,
     Blocks,
     Leading,
-    Near,
+    LeadingPairs,
     Sides,
+    SingleEffects,
     Tables,
     bound_blocks,
     list_near,
@@ -51,7 +51,7 @@ class PairTables:
         classes = np.empty(side[-1], dtype=np.int32)
         return cls(Tables(first, second, start, classes, side[:-1], counts, place, np.empty((0, 0))))
 
-    def blocks(self, alone: Alone, leading: Leading) -> Blocks:
+    def blocks(self, alone: SingleEffects, leading: Leading) -> Blocks:
         """Return the blocks in which two changes may count and lead, and bounds (b, k) on their sums."""
         most, outputs = self.tables.place[-1], len(alone.base)
         ends = np.empty((2, most, outputs))
@@ -59,14 +59,14 @@ class PairTables:
         count = bound_blocks(self.tables, alone, leading, self._sides, found)
         return Blocks(*(part[:count] for part in found))
 
-    def near(self, alone: Alone, leading: Leading, blocks: NDArray[np.int32]) -> Near:
+    def near(self, alone: SingleEffects, leading: Leading, blocks: NDArray[np.int32]) -> LeadingPairs:
         """Return the changes of `blocks` (b, 3) that count and lead; those of one pair of columns follow each other."""
         room, outputs = FIRST_ROOM, len(alone.base)
         while True:
-            near = Near(np.empty((room, 2), dtype=np.intp), np.empty((room, outputs)))
+            near = LeadingPairs(np.empty((room, 2), dtype=np.intp), np.empty((room, outputs)))
             count = list_near(self.tables, alone, leading, self._sides, blocks, near)
             if count <= room:
-                return Near(near.at[:count], near.sums[:count])
+                return LeadingPairs(near.at[:count], near.sums[:count])
             room = count
 
     @cached_property

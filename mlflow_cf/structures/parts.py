@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from mlflow_cf.features import Floats
 from mlflow_cf.structures.layers.activations import Activation
-from mlflow_cf.structures.layers.columns import Affine
+from mlflow_cf.structures.layers.columns import ClippedLine
 from mlflow_cf.structures.links import Flags, Link
 from mlflow_cf.structures.trees.cells import Lookup
 
@@ -22,7 +22,7 @@ Positions = NDArray[np.integer[Any]]
 
 
 @dataclass(frozen=True, eq=False)
-class Limits:
+class LeafLimits:
     """What leaves ask of one feature; a leaf that is not listed takes all of its cells.
 
     Attributes:
@@ -51,7 +51,7 @@ class Leaves:
     """
 
     lookups: tuple[Lookup, ...]
-    limits: tuple[Limits, ...]
+    limits: tuple[LeafLimits, ...]
     tree: Positions
     value: Floats
     base: Floats
@@ -67,7 +67,7 @@ class Number:
         weights: (width,).
     """
 
-    affine: Affine
+    affine: ClippedLine
     missing: float
     weights: Floats
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from mlflow_cf.features import Floats
-from mlflow_cf.structures.kernels.blocks import Alone
+from mlflow_cf.structures.kernels.blocks import SingleEffects
 from mlflow_cf.structures.pairs import everything
 from mlflow_cf.structures.structure import Structure
 
@@ -22,7 +22,7 @@ def try_pairs(structure: Structure, Z: Floats) -> None:
     tables = pairs.tables(tokens, np.array([0]), np.array([1]), CELLS)
     if tables is not None:
         alone, whole = (
-            Alone(np.zeros((Z.size, outputs)), np.zeros(outputs), zeros, zeros, 0.0, 1.0),
+            SingleEffects(np.zeros((Z.size, outputs)), np.zeros(outputs), zeros, zeros, 0.0, 1.0),
             everything(outputs),
         )
         tables.near(alone, whole, tables.blocks(alone, whole).at)

@@ -38,7 +38,7 @@ class Clock:
 
 
 @dataclass(frozen=True)
-class Call:
+class ModelCall:
     """One call of a model: when it began, and how many rows it asked about."""
 
     began: float
@@ -59,8 +59,8 @@ class Watched:
     least: float
     scored: bool = False
     clock: Clock = field(default_factory=Clock)
-    decided: list[Call] = field(default_factory=list)
-    rated: list[Call] = field(default_factory=list)
+    decided: list[ModelCall] = field(default_factory=list)
+    rated: list[ModelCall] = field(default_factory=list)
 
     def explained(self, explainer: AnyExplainer, constraints: Mapping[str, Any] | None = None) -> ExplainedModel:
         """Return this model wrapped; what was asked on the way is forgotten."""
@@ -79,7 +79,7 @@ class Watched:
         return explained
 
     @property
-    def questions(self) -> list[Call]:
+    def questions(self) -> list[ModelCall]:
         """All questions."""
         return [*self.decided, *self.rated]
 
@@ -94,8 +94,8 @@ class Watched:
         chance = 1 / (1 + np.exp(np.minimum(self.least - self._work(rows, self.rated), 100.0)))
         return np.column_stack((1 - chance, chance))
 
-    def _work(self, rows: pd.DataFrame, noted: list[Call]) -> Floats:
-        noted.append(Call(self.clock.now, len(rows)))
+    def _work(self, rows: pd.DataFrame, noted: list[ModelCall]) -> Floats:
+        noted.append(ModelCall(self.clock.now, len(rows)))
         self.clock.now += 0.01 + 2e-5 * len(rows)
         return truth(rows)
 

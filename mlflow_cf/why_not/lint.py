@@ -16,7 +16,7 @@ from mlflow_cf.constraints.rules import Bools
 from mlflow_cf.features import Feature, Floats
 from mlflow_cf.goal import Rating
 from mlflow_cf.policy import Policy
-from mlflow_cf.problem import Problem, Setting
+from mlflow_cf.problem import BoundPolicy, Problem
 from mlflow_cf.why_not.blame import contradiction, impossible
 
 SAMPLE: Final = 40  # rows that are bound: some 0.3 ms each
@@ -30,7 +30,7 @@ TRAITS: Final = re.compile(
 AGES: Final = re.compile(r"(^|[^a-z])age([^a-z]|$)", re.IGNORECASE)
 
 
-def lint(policy: Policy, setting: Setting) -> list[str]:
+def lint(policy: Policy, setting: BoundPolicy) -> list[str]:
     """Return what looks like a mistake in a policy that is bound to its background, as ``path: fact; what to do``."""
     constraints = policy.constraints
     return [
@@ -42,7 +42,7 @@ def lint(policy: Policy, setting: Setting) -> list[str]:
     ]
 
 
-def _ranges(constraints: Constraints, setting: Setting) -> Iterator[str]:
+def _ranges(constraints: Constraints, setting: BoundPolicy) -> Iterator[str]:
     """Yield ranges that no row lies within, and those that keep most rows from any answer."""
     for name in constraints.ranges:
         column = setting.space.index[name]
@@ -60,7 +60,7 @@ def _ranges(constraints: Constraints, setting: Setting) -> Iterator[str]:
             yield f"{path}: excludes {share}, and it is immutable: these have no counterfactual; widen it, or drop one"
 
 
-def _within(setting: Setting, name: str, rows: Floats) -> Bools:
+def _within(setting: BoundPolicy, name: str, rows: Floats) -> Bools:
     """Return (m,) which rows meet the policy's range of a feature; missing values do."""
     ranges = [rule for rule in setting.rules if rule.origin.key == "ranges" and rule.origin.name == name]
     within: Bools = np.ones(len(rows), dtype=np.bool_)
@@ -76,7 +76,7 @@ def _directions(constraints: Constraints) -> Iterator[str]:
             yield f"constraints.increasing.{name}: decreasing as well, so that it never changes; write immutable"
 
 
-def _free(setting: Setting) -> Iterator[str]:
+def _free(setting: BoundPolicy) -> Iterator[str]:
     """Yield features whose names sound like what nobody can change, and of which no rule speaks."""
     spoken = frozenset().union(*(rule.columns("x_cf") for rule in setting.rules))
     for column, feature in enumerate(setting.space.features):
@@ -88,7 +88,7 @@ def _free(setting: Setting) -> Iterator[str]:
             yield f"constraints.increasing: {feature.name!r} may fall; add it there, or to immutable"
 
 
-def _fine(policy: Policy, setting: Setting) -> Iterator[str]:
+def _fine(policy: Policy, setting: BoundPolicy) -> Iterator[str]:
     """Yield numbers whose steps are too small to be advice, all together."""
     frozen = policy.constraints.immutable
     fine = [f.name for f in setting.space.features if f.name not in frozen and _steps(f) > FINE]
@@ -101,7 +101,7 @@ def _steps(feature: Feature) -> float:
     return (feature.high - feature.low) / feature.step if feature.numeric and feature.step else 0.0
 
 
-def _infeasible(setting: Setting) -> Iterator[str]:
+def _infeasible(setting: BoundPolicy) -> Iterator[str]:
     """Yield how many rows of a sample the policy alone leaves without a counterfactual, with the first's reason."""
     step = max(len(setting.background) // SAMPLE, 1)
     rows, reasons = setting.background[::step][:SAMPLE], []
@@ -114,7 +114,7 @@ def _infeasible(setting: Setting) -> Iterator[str]:
         yield f"constraints: {share} can have no counterfactual, whatever the model says: {reasons[0]}"
 
 
-def _problem(setting: Setting, x0: Floats) -> Problem:
+def _problem(setting: BoundPolicy, x0: Floats) -> Problem:
     """Return a row (d,) bound to the policy alone; nothing rates its candidates."""
 
     def unrated(Z: Floats) -> Rating:

@@ -23,7 +23,7 @@ from mlflow_cf.goal.requirements import MARGIN
 from mlflow_cf.model.judge import Asked, Outcome
 from mlflow_cf.policy import Target
 from mlflow_cf.policy.target import EVEN
-from mlflow_cf.problem import Setting
+from mlflow_cf.problem import BoundPolicy
 from mlflow_cf.problem.binding import admissible, same
 from mlflow_cf.why_not.blame import by_kind
 from mlflow_cf.words.reasons import blocked, unwanted, withheld
@@ -44,7 +44,7 @@ class Question:
         nearest: whether the nearest answer is wanted, or any.
     """
 
-    setting: Setting
+    setting: BoundPolicy
     target: Target
     requirements: Requirements
     nearest: bool

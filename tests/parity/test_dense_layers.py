@@ -16,7 +16,7 @@ from sklearn.preprocessing import OneHotEncoder, OrdinalEncoder, StandardScaler
 
 import mlflow_cf
 from mlflow_cf.features import Feature, FeatureSpace
-from mlflow_cf.structures import IntervalColumn, Layers, LevelColumn, NumberColumn, Step
+from mlflow_cf.structures import IntervalColumn, Layers, LevelColumn, MonotoneStep, NumberColumn
 from mlflow_cf.structures.links import linked
 
 NEAR = {"rtol": 1e-9, "atol": 1e-9}
@@ -50,7 +50,9 @@ class Drawn:
         if levels:
             return LevelColumn(feature, self.rng.normal(0, 1, levels + 2) * (self.rng.random(levels + 2) < 0.5))
         mean, scale = self.rng.normal(0, 3, 2)
-        number = NumberColumn(feature, (Step(lambda codes: codes - mean), Step(lambda codes: codes / scale)))
+        number = NumberColumn(
+            feature, (MonotoneStep(lambda codes: codes - mean), MonotoneStep(lambda codes: codes / scale))
+        )
         if self.rng.random() < 0.5:
             return number
         table = self.rng.normal(0, 1, len(self.cuts) + 2)
@@ -163,7 +165,12 @@ def test_all_combinations_lie_within_the_bounds(world, data):
 
 def test_bounds_allow_for_terms_that_cancel():
     space = FeatureSpace((Feature("f", "real", "float64"), Feature("g", "real", "float64")))
-    columns = [NumberColumn(1), NumberColumn(1, (Step(np.sqrt),)), NumberColumn(1, (Step(np.square),)), NumberColumn(0)]
+    columns = [
+        NumberColumn(1),
+        NumberColumn(1, (MonotoneStep(np.sqrt),)),
+        NumberColumn(1, (MonotoneStep(np.square),)),
+        NumberColumn(0),
+    ]
     rng = np.random.default_rng(0)
     for _ in range(300):
         weights = rng.normal(0, 1e6, (4, 1))

@@ -33,7 +33,17 @@ from sklearn.tree import DecisionTreeClassifier
 from test_categories import offers, value
 
 from mlflow_cf.features import Feature, FeatureSpace
-from mlflow_cf.structures import Affine, Choice, Dense, Forest, Layers, Leaves, NumberColumn, Step, TreeEnsemble
+from mlflow_cf.structures import (
+    Choice,
+    ClippedLine,
+    Dense,
+    Forest,
+    Layers,
+    Leaves,
+    MonotoneStep,
+    NumberColumn,
+    TreeEnsemble,
+)
 from mlflow_cf.structures.joined import Joined
 
 ACTIVATIONS = {
@@ -196,7 +206,7 @@ def test_structures_that_are_joined_keep_their_parts():
     assert Joined.of([forest, forest], 2).steady
     assert Joined.of([forest, forest], 2).ordered(0)
     squared = Layers.compile(
-        [NumberColumn(0, (Step(np.square),))], space, [np.ones((1, 1))], [np.zeros(1)], "identity", "identity"
+        [NumberColumn(0, (MonotoneStep(np.square),))], space, [np.ones((1, 1))], [np.zeros(1)], "identity", "identity"
     )
     assert Joined.of([forest, squared], 2).parts() is None
 
@@ -245,14 +255,14 @@ def test_layers_behind_transformers(model, goal):
 def test_a_number_without_a_formula_has_no_parts():
     space = FeatureSpace((Feature("x", "real", "float64"),))
     shape = ([np.ones((1, 1))], [np.zeros(1)], "identity", "identity")
-    squared = Layers.compile([NumberColumn(0, (Step(np.square),))], space, *shape)
+    squared = Layers.compile([NumberColumn(0, (MonotoneStep(np.square),))], space, *shape)
     assert squared.parts() is None
     assert isinstance(*Layers.compile([NumberColumn(0)], space, *shape).parts(), Dense)
     assert Layers.compile([NumberColumn(0, gap=(0.0, 1.0))], space, *shape).parts() is None
 
 
 LINES = st.builds(
-    lambda slope, offset, ends: Affine(slope, offset, *sorted(ends)),
+    lambda slope, offset, ends: ClippedLine(slope, offset, *sorted(ends)),
     st.floats(-4, 4),
     st.floats(-9, 9),
     st.just((-np.inf, np.inf)) | st.tuples(st.floats(-9, 9), st.floats(-9, 9)),
@@ -261,7 +271,7 @@ LINES = st.builds(
 
 @given(st.lists(LINES, min_size=1, max_size=4), st.floats(-50, 50))
 def test_formulas_one_after_the_other_are_one(lines, x):
-    whole, expected = Affine(), x
+    whole, expected = ClippedLine(), x
     for line in lines:
         whole, expected = whole.then(line), np.clip(line.slope * expected + line.offset, line.low, line.high)
     assert np.clip(whole.slope * x + whole.offset, whole.low, whole.high) == pytest.approx(expected, abs=1e-9)

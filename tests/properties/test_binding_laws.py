@@ -13,7 +13,7 @@ from mlflow_cf.constraints.rules import Atom
 from mlflow_cf.features import FeatureSpace
 from mlflow_cf.policy import Distance
 from mlflow_cf.problem import BoundDistance
-from mlflow_cf.problem.single_features import Lone, PlainRules
+from mlflow_cf.problem.single_features import PlainRules, SingleFeatures
 
 COLUMNS = 3
 FRAME = pd.DataFrame({name: np.arange(6.0) for name in "xyz"[:COLUMNS]})
@@ -62,7 +62,7 @@ def worlds(draw: st.DrawFn) -> tuple[list[Domain], dict[int, list[Rule]], BoundD
 @given(worlds(), st.sampled_from(["plain", "others"]))
 def test_a_row_is_bound_as_its_rules_and_its_distance_say(world, kind: str) -> None:
     domains, rules, distance, x0 = world
-    lone = Lone.of(range(COLUMNS), domains, distance)
+    lone = SingleFeatures.of(range(COLUMNS), domains, distance)
     others = {} if kind == "plain" else rules
     bound = lone.bind(PlainRules(rules if kind == "plain" else {}), others, x0)
     for column, domain in enumerate(domains):
@@ -91,7 +91,7 @@ def test_members_are_what_the_domains_contain(world, rows: list[tuple[float, ...
     domains, _, distance, x0 = world
     Z, found = np.array(rows), np.ones(len(rows), dtype=np.bool_)
     changed = (x0 != Z) & ~(np.isnan(Z) & np.isnan(x0))
-    Lone.of(range(COLUMNS), domains, distance).find_members(Z, changed, found)
+    SingleFeatures.of(range(COLUMNS), domains, distance).find_members(Z, changed, found)
     inside = np.column_stack([domain.contains(Z[:, [at]]) for at, domain in enumerate(domains)])
     np.testing.assert_array_equal(found, (inside | ~changed).all(axis=1))
 

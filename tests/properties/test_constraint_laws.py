@@ -24,7 +24,7 @@ from mlflow_cf.constraints import Constraints
 from mlflow_cf.errors import InputError
 from mlflow_cf.features import FeatureSpace
 from mlflow_cf.policy import Distance
-from mlflow_cf.problem import Setting
+from mlflow_cf.problem import BoundPolicy
 
 seeds = st.integers(0, 40)
 mixes = st.lists(st.integers(0, 63), min_size=6, max_size=12)
@@ -101,10 +101,10 @@ def test_the_check_is_the_checkers_beyond_observed_values(
     assert accepted.tolist() == [judging.accepts(query, row) for row in rows]
 
 
-def setting_of_stepped(frame: pd.DataFrame, constraints: dict[str, Any], values: Any) -> Setting:
+def setting_of_stepped(frame: pd.DataFrame, constraints: dict[str, Any], values: Any) -> BoundPolicy:
     steps: dict[str, dict[str, Any]] = {"income": {"step": 0.5}} if values == "grid" else {}
     space = FeatureSpace.infer(frame, {**FEATURES, **steps, "age": {"step": 1}, "rooms": {"step": 1}})
-    return Setting.build(space, space.encode(frame), Constraints.read(constraints), Distance(), values)
+    return BoundPolicy.build(space, space.encode(frame), Constraints.read(constraints), Distance(), values)
 
 
 @given(seeds, constraint_dicts, wide_rows)

@@ -12,7 +12,7 @@ from worlds import AGES, FEATURES, GRADES, INCOMES, KEYS, ROOMS, background, bin
 from mlflow_cf.constraints import Constraints
 from mlflow_cf.features import UNIT_MISMATCH, Embedding, FeatureSpace
 from mlflow_cf.policy import Distance
-from mlflow_cf.problem import Group, Problem, Setting
+from mlflow_cf.problem import BoundPolicy, Group, Problem
 from mlflow_cf.search.snapping import Snapping
 
 seeds = st.integers(0, 200)
@@ -114,7 +114,7 @@ def problems(draw, values=("observed", "grid", "continuous")) -> Problem:
     steps: dict[str, Any] = {"income": {"step": 0.5}} if kind == "grid" else {}
     space = FeatureSpace.infer(frame, {**FEATURES, **steps})
     constraints = Constraints.read(draw(constraint_dicts))
-    setting = Setting.build(space, space.encode(frame), constraints, Distance(), kind)
+    setting = BoundPolicy.build(space, space.encode(frame), constraints, Distance(), kind)
     return bind(setting, table([draw(wide_rows)], frame))
 
 

@@ -13,7 +13,7 @@ from laws import dear
 
 from mlflow_cf.engine.best_first import BestFirst
 from mlflow_cf.engine.few_changes import FewChanges
-from mlflow_cf.engine.frontier import Leaves
+from mlflow_cf.engine.frontier import CandidateSet
 from mlflow_cf.policy import Distance
 from mlflow_cf.policy.variety import Variety
 from mlflow_cf.proof import certify
@@ -251,7 +251,7 @@ class Watched(BestFirst):
         return done
 
     def _holds(self, entry, line):
-        if isinstance(entry, Leaves):
+        if isinstance(entry, CandidateSet):
             return (entry.codes == line).all(axis=1).any()
         return self._inside(entry.mask, line)
 

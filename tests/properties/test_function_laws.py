@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from milp_worlds import continuous, some_row
 from properties.test_milp_embedding_laws import program_of
 
-from mlflow_cf.causal.formula import Formula, bends
+from mlflow_cf.causal.formula import CausalFormula, bends
 from mlflow_cf.causal.function import structural_functions
 from mlflow_cf.constraints import Constraints
 from mlflow_cf.milp.program import NotLinearError
@@ -32,7 +32,7 @@ def test_functions_of_fixed_parents_are_what_they_say(world, equation, seed):
             value, exact = value_of(program, variables, function)
         except NotLinearError:
             assert real
-            assert isinstance(function.structure, Formula)
+            assert isinstance(function.structure, CausalFormula)
             assert list(bends(function.structure.expression))
             continue
         if not exact:

@@ -10,7 +10,7 @@ from laws import dear
 
 from mlflow_cf.engine.best_first import BestFirst
 from mlflow_cf.explainers import GeCo
-from mlflow_cf.goal import Rater
+from mlflow_cf.goal import Scorer
 from mlflow_cf.problem import Budget
 
 others = st.integers(1, 5)
@@ -20,9 +20,9 @@ def both(world, other):
     """Return the raters of each of two models, that of both together, and the problem that asks for both."""
     second = replace(world, seed=world.seed + other)._structure(world.shift)
     pairs = [(world.structure, world.target), (second, world.target)]
-    rater = Rater.of(pairs, len(world.space))
+    rater = Scorer.of(pairs, len(world.space))
     problem = replace(world.case().problem, rater=rater, rate=rater.rate)
-    return [Rater.of([pair], len(world.space)) for pair in pairs], rater, problem
+    return [Scorer.of([pair], len(world.space)) for pair in pairs], rater, problem
 
 
 def some_codes(problem, seed, size=40):

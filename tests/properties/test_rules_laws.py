@@ -22,7 +22,7 @@ from mlflow_cf.constraints.rules import ground
 from mlflow_cf.errors import InputError
 from mlflow_cf.features import FeatureSpace
 from mlflow_cf.options import WrapOptions
-from mlflow_cf.problem import Setting
+from mlflow_cf.problem import BoundPolicy
 from mlflow_cf.search.cascade import Cascade
 from mlflow_cf.why_not.blame import impossible
 from mlflow_cf.wrapping import assemble
@@ -184,7 +184,7 @@ SMALL = rule_texts(
 SMALL_TABLE = Table(levels={"grade": worlds.GRADES, "job": worlds.JOBS, "member": (False, True)})
 
 
-def fitting(frame: pd.DataFrame, constraints: dict[str, Any], texts: list[str]) -> tuple[Setting, list[str]]:
+def fitting(frame: pd.DataFrame, constraints: dict[str, Any], texts: list[str]) -> tuple[BoundPolicy, list[str]]:
     """Return the setting with those of the rules that close no circle, and these rules."""
     kept: list[str] = []
     with warnings.catch_warnings():

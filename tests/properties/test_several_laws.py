@@ -18,7 +18,7 @@ from mlflow_cf.explainers import GeCo
 from mlflow_cf.explainers.geco import around
 from mlflow_cf.explainers.geco.around import Around
 from mlflow_cf.explainers.geco.sweeps import CLOSE
-from mlflow_cf.goal import Rater
+from mlflow_cf.goal import Scorer
 from mlflow_cf.goal.raw_scores import SumTarget, rate_sums
 from mlflow_cf.goal.scorer import surely
 from mlflow_cf.problem import Budget
@@ -174,7 +174,7 @@ def test_verdicts_hold_whatever_the_scores_are_off_by(link, outputs, seed, kind,
         return
     target = SumTarget(link, 0, outputs, classes, kind, int(rng.integers(classes)), 0.0, -np.inf, np.inf, 1.0, False)
     sums = rng.normal(0, spread, (200, outputs)).round(rng.integers(0, 6))
-    rater = Rater(None, None, (target,))
+    rater = Scorer(None, None, (target,))
     may, sure = rater.verdicts(sums, doubt)
     assert (may | ~sure).all()
     scores = linked(sums, link)

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from mlflow_cf.features import Feature, FeatureSpace
-from mlflow_cf.structures import Forest, IntervalColumn, LevelColumn, NumberColumn, Step, Subsets, TreeEnsemble
+from mlflow_cf.structures import Forest, IntervalColumn, LevelColumn, MonotoneStep, NumberColumn, Subsets, TreeEnsemble
 
 CLOSE = {np.float32: 1e-5, np.float64: 1e-12}
 CATEGORIES = 5
@@ -60,10 +60,10 @@ class Drawn:
         if kind == 0:
             return NumberColumn(feature), lambda code: code
         if kind == 1:
-            steps = (Step(lambda codes: codes - mean), Step(lambda codes: codes / scale))
+            steps = (MonotoneStep(lambda codes: codes - mean), MonotoneStep(lambda codes: codes / scale))
             return NumberColumn(feature, steps), lambda code: (code - mean) / scale
         if kind == 2:
-            filled = (Step(lambda codes: np.where(np.isnan(codes), fill, codes)),)
+            filled = (MonotoneStep(lambda codes: np.where(np.isnan(codes), fill, codes)),)
             return NumberColumn(feature, filled), lambda code: fill if math.isnan(code) else code
         if kind == 3:
             gap = (-0.5, 0.25)

@@ -32,7 +32,7 @@ from mlflow_cf_flavors.answers import (
     plain_labels,
     shares,
 )
-from mlflow_cf_flavors.boosting import Columns, wrong_types
+from mlflow_cf_flavors.boosting import BoosterColumns, wrong_types
 from mlflow_cf_flavors.boosting_structure import compile_lightgbm
 
 if TYPE_CHECKING:
@@ -121,7 +121,7 @@ class _Ask:
 
     library: Callable[[pd.DataFrame], Any]
     array: Callable[[Floats], Any] | None
-    columns: Columns
+    columns: BoosterColumns
 
     def __call__(self, rows: pd.DataFrame) -> Floats:
         table = self.columns.table(rows)
@@ -160,7 +160,7 @@ def _open_classifier(model: Model, booster: Booster, ask: _Ask, objective: str) 
     return OpenModel(MLFLOW_FLAVOR, classes, labels, scores, kind, columns.names, both=both)
 
 
-def _ask(model: Model, booster: Booster, columns: Columns, rows: pd.DataFrame | None) -> _Ask:
+def _ask(model: Model, booster: Booster, columns: BoosterColumns, rows: pd.DataFrame | None) -> _Ask:
     predict = getattr(model, "predict_proba", model.predict)
     own = _Ask(partial(predict, num_threads=1), None, columns)
     fast = replace(own, array=partial(booster.predict, num_threads=1))
@@ -174,11 +174,11 @@ def _ask(model: Model, booster: Booster, columns: Columns, rows: pd.DataFrame | 
     return fast if same else own
 
 
-def _columns(booster: Booster, rows: pd.DataFrame | None) -> Columns:
+def _columns(booster: Booster, rows: pd.DataFrame | None) -> BoosterColumns:
     """Return the table the booster takes; LightGBM itself goes by position and remembers blanks as underscores."""
     names = tuple(booster.feature_name())
     if rows is None:
-        return Columns(names, {})
+        return BoosterColumns(names, {})
     given = [str(column) for column in rows.columns]
     if names == _unnamed(len(names)) and not set(names) & set(given):
         names = ()
@@ -188,7 +188,7 @@ def _columns(booster: Booster, rows: pd.DataFrame | None) -> Columns:
     known = names or tuple(given)
     categories = [name for name in known if name in given and isinstance(rows[name].dtype, pd.CategoricalDtype)]
     levels = booster.pandas_categorical or []
-    return Columns(names, _levels(rows, categories, levels) if len(categories) == len(levels) else {})
+    return BoosterColumns(names, _levels(rows, categories, levels) if len(categories) == len(levels) else {})
 
 
 def _levels(rows: pd.DataFrame, categories: list[str], levels: list[list[Any]]) -> dict[str, pd.Index[Any]]:

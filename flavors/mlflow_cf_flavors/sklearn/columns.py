@@ -9,7 +9,7 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from mlflow_cf.structures import Affine, NotOpenedError, Step
+from mlflow_cf.structures import ClippedLine, MonotoneStep, NotOpenedError
 from mlflow_cf_flavors.sklearn.encoders import binned, imputed, one_hot, ordinal
 from mlflow_cf_flavors.sklearn.mixing import discriminants, principal, projected
 from mlflow_cf_flavors.sklearn.sources import CAST, Source, Transformer, block_dtype, refusal, stepped
@@ -89,7 +89,7 @@ def _picked(chosen: Any, names: Sequence[str]) -> list[int]:
     return [int(i) for i in index.to_numpy()[array]] if array.size else []
 
 
-def _scaled(step_of: Callable[[Transformer, int], Step]) -> Block:
+def _scaled(step_of: Callable[[Transformer, int], MonotoneStep]) -> Block:
     """Return how a scaler acts on a block; it calculates in the precision of the whole block."""
 
     def scale(step: Transformer, sources: Sequence[Source]) -> list[Source]:
@@ -106,7 +106,7 @@ def _scaled(step_of: Callable[[Transformer, int], Step]) -> Block:
     return scale
 
 
-def _standard(scaler: Transformer, number: int) -> Step:
+def _standard(scaler: Transformer, number: int) -> MonotoneStep:
     mean = scaler.mean_[number] if scaler.with_mean else None
     scale = scaler.scale_[number] if scaler.with_std else None
 
@@ -115,11 +115,11 @@ def _standard(scaler: Transformer, number: int) -> Step:
             values = values - mean.astype(values.dtype)
         return values if scale is None else values / scale.astype(values.dtype)
 
-    return Step(operation, _less_and_over(mean, scale))
+    return MonotoneStep(operation, _less_and_over(mean, scale))
 
 
 # The other scalers calculate in float64, and round to the block's precision after every operation.
-def _min_max(scaler: Transformer, number: int) -> Step:
+def _min_max(scaler: Transformer, number: int) -> MonotoneStep:
     scale, shift = scaler.scale_[number], scaler.min_[number]
 
     def operation(values: NDArray[Any]) -> NDArray[Any]:
@@ -128,10 +128,10 @@ def _min_max(scaler: Transformer, number: int) -> Step:
         return np.clip(values, *scaler.feature_range) if scaler.clip else values
 
     ends = map(float, scaler.feature_range) if scaler.clip else ()
-    return Step(operation, Affine(float(scale), float(shift), *ends))
+    return MonotoneStep(operation, ClippedLine(float(scale), float(shift), *ends))
 
 
-def _robust(scaler: Transformer, number: int) -> Step:
+def _robust(scaler: Transformer, number: int) -> MonotoneStep:
     center = scaler.center_[number] if scaler.with_centering else None
     scale = scaler.scale_[number] if scaler.with_scaling else None
 
@@ -140,18 +140,18 @@ def _robust(scaler: Transformer, number: int) -> Step:
             values = (values - center).astype(values.dtype)
         return values if scale is None else (values / scale).astype(values.dtype)
 
-    return Step(operation, _less_and_over(center, scale))
+    return MonotoneStep(operation, _less_and_over(center, scale))
 
 
-def _max_abs(scaler: Transformer, number: int) -> Step:
+def _max_abs(scaler: Transformer, number: int) -> MonotoneStep:
     scale = scaler.scale_[number]
-    return Step(lambda values: np.asarray((values / scale).astype(values.dtype)), _less_and_over(None, scale))
+    return MonotoneStep(lambda values: np.asarray((values / scale).astype(values.dtype)), _less_and_over(None, scale))
 
 
-def _less_and_over(centre: float | None, scale: float | None) -> Affine:
+def _less_and_over(centre: float | None, scale: float | None) -> ClippedLine:
     """Return the formula of what subtracts a centre, then divides by a scale; None: it does not."""
     unit = 1.0 if scale is None else float(scale)
-    return Affine(1.0 / unit, 0.0 if centre is None else -float(centre) / unit)
+    return ClippedLine(1.0 / unit, 0.0 if centre is None else -float(centre) / unit)
 
 
 def _selected(step: Transformer, sources: Sequence[Source]) -> list[Source]:

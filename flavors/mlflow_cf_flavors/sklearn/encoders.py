@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from mlflow_cf.structures import Affine, IntervalColumn, NotOpenedError, NumberColumn, Step
+from mlflow_cf.structures import ClippedLine, IntervalColumn, MonotoneStep, NotOpenedError, NumberColumn
 from mlflow_cf_flavors.sklearn.sources import (
     CAST,
     UNSEEN,
@@ -146,7 +146,9 @@ def _filled(step: Transformer, given: Source, fill: Any, dtype: np.dtype[Any]) -
     number = dtype.type(fill) if isinstance(fill, int | float | np.number) else None
     if number is None:
         raise NotOpenedError(f"a SimpleImputer that fills numbers with {fill!r}")
-    filled = stepped(source, Step(lambda values: np.where(np.isnan(values), number, values), Affine()), dtype)
+    filled = stepped(
+        source, MonotoneStep(lambda values: np.where(np.isnan(values), number, values), ClippedLine()), dtype
+    )
     if filled is None:
         raise refusal(step, source)
     return filled

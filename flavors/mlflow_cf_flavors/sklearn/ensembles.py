@@ -10,7 +10,7 @@ import numpy as np
 
 from mlflow_cf.features import Floats
 from mlflow_cf.structures import NotOpenedError
-from mlflow_cf_flavors.sums import Dense, Sums, Term, Trees, added
+from mlflow_cf_flavors.sums import DenseModel, Sums, Term, TreeModel, added
 
 Estimator = Any  # scikit-learn carries no types
 
@@ -70,7 +70,7 @@ def _mean(model: Estimator, parts: Sequence[Sums], matrices: Sequence[Floats]) -
     """Return the sum of `parts`, each times its matrix: their scores must be sums themselves."""
     labels = hasattr(model, "classes_")
     # layers of a classifier end in a link, or in margins, which are counted as labels
-    if any(part.link != "identity" or (labels and isinstance(part, Dense)) for part in parts):
+    if any(part.link != "identity" or (labels and isinstance(part, DenseModel)) for part in parts):
         raise NotOpenedError(f"{type(model).__name__} of models whose scores are not sums")
     terms = [Term(part, matrix) for part, matrix in zip(parts, matrices, strict=True)]
     return added(terms, np.zeros(matrices[0].shape[1]), "identity")
@@ -104,7 +104,7 @@ def _boosted_votes(model: Estimator, read: Read) -> Sums:
     terms = []
     for one, share in zip(model.estimators_, shares, strict=False):  # where it stopped early, more have a weight: 0
         part = read(one)
-        if not isinstance(part, Trees) or len(part.forest.roots) > 1:
+        if not isinstance(part, TreeModel) or len(part.forest.roots) > 1:
             raise NotOpenedError("AdaBoostClassifier of others than single trees")
         if len(one.classes_) <= several:
             raise NotOpenedError("AdaBoostClassifier of some of the classes")

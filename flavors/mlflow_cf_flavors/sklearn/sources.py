@@ -12,12 +12,20 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from mlflow_cf.features import Feature, FeatureSpace, Floats
-from mlflow_cf.structures import Affine, Column, IntervalColumn, LevelColumn, NotOpenedError, NumberColumn, Step
+from mlflow_cf.structures import (
+    ClippedLine,
+    Column,
+    IntervalColumn,
+    LevelColumn,
+    MonotoneStep,
+    NotOpenedError,
+    NumberColumn,
+)
 
 Transformer = Any  # scikit-learn carries no types
 DOUBLE = np.dtype(np.float64)
 UNSEEN = object()  # equals no category
-CAST = Step(lambda values: values, Affine())  # to the precision of a block, and nothing else
+CAST = MonotoneStep(lambda values: values, ClippedLine())  # to the precision of a block, and nothing else
 
 
 @dataclass(frozen=True, eq=False)
@@ -123,7 +131,7 @@ def block_dtype(sources: Sequence[Source]) -> np.dtype[Any]:
     return together if together.kind == "f" else DOUBLE
 
 
-def stepped(source: Source, step: Step, dtype: np.dtype[Any]) -> Column | Combination | None:
+def stepped(source: Source, step: MonotoneStep, dtype: np.dtype[Any]) -> Column | Combination | None:
     """Return a column after a step, which is done in `dtype`; None if it has no numbers, or none it can be done to."""
     source = as_numbers(source)
     if isinstance(source, NumberColumn):

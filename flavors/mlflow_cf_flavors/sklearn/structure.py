@@ -21,7 +21,7 @@ from mlflow_cf_flavors.sklearn.ensembles import ENSEMBLES
 from mlflow_cf_flavors.sklearn.mixing import unmixed
 from mlflow_cf_flavors.sklearn.sources import Source, finished, raw_columns
 from mlflow_cf_flavors.sklearn.trees import FORESTS
-from mlflow_cf_flavors.sums import Dense, Sums, Trees
+from mlflow_cf_flavors.sums import DenseModel, Sums, TreeModel
 from mlflow_cf_flavors.xgboost.trees import xgboost_forest
 
 Estimator = Any  # scikit-learn carries no types
@@ -91,17 +91,17 @@ def _frozen(estimator: Estimator, table: _Input) -> Sums:
     return _sums(estimator.estimator, table)
 
 
-def _trees(estimator: Estimator, table: _Input) -> Trees:
+def _trees(estimator: Estimator, table: _Input) -> TreeModel:
     kind = type(estimator).__name__
     sources = _categories_first(estimator, table) if kind.startswith("Hist") else table.sources
-    return Trees(finished(sources, kind), FORESTS[kind](estimator))
+    return TreeModel(finished(sources, kind), FORESTS[kind](estimator))
 
 
-def _lightgbm(estimator: Estimator, table: _Input) -> Trees:
+def _lightgbm(estimator: Estimator, table: _Input) -> TreeModel:
     return lightgbm_trees(estimator.booster_, finished(table.sources, type(estimator).__name__))
 
 
-def _xgboost(estimator: Estimator, table: _Input) -> Trees:
+def _xgboost(estimator: Estimator, table: _Input) -> TreeModel:
     """XGBoost in a pipeline or a search; it takes the zeros of a sparse table as missing values."""
     columns = finished(table.sources, type(estimator).__name__)
     if not np.isnan(estimator.missing):
@@ -109,7 +109,7 @@ def _xgboost(estimator: Estimator, table: _Input) -> Trees:
     if table.sparse:
         columns = [without(column, 0.0, 0.0) for column in columns]
     rounds = estimator.best_iteration + 1 if hasattr(estimator, "best_iteration") else 0
-    return Trees(columns, xgboost_forest(estimator.get_booster(), rounds))
+    return TreeModel(columns, xgboost_forest(estimator.get_booster(), rounds))
 
 
 def _categories_first(estimator: Estimator, table: _Input) -> list[Source]:
@@ -157,7 +157,7 @@ _LINEAR = {
 }
 
 
-def _linear(estimator: Estimator, table: _Input) -> Dense:
+def _linear(estimator: Estimator, table: _Input) -> DenseModel:
     weights = np.atleast_2d(estimator.coef_).T.astype(np.float64)
     biases = np.broadcast_to(np.atleast_1d(estimator.intercept_), weights.shape[1:]).astype(np.float64)
     columns, weights, biases = unmixed(table.sources, type(estimator).__name__, weights, biases)
@@ -169,14 +169,14 @@ def _linear(estimator: Estimator, table: _Input) -> Dense:
         link = "softmax" if several else "sigmoid"
     elif hasattr(estimator, "classes_") and weights.shape[1] == 1:  # one margin m stands for (-m, m)
         weights, biases = np.hstack([-weights, weights]), np.concatenate([-biases, biases])
-    return Dense(columns, [weights], [biases], "identity", link)
+    return DenseModel(columns, [weights], [biases], "identity", link)
 
 
-def _network(estimator: Estimator, table: _Input) -> Dense:
+def _network(estimator: Estimator, table: _Input) -> DenseModel:
     first, bias = np.asarray(estimator.coefs_[0], np.float64), np.asarray(estimator.intercepts_[0], np.float64)
     columns, first, bias = unmixed(table.sources, type(estimator).__name__, first, bias)
     weights, biases = [first, *estimator.coefs_[1:]], [bias, *estimator.intercepts_[1:]]
-    return Dense(columns, weights, biases, estimator.activation, _OUTPUTS[estimator.out_activation_])
+    return DenseModel(columns, weights, biases, estimator.activation, _OUTPUTS[estimator.out_activation_])
 
 
 _READERS: dict[str, Callable[[Estimator, _Input], Sums]] = {

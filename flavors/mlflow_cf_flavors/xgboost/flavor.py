@@ -37,7 +37,7 @@ from mlflow_cf_flavors.answers import (
     plain_labels,
     shares,
 )
-from mlflow_cf_flavors.boosting import Columns, wrong_types
+from mlflow_cf_flavors.boosting import BoosterColumns, wrong_types
 from mlflow_cf_flavors.boosting_structure import compile_xgboost
 
 if TYPE_CHECKING:
@@ -128,7 +128,7 @@ class _Ask:
     """
 
     booster: Booster
-    columns: Columns
+    columns: BoosterColumns
     rounds: int
     missing: float
     in_place: bool
@@ -204,7 +204,7 @@ def _rounds_note(booster: Booster) -> tuple[str, ...]:
 def _ask(model: Model, trained: Booster) -> _Ask:
     """Return how to ask `model`, the private copy of the one that was `trained`."""
     name = _config(trained).name
-    columns = Columns(tuple(trained.feature_names or ()), _levels(trained))
+    columns = BoosterColumns(tuple(trained.feature_names or ()), _levels(trained))
     if _is_booster(model):
         # On a dart booster the two ways of scoring differ in the last bit, and MLflow uses the matrix.
         return _Ask(model, columns, 0, math.nan, in_place=name == "gbtree")

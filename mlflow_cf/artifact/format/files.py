@@ -70,7 +70,7 @@ REQUIRED: Final = (FEATURES, POLICY, EXPLAINER, BACKGROUND)
 
 
 @dataclass(frozen=True, eq=False)
-class Parts:
+class FolderContents:
     """What the folder holds: everything of an explained model but the model itself.
 
     Python functions of the policy are stand-ins; `functions` is the file that has them.
@@ -121,7 +121,7 @@ def write(root: Path, explained: ExplainedModel, output: str | None, fields_sha2
     return manifest.write(root, output, len(explained.background), fields_sha256)
 
 
-def read(root: Path, stated: Stated) -> Parts:
+def read(root: Path, stated: Stated) -> FolderContents:
     """Read the folder of the model folder `root`; the model inside is checked, and not opened.
 
     Args:
@@ -153,7 +153,7 @@ def read(root: Path, stated: Stated) -> Parts:
     expected = bool(pickled.functions_of(policy.constraints))
     _check_stored(content, (FUNCTIONS,), "the policy", expected=expected)
     functions = content.get(FUNCTIONS)
-    return Parts(sealed, space, background, codes, policy, explainer, learned, plausibility, causal, functions)
+    return FolderContents(sealed, space, background, codes, policy, explainer, learned, plausibility, causal, functions)
 
 
 def _checked(root: Path, name: str, sealed: Manifest) -> bytes:

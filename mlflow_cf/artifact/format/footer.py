@@ -22,7 +22,7 @@ Struct = Mapping[int, Any]
 
 
 @dataclass(frozen=True)
-class Group:
+class RowGroup:
     """A group of rows: how many, and of each column its compression and how many values it has."""
 
     rows: int
@@ -35,7 +35,7 @@ class Footer:
     """What a parquet file says it holds."""
 
     rows: int
-    groups: tuple[Group, ...]
+    groups: tuple[RowGroup, ...]
 
 
 def footer(raw: bytes, most_bytes: int) -> Footer:
@@ -51,10 +51,10 @@ def footer(raw: bytes, most_bytes: int) -> Footer:
     return Footer(fields[_FILE_ROWS], tuple(_group(group) for group in fields[_FILE_GROUPS]))
 
 
-def _group(fields: Struct) -> Group:
+def _group(fields: Struct) -> RowGroup:
     metas = [column[_CHUNK_META] for column in fields[_GROUP_COLUMNS]]
     codecs = tuple(CODECS[meta[_META_CODEC]] if meta[_META_CODEC] >= 0 else "" for meta in metas)
-    return Group(fields[_GROUP_ROWS], codecs, tuple(meta[_META_VALUES] for meta in metas))
+    return RowGroup(fields[_GROUP_ROWS], codecs, tuple(meta[_META_VALUES] for meta in metas))
 
 
 class _Reader:

@@ -23,7 +23,7 @@ from mlflow_cf.artifact.format import files, manifest, pickled
 from mlflow_cf.artifact.format.mlmodel import MANIFEST_KEY, MLMODEL, fields_sha256
 from mlflow_cf.artifact.publish import inner, versions
 from mlflow_cf.artifact.publish.inner import Lineage
-from mlflow_cf.artifact.publish.requirements import WHEELS, Requirements, requirements
+from mlflow_cf.artifact.publish.requirements import WHEELS, PipRequirements, requirements
 from mlflow_cf.artifact.publish.signature import PARAM, completed, example_rows, inner_signature, signature_of
 from mlflow_cf.constraints import Constraints
 from mlflow_cf.errors import InputError
@@ -124,7 +124,7 @@ def _without_more_functions(options: WrapOptions, packaging: Packaging) -> WrapO
     return replace(options, constraints=constraints)
 
 
-def _write_pyfunc(folder: Path, explained: ExplainedModel, packaging: Packaging, needed: Requirements) -> Model:
+def _write_pyfunc(folder: Path, explained: ExplainedModel, packaging: Packaging, needed: PipRequirements) -> Model:
     """Let MLflow write its own part: MLmodel, the environment files and the input example."""
     space, model = explained.space, explained.model
     given = packaging.signature

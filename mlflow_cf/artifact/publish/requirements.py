@@ -25,14 +25,14 @@ Given = str | Sequence[str] | None
 
 
 @dataclass(frozen=True)
-class Requirements:
+class PipRequirements:
     """Lines of a file of requirements, and the wheels that belong into the folder `WHEELS` beside it."""
 
     lines: list[str]
     wheels: tuple[Path, ...] = ()
 
 
-def requirements(folders: Sequence[Path], given: Given, further: Sequence[str] = ()) -> Requirements:
+def requirements(folders: Sequence[Path], given: Given, further: Sequence[str] = ()) -> PipRequirements:
     """Return mlflow-cf's requirement and those `given` by the user, or else those of the models in `folders`.
 
     Args:
@@ -45,7 +45,7 @@ def requirements(folders: Sequence[Path], given: Given, further: Sequence[str] =
         InputError: a wheel that is not there, or one of another version of mlflow-cf.
     """
     if isinstance(given, str):
-        return Requirements([PIN, *further, f"-r {given}"])
+        return PipRequirements([PIN, *further, f"-r {given}"])
     wheels = tuple(Path(line) for line in given or () if _is_wheel(line))
     pins = [_pin(wheel) for wheel in wheels]
     others = [line for line in given or () if not _is_wheel(line)]
@@ -54,7 +54,7 @@ def requirements(folders: Sequence[Path], given: Given, further: Sequence[str] =
     if given is None or (given and not rest):
         rest = [line for folder in folders for line in _of_the_model(folder)]
     looked_up = [f"--find-links {WHEELS}"] if wheels else []
-    return Requirements(_first_of_each([*looked_up, *own, *pins, *rest, *further]), wheels)
+    return PipRequirements(_first_of_each([*looked_up, *own, *pins, *rest, *further]), wheels)
 
 
 def warn_of_pin(given: Given) -> None:

@@ -16,7 +16,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from mlflow_cf.evaluation.compare.comparison import Comparison
-from mlflow_cf.evaluation.compare.versions import Version
+from mlflow_cf.evaluation.compare.versions import LoadedVersion
 
 MOST_WORDS: Final = 4_000  # characters of a description
 FOLDER: Final = "compare"  # of tables and figures among the artifacts of the run
@@ -37,7 +37,7 @@ def comparing(names: Sequence[str]) -> Iterator[str]:
 
 
 @contextmanager
-def versioned(version: Version) -> Iterator[str]:
+def versioned(version: LoadedVersion) -> Iterator[str]:
     """Work in a child run, tagged with the logged model and the registered version; the value is its id."""
     known = version.candidate
     name, number = known.registered or (None, None)

@@ -17,7 +17,7 @@ import pandas as pd
 from mlflow_cf.errors import InputError
 from mlflow_cf.evaluation.compare.paired import Bootstrap, changes, differences, means
 from mlflow_cf.evaluation.compare.survival import Issued, judged, survival
-from mlflow_cf.evaluation.compare.versions import Version
+from mlflow_cf.evaluation.compare.versions import LoadedVersion
 from mlflow_cf.evaluation.measure.aggregates import COLUMNS, Figure
 from mlflow_cf.metrics import METRICS
 
@@ -25,7 +25,7 @@ Key = tuple[str, str]  # names of a version and of an explainer
 
 
 @dataclass(frozen=True, eq=False)
-class Measured:
+class MeasuredExplainer:
     """What one explainer of one version has answered.
 
     Attributes:
@@ -34,7 +34,7 @@ class Measured:
         table: one line per row that was measured, numbered from 0.
     """
 
-    version: Version
+    version: LoadedVersion
     explainer: str
     place: int
     table: pd.DataFrame
@@ -56,17 +56,17 @@ class SideBySide:
         bootstrap: of all intervals.
     """
 
-    measured: Sequence[Measured]
+    measured: Sequence[MeasuredExplainer]
     rows: pd.DataFrame
     groups: pd.DataFrame
     bootstrap: Bootstrap
 
     @cached_property
-    def versions(self) -> tuple[Version, ...]:
+    def versions(self) -> tuple[LoadedVersion, ...]:
         """The versions that were measured."""
         return tuple({one.version.name: one.version for one in self.measured}.values())
 
-    def before(self, one: Measured) -> Measured | None:
+    def before(self, one: MeasuredExplainer) -> MeasuredExplainer | None:
         """Return the measurement of the version before, with the explainer at the same place."""
         at = self.versions.index(one.version)
         same = (other for other in self.measured if at and other.version is self.versions[at - 1])
@@ -115,7 +115,7 @@ class SideBySide:
                 found.append(_labelled(table, names, (*one.key, judge.name)))
         return _joined(found), list(dict.fromkeys(notes))
 
-    def survivors(self, survivals: pd.DataFrame, version: Version) -> pd.DataFrame:
+    def survivors(self, survivals: pd.DataFrame, version: LoadedVersion) -> pd.DataFrame:
         """Return how the answers of the version before fare under a version, as figures of an evaluation."""
         figures = []
         for one in self.measured:
@@ -131,7 +131,7 @@ class SideBySide:
                     ]
         return pd.DataFrame(figures, columns=list(COLUMNS))
 
-    def _before(self, one: Measured) -> pd.DataFrame | None:
+    def _before(self, one: MeasuredExplainer) -> pd.DataFrame | None:
         other = self.before(one)
         return None if other is None else other.table
 

@@ -25,7 +25,7 @@ from mlflow_cf.evaluation.mlflow.source import known_id
 from mlflow_cf.explained import ExplainedModel
 from mlflow_cf.features import Background, FeatureSpace
 from mlflow_cf.model.flavors import OWN_FLAVOR, check_is_model, fetch, open_native
-from mlflow_cf.request.held import Held, Kept
+from mlflow_cf.request.held import ExtraModels, LearnedOnce
 
 SCHEME: Final = "models:/"
 READY: Final = "READY"
@@ -155,7 +155,7 @@ SHOWN: Final = 5  # names in a message
 
 
 @dataclass(frozen=True, eq=False)
-class Version:
+class LoadedVersion:
     """A version that could be loaded.
 
     Attributes:
@@ -183,7 +183,7 @@ class Versions:
         notes: what else is worth knowing.
     """
 
-    compared: tuple[Version, ...]
+    compared: tuple[LoadedVersion, ...]
     newest: str
     failed: Mapping[str, str]
     notes: tuple[str, ...]
@@ -211,7 +211,7 @@ def open_versions(sources: object, rows: pd.DataFrame, versions: Sequence[int | 
         try:
             explained = _explained(loaded[candidate.name], first)
             _check_columns(explained, rows)
-            compared.append(Version(candidate, explained))
+            compared.append(LoadedVersion(candidate, explained))
         except InputError as error:
             failed[candidate.name] = error.message
     if not compared:
@@ -295,9 +295,9 @@ def _explained(model: object, first: ExplainedModel | None) -> ExplainedModel:
     rows = first.background.loc[:, list(space.columns)]
     codes = space.encode(rows)
     policy = first.policy.model_copy(update={"robust_to": ()})  # other models are those of the first one alone
-    held = Held.learn(policy, {}, space, codes)
+    held = ExtraModels.learn(policy, {}, space, codes)
     background = Background(rows, first.labels, codes)
-    kept = Kept(held=held, causal=first.setting.learned)
+    kept = LearnedOnce(held=held, causal=first.setting.learned)
     return ExplainedModel.build(opened, space, background, policy, first.explainer, kept)
 
 

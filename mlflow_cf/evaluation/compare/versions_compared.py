@@ -13,8 +13,8 @@ from mlflow_cf.errors import InputError
 from mlflow_cf.evaluation.compare import comparison_log as log
 from mlflow_cf.evaluation.compare.comparison import Comparison
 from mlflow_cf.evaluation.compare.paired import Bootstrap
-from mlflow_cf.evaluation.compare.side_by_side import Measured, SideBySide
-from mlflow_cf.evaluation.compare.versions import Version, Versions, open_versions
+from mlflow_cf.evaluation.compare.side_by_side import MeasuredExplainer, SideBySide
+from mlflow_cf.evaluation.compare.versions import LoadedVersion, Versions, open_versions
 from mlflow_cf.evaluation.measure.aggregates import flat
 from mlflow_cf.evaluation.measure.evaluate import Task, carry_out, task_of
 from mlflow_cf.evaluation.measure.grouping import GroupSource, groups_of
@@ -94,7 +94,7 @@ class _Sheet:
                 raise InputError("versions", f"none could be evaluated ({reasons})", "mend one, or name others")
         return comparison
 
-    def evaluate(self, version: Version) -> None:
+    def evaluate(self, version: LoadedVersion) -> None:
         """Evaluate a version in a run of its own; what was measured is logged however that ends."""
         known = version.candidate.model_id
         task = replace(self.tasks[version.name], source=Source(version.explained, known))
@@ -132,7 +132,7 @@ class _Sheet:
         log.log_comparison(comparison)
         return comparison
 
-    def _measured(self) -> Iterator[Measured]:
+    def _measured(self) -> Iterator[MeasuredExplainer]:
         """Yield the lines of all evaluations, numbered as the rows."""
         for version in self.found.compared:
             evaluation = self.evaluations.get(version.name)
@@ -142,7 +142,7 @@ class _Sheet:
                 for place, one in enumerate(self.tasks[version.name].explainers):
                     own = lines[lines["explainer"] == one.name].drop(columns=["explainer", ROW])
                     if len(own):
-                        yield Measured(version, one.name, place, own.reindex(self.rows.index))
+                        yield MeasuredExplainer(version, one.name, place, own.reindex(self.rows.index))
 
     def _notes(self) -> Iterator[str]:
         """Yield the notes of the evaluations, each with the versions that it is about."""

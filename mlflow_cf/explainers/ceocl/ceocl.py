@@ -23,7 +23,7 @@ from mlflow_cf.explainers.geco.geco import GeCo
 from mlflow_cf.explainers.learned import Facts, Learned
 from mlflow_cf.explainers.options import Span, asked, check_options
 from mlflow_cf.features import Floats
-from mlflow_cf.milp.diverse import LOOSE, Answers, diverse, nearest_possible
+from mlflow_cf.milp.diverse import LOOSE, ProgramAnswers, diverse, nearest_possible
 from mlflow_cf.milp.embed import check_linear
 from mlflow_cf.milp.manifold import PENALTY, Enlarged, Norm
 from mlflow_cf.milp.minimise import Minimum, first_infeasible
@@ -216,7 +216,7 @@ def _optima(model: Model, found: Sequence[Minimum], *, exact: bool) -> tuple[Opt
     return tuple(told)
 
 
-def _diagnostics(answers: Answers) -> dict[str, Any]:
+def _diagnostics(answers: ProgramAnswers) -> dict[str, Any]:
     """Return what the solver says, with what each answer costs and is known to cost at least."""
     solved = [one for one in answers.found if one.row is not None]
     return {

@@ -21,7 +21,7 @@ from mlflow_cf.constraints.rules import Bools
 from mlflow_cf.explainers.cscf.evaluation import Evaluated, Evaluator
 from mlflow_cf.explainers.explainer import LeastCost
 from mlflow_cf.features import Floats
-from mlflow_cf.goal.scorer import Rater
+from mlflow_cf.goal.scorer import Scorer
 from mlflow_cf.plans.bound import BoundAction
 from mlflow_cf.plans.boxes import BoxWalker, UnboundedError
 from mlflow_cf.problem import Budget, Problem
@@ -41,7 +41,7 @@ class Reachable:
     """
 
     problem: Problem
-    rater: Rater
+    rater: Scorer
     doubt: float
 
     def bounded(self, columns: Sequence[int]) -> bool:

@@ -9,7 +9,7 @@ import numpy as np
 from mlflow_cf.explainers.cscf.evaluation import Evaluated, Evaluator
 from mlflow_cf.explainers.cscf.genes import Ordered
 from mlflow_cf.features import Floats
-from mlflow_cf.plans.course import Course
+from mlflow_cf.plans.course import ActionModel
 from mlflow_cf.plans.kernels import Ints
 from mlflow_cf.search.population import row_keys
 
@@ -39,7 +39,7 @@ def reordered(evaluator: Evaluator, plans: Evaluated) -> Evaluated:
     return Evaluated.together(parts)
 
 
-def order_matters(course: Course) -> bool:
+def order_matters(course: ActionModel) -> bool:
     """Whether what a step costs, does or needs may depend on the steps before it."""
     return bool(course.relations.edges) or any(
         action.effects or action.effort is not None or action.before or action.after for action in course.actions

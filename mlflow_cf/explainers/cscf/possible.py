@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from mlflow_cf.features import Floats
 from mlflow_cf.plans.bound import BoundAction, derived
-from mlflow_cf.plans.course import Course, Declared
+from mlflow_cf.plans.course import ActionModel, Declared
 from mlflow_cf.plans.kernels import Ints
 from mlflow_cf.plans.relations import Relations
 from mlflow_cf.problem import Group, Problem
@@ -30,7 +30,7 @@ class Possible:
         course: what they do; dropped: name -> why an action was left out.
     """
 
-    course: Course
+    course: ActionModel
     dropped: dict[str, str]
 
     def __len__(self) -> int:
@@ -105,7 +105,7 @@ class Possible:
 
 def possible(problem: Problem, least_change: dict[str, float], *, discounts: bool) -> Possible:
     """Return what can be done with a row: actions as declared, or one per mutable feature (section 6)."""
-    nothing = Course(problem.space, (), Relations(), problem.bound_distance, Declared())
+    nothing = ActionModel(problem.space, (), Relations(), problem.bound_distance, Declared())
     course = problem.course or nothing
     mutable = {column for group in problem.groups if _mutable(group) for column in group.columns}
     actions: Sequence[BoundAction] = course.actions or [

@@ -9,7 +9,7 @@ import numpy as np
 
 from mlflow_cf.constraints.rules import Bools
 from mlflow_cf.engine.dominated import Losing, Needless
-from mlflow_cf.engine.listed import WORTH, Known, Listed, Rated, gains
+from mlflow_cf.engine.listed import WORTH, Listed, ListedCandidates, SearchState, gains
 from mlflow_cf.engine.nodes import choices_within, loose, tighten, whole_box
 from mlflow_cf.explainers.geco.members import Members
 from mlflow_cf.problem import Codes
@@ -91,7 +91,7 @@ class Around:
         problem = self.members.problem
         codes = np.concatenate([problem.own[None][:0], *(codes for codes, _ in self._found)])
         certain = np.concatenate([np.empty(0, dtype=np.bool_), *(certain for _, certain in self._found)])
-        problem.kept(Known).learn(self._within.limit, self.doubt, codes, certain)
+        problem.kept(SearchState).learn(self._within.limit, self.doubt, codes, certain)
 
     def _wait(self, box: Bools) -> None:
         low, _ = self._tightened(box)
@@ -131,7 +131,7 @@ class Around:
         self._keep(listed.rated(within, rater, self.doubt) or listed.rated_alone(within, rater, self.doubt))
         return True
 
-    def _keep(self, rated: Rated) -> None:
+    def _keep(self, rated: ListedCandidates) -> None:
         """Let the nearest lawful candidates of every changed set become members, those that are certain and others."""
         problem, codes = self.members.problem, rated.codes
         some = np.flatnonzero(problem.held(codes))

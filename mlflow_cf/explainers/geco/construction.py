@@ -12,7 +12,7 @@ from typing import Protocol
 import numpy as np
 
 from mlflow_cf.constraints.rules import Bools
-from mlflow_cf.explainers.geco.knapsack import Single, by_gain, by_ratio, prefixes
+from mlflow_cf.explainers.geco.knapsack import KnapsackItems, by_gain, by_ratio, prefixes
 from mlflow_cf.features import Floats
 from mlflow_cf.problem import Budget, Codes, Problem
 from mlflow_cf.search.cascade import Cascade
@@ -57,7 +57,7 @@ class Explored(Protocol):
         """Score lawful candidates (m, G) that are new and nearer than the bar, keep the fittest, and return all."""
         ...
 
-    def singles(self, state: Codes, merit: float) -> Single:
+    def singles(self, state: Codes, merit: float) -> KnapsackItems:
         """Score and keep candidates that differ from `state` (G,) in one group; return what each adds to its merit."""
         ...
 
@@ -73,7 +73,7 @@ def start_of(problem: Problem, cascade: Cascade) -> Codes:
     return own if lawful and all(joint.holds(own)[0] for joint in cascade.joint_rules) else cascade.repair(own)
 
 
-def grow(search: Explored, state: Codes, merit: float, single: Single) -> None:
+def grow(search: Explored, state: Codes, merit: float, single: KnapsackItems) -> None:
     """Let a start `state` (G,) grow by its single changes until it is favourable."""
     for _ in range(MOST_STEPS):
         need = search.need(merit)

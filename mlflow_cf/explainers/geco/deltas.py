@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from mlflow_cf.constraints.rules import Bools
 from mlflow_cf.features import Floats
-from mlflow_cf.goal import Rater, Rating
+from mlflow_cf.goal import Rating, Scorer
 from mlflow_cf.problem import Codes, Problem
 from mlflow_cf.structures.links import Tokens
 from mlflow_cf.structures.structure import Structure
@@ -131,7 +131,7 @@ class Partial:
     groups that any of them changes, or by whole rows if these are more than half of all groups, or candidates too few.
     """
 
-    def __init__(self, problem: Problem, rater: Rater, deltas: Deltas) -> None:
+    def __init__(self, problem: Problem, rater: Scorer, deltas: Deltas) -> None:
         self.problem, self.rater, self.deltas = problem, rater, deltas
         self.least = max(LEAST_ROWS, LEAST_ROWS_NARROW // len(problem.space) ** 2)
         self.known: dict[Groups, Structure] = {}

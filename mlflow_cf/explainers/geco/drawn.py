@@ -6,7 +6,7 @@ import numpy as np
 
 from mlflow_cf.constraints.rules import Bools
 from mlflow_cf.explainers.geco.draws import Draws
-from mlflow_cf.explainers.geco.knapsack import Single
+from mlflow_cf.explainers.geco.knapsack import KnapsackItems
 from mlflow_cf.features import Floats
 from mlflow_cf.problem import Codes
 from mlflow_cf.search.population import Population, bar_of, fittest, log_odds, none_scored, portions
@@ -49,7 +49,7 @@ class Drawn:
             self.bar = bar_of(self.problem, self.population)
         return scored
 
-    def start(self, row: Codes) -> tuple[float, Single]:
+    def start(self, row: Codes) -> tuple[float, KnapsackItems]:
         """Score candidates that differ from the row to start from (G,) in one group.
 
         Returns:
@@ -59,7 +59,7 @@ class Drawn:
         merit = float(np.median(self.merits(scored))) if len(scored) else 0.0
         return merit, self._single(row, merit, scored)
 
-    def singles(self, state: Codes, merit: float) -> Single:
+    def singles(self, state: Codes, merit: float) -> KnapsackItems:
         """Score candidates that differ from `state` (G,) in one group; return what each adds to its merit."""
         return self._single(state, merit, self._beside(state))
 
@@ -67,10 +67,10 @@ class Drawn:
         scored = self.score(self.run.codes_of(state[None], self.size, outermost=True))
         return scored.take(np.flatnonzero((scored.codes != state).sum(axis=1) == 1))
 
-    def _single(self, state: Codes, merit: float, scored: Population) -> Single:
+    def _single(self, state: Codes, merit: float, scored: Population) -> KnapsackItems:
         group = (scored.codes != state).argmax(axis=1)
         cost = self.problem.distance(scored.codes) - self.problem.distance(state[None])
-        return Single(group, scored.codes[np.arange(len(group)), group], self.merits(scored) - merit, cost)
+        return KnapsackItems(group, scored.codes[np.arange(len(group)), group], self.merits(scored) - merit, cost)
 
     def around(self, members: Codes) -> None:
         """Score and keep `members` (m, G) and candidates that differ from one of them in one group."""

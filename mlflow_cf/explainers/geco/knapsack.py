@@ -14,7 +14,7 @@ MOST_TRIED = 64  # prefixes of an order that are tried
 LEAST_COST = 1e-12
 
 
-class Single(NamedTuple):
+class KnapsackItems(NamedTuple):
     """Single changes of one candidate: the group, its new tuple, what that brings and what it costs, (n,) each."""
 
     group: Codes
@@ -22,18 +22,18 @@ class Single(NamedTuple):
     gain: Floats
     cost: Floats
 
-    def take(self, some: Codes) -> Single:
+    def take(self, some: Codes) -> KnapsackItems:
         """Return some of them, in this order."""
-        return Single(self.group[some], self.code[some], self.gain[some], self.cost[some])
+        return KnapsackItems(self.group[some], self.code[some], self.gain[some], self.cost[some])
 
 
-def by_ratio(single: Single) -> Single:
+def by_ratio(single: KnapsackItems) -> KnapsackItems:
     """Return the steps that bring most for what they cost, best first: the order of the fractional knapsack problem.
 
     Each group takes its steps along the hull of its trade-offs (Sinha and Zoltners 1979), so that a group's later
     steps, which replace its earlier ones, bring less for what they cost.
     """
-    parts: list[Single] = []
+    parts: list[KnapsackItems] = []
     gained = spent = np.zeros(int(single.group.max(initial=-1)) + 1)
     left = single
     for _ in range(VERTICES):
@@ -42,7 +42,7 @@ def by_ratio(single: Single) -> Single:
         if not len(better):
             break
         left = left.take(better)
-        steps = Single(left.group, left.code, gain[better], np.maximum(cost[better], LEAST_COST))
+        steps = KnapsackItems(left.group, left.code, gain[better], np.maximum(cost[better], LEAST_COST))
         best = _first_of_groups(steps, np.lexsort((-steps.gain, -steps.gain / steps.cost)))
         parts.append(steps.take(best))
         gained, spent = gained.copy(), spent.copy()
@@ -50,17 +50,17 @@ def by_ratio(single: Single) -> Single:
     if not parts:
         return single.take(np.empty(0, dtype=np.intp))
     groups, codes, gains, costs = zip(*parts, strict=True)
-    steps = Single(np.concatenate(groups), np.concatenate(codes), np.concatenate(gains), np.concatenate(costs))
+    steps = KnapsackItems(np.concatenate(groups), np.concatenate(codes), np.concatenate(gains), np.concatenate(costs))
     return steps.take(np.argsort(-steps.gain / steps.cost, kind="stable"))
 
 
-def by_gain(single: Single) -> Single:
+def by_gain(single: KnapsackItems) -> KnapsackItems:
     """Return every group's step that brings most, best first: the order for the fewest changes."""
     single = single.take(np.flatnonzero(single.gain > 0))
     return single.take(_first_of_groups(single, np.lexsort((single.cost, -single.gain))))
 
 
-def prefixes(steps: Single, parent: Codes, need: float) -> Codes:
+def prefixes(steps: KnapsackItems, parent: Codes, need: float) -> Codes:
     """Return candidates (m, G): a parent (G,) with the first, the first two, ... steps taken until `need` is gained."""
     enough = int(np.searchsorted(steps.gain.cumsum(), need)) + 1
     steps = steps.take(np.arange(min(enough, len(steps.group))))
@@ -70,7 +70,7 @@ def prefixes(steps: Single, parent: Codes, need: float) -> Codes:
     return codes[np.unique(np.linspace(0, len(codes) - 1, MOST_TRIED).astype(np.intp))] if len(codes) else codes
 
 
-def price(steps: Single, need: float) -> float:
+def price(steps: KnapsackItems, need: float) -> float:
     """Return what the last gain costs, of those that are needed: the multiplier of the relaxed problem."""
     if not len(steps.gain):
         return 1.0
@@ -78,7 +78,7 @@ def price(steps: Single, need: float) -> float:
     return float(steps.cost[last] / steps.gain[last])
 
 
-def _first_of_groups(single: Single, order: Codes) -> Codes:
+def _first_of_groups(single: KnapsackItems, order: Codes) -> Codes:
     """Return the positions of every group's first change in some order, in that order."""
     _, first = np.unique(single.group[order], return_index=True)
     found: Codes = order[np.sort(first)]

@@ -11,11 +11,11 @@ from typing import ClassVar
 import numpy as np
 
 from mlflow_cf.constraints.rules import Bools
-from mlflow_cf.explainers.geco.knapsack import Single, by_ratio, price
-from mlflow_cf.explainers.geco.neighbours import Near, Neighbours
+from mlflow_cf.explainers.geco.knapsack import KnapsackItems, by_ratio, price
+from mlflow_cf.explainers.geco.neighbours import Neighbours, RatedNeighbours
 from mlflow_cf.explainers.geco.statistics import Statistics
 from mlflow_cf.features import Floats
-from mlflow_cf.goal import Rater
+from mlflow_cf.goal import Scorer
 from mlflow_cf.problem import Budget, Codes, Problem
 from mlflow_cf.search.cascade import Cascade
 from mlflow_cf.search.population import (
@@ -48,7 +48,7 @@ class Members:
 
     PHASES: ClassVar = ("sweep", "cross", "score")
 
-    def __init__(self, problem: Problem, rater: Rater, budget: Budget, q: int, statistics: Statistics) -> None:
+    def __init__(self, problem: Problem, rater: Scorer, budget: Budget, q: int, statistics: Statistics) -> None:
         self.problem, self.rater, self.budget, self.q = problem, rater, budget, q
         self.cascade = Cascade(problem)
         self.seen = Seen(problem)
@@ -59,7 +59,7 @@ class Members:
         self._swept: set[bytes] = set()
         self._at_once = max(1, min(AT_ONCE, MOST_CHOICES // max(1, len(self.neighbours.choices.code))))
 
-    def start(self, row: Codes) -> tuple[float, Single]:
+    def start(self, row: Codes) -> tuple[float, KnapsackItems]:
         """Look at all neighbours of the row to start from (G,), which tell the price of what is lacking.
 
         Returns:
@@ -97,7 +97,7 @@ class Members:
         """Return what a merit lacks."""
         return max(-merit, 0.0)
 
-    def singles(self, state: Codes, merit: float) -> Single:
+    def singles(self, state: Codes, merit: float) -> KnapsackItems:
         """Look at all neighbours of a candidate (G,), and return what each adds to its merit."""
         return self._single(state, merit, self._sweep(state[None]))
 
@@ -127,7 +127,7 @@ class Members:
         codes = self.population.codes
         return codes[[row.tobytes() not in self._swept for row in codes]]
 
-    def _sweep(self, members: Codes) -> Near:
+    def _sweep(self, members: Codes) -> RatedNeighbours:
         near, others = self._near(members)
         if len(near.distance):  # most members have none left once there are answers
             self._keep_best(near)
@@ -135,7 +135,7 @@ class Members:
             self.score(others)
         return near
 
-    def _near(self, members: Codes) -> tuple[Near, Codes]:
+    def _near(self, members: Codes) -> tuple[RatedNeighbours, Codes]:
         with self.statistics.timed("sweep"):
             self._swept.update(row.tobytes() for row in members)
             before = self.budget.used
@@ -146,7 +146,7 @@ class Members:
             self.statistics.cells_delta += cells + len(members) * len(self.problem.space)
         return near, others
 
-    def _keep_best(self, near: Near) -> None:
+    def _keep_best(self, near: RatedNeighbours) -> None:
         """Keep the best of swept neighbours; those in doubt are rated as rows."""
         with self.statistics.timed("sweep"):
             best = near.best(self.q, self.price)
@@ -190,12 +190,12 @@ class Members:
         codes[favourable] = minimal(self.problem, self.rater, codes[favourable])
         return replace(found, codes=codes, score=np.where(favourable, self.problem.distance(codes), found.score))
 
-    def _single(self, state: Codes, merit: float, near: Near) -> Single:
+    def _single(self, state: Codes, merit: float, near: RatedNeighbours) -> KnapsackItems:
         cost = near.distance - self.problem.distance(state[None])
-        return Single(near.group, near.code, -near.shortfall - merit, cost)
+        return KnapsackItems(near.group, near.code, -near.shortfall - merit, cost)
 
 
-def minimal(problem: Problem, rater: Rater, codes: Codes) -> Codes:
+def minimal(problem: Problem, rater: Scorer, codes: Codes) -> Codes:
     """Return favourable candidates (m, G) with change after change put back, the dearest first, while they stay so."""
     codes = codes.copy()
     waiting = np.arange(len(codes))

@@ -13,9 +13,9 @@ from dataclasses import dataclass
 import numpy as np
 
 from mlflow_cf.constraints.rules import Bools
-from mlflow_cf.explainers.geco.picking import Parents, Wanted, pick
+from mlflow_cf.explainers.geco.picking import Parents, PickedGroups, pick
 from mlflow_cf.features import Floats
-from mlflow_cf.goal import Rater
+from mlflow_cf.goal import Scorer
 from mlflow_cf.problem import Budget, Codes, Problem
 from mlflow_cf.search.cascade import Cascade, alone
 from mlflow_cf.search.choices import Choices, Within, telling
@@ -35,7 +35,7 @@ def _nearest_choices(problem: Problem) -> Choices:
 
 
 @dataclass(frozen=True, eq=False)
-class Near:
+class RatedNeighbours:
     """Neighbours of some candidates, rated by sweeps.
 
     Attributes:
@@ -74,7 +74,7 @@ class Near:
 class Neighbours:
     """The neighbourhoods of candidates of one problem; no change of a group beside the same others comes twice."""
 
-    def __init__(self, problem: Problem, rater: Rater, cascade: Cascade, keys: Keys) -> None:
+    def __init__(self, problem: Problem, rater: Scorer, cascade: Cascade, keys: Keys) -> None:
         self.problem, self.rater, self.cascade, self.keys = problem, rater, cascade, keys
         linked = frozenset(number for joint in cascade.joint_rules for number in joint.groups)
         self.choices = _nearest_choices(problem)
@@ -87,7 +87,7 @@ class Neighbours:
         self.least = np.array([np.delete(group.cost, group.own).min(initial=np.inf) for group in problem.groups])
         self.back = np.where([group.own_allowed for group in problem.groups], 0.0, self.least)
 
-    def of(self, parents: Codes, bar: float, budget: Budget) -> tuple[Near, Codes]:
+    def of(self, parents: Codes, bar: float, budget: Budget) -> tuple[RatedNeighbours, Codes]:
         """Return the rated neighbours of candidates (p, G) that are nearer than `bar`, and others that are not rated.
 
         These are the neighbours that had to be repaired, and the tuples of groups of several features.
@@ -102,7 +102,7 @@ class Neighbours:
         parents, wanted, lone = parents[:afforded], wanted[:afforded], lone[:afforded]
         if not len(parents):
             nothing, none = np.empty(0), np.empty(0, dtype=np.intp)
-            return Near(parents, none, none, none, nothing, nothing, nothing), parents
+            return RatedNeighbours(parents, none, none, none, nothing, nothing, nothing), parents
         held = self._held(parents, lone)
         swept = self._swept(parents, lone, held, bar)
         others = [self._broken(parents, lone, held, bar), *(self._tuples(parents, wanted, n, bar) for n in self.joint)]
@@ -123,7 +123,7 @@ class Neighbours:
         wanted[wanted] = new
         return wanted
 
-    def _swept(self, parents: Codes, wanted: Bools, held: Bools, bar: float) -> Near:
+    def _swept(self, parents: Codes, wanted: Bools, held: Bools, bar: float) -> RatedNeighbours:
         problem, choices = self.problem, self.choices
         columns: Bools = wanted[:, problem.owner]
         some = np.any(columns, axis=0).tolist()
@@ -140,12 +140,12 @@ class Neighbours:
         parent, at, verdict, shortfall, distance = pick(
             Parents(parents, problem.costs[places], problem.peaks[places]),
             choices.flat,
-            Wanted(wanted, held),
+            PickedGroups(wanted, held),
             sums,
             self.rater.targets,
             within,
         )
-        return Near(parents, parent, choices.group[at], choices.code[at], verdict, shortfall, distance)
+        return RatedNeighbours(parents, parent, choices.group[at], choices.code[at], verdict, shortfall, distance)
 
     def _held(self, parents: Codes, wanted: Bools) -> Bools:
         """Return (p, choices) whether the rules over several groups hold for the neighbours."""

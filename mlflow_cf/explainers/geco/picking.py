@@ -22,14 +22,14 @@ class Parents(NamedTuple):
     peaks: Array
 
 
-class Wanted(NamedTuple):
+class PickedGroups(NamedTuple):
     """Which groups (p, G) of which candidates to change, and (p, choices) where the rules over several groups hold."""
 
     groups: Array
     held: Array
 
 
-class Rated(NamedTuple):
+class ActionScores(NamedTuple):
     """What every choice of every candidate (p, choices) lacks, and a verdict where that is next to nothing.
 
     The verdict is 1 for favourable, 0 for not, -1 in doubt; `near` is what is next to nothing.
@@ -44,7 +44,7 @@ DOUBT = 1e-5  # sums of a sweep are rounded otherwise than those of a single row
 
 
 def pick(
-    parents: Parents, flat: Flat, wanted: Wanted, sums: Array, targets: Targets, within: Within
+    parents: Parents, flat: Flat, wanted: PickedGroups, sums: Array, targets: Targets, within: Within
 ) -> tuple[Array, Array, Array, Array, Array]:
     """Return the neighbours worth keeping: parent, choice, favourable or not (-1: in doubt), shortfall, distance.
 
@@ -62,7 +62,7 @@ def pick(
     return whole[0], whole[1], found[2, :count], found[3, :count], found[4, :count]
 
 
-def _rated(sums: Array, targets: Targets) -> Rated:
+def _rated(sums: Array, targets: Targets) -> ActionScores:
     """Rate all sums (p, choices, k), also those of no choice that is wanted: to select these takes longer."""
     flat = sums.reshape(-1, sums.shape[2])
     lacks, verdict = lacking(flat, targets), np.zeros(len(flat), np.int8)
@@ -70,11 +70,13 @@ def _rated(sums: Array, targets: Targets) -> Rated:
     close = np.flatnonzero(np.abs(lacks) <= near)  # of others no exponentials are needed to tell
     favourable, _, margin = rate_sums(flat[close], targets)
     verdict[close] = np.where(margin < DOUBT, -1, favourable)
-    return Rated(lacks.reshape(sums.shape[:2]), verdict.reshape(sums.shape[:2]), near)
+    return ActionScores(lacks.reshape(sums.shape[:2]), verdict.reshape(sums.shape[:2]), near)
 
 
 @kernel
-def pick_into(parents: Parents, flat: Flat, wanted: Wanted, rated: Rated, within: Within, found: Array) -> int:
+def pick_into(
+    parents: Parents, flat: Flat, wanted: PickedGroups, rated: ActionScores, within: Within, found: Array
+) -> int:
     """Write what `pick` returns into the lines of `found`, and return how many there are."""
     code, cost, peak, start, own = flat.code, flat.cost, flat.peak, flat.start, flat.own_code
     c, bar, most, count = within.c, within.limit, within.most, 0

@@ -13,8 +13,8 @@ from mlflow_cf.explainers.mdpso.coordinates import (
     NO_CHANGE,
     BoxOptions,
     Coordinates,
-    Levels,
-    Number,
+    LevelCoordinate,
+    NumberCoordinate,
     Truth,
     coordinates_of,
 )
@@ -25,7 +25,7 @@ from mlflow_cf.problem.binding import same
 from mlflow_cf.problem.group import Tuples
 from mlflow_cf.problem.points import with_values
 from mlflow_cf.search.cascade import Cascade
-from mlflow_cf.search.snapping import Nearest, Snapping
+from mlflow_cf.search.snapping import NearestActions, Snapping
 
 SLACK = 1e-9  # of a number's range: what is on the edge of a box is in it
 
@@ -45,7 +45,7 @@ class Unit:
     number: int
     group: Group
     coordinates: list[Coordinates]
-    nearest: Nearest
+    nearest: NearestActions
     corners: Codes | None
     back: Codes | None
 
@@ -57,9 +57,11 @@ class Unit:
     def land(self, X: Floats) -> tuple[Codes, Floats | None]:
         """Return the codes (m,) of the nearest tuples at positions (w, m), and what was wanted of a lone number."""
         one = self.coordinates[0]
-        if self.corners is not None and isinstance(one, Levels | Truth):
+        if self.corners is not None and isinstance(one, LevelCoordinate | Truth):
             return self.corners[one.corners(X)], None
-        wanted = one.codes(X)[None] if isinstance(one, Number) and len(self.coordinates) == 1 else self._wanted(X)
+        wanted = (
+            one.codes(X)[None] if isinstance(one, NumberCoordinate) and len(self.coordinates) == 1 else self._wanted(X)
+        )
         codes = self.nearest.codes(wanted)
         return codes if self.back is None else self.back[codes], wanted[0]
 
@@ -121,7 +123,9 @@ class Active:
     @cached_property
     def numeric(self) -> Codes:
         """The coordinates of numbers."""
-        return np.flatnonzero(np.concatenate([np.full(len(one.own), isinstance(one, Number)) for one in self._all]))
+        return np.flatnonzero(
+            np.concatenate([np.full(len(one.own), isinstance(one, NumberCoordinate)) for one in self._all])
+        )
 
     @cached_property
     def numbers(self) -> Codes:
@@ -233,14 +237,14 @@ def active_set(problem: Problem, embedding: Embedding, telling: Floats, most: in
             continue
         coordinates = coordinates_of(problem, embedding, group, options)
         back = None
-        if len(group.columns) == 1 and isinstance(coordinates[0], Number):
+        if len(group.columns) == 1 and isinstance(coordinates[0], NumberCoordinate):
             box[:, group.columns[0]] = _ends(coordinates[0])
             back = _hardly_changed(group, coordinates[0])
             if group.own_allowed and not _leaves(group, coordinates[0], box[:, group.columns[0]], back):
                 frozen.append(problem.space.names[group.columns[0]])
                 continue
         corners = None
-        if len(coordinates) == 1 and not isinstance(coordinates[0], Number):
+        if len(coordinates) == 1 and not isinstance(coordinates[0], NumberCoordinate):
             corners = np.delete(np.arange(len(group.tuples)), [] if group.own_allowed else [group.own])
         units.append(Unit(number, group, coordinates, snapping.nearest(number), corners, back))
     return Active(problem, snapping, sorted(units, key=lambda unit: unit.number), tuple(frozen))
@@ -260,12 +264,12 @@ def _may_change(group: Group) -> bool:
     return group.proposals > 0 or (group.interval is not None and group.interval[0] < group.interval[1])
 
 
-def _ends(number: Number) -> Floats:
+def _ends(number: NumberCoordinate) -> Floats:
     ends = np.concatenate([number.low - SLACK, number.high + SLACK])
     return ends * number.scale + number.centre
 
 
-def _hardly_changed(group: Group, number: Number) -> Codes | None:
+def _hardly_changed(group: Group, number: NumberCoordinate) -> Codes | None:
     """Return the code that stands for each tuple (t,) where some are next to the row's own one; else None."""
     if not group.own_allowed:
         return None
@@ -275,7 +279,7 @@ def _hardly_changed(group: Group, number: Number) -> Codes | None:
     return np.where(near, group.own, codes) if near.any() else None
 
 
-def _leaves(group: Group, number: Number, ends: Floats, back: Codes | None) -> bool:
+def _leaves(group: Group, number: NumberCoordinate, ends: Floats, back: Codes | None) -> bool:
     """Whether a box leaves a lone number anything but its own value."""
     if group.interval is not None and number.high[0] - number.low[0] >= NO_CHANGE:
         return True

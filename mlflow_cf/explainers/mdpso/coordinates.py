@@ -65,7 +65,7 @@ class Coordinates(Protocol):
 
 
 @dataclass(frozen=True, eq=False)
-class Number:
+class NumberCoordinate:
     """One coordinate: ``code = coordinate * scale + centre``; where the row's own value is, it stays as it is.
 
     Attributes:
@@ -113,7 +113,7 @@ class Truth:
 
 
 @dataclass(frozen=True, eq=False)
-class Levels:
+class LevelCoordinate:
     """A coordinate for each of some codes (w,), ascending, a missing one last: the largest is meant, ties the first."""
 
     known: Floats
@@ -159,7 +159,7 @@ def coordinates_of(problem: Problem, embedding: Embedding, group: Group, options
         if feature.kind == "boolean" and known.tolist() == [0, 1] and not np.isnan(x0):
             found.append(Truth(np.array([x0])))
         else:
-            found.append(Levels(known, own))
+            found.append(LevelCoordinate(known, own))
     return found
 
 
@@ -167,7 +167,9 @@ def _one_hot(known: Floats, x0: float) -> Floats:
     return np.asarray((known == x0) | (np.isnan(known) & np.isnan(x0)), dtype=np.float64)
 
 
-def _number(problem: Problem, embedding: Embedding, column: int, values: Floats, options: BoxOptions) -> Number:
+def _number(
+    problem: Problem, embedding: Embedding, column: int, values: Floats, options: BoxOptions
+) -> NumberCoordinate:
     """Return the coordinate of a number that may have some values, in a box cut to where these are."""
     feature, x0 = problem.space.features[column], float(problem.x0[column])
     centre, scale = float(embedding.centre[column]), float(embedding.scale[column])
@@ -183,4 +185,4 @@ def _number(problem: Problem, embedding: Embedding, column: int, values: Floats,
     low, high = max(low, least), min(high, most)
     if low > high:  # a value that must change, to somewhere outside
         low, high = least, most
-    return Number(np.array([low]), np.array([high]), np.array([own]), centre, scale, x0)
+    return NumberCoordinate(np.array([low]), np.array([high]), np.array([own]), centre, scale, x0)

@@ -41,7 +41,7 @@ class Line:
 
 
 @dataclass(frozen=True, eq=False)
-class Lines:
+class SearchLines:
     """Some lines of one problem, filled where they are looked at.
 
     Attributes:

@@ -20,7 +20,7 @@ CLOSE: Final = 1e-4  # to the target: scores of what was opened are off by less
 Groups = TypeVar("Groups", bound=Collection[int])
 
 
-class Possible:
+class ReachableSets:
     """Bounds on all candidates that change some groups of a problem within its subspaces."""
 
     def __init__(self, problem: Problem, subspaces: Subspaces, budget: Budget) -> None:

@@ -17,8 +17,8 @@ from mlflow_cf.explainers.explainer import Candidates
 from mlflow_cf.explainers.ufce.known import Known, refitted
 from mlflow_cf.explainers.ufce.lines import (
     Line,
-    Lines,
     Pair,
+    SearchLines,
     doubles,
     evenly,
     nested,
@@ -28,9 +28,9 @@ from mlflow_cf.explainers.ufce.lines import (
     threes,
 )
 from mlflow_cf.explainers.ufce.neighbourhood import Neighbourhood
-from mlflow_cf.explainers.ufce.possible import Possible
+from mlflow_cf.explainers.ufce.possible import ReachableSets
 from mlflow_cf.explainers.ufce.predictors import Predictors
-from mlflow_cf.explainers.ufce.searching import Found, Plausible, Trial, scan, walk
+from mlflow_cf.explainers.ufce.searching import Acceptance, Accepted, Plausible, scan, walk
 from mlflow_cf.explainers.ufce.subspaces import Subspaces, with_steps
 from mlflow_cf.features import Floats
 from mlflow_cf.metrics.proximity import euclidean_distances, jaccard_distances
@@ -46,7 +46,7 @@ CELLS: Final = 2**17  # groups of all candidates between two looks at the clock:
 
 
 @dataclass(frozen=True)
-class Aim:
+class UFCEOptions:
     """What is searched; see `UFCE`.
 
     Attributes:
@@ -65,10 +65,10 @@ class Aim:
     nested_triples: bool
 
 
-class Run:
+class UFCESearch:
     """One search for one row."""
 
-    def __init__(self, aim: Aim, known: Known, problem: Problem, budget: Budget) -> None:
+    def __init__(self, aim: UFCEOptions, known: Known, problem: Problem, budget: Budget) -> None:
         """Find what the groups of a problem may become; nothing is scored yet."""
         self.aim, self.known, self.budget = aim, known, budget
         self.problem = problem = with_steps(problem, aim.steps)
@@ -77,12 +77,12 @@ class Run:
         self.near = Neighbourhood.of(problem, known.labels, points, aim.radius)
         self.subspaces = Subspaces.of(problem, self.near)
         self.predictors = Predictors(problem, embedding, known.weights, known.intercepts, self.subspaces.ends)
-        self.possible = Possible(problem, self.subspaces, budget)
+        self.possible = ReachableSets(problem, self.subspaces, budget)
         self.scans = aim.search == "scan" or (aim.search == "auto" and problem.rater is not None)
 
     def candidates(self) -> Candidates:
         """Search all variants; return plausible candidates, best first."""
-        found, tried = Kept.none(len(self.problem.groups)), {}
+        found, tried = PlausibleCodes.none(len(self.problem.groups)), {}
         for changes in self.aim.variants:
             used, part = self.budget.used, self._searched(changes)
             tried[str(changes)] = {"accepted": part.accepted, "evaluations": self.budget.used - used}
@@ -94,16 +94,16 @@ class Run:
         rows = self.problem.rows(codes[best])
         return Candidates(rows, told, costs=cost[best] if self.aim.paper else None, promise=self._plausible)
 
-    def _searched(self, changes: int) -> Kept:
+    def _searched(self, changes: int) -> PlausibleCodes:
         """Return plausible candidates of so many changes; where a stage has none, those of the next one."""
-        found = Kept.none(len(self.problem.groups))
+        found = PlausibleCodes.none(len(self.problem.groups))
         for stage in self._stages(changes):
             found = found.beside(stage())
             if len(found.codes) or self.budget.spent:
                 break
         return found
 
-    def _stages(self, changes: int) -> Iterator[Callable[[], Kept]]:
+    def _stages(self, changes: int) -> Iterator[Callable[[], PlausibleCodes]]:
         """Yield the searches for so many changes: by what is predicted, then fewer changes, then beside values."""
         if changes == 1:
             yield lambda: self._kept(self._along(1, singles(self.subspaces), POINTS[1])[0])
@@ -117,7 +117,7 @@ class Run:
         elif self.aim.nested_triples:
             yield self._nested_triples
 
-    def _doubles(self, met: set[Pair]) -> Kept:
+    def _doubles(self, met: set[Pair]) -> PlausibleCodes:
         """Search pairs, beside values of one where nothing predicted is accepted; add those where it is to `met`."""
         predicted, known = self._along(2, doubles(self.subspaces, self._reaching), POINTS[2])
         met |= known
@@ -129,29 +129,29 @@ class Run:
                 if (ordered in met) == of_them:
                     yield from nested(self.subspaces, ordered, NESTED)
 
-    def _triples(self) -> Kept:
+    def _triples(self) -> PlausibleCodes:
         sets = self.possible.of(threes(self.subspaces, self._pairs))
         lines = (line for i, j, third in sets for line in doubles(self.subspaces, [(i, j)], third))
         return self._kept(self._along(3, lines, POINTS[3])[0])
 
-    def _nested_triples(self) -> Kept:
+    def _nested_triples(self) -> PlausibleCodes:
         sets = self.possible.of(threes(self.subspaces, self._pairs))
         lines = (line for three in sets for line in nested_twice(self.subspaces, three, FEW))
         return self._kept(self._along(3, lines, NESTED)[0])
 
-    def _along(self, changes: int, lines: Iterable[Line], points: int) -> tuple[Found, set[Pair]]:
+    def _along(self, changes: int, lines: Iterable[Line], points: int) -> tuple[Accepted, set[Pair]]:
         """Search lines for so many changes, block by block; return what is accepted, and the pairs it belongs to."""
-        trial = Trial(self.problem, self.budget, changes, None if self.scans else self._plausible)
-        parts, met, done = list[Found](), set[Pair](), 0
+        trial = Acceptance(self.problem, self.budget, changes, None if self.scans else self._plausible)
+        parts, met, done = list[Accepted](), set[Pair](), 0
         for block in _blocks(lines, points, CELLS // len(self.problem.groups)):
             if self.budget.spent:
                 break
-            tried = Lines(self.problem, self.predictors, block)
+            tried = SearchLines(self.problem, self.predictors, block)
             found = scan(trial, tried, points) if self.scans else walk(trial, tried)
             met |= {block[one].key for one in np.unique(found.line).tolist()}
             parts.append(replace(found, line=found.line + done))
             done += len(block)
-        return Found.together(parts, len(self.problem.groups)), met
+        return Accepted.together(parts, len(self.problem.groups)), met
 
     @cached_property
     def _pairs(self) -> list[Pair]:
@@ -171,16 +171,16 @@ class Run:
             return refitted(problem.space, problem.background, problem.x0).accept
         return self.known.inliers_over(problem.space).accept
 
-    def _kept(self, *parts: Found) -> Kept:
+    def _kept(self, *parts: Accepted) -> PlausibleCodes:
         """Return those that are plausible; those that are first in their line are looked at before all others."""
-        codes = Found.together([*parts], len(self.problem.groups)).codes
+        codes = Accepted.together([*parts], len(self.problem.groups)).codes
         lead = np.concatenate([np.empty(0, dtype=np.bool_), *(_leaders(part) for part in parts)])
         order = np.lexsort((~lead, *codes.T))  # equal ones stand together, the first of its line before the others
         codes, lead = codes[order], lead[order]
         new = np.append(True, (np.diff(codes, axis=0) != 0).any(axis=1))[: len(codes)]
         codes, lead = codes[new], lead[new]
         if self._plausible is None or not self.scans:
-            return Kept(codes, len(codes), 0)
+            return PlausibleCodes(codes, len(codes), 0)
         cost = costs(self.problem, codes, paper=self.aim.paper)
         best = np.lexsort(((codes != self.problem.own).sum(axis=1), cost))
         first, others = best[lead[best]], best[~lead[best]]
@@ -188,7 +188,7 @@ class Run:
         asked = 0
         for some in (first, others[evenly(len(others), MOST_ASKED)]):
             asked += self._ask(codes, some[:MOST_ASKED], kept)
-        return Kept(codes[kept], len(codes), asked)
+        return PlausibleCodes(codes[kept], len(codes), asked)
 
     def _ask(self, codes: Codes, some: Codes, kept: list[int]) -> int:
         """Add those of some candidates that are plausible, until there are enough; return how many were looked at.
@@ -206,7 +206,7 @@ class Run:
 
 
 @dataclass(frozen=True, eq=False)
-class Kept:
+class PlausibleCodes:
     """Plausible candidates (m, G), how many were accepted before that was asked, and of how many it was."""
 
     codes: Codes
@@ -214,14 +214,14 @@ class Kept:
     asked: int
 
     @classmethod
-    def none(cls, groups: int) -> Kept:
+    def none(cls, groups: int) -> PlausibleCodes:
         """Return none, over so many groups."""
         return cls(np.empty((0, groups), dtype=np.intp), 0, 0)
 
-    def beside(self, other: Kept) -> Kept:
+    def beside(self, other: PlausibleCodes) -> PlausibleCodes:
         """Return both."""
         codes = np.concatenate([self.codes, other.codes])
-        return Kept(codes, self.accepted + other.accepted, self.asked + other.asked)
+        return PlausibleCodes(codes, self.accepted + other.accepted, self.asked + other.asked)
 
 
 def _blocks(lines: Iterable[Line], points: int, most: int) -> Iterator[list[Line]]:
@@ -237,7 +237,7 @@ def _blocks(lines: Iterable[Line], points: int, most: int) -> Iterator[list[Line
         yield block
 
 
-def _leaders(found: Found) -> Bools:
+def _leaders(found: Accepted) -> Bools:
     """Return (m,) which accepted candidates are the nearest of their lines."""
     order = np.lexsort((found.position, found.line))
     lead = np.zeros(len(order), dtype=np.bool_)

@@ -9,7 +9,7 @@ from typing import Final
 import numpy as np
 
 from mlflow_cf.constraints.rules import Bools
-from mlflow_cf.explainers.ufce.lines import Lines, evenly
+from mlflow_cf.explainers.ufce.lines import SearchLines, evenly
 from mlflow_cf.features import Floats
 from mlflow_cf.problem import Budget, Codes, Problem
 from mlflow_cf.search.cascade import Cascade
@@ -20,7 +20,7 @@ Plausible = Callable[[Floats], Bools]
 
 
 @dataclass(frozen=True, eq=False)
-class Found:
+class Accepted:
     """Accepted candidates.
 
     Attributes:
@@ -33,20 +33,20 @@ class Found:
     position: Codes
 
     @classmethod
-    def together(cls, parts: list[Found], groups: int) -> Found:
+    def together(cls, parts: list[Accepted], groups: int) -> Accepted:
         """Return all of them, one part after the other."""
         nothing = np.empty(0, dtype=np.intp)
         parts = [cls(np.empty((0, groups), dtype=np.intp), nothing, nothing), *parts]
         columns = zip(*((part.codes, part.line, part.position) for part in parts), strict=True)
         return cls(*(np.concatenate(column) for column in columns))
 
-    def take(self, some: Codes | Bools) -> Found:
+    def take(self, some: Codes | Bools) -> Accepted:
         """Return some of them."""
-        return Found(self.codes[some], self.line[some], self.position[some])
+        return Accepted(self.codes[some], self.line[some], self.position[some])
 
 
 @dataclass(eq=False)
-class Trial:
+class Acceptance:
     """What accepts candidates of one problem: few enough changes, all constraints, the target, and plausibility last.
 
     Attributes:
@@ -64,7 +64,7 @@ class Trial:
     def __post_init__(self) -> None:
         self._cascade = Cascade(self.problem)
 
-    def ask(self, lines: Lines, line: Codes, position: Codes) -> tuple[Found, Bools]:
+    def ask(self, lines: SearchLines, line: Codes, position: Codes) -> tuple[Accepted, Bools]:
         """Return the candidates at positions of lines, and which of them (m,) are accepted."""
         codes, sound = lines.candidates(line, position)
         accepted = np.zeros(len(codes), dtype=np.bool_)
@@ -76,13 +76,13 @@ class Trial:
             accepted[asked[part]] = self.problem.rate_codes(codes[asked[part]]).favourable
         if self.plausible is not None and accepted.any():
             accepted[accepted] = self.plausible(self.problem.rows(codes[accepted]))
-        return Found(codes, line, position), accepted
+        return Accepted(codes, line, position), accepted
 
 
-def scan(trial: Trial, lines: Lines, points: int) -> Found:
+def scan(trial: Acceptance, lines: SearchLines, points: int) -> Accepted:
     """Return what is accepted of all candidates, or of so many a line; before the first one also by halves."""
     if not len(lines.all):
-        return Found.together([], len(trial.problem.groups))
+        return Accepted.together([], len(trial.problem.groups))
     some = [evenly(length, points) for length in lines.lengths.tolist()]
     line = np.repeat(np.arange(len(some)), [len(positions) for positions in some])
     position = np.concatenate(some)
@@ -94,20 +94,20 @@ def scan(trial: Trial, lines: Lines, points: int) -> Found:
     first = first[np.unique(line[first], return_index=True)[1]]
     gap = first[position[first] - previous[first] > 1]
     found += halve(trial, lines, line[gap], previous[gap] + 1, position[gap] - 1)[0]
-    return Found.together(found, len(trial.problem.groups))
+    return Accepted.together(found, len(trial.problem.groups))
 
 
-def walk(trial: Trial, lines: Lines) -> Found:
+def walk(trial: Acceptance, lines: SearchLines) -> Accepted:
     """Return the last candidate accepted by each walk, and all levels accepted.
 
     What a walk that accepts nothing did not visit is tried one by one, the nearest first.
     """
     groups = len(trial.problem.groups)
     if not len(lines.all):
-        return Found.together([], groups)
+        return Accepted.together([], groups)
     walks, whole = np.flatnonzero(lines.walks), np.flatnonzero(~lines.walks)
     recorded, visited = halve(trial, lines, walks, np.zeros_like(walks), lines.lengths[walks] - 1)
-    kept = Found.together(recorded, groups)
+    kept = Accepted.together(recorded, groups)
     last = np.full(len(lines.all), -1)
     last[kept.line] = np.arange(len(kept.line))  # the last one counts
     left = [
@@ -122,15 +122,17 @@ def walk(trial: Trial, lines: Lines) -> Found:
         first = np.zeros(len(asked.line), dtype=np.bool_)
         first[np.unique(asked.line, return_index=True)[1]] = True
         found.append(asked.take(first | ~lines.walks[asked.line]))
-    return Found.together(found, groups)
+    return Accepted.together(found, groups)
 
 
-def halve(trial: Trial, lines: Lines, line: Codes, low: Codes, high: Codes) -> tuple[list[Found], dict[int, set[int]]]:
+def halve(
+    trial: Acceptance, lines: SearchLines, line: Codes, low: Codes, high: Codes
+) -> tuple[list[Accepted], dict[int, set[int]]]:
     """Walk lines (k,) between positions side by side; return what is accepted, in order, and the positions visited.
 
     Each looks at the middle of what is left, goes nearer where that is accepted, and farther where it is not.
     """
-    found: list[Found] = []
+    found: list[Accepted] = []
     visited: dict[int, set[int]] = {}
     low, high = low.copy(), high.copy()
     while (low <= high).any() and not trial.budget.spent:

@@ -14,7 +14,7 @@ from mlflow_cf.explainers.explainer import Candidates, Search
 from mlflow_cf.explainers.learned import Facts, Learned, Learning
 from mlflow_cf.explainers.options import Span, asked, check_names, check_options
 from mlflow_cf.explainers.ufce.known import Known, learn_all
-from mlflow_cf.explainers.ufce.run import Aim, Run
+from mlflow_cf.explainers.ufce.run import UFCEOptions, UFCESearch
 from mlflow_cf.problem import Budget, Problem
 
 Changes = Literal[1, 2, 3, "all"]
@@ -102,11 +102,11 @@ class UFCE:
     def _search(self, known: Known, problem: Problem, budget: Budget, rng: np.random.Generator) -> Candidates:
         """Search what is asked for; return plausible rows, best first."""
         del rng  # nothing is drawn
-        return Run(self._aim, known, problem, budget).candidates()
+        return UFCESearch(self._aim, known, problem, budget).candidates()
 
     @property
-    def _aim(self) -> Aim:
-        return Aim(
+    def _aim(self) -> UFCEOptions:
+        return UFCEOptions(
             variants=(1, 2, 3) if self.changes == "all" else (self.changes,),
             search=self.search,
             plausibility=self.plausibility,

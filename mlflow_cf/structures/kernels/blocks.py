@@ -36,7 +36,7 @@ class Tables(NamedTuple):
     added: Array
 
 
-class Alone(NamedTuple):
+class SingleEffects(NamedTuple):
     """What values do by themselves, and which two of them count.
 
     Attributes:
@@ -76,7 +76,7 @@ class Blocks(NamedTuple):
     high: Array
 
 
-class Near(NamedTuple):
+class LeadingPairs(NamedTuple):
     """Pairs of values that count and lead: which they are `at` (n, 2), and their `sums` (n, k)."""
 
     at: Array
@@ -114,7 +114,7 @@ def _lead(leading: Leading, sums: Array) -> Any:
 
 
 @numba.njit(inline="always")
-def _least(tables: Tables, alone: Alone, column: Any) -> Any:
+def _least(tables: Tables, alone: SingleEffects, column: Any) -> Any:
     """Return the least cost of a value of a column."""
     least = np.inf
     for at in range(tables.start[column], tables.start[column + 1]):
@@ -123,7 +123,7 @@ def _least(tables: Tables, alone: Alone, column: Any) -> Any:
 
 
 @numba.njit(inline="always")
-def _sum_up(tables: Tables, pair: Any, alone: Alone, leading: Leading, found: Sides) -> None:
+def _sum_up(tables: Tables, pair: Any, alone: SingleEffects, leading: Leading, found: Sides) -> None:
     """Write what the classes of both columns of a pair can do, of the values that are within the limit beside some."""
     columns = (tables.first[pair], tables.second[pair])
     for side in range(2):
@@ -147,7 +147,7 @@ def _sum_up(tables: Tables, pair: Any, alone: Alone, leading: Leading, found: Si
 
 
 @kernel
-def bound_blocks(tables: Tables, alone: Alone, leading: Leading, sides: Sides, found: Blocks) -> int:
+def bound_blocks(tables: Tables, alone: SingleEffects, leading: Leading, sides: Sides, found: Blocks) -> int:
     """Write the blocks in which two values may count and lead; return how many they are."""
     count, base = 0, _lead(leading, alone.base)
     for pair in range(tables.first.size):
@@ -184,7 +184,9 @@ def _any_leads(added: Array, own: Any, leads: Array, leading: Leading) -> Any:
 
 
 @kernel
-def list_near(tables: Tables, alone: Alone, leading: Leading, sides: Sides, blocks: Array, near: Near) -> int:
+def list_near(
+    tables: Tables, alone: SingleEffects, leading: Leading, sides: Sides, blocks: Array, near: LeadingPairs
+) -> int:
     """Write the pairs of values of `blocks` (b, 3) that count and lead; return how many they are.
 
     They are written as far as there is room. The blocks of one pair of columns follow each other.

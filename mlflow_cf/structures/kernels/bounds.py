@@ -13,7 +13,7 @@ import numba
 import numpy as np
 
 from mlflow_cf.kernel import inner, kernel
-from mlflow_cf.structures.kernels.branches import Branches, Room, copy, room_for
+from mlflow_cf.structures.kernels.branches import Branches, BranchWorkspace, copy, room_for
 from mlflow_cf.structures.kernels.nodes import CUT, FEATURE, LEFT, MISSING_LEFT, TEST, Array, Nodes, Trees
 
 
@@ -87,7 +87,7 @@ def _extremes(tree: int, branches: Branches, below: Array, trees: Trees, way: Ar
             way[at, 0], way[at, 1] = nodes.tests[node, LEFT] + seen, 0
 
 
-class Work(NamedTuple):
+class BoundWorkspace(NamedTuple):
     """Room to work in: flags (cells,), `below`, the `way` down a tree, and the `ends` of its leaf values."""
 
     flags: Array
@@ -97,7 +97,9 @@ class Work(NamedTuple):
 
 
 @kernel
-def bound_trees(masks: Array, cells: Array, trees: Trees, room: Room, work: Work, found: Array) -> None:
+def bound_trees(
+    masks: Array, cells: Array, trees: Trees, room: BranchWorkspace, work: BoundWorkspace, found: Array
+) -> None:
     """Write what `bounds_boxes` returns into `found` (3, m, k)."""
     branches = Branches(room.span, room.mask, trees.features)
     flags, below, ends, nodes = work.flags, work.below, work.ends, trees.nodes
@@ -130,7 +132,7 @@ def bounds_boxes(masks: Array, cells: Array, trees: Trees) -> Array:
     """
     total, found = trees.features.start[-1], np.empty((3, len(masks), len(trees.base)))
     room = room_for(len(trees.features.ordered) + trees.deepest + 1, trees.features)
-    work = Work(
+    work = BoundWorkspace(
         flags=np.empty(total, np.bool_),
         below=np.empty(total + 1, np.int64),
         way=np.empty((trees.deepest + 1, 2), np.int64),

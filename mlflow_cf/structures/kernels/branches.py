@@ -26,16 +26,16 @@ class Branches(NamedTuple):
     features: Features
 
 
-class Room(NamedTuple):
+class BranchWorkspace(NamedTuple):
     """Room for branches: what kernels are given, for each array that enters one takes half a microsecond."""
 
     span: Array
     mask: Array
 
 
-def room_for(count: int, features: Features) -> Room:
+def room_for(count: int, features: Features) -> BranchWorkspace:
     """Return room for so many branches."""
-    return Room(np.empty((count, 3), np.int64), np.empty((count, features.bits.shape[1]), np.uint64))
+    return BranchWorkspace(np.empty((count, 3), np.int64), np.empty((count, features.bits.shape[1]), np.uint64))
 
 
 @numba.njit(inline="always")

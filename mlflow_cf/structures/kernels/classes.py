@@ -8,11 +8,11 @@ from __future__ import annotations
 from mlflow_cf.kernel import kernel
 from mlflow_cf.structures.kernels.blocks import Tables
 from mlflow_cf.structures.kernels.nodes import Array
-from mlflow_cf.structures.kernels.pairs import Rectangles, Tried
+from mlflow_cf.structures.kernels.pairs import Rectangles, TriedCells
 
 
 @kernel
-def find_classes(rectangles: Rectangles, tried: Tried, order: Array, ends: Array, tables: Tables) -> None:
+def find_classes(rectangles: Rectangles, tried: TriedCells, order: Array, ends: Array, tables: Tables) -> None:
     """Write the classes of the cells tried into `tables`, how many they are, and where the tables of pairs start.
 
     Cells that no rectangle tells apart are of one class.

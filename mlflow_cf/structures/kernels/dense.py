@@ -162,7 +162,7 @@ def add_ends(masks: Array, added: Array, starts: Array, low: Array, high: Array)
                 high[box, unit] += greatest
 
 
-class Reached(NamedTuple):
+class ColumnRange(NamedTuple):
     """What a column can add to every unit (width,): least, most, and how large its terms are; `added`, `size`: one."""
 
     low: Array
@@ -173,7 +173,7 @@ class Reached(NamedTuple):
 
 
 @numba.njit(inline="always")
-def _reach(reached: Reached, tokens: Array, first: First, place: Any, places: Any) -> None:
+def _reach(reached: ColumnRange, tokens: Array, first: First, place: Any, places: Any) -> None:
     """Write what a column adds at the least and at the most, for its allowed tokens (t * places,)."""
     low, high, most, added, size = reached.low, reached.high, reached.most, reached.added, reached.size
     low[:], high[:], most[:] = np.inf, -np.inf, 0.0
@@ -204,7 +204,7 @@ def _ends(tokens: Array, ends: Array) -> None:
 
 
 @kernel
-def add_bounds(tokens: Array, counts: Array, first: First, reached: Reached, ends: Array, found: Array) -> None:
+def add_bounds(tokens: Array, counts: Array, first: First, reached: ColumnRange, ends: Array, found: Array) -> None:
     """Write what `first_bounds` returns into `found`; `reached` and `ends` (2,) are room to work in."""
     at = place = 0
     for unit in range(len(first.bias)):
@@ -235,7 +235,7 @@ def first_bounds(tokens: Array, counts: Array, first: First) -> Array:
         counts: (d,) how many each column may choose from; first: the layer.
     """
     found, room = np.empty((3, len(first.bias))), np.empty((5, len(first.bias)))
-    add_bounds(tokens, counts, first, Reached(*room), np.empty(2), found)
+    add_bounds(tokens, counts, first, ColumnRange(*room), np.empty(2), found)
     return found
 
 

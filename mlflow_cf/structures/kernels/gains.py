@@ -17,7 +17,7 @@ from mlflow_cf.structures.kernels.branches import Branches, copy, room_for
 from mlflow_cf.structures.kernels.nodes import CUT, FEATURE, LEFT, MISSING_LEFT, TEST, Array, Nodes, Trees, is_set
 
 
-class Asked(NamedTuple):
+class BoxQuery(NamedTuple):
     """What is asked of a box of rows.
 
     Attributes:
@@ -31,7 +31,7 @@ class Asked(NamedTuple):
     weights: Array
 
 
-class Work(NamedTuple):
+class GainWorkspace(NamedTuple):
     """Room to work in.
 
     Attributes:
@@ -80,7 +80,7 @@ def _worth(nodes: Nodes, node: Any, first: Any, weights: Array) -> Any:
 
 
 @inner
-def _least_own(root: Any, feature: Any, first: Any, asked: Asked, trees: Trees, work: Work) -> float:
+def _least_own(root: Any, feature: Any, first: Any, asked: BoxQuery, trees: Trees, work: GainWorkspace) -> float:
     """Return the least leaf below `root` that some row comes to whose `feature` is put back."""
     branches, nodes = Branches(work.span, work.mask, trees.features), trees.nodes
     way, low, at = work.own_way, np.inf, 0
@@ -116,7 +116,7 @@ def _least_own(root: Any, feature: Any, first: Any, asked: Asked, trees: Trees, 
 
 
 @inner
-def _note(feature: Any, gain: Any, branches: Branches, work: Work) -> None:
+def _note(feature: Any, gain: Any, branches: Branches, work: GainWorkspace) -> None:
     """Note what a tree gains at a leaf with all cells of a feature that come there."""
     start, least = branches.features.start, work.least
     first, last = start[feature], start[feature + 1] - 1
@@ -135,7 +135,7 @@ def _note(feature: Any, gain: Any, branches: Branches, work: Work) -> None:
 
 
 @inner
-def _note_leaf(depth: Any, leaf: Any, worth: Any, asked: Asked, trees: Trees, work: Work) -> None:
+def _note_leaf(depth: Any, leaf: Any, worth: Any, asked: BoxQuery, trees: Trees, work: GainWorkspace) -> None:
     """Note what a tree gains at one of its leaves with all features that are tested on the way to it."""
     branches = Branches(work.span, work.mask, trees.features)
     for level in range(depth):
@@ -147,7 +147,7 @@ def _note_leaf(depth: Any, leaf: Any, worth: Any, asked: Asked, trees: Trees, wo
 
 
 @inner
-def _note_tree(tree: int, asked: Asked, trees: Trees, work: Work) -> int:
+def _note_tree(tree: int, asked: BoxQuery, trees: Trees, work: GainWorkspace) -> int:
     """Note what a tree gains at every leaf, and return how many leaves some row comes to."""
     branches, nodes = Branches(work.span, work.mask, trees.features), trees.nodes
     way, features, leaves, at = work.way, trees.features.ordered.size, 0, 0
@@ -185,7 +185,7 @@ def _note_tree(tree: int, asked: Asked, trees: Trees, work: Work) -> int:
 
 
 @kernel
-def gain_trees(asked: Asked, trees: Trees, work: Work, found: Array) -> None:
+def gain_trees(asked: BoxQuery, trees: Trees, work: GainWorkspace, found: Array) -> None:
     """Write what all trees gain at least with every allowed cell into `found` (cells,); inf where none of them loses.
 
     Cells are numbered as `work.below` says.
@@ -228,7 +228,7 @@ def gains_of(flags: Array, own: Array, weights: Array, trees: Trees) -> tuple[Ar
     """
     features, levels = len(trees.features.ordered), trees.deepest + 1
     allowed = int(flags.sum())
-    work = Work(
+    work = GainWorkspace(
         *room_for(features + 2 * levels, trees.features),
         below=np.empty(len(flags) + 1, dtype=np.int64),
         way=np.empty((levels, 2), dtype=np.int64),
@@ -241,5 +241,5 @@ def gains_of(flags: Array, own: Array, weights: Array, trees: Trees) -> tuple[Ar
         loses=np.empty(allowed, dtype=np.bool_),
     )
     found = np.empty(allowed)
-    gain_trees(Asked(flags, own, weights), trees, work, found)
+    gain_trees(BoxQuery(flags, own, weights), trees, work, found)
     return found, work.below

@@ -18,7 +18,7 @@ from mlflow_cf.kernel import kernel
 from mlflow_cf.structures.kernels.nodes import CUT, FEATURE, LEFT, TEST, Array, Trees, is_set
 
 
-class Tried(NamedTuple):
+class TriedCells(NamedTuple):
     """The cells tried in place of a row's own.
 
     Attributes:
@@ -33,7 +33,7 @@ class Tried(NamedTuple):
     offset: Array
 
 
-class Asked(NamedTuple):
+class FeaturePairs(NamedTuple):
     """Pairs of features that are asked for.
 
     Attributes:
@@ -42,7 +42,7 @@ class Asked(NamedTuple):
         some: (d,) which features are in any pair.
     """
 
-    tried: Tried
+    tried: TriedCells
     most: int
     number: Array
     some: Array
@@ -61,7 +61,7 @@ class Rectangles(NamedTuple):
     leaf: Array
 
 
-class Room(NamedTuple):
+class PairWorkspace(NamedTuple):
     """Room to work in.
 
     Attributes:
@@ -87,7 +87,7 @@ ON, LOW, HIGH, SPLIT, TABLE, SIDE, TAKEN = range(7)
 
 
 @kernel
-def find_rectangles(X: Array, trees: Trees, asked: Asked, room: Room, found: Rectangles) -> int:
+def find_rectangles(X: Array, trees: Trees, asked: FeaturePairs, room: PairWorkspace, found: Rectangles) -> int:
     """Write the rectangles of pairs of features, as far as there is room for them; return how many there are.
 
     Leaves matter if the row, of comparands X (columns,), misses the tests of two features at most on the way to them.
@@ -137,7 +137,7 @@ def _narrowed(test: Array, side: Any) -> Any:
 
 
 @numba.njit(inline="always")
-def _follow(known: Any, depth: Any, side: Any, asked: Asked, room: Room) -> Any:
+def _follow(known: Any, depth: Any, side: Any, asked: FeaturePairs, room: PairWorkspace) -> Any:
     """Follow the trail, known so far down, to the node at a depth, on that side of the one above; return the slots."""
     trail, passing = room.trail, room.passing
     for at in range(known - 1, max(depth - 1, 0) - 1, -1):
@@ -156,7 +156,7 @@ def _follow(known: Any, depth: Any, side: Any, asked: Asked, room: Room) -> Any:
 
 
 @numba.njit(inline="always")
-def _note_test(node: Any, test: Array, taken: Any, trees: Trees, asked: Asked, room: Room) -> None:
+def _note_test(node: Any, test: Array, taken: Any, trees: Trees, asked: FeaturePairs, room: PairWorkspace) -> None:
     """Write the test of a node."""
     tests, tried = trees.nodes.tests, asked.tried
     feature = np.int64(tests[node, FEATURE])
@@ -167,7 +167,7 @@ def _note_test(node: Any, test: Array, taken: Any, trees: Trees, asked: Asked, r
 
 
 @numba.njit(inline="always")
-def _may_miss(feature: Any, one: Any, two: Any, asked: Asked) -> Any:
+def _may_miss(feature: Any, one: Any, two: Any, asked: FeaturePairs) -> Any:
     """Return whether a pair with one more feature is asked for."""
     if one < 0:
         return asked.some[feature]
@@ -175,7 +175,7 @@ def _may_miss(feature: Any, one: Any, two: Any, asked: Asked) -> Any:
 
 
 @numba.njit(inline="always")
-def _add_leaf(whose: Any, missed: Any, trees: Trees, asked: Asked, into: Any, total: Any) -> Any:
+def _add_leaf(whose: Any, missed: Any, trees: Trees, asked: FeaturePairs, into: Any, total: Any) -> Any:
     """Write the rectangles of a leaf, which the row misses in some features, behind so many; return how many are."""
     (node, output, depth, taken), (one, two), (room, found) = whose, missed, into
     slots = room.slots
@@ -198,7 +198,7 @@ def _add_leaf(whose: Any, missed: Any, trees: Trees, asked: Asked, into: Any, to
 
 
 @numba.njit(inline="always")
-def _runs(slot: Any, depth: Any, trees: Trees, asked: Asked, room: Room) -> Any:
+def _runs(slot: Any, depth: Any, trees: Trees, asked: FeaturePairs, room: PairWorkspace) -> Any:
     """Write where the runs of tried cells begin and end that pass although the row does not, or the other way round.
 
     Returns how many numbers these are.
@@ -239,7 +239,7 @@ def _passes(cell: Any, feature: Any, depth: Any, trees: Trees, trail: Array) -> 
 
 
 @numba.njit(inline="always")
-def _add(what: Any, one: Any, two: Any, room: Room, found: Rectangles, total: Any) -> Any:
+def _add(what: Any, one: Any, two: Any, room: PairWorkspace, found: Rectangles, total: Any) -> Any:
     """Write what a pair has of a leaf by two of its features, behind so many rectangles; return how many there are."""
     pair, leaf, output = what
     for a in range(0, room.slots[one, 2], 2):

@@ -20,7 +20,7 @@ from mlflow_cf.structures.kernels.nodes import FEATURE, LEFT, Array, Trees, is_s
 ODD = np.uint64(1 << 63)  # added up, it tells an odd number of ends from an even one
 
 
-class Box(NamedTuple):
+class BoxRows(NamedTuple):
     """All rows of a box.
 
     Attributes:
@@ -43,7 +43,7 @@ class Box(NamedTuple):
     counted: Array
 
 
-class Room(NamedTuple):
+class ProductWorkspace(NamedTuple):
     """Room to work in.
 
     Attributes:
@@ -78,7 +78,7 @@ def _takes(branches: Branches, feature: Any, cell: Any) -> Any:
 
 
 @numba.njit(inline="always")
-def _counted_ends(box: Box, branches: Branches, dimension: Any, ends: Array) -> Any:
+def _counted_ends(box: BoxRows, branches: Branches, dimension: Any, ends: Array) -> Any:
     """Write where the runs of choices begin and end, in turns, and return how many ends there are."""
     feature, size = box.features[box.first[dimension]], box.size[dimension]
     span, start = branches.span, branches.features.start
@@ -100,7 +100,7 @@ def _counted_ends(box: Box, branches: Branches, dimension: Any, ends: Array) -> 
 
 
 @numba.njit(inline="always")
-def _ends(box: Box, branches: Branches, dimension: Any, ends: Array) -> Any:
+def _ends(box: BoxRows, branches: Branches, dimension: Any, ends: Array) -> Any:
     """Write where runs of choices begin and end, in turns, but for the end of all; return how many there are."""
     size, count = box.size[dimension], 0
     if box.counted[dimension]:
@@ -125,7 +125,7 @@ def _ends(box: Box, branches: Branches, dimension: Any, ends: Array) -> Any:
 
 
 @numba.njit(inline="always")
-def _note_leaf(box: Box, branches: Branches, room: Room, corners: Array) -> None:
+def _note_leaf(box: BoxRows, branches: Branches, room: ProductWorkspace, corners: Array) -> None:
     """Note what a leaf is worth at the corners of what comes to it."""
     ends, places, worth = room.ends, room.places, room.worth
     places[0], rows = np.uint64(0), 1
@@ -149,7 +149,7 @@ def _note_leaf(box: Box, branches: Branches, room: Room, corners: Array) -> None
 
 
 @kernel
-def note_leaves(box: Box, trees: Trees, weights: Array, room: Room, corners: Array) -> None:
+def note_leaves(box: BoxRows, trees: Trees, weights: Array, room: ProductWorkspace, corners: Array) -> None:
     """Note the leaves of all trees, weighted by `weights` (k, j), in `corners` (j, rows)."""
     branches = Branches(room.span, room.mask, trees.features)
     nodes, way, saved = trees.nodes, room.way, trees.features.ordered.size

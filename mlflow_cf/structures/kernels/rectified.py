@@ -39,7 +39,7 @@ class Swept(NamedTuple):
     wanted: Array
 
 
-class Room(NamedTuple):
+class SweepWorkspace(NamedTuple):
     """Room to work in: (width, BLOCK) what values add to every unit, their sums (k, BLOCK), and themselves (BLOCK,)."""
 
     added: Array
@@ -48,7 +48,7 @@ class Room(NamedTuple):
 
 
 @numba.njit(inline="always")
-def _put_added(tokens: Array, first: First, place: Any, places: Any, room: Room) -> None:
+def _put_added(tokens: Array, first: First, place: Any, places: Any, room: SweepWorkspace) -> None:
     """Write what values with tokens (t * places,) of one column add to every unit."""
     room.added[:] = 0.0
     size = len(tokens) // places
@@ -68,7 +68,7 @@ def _put_added(tokens: Array, first: First, place: Any, places: Any, room: Room)
 
 
 @numba.njit(inline="always")
-def _put_sums(base: Array, size: Any, last: Last, room: Room, totals: Array) -> None:
+def _put_sums(base: Array, size: Any, last: Last, room: SweepWorkspace, totals: Array) -> None:
     """Write the last sums (t, k) of values, from what they add and the other columns' sums `base` (width,)."""
     for output in range(len(last.bias)):
         sums = room.sums[output]
@@ -82,7 +82,9 @@ def _put_sums(base: Array, size: Any, last: Last, room: Room, totals: Array) -> 
 
 
 @numba.njit(inline="always")
-def _put_sums_of_numbers(base: Array, tokens: Array, weights: Array, last: Last, room: Room, totals: Array) -> None:
+def _put_sums_of_numbers(
+    base: Array, tokens: Array, weights: Array, last: Last, room: SweepWorkspace, totals: Array
+) -> None:
     """Do the same for numbers (t,) with `weights` (width,), without writing down what they add."""
     for output in range(len(last.bias)):
         sums = room.sums[output]
@@ -96,7 +98,7 @@ def _put_sums_of_numbers(base: Array, tokens: Array, weights: Array, last: Last,
 
 
 @kernel
-def rectify(swept: Swept, first: First, last: Last, room: Room, totals: Array) -> None:
+def rectify(swept: Swept, first: First, last: Last, room: SweepWorkspace, totals: Array) -> None:
     """Write the last sums `totals` (m, values of all columns, k).
 
     Values run in the innermost loop, so that it is vectorised without adding in another order.
@@ -138,7 +140,7 @@ def sweep_rectified(
     tokens = np.concatenate([np.empty(0), *(some.ravel() for some in values if some is not None)])
     flags = np.ones((len(rows), len(values)), np.bool_) if wanted is None else np.ascontiguousarray(wanted)
     width, totals = len(first.bias), np.empty((len(rows), int(counts.sum()), len(last.bias)))
-    room = Room(np.empty((width, BLOCK)), np.empty((len(last.bias), BLOCK)), np.empty(BLOCK))
+    room = SweepWorkspace(np.empty((width, BLOCK)), np.empty((len(last.bias), BLOCK)), np.empty(BLOCK))
     many = max(1, MOST // (len(values) * width))
     for start in range(0, len(rows), many):
         part = slice(start, start + many)

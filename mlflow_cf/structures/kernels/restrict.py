@@ -9,14 +9,14 @@ import numpy as np
 
 from mlflow_cf.kernel import kernel
 from mlflow_cf.structures.kernels.bounds import allow
-from mlflow_cf.structures.kernels.branches import Branches, Room, room_for
+from mlflow_cf.structures.kernels.branches import Branches, BranchWorkspace, room_for
 from mlflow_cf.structures.kernels.nodes import CUT, FEATURE, LEFT, MISSING_LEFT, TEST, Array, Nodes, Trees, Walk
 from mlflow_cf.structures.kernels.score import NEVER, find_comparands
 
 ONE, SOME, ALL = range(3)  # how many cells of a feature may occur
 
 
-class Kept(NamedTuple):
+class KeptFeatures(NamedTuple):
     """The features that are kept, and what may occur of all.
 
     Attributes:
@@ -63,8 +63,8 @@ def _sides(branches: Branches, below: Array, nodes: Nodes, node: Any) -> Any:
 
 
 @numba.njit(inline="always")
-def _keep(flags: Array, kept: Kept, trees: Trees) -> Any:
-    """Write what `Kept` holds, and return whether some cells, neither one nor all, may occur of a feature."""
+def _keep(flags: Array, kept: KeptFeatures, trees: Trees) -> Any:
+    """Write what `KeptFeatures` holds, and return whether some cells, neither one nor all, may occur of a feature."""
     start, comparands, some = trees.features.start, trees.walk.start, False
     for feature in range(start.size - 1):
         count, own = 0, 0
@@ -85,7 +85,7 @@ def _keep(flags: Array, kept: Kept, trees: Trees) -> Any:
 
 
 @kernel
-def prune(flags: Array, kept: Kept, trees: Trees, room: Room, waits: Array, pruned: Pruned) -> int:
+def prune(flags: Array, kept: KeptFeatures, trees: Trees, room: BranchWorkspace, waits: Array, pruned: Pruned) -> int:
     """Write the pruned trees, in order and with siblings side by side, and return how many nodes they have.
 
     `kept` is filled in, but for its columns; `room` and `waits` (2, nodes) are room to work in. Tests of features
@@ -140,7 +140,7 @@ def restrict_trees(flags: Array, columns: Array, trees: Trees) -> Trees:
         trees: what is restricted.
     """
     nodes, features, walk, d = trees.nodes, trees.features, trees.walk, len(trees.features.ordered)
-    kept = Kept(
+    kept = KeptFeatures(
         columns=columns,
         starts=np.empty((2, len(columns) + 1), dtype=np.int64),
         many=np.empty((3, d), dtype=np.int64),

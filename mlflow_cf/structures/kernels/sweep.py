@@ -20,7 +20,7 @@ import numba
 import numpy as np
 
 from mlflow_cf.kernel import inner, kernel
-from mlflow_cf.structures.kernels.branches import Branches, Room, all_cells, copy, part, room_for
+from mlflow_cf.structures.kernels.branches import Branches, BranchWorkspace, all_cells, copy, part, room_for
 from mlflow_cf.structures.kernels.nodes import FEATURE, Array, Trees, Walk
 from mlflow_cf.structures.kernels.score import find_comparands
 
@@ -116,7 +116,7 @@ def _follow(X: Array, at: Any, trees: Trees, branches: Branches, to: Array, out:
 
 
 @kernel
-def sweep_rows(X: Array, wanted: Array, trees: Trees, room: Room, to: Array, out: Array) -> None:
+def sweep_rows(X: Array, wanted: Array, trees: Trees, room: BranchWorkspace, to: Array, out: Array) -> None:
     """Do what `sweep_trees` does for rows of comparands (m, columns); the last sums of `out` are the row's own."""
     branches = Branches(room.span, room.mask, trees.features)
     start, base, total = trees.features.start, trees.base, out.shape[1] - 1

@@ -21,7 +21,7 @@ class NotOpenedError(Exception):
 
 
 @dataclass(frozen=True)
-class Affine:
+class ClippedLine:
     """The formula ``min(max(slope * x + offset, low), high)``."""
 
     slope: float = 1.0
@@ -29,7 +29,7 @@ class Affine:
     low: float = -math.inf
     high: float = math.inf
 
-    def then(self, later: Affine) -> Affine:
+    def then(self, later: ClippedLine) -> ClippedLine:
         """Return the formula of `later` applied to what this one gives."""
 
         def clipped(end: float) -> float:
@@ -37,13 +37,13 @@ class Affine:
 
         slope, offset = later.slope * self.slope, later.slope * self.offset + later.offset
         if not later.slope:
-            return Affine(0.0, clipped(0.0))
+            return ClippedLine(0.0, clipped(0.0))
         ends = sorted((clipped(self.low), clipped(self.high)))
-        return Affine(slope, offset, *ends)
+        return ClippedLine(slope, offset, *ends)
 
 
 @dataclass(frozen=True, eq=False)
-class Step:
+class MonotoneStep:
     """One element-wise operation on numbers that never reverses their order, such as scaling or imputing.
 
     Attributes:
@@ -52,7 +52,7 @@ class Step:
     """
 
     operation: Operation
-    affine: Affine | None = None
+    affine: ClippedLine | None = None
 
 
 @dataclass(frozen=True, eq=False)
@@ -67,7 +67,7 @@ class NumberColumn:
     """
 
     feature: int
-    steps: tuple[Step, ...] = ()
+    steps: tuple[MonotoneStep, ...] = ()
     dtype: np.dtype[Any] = DOUBLE
     gap: tuple[float, float] | None = None
 
@@ -87,9 +87,9 @@ class NumberColumn:
         return np.where((values >= low) & (values <= high), np.nan, values)
 
     @property
-    def affine(self) -> Affine | None:
+    def affine(self) -> ClippedLine | None:
         """The encoding as a formula, but for rounding and for missing values; None if there is none."""
-        whole = Affine()
+        whole = ClippedLine()
         for step in self.steps:
             if step.affine is None:
                 return None

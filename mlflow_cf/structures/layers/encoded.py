@@ -15,7 +15,7 @@ from mlflow_cf.structures.trees.cells import Lookup, last_values
 
 
 @dataclass(frozen=True)
-class Levels:
+class LevelCodes:
     """Levels, whose codes are their tokens."""
 
     count: int
@@ -26,7 +26,7 @@ class Levels:
 
 
 # an interval column numbers its intervals
-Source = NumberColumn | IntervalColumn | Levels
+Source = NumberColumn | IntervalColumn | LevelCodes
 Entries = tuple[tuple[Number | Choice, ...], ...]
 
 
@@ -45,7 +45,7 @@ def token_of(group: Sequence[tuple[Column, Floats]]) -> tuple[Source, Floats, in
         return one, rows.sum(axis=0, keepdims=True), -1
     tables = [column.table for column, _ in group if not isinstance(column, NumberColumn)]
     levels = len(tables[0]) - 2
-    source = Levels(levels) if isinstance(one, LevelColumn) else _numbered(one)
+    source = LevelCodes(levels) if isinstance(one, LevelColumn) else _numbered(one)
     return source, np.column_stack(tables) @ rows, levels
 
 
@@ -82,7 +82,7 @@ def entries_of(sources: Sequence[Sequence[Source]], first: First) -> Entries | N
 
 def _entry(source: Source, rows: Floats) -> Number | Choice | None:
     """Return what a token adds, whose rows of the table are known; a number has one."""
-    if isinstance(source, Levels):
+    if isinstance(source, LevelCodes):
         return Choice(Lookup.of(np.append(np.arange(float(source.count)), np.inf)), rows)
     if isinstance(source, IntervalColumn):
         if source.number.gap is not None:

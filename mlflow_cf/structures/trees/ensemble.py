@@ -18,7 +18,7 @@ from mlflow_cf.structures.kernels.bounds import bounds_boxes
 from mlflow_cf.structures.kernels.branches import room_for
 from mlflow_cf.structures.kernels.gains import gains_of
 from mlflow_cf.structures.kernels.nodes import FEATURE, LEFT, Features, Nodes, Trees, bits_of
-from mlflow_cf.structures.kernels.product import Box, Room, add_up, note_leaves
+from mlflow_cf.structures.kernels.product import BoxRows, ProductWorkspace, add_up, note_leaves
 from mlflow_cf.structures.kernels.restrict import restrict_trees
 from mlflow_cf.structures.kernels.score import add_trees, walk_of
 from mlflow_cf.structures.kernels.sweep import sweep_trees
@@ -253,7 +253,7 @@ def product_of(cells: Sequence[Tokens], dimension: Numbers, trees: Trees, weight
     for start, some in zip(trees.features.start.tolist(), cells, strict=False):
         flags[start + some] = True
     box = _box(cells, dimension, sizes, trees.features)
-    room = Room(
+    room = ProductWorkspace(
         *room_for(len(cells) + trees.deepest + 1, trees.features),
         flags=flags,
         below=np.empty(len(flags) + 1, dtype=np.int64),
@@ -269,7 +269,7 @@ def product_of(cells: Sequence[Tokens], dimension: Numbers, trees: Trees, weight
     return sums
 
 
-def _box(cells: Sequence[Tokens], dimension: Numbers, sizes: Numbers, features: Features) -> Box:
+def _box(cells: Sequence[Tokens], dimension: Numbers, sizes: Numbers, features: Features) -> BoxRows:
     """Return a box whose dimensions have so many choices; those of a single one count as one, the last."""
     free = np.flatnonzero(sizes > 1)
     place = np.full(len(sizes), len(free))
@@ -285,7 +285,7 @@ def _box(cells: Sequence[Tokens], dimension: Numbers, sizes: Numbers, features: 
     order = np.argsort(whose, kind="stable")
     by_dimension = np.zeros(len(size), dtype=np.bool_)
     by_dimension[whose[counted]] = True
-    return Box(
+    return BoxRows(
         dimension=whose,
         size=size,
         stride=np.append(np.cumprod(size[::-1])[::-1][1:], 1),

@@ -20,7 +20,7 @@ from mlflow_cf.structures.kernels.nodes import (
     flags_of,
 )
 from mlflow_cf.structures.links import Flags, Link
-from mlflow_cf.structures.parts import Leaves, Limits
+from mlflow_cf.structures.parts import LeafLimits, Leaves
 from mlflow_cf.structures.trees.cells import Lookup
 
 
@@ -77,7 +77,7 @@ def _ways(nodes: Nodes, leaves: Array) -> tuple[Array, Array, Flags]:
     return leaf[test >= 0], test[test >= 0], goes_left[test >= 0]
 
 
-def _limits(leaf: Array, tests: Array, goes_left: Flags, features: Features, lookup: Lookup) -> Limits:
+def _limits(leaf: Array, tests: Array, goes_left: Flags, features: Features, lookup: Lookup) -> LeafLimits:
     """Return what leaves ask of one feature by the `tests` (n, 5) on their ways, and the sides (n,) that they take."""
     order = np.argsort(leaf, kind="stable")
     tests, goes_left = tests[order], goes_left[order]
@@ -85,26 +85,26 @@ def _limits(leaf: Array, tests: Array, goes_left: Flags, features: Features, loo
     last, own_cell = lookup.size - 2, lookup.missing == lookup.size - 1
     if not len(leaf):
         nothing = np.empty(0, dtype=np.int32)
-        return Limits(nothing, nothing, nothing, nothing.astype(np.bool_), None)
+        return LeafLimits(nothing, nothing, nothing, nothing.astype(np.bool_), None)
     if (tests[:, TEST] < 0).all():
         low = np.maximum.reduceat(np.where(goes_left, 0, tests[:, CUT] + 1), first)
         high = np.minimum.reduceat(np.where(goes_left, tests[:, CUT], last), first)
         missing = np.logical_and.reduceat((tests[:, MISSING_LEFT] > 0) == goes_left, first)
-        return Limits(distinct, low, high, missing & own_cell, None)
+        return LeafLimits(distinct, low, high, missing & own_cell, None)
     taken = np.logical_and.reduceat(flags_of(features.bits)[tests[:, TEST], : lookup.size] == goes_left[:, None], first)
     taken[:, -1] &= own_cell
     some = taken[:, :-1].any(axis=1)
     low = np.where(some, taken[:, :-1].argmax(axis=1), last + 1)
     high = np.where(some, last - taken[:, -2::-1].argmax(axis=1), last)
-    return Limits(distinct, low, high, taken[:, -1], taken)
+    return LeafLimits(distinct, low, high, taken[:, -1], taken)
 
 
-def _kept(limits: Limits, reached: Flags) -> Limits:
+def _kept(limits: LeafLimits, reached: Flags) -> LeafLimits:
     """Return the limits of the leaves that are reached, by their numbers among these."""
     kept = reached[limits.leaf]
     taken = None if limits.taken is None else limits.taken[kept]
     number = np.cumsum(reached) - 1
-    return Limits(number[limits.leaf[kept]], limits.low[kept], limits.high[kept], limits.missing[kept], taken)
+    return LeafLimits(number[limits.leaf[kept]], limits.low[kept], limits.high[kept], limits.missing[kept], taken)
 
 
 def _values(nodes: Nodes, leaves: Array, outputs: Array, width: int) -> Floats:

@@ -11,10 +11,10 @@ from numpy.typing import NDArray
 from mlflow_cf.structures.kernels.classes import add_rectangles, find_classes
 from mlflow_cf.structures.kernels.nodes import Trees
 from mlflow_cf.structures.kernels.pairs import (
-    Asked,
+    FeaturePairs,
+    PairWorkspace,
     Rectangles,
-    Room,
-    Tried,
+    TriedCells,
     find_rectangles,
 )
 from mlflow_cf.structures.kernels.score import find_comparands
@@ -57,7 +57,7 @@ class TreePairs:
         add_rectangles(rectangles, self.trees.nodes.value, ends, tables)
         return PairTables(tables)
 
-    def _tried(self, values: Sequence[Tokens]) -> tuple[Tried, Numbers]:
+    def _tried(self, values: Sequence[Tokens]) -> tuple[TriedCells, Numbers]:
         """Return the cells tried, ascending by feature, and (t,) where each of them stands among the values."""
         start = np.cumsum([0, *map(len, values)])
         sizes = np.diff(self.trees.features.start)
@@ -67,12 +67,12 @@ class TreePairs:
         order = np.argsort(key, kind="stable")  # values mostly ascend
         counts = np.bincount(key, minlength=offset[-1])
         before = counts.cumsum() - counts - start[:-1].repeat(sizes + 1)
-        return Tried(cells[order], start, before, offset[:-1]), order
+        return TriedCells(cells[order], start, before, offset[:-1]), order
 
-    def _rectangles(self, asked: Asked) -> Rectangles:
+    def _rectangles(self, asked: FeaturePairs) -> Rectangles:
         """Return where the leaves add to pairs of features."""
         levels, features = self.trees.deepest + 1, len(asked.some)
-        room = Room(
+        room = PairWorkspace(
             way=np.empty((levels, 5), dtype=np.int64),
             trail=np.empty((levels, 7), dtype=np.int64),
             passing=np.empty((features, 3), dtype=np.int64),
@@ -87,10 +87,10 @@ class TreePairs:
                 return Rectangles(found.spans[:count], found.leaf[:count])
 
 
-def _asked(tried: Tried, first: Numbers, second: Numbers) -> Asked:
+def _asked(tried: TriedCells, first: Numbers, second: Numbers) -> FeaturePairs:
     """Return the pairs of features (p,), (p,) as they are asked for."""
     features = len(tried.start) - 1
     number, some = np.full((features, features), -1), np.zeros(features, dtype=np.bool_)
     number[first, second] = np.arange(len(first))
     some[first] = some[second] = True
-    return Asked(tried, int(np.diff(tried.start).max(initial=0)), number, some)
+    return FeaturePairs(tried, int(np.diff(tried.start).max(initial=0)), number, some)
