@@ -41,7 +41,12 @@ if TYPE_CHECKING:
 
 __version__ = VERSION
 # What a server has no use for is imported when it is asked for: it would take most of a second.
-_LATER = {"Comparison": "comparison", "Evaluation": "result", "compare": "compare", "evaluate": "evaluate"}
+_LATER = {
+    "Comparison": "compare.comparison",
+    "Evaluation": "measure.result",
+    "compare": "compare.versions_compared",
+    "evaluate": "measure.evaluate",
+}
 
 __all__ = [
     "CEOCL",

@@ -25,7 +25,7 @@ TABLE_METHODS = {"eval", "query"}  # of pandas: they take text, and run it
 # MLflow pickles a function there, if its owner allows it: cloudpickle is named as a requirement, and never imported.
 NAMES_CLOUDPICKLE = {"callables.py", "pickled.py"}
 # The one file that pickles, and unpickles where MLflow's switch allows it: Python functions of actions, by opt-in.
-PICKLES = PACKAGES[0] / "artifact" / "pickled.py"
+PICKLES = PACKAGES[0] / "artifact" / "format" / "pickled.py"
 UNSAFE_CALLS = {
     ("yaml", "load"),
     ("yaml", "load_all"),
