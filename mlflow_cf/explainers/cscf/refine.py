@@ -45,8 +45,8 @@ class Refining:
             better, cheapest = self._better(plans, tried, any_distance=any_distance)
             reach[~better] *= SHRINK
             if better.any():
-                both = Evaluated.together([plans, tried])
-                plans = both.take(np.where(better, len(plans) + cheapest, np.arange(len(plans))))
+                both = Evaluated.together([plans, tried.take(cheapest[better])])
+                plans = both.take(np.where(better, len(plans) + better.cumsum() - 1, np.arange(len(plans))))
         return plans
 
     def _tries(self, plans: Evaluated, reach: Floats) -> Ordered:

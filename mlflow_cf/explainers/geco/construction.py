@@ -19,6 +19,7 @@ from mlflow_cf.search.cascade import Cascade
 from mlflow_cf.search.population import Population, changed_sets
 from mlflow_cf.search.seeds import codes_of, nearest_favourable_rows
 
+RATED_AT_ONCE = 512  # candidates between two looks at the clock: some 20 ms in a forest over 300 features
 MOST_STEPS = 20  # times that a candidate grows
 MOST_ROUNDS = 30  # of thinning, and of exchanges
 SEEDS = 20  # background rows that are thinned, where there are a few hundred groups or less
@@ -150,8 +151,16 @@ def _one_more_each(problem: Problem, state: Codes, undone: Codes) -> Codes:
 
 
 def _lawful(search: Explored, codes: Codes) -> tuple[Bools, Floats]:
-    """Return whether candidates (m, G) are favourable and break no rule over several groups, and their merit."""
-    favourable, merit = search.rate(codes)
+    """Return whether candidates (m, G) are favourable and break no rule over several groups, and their merit.
+
+    Those that the clock does not reach are not.
+    """
+    favourable, merit = np.zeros(len(codes), dtype=np.bool_), np.zeros(len(codes))
+    for start in range(0, len(codes), RATED_AT_ONCE):
+        if start and search.budget.late:
+            break
+        part = slice(start, start + RATED_AT_ONCE)
+        favourable[part], merit[part] = search.rate(codes[part])
     for joint in search.cascade.joint_rules:
         favourable = favourable & joint.holds(codes)
     return favourable, merit
