@@ -54,7 +54,7 @@ class ExplainedModel:
         explainer: searches unless a request names another.
         searches: this explainer and others of requests, ready to search; what they have learned stays in memory.
         judge, outcome: the model's decision rule, and what it says about the background.
-        setting: the policy bound to features and background.
+        bound_policy: the policy bound to features and background.
         opened: the structure inside the model, if it has one.
         held: what else answers can be held to: other models, plausibility.
         admission: how many requests may be explained at the same time.
@@ -70,7 +70,7 @@ class ExplainedModel:
     searches: Searches
     judge: Judge
     outcome: Outcome
-    setting: BoundPolicy
+    bound_policy: BoundPolicy
     opened: Opened
     held: ExtraModels = field(default_factory=ExtraModels)
     admission: Admission = field(default_factory=Admission)
@@ -98,16 +98,16 @@ class ExplainedModel:
         policy.privacy.check_together(policy.constraints)
         check_rows_kept(explainer, policy.privacy)
         codes = space.encode(background.rows) if background.codes is None else background.codes
-        setting = BoundPolicy.build(space, codes, policy.constraints, policy.distance, policy.values, kept.causal)
-        judge, outcome = Judge.learn(model, space.decode(setting.background))
-        opened = open_structure(judge, space, setting.background, outcome)
+        bound_policy = BoundPolicy.build(space, codes, policy.constraints, policy.distance, policy.values, kept.causal)
+        judge, outcome = Judge.learn(model, space.decode(bound_policy.background))
+        opened = open_structure(judge, space, bound_policy.background, outcome)
         target = BoundTarget(policy.target, model, spread=spread_of(outcome))
-        setting = setting.opened_by(opened.structure)
-        facts = Facts(setting, background.labels, outcome, target, opened.structure, policy.seed)
+        bound_policy = bound_policy.opened_by(opened.structure)
+        facts = Facts(bound_policy, background.labels, outcome, target, opened.structure, policy.seed)
         check_explainer(explainer, facts, 1)
         searches = Searches(facts, explainer, kept.learned)
         whole = cls(
-            model, space, *background[:2], policy, explainer, searches, judge, outcome, setting, opened, kept.held
+            model, space, *background[:2], policy, explainer, searches, judge, outcome, bound_policy, opened, kept.held
         )
         if policy.certify and whole.asking.required.structure is None:
             reason = whole.asking.required.obstacle.fact
@@ -123,7 +123,7 @@ class ExplainedModel:
     def asking(self) -> RequestContext:
         """What all requests share."""
         model = Requirements(self.space, self.judge, self.outcome, self.opened)
-        return RequestContext(self.policy, model, self.held, self.setting, self.searches, self.admission)
+        return RequestContext(self.policy, model, self.held, self.bound_policy, self.searches, self.admission)
 
     def predict(
         self, X: Rows, params: Mapping[str, Any] | None = None, *, within_s: float | None = None
@@ -261,8 +261,8 @@ class ExplainedModel:
         wanted.check_margin(requirements.margin, self.model)
         asked = Constraints.read(constraints)
         self.policy.privacy.check_together(asked)
-        setting = self.setting.tightened(asked)
-        return verify_given(requirements, setting, wanted, rows, counterfactuals, minimality=minimality)
+        bound_policy = self.bound_policy.tightened(asked)
+        return verify_given(requirements, bound_policy, wanted, rows, counterfactuals, minimality=minimality)
 
     def describe(self) -> dict[str, Any]:
         """Return what was wrapped, as plain values that JSON can hold; `description` makes a text of them."""
@@ -271,7 +271,9 @@ class ExplainedModel:
     def __reduce__(self) -> tuple[Any, ...]:
         """Copy and pickle what cannot be prepared again: the model and what it was wrapped with."""
         made_of = (self.model, self.space, Background(self.background, self.labels), self.policy, self.explainer)
-        return partial(ExplainedModel.build, kept=LearnedOnce(self.learned, self.held, self.setting.learned)), made_of
+        return partial(
+            ExplainedModel.build, kept=LearnedOnce(self.learned, self.held, self.bound_policy.learned)
+        ), made_of
 
     def __repr__(self) -> str:
         return f"ExplainedModel({summary(self.describe())})"
@@ -289,7 +291,7 @@ class ExplainedModel:
         with suppress(InputError):  # a model that cannot predict this row, or an explainer that needs more options
             self._answer(self.background.iloc[[row]], query, explainer, Caller(seconds, 0.0, served=False, trial=True))
         if structure is not None and len(self.space) > 1:
-            try_pairs(structure, self.setting.background[:TRIED])
+            try_pairs(structure, self.bound_policy.background[:TRIED])
 
     def _try_proofs(self, seconds: float) -> None:
         """Search, prove and reason about the hardest row, and measure changes of a group: what few rows need."""
@@ -299,8 +301,8 @@ class ExplainedModel:
         query = query_to_try(self.policy.limits, opened=True, certified=True, count=SEVERAL)
         with suppress(InputError):
             self._answer(self.background.iloc[[row]], query, GeCo(), Caller(seconds, 0.0, served=False, trial=True))
-        codes = self.setting.background[:TRIED]
-        self.setting.bound_distance.parts(tuple(range(len(self.space))), codes, codes[0])
+        codes = self.bound_policy.background[:TRIED]
+        self.bound_policy.bound_distance.parts(tuple(range(len(self.space))), codes, codes[0])
 
     def _tried_within(self, query: Query, explainer: AnyExplainer, seconds: float, *, certified: bool) -> float:
         """Try what a request with so many seconds may need for the first time; return the seconds it has left."""

@@ -21,7 +21,7 @@ class Continuous(Drawn):
     """A drawn row whose incomes are any numbers."""
 
     @cached_property
-    def setting(self) -> BoundPolicy:
+    def bound_policy(self) -> BoundPolicy:
         space = FeatureSpace.infer(self.frame, FEATURES)
         with warnings.catch_warnings():
             warnings.filterwarnings("ignore", ".* is not a level of ", UserWarning)

@@ -74,7 +74,7 @@ def line_of(accepted):
 def case_of(judging, wrong, count):
     """Return the row 0, judged by one model and searched by the structure of another one."""
     target = BoundTarget(Target(label=1), judging.model)
-    problem = judging.setting.bind(
+    problem = judging.bound_policy.bind(
         np.array([0.0]),
         space=judging.space,
         count=count,

@@ -331,8 +331,8 @@ class TestSharedByRequests:
     def test_a_margin_alone_needs_no_other_tables(self) -> None:
         asking = self.HELD.asking
         shared = asking._share(robust_to=False, plausible=False, margin=0.1)
-        assert shared.owners is asking.setting
-        assert asking._share(robust_to=True, plausible=False, margin=None).owners is not asking.setting
+        assert shared.owners is asking.bound_policy
+        assert asking._share(robust_to=True, plausible=False, margin=None).owners is not asking.bound_policy
 
     def test_callers_cannot_fill_the_memory(self) -> None:
         for percent in range(40):

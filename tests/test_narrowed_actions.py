@@ -55,12 +55,12 @@ POLICY: dict[str, Any] = {
 NAMES = {action["name"]: action for action in POLICY["actions"]}
 
 
-def setting(policy: dict[str, Any] = POLICY) -> BoundPolicy:
+def bound_policy(policy: dict[str, Any] = POLICY) -> BoundPolicy:
     space = FeatureSpace.infer(PEOPLE)
     return BoundPolicy.build(space, space.encode(PEOPLE), Constraints.read(policy), Distance(), "continuous")
 
 
-SETTING = setting()
+SETTING = bound_policy()
 REQUESTS = SETTING.for_requests(Privacy())  # as requests see it
 
 
@@ -228,10 +228,10 @@ def test_a_narrowed_course_covers_more_levels() -> None:
 
 def test_it_is_compiled_where_the_policys_is() -> None:
     policy = {"actions": [POLICY["actions"][0]], "relationships": POLICY["relationships"]}
-    left = narrowed(entry("earn", high=20, effort="1 + x.age", before=["x.age > 20"]), of=setting(policy))
+    left = narrowed(entry("earn", high=20, effort="1 + x.age", before=["x.age > 20"]), of=bound_policy(policy))
     assert not left.python
     assert compiled(left) is not None
-    assert narrowed(entry("earn", effort=dear), of=setting(policy)).python
+    assert narrowed(entry("earn", effort=dear), of=bound_policy(policy)).python
 
 
 REFUSED: list[tuple[Any, str]] = [
@@ -305,11 +305,11 @@ def test_a_level_that_nobody_has_is_told_to_no_request() -> None:
 @pytest.mark.parametrize("policy", [{}, {"relationships": POLICY["relationships"]}])
 def test_a_policy_without_actions(policy: dict[str, Any]) -> None:
     with pytest.raises(InputError, match=r"constraints\.actions: the policy declares none; leave it out"):
-        narrowed(*plain("earn"), of=setting(policy))
+        narrowed(*plain("earn"), of=bound_policy(policy))
 
 
 def test_the_policy_of_an_owner_may_name_no_actions() -> None:
-    assert setting({"actions": []}).course is None
+    assert bound_policy({"actions": []}).course is None
 
 
 def accepts(rows: pd.DataFrame) -> Any:

@@ -52,7 +52,9 @@ from mlflow_cf.problem.problem import Problem
 from mlflow_cf.problem.steps import Steps
 from mlflow_cf.structures.structure import Structure
 
-MOST_RELAXED: Final = 64  # settings without some constraints that stay beside each; those of groups hold new tables
+MOST_RELAXED: Final = (
+    64  # bound policies without some constraints that stay beside each; those of groups hold new tables
+)
 
 
 @dataclass(frozen=True, eq=False)
@@ -141,11 +143,11 @@ class BoundPolicy:
         return self.tables.all
 
     def opened_by(self, structure: Structure | None) -> BoundPolicy:
-        """Return the setting with a structure's tokens of all domains."""
+        """Return the bound policy with a structure's tokens of all domains."""
         return replace(self, tables=replace(self.tables, structure=structure))
 
     def for_requests(self, privacy: Privacy) -> BoundPolicy:
-        """Return the setting as requests see it: without values in messages, and rare tuples of groups."""
+        """Return the bound policy as requests see it: without values in messages, and rare tuples of groups."""
         if privacy.reveals:
             return self
         hidden = replace(self, reveal=False, k_anonymous=privacy.k_anonymous)
@@ -155,7 +157,7 @@ class BoundPolicy:
         return replace(hidden, tables=replace(self.tables, all=kept))
 
     def tightened(self, request: Constraints, pause: Pause = no_pause) -> BoundPolicy:
-        """Return the setting with a request's constraints on top.
+        """Return the bound policy with a request's constraints on top.
 
         Args:
             request: the constraints.
@@ -197,11 +199,11 @@ class BoundPolicy:
 
     @cached_property
     def without(self) -> Callable[[frozenset[Origin]], BoundPolicy]:
-        """Returns the setting without some constraints; the last few are kept, because many rows leave out the same."""
+        """Returns the bound policy without some constraints; the last few are kept, because many rows leave out the same."""
         return lru_cache(MOST_RELAXED)(self._without)
 
     def _without(self, left_out: frozenset[Origin]) -> BoundPolicy:
-        """Return the setting without some constraints; the features of a group that is left out stand by themselves."""
+        """Return the bound policy without some constraints; the features of a group that is left out stand by themselves."""
         rules = tuple(rule for rule in self.rules if rule.origin not in left_out)
         limits = tuple(limit for limit in self.limits if limit.origin not in left_out)
         joined = tuple(group for group in self.joined if group.origin not in left_out)
@@ -238,9 +240,9 @@ class BoundPolicy:
         rate_background: Callable[[], Rating],
         rater: Scorer | None = None,
     ) -> Problem:
-        """Bind one row (d,), coded by `space` (this setting's space, or one that covers the row's unseen levels)."""
-        setting = self.covering(space)
-        grounded = setting.grounding.of(x0)
+        """Bind one row (d,), coded by `space` (this bound policy's space, or one that covers the row's unseen levels)."""
+        bound_policy = self.covering(space)
+        grounded = bound_policy.grounding.of(x0)
         known = rater is not None and rater.structure is self.tables.structure
         groups, laid_out = self.tables.bind(grounded.own, x0)
         return Problem(
@@ -256,13 +258,13 @@ class BoundPolicy:
             rate=rate,
             background=self.background,
             rate_background=rate_background,
-            check=lambda Z: setting.accepts(Z, x0),
+            check=lambda Z: bound_policy.accepts(Z, x0),
             rater=rater,
             bound_together=laid_out,
-            steps=Steps(setting.all_rules, setting.domains, setting.accepts),
+            steps=Steps(bound_policy.all_rules, bound_policy.domains, bound_policy.accepts),
             domain_tokens=self.tables.tokens if known else {},
             cells=self.tables.cells if known else None,
-            course=setting.course.covering(space) if setting.course else None,
+            course=bound_policy.course.covering(space) if bound_policy.course else None,
         )
 
     @cached_property
@@ -281,7 +283,7 @@ class BoundPolicy:
         return Checks.of(self.all_rules)
 
     def covering(self, space: FeatureSpace) -> BoundPolicy:
-        """Return the setting whose rules know the unseen levels that `space` covers."""
+        """Return the bound policy whose rules know the unseen levels that `space` covers."""
         if space is self.space:
             return self
         return replace(self, rules=tuple(recode(rule, space.features) for rule in self.rules))

@@ -38,7 +38,7 @@ class Shared(NamedTuple):
 
     Attributes:
         requirements: what answers must meet.
-        owners: the setting as the owner of the model sees it; for_requests: without what requests may not see.
+        owners: the bound policy as the owner of the model sees it; for_requests: without what requests may not see.
     """
 
     requirements: Requirements
@@ -54,21 +54,21 @@ class RequestContext:
         policy: what holds for all of them.
         model: the model itself, without any further requirement.
         held: what else answers may be held to.
-        setting: the policy, bound to the background.
+        bound_policy: the policy, bound to the background.
         searches: the explainers; admission: how many requests are explained at the same time.
     """
 
     policy: Policy
     model: Requirements
     held: ExtraModels
-    setting: BoundPolicy
+    bound_policy: BoundPolicy
     searches: Searches
     admission: Admission
 
     @cached_property
     def findings(self) -> tuple[str, ...]:
         """What of the policy is probably not meant, looked for once: on wide tables that takes .4 s."""
-        return tuple(lint(self.policy, self.setting))
+        return tuple(lint(self.policy, self.bound_policy))
 
     @property
     def required(self) -> Requirements:
@@ -77,12 +77,12 @@ class RequestContext:
 
     @property
     def owners(self) -> BoundPolicy:
-        """The setting as the owner of the model sees it."""
+        """The bound policy as the owner of the model sees it."""
         return self._shared((), False, None).owners
 
     @property
     def for_requests(self) -> BoundPolicy:
-        """The setting without what requests may not see."""
+        """The bound policy without what requests may not see."""
         return self._shared((), False, None).for_requests
 
     def opened(self, asked: AnyVersions) -> tuple[VersionsAsked, tuple[Requirement, ...]]:
@@ -94,7 +94,7 @@ class RequestContext:
         versions, others = self.held.split(asked)
         if not others:
             return versions, ()
-        space, background = self.model.space, self.setting.background
+        space, background = self.model.space, self.bound_policy.background
         models = open_versions(others, space.decode(background))
         return versions, tuple(
             version_of(Origin("request", "robust_to", name), model, space, background) for name, model in models.items()
@@ -119,7 +119,7 @@ class RequestContext:
 
     @cached_property
     def _tightened(self) -> Tightened:
-        """The settings of the last few requests with constraints."""
+        """The bound policies of the last few requests with constraints."""
         return Tightened()
 
     def _share(
@@ -131,9 +131,9 @@ class RequestContext:
     ) -> Shared:
         further = (*self._versions(robust_to), *self._plausible(plausible), *others)
         requirements = replace(self.model, further=further, margin=self.policy.margin_for(margin))
-        known = requirements.structure is self.setting.tables.structure
-        setting = self.setting if known else self.setting.opened_by(requirements.structure)
-        return Shared(requirements, setting, setting.for_requests(self.policy.privacy))
+        known = requirements.structure is self.bound_policy.tables.structure
+        bound_policy = self.bound_policy if known else self.bound_policy.opened_by(requirements.structure)
+        return Shared(requirements, bound_policy, bound_policy.for_requests(self.policy.privacy))
 
     def _versions(self, asked: VersionsAsked) -> Iterator[Requirement]:
         """Yield the models that answers must hold under, by the policy or because that is asked."""
@@ -187,7 +187,7 @@ class RequestContext:
         return Request(
             requirements=shared.requirements,
             judges=CountedJudge(shared.requirements.judges),
-            setting=shared.owners if caller.owner else shared.for_requests,
+            bound_policy=shared.owners if caller.owner else shared.for_requests,
             tightened=self._tightened,
             target=self.target(query, shared.requirements, owner=not caller.served),
             explainer=explainer,
@@ -222,8 +222,8 @@ def described(asking: RequestContext) -> dict[str, Any]:
         "structure": opened.note,
         "parity": opened.parity(model.tolerance),
         "requirements": asking.held.describe(),
-        "causal": [function.describe(space) for function in asking.setting.functions],
-        "background_rows": len(asking.setting.background),
+        "causal": [function.describe(space) for function in asking.bound_policy.functions],
+        "background_rows": len(asking.bound_policy.background),
         "features": {feature.name: feature.describe() for feature in space.features},
         "policy": asking.policy.to_dict(),
         "explainer": explainer_to_dict(asking.searches.own.explainer),

@@ -40,13 +40,13 @@ def case_of(request: Request, space: FeatureSpace, row: Row) -> RowTask:
     targets, opened, partial = requirements.wanted(request.target, _own(row))
     count, most = request.query.count, request.max_evaluations
     # what the structure takes a level for that is not in the background, the model may know
-    unseen = np.flatnonzero(row.codes >= request.setting.bound_distance.unknown_from).tolist()
+    unseen = np.flatnonzero(row.codes >= request.bound_policy.bound_distance.unknown_from).tolist()
     rater = None if unseen else opened
 
     def rate(Z: Floats) -> Rating:
         return requirements.rate(targets, space, Z, opened=not unseen)
 
-    problem = request.setting.bind(
+    problem = request.bound_policy.bind(
         row.codes,
         space=space,
         count=count,

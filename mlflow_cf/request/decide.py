@@ -106,14 +106,14 @@ def _any_of(problem: Problem, budget: Budget, rng: np.random.Generator) -> Candi
 class Reasons:
     """Why rows of one table have no counterfactual; belongs to one thread.
 
-    What rows have in common is made once: the settings and models that relaxed questions are about. What is found out
+    What rows have in common is made once: the bound policies and models that relaxed questions are about. What is found out
     of a row is not used for others, so that its reply does not depend on the rows beside it.
     """
 
     def __init__(self, request: Request, space: FeatureSpace) -> None:
         """Set up for the rows of a request, coded by `space`."""
         self.request, self.space = request, space
-        asked = Question(request.setting, request.target, request.requirements, nearest=False)
+        asked = Question(request.bound_policy, request.target, request.requirements, nearest=False)
         self.relaxations, self.quick = Relaxations(asked), request.why_not == "quick"
         self._single = request.query.model_copy(update={"count": 1})
 
@@ -162,7 +162,7 @@ class Reasons:
         left = replace(
             self.request,
             query=self._single,
-            setting=question.setting,
+            bound_policy=question.bound_policy,
             target=question.target,
             requirements=question.requirements,
         )

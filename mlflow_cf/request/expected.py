@@ -105,7 +105,7 @@ def _expected(request: Request, coded: CodedRows) -> list[Row]:
     structure, regression = request.requirements.opened.structure, request.judge.model.regression
     if structure is None or request.requirements.unopened is not None or request.query.explain == "none":
         return []
-    known = coded.space is request.setting.space  # it knows nothing of levels that it never met
+    known = coded.space is request.bound_policy.space  # it knows nothing of levels that it never met
     if not known or len(coded.codes) > FEW:
         return []
     if coded.faults or (regression and not structure.steady):  # its predictions are told to the last bit
@@ -125,7 +125,7 @@ def _expected(request: Request, coded: CodedRows) -> list[Row]:
 
 def _sums(request: Request, structure: Structure, codes: Floats) -> Floats:
     """Return the structure's sums of rows (m, d), those of each row as if it was alone."""
-    tables = request.setting.tables
+    tables = request.bound_policy.tables
     if tables.structure is structure and len(codes) == 1:
         return structure.sums(tables.tokens_of(codes[0]))
     parts = [codes] if structure.steady else [row[None] for row in codes]

@@ -25,7 +25,7 @@ _logger = logging.getLogger(__name__)
 def bare(request: Request, row: Row) -> Explanation:
     """Return what a row gets that is not searched for: invalid, not asked for, or already as wanted."""
     prediction = None if row.prediction != row.prediction else row.prediction  # NaN is null in a reply
-    name, space = request.explainer.name, request.setting.space.bare
+    name, space = request.explainer.name, request.bound_policy.space.bare
     said = None if row.expected else row.outcome  # else the model will say how likely that is
     likely = None if said is None else bound_target(request, row).probability(said)[0]
     status: Status = "invalid" if row.fault else "skipped" if request.query.explain == "none" else "already"
@@ -38,7 +38,7 @@ def explanation(request: Request, row: Row, case: RowTask | None, answer: Answer
     if isinstance(answer, Exception):
         kind = type(answer).__name__
         _logger.warning("an explanation failed with %s", kind)
-        _logger.debug("%s", frames(answer), exc_info=answer if request.setting.reveal else None)
+        _logger.debug("%s", frames(answer), exc_info=answer if request.bound_policy.reveal else None)
         return replace(plain, status="invalid", reason=f"the explanation failed ({kind})")
     with counted() as failures:
         found = () if case is None else tuple(_counterfactuals(case, answer, plain.space))

@@ -40,11 +40,11 @@ def test_what_is_accepted_follows(seed, causal, query, found):
         for values in product(*(WIDE[name] for name in (equation["child"], *equation["parents"])))
     ]
     rows = [*found, *near[:200]]
-    setting = setting_of(frame, {"causal": causal})
-    space = setting.space.covering(table([query, *rows], frame))
+    bound_policy = setting_of(frame, {"causal": causal})
+    space = bound_policy.space.covering(table([query, *rows], frame))
     x0, *Z = space.encode(table([query, *rows], frame))
     plain = row_dicts(table([query, *rows], frame))
-    for number, rule in enumerate(setting.rules):
+    for number, rule in enumerate(bound_policy.rules):
         expected = [follows(causal[number], frame, plain[0], row) for row in plain[1:]]
         assert [bool(rule.holds(z[None], x0)[0]) for z in Z] == expected
         assert rule.defines == space.index[causal[number]["child"]]

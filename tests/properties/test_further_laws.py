@@ -92,7 +92,7 @@ class Tried:
         for model in self.models:
             meets &= model.predict(rows) == 1
         if self.world.quantile is not None:
-            codes, background = self.explained.space.encode(rows), self.explained.setting.background
+            codes, background = self.explained.space.encode(rows), self.explained.bound_policy.background
             scorer = held.plausibility.scorer
             sign = 1 if hasattr(scorer, "structure") else -1
             least = np.quantile(sign * scorer.scores(background), self.world.quantile, method="lower")
@@ -101,7 +101,7 @@ class Tried:
 
     @cached_property
     def nearest(self) -> float:
-        space, metric = self.explained.space, self.explained.setting.bound_distance
+        space, metric = self.explained.space, self.explained.bound_policy.bound_distance
         columns = tuple((at,) for at in range(len(space)))
         return metric.distance(columns, space.encode(self.good), space.encode(self.row)[0]).min(initial=np.inf)
 

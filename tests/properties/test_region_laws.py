@@ -90,7 +90,7 @@ regions = st.builds(
 
 def region_of(world, enlarged, seed, clusters):
     rng = np.random.default_rng(seed)
-    background = world.setting.background
+    background = world.bound_policy.background
     embedding = Embedding.fit(world.space, background)
     points = embedding.vectors(background[rng.random(len(background)) < 0.7])
     assume(len(points))
@@ -181,5 +181,5 @@ def test_the_nearest_of_a_region_is_found(world, enlarged, seed, clusters):
     assert low.bound <= nearest + 1e-6
     if found.row is not None:
         assert found.cost >= nearest - 1e-6
-        assert world.setting.covering(world.space).accepts(found.row[None], world.x0)[0]
+        assert world.bound_policy.covering(world.space).accepts(found.row[None], world.x0)[0]
         assert region.holds(found.row[None])[0]

@@ -297,7 +297,7 @@ def _explained(model: object, first: ExplainedModel | None) -> ExplainedModel:
     policy = first.policy.model_copy(update={"robust_to": ()})  # other models are those of the first one alone
     held = ExtraModels.learn(policy, {}, space, codes)
     background = Background(rows, first.labels, codes)
-    kept = LearnedOnce(held=held, causal=first.setting.learned)
+    kept = LearnedOnce(held=held, causal=first.bound_policy.learned)
     return ExplainedModel.build(opened, space, background, policy, first.explainer, kept)
 
 
