@@ -251,7 +251,7 @@ class Drawn:
 
     def case(self, evaluations: int = 10**7, structure: Any = None) -> RowTask:
         """Return the row as a request would bind it."""
-        rater = (
+        scorer = (
             None if self.model == "none" else Scorer.of([(structure or self.structure, self.target)], len(self.space))
         )
         problem = self.bound_policy.bind(
@@ -260,7 +260,7 @@ class Drawn:
             count=self.count,
             rate=lambda Z: self.target.rate(self.verdict(Z)),
             rate_background=lambda: self.target.rate(self.verdict(self.bound_policy.background)),
-            rater=rater,
+            scorer=scorer,
         )
         return RowTask(problem, self.target, Budget(evaluations))
 

@@ -80,7 +80,7 @@ def case_of(judging, wrong, count):
         count=count,
         rate=lambda Z: target.rate(judging.judge.verdict(judging.space.decode(Z))),
         rate_background=lambda: target.rate(judging.outcome),
-        rater=Scorer.of([(wrong.opened.structure, target)], len(judging.space)),
+        scorer=Scorer.of([(wrong.opened.structure, target)], len(judging.space)),
     )
     return RowTask(problem, target, Budget(10**6))
 

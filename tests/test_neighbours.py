@@ -63,8 +63,8 @@ class World:
         return met
 
     def neighbourhoods(self) -> Neighbours:
-        assert self.problem.rater is not None
-        return Neighbours(self.problem, self.problem.rater, self.cascade, Keys(self.problem))
+        assert self.problem.scorer is not None
+        return Neighbours(self.problem, self.problem.scorer, self.cascade, Keys(self.problem))
 
     def of(self, parents: Codes, bar: float, budget: Budget | None = None) -> tuple[Found, Codes]:
         near, others = self.neighbourhoods().of(parents, bar, budget or Budget(PLENTY))
@@ -72,8 +72,8 @@ class World:
 
     def shortfalls(self, codes: Codes) -> Any:
         """Return what candidates (m, G) lack to be favourable, by the sums of their rows."""
-        assert self.problem.rater is not None
-        return self.problem.rater.measures(self.problem.tokens(codes))[2]
+        assert self.problem.scorer is not None
+        return self.problem.scorer.measures(self.problem.tokens(codes))[2]
 
     def children(self, parent: Codes, number: int) -> Codes:
         """Return every candidate that differs from `parent` in this group alone; own tuples come back if allowed."""

@@ -34,8 +34,8 @@ class Losing:
         self.choices, self._boxes = choices, boxes
         alone = undoable(problem, choices) & [len(columns) == 1 for columns in problem.columns]
         self._lead: Lead | None = None
-        if boxes is not None and problem.rater is not None and alone.any():
-            self._lead = problem.rater.lead(doubt)
+        if boxes is not None and problem.scorer is not None and alone.any():
+            self._lead = problem.scorer.lead(doubt)
         place = np.empty(len(choices.columns), dtype=np.intp)  # of choices, column after column
         place[choices.columns] = np.arange(len(place))
         self._own: Codes = np.where(alone, place[choices.own], -1)[problem.owner]
@@ -87,13 +87,13 @@ class Needless:
     def of(self, codes: Codes, checked: Bools) -> Bools:
         """Return (m,) which candidates (m, G) have a certainly needless change of a group not `checked` (G,) yet."""
         found = np.zeros(len(codes), dtype=np.bool_)
-        if self.problem.rater is None or not (codes != self.problem.own)[:, ~checked].any():
+        if self.problem.scorer is None or not (codes != self.problem.own)[:, ~checked].any():
             return found
         owner, undone = self.problem.undone_codes(codes)
         held = self.problem.held(undone) & ((undone != codes[owner]) & ~checked).any(axis=1)
         owner, undone = owner[held], undone[held]
         if len(owner):
-            rater = self.problem.rater
-            _, sure = rater.verdicts(rater.structure.sums(self.problem.tokens(undone)), self.doubt)
+            scorer = self.problem.scorer
+            _, sure = scorer.verdicts(scorer.structure.sums(self.problem.tokens(undone)), self.doubt)
             found[owner[sure]] = True
         return found

@@ -78,18 +78,18 @@ class Rows:
             codes[:, group] = self.choices.code[places[numbers // stride % len(places)]]
         return codes
 
-    def told(self, rater: Scorer, doubt: float) -> Told | None:
+    def told(self, scorer: Scorer, doubt: float) -> Told | None:
         """Return what all of them are rated by, if scores may be off by `doubt`; None if nothing is gained."""
-        lead = rater.lead(doubt)
-        sums = self.sums(rater, None if lead is None else lead.weights[:, None])
+        lead = scorer.lead(doubt)
+        sums = self.sums(scorer, None if lead is None else lead.weights[:, None])
         if sums is None:
             return None
         if lead is not None:
             return Told(sums[:, 0], lead.may, lead.sure)
-        may, sure = rater.verdicts(sums, doubt)
+        may, sure = scorer.verdicts(sums, doubt)
         return Told(may.astype(np.float64) + sure, 1.0, 2.0)
 
-    def sums(self, rater: Scorer, weights: Floats | None = None) -> Floats | None:
+    def sums(self, scorer: Scorer, weights: Floats | None = None) -> Floats | None:
         """Return the sums (size, k) of all, rounded otherwise than those of single rows; None if nothing is gained.
 
         With `weights` (k, j), the weighted ones (size, j).
@@ -97,7 +97,7 @@ class Rows:
         choices, owner = self.choices, self.choices.problem.owner
         places = [self.places[number] - choices.start[number] for number in owner.tolist()]
         tokens = [choices.tokens[column][some] for column, some in enumerate(places)]
-        return rater.structure.product(tokens, owner, weights)
+        return scorer.structure.product(tokens, owner, weights)
 
 
 @dataclass(frozen=True, eq=False)
@@ -149,7 +149,7 @@ class Listed:
         """Return the codes (m, G) of the candidates that are near enough and have as many changes as they may."""
         return self.rows.codes(near_numbers(self._axes(self.places, np.zeros(len(self.places), np.bool_)), within))
 
-    def rated(self, within: Within, rater: Scorer, doubt: float) -> ListedCandidates | None:
+    def rated(self, within: Within, scorer: Scorer, doubt: float) -> ListedCandidates | None:
         """Return which of the candidates that are near may be answers, but for those with a needless change.
 
         Scores may be off by `doubt`. None where candidates are rated as fast by themselves.
@@ -158,16 +158,16 @@ class Listed:
         enough = -(-(rows.size + SET_UP) // WORTH)
         if len(near_numbers(self._axes(rows.by_cost, checked), within._replace(least=0), most=enough)) < enough:
             return None
-        told = rows.told(rater, doubt + SWEPT)
+        told = rows.told(scorer, doubt + SWEPT)
         if told is None:
             return None
         found = near_numbers(self._axes(self.places, checked), within, told)
         return ListedCandidates(rows.codes(found), told.lead[found] >= told.sure, checked)
 
-    def rated_alone(self, within: Within, rater: Scorer, doubt: float) -> ListedCandidates:
+    def rated_alone(self, within: Within, scorer: Scorer, doubt: float) -> ListedCandidates:
         """Return which of the candidates that are near may be answers, rated by themselves."""
         codes = self.near(within)
-        may, sure = rater.verdicts(rater.structure.sums(self.choices.problem.tokens(codes)), doubt)
+        may, sure = scorer.verdicts(scorer.structure.sums(self.choices.problem.tokens(codes)), doubt)
         return ListedCandidates(codes[may], sure[may], np.zeros(len(self.places), dtype=np.bool_))
 
     def _axes(self, places: Sequence[Codes], checked: Bools) -> Axes:
@@ -179,10 +179,10 @@ class Listed:
         return axes_of(self.choices, places, steps, undone)
 
 
-def gains(choices: Choices, rater: Scorer) -> bool:
+def gains(choices: Choices, scorer: Scorer) -> bool:
     """Whether candidates of these choices are rated faster together."""
     own = Rows(choices, tuple(choices.start[:-1, None]))
-    return own.sums(rater) is not None
+    return own.sums(scorer) is not None
 
 
 def _with_own(choices: Choices, places: Sequence[Codes], back: Bools) -> list[Codes]:

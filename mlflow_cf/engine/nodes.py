@@ -217,8 +217,8 @@ class Parting:
     ) -> None:
         """Prune the model to the choices; where several answers are wanted, `needless` changes are looked for."""
         self.problem, self.choices, self.needless, self.doubt, self.budget = problem, choices, needless, doubt, budget
-        rater = problem.rater
-        self._boxes = None if rater is None else rater.structure.boxes(choices.tokens)
+        scorer = problem.scorer
+        self._boxes = None if scorer is None else scorer.structure.boxes(choices.tokens)
         self._losing = Losing(problem, choices, self._boxes, doubt)
 
     def of(self, box: Bools) -> Bools | None:
@@ -261,30 +261,30 @@ class Parting:
 
     def reach(self, masks: Bools) -> Floats:
         """Return how far boxes come into the target, or so near that the judge must be asked; < 0: not at all."""
-        rater = self.problem.rater
-        if rater is None or not len(masks):
+        scorer = self.problem.scorer
+        if scorer is None or not len(masks):
             return np.zeros(len(masks))
-        return rater.reach(*self._bounds(masks), self.doubt)
+        return scorer.reach(*self._bounds(masks), self.doubt)
 
     def _all_sure(self, box: Bools, back: Sequence[int]) -> bool:
         """Whether all candidates of a box certainly meet the target with one of some groups put back."""
         own = [self.choices.own[number : number + 1] for number in range(len(self.choices.own))]
         low, high = self._bounds(np.stack([self._confined(box, own, number) for number in back]))
-        rater = self.problem.rater
-        return rater is not None and bool(rater.surely(low, high, self.doubt).any())
+        scorer = self.problem.scorer
+        return scorer is not None and bool(scorer.surely(low, high, self.doubt).any())
 
     def _judged(
         self, box: Bools, ends: tuple[Floats, Floats], near: Sequence[Codes], free: Sequence[int]
     ) -> tuple[Floats, Bools]:
         """Return (f,) how far parts of a box with such bounds reach, and which have all that is needed of it."""
-        kept, rater = np.zeros(len(free), dtype=np.bool_), self.problem.rater
-        if rater is None:
+        kept, scorer = np.zeros(len(free), dtype=np.bool_), self.problem.scorer
+        if scorer is None:
             return np.zeros(len(free)), kept
         if self.needless is not None:
             optional = self.needless.optional(box)
             kept = np.array([bool(optional[n]) and near[n][0] == self.choices.own[n] for n in free])
-            kept[kept] = rater.surely(ends[0][kept], ends[1][kept], self.doubt)
-        return rater.reach(*ends, self.doubt), kept
+            kept[kept] = scorer.surely(ends[0][kept], ends[1][kept], self.doubt)
+        return scorer.reach(*ends, self.doubt), kept
 
     def _ends(self, box: Bools, near: Sequence[Codes], free: Sequence[int]) -> tuple[Floats, Floats] | None:
         """Return bounds (f, k), (f, k) of a box with each of some groups confined to its nearer choices.

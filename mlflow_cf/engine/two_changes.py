@@ -56,13 +56,13 @@ class TwoChanges:
     """The pairs of changes of one row.
 
     Attributes:
-        problem, rater: what decides about them.
+        problem, scorer: what decides about them.
         choices: the changes; sums: (choices, k) of the row with each of them.
         own: the row's tokens (1, ...), one array per column.
     """
 
     problem: Problem
-    rater: Scorer
+    scorer: Scorer
     choices: Choices
     own: Sequence[Tokens]
     sums: Floats
@@ -70,7 +70,7 @@ class TwoChanges:
     @cached_property
     def told(self) -> Pairs | None:
         """What the structure says of pairs of changes."""
-        return self.rater.structure.pairs(self.own)
+        return self.scorer.structure.pairs(self.own)
 
     @cached_property
     def base(self) -> Floats:
@@ -78,7 +78,7 @@ class TwoChanges:
         largest = int(np.diff(self.choices.start).argmax())
         if self.choices.start[largest + 1] - self.choices.start[largest] > 1:  # swept, its own tuple with all others
             return np.asarray(self.sums[self.choices.own[largest]])
-        return np.asarray(self.rater.structure.sums(self.own)[0])
+        return np.asarray(self.scorer.structure.sums(self.own)[0])
 
     def look(self, asked: PairSelection, budget: Budget, most: int, near: float = 0.0) -> tuple[Codes, Bools] | None:
         """Return the choices (m, 2) of candidates that may be answers, and whether they certainly meet the targets.
@@ -140,7 +140,7 @@ class TwoChanges:
 
     def _leading(self, doubt: float) -> Leading:
         """Return what leads, if a single number decides."""
-        lead = self.rater.lead(doubt)
+        lead = self.scorer.lead(doubt)
         return everything(len(self.base)) if lead is None else Leading(lead.weights, lead.may)
 
     def _parts(self, blocks: Blocks, doubt: float) -> list[Codes]:
@@ -149,8 +149,8 @@ class TwoChanges:
         In each, those of one pair of columns follow each other.
         """
         some = np.arange(len(blocks.far))
-        if self.rater.lead(doubt) is None:
-            some = some[self.rater.reach(blocks.low, blocks.high, doubt) >= 0]
+        if self.scorer.lead(doubt) is None:
+            some = some[self.scorer.reach(blocks.low, blocks.high, doubt) >= 0]
         some = some[np.argsort(blocks.far[some], kind="stable")]
         total, parts, start, listed = blocks.size[some].cumsum(), [], 0, LISTED_AT_ONCE
         while start < len(some):
@@ -164,7 +164,7 @@ class TwoChanges:
         tried, sets = asked.tried, asked.sets
         one, two = near.at.T
         distance = tried.cost[one] + tried.cost[two] + alone.c * np.maximum(tried.peak[one], tried.peak[two])
-        may, sure = self.rater.verdicts(near.sums, asked.doubt)
+        may, sure = self.scorer.verdicts(near.sums, asked.doubt)
         if sets is None:
             certain = np.flatnonzero(sure & (distance <= found.limit))
             found.limit = min(

@@ -38,13 +38,13 @@ class Scorer:
 
     @classmethod
     def of(cls, requirements: Sequence[tuple[Structure, BoundTarget]], columns: int) -> Scorer:
-        """Return the rater of candidates over so many columns that must meet each target by the structure beside it."""
+        """Return the scorer of candidates that must meet each target by the structure beside it, over so many columns."""
         structures = [structure for structure, _ in requirements]
         return cls.bound(structures, joined(structures, columns), [target for _, target in requirements])
 
     @classmethod
     def bound(cls, structures: Sequence[Structure], together: Structure, targets: Sequence[BoundTarget]) -> Scorer:
-        """Return the rater of structures that are joined already, each with the target beside it."""
+        """Return the scorer of structures that are joined already, each with the target beside it."""
         of_sums, start = [], 0
         for structure, target in zip(structures, targets, strict=True):
             of_sums.append(target.of_sums(structure.link, start, structure.outputs))

@@ -89,8 +89,8 @@ def ways(model: Model) -> list[tuple[ClassTarget, ...]]:
     Raises:
         NotLinearError: there are too many.
     """
-    rater = model.problem.rater
-    return [()] if rater is None else alternatives(rater.targets)
+    scorer = model.problem.scorer
+    return [()] if scorer is None else alternatives(scorer.targets)
 
 
 Run = tuple[Budget, int]

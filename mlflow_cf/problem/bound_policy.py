@@ -199,11 +199,11 @@ class BoundPolicy:
 
     @cached_property
     def without(self) -> Callable[[frozenset[Origin]], BoundPolicy]:
-        """Returns the bound policy without some constraints; the last few are kept, because many rows leave out the same."""
+        """Returns the policy without some constraints; the last few are kept, because many rows leave out the same."""
         return lru_cache(MOST_RELAXED)(self._without)
 
     def _without(self, left_out: frozenset[Origin]) -> BoundPolicy:
-        """Return the bound policy without some constraints; the features of a group that is left out stand by themselves."""
+        """Return the policy without some constraints; the features of a group that is left out stand by themselves."""
         rules = tuple(rule for rule in self.rules if rule.origin not in left_out)
         limits = tuple(limit for limit in self.limits if limit.origin not in left_out)
         joined = tuple(group for group in self.joined if group.origin not in left_out)
@@ -238,12 +238,12 @@ class BoundPolicy:
         count: int,
         rate: Callable[[Floats], Rating],
         rate_background: Callable[[], Rating],
-        rater: Scorer | None = None,
+        scorer: Scorer | None = None,
     ) -> Problem:
-        """Bind one row (d,), coded by `space` (this bound policy's space, or one that covers the row's unseen levels)."""
+        """Bind one row (d,), coded by `space` (the policy's, or one that covers the row's unseen levels)."""
         bound_policy = self.covering(space)
         grounded = bound_policy.grounding.of(x0)
-        known = rater is not None and rater.structure is self.tables.structure
+        known = scorer is not None and scorer.structure is self.tables.structure
         groups, laid_out = self.tables.bind(grounded.own, x0)
         return Problem(
             space=space,
@@ -259,7 +259,7 @@ class BoundPolicy:
             background=self.background,
             rate_background=rate_background,
             check=lambda Z: bound_policy.accepts(Z, x0),
-            rater=rater,
+            scorer=scorer,
             bound_together=laid_out,
             steps=Steps(bound_policy.all_rules, bound_policy.domains, bound_policy.accepts),
             domain_tokens=self.tables.tokens if known else {},

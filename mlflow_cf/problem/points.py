@@ -102,7 +102,7 @@ def _allowed(problem: Problem, group: Group, values: Floats) -> Bools:
 
 def _ends(problem: Problem, group: Group) -> Floats | None:
     """Return the values at which the model or a rule of the group changes its answer; None if that cannot be told."""
-    known = None if problem.rater is None else problem.rater.structure.ends(group.columns[0])
+    known = None if problem.scorer is None else problem.scorer.structure.ends(group.columns[0])
     constants = _rule_ends(problem, group)
     if known is None or len(known) > MOST_CELLS or constants is None:
         return None

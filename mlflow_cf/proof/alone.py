@@ -33,13 +33,13 @@ def by_themselves(
         proved: its answers, as they were judged together with other rows.
         tolerance: how far a structure's scores may be from the model's.
     """
-    rater = case.problem.rater or (case.problem.partial if case.steady else None)
-    if not len(proved.rows) or (rater is not None and rater.structure.steady):
+    scorer = case.problem.scorer or (case.problem.partial if case.steady else None)
+    if not len(proved.rows) or (scorer is not None and scorer.structure.steady):
         return proved
-    if rater is not None:
-        sums = [rater.structure.sums(_tokens(case.problem, rater, row)) for row in proved.rows]
-        if all(_certain(rater, alone, tolerance) for alone in sums):
-            return proved if rater.own.steady else _with(proved, [_said(rater, alone) for alone in sums])
+    if scorer is not None:
+        sums = [scorer.structure.sums(_tokens(case.problem, scorer, row)) for row in proved.rows]
+        if all(_certain(scorer, alone, tolerance) for alone in sums):
+            return proved if scorer.own.steady else _with(proved, [_said(scorer, alone) for alone in sums])
     if case.budget.take(len(proved.rows)) < len(proved.rows):
         return proved
     outcome = yield OneByOne(proved.rows, lambda: case.budget.late)
@@ -52,25 +52,25 @@ def by_themselves(
     return _some(proved, outcome, np.flatnonzero(accepted))
 
 
-def _tokens(problem: Problem, rater: Scorer, row: Floats) -> list[Tokens]:
+def _tokens(problem: Problem, scorer: Scorer, row: Floats) -> list[Tokens]:
     """Return the tokens (1, ...) of a row (d,), one array per column: those that are not the own row's are made."""
-    if rater is not problem.rater:
-        return rater.tokens(range(len(row)), row[None])
+    if scorer is not problem.scorer:
+        return scorer.tokens(range(len(row)), row[None])
     tokens = problem.own_tokens.copy()
     for column in np.flatnonzero(row != problem.x0).tolist():
-        (tokens[column],) = rater.tokens([column], row[None, [column]])
+        (tokens[column],) = scorer.tokens([column], row[None, [column]])
     return tokens
 
 
-def _certain(rater: Scorer, sums: Floats, tolerance: float) -> bool:
+def _certain(scorer: Scorer, sums: Floats, tolerance: float) -> bool:
     """Whether a row with sums (1, k) meets the targets by more than rounding can undo."""
-    favourable, _, margin = rate_sums(sums, rater.targets)
+    favourable, _, margin = rate_sums(sums, scorer.targets)
     return bool(favourable[0] and margin[0] >= DOUBT * tolerance)
 
 
-def _said(rater: Scorer, sums: Floats) -> Floats:
+def _said(scorer: Scorer, sums: Floats) -> Floats:
     """Return the model's scores (1, classes) of a row with sums (1, k), of which its own come first."""
-    return linked(sums[:, : rater.own.outputs], rater.own.link)
+    return linked(sums[:, : scorer.own.outputs], scorer.own.link)
 
 
 def _with(proved: VerifiedAnswers, scores: Sequence[Floats]) -> VerifiedAnswers:

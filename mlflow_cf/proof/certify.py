@@ -39,7 +39,7 @@ def certify(case: RowTask, proved: VerifiedAnswers, tolerance: float) -> Inquiry
         proved: verified answers, nearest first among distinct changed sets.
         tolerance: how far the structure's scores may be from the model's.
     """
-    if case.problem.rater is None:
+    if case.problem.scorer is None:
         return replace(proved, note=case.obstacle)
     if case.budget.late:
         return proved if proved.proofs else replace(proved, note=Uncertified("late"))
@@ -99,7 +99,7 @@ def at_once(case: RowTask, proved: VerifiedAnswers, tolerance: float) -> Verifie
         return proved
     codes = np.concatenate([few.singles(distance, doubt), pairs])
     if len(codes) > 1:  # a search may have listed them, which doubts more
-        codes = codes[few.rater.verdicts(few.rater.structure.sums(problem.tokens(codes)), doubt)[0]]
+        codes = codes[few.scorer.verdicts(few.scorer.structure.sums(problem.tokens(codes)), doubt)[0]]
     near = problem.rows(codes)
     own = same(near, proved.rows[0]).all(axis=1)
     if not own.any() or _is_behind(case, proved.rows[0], near[~own]):

@@ -31,7 +31,7 @@ def complete(case: RowTask, proved: VerifiedAnswers, tolerance: float) -> Inquir
         proved: verified answers, at least one and fewer than are wanted.
         tolerance: how far the structure's scores may be from the model's.
     """
-    if case.problem.rater is None or not with_points(case.problem)[1]:
+    if case.problem.scorer is None or not with_points(case.problem)[1]:
         return proved
     for most in MOST:
         part = case.budget.part(most)
@@ -53,7 +53,7 @@ def nearest_ones(case: RowTask, proved: VerifiedAnswers, tolerance: float) -> In
     The nearest so many answers have no other changed sets than the nearest of so many sets have.
     """
     problem, exact = with_points(case.problem)
-    if problem.rater is None or not exact:
+    if problem.scorer is None or not exact:
         return (yield from beside_them(case, proved))
     found = yield from nearest_of_sets(replace(case, problem=problem), proved, tolerance)
     found = replace(found, proofs=(), bounds=(), exhausted=False)
@@ -95,7 +95,7 @@ def certify_by_cost(
         return replace(proved, note=Uncertified("ranked"))
     if not len(proved.rows):
         return proved
-    if case.problem.rater is None:
+    if case.problem.scorer is None:
         return replace(proved, note=case.obstacle)
     costs = candidates.costs[proved.origin]
     cheapest = int(costs.argmin())

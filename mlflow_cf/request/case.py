@@ -41,7 +41,7 @@ def case_of(request: Request, space: FeatureSpace, row: Row) -> RowTask:
     count, most = request.query.count, request.max_evaluations
     # what the structure takes a level for that is not in the background, the model may know
     unseen = np.flatnonzero(row.codes >= request.bound_policy.bound_distance.unknown_from).tolist()
-    rater = None if unseen else opened
+    scorer = None if unseen else opened
 
     def rate(Z: Floats) -> Rating:
         return requirements.rate(targets, space, Z, opened=not unseen)
@@ -50,9 +50,9 @@ def case_of(request: Request, space: FeatureSpace, row: Row) -> RowTask:
         row.codes,
         space=space,
         count=count,
-        rate=rater.rate if rater else rate,
+        rate=scorer.rate if scorer else rate,
         rate_background=lambda: rate_all(targets, requirements.background),
-        rater=rater,
+        scorer=scorer,
     )
     reserve = min(most // 4, 8 * count * (len(problem.groups) + 1))
     obstacle = requirements.obstacle

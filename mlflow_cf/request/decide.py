@@ -106,8 +106,8 @@ def _any_of(problem: Problem, budget: Budget, rng: np.random.Generator) -> Candi
 class Reasons:
     """Why rows of one table have no counterfactual; belongs to one thread.
 
-    What rows have in common is made once: the bound policies and models that relaxed questions are about. What is found out
-    of a row is not used for others, so that its reply does not depend on the rows beside it.
+    What rows have in common is made once: the bound policies and models that relaxed questions are about. What is
+    found out about a row is not used for others, so that its reply does not depend on the rows beside it.
     """
 
     def __init__(self, request: Request, space: FeatureSpace) -> None:

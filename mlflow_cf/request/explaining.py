@@ -143,7 +143,7 @@ class Explaining:
 
     def _note(self, number: int, case: RowTask, verified: VerifiedRow | Exception) -> bool:
         """Note what was verified; return whether the judge refused everything that the opened model believed in."""
-        briefly = bool(self.request.why_not) and case.problem.rater is not None  # reasons follow
+        briefly = bool(self.request.why_not) and case.problem.scorer is not None  # reasons follow
         answer = verified if isinstance(verified, Exception) else answer_of(verified, briefly=briefly)
         if isinstance(verified, VerifiedRow):
             if _is_doubted(verified, answer):
@@ -160,7 +160,7 @@ class Explaining:
     def _say(self, number: int, case: RowTask | None, answer: Answer | Exception) -> None:
         """Explain a row for good, unless something is to be said of why it has no counterfactual."""
         self.explained[number] = explanation(self.request, self.rows[number], case, answer)
-        if case is None or case.problem.rater is None or not isinstance(answer, Answer):
+        if case is None or case.problem.scorer is None or not isinstance(answer, Answer):
             return
         if answer.status in ("infeasible", "not_found") and answer.evidence != "restricted":
             self._blocked[number] = answer.evidence
@@ -243,7 +243,7 @@ def _is_doubted(verified: VerifiedRow, answer: Answer | Exception) -> bool:
     """Whether the judge refused everything lawful that the opened model believed in."""
     problem = verified.case.problem
     refused = isinstance(answer, Answer) and answer.proved is None and answer.status == "not_found"
-    return refused and problem.rater is not None and bool(problem.check(verified.candidates.rows).any())
+    return refused and problem.scorer is not None and bool(problem.check(verified.candidates.rows).any())
 
 
 SEARCH_SHARE = 0.8  # of the time there is; the rest is for the proof of what the search found

@@ -98,7 +98,7 @@ class Choices:
     @cached_property
     def tokens(self) -> list[Tokens]:
         """Per column, the structure's tokens of its group's choices; empty without structure."""
-        if self.problem.rater is None:
+        if self.problem.scorer is None:
             return []
         if self.group is self.problem.group_of:  # all of them, as they come
             return self.problem.token_tables
@@ -130,7 +130,7 @@ def telling(problem: Problem) -> Codes:
     groups speak of the feature: whatever accepts another one accepts the nearest too.
     """
     kept = _allowed(problem)
-    if problem.rater is None:
+    if problem.scorer is None:
         return np.flatnonzero(kept)
     cells, ascending = np.zeros(len(kept), dtype=np.int64), np.zeros(len(problem.groups), dtype=np.bool_)
     tables, linked, start, in_order = problem.token_tables, problem.linked, problem.start.tolist(), _in_order(problem)

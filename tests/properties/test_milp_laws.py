@@ -31,7 +31,7 @@ opened = drawn(MODELS).filter(lambda world: world.open).map(linear_world)
 
 def lead(world: Drawn, Z: np.ndarray) -> np.ndarray:
     """Return by how much rows meet the target on the scale of sums, below 0 if they do not."""
-    sums, (target,) = _sums(world.structure, Z), world.case().problem.rater.targets
+    sums, (target,) = _sums(world.structure, Z), world.case().problem.scorer.targets
     if target.kind == "interval":
         return np.minimum(sums[:, 0] - target.low, target.high - sums[:, 0])
     found = np.full(len(Z), -np.inf)
@@ -78,7 +78,7 @@ def test_optima_are_those_of_enumeration(world):
     rows, distance = every_row(world)
     ahead, unit = lead(world, rows), 50 if world.task == "value" else 2  # a margin of values grows with these
     sure = distance[ahead >= unit * MARGIN].min(initial=np.inf)
-    (target,) = world.case().problem.rater.targets
+    (target,) = world.case().problem.scorer.targets
     half = (target.high - target.low) / 2 if target.kind == "interval" else np.inf  # less than a margin: its middle
     least = min(0.9 * MARGIN, half - 1e-6)
     maybe = distance[ahead >= least].min(initial=np.inf)

@@ -174,8 +174,8 @@ def test_verdicts_hold_whatever_the_scores_are_off_by(link, outputs, seed, kind,
         return
     target = SumTarget(link, 0, outputs, classes, kind, int(rng.integers(classes)), 0.0, -np.inf, np.inf, 1.0, False)
     sums = rng.normal(0, spread, (200, outputs)).round(rng.integers(0, 6))
-    rater = Scorer(None, None, (target,))
-    may, sure = rater.verdicts(sums, doubt)
+    scorer = Scorer(None, None, (target,))
+    may, sure = scorer.verdicts(sums, doubt)
     assert (may | ~sure).all()
     scores = linked(sums, link)
     unit = np.maximum(1.0, np.abs(scores).max(axis=1, keepdims=True))

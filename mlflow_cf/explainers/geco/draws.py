@@ -32,8 +32,8 @@ class Draws:
         self.problem, self.budget, self.rng, self.q = problem, budget, rng, q
         self.seen = Seen(problem)
         self.deltas = Deltas(problem)
-        rater = problem.rater if partial else None
-        self.rate = self._by_rows if rater is None else Partial(problem, rater, self.deltas).rate
+        scorer = problem.scorer if partial else None
+        self.rate = self._by_rows if scorer is None else Partial(problem, scorer, self.deltas).rate
         self.cascade = Cascade(problem, rng)
         self.statistics = Statistics(("mutate", "cross", "select"))
         self.block = max(1, MOST_CODES // len(problem.groups))

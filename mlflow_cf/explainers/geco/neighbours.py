@@ -74,8 +74,8 @@ class RatedNeighbours:
 class Neighbours:
     """The neighbourhoods of candidates of one problem; no change of a group beside the same others comes twice."""
 
-    def __init__(self, problem: Problem, rater: Scorer, cascade: Cascade, keys: Keys) -> None:
-        self.problem, self.rater, self.cascade, self.keys = problem, rater, cascade, keys
+    def __init__(self, problem: Problem, scorer: Scorer, cascade: Cascade, keys: Keys) -> None:
+        self.problem, self.scorer, self.cascade, self.keys = problem, scorer, cascade, keys
         linked = frozenset(number for joint in cascade.joint_rules for number in joint.groups)
         self.choices = _nearest_choices(problem)
         self.linked = sorted(linked)
@@ -129,8 +129,8 @@ class Neighbours:
         some = np.any(columns, axis=0).tolist()
         values = [tokens if any_ else None for tokens, any_ in zip(choices.tokens, some, strict=True)]
         rows = [table[parents[:, n]] for table, n in zip(problem.token_tables, problem.owner, strict=True)]
-        found = self.rater.structure.sweep(rows, values, columns)
-        sums = np.full((len(parents), len(choices.code), self.rater.structure.outputs), np.nan)
+        found = self.scorer.structure.sweep(rows, values, columns)
+        sums = np.full((len(parents), len(choices.code), self.scorer.structure.outputs), np.nan)
         for column, part in enumerate(found):
             if part is not None:
                 group = problem.owner[column]
@@ -142,7 +142,7 @@ class Neighbours:
             choices.flat,
             PickedGroups(wanted, held),
             sums,
-            self.rater.targets,
+            self.scorer.targets,
             within,
         )
         return RatedNeighbours(parents, parent, choices.group[at], choices.code[at], verdict, shortfall, distance)
