@@ -16,8 +16,8 @@ from mlflow_cf.errors import InputError, InputErrors
 from mlflow_cf.explained import ExplainedModel
 from mlflow_cf.explainers.cscf import CSCF
 from mlflow_cf.features import FeatureSpace, Floats
+from mlflow_cf.plans.action_model import ActionModel
 from mlflow_cf.plans.cheapest import cheapest_plan
-from mlflow_cf.plans.course import ActionModel
 from mlflow_cf.plans.walk import compiled
 from mlflow_cf.policy import Distance, Privacy
 from mlflow_cf.problem import BoundPolicy
@@ -65,8 +65,8 @@ REQUESTS = SETTING.for_requests(Privacy())  # as requests see it
 
 
 def course_of(built: BoundPolicy) -> ActionModel:
-    assert built.course is not None
-    return built.course
+    assert built.action_model is not None
+    return built.action_model
 
 
 OWN = course_of(SETTING)
@@ -159,7 +159,7 @@ def sum_of(plan: Any) -> float:
 @given(st.permutations(list(NAMES)))
 def test_what_narrows_nothing_is_the_very_same(names: Sequence[str]) -> None:
     again = SETTING.tightened(Constraints.read({"actions": plain(*names), "max_changes": 3}))
-    assert again.course is SETTING.course
+    assert again.action_model is SETTING.action_model
 
 
 @pytest.mark.parametrize(
@@ -173,7 +173,7 @@ def test_what_narrows_nothing_is_the_very_same(names: Sequence[str]) -> None:
 )
 def test_what_repeats_the_policy_narrows_nothing(same: dict[str, Any]) -> None:
     others = [entry(name) for name in NAMES if name != same["name"]]
-    assert narrowed(*others, same) is SETTING.course
+    assert narrowed(*others, same) is SETTING.action_model
 
 
 def test_the_others_are_removed() -> None:
@@ -309,7 +309,7 @@ def test_a_policy_without_actions(policy: dict[str, Any]) -> None:
 
 
 def test_the_policy_of_an_owner_may_name_no_actions() -> None:
-    assert bound_policy({"actions": []}).course is None
+    assert bound_policy({"actions": []}).action_model is None
 
 
 def accepts(rows: pd.DataFrame) -> Any:

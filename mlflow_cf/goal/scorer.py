@@ -38,7 +38,7 @@ class Scorer:
 
     @classmethod
     def of(cls, requirements: Sequence[tuple[Structure, BoundTarget]], columns: int) -> Scorer:
-        """Return the scorer of candidates that must meet each target by the structure beside it, over so many columns."""
+        """Return the scorer of candidates over so many columns that meet each target by the structure beside it."""
         structures = [structure for structure, _ in requirements]
         return cls.bound(structures, joined(structures, columns), [target for _, target in requirements])
 

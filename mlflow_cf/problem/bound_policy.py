@@ -42,7 +42,7 @@ from mlflow_cf.errors import InputError
 from mlflow_cf.features import FeatureSpace, Floats
 from mlflow_cf.goal.rating import Rating
 from mlflow_cf.goal.scorer import Scorer
-from mlflow_cf.plans.course import ActionModel
+from mlflow_cf.plans.action_model import ActionModel
 from mlflow_cf.policy.distance import Distance
 from mlflow_cf.policy.privacy import Privacy
 from mlflow_cf.problem.binding import Domains, admissible
@@ -73,7 +73,7 @@ class BoundPolicy:
         joined: the groups that constraints name.
         limits: how many groups may change, of the policy and of the request.
         functions: those of the policy's causal equations.
-        course: what the policy declares of plans, if anything, as far as a request leaves it.
+        action_model: what the policy declares of plans, if anything, as far as a request leaves it.
         reveal: whether messages about a request's constraints may name values of the background.
         k_anonymous: tuples of a group that so many background rows or fewer share are not proposed.
     """
@@ -90,7 +90,7 @@ class BoundPolicy:
     joined: tuple[JoinedGroup, ...]
     limits: tuple[ChangeLimit, ...]
     functions: tuple[StructuralFunction, ...] = ()
-    course: ActionModel | None = None
+    action_model: ActionModel | None = None
     reveal: bool = True
     k_anonymous: int = 0
 
@@ -129,7 +129,7 @@ class BoundPolicy:
             joined=joined_groups(constraints, space, "policy"),
             limits=change_limit(constraints, groups, "policy"),
             functions=functions,
-            course=ActionModel.of(constraints, space, bound_distance),
+            action_model=ActionModel.of(constraints, space, bound_distance),
         )
 
     @property
@@ -194,7 +194,7 @@ class BoundPolicy:
             order=repair_order(rules, groups, self.space.names),
             joined=joined,
             limits=(*map(_beside, self.limits), *change_limit(request, groups, "request")),
-            course=self.course and self.course.narrowed(request.actions, pause, reveal=self.reveal),
+            action_model=self.action_model and self.action_model.narrowed(request.actions, pause, reveal=self.reveal),
         )
 
     @cached_property
@@ -264,7 +264,7 @@ class BoundPolicy:
             steps=Steps(bound_policy.all_rules, bound_policy.domains, bound_policy.accepts),
             domain_tokens=self.tables.tokens if known else {},
             cells=self.tables.cells if known else None,
-            course=bound_policy.course.covering(space) if bound_policy.course else None,
+            action_model=bound_policy.action_model.covering(space) if bound_policy.action_model else None,
         )
 
     @cached_property

@@ -15,7 +15,7 @@ from mlflow_cf.constraints.rules import Bools, Rule
 from mlflow_cf.features import FeatureSpace, Floats
 from mlflow_cf.goal.rating import BoundTarget, Rating
 from mlflow_cf.goal.scorer import Scorer
-from mlflow_cf.plans.course import ActionModel
+from mlflow_cf.plans.action_model import ActionModel
 from mlflow_cf.policy.variety import USUAL, Variety
 from mlflow_cf.problem.distance import BoundDistance
 from mlflow_cf.problem.grounding import Linking
@@ -55,7 +55,7 @@ class Problem:
         domain_tokens: per column, the structure's tokens of its domain's tuples; empty: made when they are needed.
         cells: those of its continuous numbers, if the model was opened; celled: the columns whose groups have the
             nearest value of every cell instead of observed ones.
-        course: what is declared of plans, if anything.
+        action_model: what is declared of plans, if anything.
         target: what is wanted of the model, as the row's own outcome binds it; None: not told.
         variety: how several answers differ.
     """
@@ -80,7 +80,7 @@ class Problem:
     domain_tokens: Mapping[int, Tokens] = field(default_factory=dict)
     cells: Cells | None = None
     celled: frozenset[int] = frozenset()
-    course: ActionModel | None = None
+    action_model: ActionModel | None = None
     target: BoundTarget | None = None
     variety: Variety = USUAL
     _made: dict[Any, Any] = field(default_factory=dict, init=False, repr=False)

@@ -22,7 +22,7 @@ from mlflow_cf.features import FeatureSpace, Floats, Rows, as_rows
 from mlflow_cf.goal import BoundTarget, Requirements
 from mlflow_cf.goal.requirements import MARGIN, rate_all
 from mlflow_cf.model.judge import Label, Outcome
-from mlflow_cf.plans.course import ActionModel
+from mlflow_cf.plans.action_model import ActionModel
 from mlflow_cf.plans.plan import Plan
 from mlflow_cf.policy import Target
 from mlflow_cf.problem import BoundPolicy, Codes
@@ -226,29 +226,29 @@ def leading_plans(x0: Floats, rows: Floats, plans: Sequence[Plan], costs: Floats
     return shorter, front, cheapest
 
 
-def check_plans(course: ActionModel | None, x0: Floats, plans: Sequence[Plan]) -> None:
+def check_plans(action_model: ActionModel | None, x0: Floats, plans: Sequence[Plan]) -> None:
     """Refuse plans from x0 (d,) whose steps are not those of their course; of plans without one, nothing is known.
 
     Raises:
         ValueError: an action that is unknown, done twice or not possible, or other facts than a plan says.
     """
-    if course is not None:
+    if action_model is not None:
         for plan in plans:
-            _check(course, x0, plan)
+            _check(action_model, x0, plan)
 
 
-def _check(course: ActionModel, x0: Floats, plan: Plan) -> None:
-    numbers = {action.name: number for number, action in enumerate(course.actions)}
+def _check(action_model: ActionModel, x0: Floats, plan: Plan) -> None:
+    numbers = {action.name: number for number, action in enumerate(action_model.actions)}
     state = x0
     for place, step in enumerate(plan, start=1):
         number = numbers.pop(step.action, None)
         if number is None:
             raise ValueError(f"step {place} of a plan is no action, or is done twice")
-        action = course.actions[number]
+        action = action_model.actions[number]
         outcome = step.row[[action.column]]
-        done = course.step(number, state[None], outcome)
+        done = action_model.step(number, state[None], outcome)
         allowed = action.allows(
-            state[None], outcome, float(course.least_changes[action.column]) + _grid(course, number)
+            state[None], outcome, float(action_model.least_changes[action.column]) + _grid(action_model, number)
         )
         if not (done.valid[0] and allowed[0] and same(done.states, step.row).all()):
             raise ValueError(f"step {place} of a plan cannot be done")
@@ -257,7 +257,7 @@ def _check(course: ActionModel, x0: Floats, plan: Plan) -> None:
         state = step.row
 
 
-def _grid(course: ActionModel, number: int) -> float:
+def _grid(action_model: ActionModel, number: int) -> float:
     """Return how far rounding to a grid may lead a number beyond its range."""
-    step = course.space.features[course.actions[number].column].step
+    step = action_model.space.features[action_model.actions[number].column].step
     return 0.0 if step is None else step / 2

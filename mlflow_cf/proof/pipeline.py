@@ -160,7 +160,7 @@ def _verified_results(
 def _with_plans_checked(verified: VerifiedRow) -> VerifiedRow | Exception:
     """Return what was verified, or what is wrong with the plan of an answer: it ends this row, and no other."""
     try:
-        check_plans(verified.candidates.course, verified.case.problem.x0, verified.plans)
+        check_plans(verified.candidates.action_model, verified.case.problem.x0, verified.plans)
     except Exception as error:  # noqa: BLE001  whatever is wrong, the prediction must still leave
         return error
     return verified
@@ -194,7 +194,7 @@ def _lined_up(problem: Problem, candidates: Candidates, proving: Proving) -> tup
     rows = candidates.rows[order]
     if problem.variety.near:
         return order, _likenesses(problem, rows)
-    if candidates.plans is None or candidates.course is None or candidates.costs is None or candidates.as_listed:
+    if candidates.plans is None or candidates.action_model is None or candidates.costs is None or candidates.as_listed:
         return order, None
     plans = [candidates.plans[at] for at in order.tolist()]
     lots = leading_plans(problem.x0, rows, plans, candidates.costs[order])

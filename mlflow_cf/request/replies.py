@@ -83,4 +83,4 @@ def _counterfactuals(case: RowTask, answer: Answer, bare_space: FeatureSpace | N
 
 def _ordered(problem: Problem, codes: Floats) -> Plan:
     """Return the changes to a row (d,) in the order that costs least, where it is declared what they cost."""
-    return () if problem.course is None else cheapest_plan(problem.course, problem.x0, codes)
+    return () if problem.action_model is None else cheapest_plan(problem.action_model, problem.x0, codes)

@@ -131,7 +131,7 @@ class Evaluator:
     _short: bool = False  # of evaluations: not all were scored
 
     def __post_init__(self) -> None:
-        self.walker = Walker(self.possible.course, self.problem.x0, UNIT if self.rounded else 0.0)
+        self.walker = Walker(self.possible.action_model, self.problem.x0, UNIT if self.rounded else 0.0)
         self._gower = BoundDistance.bind(Distance(0.0, 1.0, 0.0), self.problem.space)
         self._columns = np.arange(len(self.problem.space))
         self._memory = Memory()

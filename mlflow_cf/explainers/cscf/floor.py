@@ -179,7 +179,7 @@ class Floor:
 
     def __post_init__(self) -> None:
         self._possible = self.evaluator.possible
-        self._walker = BoxWalker(self._possible.course, self.evaluator.problem.x0, self.evaluator.walker.unit)
+        self._walker = BoxWalker(self._possible.action_model, self.evaluator.problem.x0, self.evaluator.walker.unit)
         self._count = 0
 
     def least(self, most: int) -> float:
@@ -217,9 +217,12 @@ class Floor:
         ]
 
     def _steps(self, action: BoundAction) -> Floats | None:
-        feature, own = self._possible.course.space.features[action.column], self.evaluator.problem.x0[[action.column]]
+        feature, own = (
+            self._possible.action_model.space.features[action.column],
+            self.evaluator.problem.x0[[action.column]],
+        )
         step = feature.step
-        if step is None or not (self._possible.course.snapped(action.column, own) == own).all():
+        if step is None or not (self._possible.action_model.snapped(action.column, own) == own).all():
             return None
         anchor = 0.0 if action.kind == "change" else feature.low
         first, last = (np.round((end - anchor) / step) for end in (action.low, action.high))
