@@ -249,7 +249,7 @@ class Drawn:
         except InputError:
             return False
 
-    def case(self, evaluations: int = 10**7, structure: Any = None) -> RowTask:
+    def row_task(self, evaluations: int = 10**7, structure: Any = None) -> RowTask:
         """Return the row as a request would bind it."""
         scorer = (
             None if self.model == "none" else Scorer.of([(structure or self.structure, self.target)], len(self.space))
@@ -264,22 +264,22 @@ class Drawn:
         )
         return RowTask(problem, self.target, Budget(evaluations))
 
-    def proved(self, case: RowTask, rows: np.ndarray, *, polish: bool) -> VerifiedAnswers:
+    def proved(self, task: RowTask, rows: np.ndarray, *, polish: bool) -> VerifiedAnswers:
         """Return verified answers among rows, as another explainer would have them."""
-        (found,) = run_proofs(self.judge, self.space, [prove(replace(case, budget=Budget(10**7)), rows, polish=polish)])
+        (found,) = run_proofs(self.judge, self.space, [prove(replace(task, budget=Budget(10**7)), rows, polish=polish)])
         assert isinstance(found, VerifiedAnswers), found
         return found
 
-    def certified(self, case: RowTask, proved: VerifiedAnswers | None = None) -> VerifiedAnswers:
-        return self.asked(case, proved)[0]
+    def certified(self, task: RowTask, proved: VerifiedAnswers | None = None) -> VerifiedAnswers:
+        return self.asked(task, proved)[0]
 
     def asked(
-        self, case: RowTask, proved: VerifiedAnswers | None = None, ask: Any = None
+        self, task: RowTask, proved: VerifiedAnswers | None = None, ask: Any = None
     ) -> tuple[VerifiedAnswers, int]:
         """Return answers with certificates, and how many rows the judge was asked about; `ask` is called before."""
         if proved is None:
-            proved = self.proved(case, np.empty((0, len(self.space))), polish=True)
-        run, rows = certify(case, proved, TOLERANCE), 0
+            proved = self.proved(task, np.empty((0, len(self.space))), polish=True)
+        run, rows = certify(task, proved, TOLERANCE), 0
         try:
             Z = next(run)
             while True:

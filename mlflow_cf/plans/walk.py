@@ -71,7 +71,7 @@ class Walker:
         return ends
 
     def _walk(self, actions: Ints, values: Floats, ends: Ends) -> None:
-        """Do the same by the action model, which may call Python functions: place by place, and there action by action."""
+        """Do the same without kernels, as Python functions need it: place by place, and there action by action."""
         ends.valid[:] = actions[:, 0] >= 0
         going = ends.valid.copy()
         for place in range(actions.shape[1]):

@@ -24,31 +24,31 @@ from mlflow_cf.structures.links import Tokens, linked
 
 
 def by_themselves(
-    case: RowTask, proved: VerifiedAnswers, tolerance: float
+    task: RowTask, proved: VerifiedAnswers, tolerance: float
 ) -> Generator[Asked, Outcome, VerifiedAnswers]:
-    """Return answers with what the model says of each alone; those it refuses then are left out, and noted in `case`.
+    """Return answers with what the model says of each alone; those it refuses then are left out, and noted in `task`.
 
     Args:
-        case: the row that is explained.
+        task: the row that is explained.
         proved: its answers, as they were judged together with other rows.
         tolerance: how far a structure's scores may be from the model's.
     """
-    scorer = case.problem.scorer or (case.problem.partial if case.steady else None)
+    scorer = task.problem.scorer or (task.problem.partial if task.steady else None)
     if not len(proved.rows) or (scorer is not None and scorer.structure.steady):
         return proved
     if scorer is not None:
-        sums = [scorer.structure.sums(_tokens(case.problem, scorer, row)) for row in proved.rows]
+        sums = [scorer.structure.sums(_tokens(task.problem, scorer, row)) for row in proved.rows]
         if all(_certain(scorer, alone, tolerance) for alone in sums):
             return proved if scorer.own.steady else _with(proved, [_said(scorer, alone) for alone in sums])
-    if case.budget.take(len(proved.rows)) < len(proved.rows):
+    if task.budget.take(len(proved.rows)) < len(proved.rows):
         return proved
-    outcome = yield OneByOne(proved.rows, lambda: case.budget.late)
+    outcome = yield OneByOne(proved.rows, lambda: task.budget.late)
     said = len(outcome.codes)
     if said < len(proved.rows):  # the clock ran out: the others stay as they were judged together
         rest = proved.outcome.take(np.arange(said, len(proved.rows)))
         outcome = joined_outcomes([outcome, rest]) if said else rest
-    accepted = case.meets(outcome)
-    case.refused.update(row.tobytes() for row in proved.rows[~accepted])
+    accepted = task.meets(outcome)
+    task.refused.update(row.tobytes() for row in proved.rows[~accepted])
     return _some(proved, outcome, np.flatnonzero(accepted))
 
 

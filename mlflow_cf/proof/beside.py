@@ -14,21 +14,21 @@ FEW: Final = 4  # other tuples of levels that are tried, the nearest to the row 
 ROUNDING: Final = 1e-9  # of a least difference
 
 
-def beside_them(case: RowTask, proved: VerifiedAnswers) -> Inquiry:
+def beside_them(task: RowTask, proved: VerifiedAnswers) -> Inquiry:
     """Put nearer answers that are one change away from verified ones in the place of farther ones, again and again.
 
     The nearest row may lie deep inside of what is wanted: another one then differs in one of its changes, by no more
     than it must.
     """
-    for _ in range(case.problem.count):
-        rows = np.concatenate([proved.rows, beside(case.problem, proved.rows)])
-        rows = rows[case.problem.check(rows)]
-        distance = case.distance(rows)
-        if len(proved.rows) == case.problem.count:
-            rows, distance = rows[near := distance <= case.distance(proved.rows).max()], distance[near]
-        if len(rows) <= len(proved.rows) or case.budget.spent:
+    for _ in range(task.problem.count):
+        rows = np.concatenate([proved.rows, beside(task.problem, proved.rows)])
+        rows = rows[task.problem.check(rows)]
+        distance = task.distance(rows)
+        if len(proved.rows) == task.problem.count:
+            rows, distance = rows[near := distance <= task.distance(proved.rows).max()], distance[near]
+        if len(rows) <= len(proved.rows) or task.budget.spent:
             break
-        found = yield from prove(case, rows[np.argsort(distance, kind="stable")], polish=True)
+        found = yield from prove(task, rows[np.argsort(distance, kind="stable")], polish=True)
         if len(found.rows) < len(proved.rows) or found.rows.tobytes() == proved.rows.tobytes():
             break
         proved = found

@@ -23,57 +23,57 @@ from mlflow_cf.words.result import Proof
 MOST: Final = 10_000, 100_000  # evaluations for each of both: a quarter of a second, and where that is too few
 
 
-def complete(case: RowTask, proved: VerifiedAnswers, tolerance: float) -> Inquiry:
+def complete(task: RowTask, proved: VerifiedAnswers, tolerance: float) -> Inquiry:
     """Look for answers that are missing beside verified ones, as far as the budget goes; nothing is claimed of them.
 
     Args:
-        case: the row, with an opened model.
+        task: the row, with an opened model.
         proved: verified answers, at least one and fewer than are wanted.
         tolerance: how far the structure's scores may be from the model's.
     """
-    if case.problem.scorer is None or not with_points(case.problem)[1]:
+    if task.problem.scorer is None or not with_points(task.problem)[1]:
         return proved
     for most in MOST:
-        part = case.budget.part(most)
-        found: VerifiedAnswers = yield from certify(replace(case, budget=part), proved, tolerance)
-        case.budget.take(part.used)
+        part = task.budget.part(most)
+        found: VerifiedAnswers = yield from certify(replace(task, budget=part), proved, tolerance)
+        task.budget.take(part.used)
         if len(found.rows) >= len(proved.rows):
             proved = replace(found, proofs=(), bounds=(), note=None)
-        if found.note or proved.exhausted or len(proved.rows) >= case.problem.count or case.budget.spent:
+        if found.note or proved.exhausted or len(proved.rows) >= task.problem.count or task.budget.spent:
             break
-        proved = yield from filled(case, proved, tolerance, most)
-        if len(proved.rows) >= case.problem.count or case.budget.spent:
+        proved = yield from filled(task, proved, tolerance, most)
+        if len(proved.rows) >= task.problem.count or task.budget.spent:
             break
     return proved
 
 
-def nearest_ones(case: RowTask, proved: VerifiedAnswers, tolerance: float) -> Inquiry:
+def nearest_ones(task: RowTask, proved: VerifiedAnswers, tolerance: float) -> Inquiry:
     """Put the nearest answers that a search may have missed in the place of verified ones, as far as the budget goes.
 
     The nearest so many answers have no other changed sets than the nearest of so many sets have.
     """
-    problem, exact = with_points(case.problem)
+    problem, exact = with_points(task.problem)
     if problem.scorer is None or not exact:
-        return (yield from beside_them(case, proved))
-    found = yield from nearest_of_sets(replace(case, problem=problem), proved, tolerance)
+        return (yield from beside_them(task, proved))
+    found = yield from nearest_of_sets(replace(task, problem=problem), proved, tolerance)
     found = replace(found, proofs=(), bounds=(), exhausted=False)
-    return found if problem is case.problem else (yield from beside_them(case, found))
+    return found if problem is task.problem else (yield from beside_them(task, found))
 
 
-def filled(case: RowTask, proved: VerifiedAnswers, tolerance: float, most: int) -> Inquiry:
+def filled(task: RowTask, proved: VerifiedAnswers, tolerance: float, most: int) -> Inquiry:
     """Add other values of the changed sets that are known, as far as so many evaluations go."""
-    problem = with_points(case.problem)[0]
+    problem = with_points(task.problem)[0]
     codes = codes_of(problem, proved.rows)
     if len(codes) < len(proved.rows):
         return proved
-    part = case.budget.part(most)
+    part = task.budget.part(most)
     outcomes = [proved.outcome.take(slice(at, at + 1)) for at in range(len(proved.rows))]
-    inner = replace(case, problem=problem, budget=part)
+    inner = replace(task, problem=problem, budget=part)
     needed = np.ones(len(proved.rows), dtype=np.bool_)
     run = Certification(inner, proved, needed, True, list(proved.rows), list(codes), outcomes)
     search = BestFirst(problem, part, np.inf, tolerance, codes != problem.own)
     agreed = yield from run.extend(search)
-    case.budget.take(part.used)
+    task.budget.take(part.used)
     return replace(run.result(search), proofs=(), bounds=(), exhausted=False) if agreed else proved
 
 
@@ -81,12 +81,12 @@ NEARLY: Final = 1e-3  # of a cost: how much cheaper a plan may be than one that 
 
 
 def certify_by_cost(
-    case: RowTask, proved: VerifiedAnswers, candidates: Candidates, tolerance: float
+    task: RowTask, proved: VerifiedAnswers, candidates: Candidates, tolerance: float
 ) -> VerifiedAnswers:
     """Return answers with what the explainer proves of their costs; `optimal` is up to 1e-3 of the cost.
 
     Args:
-        case: the row, with the budget that is left.
+        task: the row, with the budget that is left.
         proved: verified answers.
         candidates: what they come from.
         tolerance: how far the structure's scores may be from the model's.
@@ -95,11 +95,11 @@ def certify_by_cost(
         return replace(proved, note=Uncertified("ranked"))
     if not len(proved.rows):
         return proved
-    if case.problem.scorer is None:
-        return replace(proved, note=case.obstacle)
+    if task.problem.scorer is None:
+        return replace(proved, note=task.obstacle)
     costs = candidates.costs[proved.origin]
     cheapest = int(costs.argmin())
-    least = candidates.least_cost(int(proved.origin[cheapest]), case.budget, DOUBT * tolerance)
+    least = candidates.least_cost(int(proved.origin[cheapest]), task.budget, DOUBT * tolerance)
     if least.bound is None:
         return replace(proved, note=least.note)
     proofs: list[Proof] = ["bounded"] * len(costs)

@@ -70,14 +70,14 @@ class Proving:
 class VerifiedRow:
     """What a search found for one row, and what of it was proved to hold."""
 
-    case: RowTask
+    task: RowTask
     candidates: Candidates
     proved: VerifiedAnswers
 
     @property
     def settled(self) -> bool:
         """Whether all answers that are wanted are proved already."""
-        return self.proved.proofs == ("optimal",) * self.case.problem.count
+        return self.proved.proofs == ("optimal",) * self.task.problem.count
 
     @property
     def plans(self) -> tuple[Plan, ...]:
@@ -93,17 +93,17 @@ class VerifiedRow:
         return tuple(known[position] if position < len(known) else None for position in places)
 
 
-def search(case: RowTask, search_with: Search, seed: int) -> Answer | Candidates:
+def search(task: RowTask, search_with: Search, seed: int) -> Answer | Candidates:
     """Search candidates for one row, or say at once why there are none."""
-    reason = impossible(case.problem)
+    reason = impossible(task.problem)
     if reason:
         return Answer("infeasible", reason, evidence="evident")
     # one generator per row: an answer does not depend on the rows next to it
     with counted() as failures:
-        candidates = search_with(case.problem, case.budget, np.random.default_rng(seed))
+        candidates = search_with(task.problem, task.budget, np.random.default_rng(seed))
     candidates = replace(candidates, diagnostics=with_failures(candidates.diagnostics, failures))
-    _check_plans(case.problem, candidates)
-    case.budget.release()
+    _check_plans(task.problem, candidates)
+    task.budget.release()
     return candidates
 
 
@@ -125,7 +125,7 @@ def verify_all(
 
     What is asked `beside` them shares their calls to the judge, and finds out for itself what is said.
     """
-    proofs = [_verified(judge, case, candidates, proving) for case, candidates in found]
+    proofs = [_verified(judge, task, candidates, proving) for task, candidates in found]
     return _verified_results(found, run_proofs(judge, space, [*proofs, *beside])[: len(found)])
 
 
@@ -134,15 +134,15 @@ def certify_all(
 ) -> list[VerifiedRow | Exception]:
     """Prove side by side that what was verified is the nearest; the time that is left is shared by `rows_left` rows."""
     proofs = [_certified(judge, one, proving, rows_left - place) for place, one in enumerate(verified)]
-    return _verified_results([(one.case, one.candidates) for one in verified], run_proofs(judge, space, proofs))
+    return _verified_results([(one.task, one.candidates) for one in verified], run_proofs(judge, space, proofs))
 
 
 def settle(
-    judge: Decides, case: RowTask, candidates: Candidates, *, certified: bool = True
+    judge: Decides, task: RowTask, candidates: Candidates, *, certified: bool = True
 ) -> Generator[Asked, Outcome, Answer]:
     """Verify and polish the candidates of a single row, and prove what there is if it is to be `certified`."""
     proving = Proving(polish=True)
-    verified = VerifiedRow(case, candidates, (yield from _verified(judge, case, candidates, proving)))
+    verified = VerifiedRow(task, candidates, (yield from _verified(judge, task, candidates, proving)))
     if certified:
         verified = replace(verified, proved=(yield from _certified(judge, verified, proving, 1)))
     return answer_of(verified)
@@ -160,32 +160,32 @@ def _verified_results(
 def _with_plans_checked(verified: VerifiedRow) -> VerifiedRow | Exception:
     """Return what was verified, or what is wrong with the plan of an answer: it ends this row, and no other."""
     try:
-        check_plans(verified.candidates.action_model, verified.case.problem.x0, verified.plans)
+        check_plans(verified.candidates.action_model, verified.task.problem.x0, verified.plans)
     except Exception as error:  # noqa: BLE001  whatever is wrong, the prediction must still leave
         return error
     return verified
 
 
-def _verified(judge: Decides, case: RowTask, candidates: Candidates, proving: Proving) -> Inquiry:
+def _verified(judge: Decides, task: RowTask, candidates: Candidates, proving: Proving) -> Inquiry:
     """Verify and polish as wanted, until the judge also accepts each answer alone."""
-    order, kinds = _lined_up(case.problem, candidates, proving)
+    order, kinds = _lined_up(task.problem, candidates, proving)
     polish = proving.polish and candidates.plans is None
     while True:
         rows, in_order, promise = candidates.rows[order], proving.keeps_order, candidates.promise
-        proved = yield from prove(case, rows, polish=polish, keeps_order=in_order, kinds=kinds, promise=promise)
-        refused = len(case.refused)
-        alone = yield from by_themselves(case, replace(proved, origin=order[proved.origin]), judge.tolerance)
-        if candidates.more and len(alone.rows) < case.problem.count and not case.budget.spent:
+        proved = yield from prove(task, rows, polish=polish, keeps_order=in_order, kinds=kinds, promise=promise)
+        refused = len(task.refused)
+        alone = yield from by_themselves(task, replace(proved, origin=order[proved.origin]), judge.tolerance)
+        if candidates.more and len(alone.rows) < task.problem.count and not task.budget.spent:
             # polishing has made some equal
             candidates = replace(candidates, rows=np.concatenate([candidates.rows, candidates.more()]), more=None)
-            order, kinds = _lined_up(case.problem, candidates, proving)
+            order, kinds = _lined_up(task.problem, candidates, proving)
             continue
-        if len(case.refused) == refused or case.budget.spent:
+        if len(task.refused) == refused or task.budget.spent:
             if candidates.bound is not None:
-                return bounded(case, alone, candidates.bound)
-            if candidates.complete and _may_be_better(case, alone):
-                return (yield from _completed(case, alone, judge.tolerance))
-            return at_once(case, alone, judge.tolerance) if candidates.certify and polish else alone
+                return bounded(task, alone, candidates.bound)
+            if candidates.complete and _may_be_better(task, alone):
+                return (yield from _completed(task, alone, judge.tolerance))
+            return at_once(task, alone, judge.tolerance) if candidates.certify and polish else alone
 
 
 def _lined_up(problem: Problem, candidates: Candidates, proving: Proving) -> tuple[Codes, list[bytes] | None]:
@@ -220,40 +220,40 @@ def _likenesses(problem: Problem, rows: Floats) -> list[bytes]:
     return found
 
 
-def _may_be_better(case: RowTask, proved: VerifiedAnswers) -> bool:
+def _may_be_better(task: RowTask, proved: VerifiedAnswers) -> bool:
     """Whether there may be further answers, or nearer ones than were found where the nearest are wanted."""
-    few = len(proved.rows) < case.problem.count or (case.problem.variety.near and case.problem.count > 1)
-    return few and len(proved.rows) > 0 and not case.budget.spent
+    few = len(proved.rows) < task.problem.count or (task.problem.variety.near and task.problem.count > 1)
+    return few and len(proved.rows) > 0 and not task.budget.spent
 
 
-def _completed(case: RowTask, proved: VerifiedAnswers, tolerance: float) -> Inquiry:
+def _completed(task: RowTask, proved: VerifiedAnswers, tolerance: float) -> Inquiry:
     """Add answers that the search has not found, without those that the judge refuses alone."""
-    completed = yield from (nearest_ones if case.problem.variety.near else complete)(case, proved, tolerance)
-    return (yield from by_themselves(case, completed, tolerance))
+    completed = yield from (nearest_ones if task.problem.variety.near else complete)(task, proved, tolerance)
+    return (yield from by_themselves(task, completed, tolerance))
 
 
 def _certified(judge: Decides, verified: VerifiedRow, proving: Proving, rows_left: int) -> Inquiry:
     """Certify what was verified, in an even share of the time, until the judge also accepts each answer alone."""
-    case, proved = verified.case, verified.proved
+    task, proved = verified.task, verified.proved
     if verified.candidates.bound is not None:
         return proved
-    case.budget.share(rows_left)
+    task.budget.share(rows_left)
     if proving.keeps_order:
-        return certify_by_cost(case, proved, verified.candidates, judge.tolerance)
+        return certify_by_cost(task, proved, verified.candidates, judge.tolerance)
     while True:
-        certified = yield from certify(case, proved, judge.tolerance)
-        refused = len(case.refused)
-        alone = yield from by_themselves(case, certified, judge.tolerance)
-        if len(case.refused) == refused or case.budget.spent:
+        certified = yield from certify(task, proved, judge.tolerance)
+        refused = len(task.refused)
+        alone = yield from by_themselves(task, certified, judge.tolerance)
+        if len(task.refused) == refused or task.budget.spent:
             return alone
-        proved = yield from _verified(judge, case, verified.candidates, proving)
+        proved = yield from _verified(judge, task, verified.candidates, proving)
 
 
-def _why_fewer(case: RowTask, proved: VerifiedAnswers) -> str:
-    budget, wanted = case.budget, case.problem.count
+def _why_fewer(task: RowTask, proved: VerifiedAnswers) -> str:
+    budget, wanted = task.budget, task.problem.count
     if budget.cut:
         return fewer(len(proved.rows), wanted, stopped(budget.cut, budget.used))
-    variety = case.problem.variety
+    variety = task.problem.variety
     nothing = nothing_else(variety.min_difference, near=variety.near, proved=proved.exhausted)
     return fewer(len(proved.rows), wanted, nothing)
 
@@ -264,16 +264,16 @@ def answer_of(verified: VerifiedRow, *, briefly: bool = False) -> Answer:
     Where nothing was tried, the reason names the constraints that no background row meets, unless it is told `briefly`
     because more is said later.
     """
-    case, candidates, proved = verified.case, verified.candidates, verified.proved
-    budget = case.budget
+    task, candidates, proved = verified.task, verified.candidates, verified.proved
+    budget = task.budget
     diagnostics = {**candidates.diagnostics, "cut": budget.cut}
     if len(proved.rows):
         origin = proved.origin.tolist()
         if candidates.costs is not None:
             diagnostics["costs"] = candidates.costs[origin].tolist()
         reasons = [proved.note.reason] if proved.note else []
-        if len(proved.rows) < case.problem.count:
-            reasons.append(_why_fewer(case, proved))
+        if len(proved.rows) < task.problem.count:
+            reasons.append(_why_fewer(task, proved))
         elif budget.cut == "clock" and not (proved.proofs and set(proved.proofs) == {"optimal"}):
             reasons.append(hurried(budget.used))
         return Answer("found", "; ".join(reasons), proved, verified.plans, verified.optima, diagnostics)
@@ -283,9 +283,9 @@ def answer_of(verified: VerifiedRow, *, briefly: bool = False) -> Answer:
         return Answer("infeasible", NOTHING_WANTED, diagnostics=diagnostics, evidence="exhausted")
     if budget.cut:
         return Answer("budget", stopped(budget.cut, budget.used), diagnostics=diagnostics)
-    reason = contradiction(case.problem)
+    reason = contradiction(task.problem)
     if reason:
         return Answer("infeasible", reason, diagnostics=diagnostics, evidence="contradiction")
     untried = not budget.used and not len(candidates.rows)
-    nothing = no_row_left(case.problem) if untried and not briefly else ""
+    nothing = no_row_left(task.problem) if untried and not briefly else ""
     return Answer("not_found", nothing or none_among(budget.used), diagnostics=diagnostics)

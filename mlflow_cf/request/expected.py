@@ -18,8 +18,8 @@ from mlflow_cf.features import Floats
 from mlflow_cf.goal.raw_scores import rate_sums
 from mlflow_cf.model.judge import Outcome
 from mlflow_cf.proof.verify import Inquiry, VerifiedAnswers
-from mlflow_cf.request.case import is_wanted, wanted_of
 from mlflow_cf.request.request import Request
+from mlflow_cf.request.row_task import is_wanted, wanted_of
 from mlflow_cf.request.rows import CodedRows, Row, read_rows
 from mlflow_cf.structures.links import linked
 from mlflow_cf.structures.structure import Structure

@@ -14,8 +14,8 @@ from mlflow_cf.plans.plan import Plan, plan_steps
 from mlflow_cf.problem import Problem
 from mlflow_cf.proof.pipeline import Answer
 from mlflow_cf.proof.verify import RowTask
-from mlflow_cf.request.case import bound_target
 from mlflow_cf.request.request import Request
+from mlflow_cf.request.row_task import bound_target
 from mlflow_cf.request.rows import Row
 from mlflow_cf.words.result import Counterfactual, Explanation, Status, changes_between, describe_changes
 
@@ -32,7 +32,7 @@ def bare(request: Request, row: Row) -> Explanation:
     return Explanation(status, row.fault, prediction, likely, explainer=name, seed=request.seed, space=space)
 
 
-def explanation(request: Request, row: Row, case: RowTask | None, answer: Answer | Exception) -> Explanation:
+def explanation(request: Request, row: Row, task: RowTask | None, answer: Answer | Exception) -> Explanation:
     """Return the explanation of a row that was searched for."""
     plain = bare(request, row)
     if isinstance(answer, Exception):
@@ -41,28 +41,28 @@ def explanation(request: Request, row: Row, case: RowTask | None, answer: Answer
         _logger.debug("%s", frames(answer), exc_info=answer if request.bound_policy.reveal else None)
         return replace(plain, status="invalid", reason=f"the explanation failed ({kind})")
     with counted() as failures:
-        found = () if case is None else tuple(_counterfactuals(case, answer, plain.space))
+        found = () if task is None else tuple(_counterfactuals(task, answer, plain.space))
     return replace(
         plain,
         status=answer.status,
         reason=answer.reason,
         counterfactuals=found,
-        evaluations=0 if case is None else case.budget.used,
+        evaluations=0 if task is None else task.budget.used,
         diagnostics=with_failures(answer.diagnostics, failures),
     )
 
 
-def _counterfactuals(case: RowTask, answer: Answer, bare_space: FeatureSpace | None) -> Iterator[Counterfactual]:
+def _counterfactuals(task: RowTask, answer: Answer, bare_space: FeatureSpace | None) -> Iterator[Counterfactual]:
     """Yield the counterfactuals of a row, with what is proved of each and the plan that leads there."""
     proved, plans, optima = answer.proved, answer.plans, answer.optima
     if proved is None:
         return
-    target, space = case.target, case.problem.space
+    target, space = task.target, task.problem.space
     likely = target.probability(proved.outcome)
-    distance = case.distance(proved.rows)
-    old = space.values(case.problem.x0)
+    distance = task.distance(proved.rows)
+    old = space.values(task.problem.x0)
     for position, codes in enumerate(proved.rows):
-        new = space.values_beside(codes, case.problem.x0, old)
+        new = space.values_beside(codes, task.problem.x0, old)
         changes = changes_between(old, new)
         prediction = target.prediction(proved.outcome, position)
         yield Counterfactual(
@@ -75,7 +75,7 @@ def _counterfactuals(case: RowTask, answer: Answer, bare_space: FeatureSpace | N
             proof=proved.proofs[position] if proved.proofs else "none",
             bound=proved.bounds[position] if proved.bounds else None,
             solver=optima[position] if optima else None,
-            plan=plan_steps(space, old, plans[position] if plans else _ordered(case.problem, codes)),
+            plan=plan_steps(space, old, plans[position] if plans else _ordered(task.problem, codes)),
             text=describe_changes(changes, prediction),
             space=bare_space,
         )

@@ -60,7 +60,7 @@ def test_answers_are_those_of_enumeration(world):
         patch.setattr("mlflow_cf.problem.group.MOST_COMBINATIONS", 15)
         expected = Enumerated(world)
         answers = expected.answers(world.count)
-        found = world.certified(world.case())
+        found = world.certified(world.row_task())
     np.testing.assert_array_equal(found.rows, expected.rows[answers])
     assert found.proofs == ("optimal",) * len(answers)
     assert found.exhausted
@@ -73,7 +73,7 @@ def test_nothing_wrong_is_settled_at_once(world, place):
     world = replace(world, count=1)
     expected = Enumerated(world)
     if place < len(expected.rows):
-        case = world.case()
-        known = world.proved(case, expected.rows[[place]], polish=True)
-        settled = at_once(replace(case, budget=Budget(10**7)), known, 1e-6)
+        task = world.row_task()
+        known = world.proved(task, expected.rows[[place]], polish=True)
+        settled = at_once(replace(task, budget=Budget(10**7)), known, 1e-6)
         assert not settled.proofs or settled.bounds[0] == expected.distance[0]

@@ -68,7 +68,7 @@ def some_rows(variables, seed, count=8):
 @dear(2)
 @given(obeying(), st.integers(0, 99))
 def test_rows_of_equations_are_equations(world, seed):
-    problem = world.case().problem
+    problem = world.row_task().problem
     for rule in problem.linking:
         if isinstance(rule.then.left, Computed):
             program, variables = empty_program(problem)
@@ -100,7 +100,7 @@ def region_of(world, enlarged, seed, clusters):
 @dear(2)
 @given(worlds, regions, st.integers(0, 99), st.integers(1, 3))
 def test_rows_of_a_region_are_the_region(world, enlarged, seed, clusters):
-    problem, region = world.case().problem, region_of(world, enlarged, seed, clusters)
+    problem, region = world.row_task().problem, region_of(world, enlarged, seed, clusters)
     program, variables = empty_program(problem)
     region.add(program, variables)
     Z = some_rows(variables, seed)
@@ -175,7 +175,7 @@ def test_the_nearest_of_a_region_is_found(world, enlarged, seed, clusters):
     nearest = expected.distance[inside].min(initial=np.inf)
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("mlflow_cf.problem.group.MOST_COMBINATIONS", 15)
-        model = Model(world.case().problem, families=(region,))
+        model = Model(world.row_task().problem, families=(region,))
         low = lower_bound(replace(model, margin=-TOLERANCE), Budget(10**7), 0)
         found = minimise(model, (), Budget(10**7), 0)
     assert low.bound <= nearest + 1e-6

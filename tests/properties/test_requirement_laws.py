@@ -21,7 +21,7 @@ def both(world, other):
     second = replace(world, seed=world.seed + other)._structure(world.shift)
     pairs = [(world.structure, world.target), (second, world.target)]
     scorer = Scorer.of(pairs, len(world.space))
-    problem = replace(world.case().problem, scorer=scorer, rate=scorer.rate)
+    problem = replace(world.row_task().problem, scorer=scorer, rate=scorer.rate)
     return [Scorer.of([pair], len(world.space)) for pair in pairs], scorer, problem
 
 
@@ -97,4 +97,4 @@ def test_the_nearest_for_both_is_found(world, other):
     found = GeCo().search(problem, Budget(10**5), np.random.default_rng(0)).rows
     for single in singles:
         assert single.rate(found).favourable.all()
-    assert (world.case().distance(found) >= nearest).all()
+    assert (world.row_task().distance(found) >= nearest).all()

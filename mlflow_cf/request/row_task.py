@@ -34,7 +34,7 @@ def wanted_of(request: Request, rows: Sequence[Row]) -> dict[int, Row]:
     return {number: row for number, row in enumerate(rows) if is_wanted(request, row)}
 
 
-def case_of(request: Request, space: FeatureSpace, row: Row) -> RowTask:
+def row_task(request: Request, space: FeatureSpace, row: Row) -> RowTask:
     """Return a row's problem, with a budget of its own."""
     requirements = request.requirements
     targets, opened, partial = requirements.wanted(request.target, _own(row))
