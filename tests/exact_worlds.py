@@ -270,16 +270,16 @@ class Drawn:
         assert isinstance(found, VerifiedAnswers), found
         return found
 
-    def certified(self, task: RowTask, proved: VerifiedAnswers | None = None) -> VerifiedAnswers:
-        return self.asked(task, proved)[0]
+    def certified(self, task: RowTask, verified: VerifiedAnswers | None = None) -> VerifiedAnswers:
+        return self.asked(task, verified)[0]
 
     def asked(
-        self, task: RowTask, proved: VerifiedAnswers | None = None, ask: Any = None
+        self, task: RowTask, verified: VerifiedAnswers | None = None, ask: Any = None
     ) -> tuple[VerifiedAnswers, int]:
         """Return answers with certificates, and how many rows the judge was asked about; `ask` is called before."""
-        if proved is None:
-            proved = self.proved(task, np.empty((0, len(self.space))), polish=True)
-        run, rows = certify(task, proved, TOLERANCE), 0
+        if verified is None:
+            verified = self.proved(task, np.empty((0, len(self.space))), polish=True)
+        run, rows = certify(task, verified, TOLERANCE), 0
         try:
             Z = next(run)
             while True:

@@ -58,7 +58,7 @@ def test_some_rows_are_answered_rather_than_none(now: list[float]) -> None:
 def test_proofs_that_take_long_get_their_time(now: list[float]) -> None:
     clock = RowClock(110.0)
     clock.share(2, 4)
-    clock.proved(2, 3.0)
+    clock.learn(2, 3.0)
     now[0] = 104.0
     clock.share(2, 2)
     assert clock.row_end(0) == pytest.approx(104.0 + (6.0 - 1.5) / 2)
@@ -68,7 +68,7 @@ def test_proofs_that_take_long_get_their_time(now: list[float]) -> None:
 
 def test_what_cannot_be_proved_in_time_is_not_searched(now: list[float]) -> None:
     clock = RowClock(110.0)
-    clock.proved(2, 3.0)
+    clock.learn(2, 3.0)
     clock.share(4, 4)
     now[0] = 103.0
     assert clock.row_end(3) == pytest.approx(103.0 + 1.0 / 4)

@@ -24,32 +24,32 @@ from mlflow_cf.structures.links import Tokens, linked
 
 
 def by_themselves(
-    task: RowTask, proved: VerifiedAnswers, tolerance: float
+    task: RowTask, verified: VerifiedAnswers, tolerance: float
 ) -> Generator[Asked, Outcome, VerifiedAnswers]:
     """Return answers with what the model says of each alone; those it refuses then are left out, and noted in `task`.
 
     Args:
         task: the row that is explained.
-        proved: its answers, as they were judged together with other rows.
+        verified: its answers, as they were judged together with other rows.
         tolerance: how far a structure's scores may be from the model's.
     """
     scorer = task.problem.scorer or (task.problem.partial if task.steady else None)
-    if not len(proved.rows) or (scorer is not None and scorer.structure.steady):
-        return proved
+    if not len(verified.rows) or (scorer is not None and scorer.structure.steady):
+        return verified
     if scorer is not None:
-        sums = [scorer.structure.sums(_tokens(task.problem, scorer, row)) for row in proved.rows]
+        sums = [scorer.structure.sums(_tokens(task.problem, scorer, row)) for row in verified.rows]
         if all(_certain(scorer, alone, tolerance) for alone in sums):
-            return proved if scorer.own.steady else _with(proved, [_said(scorer, alone) for alone in sums])
-    if task.budget.take(len(proved.rows)) < len(proved.rows):
-        return proved
-    outcome = yield OneByOne(proved.rows, lambda: task.budget.late)
+            return verified if scorer.own.steady else _with(verified, [_said(scorer, alone) for alone in sums])
+    if task.budget.take(len(verified.rows)) < len(verified.rows):
+        return verified
+    outcome = yield OneByOne(verified.rows, lambda: task.budget.late)
     said = len(outcome.codes)
-    if said < len(proved.rows):  # the clock ran out: the others stay as they were judged together
-        rest = proved.outcome.take(np.arange(said, len(proved.rows)))
+    if said < len(verified.rows):  # the clock ran out: the others stay as they were judged together
+        rest = verified.outcome.take(np.arange(said, len(verified.rows)))
         outcome = joined_outcomes([outcome, rest]) if said else rest
     accepted = task.meets(outcome)
-    task.refused.update(row.tobytes() for row in proved.rows[~accepted])
-    return _some(proved, outcome, np.flatnonzero(accepted))
+    task.refused.update(row.tobytes() for row in verified.rows[~accepted])
+    return _some(verified, outcome, np.flatnonzero(accepted))
 
 
 def _tokens(problem: Problem, scorer: Scorer, row: Floats) -> list[Tokens]:
@@ -73,22 +73,22 @@ def _said(scorer: Scorer, sums: Floats) -> Floats:
     return linked(sums[:, : scorer.own.outputs], scorer.own.link)
 
 
-def _with(proved: VerifiedAnswers, scores: Sequence[Floats]) -> VerifiedAnswers:
+def _with(verified: VerifiedAnswers, scores: Sequence[Floats]) -> VerifiedAnswers:
     """Return answers with scores (1, classes) of each, or values; their labels are known."""
-    together, codes = np.concatenate(scores), proved.outcome.codes
+    together, codes = np.concatenate(scores), verified.outcome.codes
     regression = codes[0] < 0
     outcome = Outcome(codes, None, together[:, 0]) if regression else Outcome(codes, together)
-    return replace(proved, outcome=replace(outcome, further=proved.outcome.further))
+    return replace(verified, outcome=replace(outcome, further=verified.outcome.further))
 
 
-def _some(proved: VerifiedAnswers, outcome: Outcome, kept: NDArray[np.intp]) -> VerifiedAnswers:
+def _some(verified: VerifiedAnswers, outcome: Outcome, kept: NDArray[np.intp]) -> VerifiedAnswers:
     """Return some of the answers with what is said of them now."""
     return replace(
-        proved,
-        rows=proved.rows[kept],
+        verified,
+        rows=verified.rows[kept],
         outcome=outcome.take(kept),
-        proofs=tuple(proved.proofs[at] for at in kept if proved.proofs),
-        bounds=tuple(proved.bounds[at] for at in kept if proved.bounds),
-        origin=proved.origin[kept] if len(proved.origin) else proved.origin,
-        minimal=proved.minimal[kept] if len(proved.minimal) else proved.minimal,
+        proofs=tuple(verified.proofs[at] for at in kept if verified.proofs),
+        bounds=tuple(verified.bounds[at] for at in kept if verified.bounds),
+        origin=verified.origin[kept] if len(verified.origin) else verified.origin,
+        minimal=verified.minimal[kept] if len(verified.minimal) else verified.minimal,
     )

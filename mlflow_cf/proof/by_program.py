@@ -30,28 +30,28 @@ TRIES: Final = 4
 SEED: Final = 0  # of the solver: certificates do not depend on a request's seed
 
 
-def certify_by_program(task: RowTask, proved: VerifiedAnswers, tolerance: float) -> Inquiry:
+def certify_by_program(task: RowTask, verified: VerifiedAnswers, tolerance: float) -> Inquiry:
     """Prove that verified answers are nearly the nearest, or find some that are; all but the first are `bounded`.
 
     Args:
         task: the row, with the budget that is left.
-        proved: verified answers, nearest first among distinct changed sets.
+        verified: verified answers, nearest first among distinct changed sets.
         tolerance: how far the structure's scores may be from the model's.
     """
     try:
-        answers = yield from _with_nearer(task, proved, tolerance)
+        answers = yield from _with_nearer(task, verified, tolerance)
         cutoff = float(task.distance(answers.rows).min(initial=np.inf))
         low = lower_bound(Model(task.problem, margin=-DOUBT * tolerance, cutoff=cutoff), task.budget, SEED)
     except NotLinearError:
-        return replace(proved, note=Uncertified("not_exact"))
+        return replace(verified, note=Uncertified("not_exact"))
     return _by_bound(task, answers, low)
 
 
 def _with_nearer(
-    task: RowTask, proved: VerifiedAnswers, tolerance: float
+    task: RowTask, verified: VerifiedAnswers, tolerance: float
 ) -> Generator[Asked, Outcome, VerifiedAnswers]:
     """Return the answers with the nearest row by a program among them, if the judge accepts it."""
-    cutoff = float(task.distance(proved.rows).min(initial=np.inf))
+    cutoff = float(task.distance(verified.rows).min(initial=np.inf))
     for attempt in range(TRIES):
         margin = INSIDE ** (attempt + 1) * tolerance
         found = minimise(Model(task.problem, margin=margin, cutoff=cutoff), (), task.budget, SEED)
@@ -59,14 +59,14 @@ def _with_nearer(
             break
         said = yield found.row[None]
         if task.accepts(found.row[None], said)[0]:
-            return _joined(task, proved, found.row, said)
-    return proved
+            return _joined(task, verified, found.row, said)
+    return verified
 
 
-def _joined(task: RowTask, proved: VerifiedAnswers, row: Floats, outcome: Outcome) -> VerifiedAnswers:
+def _joined(task: RowTask, verified: VerifiedAnswers, row: Floats, outcome: Outcome) -> VerifiedAnswers:
     """Return verified answers with one more row, the best of distinct changed sets first."""
-    rows = np.concatenate([row[None], proved.rows])
-    outcomes = joined_outcomes([outcome, proved.outcome])
+    rows = np.concatenate([row[None], verified.rows])
+    outcomes = joined_outcomes([outcome, verified.outcome])
     order = nearest_first(task.problem, rows, task.distance(rows), polished=True)
     chosen = select(task.problem, rows, order)
     return VerifiedAnswers(rows[chosen], outcomes.take(chosen))

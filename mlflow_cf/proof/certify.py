@@ -31,29 +31,29 @@ NEAREST = 10_000  # evaluations: a quarter of a second
 AHEAD = 64  # candidates in doubt that the judge is asked about together
 
 
-def certify(task: RowTask, proved: VerifiedAnswers, tolerance: float) -> Inquiry:
+def certify(task: RowTask, verified: VerifiedAnswers, tolerance: float) -> Inquiry:
     """Prove that verified answers are the nearest, or find those that are.
 
     Args:
         task: the row, with the budget that is left.
-        proved: verified answers, nearest first among distinct changed sets.
+        verified: verified answers, nearest first among distinct changed sets.
         tolerance: how far the structure's scores may be from the model's.
     """
     if task.problem.scorer is None:
-        return replace(proved, note=task.obstacle)
+        return replace(verified, note=task.obstacle)
     if task.budget.late:
-        return proved if proved.proofs else replace(proved, note=Uncertified("late"))
-    if (settled := at_once(task, proved, tolerance)).proofs:
+        return verified if verified.proofs else replace(verified, note=Uncertified("late"))
+    if (settled := at_once(task, verified, tolerance)).proofs:
         return settled
     problem, exact = with_points(task.problem)
     if not exact or (problem.variety.near and problem.count > 1 and problem is not task.problem):
         # of the nearest several, points between those of the model count, too
-        return (yield from certify_by_program(task, proved, tolerance))
-    task, known = replace(task, problem=problem), proved
+        return (yield from certify_by_program(task, verified, tolerance))
+    task, known = replace(task, problem=problem), verified
     if problem.variety.near and problem.count > 1:
         # an answer stands for all near it: twice as many are needed to know how far away the last one can be
         twice = replace(task, problem=replace(problem, count=2 * problem.count))
-        known = yield from nearest_of_sets(twice, proved, tolerance)
+        known = yield from nearest_of_sets(twice, verified, tolerance)
     run = Certification(task, known, (yield from needed(task, known)), filling=problem.variety.near)
     search = BestFirst(problem, task.budget, run.limit(), tolerance)
     agreed = not search.misses(known.rows).any() and (yield from run.extend(search))
@@ -63,48 +63,48 @@ def certify(task: RowTask, proved: VerifiedAnswers, tolerance: float) -> Inquiry
         search = BestFirst(problem, task.budget, run.limit(), tolerance, np.array(run.codes) != problem.own)
         agreed = yield from run.extend(search)
     if not agreed or (run.missing and not search.cut and run.overlooked):
-        return replace(proved, note=Uncertified("disagree"))
+        return replace(verified, note=Uncertified("disagree"))
     return run.result(search)
 
 
-def nearest_of_sets(task: RowTask, proved: VerifiedAnswers, tolerance: float) -> Inquiry:
+def nearest_of_sets(task: RowTask, verified: VerifiedAnswers, tolerance: float) -> Inquiry:
     """Return the nearest answers with the changed sets of verified ones, as far as a part of the budget goes."""
     problem, part = task.problem, task.budget.part(NEAREST)
-    if not len(proved.rows):
-        return proved
+    if not len(verified.rows):
+        return verified
     inner = replace(task, budget=part)
-    run = Certification(inner, proved, (yield from needed(inner, proved)), filling=True)
-    search = BestFirst(problem, part, run.limit(), tolerance, problem.changed(proved.rows))
+    run = Certification(inner, verified, (yield from needed(inner, verified)), filling=True)
+    search = BestFirst(problem, part, run.limit(), tolerance, problem.changed(verified.rows))
     agreed = yield from run.extend(search)
     task.budget.take(part.used)
     found = run.result(search)
-    return found if agreed and len(found.rows) >= len(proved.rows) else proved
+    return found if agreed and len(found.rows) >= len(verified.rows) else verified
 
 
-def at_once(task: RowTask, proved: VerifiedAnswers, tolerance: float) -> VerifiedAnswers:
+def at_once(task: RowTask, verified: VerifiedAnswers, tolerance: float) -> VerifiedAnswers:
     """Prove the only answer that is wanted by what one and two changes can do; as it was where that does not settle it.
 
     The judge is asked nothing: it settles the answer if three changes cannot be as near, and the model may accept
     nothing nearer with less.
     """
-    if task.problem.count > 1 or len(proved.rows) != 1 or proved.proofs or task.budget.late:
-        return proved
+    if task.problem.count > 1 or len(verified.rows) != 1 or verified.proofs or task.budget.late:
+        return verified
     problem, exact = with_points(task.problem)
-    few, distance = problem.kept(FewChanges.of) if exact else None, float(task.distance(proved.rows)[0])
+    few, distance = problem.kept(FewChanges.of) if exact else None, float(task.distance(verified.rows)[0])
     doubt = DOUBT * tolerance
     if few is None or few.least(3) <= distance:
-        return proved
+        return verified
     pairs = few.pairs(distance, doubt, task.budget)
     if pairs is None:
-        return proved
+        return verified
     codes = np.concatenate([few.singles(distance, doubt), pairs])
     if len(codes) > 1:  # a search may have listed them, which doubts more
         codes = codes[few.scorer.verdicts(few.scorer.structure.sums(problem.tokens(codes)), doubt)[0]]
     near = problem.rows(codes)
-    own = same(near, proved.rows[0]).all(axis=1)
-    if not own.any() or _is_behind(task, proved.rows[0], near[~own]):
-        return proved
-    return replace(proved, proofs=("optimal",), bounds=(distance,), exhausted=True)
+    own = same(near, verified.rows[0]).all(axis=1)
+    if not own.any() or _is_behind(task, verified.rows[0], near[~own]):
+        return verified
+    return replace(verified, proofs=("optimal",), bounds=(distance,), exhausted=True)
 
 
 def _is_behind(task: RowTask, row: Floats, others: Floats) -> bool:
@@ -115,12 +115,12 @@ def _is_behind(task: RowTask, row: Floats, others: Floats) -> bool:
     return nearest(task.problem, rows, task.distance(rows), polished=True) != 0
 
 
-def needed(task: RowTask, proved: VerifiedAnswers) -> Generator[Asked, Outcome, Bools]:
+def needed(task: RowTask, verified: VerifiedAnswers) -> Generator[Asked, Outcome, Bools]:
     """Return which of the accepted rows (k, d) are known to need all their changes; a single answer is not asked."""
-    problem, rows = task.problem, proved.rows
+    problem, rows = task.problem, verified.rows
     if problem.count == 1 or not len(rows):
         return np.ones(len(rows), dtype=np.bool_)
-    needed = proved.minimal.copy() if len(proved.minimal) else np.zeros(len(rows), dtype=np.bool_)
+    needed = verified.minimal.copy() if len(verified.minimal) else np.zeros(len(rows), dtype=np.bool_)
     open_ones = np.flatnonzero(~needed)
     owner, variants = problem.undone(rows[open_ones])
     lawful = problem.check(variants) if len(variants) else np.empty(0, dtype=np.bool_)
@@ -156,7 +156,7 @@ class Certification:
     """
 
     task: RowTask
-    proved: VerifiedAnswers
+    verified: VerifiedAnswers
     needed: Bools
     filling: bool = False
     rows: list[Floats] = field(default_factory=list)
@@ -178,7 +178,7 @@ class Certification:
 
     def limit(self) -> float:
         """Return how far away the last answer can be at most."""
-        problem, rows = self.task.problem, self.proved.rows[self.needed & ~self._answered()]
+        problem, rows = self.task.problem, self.verified.rows[self.needed & ~self._answered()]
         distance = self.task.distance(rows)
         order = np.argsort(distance, kind="stable")
         if self.filling:
@@ -206,9 +206,9 @@ class Certification:
             if self._repeats(leaf) or leaf.codes.tobytes() in self.refused:
                 continue
             row = problem.rows(leaf.codes[None])
-            known = np.flatnonzero(same(self.proved.rows, row[0]).all(axis=1) & (self.needed | (not self.rows)))
+            known = np.flatnonzero(same(self.verified.rows, row[0]).all(axis=1) & (self.needed | (not self.rows)))
             if len(known):
-                self._add(leaf, row[0], self.proved.outcome.take(known[:1]), search)
+                self._add(leaf, row[0], self.verified.outcome.take(known[:1]), search)
                 continue
             # the first answer needs all its changes, or a nearer row would have been accepted
             Z = np.concatenate([row, problem.undone(row)[1] if self.rows else row[:0]])
@@ -280,11 +280,11 @@ class Certification:
         known = [
             key.tobytes() for key in task.problem.changed(np.array(self.rows).reshape(-1, len(task.problem.space)))
         ]
-        answered, sets = self._answered(), [key.tobytes() for key in task.problem.changed(self.proved.rows)]
+        answered, sets = self._answered(), [key.tobytes() for key in task.problem.changed(self.verified.rows)]
         new = [key not in known and key not in sets[:at] for at, key in enumerate(sets)]
         rest = sorted(np.flatnonzero(~answered).tolist(), key=lambda at: not new[at])[: self.missing * search.cut]
-        rows = np.array([*self.rows, *self.proved.rows[rest]]).reshape(-1, len(task.problem.space))
-        outcome = joined_outcomes([*self.outcomes, self.proved.outcome.take(np.array(rest, dtype=np.intp))])
+        rows = np.array([*self.rows, *self.verified.rows[rest]]).reshape(-1, len(task.problem.space))
+        outcome = joined_outcomes([*self.outcomes, self.verified.outcome.take(np.array(rest, dtype=np.intp))])
         distance = task.distance(rows).tolist()
         bounded = [self.filling or new[at] for at in rest]
         proofs: list[Proof] = ["optimal"] * found
@@ -294,9 +294,9 @@ class Certification:
 
     def _answered(self) -> Bools:
         """Return (k,) which of the rows proved before are among the answers, or near-copies of them."""
-        answered: Bools = np.zeros(len(self.proved.rows), dtype=np.bool_)
+        answered: Bools = np.zeros(len(self.verified.rows), dtype=np.bool_)
         for row in self.rows:
-            answered |= near_copies(self.task.problem, self.proved.rows, row)
+            answered |= near_copies(self.task.problem, self.verified.rows, row)
         return answered
 
     def _repeats(self, leaf: Candidate) -> bool:

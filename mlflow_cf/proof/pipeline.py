@@ -38,7 +38,7 @@ class Answer:
 
     Attributes:
         status, reason: as in an explanation.
-        proved: verified counterfactuals, or None.
+        verified: verified counterfactuals, or None.
         plans: the plan of each, if they have plans; optima: what a solver says of each, if one did.
         diagnostics: statistics of the search.
         evidence: how it is known that nothing exists, if it is.
@@ -46,7 +46,7 @@ class Answer:
 
     status: Status
     reason: str
-    proved: VerifiedAnswers | None = None
+    verified: VerifiedAnswers | None = None
     plans: tuple[Plan, ...] = ()
     optima: tuple[Optimum | None, ...] = ()
     diagnostics: dict[str, Any] = field(default_factory=dict)
@@ -72,24 +72,24 @@ class VerifiedRow:
 
     task: RowTask
     candidates: Candidates
-    proved: VerifiedAnswers
+    verified: VerifiedAnswers
 
     @property
     def settled(self) -> bool:
         """Whether all answers that are wanted are proved already."""
-        return self.proved.proofs == ("optimal",) * self.task.problem.count
+        return self.verified.proofs == ("optimal",) * self.task.problem.count
 
     @property
     def plans(self) -> tuple[Plan, ...]:
         """The plan of each answer, if they have plans."""
         plans = self.candidates.plans
-        return () if plans is None else tuple(plans[position] for position in self.proved.origin.tolist())
+        return () if plans is None else tuple(plans[position] for position in self.verified.origin.tolist())
 
     @property
     def optima(self) -> tuple[Optimum | None, ...]:
         """What a solver says of each answer, if one did."""
         known = self.candidates.optima
-        places = self.proved.origin.tolist() if known else []
+        places = self.verified.origin.tolist() if known else []
         return tuple(known[position] if position < len(known) else None for position in places)
 
 
@@ -125,16 +125,16 @@ def verify_all(
 
     What is asked `beside` them shares their calls to the judge, and finds out for itself what is said.
     """
-    proofs = [_verified(judge, task, candidates, proving) for task, candidates in found]
+    proofs = [_verify_candidates(judge, task, candidates, proving) for task, candidates in found]
     return _verified_results(found, run_proofs(judge, space, [*proofs, *beside])[: len(found)])
 
 
 def certify_all(
-    judge: Decides, space: FeatureSpace, verified: Sequence[VerifiedRow], proving: Proving, rows_left: int
+    judge: Decides, space: FeatureSpace, verified_rows: Sequence[VerifiedRow], proving: Proving, rows_left: int
 ) -> list[VerifiedRow | Exception]:
     """Prove side by side that what was verified is the nearest; the time that is left is shared by `rows_left` rows."""
-    proofs = [_certified(judge, one, proving, rows_left - place) for place, one in enumerate(verified)]
-    return _verified_results([(one.task, one.candidates) for one in verified], run_proofs(judge, space, proofs))
+    proofs = [_certified(judge, one, proving, rows_left - place) for place, one in enumerate(verified_rows)]
+    return _verified_results([(one.task, one.candidates) for one in verified_rows], run_proofs(judge, space, proofs))
 
 
 def settle(
@@ -142,10 +142,10 @@ def settle(
 ) -> Generator[Asked, Outcome, Answer]:
     """Verify and polish the candidates of a single row, and prove what there is if it is to be `certified`."""
     proving = Proving(polish=True)
-    verified = VerifiedRow(task, candidates, (yield from _verified(judge, task, candidates, proving)))
+    verified_row = VerifiedRow(task, candidates, (yield from _verify_candidates(judge, task, candidates, proving)))
     if certified:
-        verified = replace(verified, proved=(yield from _certified(judge, verified, proving, 1)))
-    return answer_of(verified)
+        verified_row = replace(verified_row, verified=(yield from _certified(judge, verified_row, proving, 1)))
+    return answer_of(verified_row)
 
 
 def _verified_results(
@@ -157,24 +157,24 @@ def _verified_results(
     ]
 
 
-def _with_plans_checked(verified: VerifiedRow) -> VerifiedRow | Exception:
+def _with_plans_checked(verified_row: VerifiedRow) -> VerifiedRow | Exception:
     """Return what was verified, or what is wrong with the plan of an answer: it ends this row, and no other."""
     try:
-        check_plans(verified.candidates.action_model, verified.task.problem.x0, verified.plans)
+        check_plans(verified_row.candidates.action_model, verified_row.task.problem.x0, verified_row.plans)
     except Exception as error:  # noqa: BLE001  whatever is wrong, the prediction must still leave
         return error
-    return verified
+    return verified_row
 
 
-def _verified(judge: Decides, task: RowTask, candidates: Candidates, proving: Proving) -> Inquiry:
+def _verify_candidates(judge: Decides, task: RowTask, candidates: Candidates, proving: Proving) -> Inquiry:
     """Verify and polish as wanted, until the judge also accepts each answer alone."""
     order, kinds = _lined_up(task.problem, candidates, proving)
     polish = proving.polish and candidates.plans is None
     while True:
         rows, in_order, promise = candidates.rows[order], proving.keeps_order, candidates.promise
-        proved = yield from prove(task, rows, polish=polish, keeps_order=in_order, kinds=kinds, promise=promise)
+        verified = yield from prove(task, rows, polish=polish, keeps_order=in_order, kinds=kinds, promise=promise)
         refused = len(task.refused)
-        alone = yield from by_themselves(task, replace(proved, origin=order[proved.origin]), judge.tolerance)
+        alone = yield from by_themselves(task, replace(verified, origin=order[verified.origin]), judge.tolerance)
         if candidates.more and len(alone.rows) < task.problem.count and not task.budget.spent:
             # polishing has made some equal
             candidates = replace(candidates, rows=np.concatenate([candidates.rows, candidates.more()]), more=None)
@@ -220,66 +220,66 @@ def _likenesses(problem: Problem, rows: Floats) -> list[bytes]:
     return found
 
 
-def _may_be_better(task: RowTask, proved: VerifiedAnswers) -> bool:
+def _may_be_better(task: RowTask, verified: VerifiedAnswers) -> bool:
     """Whether there may be further answers, or nearer ones than were found where the nearest are wanted."""
-    few = len(proved.rows) < task.problem.count or (task.problem.variety.near and task.problem.count > 1)
-    return few and len(proved.rows) > 0 and not task.budget.spent
+    few = len(verified.rows) < task.problem.count or (task.problem.variety.near and task.problem.count > 1)
+    return few and len(verified.rows) > 0 and not task.budget.spent
 
 
-def _completed(task: RowTask, proved: VerifiedAnswers, tolerance: float) -> Inquiry:
+def _completed(task: RowTask, verified: VerifiedAnswers, tolerance: float) -> Inquiry:
     """Add answers that the search has not found, without those that the judge refuses alone."""
-    completed = yield from (nearest_ones if task.problem.variety.near else complete)(task, proved, tolerance)
+    completed = yield from (nearest_ones if task.problem.variety.near else complete)(task, verified, tolerance)
     return (yield from by_themselves(task, completed, tolerance))
 
 
-def _certified(judge: Decides, verified: VerifiedRow, proving: Proving, rows_left: int) -> Inquiry:
+def _certified(judge: Decides, verified_row: VerifiedRow, proving: Proving, rows_left: int) -> Inquiry:
     """Certify what was verified, in an even share of the time, until the judge also accepts each answer alone."""
-    task, proved = verified.task, verified.proved
-    if verified.candidates.bound is not None:
-        return proved
+    task, verified = verified_row.task, verified_row.verified
+    if verified_row.candidates.bound is not None:
+        return verified
     task.budget.share(rows_left)
     if proving.keeps_order:
-        return certify_by_cost(task, proved, verified.candidates, judge.tolerance)
+        return certify_by_cost(task, verified, verified_row.candidates, judge.tolerance)
     while True:
-        certified = yield from certify(task, proved, judge.tolerance)
+        certified = yield from certify(task, verified, judge.tolerance)
         refused = len(task.refused)
         alone = yield from by_themselves(task, certified, judge.tolerance)
         if len(task.refused) == refused or task.budget.spent:
             return alone
-        proved = yield from _verified(judge, task, verified.candidates, proving)
+        verified = yield from _verify_candidates(judge, task, verified_row.candidates, proving)
 
 
-def _why_fewer(task: RowTask, proved: VerifiedAnswers) -> str:
+def _why_fewer(task: RowTask, verified: VerifiedAnswers) -> str:
     budget, wanted = task.budget, task.problem.count
     if budget.cut:
-        return fewer(len(proved.rows), wanted, stopped(budget.cut, budget.used))
+        return fewer(len(verified.rows), wanted, stopped(budget.cut, budget.used))
     variety = task.problem.variety
-    nothing = nothing_else(variety.min_difference, near=variety.near, proved=proved.exhausted)
-    return fewer(len(proved.rows), wanted, nothing)
+    nothing = nothing_else(variety.min_difference, near=variety.near, proved=verified.exhausted)
+    return fewer(len(verified.rows), wanted, nothing)
 
 
-def answer_of(verified: VerifiedRow, *, briefly: bool = False) -> Answer:
+def answer_of(verified_row: VerifiedRow, *, briefly: bool = False) -> Answer:
     """Return what is said of a row by what is known of it so far.
 
     Where nothing was tried, the reason names the constraints that no background row meets, unless it is told `briefly`
     because more is said later.
     """
-    task, candidates, proved = verified.task, verified.candidates, verified.proved
+    task, candidates, verified = verified_row.task, verified_row.candidates, verified_row.verified
     budget = task.budget
     diagnostics = {**candidates.diagnostics, "cut": budget.cut}
-    if len(proved.rows):
-        origin = proved.origin.tolist()
+    if len(verified.rows):
+        origin = verified.origin.tolist()
         if candidates.costs is not None:
             diagnostics["costs"] = candidates.costs[origin].tolist()
-        reasons = [proved.note.reason] if proved.note else []
-        if len(proved.rows) < task.problem.count:
-            reasons.append(_why_fewer(task, proved))
-        elif budget.cut == "clock" and not (proved.proofs and set(proved.proofs) == {"optimal"}):
+        reasons = [verified.note.reason] if verified.note else []
+        if len(verified.rows) < task.problem.count:
+            reasons.append(_why_fewer(task, verified))
+        elif budget.cut == "clock" and not (verified.proofs and set(verified.proofs) == {"optimal"}):
             reasons.append(hurried(budget.used))
-        return Answer("found", "; ".join(reasons), proved, verified.plans, verified.optima, diagnostics)
+        return Answer("found", "; ".join(reasons), verified, verified_row.plans, verified_row.optima, diagnostics)
     if candidates.bound is not None and np.isinf(candidates.bound):
         return Answer("infeasible", NOTHING_LEFT, diagnostics=diagnostics, evidence="restricted")
-    if proved.exhausted:
+    if verified.exhausted:
         return Answer("infeasible", NOTHING_WANTED, diagnostics=diagnostics, evidence="exhausted")
     if budget.cut:
         return Answer("budget", stopped(budget.cut, budget.used), diagnostics=diagnostics)

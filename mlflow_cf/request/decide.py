@@ -79,10 +79,10 @@ class Decider:
         self.left -= task.budget.used
         if not isinstance(answer, Answer) or answer.status not in ("found", "infeasible"):
             return Decision(None)
-        if answer.proved is None or answer.status == "infeasible":
+        if answer.verified is None or answer.status == "infeasible":
             return Decision(False)
-        row = answer.proved.rows[0]
-        probability = task.target.probability(answer.proved.outcome)[0]
+        row = answer.verified.rows[0]
+        probability = task.target.probability(answer.verified.outcome)[0]
         return Decision(True, row, float(task.distance(row[None, :])[0]), probability)
 
     def _settled(self, question: Question, task: RowTask, found: Candidates) -> Deciding[Answer | Exception]:

@@ -41,7 +41,7 @@ class Unsettled(NamedTuple):
     """A row whose answers are still to be certified, after so many evaluations."""
 
     candidates: Candidates
-    proved: VerifiedAnswers
+    verified: VerifiedAnswers
     evaluations: int
 
 
@@ -135,22 +135,24 @@ class Explaining:
         started = time.perf_counter()
         # rows without a candidate leave it for later, beside what is asked to say why
         beside = [self.predictions.asked()] if any(len(some.rows) for _, some in found.values()) else []
-        verified = verify_all(request.judges, self.space, list(found.values()), self.proving, beside)
-        self._clock.proved(len(found), time.perf_counter() - started)
-        doubted = [n for (n, (task, _)), one in zip(found.items(), verified, strict=True) if self._note(n, task, one)]
+        verified_rows = verify_all(request.judges, self.space, list(found.values()), self.proving, beside)
+        self._clock.learn(len(found), time.perf_counter() - started)
+        doubted = [
+            n for (n, (task, _)), one in zip(found.items(), verified_rows, strict=True) if self._note(n, task, one)
+        ]
         if doubted:
             self._without_structure(doubted)
 
-    def _note(self, number: int, task: RowTask, verified: VerifiedRow | Exception) -> bool:
+    def _note(self, number: int, task: RowTask, verified_row: VerifiedRow | Exception) -> bool:
         """Note what was verified; return whether the judge refused everything that the opened model believed in."""
         briefly = bool(self.request.why_not) and task.problem.scorer is not None  # reasons follow
-        answer = verified if isinstance(verified, Exception) else answer_of(verified, briefly=briefly)
-        if isinstance(verified, VerifiedRow):
-            if _is_doubted(verified, answer):
+        answer = verified_row if isinstance(verified_row, Exception) else answer_of(verified_row, briefly=briefly)
+        if isinstance(verified_row, VerifiedRow):
+            if _is_doubted(verified_row, answer):
                 return True
-            if (self.request.certified or verified.candidates.certify) and not verified.settled:
+            if (self.request.certified or verified_row.candidates.certify) and not verified_row.settled:
                 self.explained[number] = explanation(self.request, self.rows[number], task, answer)
-                self._unsettled[number] = Unsettled(verified.candidates, verified.proved, task.budget.used)
+                self._unsettled[number] = Unsettled(verified_row.candidates, verified_row.verified, task.budget.used)
                 if len(self._tasks) < ROWS_AT_ONCE:
                     self._tasks[number] = task
                 return False
@@ -201,7 +203,7 @@ class Explaining:
     def _too_late(self, numbers: Sequence[int]) -> None:
         """Say of rows without any certificate that there was no time for one."""
         for number in numbers:
-            if not self._unsettled[number].proved.proofs:
+            if not self._unsettled[number].verified.proofs:
                 before = self.explained[number]
                 reason = "; ".join(filter(None, [Uncertified("late").reason, before.reason]))
                 self.explained[number] = replace(before, reason=reason)
@@ -214,12 +216,12 @@ class Explaining:
     def _settle(self, number: int, before: VerifiedRow, certified: VerifiedRow | Exception) -> bool:
         """Note a certificate, or what there is of it; return whether the clock cut it."""
         self._say(number, before.task, certified if isinstance(certified, Exception) else answer_of(certified))
-        if isinstance(certified, Exception) or certified.proved.exhausted or certified.proved.note:
+        if isinstance(certified, Exception) or certified.verified.exhausted or certified.verified.note:
             return False
         if not before.task.budget.left:
             return False
         self._blocked.pop(number, None)
-        self._unsettled[number] = Unsettled(certified.candidates, certified.proved, before.task.budget.used)
+        self._unsettled[number] = Unsettled(certified.candidates, certified.verified, before.task.budget.used)
         return True
 
     def _task(self, number: int) -> RowTask:
@@ -239,11 +241,11 @@ def _share(ends: float | None, rows: int) -> float | None:
     return None if ends is None else now + max(ends - now, 0.0) / rows
 
 
-def _is_doubted(verified: VerifiedRow, answer: Answer | Exception) -> bool:
+def _is_doubted(verified_row: VerifiedRow, answer: Answer | Exception) -> bool:
     """Whether the judge refused everything lawful that the opened model believed in."""
-    problem = verified.task.problem
-    refused = isinstance(answer, Answer) and answer.proved is None and answer.status == "not_found"
-    return refused and problem.scorer is not None and bool(problem.check(verified.candidates.rows).any())
+    problem = verified_row.task.problem
+    refused = isinstance(answer, Answer) and answer.verified is None and answer.status == "not_found"
+    return refused and problem.scorer is not None and bool(problem.check(verified_row.candidates.rows).any())
 
 
 SEARCH_SHARE = 0.8  # of the time there is; the rest is for the proof of what the search found
@@ -290,7 +292,7 @@ class RowClock:
         rows, self._rows = max(self._rows, 1), self._rows - 1
         return now + min(max(left / rows, LEAST_S), left)
 
-    def proved(self, rows: int, seconds: float) -> None:
+    def learn(self, rows: int, seconds: float) -> None:
         """Learn from the proof of `rows` how long the next will take."""
         if rows:
             self._proof_s = seconds / rows

@@ -54,17 +54,17 @@ def explanation(request: Request, row: Row, task: RowTask | None, answer: Answer
 
 def _counterfactuals(task: RowTask, answer: Answer, bare_space: FeatureSpace | None) -> Iterator[Counterfactual]:
     """Yield the counterfactuals of a row, with what is proved of each and the plan that leads there."""
-    proved, plans, optima = answer.proved, answer.plans, answer.optima
-    if proved is None:
+    verified, plans, optima = answer.verified, answer.plans, answer.optima
+    if verified is None:
         return
     target, space = task.target, task.problem.space
-    likely = target.probability(proved.outcome)
-    distance = task.distance(proved.rows)
+    likely = target.probability(verified.outcome)
+    distance = task.distance(verified.rows)
     old = space.values(task.problem.x0)
-    for position, codes in enumerate(proved.rows):
+    for position, codes in enumerate(verified.rows):
         new = space.values_beside(codes, task.problem.x0, old)
         changes = changes_between(old, new)
-        prediction = target.prediction(proved.outcome, position)
+        prediction = target.prediction(verified.outcome, position)
         yield Counterfactual(
             row=new,
             changes=changes,
@@ -72,8 +72,8 @@ def _counterfactuals(task: RowTask, answer: Answer, bare_space: FeatureSpace | N
             probability=likely[position],
             distance=float(distance[position]),
             n_changed=len(changes),
-            proof=proved.proofs[position] if proved.proofs else "none",
-            bound=proved.bounds[position] if proved.bounds else None,
+            proof=verified.proofs[position] if verified.proofs else "none",
+            bound=verified.bounds[position] if verified.bounds else None,
             solver=optima[position] if optima else None,
             plan=plan_steps(space, old, plans[position] if plans else _ordered(task.problem, codes)),
             text=describe_changes(changes, prediction),

@@ -39,8 +39,8 @@ def answers(world):
     if isinstance(found, Answer):
         return None
     (verified,) = verify_all(world.judge, world.space, [(task, found)], Proving(polish=True))
-    proved = verified.proved
-    return proved, task.problem.changed(proved.rows), task
+    verified = verified.verified
+    return verified, task.problem.changed(verified.rows), task
 
 
 @dear(2)
@@ -53,16 +53,16 @@ def test_there_are_as_many_as_are_wanted_wherever_there_are_so_many(world, count
     if found is None:
         assert not len(wanted)
         return
-    proved, changed, task = found
-    if not len(proved.rows):
+    verified, changed, task = found
+    if not len(verified.rows):
         return
-    assert len(proved.rows) == len(wanted)
+    assert len(verified.rows) == len(wanted)
     sets = [line.tobytes() for line in changed]
     distinct = len({line.tobytes() for line in expected.changed[wanted]})
     assert len(set(sets)) == len(set(sets[:distinct])) == distinct
-    far = task.distance(proved.rows)
+    far = task.distance(verified.rows)
     assert all(one <= two for part in (far[:distinct], far[distinct:]) for one, two in pairwise(part))
-    assert all(row.tobytes() in expected.known for row in proved.rows)
+    assert all(row.tobytes() in expected.known for row in verified.rows)
 
 
 @dear(2)
@@ -84,10 +84,10 @@ def test_answers_are_the_nearest_where_all_that_is_nearer_was_looked_at(world, c
         return
     expected = Enumerated(world)
     wanted = expected.answers(count)
-    proved, _, task = found
+    verified, _, task = found
     distinct = len({line.tobytes() for line in expected.changed[wanted]})
-    np.testing.assert_allclose(task.distance(proved.rows)[:distinct], expected.distance[wanted][:distinct])
-    certified = world.certified(task, proved)
+    np.testing.assert_allclose(task.distance(verified.rows)[:distinct], expected.distance[wanted][:distinct])
+    certified = world.certified(task, verified)
     np.testing.assert_allclose(task.distance(certified.rows), expected.distance[wanted])
     assert certified.proofs == ("optimal",) * len(wanted)
 
@@ -192,11 +192,11 @@ def test_no_other_values_of_the_best_changed_set_are_nearer(world, count):
     found = answers(world)
     if found is None or not len(found[0].rows):
         return
-    proved, changed, task = found
+    verified, changed, task = found
     expected = Enumerated(world)
     inside = (expected.changed <= changed[0]).all(axis=1)
     if changed[0].sum() >= 3:
-        assert task.distance(proved.rows)[0] <= expected.distance[inside].min() + 1e-9
+        assert task.distance(verified.rows)[0] <= expected.distance[inside].min() + 1e-9
 
 
 @dear(2)
