@@ -18,7 +18,7 @@ from mlflow_cf.features import Rows
 from mlflow_cf.proof.pipeline import Answer
 from mlflow_cf.request.expected import FEW, Predictions
 from mlflow_cf.request.explaining import FIRST_ROWS, ROWS_AT_ONCE, Explaining
-from mlflow_cf.request.helpers import Helpers
+from mlflow_cf.request.helper_processes import Helpers
 from mlflow_cf.request.progress import Progress
 from mlflow_cf.request.replies import bare, explanation
 from mlflow_cf.request.request import Request

@@ -86,7 +86,7 @@ class Tried:
 
     @cached_property
     def good(self) -> pd.DataFrame:
-        rows, held = self.rows, self.explained.held
+        rows, held = self.rows, self.explained.extra_models
         share = self.models[0].predict_proba(rows)[:, 1]
         meets = np.array(share >= 0.5 + self.world.margin - LEAST * (self.world.margin > 0))
         for model in self.models:
@@ -110,7 +110,7 @@ class Tried:
 @given(drawn("tree", "forest", "linear"))
 def test_the_nearest_that_meets_everything_is_found(world: Drawn) -> None:
     tried = Tried(world)
-    assume(tried.explained.asking.required.structure is not None)  # forests whose shares tie are not opened
+    assume(tried.explained.context.required.structure is not None)  # forests whose shares tie are not opened
     (found,) = tried.explained.explain(tried.row, certify=True)
     if tried.good.empty:
         assert (found.status, found.counterfactuals) == ("infeasible", ())
