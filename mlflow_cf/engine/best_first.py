@@ -20,7 +20,7 @@ from mlflow_cf.engine.listed import WORTH, Listed, ListedCandidates, SearchState
 from mlflow_cf.engine.nodes import Parting, boxes_of_sets, choices_within, tighten, whole_box
 from mlflow_cf.features import Floats
 from mlflow_cf.problem import Budget, Codes, Problem
-from mlflow_cf.search.choices import Within
+from mlflow_cf.search.action_table import Within
 
 DOUBT = 4  # tolerances: scores may be off on either side of a comparison
 MOST_LISTED = 2**18  # sums of a box's candidates that are made together instead of parting it further

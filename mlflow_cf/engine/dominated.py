@@ -16,11 +16,11 @@ import numpy as np
 from mlflow_cf.constraints.rules import Bools
 from mlflow_cf.goal.scorer import Lead
 from mlflow_cf.problem import Codes, Problem
-from mlflow_cf.search.choices import Choices
+from mlflow_cf.search.action_table import ActionTable
 from mlflow_cf.structures.structure import Boxes
 
 
-def undoable(problem: Problem, choices: Choices) -> Bools:
+def undoable(problem: Problem, choices: ActionTable) -> Bools:
     """Return (G,) the groups whose changes may be put back: no rule minds, and the row's own tuple is a choice."""
     lawful = [group.own_allowed and number not in problem.linked for number, group in enumerate(problem.groups)]
     return np.array(lawful) & (choices.own >= 0)
@@ -29,7 +29,7 @@ def undoable(problem: Problem, choices: Choices) -> Bools:
 class Losing:
     """Tells which choices of boxes lose."""
 
-    def __init__(self, problem: Problem, choices: Choices, boxes: Boxes | None, doubt: float) -> None:
+    def __init__(self, problem: Problem, choices: ActionTable, boxes: Boxes | None, doubt: float) -> None:
         """Set up for boxes of `choices`, bounded by `boxes`; scores may be off by `doubt`."""
         self.choices, self._boxes = choices, boxes
         alone = undoable(problem, choices) & [len(columns) == 1 for columns in problem.columns]
@@ -63,7 +63,7 @@ class Losing:
 class Needless:
     """Tells which changes of candidates are certainly needless."""
 
-    def __init__(self, problem: Problem, choices: Choices, doubt: float) -> None:
+    def __init__(self, problem: Problem, choices: ActionTable, doubt: float) -> None:
         """Set up for boxes of `choices`; scores may be off by `doubt`."""
         self.problem, self.choices, self.doubt = problem, choices, doubt
         self.free = undoable(problem, choices)

@@ -20,7 +20,7 @@ from mlflow_cf.features import Floats
 from mlflow_cf.goal import Scorer
 from mlflow_cf.kernel import kernel
 from mlflow_cf.problem import Budget, Codes, Problem
-from mlflow_cf.search.choices import Choices, telling
+from mlflow_cf.search.action_table import ActionTable, telling
 
 ROUNDING = 1e-12  # of a sum
 SWEPT = 1e-5  # sums of a sweep are rounded otherwise than those of a single row, which may be sums in float32
@@ -40,7 +40,7 @@ class FewChanges:
     def __init__(self, problem: Problem, scorer: Scorer) -> None:
         """Sweep the row."""
         self.problem, self.scorer = problem, scorer
-        self.choices = Choices.of_places(problem, problem.kept(telling))
+        self.choices = ActionTable.of_places(problem, problem.kept(telling))
         self._own = problem.own_tokens
         values = [tokens if len(tokens) > 1 else None for tokens in self.choices.tokens]
         self._sums = np.empty((len(self.choices.code), scorer.structure.outputs))

@@ -24,7 +24,7 @@ from mlflow_cf.features import Floats
 from mlflow_cf.goal import Scorer
 from mlflow_cf.kernel import kernel
 from mlflow_cf.problem import Codes, Problem
-from mlflow_cf.search.choices import Choices, Within
+from mlflow_cf.search.action_table import ActionTable, Within
 
 WORTH = 2**8  # a row of a product takes so many times less than a row by itself
 SET_UP = 2**14  # rows of a product take as long as what comes before them
@@ -40,11 +40,11 @@ class Rows:
         places: per group, some of them (t,), their codes ascending.
     """
 
-    choices: Choices
+    choices: ActionTable
     places: tuple[Codes, ...]
 
     @classmethod
-    def of(cls, choices: Choices, places: Sequence[Codes]) -> Rows:
+    def of(cls, choices: ActionTable, places: Sequence[Codes]) -> Rows:
         """Return the candidates that take one of the choices at `places` of every group, in any order."""
         return cls(choices, tuple(some[np.argsort(choices.code[some])] for some in places))
 
@@ -126,13 +126,13 @@ class Listed:
         checked: (G,) the groups whose changes are put back there.
     """
 
-    choices: Choices
+    choices: ActionTable
     places: tuple[Codes, ...]
     rows: Rows
     checked: Bools
 
     @classmethod
-    def of(cls, choices: Choices, box: Bools, back: Bools) -> Listed:
+    def of(cls, choices: ActionTable, box: Bools, back: Bools) -> Listed:
         """Return the candidates of a box (choices,), beside which the changes of some groups (G,) may be put `back`."""
         ends = np.cumsum(np.add.reduceat(box, choices.start[:-1], dtype=np.intp))
         places = tuple(np.split(np.flatnonzero(box), ends[:-1]))
@@ -179,13 +179,13 @@ class Listed:
         return axes_of(self.choices, places, steps, undone)
 
 
-def gains(choices: Choices, scorer: Scorer) -> bool:
+def gains(choices: ActionTable, scorer: Scorer) -> bool:
     """Whether candidates of these choices are rated faster together."""
     own = Rows(choices, tuple(choices.start[:-1, None]))
     return own.sums(scorer) is not None
 
 
-def _with_own(choices: Choices, places: Sequence[Codes], back: Bools) -> list[Codes]:
+def _with_own(choices: ActionTable, places: Sequence[Codes], back: Bools) -> list[Codes]:
     """Return choices per group, beside which the row's own one of some groups to put `back` that all change stands."""
     more, size = list(places), prod(map(len, places))
     most = max(MOST_ADDED * size, SET_UP)
@@ -298,7 +298,7 @@ def enumerate_near(axes: Axes, within: Within, loose: float, stack: Stack, told:
     return count
 
 
-def axes_of(choices: Choices, places: Sequence[Codes], steps: Sequence[Codes], undone: Codes) -> Axes:
+def axes_of(choices: ActionTable, places: Sequence[Codes], steps: Sequence[Codes], undone: Codes) -> Axes:
     """Return the candidates that take a choice at `places` of every group.
 
     Args:

@@ -15,7 +15,7 @@ from mlflow_cf.engine.nodes import all_loose
 from mlflow_cf.features import Floats
 from mlflow_cf.goal import Scorer
 from mlflow_cf.problem import Codes, Problem
-from mlflow_cf.search.choices import Choices
+from mlflow_cf.search.action_table import ActionTable
 from mlflow_cf.structures.links import Tokens
 
 
@@ -28,7 +28,7 @@ class FirstOfSets:
         enough: (choices,) which changes certainly suffice alone: beside another change they are all that is needed.
     """
 
-    def __init__(self, problem: Problem, scorer: Scorer, choices: Choices, sums: Floats, doubt: float) -> None:
+    def __init__(self, problem: Problem, scorer: Scorer, choices: ActionTable, sums: Floats, doubt: float) -> None:
         """Start with the single changes to `choices`, which have the sums (choices, k)."""
         self.problem, self.scorer, self.choices, self.doubt = problem, scorer, choices, doubt
         changed = choices.code != problem.own[choices.group]
@@ -101,7 +101,7 @@ class TriedActions(NamedTuple):
     tokens: list[Tokens]
 
     @classmethod
-    def of(cls, choices: Choices, tried: Bools) -> TriedActions:
+    def of(cls, choices: ActionTable, tried: Bools) -> TriedActions:
         """Return the choices that are `tried` (choices,)."""
         columns, owner = choices.columns, choices.problem.owner
         some = tried[columns]

@@ -14,7 +14,7 @@ from mlflow_cf.engine.pair_batches import FirstOfSets, PairSelection, portions
 from mlflow_cf.features import Floats
 from mlflow_cf.goal import Scorer
 from mlflow_cf.problem import Budget, Codes, Problem
-from mlflow_cf.search.choices import Choices
+from mlflow_cf.search.action_table import ActionTable
 from mlflow_cf.structures.kernels.blocks import Blocks, Leading, LeadingPairs, SingleEffects
 from mlflow_cf.structures.links import Tokens
 from mlflow_cf.structures.pairs import PairTables, everything
@@ -63,7 +63,7 @@ class TwoChanges:
 
     problem: Problem
     scorer: Scorer
-    choices: Choices
+    choices: ActionTable
     own: Sequence[Tokens]
     sums: Floats
 

@@ -13,7 +13,7 @@ from mlflow_cf.engine.listed import WORTH, Listed, ListedCandidates, SearchState
 from mlflow_cf.engine.nodes import choices_within, loose, tighten, whole_box
 from mlflow_cf.explainers.geco.members import Members
 from mlflow_cf.problem import Codes
-from mlflow_cf.search.choices import Within
+from mlflow_cf.search.action_table import Within
 from mlflow_cf.search.population import changed_sets
 
 AT_ONCE = 2**17  # sums of a box that are made together: they stay near the processor

@@ -17,21 +17,21 @@ from mlflow_cf.explainers.geco.picking import Parents, PickedGroups, pick
 from mlflow_cf.features import Floats
 from mlflow_cf.goal import Scorer
 from mlflow_cf.problem import Budget, Codes, Problem
+from mlflow_cf.search.action_table import ActionTable, Within, telling
 from mlflow_cf.search.cascade import Cascade, alone
-from mlflow_cf.search.choices import Choices, Within, telling
 from mlflow_cf.search.population import Keys
 
 FAR = 1e3  # more than any distance
 MOST_JOINT = 20_000  # tuples of groups of several features that are tried beside the candidates of one call
 
 
-def _nearest_choices(problem: Problem) -> Choices:
+def _nearest_choices(problem: Problem) -> ActionTable:
     """Return the tuples worth looking at of all swept groups, nearest first."""
     swept = np.array([len(group.columns) == 1 and group.proposals > 0 for group in problem.groups])
     places = problem.kept(telling)
     places = places[swept[problem.group_of[places]]]
     alone = problem.costs[places] + problem.bound_distance.c * problem.peaks[places]
-    return Choices.of_places(problem, places[np.lexsort((alone, problem.group_of[places]))])
+    return ActionTable.of_places(problem, places[np.lexsort((alone, problem.group_of[places]))])
 
 
 @dataclass(frozen=True, eq=False)
