@@ -10,7 +10,7 @@ import numpy as np
 from mlflow_cf.constraints.expressions import Const, Ref
 from mlflow_cf.constraints.rules import Atom, Bools, Rule
 from mlflow_cf.features import Floats
-from mlflow_cf.problem.group import Group, Tuples
+from mlflow_cf.problem.group import Group, GroupActions
 from mlflow_cf.problem.intervals import MOST_CELLS, Some, bind_cells
 from mlflow_cf.problem.problem import Problem
 
@@ -173,7 +173,7 @@ def _with_codes(problem: Problem, group: Group, codes: Floats) -> Group:
     tuples = codes[order][:, None]
     part, top = problem.bound_distance.parts(group.columns, tuples, problem.x0[[column]])
     own = int(np.flatnonzero(order == group.own)[0])
-    return group.taking(Tuples(tuples, weights[order], own, part, top))
+    return group.taking(GroupActions(tuples, weights[order], own, part, top))
 
 
 def bounds_only(problem: Problem, rule: Rule, column: int) -> bool:
