@@ -13,7 +13,7 @@ from sklearn.tree import DecisionTreeClassifier
 import mlflow_cf
 from mlflow_cf.features import FeatureSpace
 from mlflow_cf.goal.raw_scores import SumTarget, rate_sums, shortfalls
-from mlflow_cf.goal.scorer import Lead, reach, surely
+from mlflow_cf.goal.scorer import DecisionScore, reach, surely
 from mlflow_cf.structures import Forest
 from mlflow_cf.structures.layers.columns import NumberColumn
 from mlflow_cf.structures.links import linked
@@ -121,7 +121,7 @@ def test_bounds_hold_for_what_is_between(target: SumTarget, ends: np.ndarray, su
 
 @given(targets, shares)
 def test_the_share_leads(target: SumTarget, sums: np.ndarray) -> None:
-    lead = Lead.of([target], DOUBT)
+    lead = DecisionScore.of([target], DOUBT)
     if lead is None:
         return
     favourable, _, margin = rate_sums(sums, [target])

@@ -14,7 +14,7 @@ from __future__ import annotations
 import numpy as np
 
 from mlflow_cf.constraints.rules import Bools
-from mlflow_cf.goal.scorer import Lead
+from mlflow_cf.goal.scorer import DecisionScore
 from mlflow_cf.problem import Codes, Problem
 from mlflow_cf.search.action_table import ActionTable
 from mlflow_cf.structures.structure import Boxes
@@ -33,9 +33,9 @@ class Losing:
         """Set up for boxes of `choices`, bounded by `boxes`; scores may be off by `doubt`."""
         self.choices, self._boxes = choices, boxes
         alone = undoable(problem, choices) & [len(columns) == 1 for columns in problem.columns]
-        self._lead: Lead | None = None
+        self._lead: DecisionScore | None = None
         if boxes is not None and problem.scorer is not None and alone.any():
-            self._lead = problem.scorer.lead(doubt)
+            self._lead = problem.scorer.decision_score(doubt)
         place = np.empty(len(choices.columns), dtype=np.intp)  # of choices, column after column
         place[choices.columns] = np.arange(len(place))
         self._own: Codes = np.where(alone, place[choices.own], -1)[problem.owner]

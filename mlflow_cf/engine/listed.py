@@ -80,7 +80,7 @@ class Rows:
 
     def told(self, scorer: Scorer, doubt: float) -> Told | None:
         """Return what all of them are rated by, if scores may be off by `doubt`; None if nothing is gained."""
-        lead = scorer.lead(doubt)
+        lead = scorer.decision_score(doubt)
         sums = self.sums(scorer, None if lead is None else lead.weights[:, None])
         if sums is None:
             return None

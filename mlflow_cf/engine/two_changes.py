@@ -140,7 +140,7 @@ class TwoChanges:
 
     def _leading(self, doubt: float) -> Leading:
         """Return what leads, if a single number decides."""
-        lead = self.scorer.lead(doubt)
+        lead = self.scorer.decision_score(doubt)
         return everything(len(self.base)) if lead is None else Leading(lead.weights, lead.may)
 
     def _parts(self, blocks: Blocks, doubt: float) -> list[Codes]:
@@ -149,7 +149,7 @@ class TwoChanges:
         In each, those of one pair of columns follow each other.
         """
         some = np.arange(len(blocks.far))
-        if self.scorer.lead(doubt) is None:
+        if self.scorer.decision_score(doubt) is None:
             some = some[self.scorer.reach(blocks.low, blocks.high, doubt) >= 0]
         some = some[np.argsort(blocks.far[some], kind="stable")]
         total, parts, start, listed = blocks.size[some].cumsum(), [], 0, LISTED_AT_ONCE

@@ -102,13 +102,13 @@ class Scorer:
         """Return (m,) whether all sums between bounds (m, k) meet the targets, even if they are off by `doubt`."""
         return surely(low, high, self.targets, doubt)
 
-    def lead(self, doubt: float) -> Lead | None:
-        """Return the number that decides the targets, None if it is not a single one; see `Lead.of`."""
-        return Lead.of(self.targets, doubt)
+    def decision_score(self, doubt: float) -> DecisionScore | None:
+        """Return the number that decides the targets, None if it is not a single one; see `DecisionScore.of`."""
+        return DecisionScore.of(self.targets, doubt)
 
     def numbers(self, doubt: float) -> int:
         """Return how many numbers are made of every candidate to rate many together."""
-        return self.structure.outputs if self.lead(doubt) is None else 1
+        return self.structure.outputs if self.decision_score(doubt) is None else 1
 
     def rate_tokens(self, tokens: Sequence[Tokens]) -> Rating:
         """Rate m candidates given by one token array per feature."""
@@ -213,7 +213,7 @@ SHARE = 1.001  # no share of a class is larger, however it is rounded
 
 
 @dataclass(frozen=True, eq=False)
-class Lead:
+class DecisionScore:
     """A number that meets the targets from some end on.
 
     Attributes:
@@ -231,7 +231,7 @@ class Lead:
         return (self.sure - self.may) * (1 + SLACK)
 
     @classmethod
-    def of(cls, targets: Sequence[SumTarget], doubt: float) -> Lead | None:
+    def of(cls, targets: Sequence[SumTarget], doubt: float) -> DecisionScore | None:
         """Return what decides some targets, None if that is no single number.
 
         Args:
@@ -246,7 +246,7 @@ class Lead:
         return _of_label(target, doubt)
 
 
-def _of_label(target: SumTarget, doubt: float) -> Lead | None:
+def _of_label(target: SumTarget, doubt: float) -> DecisionScore | None:
     """Return what decides which of two classes is said, with its least probability."""
     columns, least = target.columns, max(target.least, 0.5)
     if target.classes != 2 or len(columns) != 1 or target.margins or target.column < 0:
@@ -255,20 +255,20 @@ def _of_label(target: SumTarget, doubt: float) -> Lead | None:
     if target.link == "share":
         off /= 1.0 if target.least > 0 else 2.0  # a lead grows twice as fast as a share
         end = least - (toward < 0)
-        return Lead(np.array([toward]), end - off, end + off)
+        return DecisionScore(np.array([toward]), end - off, end + off)
     if target.link == "identity":  # shares, of which none exceeds 1 but by rounding
-        return None if target.least > 0 else Lead(toward * np.array([-1.0, 1.0]), -off, off)
+        return None if target.least > 0 else DecisionScore(toward * np.array([-1.0, 1.0]), -off, off)
     if target.stop - target.start == 2 and target.link == "sigmoid":
         return None
     weights = [1.0] if target.stop - target.start == 1 else [-1.0, 1.0]
     may, sure = logit(least - off), logit(min(least + off, 1.0))
-    return Lead(toward * np.array(weights), float(may), float(sure))
+    return DecisionScore(toward * np.array(weights), float(may), float(sure))
 
 
-def _of_interval(target: SumTarget, doubt: float) -> Lead | None:
+def _of_interval(target: SumTarget, doubt: float) -> DecisionScore | None:
     """Return what decides an interval that has one end."""
     if np.isfinite(target.low) == np.isfinite(target.high):
         return None
     end, toward = (target.low, 1.0) if np.isfinite(target.low) else (target.high, -1.0)
     off = 2 * doubt * max(1.0, abs(end))  # values near the end are little larger
-    return Lead(np.array([toward]), toward * end - off, toward * end + off)
+    return DecisionScore(np.array([toward]), toward * end - off, toward * end + off)
