@@ -215,7 +215,7 @@ class BestFirst:
             return False
         certain = np.zeros(len(codes), dtype=np.bool_)
         if problem.scorer is not None and len(codes):
-            may, certain = problem.scorer.verdicts(problem.scorer.structure.sums(problem.tokens(codes)), self.doubt)
+            may, certain = problem.scorer.decisions(problem.scorer.structure.sums(problem.tokens(codes)), self.doubt)
             codes, certain = codes[may], certain[may]
         self._waiting.add(codes, problem.distance(codes), certain, np.zeros(len(problem.groups), dtype=np.bool_))
         return True

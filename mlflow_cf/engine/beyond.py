@@ -20,4 +20,4 @@ def beyond_reach(problem: Problem, doubt: float) -> bool:
     if (choices.start[:-1] == choices.start[1:]).any():
         return True  # a group has no tuple left
     low, high = problem.scorer.structure.boxes(choices.tokens).bounds(whole_box(choices)[:, choices.columns])
-    return bool(problem.scorer.reach(low, high, doubt)[0] < 0)
+    return bool(problem.scorer.upper_bound(low, high, doubt)[0] < 0)

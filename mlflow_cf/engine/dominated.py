@@ -94,6 +94,6 @@ class Needless:
         owner, undone = owner[held], undone[held]
         if len(owner):
             scorer = self.problem.scorer
-            _, sure = scorer.verdicts(scorer.structure.sums(self.problem.tokens(undone)), self.doubt)
+            _, sure = scorer.decisions(scorer.structure.sums(self.problem.tokens(undone)), self.doubt)
             found[owner[sure]] = True
         return found

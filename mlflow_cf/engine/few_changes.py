@@ -130,7 +130,7 @@ class FewChanges:
         """Return the choices (n,) that may meet the target alone, whether each certainly does, and how far it is."""
         far = self.choices.cost + self.problem.bound_distance.c * self.choices.peak
         tried = np.flatnonzero(self._changed & (far <= loose(limit)))
-        may, sure = self.scorer.verdicts(self._sums[tried], doubt + SWEPT)
+        may, sure = self.scorer.decisions(self._sums[tried], doubt + SWEPT)
         return tried[may], sure[may], far[tried[may]]
 
     def pairs(self, limit: float, doubt: float, budget: Budget, most: int = MOST_CELLS) -> Codes | None:

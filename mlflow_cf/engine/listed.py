@@ -86,7 +86,7 @@ class Rows:
             return None
         if lead is not None:
             return Told(sums[:, 0], lead.may, lead.sure)
-        may, sure = scorer.verdicts(sums, doubt)
+        may, sure = scorer.decisions(sums, doubt)
         return Told(may.astype(np.float64) + sure, 1.0, 2.0)
 
     def sums(self, scorer: Scorer, weights: Floats | None = None) -> Floats | None:
@@ -167,7 +167,7 @@ class Listed:
     def rated_alone(self, within: Within, scorer: Scorer, doubt: float) -> ListedCandidates:
         """Return which of the candidates that are near may be answers, rated by themselves."""
         codes = self.near(within)
-        may, sure = scorer.verdicts(scorer.structure.sums(self.choices.problem.tokens(codes)), doubt)
+        may, sure = scorer.decisions(scorer.structure.sums(self.choices.problem.tokens(codes)), doubt)
         return ListedCandidates(codes[may], sure[may], np.zeros(len(self.places), dtype=np.bool_))
 
     def _axes(self, places: Sequence[Codes], checked: Bools) -> Axes:

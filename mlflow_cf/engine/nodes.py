@@ -266,14 +266,14 @@ class Parting:
         scorer = self.problem.scorer
         if scorer is None or not len(masks):
             return np.zeros(len(masks))
-        return scorer.reach(*self._bounds(masks), self.doubt)
+        return scorer.upper_bound(*self._bounds(masks), self.doubt)
 
     def _all_sure(self, box: Bools, back: Sequence[int]) -> bool:
         """Whether all candidates of a box certainly meet the target with one of some groups put back."""
         own = [self.choices.own[number : number + 1] for number in range(len(self.choices.own))]
         low, high = self._bounds(np.stack([self._confined(box, own, number) for number in back]))
         scorer = self.problem.scorer
-        return scorer is not None and bool(scorer.surely(low, high, self.doubt).any())
+        return scorer is not None and bool(scorer.certainly_met(low, high, self.doubt).any())
 
     def _judged(
         self, box: Bools, ends: tuple[Floats, Floats], near: Sequence[Codes], free: Sequence[int]
@@ -285,8 +285,8 @@ class Parting:
         if self.needless is not None:
             optional = self.needless.optional(box)
             kept = np.array([bool(optional[n]) and near[n][0] == self.choices.own[n] for n in free])
-            kept[kept] = scorer.surely(ends[0][kept], ends[1][kept], self.doubt)
-        return scorer.reach(*ends, self.doubt), kept
+            kept[kept] = scorer.certainly_met(ends[0][kept], ends[1][kept], self.doubt)
+        return scorer.upper_bound(*ends, self.doubt), kept
 
     def _ends(self, box: Bools, near: Sequence[Codes], free: Sequence[int]) -> tuple[Floats, Floats] | None:
         """Return bounds (f, k), (f, k) of a box with each of some groups confined to its nearer choices.

@@ -32,7 +32,7 @@ class FirstOfSets:
         """Start with the single changes to `choices`, which have the sums (choices, k)."""
         self.problem, self.scorer, self.choices, self.doubt = problem, scorer, choices, doubt
         changed = choices.code != problem.own[choices.group]
-        may, enough = scorer.verdicts(sums, doubt)
+        may, enough = scorer.decisions(sums, doubt)
         self._may, self.enough = changed & may, changed & enough
         sure = np.flatnonzero(self.enough)
         sure = sure[self._lawful(sure[:, None])] if len(sure) else sure
@@ -64,7 +64,7 @@ class FirstOfSets:
         """
         groups = np.sort(self.choices.group[places], axis=1)
         order = np.lexsort((distance, groups[:, 1], groups[:, 0]))
-        _, sure = self.scorer.verdicts(sums, self.doubt)
+        _, sure = self.scorer.decisions(sums, self.doubt)
         sure &= ~self._may[places].any(axis=1) & (distance < self._nearest[groups[:, 0], groups[:, 1]])
         if sure.any() and (self.problem.linking or not self.problem.plain_limits or self.problem.most_changes < 2):
             sure[sure] = self.problem.held(self.choices.taken(places[sure]))

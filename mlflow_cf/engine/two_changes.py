@@ -150,7 +150,7 @@ class TwoChanges:
         """
         some = np.arange(len(blocks.far))
         if self.scorer.decision_score(doubt) is None:
-            some = some[self.scorer.reach(blocks.low, blocks.high, doubt) >= 0]
+            some = some[self.scorer.upper_bound(blocks.low, blocks.high, doubt) >= 0]
         some = some[np.argsort(blocks.far[some], kind="stable")]
         total, parts, start, listed = blocks.size[some].cumsum(), [], 0, LISTED_AT_ONCE
         while start < len(some):
@@ -164,7 +164,7 @@ class TwoChanges:
         tried, sets = asked.tried, asked.sets
         one, two = near.at.T
         distance = tried.cost[one] + tried.cost[two] + alone.c * np.maximum(tried.peak[one], tried.peak[two])
-        may, sure = self.scorer.verdicts(near.sums, asked.doubt)
+        may, sure = self.scorer.decisions(near.sums, asked.doubt)
         if sets is None:
             certain = np.flatnonzero(sure & (distance <= found.limit))
             found.limit = min(

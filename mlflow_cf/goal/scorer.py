@@ -65,7 +65,7 @@ class Scorer:
         favourable, _, margin = rate_sums(self.structure.sums(tokens), self.targets)
         return favourable, margin
 
-    def verdicts(self, sums: Floats, doubt: float) -> tuple[Bools, Bools]:
+    def decisions(self, sums: Floats, doubt: float) -> tuple[Bools, Bools]:
         """Return (m,) which candidates with sums (m, k) may meet the targets, and which certainly do.
 
         Scores may be off by `doubt`, in units of max(1, |score|). Few are so near that they have to be made.
@@ -91,16 +91,16 @@ class Scorer:
         """Return what candidates with sums (m, k) lack to meet the targets; see `lacking`."""
         return lacking(sums, self.targets)
 
-    def reach(self, low: Floats, high: Floats, doubt: float) -> Floats:
+    def upper_bound(self, low: Floats, high: Floats, doubt: float) -> Floats:
         """Return (m,) how far into the targets sums between bounds (m, k) can come; below 0 they cannot.
 
         Sums may be off by `doubt`, in units of max(1, |sum|).
         """
-        return reach(low, high, self.targets, doubt)
+        return upper_bound(low, high, self.targets, doubt)
 
-    def surely(self, low: Floats, high: Floats, doubt: float) -> Bools:
+    def certainly_met(self, low: Floats, high: Floats, doubt: float) -> Bools:
         """Return (m,) whether all sums between bounds (m, k) meet the targets, even if they are off by `doubt`."""
-        return surely(low, high, self.targets, doubt)
+        return certainly_met(low, high, self.targets, doubt)
 
     def decision_score(self, doubt: float) -> DecisionScore | None:
         """Return the number that decides the targets, None if it is not a single one; see `DecisionScore.of`."""
@@ -125,7 +125,7 @@ def joined(structures: Sequence[Structure], columns: int) -> Structure:
 
 
 @np.errstate(invalid="ignore", over="ignore", divide="ignore")
-def reach(low: Floats, high: Floats, targets: Targets, doubt: float) -> Floats:
+def upper_bound(low: Floats, high: Floats, targets: Targets, doubt: float) -> Floats:
     """Return (m,) how far into all targets sums between `low` and `high` (m, k) can come; < 0: not at all.
 
     It is a bound on the lead of a label over the others, where it is negative in probability if that is what is
@@ -140,14 +140,14 @@ def reach(low: Floats, high: Floats, targets: Targets, doubt: float) -> Floats:
             far = np.minimum(most[:, 0] - target.low, target.high - least[:, 0])
         else:
             far = np.maximum.reduce(
-                [_reach_label(least, most, column, target) for column in target.columns], initial=-np.inf
+                [_label_bound(least, most, column, target) for column in target.columns], initial=-np.inf
             )
         found = np.minimum(found, far + doubt * largest)
     return found
 
 
 @np.errstate(invalid="ignore", over="ignore", divide="ignore")
-def surely(low: Floats, high: Floats, targets: Targets, doubt: float) -> Bools:
+def certainly_met(low: Floats, high: Floats, targets: Targets, doubt: float) -> Bools:
     """Return (m,) whether all sums between `low` and `high` (m, k) meet all targets, even if off by `doubt`.
 
     That is so where nothing else comes within the doubt: no other label leads, and no probability is below the least.
@@ -168,7 +168,7 @@ def _left_over(low: Floats, high: Floats, target: SumTarget) -> Floats:
         return np.full(len(low), -np.inf)
     others = [column for column in range(target.classes) if column not in target.columns]
     plain = replace(target, least=0.0)
-    found: Floats = -np.maximum.reduce([_reach_label(low, high, other, plain) for other in others], initial=-np.inf)
+    found: Floats = -np.maximum.reduce([_label_bound(low, high, other, plain) for other in others], initial=-np.inf)
     if target.least > 0:
         found = np.minimum(found, _likely(low, high, target.column, target) - target.least)
     return found
@@ -192,7 +192,7 @@ def _likely(own: Floats, others: Floats, column: int, target: SumTarget) -> Floa
     return np.where(total > 0, mine / np.where(total > 0, total, 1.0), 1.0)
 
 
-def _reach_label(low: Floats, high: Floats, column: int, target: SumTarget) -> Floats:
+def _label_bound(low: Floats, high: Floats, column: int, target: SumTarget) -> Floats:
     """Return the most by which one class can lead all others, and by which its probability can exceed the least."""
     if target.classes == 2 and low.shape[1] == 1:
         best = _likely(high, low, column, target)

@@ -20,7 +20,7 @@ from mlflow_cf.explainers.geco.around import Around
 from mlflow_cf.explainers.geco.sweeps import CLOSE
 from mlflow_cf.goal import Scorer
 from mlflow_cf.goal.raw_scores import SumTarget, rate_sums
-from mlflow_cf.goal.scorer import surely
+from mlflow_cf.goal.scorer import certainly_met
 from mlflow_cf.problem import Budget
 from mlflow_cf.proof.pipeline import Answer, Proving, search, verify_all
 from mlflow_cf.structures.links import linked
@@ -154,7 +154,7 @@ def test_what_surely_meets_a_target_does_wherever_it_is_between_its_bounds(link,
     middle = rng.normal(0, 2, (40, classes)) if link != "identity" else rng.dirichlet(np.ones(classes), 40)
     width = rng.random((40, 1)) * (0.1 if link == "identity" else 1.0)
     low, high = middle - width, middle + width
-    sure = surely(low, high, [target], 1e-3)
+    sure = certainly_met(low, high, [target], 1e-3)
     for _ in range(20):
         favourable, _, margin = rate_sums(low + rng.random(low.shape) * (high - low), [target])
         assert favourable[sure].all()
@@ -175,7 +175,7 @@ def test_verdicts_hold_whatever_the_scores_are_off_by(link, outputs, seed, kind,
     target = SumTarget(link, 0, outputs, classes, kind, int(rng.integers(classes)), 0.0, -np.inf, np.inf, 1.0, False)
     sums = rng.normal(0, spread, (200, outputs)).round(rng.integers(0, 6))
     scorer = Scorer(None, None, (target,))
-    may, sure = scorer.verdicts(sums, doubt)
+    may, sure = scorer.decisions(sums, doubt)
     assert (may | ~sure).all()
     scores = linked(sums, link)
     unit = np.maximum(1.0, np.abs(scores).max(axis=1, keepdims=True))

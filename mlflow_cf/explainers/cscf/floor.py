@@ -67,7 +67,7 @@ class Reachable:
         for at in np.flatnonzero(possible).tolist():
             allowed = [self._tokens(column, low[at, column], high[at, column]) for column in columns]
             ends = structure.bounds(allowed)
-            cannot = self.scorer.reach(ends[0][None], ends[1][None], self.doubt) < 0  # not where it is no number
+            cannot = self.scorer.upper_bound(ends[0][None], ends[1][None], self.doubt) < 0  # not where it is no number
             possible[at] = not cannot[0]
         return possible
 

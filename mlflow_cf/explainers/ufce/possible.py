@@ -41,7 +41,7 @@ class ReachableSets:
                 return
             part = sets[start : start + size]
             low, high = self._boxes.bounds(np.stack([self._mask(each) for each in part]))
-            reached = ~(self._problem.scorer.reach(low, high, CLOSE) < 0)  # not where it is no number
+            reached = ~(self._problem.scorer.upper_bound(low, high, CLOSE) < 0)  # not where it is no number
             yield from (part[at] for at in np.flatnonzero(reached).tolist())
 
     def _mask(self, groups: Collection[int]) -> Bools:
