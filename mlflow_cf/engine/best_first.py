@@ -22,7 +22,7 @@ from mlflow_cf.features import Floats
 from mlflow_cf.problem import Budget, Codes, Problem
 from mlflow_cf.search.action_table import Within
 
-DOUBT = 4  # tolerances: scores may be off on either side of a comparison
+SCORE_TOLERANCES = 4  # tolerances: scores may be off on either side of a comparison
 MOST_LISTED = 2**18  # sums of a box's candidates that are made together instead of parting it further
 MOST_ALONE = 128  # candidates of a box that are scored one by one
 MORE_ALONE = 128  # times as many, where most of them are dropped because a change is needless
@@ -48,7 +48,7 @@ class BestFirst:
         whole = sets is not None or problem.variety.near
         self.choices = choices_within(problem, limit, whole=whole)
         self.within = Within(problem.bound_distance.c, limit, problem.most_changes)
-        self.doubt = DOUBT * tolerance
+        self.doubt = SCORE_TOLERANCES * tolerance
         self.needless = Needless(problem, self.choices, self.doubt) if problem.count > 1 else None
         self._alone = MOST_ALONE * (1 if self.needless is None else MORE_ALONE)
         self.cut = False

@@ -13,7 +13,7 @@ from dataclasses import replace
 import numpy as np
 from numpy.typing import NDArray
 
-from mlflow_cf.engine.best_first import DOUBT
+from mlflow_cf.engine.best_first import SCORE_TOLERANCES
 from mlflow_cf.features import Floats
 from mlflow_cf.goal import Scorer
 from mlflow_cf.goal.raw_scores import rate_sums
@@ -65,7 +65,7 @@ def _tokens(problem: Problem, scorer: Scorer, row: Floats) -> list[Tokens]:
 def _certain(scorer: Scorer, sums: Floats, tolerance: float) -> bool:
     """Whether a row with sums (1, k) meets the targets by more than rounding can undo."""
     favourable, _, margin = rate_sums(sums, scorer.targets)
-    return bool(favourable[0] and margin[0] >= DOUBT * tolerance)
+    return bool(favourable[0] and margin[0] >= SCORE_TOLERANCES * tolerance)
 
 
 def _said(scorer: Scorer, sums: Floats) -> Floats:

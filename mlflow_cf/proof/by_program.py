@@ -12,7 +12,7 @@ from typing import Final
 
 import numpy as np
 
-from mlflow_cf.engine.best_first import DOUBT
+from mlflow_cf.engine.best_first import SCORE_TOLERANCES
 from mlflow_cf.features import Floats
 from mlflow_cf.milp.minimise import Minimum, lower_bound, minimise
 from mlflow_cf.milp.model import SLACK, Model
@@ -41,7 +41,7 @@ def certify_by_program(task: RowTask, verified: VerifiedAnswers, tolerance: floa
     try:
         answers = yield from _with_nearer(task, verified, tolerance)
         cutoff = float(task.distance(answers.rows).min(initial=np.inf))
-        low = lower_bound(Model(task.problem, margin=-DOUBT * tolerance, cutoff=cutoff), task.budget, SEED)
+        low = lower_bound(Model(task.problem, margin=-SCORE_TOLERANCES * tolerance, cutoff=cutoff), task.budget, SEED)
     except NotLinearError:
         return replace(verified, note=Uncertified("not_exact"))
     return _by_bound(task, answers, low)

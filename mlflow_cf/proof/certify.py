@@ -12,7 +12,7 @@ from typing import NamedTuple
 import numpy as np
 
 from mlflow_cf.constraints.rules import Bools
-from mlflow_cf.engine.best_first import DOUBT, BestFirst
+from mlflow_cf.engine.best_first import SCORE_TOLERANCES, BestFirst
 from mlflow_cf.engine.few_changes import FewChanges
 from mlflow_cf.engine.frontier import Candidate
 from mlflow_cf.features import Floats
@@ -91,15 +91,15 @@ def at_once(task: RowTask, verified: VerifiedAnswers, tolerance: float) -> Verif
         return verified
     problem, exact = with_points(task.problem)
     few, distance = problem.kept(FewChanges.of) if exact else None, float(task.distance(verified.rows)[0])
-    doubt = DOUBT * tolerance
+    score_tolerance = SCORE_TOLERANCES * tolerance
     if few is None or few.least(3) <= distance:
         return verified
-    pairs = few.pairs(distance, doubt, task.budget)
+    pairs = few.pairs(distance, score_tolerance, task.budget)
     if pairs is None:
         return verified
-    codes = np.concatenate([few.singles(distance, doubt), pairs])
+    codes = np.concatenate([few.singles(distance, score_tolerance), pairs])
     if len(codes) > 1:  # a search may have listed them, which doubts more
-        codes = codes[few.scorer.decisions(few.scorer.structure.sums(problem.tokens(codes)), doubt)[0]]
+        codes = codes[few.scorer.decisions(few.scorer.structure.sums(problem.tokens(codes)), score_tolerance)[0]]
     near = problem.rows(codes)
     own = same(near, verified.rows[0]).all(axis=1)
     if not own.any() or _is_behind(task, verified.rows[0], near[~own]):

@@ -10,7 +10,7 @@ from typing import Final
 
 import numpy as np
 
-from mlflow_cf.engine.best_first import DOUBT, BestFirst
+from mlflow_cf.engine.best_first import SCORE_TOLERANCES, BestFirst
 from mlflow_cf.explainers import Candidates
 from mlflow_cf.problem.points import with_points
 from mlflow_cf.proof.beside import beside_them
@@ -99,7 +99,7 @@ def certify_by_cost(
         return replace(verified, note=task.obstacle)
     costs = candidates.costs[verified.origin]
     cheapest = int(costs.argmin())
-    least = candidates.least_cost(int(verified.origin[cheapest]), task.budget, DOUBT * tolerance)
+    least = candidates.least_cost(int(verified.origin[cheapest]), task.budget, SCORE_TOLERANCES * tolerance)
     if least.bound is None:
         return replace(verified, note=least.note)
     proofs: list[Proof] = ["bounded"] * len(costs)

@@ -10,7 +10,7 @@ from typing import Final
 
 import numpy as np
 
-from mlflow_cf.engine.best_first import DOUBT
+from mlflow_cf.engine.best_first import SCORE_TOLERANCES
 from mlflow_cf.engine.beyond import beyond_reach
 from mlflow_cf.engine.few_changes import FewChanges
 from mlflow_cf.explainers import Candidates, GeCo
@@ -68,7 +68,7 @@ class Decider:
         task = self.task(question)
         task = replace(task, budget=task.budget.anew(left))
         task.budget.start(until, until)
-        if beyond_reach(task.problem, DOUBT * question.requirements.judges.tolerance):
+        if beyond_reach(task.problem, SCORE_TOLERANCES * question.requirements.judges.tolerance):
             self.left -= 1
             return Decision(False)
         found = search(task, GeCo(last_resort=False).search if question.nearest else _any_of, 0)

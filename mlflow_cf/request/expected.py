@@ -13,7 +13,7 @@ from typing import Final
 
 import numpy as np
 
-from mlflow_cf.engine.best_first import DOUBT
+from mlflow_cf.engine.best_first import SCORE_TOLERANCES
 from mlflow_cf.features import Floats
 from mlflow_cf.goal.raw_scores import rate_sums
 from mlflow_cf.model.judge import Outcome
@@ -113,7 +113,7 @@ def _expected(request: Request, coded: CodedRows) -> list[Row]:
     codes = coded.codes
     sums = _sums(request, structure, codes)
     _, _, margin = rate_sums(sums, [request.bound_target(-1).of_sums(structure.link, 0, structure.outputs)])
-    if not (margin >= DOUBT * request.judge.tolerance).all():
+    if not (margin >= SCORE_TOLERANCES * request.judge.tolerance).all():
         return []
     scores = linked(sums, structure.link)
     if regression:
