@@ -79,24 +79,24 @@ class TestPortions:
     """Rows that a search scores in one go."""
 
     def test_all_of_them_without_a_clock(self) -> None:
-        assert Budget(10_000).portion(5000) == 5000
+        assert Budget(10_000).batch_size(5000) == 5000
 
     def test_few_before_the_pace_is_known(self, now: list[float]) -> None:
         budget = Budget(10_000)
         budget.start(now[0] + 10, now[0] + 12)
-        assert budget.portion(5000) == 256
-        assert budget.portion(30) == 30
+        assert budget.batch_size(5000) == 256
+        assert budget.batch_size(30) == 30
 
     def test_as_many_as_take_half_of_what_is_left(self, now: list[float]) -> None:
         budget = Budget(10_000)
         budget.start(now[0] + 10, now[0] + 12)
         budget.take(256)
         now[0] += 2
-        assert budget.portion(5000) == 512
+        assert budget.batch_size(5000) == 512
 
     def test_never_so_few_that_the_call_costs_more_than_they_do(self, now: list[float]) -> None:
         budget = Budget(10_000)
         budget.start(now[0] + 10, now[0] + 12)
         budget.take(256)
         now[0] += 9
-        assert budget.portion(5000) == 64
+        assert budget.batch_size(5000) == 64

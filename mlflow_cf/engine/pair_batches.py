@@ -153,7 +153,7 @@ class PairSelection(NamedTuple):
     sets: FirstOfSets | None
 
 
-def portions(sizes: Codes, most: int, first: int) -> list[Codes]:
+def batches(sizes: Codes, most: int, first: int) -> list[Codes]:
     """Return the positions of tables of such sizes in portions of about so many cells, so many of them `first`."""
     total = sizes.cumsum()
     whole = np.searchsorted(total, np.arange(most, total[-1] if len(total) else 0, most))

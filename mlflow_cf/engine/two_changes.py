@@ -10,7 +10,7 @@ import numpy as np
 
 from mlflow_cf.constraints.rules import Bools
 from mlflow_cf.engine.nodes import loose
-from mlflow_cf.engine.pair_batches import FirstOfSets, PairSelection, portions
+from mlflow_cf.engine.pair_batches import FirstOfSets, PairSelection, batches
 from mlflow_cf.features import Floats
 from mlflow_cf.goal import Scorer
 from mlflow_cf.problem import Budget, Codes, Problem
@@ -91,7 +91,7 @@ class TwoChanges:
         c, found = self.problem.bound_distance.c, FoundPairs(asked.limit)
         alone = SingleEffects(self.sums[tried.places], self.base, tried.cost, tried.peak, c, asked.limit)
         sizes = tried.counts[columns.first] + tried.counts[columns.second]
-        waiting = portions(sizes, VALUES_AT_ONCE, int((columns.least <= near).sum()))[::-1]
+        waiting = batches(sizes, VALUES_AT_ONCE, int((columns.least <= near).sum()))[::-1]
         while waiting:
             here = waiting.pop()
             some = here[columns.least[here] <= found.limit]

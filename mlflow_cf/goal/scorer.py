@@ -150,7 +150,7 @@ def upper_bound(low: Floats, high: Floats, targets: Targets, tolerance: float) -
 def certainly_met(low: Floats, high: Floats, targets: Targets, tolerance: float) -> Bools:
     """Return (m,) whether all sums between `low` and `high` (m, k) meet all targets, even if off by `tolerance`.
 
-    That is so where nothing else comes within the tolerance: no other label leads, and no probability is below the least.
+    """Return (m,) whether all sums between `low` and `high` (m, k) meet all targets, even if off by `tolerance`.
     """
     found: Bools = np.ones(len(low), dtype=np.bool_)
     for target in targets:

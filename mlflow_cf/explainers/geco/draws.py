@@ -12,7 +12,7 @@ from mlflow_cf.features import Floats
 from mlflow_cf.goal import Rating
 from mlflow_cf.problem import Budget, Codes, Problem
 from mlflow_cf.search.cascade import Cascade
-from mlflow_cf.search.population import Population, Seen, changed_sets, fittest, none_scored, portions, shortlist
+from mlflow_cf.search.population import Population, Seen, batches, changed_sets, fittest, none_scored, shortlist
 from mlflow_cf.search.sampling import draw_by_row, draw_distinct
 
 MOST_CODES = 2**20  # of the candidates that are held at a time as whole rows: 8 MB
@@ -48,7 +48,7 @@ class Draws:
             with self.statistics.timed("select"):
                 new = block[self.seen.new_places(block)]
                 done = 0
-                for part in portions(len(new), self.budget):
+                for part in batches(len(new), self.budget):
                     parts.append(self._scored(new[part]))
                     done = part.stop
                 self.seen.remember(done)

@@ -21,12 +21,12 @@ from mlflow_cf.search.cascade import Cascade
 from mlflow_cf.search.population import (
     Population,
     Seen,
-    bar_of,
-    bar_of_sets,
+    batches,
+    cutoff_of,
+    cutoff_of_sets,
     first_of_sets,
     fittest,
     none_scored,
-    portions,
 )
 
 AT_ONCE = 32  # members swept in one go; then the bar is lowered to what they brought
@@ -113,7 +113,7 @@ class Members:
             codes = codes[self.problem.distance(codes) < self.bar]
             codes = codes[self.seen.new(codes)]
             parts = [none_scored(self.problem)]
-            for some in portions(len(codes), self.budget):
+            for some in batches(len(codes), self.budget):
                 favourable, _, shortfall = self.scorer.measures(self.problem.tokens(codes[some]))
                 parts.append(self._scored(codes[some], favourable, shortfall))
             scored = Population.together(parts)
@@ -172,7 +172,7 @@ class Members:
         if several:
             joined = first_of_sets(self.problem, fittest(self.problem, joined, len(joined)))
         self.population = self._best(joined)
-        self.bar = (bar_of_sets if several else bar_of)(self.problem, self.population)
+        self.bar = (cutoff_of_sets if several else cutoff_of)(self.problem, self.population)
         if self.bar < np.inf:  # what cannot become an answer any more leaves its place to what can
             far = joined.score if self.constructed else self.problem.distance(joined.codes)
             near = joined.favourable | (far < self.bar)

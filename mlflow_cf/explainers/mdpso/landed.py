@@ -14,7 +14,7 @@ from mlflow_cf.features import Floats
 from mlflow_cf.goal import Rating
 from mlflow_cf.problem import Budget, Codes
 from mlflow_cf.search.cascade import Cascade
-from mlflow_cf.search.population import portions
+from mlflow_cf.search.population import batches
 from mlflow_cf.structures.links import Tokens
 from mlflow_cf.structures.structure import Structure
 
@@ -88,7 +88,7 @@ class Landed:
             kept = np.flatnonzero(~refuse)
             keys, new = [keys[at] for at in kept.tolist()], new[kept]
         rated = 0
-        for part in portions(len(new), self.budget):
+        for part in batches(len(new), self.budget):
             rows = new[part]
             self._keep(keys[part], codes[rows], numbers[rows], self._rated(codes[rows], numbers[rows]))
             rated += len(rows)
