@@ -150,7 +150,7 @@ def upper_bound(low: Floats, high: Floats, targets: Targets, tolerance: float) -
 def certainly_met(low: Floats, high: Floats, targets: Targets, tolerance: float) -> Bools:
     """Return (m,) whether all sums between `low` and `high` (m, k) meet all targets, even if off by `tolerance`.
 
-    """Return (m,) whether all sums between `low` and `high` (m, k) meet all targets, even if off by `tolerance`.
+    The others then come no nearer than that: no other label leads, and no probability is below the least.
     """
     found: Bools = np.ones(len(low), dtype=np.bool_)
     for target in targets:
