@@ -30,8 +30,8 @@ from mlflow_cf.problem import BoundPolicy
 from mlflow_cf.proof.given import verify_given
 from mlflow_cf.request.admission import Admission
 from mlflow_cf.request.answer import answer
-from mlflow_cf.request.asking import RequestContext, described
-from mlflow_cf.request.held import ExtraModels, LearnedOnce
+from mlflow_cf.request.context import RequestContext, described
+from mlflow_cf.request.extra_models import ExtraModels, LearnedOnce
 from mlflow_cf.request.request import Caller
 from mlflow_cf.request.rows import check_rows
 from mlflow_cf.request.warmth import SEVERAL, TRIED, Warmth, hardest_row, query_to_try, row_to_try
@@ -54,9 +54,9 @@ class ExplainedModel:
         explainer: searches unless a request names another.
         searches: this explainer and others of requests, ready to search; what they have learned stays in memory.
         judge, outcome: the model's decision rule, and what it says about the background.
-        setting: the policy bound to features and background.
+        bound_policy: the policy bound to features and background.
         opened: the structure inside the model, if it has one.
-        held: what else answers can be held to: other models, plausibility.
+        extra_models: what else answers can be held to: other models, plausibility.
         admission: how many requests may be explained at the same time.
         warmth: which explainers have run once.
     """
@@ -70,9 +70,9 @@ class ExplainedModel:
     searches: Searches
     judge: Judge
     outcome: Outcome
-    setting: BoundPolicy
+    bound_policy: BoundPolicy
     opened: Opened
-    held: ExtraModels = field(default_factory=ExtraModels)
+    extra_models: ExtraModels = field(default_factory=ExtraModels)
     admission: Admission = field(default_factory=Admission)
     warmth: Warmth = field(default_factory=Warmth)
 
@@ -98,19 +98,29 @@ class ExplainedModel:
         policy.privacy.check_together(policy.constraints)
         check_rows_kept(explainer, policy.privacy)
         codes = space.encode(background.rows) if background.codes is None else background.codes
-        setting = BoundPolicy.build(space, codes, policy.constraints, policy.distance, policy.values, kept.causal)
-        judge, outcome = Judge.learn(model, space.decode(setting.background))
-        opened = open_structure(judge, space, setting.background, outcome)
+        bound_policy = BoundPolicy.build(space, codes, policy.constraints, policy.distance, policy.values, kept.causal)
+        judge, outcome = Judge.learn(model, space.decode(bound_policy.background))
+        opened = open_structure(judge, space, bound_policy.background, outcome)
         target = BoundTarget(policy.target, model, spread=spread_of(outcome))
-        setting = setting.opened_by(opened.structure)
-        facts = Facts(setting, background.labels, outcome, target, opened.structure, policy.seed)
+        bound_policy = bound_policy.opened_by(opened.structure)
+        facts = Facts(bound_policy, background.labels, outcome, target, opened.structure, policy.seed)
         check_explainer(explainer, facts, 1)
         searches = Searches(facts, explainer, kept.learned)
         whole = cls(
-            model, space, *background[:2], policy, explainer, searches, judge, outcome, setting, opened, kept.held
+            model,
+            space,
+            *background[:2],
+            policy,
+            explainer,
+            searches,
+            judge,
+            outcome,
+            bound_policy,
+            opened,
+            kept.extra_models,
         )
-        if policy.certify and whole.asking.required.structure is None:
-            reason = whole.asking.required.obstacle.fact
+        if policy.certify and whole.context.required.structure is None:
+            reason = whole.context.required.obstacle.fact
             raise InputError("certify", f"nothing can be proved of this model ({reason})", "leave it out")
         return whole
 
@@ -120,10 +130,10 @@ class ExplainedModel:
         return self.searches.own.learned
 
     @cached_property
-    def asking(self) -> RequestContext:
+    def context(self) -> RequestContext:
         """What all requests share."""
         model = Requirements(self.space, self.judge, self.outcome, self.opened)
-        return RequestContext(self.policy, model, self.held, self.setting, self.searches, self.admission)
+        return RequestContext(self.policy, model, self.extra_models, self.bound_policy, self.searches, self.admission)
 
     def predict(
         self, X: Rows, params: Mapping[str, Any] | None = None, *, within_s: float | None = None
@@ -213,7 +223,7 @@ class ExplainedModel:
             Interrupted: by Ctrl-C; a KeyboardInterrupt that holds what was found so far.
         """
         named = explainer if isinstance(explainer, str | Mapping) else None
-        versions, others = self.asking.opened(robust_to)
+        versions, others = self.context.opened(robust_to)
         query = Query.read(
             {
                 "explain": explain,
@@ -254,53 +264,55 @@ class ExplainedModel:
         `minimality` finds out which changes are needless; all else is as in `explain`. Tables that do not go together
         are an `InputError`; a row that cannot be coded is reported instead.
         """
-        versions, others = self.asking.opened(robust_to)
+        versions, others = self.context.opened(robust_to)
         query = Query.read({"robust_to": versions, "plausible": plausible, "margin": margin})
-        requirements = self.asking.requirements(query, others)
+        requirements = self.context.requirements(query, others)
         wanted = self.policy.target_for(target, self.model, owner=True)
         wanted.check_margin(requirements.margin, self.model)
         asked = Constraints.read(constraints)
         self.policy.privacy.check_together(asked)
-        setting = self.setting.tightened(asked)
-        return verify_given(requirements, setting, wanted, rows, counterfactuals, minimality=minimality)
+        bound_policy = self.bound_policy.tightened(asked)
+        return verify_given(requirements, bound_policy, wanted, rows, counterfactuals, minimality=minimality)
 
     def describe(self) -> dict[str, Any]:
         """Return what was wrapped, as plain values that JSON can hold; `description` makes a text of them."""
-        return described(self.asking)
+        return described(self.context)
 
     def __reduce__(self) -> tuple[Any, ...]:
         """Copy and pickle what cannot be prepared again: the model and what it was wrapped with."""
         made_of = (self.model, self.space, Background(self.background, self.labels), self.policy, self.explainer)
-        return partial(ExplainedModel.build, kept=LearnedOnce(self.learned, self.held, self.setting.learned)), made_of
+        return partial(
+            ExplainedModel.build, kept=LearnedOnce(self.learned, self.extra_models, self.bound_policy.learned)
+        ), made_of
 
     def __repr__(self) -> str:
         return f"ExplainedModel({summary(self.describe())})"
 
     def warm_up(self) -> None:
         """Explain a background row, so that no request waits for what is compiled or loaded on first use."""
-        certified = self.asking.required.structure is not None
+        certified = self.context.required.structure is not None
         self.warmth.ensure(self.explainer, partial(self._try, self.explainer, certified), certified=certified)
         self.warmth.once("proofs", self._try_proofs)
 
     def _try(self, explainer: AnyExplainer, certified: bool, seconds: float) -> None:  # noqa: FBT001  a partial's
         row = row_to_try(self._target, self.outcome)
-        structure = self.asking.required.structure
+        structure = self.context.required.structure
         query = query_to_try(self.policy.limits, opened=structure is not None, certified=certified)
         with suppress(InputError):  # a model that cannot predict this row, or an explainer that needs more options
             self._answer(self.background.iloc[[row]], query, explainer, Caller(seconds, 0.0, served=False, trial=True))
         if structure is not None and len(self.space) > 1:
-            try_pairs(structure, self.setting.background[:TRIED])
+            try_pairs(structure, self.bound_policy.background[:TRIED])
 
     def _try_proofs(self, seconds: float) -> None:
         """Search, prove and reason about the hardest row, and measure changes of a group: what few rows need."""
-        if self.asking.required.structure is None:
+        if self.context.required.structure is None:
             return
         row = hardest_row(self._target, self.outcome)
         query = query_to_try(self.policy.limits, opened=True, certified=True, count=SEVERAL)
         with suppress(InputError):
             self._answer(self.background.iloc[[row]], query, GeCo(), Caller(seconds, 0.0, served=False, trial=True))
-        codes = self.setting.background[:TRIED]
-        self.setting.bound_distance.parts(tuple(range(len(self.space))), codes, codes[0])
+        codes = self.bound_policy.background[:TRIED]
+        self.bound_policy.bound_distance.parts(tuple(range(len(self.space))), codes, codes[0])
 
     def _tried_within(self, query: Query, explainer: AnyExplainer, seconds: float, *, certified: bool) -> float:
         """Try what a request with so many seconds may need for the first time; return the seconds it has left."""
@@ -329,8 +341,8 @@ class ExplainedModel:
     ) -> Explanations:
         self.policy.privacy.check_together(query.constraints)
         check_rows_kept(explainer, self.policy.privacy)
-        certified, opened = query.certify or self.policy.certify, self.asking.required.structure is not None
+        certified, opened = query.certify or self.policy.certify, self.context.required.structure is not None
         if caller.seconds is not None and not caller.trial and query.explain != "none" and opened:
             caller = caller._replace(seconds=self._tried_within(query, explainer, caller.seconds, certified=certified))
         elsewhere = partial(self._answer, query=query, explainer=explainer, caller=caller, others=others)
-        return answer(self.asking.request(query, explainer, caller, others, elsewhere), X)
+        return answer(self.context.request(query, explainer, caller, others, elsewhere), X)

@@ -21,7 +21,7 @@ from mlflow_cf.model.versions import open_versions
 from mlflow_cf.options import DistanceSource, PlausibleSource, TargetSource, WrapOptions
 from mlflow_cf.policy import Limits, Privacy, Sealable, Trace, WhyNotAsked
 from mlflow_cf.policy.variety import LEAST_DIFFERENCE, Diversity
-from mlflow_cf.request.held import ExtraModels, LearnedOnce
+from mlflow_cf.request.extra_models import ExtraModels, LearnedOnce
 
 _logger = logging.getLogger(__name__)
 
@@ -129,8 +129,10 @@ def assemble(
     else:
         codes = stand_ins(codes)
         background = Background(space.decode(codes), None, codes)
-    held = ExtraModels.learn(policy, versions or {}, space, codes)
-    explained = ExplainedModel.build(model, space, background, policy, explainer, LearnedOnce(held=held, causal=causal))
-    for finding in explained.asking.findings:
+    extra_models = ExtraModels.learn(policy, versions or {}, space, codes)
+    explained = ExplainedModel.build(
+        model, space, background, policy, explainer, LearnedOnce(extra_models=extra_models, causal=causal)
+    )
+    for finding in explained.context.findings:
         _logger.warning("%s", finding)
     return explained

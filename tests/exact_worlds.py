@@ -146,7 +146,7 @@ class Drawn:
         return stepped(self.seed, 10) if self.grid else background(self.seed, 10)
 
     @cached_property
-    def setting(self) -> BoundPolicy:
+    def bound_policy(self) -> BoundPolicy:
         steps = {"age": {"step": 1}, "rooms": {"step": 1}, "income": {"step": 0.5}} if self.grid else {}
         space = FeatureSpace.infer(self.frame, {**FEATURES, **steps})
         values: Any = "grid" if self.grid else "observed"
@@ -157,14 +157,14 @@ class Drawn:
 
     @cached_property
     def space(self) -> FeatureSpace:
-        return self.setting.space.covering(table([self.query], self.frame))
+        return self.bound_policy.space.covering(table([self.query], self.frame))
 
     @cached_property
     def x0(self) -> np.ndarray:
         return self.space.encode(table([self.query], self.frame))[0]
 
     def _structure(self, shift: np.ndarray) -> TreeEnsemble | Layers:
-        rng, space = np.random.default_rng(self.seed), self.setting.space
+        rng, space = np.random.default_rng(self.seed), self.bound_policy.space
         if self.model in ("linear", "network"):
             return layers_of(space, rng, self.task, shift, 4 if self.model == "network" else 0)
         return forest_of(space, rng, self.task, shift)
@@ -196,7 +196,7 @@ class Drawn:
     @cached_property
     def shuffled(self) -> np.ndarray:
         rng = np.random.default_rng(self.seed + 1)
-        return np.column_stack([rng.choice(column, 200) for column in self.setting.background.T])
+        return np.column_stack([rng.choice(column, 200) for column in self.bound_policy.background.T])
 
     @cached_property
     def judge(self) -> Judge:
@@ -249,37 +249,37 @@ class Drawn:
         except InputError:
             return False
 
-    def case(self, evaluations: int = 10**7, structure: Any = None) -> RowTask:
+    def row_task(self, evaluations: int = 10**7, structure: Any = None) -> RowTask:
         """Return the row as a request would bind it."""
-        rater = (
+        scorer = (
             None if self.model == "none" else Scorer.of([(structure or self.structure, self.target)], len(self.space))
         )
-        problem = self.setting.bind(
+        problem = self.bound_policy.bind(
             self.x0,
             space=self.space,
             count=self.count,
             rate=lambda Z: self.target.rate(self.verdict(Z)),
-            rate_background=lambda: self.target.rate(self.verdict(self.setting.background)),
-            rater=rater,
+            rate_background=lambda: self.target.rate(self.verdict(self.bound_policy.background)),
+            scorer=scorer,
         )
         return RowTask(problem, self.target, Budget(evaluations))
 
-    def proved(self, case: RowTask, rows: np.ndarray, *, polish: bool) -> VerifiedAnswers:
+    def proved(self, task: RowTask, rows: np.ndarray, *, polish: bool) -> VerifiedAnswers:
         """Return verified answers among rows, as another explainer would have them."""
-        (found,) = run_proofs(self.judge, self.space, [prove(replace(case, budget=Budget(10**7)), rows, polish=polish)])
+        (found,) = run_proofs(self.judge, self.space, [prove(replace(task, budget=Budget(10**7)), rows, polish=polish)])
         assert isinstance(found, VerifiedAnswers), found
         return found
 
-    def certified(self, case: RowTask, proved: VerifiedAnswers | None = None) -> VerifiedAnswers:
-        return self.asked(case, proved)[0]
+    def certified(self, task: RowTask, verified: VerifiedAnswers | None = None) -> VerifiedAnswers:
+        return self.asked(task, verified)[0]
 
     def asked(
-        self, case: RowTask, proved: VerifiedAnswers | None = None, ask: Any = None
+        self, task: RowTask, verified: VerifiedAnswers | None = None, ask: Any = None
     ) -> tuple[VerifiedAnswers, int]:
         """Return answers with certificates, and how many rows the judge was asked about; `ask` is called before."""
-        if proved is None:
-            proved = self.proved(case, np.empty((0, len(self.space))), polish=True)
-        run, rows = certify(case, proved, TOLERANCE), 0
+        if verified is None:
+            verified = self.proved(task, np.empty((0, len(self.space))), polish=True)
+        run, rows = certify(task, verified, TOLERANCE), 0
         try:
             Z = next(run)
             while True:
@@ -321,20 +321,20 @@ class Enumerated:
     """
 
     def __init__(self, world: Drawn) -> None:
-        groups = [domain.columns for domain in world.setting.domains]
+        groups = [domain.columns for domain in world.bound_policy.domains]
         x0 = world.x0
-        parts = [np.vstack([domain.tuples, x0[list(domain.columns)]]) for domain in world.setting.domains]
+        parts = [np.vstack([domain.tuples, x0[list(domain.columns)]]) for domain in world.bound_policy.domains]
         places = np.array(list(product(*(range(len(part)) for part in parts))))
         Z = np.empty((len(places), len(x0)))
         for columns, part, place in zip(groups, parts, places.T, strict=True):
             Z[:, columns] = part[place]
         Z = np.unique(np.where(np.isnan(Z), np.inf, Z), axis=0)  # two missing values are not equal to it
         Z[np.isinf(Z)] = np.nan
-        Z = Z[world.setting.covering(world.space).accepts(Z, x0)]
+        Z = Z[world.bound_policy.covering(world.space).accepts(Z, x0)]
         Z = Z[world.accepts(Z)] if len(Z) else Z
         differs = (x0 != Z) & ~(np.isnan(Z) & np.isnan(x0))
         changed = np.column_stack([differs[:, columns].any(axis=1) for columns in groups])
-        distance = world.setting.bound_distance.distance(tuple(groups), Z, x0)
+        distance = world.bound_policy.bound_distance.distance(tuple(groups), Z, x0)
         tuples = np.where(np.isnan(Z), np.inf, Z)[:, [column for columns in groups for column in columns]]
         order = np.lexsort((*tuples.T[::-1], changed.sum(axis=1), distance))
         self.groups, self.x0 = groups, x0

@@ -93,8 +93,12 @@ def opened_problem(wrapped: ExplainedModel, query: pd.DataFrame, count: int = 1)
     assert wrapped.opened.structure is not None, wrapped.opened.note
     own = int(wrapped.judge.verdict(query).codes[0])
     target = BoundTarget(wrapped.policy.target, wrapped.model, own)
-    rater = Scorer.of([(wrapped.opened.structure, target)], len(wrapped.space))
-    tables = wrapped.setting.tables
+    scorer = Scorer.of([(wrapped.opened.structure, target)], len(wrapped.space))
+    tables = wrapped.bound_policy.tables
     return replace(
-        problem_of(wrapped, query, count), rate=rater.rate, rater=rater, domain_tokens=tables.tokens, cells=tables.cells
+        problem_of(wrapped, query, count),
+        rate=scorer.rate,
+        scorer=scorer,
+        domain_tokens=tables.tokens,
+        cells=tables.cells,
     )

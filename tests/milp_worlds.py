@@ -21,7 +21,7 @@ class Continuous(Drawn):
     """A drawn row whose incomes are any numbers."""
 
     @cached_property
-    def setting(self) -> BoundPolicy:
+    def bound_policy(self) -> BoundPolicy:
         space = FeatureSpace.infer(self.frame, FEATURES)
         with warnings.catch_warnings():
             warnings.filterwarnings("ignore", ".* is not a level of ", UserWarning)
@@ -55,7 +55,7 @@ def linear_world(world: Drawn) -> Drawn:
 
 def some_row(world: Drawn, rng: np.random.Generator) -> np.ndarray:
     """Return a row of admissible tuples, and of numbers between them where any will do."""
-    problem = world.case().problem
+    problem = world.row_task().problem
     row = world.x0.copy()
     for group in problem.groups:
         row[list(group.columns)] = group.tuples[rng.integers(len(group.tuples))]

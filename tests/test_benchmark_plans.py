@@ -15,7 +15,7 @@ import mlflow_cf
 from mlflow_cf.constraints.actions import read_actions, read_relationships
 from mlflow_cf.explainers.cscf import CSCF, SCF
 from mlflow_cf.features import FeatureSpace
-from mlflow_cf.plans.course import ActionModel, Declared
+from mlflow_cf.plans.action_model import ActionModel, Declared
 from mlflow_cf.policy import Distance
 from mlflow_cf.problem import BoundDistance
 
@@ -58,9 +58,9 @@ def told_twice(benchmark, request):
     policy = benchmark.plans.policy(name)
     space = FeatureSpace.infer(table)
     declared = Declared(read_actions(policy["actions"]), read_relationships(policy.get("relationships", ())))
-    course = ActionModel.bind(declared, space, BoundDistance.bind(Distance(), space))
-    course = replace(course, least_change=dict.fromkeys(NUMBERS[name], benchmark.plans_actions.LEAST))
-    return name, table, course, benchmark.plans_actions.Model.of(name, table, discounts=True)
+    action_model = ActionModel.bind(declared, space, BoundDistance.bind(Distance(), space))
+    action_model = replace(action_model, least_change=dict.fromkeys(NUMBERS[name], benchmark.plans_actions.LEAST))
+    return name, table, action_model, benchmark.plans_actions.Model.of(name, table, discounts=True)
 
 
 @settings(max_examples=30)
@@ -68,21 +68,21 @@ def told_twice(benchmark, request):
 def test_the_actions_told_once_more_are_those_of_the_policy(benchmark, told_twice, seed):
     """Follow random sequences from a random row."""
     rng = np.random.default_rng(seed)
-    name, table, course, model = told_twice
-    table, space = table.copy(), course.space
-    assert list(model.doings) == [action.name for action in course.actions]
+    name, table, action_model, model = told_twice
+    table, space = table.copy(), action_model.space
+    assert list(model.doings) == [action.name for action in action_model.actions]
     at = int(rng.integers(len(table)))
     if name == "adult":
         table.loc[at, rng.choice(["capital_gain", "capital_loss"])] = 0
     (x,) = benchmark.plans_grid.rows_of(table.iloc[[at]])
     state = space.encode(table.iloc[[at]])
-    for number in rng.permutation(len(course.actions)).tolist():
-        action = course.actions[number]
+    for number in rng.permutation(len(action_model.actions)).tolist():
+        action = action_model.actions[number]
         if action.choices is not None:
             value = float(action.choices[0])
         else:
             value = float(rng.choice([rng.uniform(action.low, action.high), rng.uniform(-9, 9), rng.integers(-9, 9)]))
-        ours = course.step(number, state, action.outcome(state, np.array([value])))
+        ours = action_model.step(number, state, action.outcome(state, np.array([value])))
         told = model.step(action.name, x, value)
         assert bool(told.valid) == bool(ours.valid[0])
         if not ours.valid[0]:

@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from mlflow_cf.goal import BoundTarget
-from mlflow_cf.goal.scorer import reach
+from mlflow_cf.goal.scorer import upper_bound
 from mlflow_cf.model.judge import OpenModel
 from mlflow_cf.policy import Target
 from mlflow_cf.structures.links import Link, linked
@@ -17,7 +17,7 @@ LABELS = tuple("abcdefghijkl")
 
 def reached(bound: BoundTarget, link: Link, sums: np.ndarray) -> np.ndarray:
     """Return how far single rows of sums (m, k) reach, in tolerances."""
-    return reach(sums, sums, [bound.of_sums(link, 0, sums.shape[1])], 0.0) / TOLERANCE
+    return upper_bound(sums, sums, [bound.of_sums(link, 0, sums.shape[1])], 0.0) / TOLERANCE
 
 
 def nobody(rows):

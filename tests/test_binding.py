@@ -33,9 +33,9 @@ def bound(
     row: int, constraints: dict[str, object], distance: Distance
 ) -> tuple[BoundPolicy, Floats, tuple[Group, ...]]:
     x0 = SPACE.encode(FRAME)[row]
-    setting = BoundPolicy.build(SPACE, SPACE.encode(FRAME), Constraints.read(constraints), distance, "observed")
-    problem = setting.bind(x0, space=SPACE, count=1, rate=lambda _: None, rate_background=lambda: None)
-    return setting, x0, problem.groups
+    bound_policy = BoundPolicy.build(SPACE, SPACE.encode(FRAME), Constraints.read(constraints), distance, "observed")
+    problem = bound_policy.bind(x0, space=SPACE, count=1, rate=lambda _: None, rate_background=lambda: None)
+    return bound_policy, x0, problem.groups
 
 
 @pytest.mark.parametrize("scale", ["mad", "percentile"])
@@ -48,7 +48,7 @@ def test_what_the_rules_leave(
     """Against the definition, tuple by tuple."""
     monkeypatch.setattr(binding, "SHORT", short)
     distance = Distance(0.2, 0.3, 0.5, scale=scale, weights={"age": 2})
-    setting, x0, groups = bound(row, {**CONSTRAINTS, "groups": grouped}, distance)
+    bound_policy, x0, groups = bound(row, {**CONSTRAINTS, "groups": grouped}, distance)
     for group in groups:
         columns = list(group.columns)
         allowed = [tuple(x0[columns])]
@@ -62,7 +62,7 @@ def test_what_the_rules_leave(
         np.testing.assert_array_equal(group.tuples, expected)
         np.testing.assert_array_equal(group.tuples[group.own], x0[columns])
         assert group.own_allowed == all(rule.holds(x0[None], x0)[0] for rule in group.rules)
-        part, top = setting.bound_distance.parts(group.columns, group.tuples, x0[columns])
+        part, top = bound_policy.bound_distance.parts(group.columns, group.tuples, x0[columns])
         np.testing.assert_array_equal(group.cost, part)
         np.testing.assert_array_equal(group.peak, top)
         assert (group.cost[group.own], group.peak[group.own], group.weights[group.own]) == (0, 0, 0)
@@ -79,8 +79,8 @@ def test_a_level_that_the_background_never_had_comes_last() -> None:
     row = FRAME.head(1).assign(rank="top", home="boat")
     space = SPACE.covering(row)
     (x0,) = space.encode(row)
-    setting = BoundPolicy.build(SPACE, SPACE.encode(FRAME), Constraints(), Distance(), "observed")
-    problem = setting.bind(x0, space=space, count=1, rate=lambda _: None, rate_background=lambda: None)
+    bound_policy = BoundPolicy.build(SPACE, SPACE.encode(FRAME), Constraints(), Distance(), "observed")
+    problem = bound_policy.bind(x0, space=space, count=1, rate=lambda _: None, rate_background=lambda: None)
     for name in ("rank", "home"):
         group = problem.groups[space.index[name]]
         assert group.tuples[:, 0].tolist() == [0, 1, 2, 3]

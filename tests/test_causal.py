@@ -41,7 +41,7 @@ MODEL = DecisionTreeClassifier(max_depth=4, random_state=0).fit(
 )
 
 
-def setting(*causal: dict[str, Any], values: Any = "continuous", frame: pd.DataFrame = DATA) -> BoundPolicy:
+def bound_policy(*causal: dict[str, Any], values: Any = "continuous", frame: pd.DataFrame = DATA) -> BoundPolicy:
     grades = {"grade": {"kind": "ordinal", "levels": ["low", "high"]}}
     space = FeatureSpace.infer(frame, grades if "grade" in frame else {})
     constraints = Constraints.read({"causal": causal})
@@ -65,13 +65,13 @@ def narrow_networks() -> Iterator[None]:
 class TestWhatFollows:
     def test_the_worked_example(self) -> None:
         """10 + 0.004 amount: 1000 more make 20 + 18 - 14 months of 20."""
-        built, query = setting(PAPER), {"amount": 1000.0, "duration": 20}
+        built, query = bound_policy(PAPER), {"amount": 1000.0, "duration": 20}
         assert [d for d in range(4, 60) if accepted(built, query, {"amount": 2000.0, "duration": d})] == [24]
         assert not accepted(built, query, {"duration": 24})
         assert accepted(built, query, {"rate": DATA["rate"].max()})
 
     def test_half_a_step_either_way(self) -> None:
-        built = setting({**PAPER, "coefficients": {"amount": 0.005}})
+        built = bound_policy({**PAPER, "coefficients": {"amount": 0.005}})
         query = {"amount": 1000.0, "duration": 20}
         assert [d for d in range(4, 60) if accepted(built, query, {"amount": 1900.0, "duration": d})] == [24, 25]
 
@@ -86,14 +86,16 @@ class TestWhatFollows:
         assert reached == {1500: [23], 2000: [23], 3000: [30]}  # 22, 24 and 28 months
 
     def test_a_number_that_takes_any_value_follows_exactly(self) -> None:
-        built = setting({"child": "rate", "parents": ["amount"], "coefficients": {"amount": 1e-4}}, values="continuous")
+        built = bound_policy(
+            {"child": "rate", "parents": ["amount"], "coefficients": {"amount": 1e-4}}, values="continuous"
+        )
         query, width = {"amount": 1000.0, "rate": 0.5}, DATA["rate"].max() - DATA["rate"].min()
         assert accepted(built, query, {"amount": 2000.0, "rate": 0.6})
         assert accepted(built, query, {"amount": 2000.0, "rate": 0.6 + 0.9e-6 * width})
         assert not accepted(built, query, {"amount": 2000.0, "rate": 0.6 + 1.1e-6 * width})
 
     def test_levels_booleans_and_dates_have_coefficients(self) -> None:
-        built = setting(
+        built = bound_policy(
             {
                 "child": "duration",
                 "parents": ["job", "owner", "grade", "since"],
@@ -111,7 +113,7 @@ class TestWhatFollows:
         assert (moved - moved[0]).tolist() == pytest.approx([0, 3, -1, 2, 0.5, 1])
 
     def test_a_child_that_never_varies_holds_its_parents(self) -> None:
-        built = setting({**PAPER, "parents": ["amount"]}, frame=DATA.assign(duration=12))
+        built = bound_policy({**PAPER, "parents": ["amount"]}, frame=DATA.assign(duration=12))
         assert not accepted(built, {"duration": 12}, {"amount": 2000.0, "duration": 12})
 
 
@@ -134,14 +136,14 @@ class TestLearned:
     def test_it_is_what_scikit_learn_says(self, kind: str) -> None:
         frame = GRADES.assign(job=GRADES["job"].mask(GRADES.index % 7 == 0))
         causal = {"child": "duration", "parents": ["amount", "job", "owner", "grade", "rate"], "model": kind}
-        built = setting(causal, frame=frame)
+        built = bound_policy(causal, frame=frame)
         (function,) = built.functions
         assert isinstance(function, StructuralFunction)
         truth, told = built.background[:, 1], function.values(built.background)
         share = 1 - ((truth - told) ** 2).sum() / ((truth - truth.mean()) ** 2).sum()
         assert function.describe(built.space)["r2"] == pytest.approx(share, abs=1e-9)
         assert share > 0.8
-        again = setting(causal, frame=frame)
+        again = bound_policy(causal, frame=frame)
         assert all(np.array_equal(a, again.learned[0][name]) for name, a in built.learned[0].items())
         whole = [function.structure.encode(column, built.background[:, column]) for column in range(7)]
         np.testing.assert_allclose(function.structure.sums(whole)[:, 0], told, rtol=0, atol=1e-9)
@@ -159,13 +161,13 @@ class TestLearned:
     def test_what_never_varies_is_learned_too(self) -> None:
         frame = DATA.assign(duration=12, rate=1.0)
         for kind in ("linear", "tree", "mlp"):
-            built = setting({"child": "duration", "parents": ["rate"], "model": kind}, frame=frame)
+            built = bound_policy({"child": "duration", "parents": ["rate"], "model": kind}, frame=frame)
             assert built.functions[0].describe(built.space)["r2"] == 1.0
             assert built.functions[0].values(built.background).tolist() == pytest.approx([12.0] * 300)
 
     def test_not_without_a_value(self) -> None:
         with pytest.raises(InputError, match=r"causal\[0\].model: no row has a value of 'rate' to learn from; give"):
-            setting({"child": "rate", "parents": ["amount"], "model": "tree"}, frame=DATA.assign(rate=np.nan))
+            bound_policy({"child": "rate", "parents": ["amount"], "model": "tree"}, frame=DATA.assign(rate=np.nan))
 
 
 REFUSED: list[tuple[list[dict[str, Any]], str]] = [
@@ -205,7 +207,7 @@ REFUSED: list[tuple[list[dict[str, Any]], str]] = [
 @pytest.mark.parametrize(("causal", "message"), REFUSED, ids=[message[:40] for _, message in REFUSED])
 def test_what_does_not_fit_is_refused(causal: list[dict[str, Any]], message: str) -> None:
     with pytest.raises(InputError, match=message):
-        setting(*causal)
+        bound_policy(*causal)
 
 
 @pytest.fixture(scope="module")
@@ -269,8 +271,8 @@ class TestArtifact:
         monkeypatch.setattr("mlflow_cf.causal.function.fit", None)  # nothing is learned anew
         loaded = mlflow_cf.load_model(folder)
         monkeypatch.undo()
-        (learned,) = setting(*CAUSAL, values="observed", frame=ROWS).learned
-        (kept,) = loaded.setting.learned
+        (learned,) = bound_policy(*CAUSAL, values="observed", frame=ROWS).learned
+        (kept,) = loaded.bound_policy.learned
         assert set(kept) == set(learned)
         for name, array in learned.items():
             assert (kept[name].dtype, kept[name].tobytes()) == (array.dtype, array.tobytes())
@@ -309,7 +311,7 @@ class TestArtifact:
     @pytest.mark.parametrize("kind", ["linear", "tree", "mlp"])
     def test_arrays_that_are_no_function_are_refused(self, kind: str) -> None:
         causal = {"child": "duration", "parents": ["amount", "job"], "model": kind}
-        built = setting(causal)
+        built = bound_policy(causal)
         constraints, arrays = Constraints.read({"causal": [causal]}), built.learned[0]
         for name, array in arrays.items():
             others = [
@@ -340,7 +342,7 @@ def test_nothing_is_learned_from_columns_shuffled_apart() -> None:
 
 
 def test_a_rule_names_its_columns() -> None:
-    (rule,) = setting(PAPER).rules
+    (rule,) = bound_policy(PAPER).rules
     assert isinstance(rule.then.left, mlflow_cf.constraints.expressions.Computed)
     assert isinstance(rule.then.left.by, StructuralEquation)
     assert rule.columns("x_cf") == rule.columns("x") == {0, 1}

@@ -63,11 +63,11 @@ def test_a_cell_stands_for_all_its_values_by_the_nearest_that_is_allowed(world: 
     problem = world.problem
     pointed, exact = with_points(problem)
     assert exact
-    assert problem.rater is not None
+    assert problem.scorer is not None
     rng = np.random.default_rng(seed)
     for before, group in zip(problem.groups[:2], pointed.groups[:2], strict=True):
         (column,), (low, high) = group.columns, group.interval or (0.0, 0.0)
-        ends = problem.rater.structure.ends(column)
+        ends = problem.scorer.structure.ends(column)
         assert ends is not None
         # everything at which something may change, with its neighbours in the column's type, and any numbers besides
         stored = problem.space.features[column].stored.type
@@ -77,7 +77,7 @@ def test_a_cell_stands_for_all_its_values_by_the_nearest_that_is_allowed(world: 
         values = np.unique(values[~np.isnan(values)]).astype(np.float64)
         values = values[lawful(problem, before, values)]
         cost = problem.bound_distance.parts((column,), values[:, None], problem.x0[[column]])
-        tokens = problem.rater.structure.encode(column, values)
+        tokens = problem.scorer.structure.encode(column, values)
         for token, part, peak in zip(tokens, *cost, strict=True):
             same = pointed.token_tables[column] == token
             same[group.own] &= group.own_allowed
@@ -88,7 +88,7 @@ def test_a_cell_stands_for_all_its_values_by_the_nearest_that_is_allowed(world: 
 def test_values_of_cells_are_lawful_of_the_columns_type_and_where_they_are_said_to_be(world: World) -> None:
     problem = world.problem
     pointed, _ = with_points(problem)
-    assert problem.rater is not None
+    assert problem.scorer is not None
     for group in pointed.groups[:2]:
         (column,) = group.columns
         rows = np.tile(problem.x0, (len(group.tuples), 1))
@@ -97,7 +97,7 @@ def test_values_of_cells_are_lawful_of_the_columns_type_and_where_they_are_said_
         assert lawful(problem, group, others[:, column]).all()
         np.testing.assert_array_equal(problem.space.encode(problem.space.decode(others)), others)
         np.testing.assert_array_equal(group.tuples[group.own], problem.x0[[column]])
-        tokens = problem.rater.structure.encode(column, group.tuples[:, 0])
+        tokens = problem.scorer.structure.encode(column, group.tuples[:, 0])
         np.testing.assert_array_equal(pointed.token_tables[column], tokens)
         part, peak = problem.bound_distance.parts((column,), group.tuples, problem.x0[[column]])
         np.testing.assert_array_equal(group.cost, part)
@@ -111,10 +111,10 @@ def test_background_rows_are_coded_by_rows_that_the_model_cannot_tell_from_them(
     rows = problem.background[problem.check(problem.background)]
     codes = codes_of(pointed, rows)
     assert len(codes) == len(rows)
-    assert pointed.rater is not None
+    assert pointed.scorer is not None
     np.testing.assert_array_equal(
-        pointed.rater.structure.sums(pointed.tokens(codes)),
-        pointed.rater.structure.sums(pointed.rater.tokens(range(rows.shape[1]), rows)),
+        pointed.scorer.structure.sums(pointed.tokens(codes)),
+        pointed.scorer.structure.sums(pointed.scorer.tokens(range(rows.shape[1]), rows)),
     )
     far = problem.bound_distance.distance(problem.columns, rows, problem.x0)
     assert (pointed.distance(codes) <= far + 1e-12).all()

@@ -71,16 +71,16 @@ def line_of(accepted):
     return DecisionTreeClassifier(random_state=0).fit(line, line["x"].isin(accepted).astype(int)), line
 
 
-def case_of(judging, wrong, count):
+def row_task(judging, wrong, count):
     """Return the row 0, judged by one model and searched by the structure of another one."""
     target = BoundTarget(Target(label=1), judging.model)
-    problem = judging.setting.bind(
+    problem = judging.bound_policy.bind(
         np.array([0.0]),
         space=judging.space,
         count=count,
         rate=lambda Z: target.rate(judging.judge.verdict(judging.space.decode(Z))),
         rate_background=lambda: target.rate(judging.outcome),
-        rater=Scorer.of([(wrong.opened.structure, target)], len(judging.space)),
+        scorer=Scorer.of([(wrong.opened.structure, target)], len(judging.space)),
     )
     return RowTask(problem, target, Budget(10**6))
 
@@ -89,10 +89,10 @@ def test_a_structure_that_refuses_what_the_judge_accepts_proves_nothing():
     """The judge accepts 3 and 7, the structure 3 alone: of what is nearer than 3 it may be wrong as well."""
     (model, line), (other, _) = line_of([3, 7]), line_of([3])
     judging, wrong = (mlflow_cf.wrap(tree, line, target=1) for tree in (model, other))
-    case = case_of(judging, wrong, count=1)
-    (known,) = run_proofs(judging.judge, judging.space, [prove(case, np.array([[7.0]]), polish=True)])
+    task = row_task(judging, wrong, count=1)
+    (known,) = run_proofs(judging.judge, judging.space, [prove(task, np.array([[7.0]]), polish=True)])
     assert known.rows.tolist() == [[7.0]]
-    (found,) = run_proofs(judging.judge, judging.space, [certify(case, known, 1e-6)])
+    (found,) = run_proofs(judging.judge, judging.space, [certify(task, known, 1e-6)])
     assert found.note == Uncertified("disagree")
     assert (found.rows.tolist(), found.proofs) == ([[7.0]], ())
 
@@ -104,24 +104,24 @@ def test_what_only_a_search_doubts_keeps_no_answer_from_being_proved_at_once():
     slope, boundary = model.coef_[0, 0], -model.intercept_[0] / model.coef_[0, 0]
     nearly = boundary - 4e-5 / slope
     judging = mlflow_cf.wrap(model, pd.DataFrame({"x": np.append(line["x"], nearly)}), target=1)
-    case = case_of(judging, judging, count=1)
-    few = case.problem.kept(FewChanges.of)
-    assert case.problem.rows(few.nearest_singles(np.inf, 1e-4, 1)[0])[:2].tolist() == [[nearly], [6.0]]
-    (known,) = run_proofs(judging.judge, judging.space, [prove(case, np.array([[6.0]]), polish=True)])
-    assert at_once(case, known, 1e-6).proofs == ("optimal",)
+    task = row_task(judging, judging, count=1)
+    few = task.problem.kept(FewChanges.of)
+    assert task.problem.rows(few.nearest_singles(np.inf, 1e-4, 1)[0])[:2].tolist() == [[nearly], [6.0]]
+    (known,) = run_proofs(judging.judge, judging.space, [prove(task, np.array([[6.0]]), polish=True)])
+    assert at_once(task, known, 1e-6).proofs == ("optimal",)
 
 
 def test_what_the_judge_refuses_is_no_answer_although_the_structure_is_certain():
     """Both accept 3; of the same changed set the structure is certain of 7, too, which the judge refuses."""
     (model, line), (other, _) = line_of([3]), line_of([3, 7])
     judging, wrong = (mlflow_cf.wrap(tree, line, target=1) for tree in (model, other))
-    case = case_of(judging, wrong, count=2)
-    (known,) = run_proofs(judging.judge, judging.space, [prove(case, np.array([[3.0]]), polish=True)])
-    (found,) = run_proofs(judging.judge, judging.space, [complete.filled(case, known, 1e-6, 10_000)])
+    task = row_task(judging, wrong, count=2)
+    (known,) = run_proofs(judging.judge, judging.space, [prove(task, np.array([[3.0]]), polish=True)])
+    (found,) = run_proofs(judging.judge, judging.space, [complete.filled(task, known, 1e-6, 10_000)])
     assert found.rows.tolist() == [[3.0]]
     assert len(found.outcome.codes) == 1
-    case = case_of(judging, wrong, count=2)
-    (found,) = run_proofs(judging.judge, judging.space, [certify(case, known, 1e-6)])
+    task = row_task(judging, wrong, count=2)
+    (found,) = run_proofs(judging.judge, judging.space, [certify(task, known, 1e-6)])
     assert (found.rows.tolist(), found.note) == ([[3.0]], Uncertified("disagree"))
 
 

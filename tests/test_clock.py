@@ -58,7 +58,7 @@ def test_some_rows_are_answered_rather_than_none(now: list[float]) -> None:
 def test_proofs_that_take_long_get_their_time(now: list[float]) -> None:
     clock = RowClock(110.0)
     clock.share(2, 4)
-    clock.proved(2, 3.0)
+    clock.learn(2, 3.0)
     now[0] = 104.0
     clock.share(2, 2)
     assert clock.row_end(0) == pytest.approx(104.0 + (6.0 - 1.5) / 2)
@@ -68,7 +68,7 @@ def test_proofs_that_take_long_get_their_time(now: list[float]) -> None:
 
 def test_what_cannot_be_proved_in_time_is_not_searched(now: list[float]) -> None:
     clock = RowClock(110.0)
-    clock.proved(2, 3.0)
+    clock.learn(2, 3.0)
     clock.share(4, 4)
     now[0] = 103.0
     assert clock.row_end(3) == pytest.approx(103.0 + 1.0 / 4)
@@ -79,24 +79,24 @@ class TestPortions:
     """Rows that a search scores in one go."""
 
     def test_all_of_them_without_a_clock(self) -> None:
-        assert Budget(10_000).portion(5000) == 5000
+        assert Budget(10_000).batch_size(5000) == 5000
 
     def test_few_before_the_pace_is_known(self, now: list[float]) -> None:
         budget = Budget(10_000)
         budget.start(now[0] + 10, now[0] + 12)
-        assert budget.portion(5000) == 256
-        assert budget.portion(30) == 30
+        assert budget.batch_size(5000) == 256
+        assert budget.batch_size(30) == 30
 
     def test_as_many_as_take_half_of_what_is_left(self, now: list[float]) -> None:
         budget = Budget(10_000)
         budget.start(now[0] + 10, now[0] + 12)
         budget.take(256)
         now[0] += 2
-        assert budget.portion(5000) == 512
+        assert budget.batch_size(5000) == 512
 
     def test_never_so_few_that_the_call_costs_more_than_they_do(self, now: list[float]) -> None:
         budget = Budget(10_000)
         budget.start(now[0] + 10, now[0] + 12)
         budget.take(256)
         now[0] += 9
-        assert budget.portion(5000) == 64
+        assert budget.batch_size(5000) == 64

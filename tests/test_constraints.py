@@ -29,14 +29,14 @@ PEOPLE = pd.DataFrame(
 ANN = {"age": 30, "income": 20.0, "degree": "bachelor", "gender": "f", "member": False}
 
 
-def setting(constraints: dict[str, Any], values: Any = "observed") -> BoundPolicy:
+def bound_policy(constraints: dict[str, Any], values: Any = "observed") -> BoundPolicy:
     space = FeatureSpace.infer(PEOPLE, {"degree": {"kind": "ordinal", "levels": DEGREES}})
     return BoundPolicy.build(space, space.encode(PEOPLE), Constraints.read(constraints), Distance(), values)
 
 
 def accepts(constraints: dict[str, Any], query: dict[str, Any], **moves: Any) -> bool:
     """Whether the package lets the query row move so; asserts that the independent checker agrees."""
-    prepared = setting(constraints)
+    prepared = bound_policy(constraints)
     raw = table([query, {**query, **moves}], PEOPLE)
     codes = prepared.space.covering(raw).encode(raw)
     accepted = bool(prepared.accepts(codes[1:], codes[0])[0])
@@ -46,7 +46,7 @@ def accepts(constraints: dict[str, Any], query: dict[str, Any], **moves: Any) ->
 
 
 def bound(constraints: dict[str, Any], query: dict[str, Any], values: Any = "observed") -> Problem:
-    return bind(setting(constraints, values), table([query], PEOPLE))
+    return bind(bound_policy(constraints, values), table([query], PEOPLE))
 
 
 def tuples(problem: Problem, name: str) -> list[Any]:
@@ -499,13 +499,13 @@ class TestFit:
     )
     def test_is_refused_with_the_nearest_fix(self, constraints: dict[str, Any], message: str) -> None:
         with pytest.raises(InputError) as error:
-            setting(constraints)
+            bound_policy(constraints)
         assert message in str(error.value)
         assert "\n" not in str(error.value)
 
     def test_all_at_once(self) -> None:
         with pytest.raises(InputErrors) as error:
-            setting({"ranges": {"agee": [1, 2]}, "increasing": ["gender"], "levels": {"gender": ["q"]}})
+            bound_policy({"ranges": {"agee": [1, 2]}, "increasing": ["gender"], "levels": {"gender": ["q"]}})
         assert len(error.value.errors) == 3
         assert str(error.value).count("constraints.") == 3
         assert error.value.error_code == "INVALID_PARAMETER_VALUE"

@@ -26,7 +26,7 @@ from mlflow_cf.explainers.cscf.genes import Ordered, decoded, encoded
 from mlflow_cf.explainers.cscf.orders import reordered
 from mlflow_cf.explainers.cscf.possible import Possible, possible
 from mlflow_cf.features import FeatureSpace
-from mlflow_cf.plans.course import ActionModel, Declared
+from mlflow_cf.plans.action_model import ActionModel, Declared
 from mlflow_cf.plans.walk import Walker
 from mlflow_cf.policy import Distance
 from mlflow_cf.problem import BoundDistance, Budget
@@ -36,7 +36,7 @@ SMALL = CSCF(**SIZES)
 ROW = {"a": 0, "b": 1, "c": 0, "d": 2}
 
 
-def course(table: pd.DataFrame, actions: Any, relationships: Any = ()) -> ActionModel:
+def action_model(table: pd.DataFrame, actions: Any, relationships: Any = ()) -> ActionModel:
     space = FeatureSpace.infer(table)
     declared = Declared(read_actions(actions), read_relationships(relationships))
     return ActionModel.bind(declared, space, BoundDistance.bind(Distance(), space))
@@ -44,7 +44,7 @@ def course(table: pd.DataFrame, actions: Any, relationships: Any = ()) -> Action
 
 class TestGenes:
     FIGURE = Possible(
-        course(
+        action_model(
             pd.DataFrame({"p": [0.0, 170.5], "q": [0, 3], "r": [6.0, 56.5]}),
             [
                 {"name": "a1", "feature": "p", "kind": "set", "low": 0, "high": 170},
@@ -72,7 +72,7 @@ class TestGenes:
     def test_many_ties_stay_in_order(self) -> None:
         names = [f"f{n}" for n in range(40)]
         many = Possible(
-            course(
+            action_model(
                 pd.DataFrame({name: [0.0, 1.5] for name in names}),
                 [{"name": name, "feature": name, "kind": "set", "low": 0, "high": 1} for name in names],
             ),
@@ -111,7 +111,7 @@ def test_the_papers_figure_1b() -> None:
             "location": ["here", "there", "here", "there"],
         }
     )
-    of = course(
+    of = action_model(
         people,
         [
             {"name": "work less", "feature": "hours", "low": -40, "high": 40, "effort": "1"},

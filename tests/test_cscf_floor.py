@@ -19,7 +19,7 @@ import mlflow_cf
 from mlflow_cf import CSCF
 from mlflow_cf.constraints.actions import read_actions, read_relationships
 from mlflow_cf.features import FeatureSpace
-from mlflow_cf.plans.course import ActionModel, Declared
+from mlflow_cf.plans.action_model import ActionModel, Declared
 from mlflow_cf.plans.walk import Walker
 from mlflow_cf.policy import Distance
 from mlflow_cf.problem import BoundDistance

@@ -168,7 +168,7 @@ class Spoiling:
         assert found.plans is not None
         at = next(at for at, plan in enumerate(found.plans) if len(plan) == 2)
         plan = self.spoil(found.plans[at])
-        return Candidates(plan[-1].row[None], plans=(plan,), course=found.course)
+        return Candidates(plan[-1].row[None], plans=(plan,), action_model=found.action_model)
 
 
 @pytest.mark.parametrize(
@@ -211,9 +211,9 @@ class Handing:
     def search(self, problem: Problem, budget: Budget, rng: np.random.Generator) -> Candidates:
         """Return the plan."""
         del budget, rng
-        assert problem.course is not None
-        plan = Walker(problem.course, problem.x0).plan(np.array(self.actions), np.array(self.values))
-        return Candidates(plan[-1].row[None], plans=(plan,), course=problem.course)
+        assert problem.action_model is not None
+        plan = Walker(problem.action_model, problem.x0).plan(np.array(self.actions), np.array(self.values))
+        return Candidates(plan[-1].row[None], plans=(plan,), action_model=problem.action_model)
 
 
 ROWS = pd.DataFrame([START, {**START, "d": 3}])

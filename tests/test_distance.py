@@ -180,10 +180,10 @@ def test_codes_rows_and_single_rows_agree_bit_for_bit(
     monkeypatch.setattr(binding, "SHORT", short)
     names = dict(zip(("l0", "l1", "linf"), weights, strict=True))
     distance = Distance.read({**names, "scale": scale, "weights": {"age": 0.3, "job": 1.7}})
-    setting = BoundPolicy.build(SPACE, SPACE.encode(FRAME), Constraints(groups=groups), distance, "observed")
+    bound_policy = BoundPolicy.build(SPACE, SPACE.encode(FRAME), Constraints(groups=groups), distance, "observed")
     for query in (ROW, {**ROW, "income": None, "job": "z", "degree": "odd"}):
         raw = pd.DataFrame([query]).astype({"income": "float64"})
-        problem = bind(setting, raw)
+        problem = bind(bound_policy, raw)
         rng = np.random.default_rng(5)
         codes = np.column_stack([rng.integers(len(group.tuples), size=400) for group in problem.groups])
         Z = problem.rows(codes)

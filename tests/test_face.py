@@ -132,12 +132,12 @@ def _slowly(
 ) -> float:
     """Return what the cheapest way to an answer costs, inf without one; the row to explain comes last."""
     checker = Checker(model.decide, frame, (constraints,), "yes", ORDERS, "observed")
-    space = loan.setting.space.covering(query)
-    codes = loan.setting.background
+    space = loan.bound_policy.space.covering(query)
+    codes = loan.bound_policy.background
     _, places = np.unique(np.nan_to_num(codes, nan=99), axis=0, return_index=True)
     some = frame.iloc[np.sort(places)]
     rows = [*row_dicts(some), *row_dicts(query)]
-    embedding = Embedding.fit(loan.setting.space, codes, level_weight=UNIT_MISMATCH)
+    embedding = Embedding.fit(loan.bound_policy.space, codes, level_weight=UNIT_MISMATCH)
     own = Embedding.from_arrays(space, embedding.to_arrays()).vectors(space.encode(query))
     points = np.concatenate([embedding.vectors(codes[np.sort(places)]), own])
     length = cdist(points, points)
@@ -150,7 +150,7 @@ def _slowly(
         limit = explainer.radius if explainer.graph == "epsilon" else known[min(explainer.k, len(known)) - 1]
         near[one] |= length[one] <= limit
         near[:, one] |= length[one] <= limit
-    graph = NeighbourGraph.from_arrays(loan.setting.space, loan.learned.arrays)
+    graph = NeighbourGraph.from_arrays(loan.bound_policy.space, loan.learned.arrays)
     matrix = np.full((n + 1, n + 1), np.inf)
     for start in range(n + 1):
         for end in range(n):
@@ -175,9 +175,11 @@ def _rarity(graph: NeighbourGraph, middle: np.ndarray) -> float:
 class TestGraph:
     def test_an_edge_is_one_if_either_is_among_the_others_nearest(self) -> None:
         frame = pd.DataFrame({"a": [0.0, 1.0, 3.0, 10.0]})
-        setting = wrapped(frame).setting
+        bound_policy = wrapped(frame).bound_policy
         graph = finished(
-            NeighbourGraph.fitted(setting.space, setting.background, GraphOptions("knn", 1, 0.0, density=False), 0)
+            NeighbourGraph.fitted(
+                bound_policy.space, bound_policy.background, GraphOptions("knn", 1, 0.0, density=False), 0
+            )
         )
         edges = set(zip(graph.starts.tolist(), graph.ends.tolist(), strict=True))
         assert edges == {(0, 1), (1, 0), (1, 2), (2, 1), (2, 3), (3, 2)}
@@ -185,9 +187,9 @@ class TestGraph:
     def test_large_backgrounds_are_drawn_from(self, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr(neighbour_graph, "MOST_ROWS", 20)
         frame = pd.DataFrame({"a": np.arange(100.0) % 60})
-        setting = wrapped(frame).setting
+        bound_policy = wrapped(frame).bound_policy
         options = GraphOptions("knn", 3, 0.0, density=False)
-        fitted = partial(NeighbourGraph.fitted, setting.space, setting.background, options)
+        fitted = partial(NeighbourGraph.fitted, bound_policy.space, bound_policy.background, options)
         one, again, other = (finished(fitted(seed)) for seed in (0, 0, 1))
         assert len(set(one.rows.tolist())) == 20
         assert (one.rows == again.rows).all()

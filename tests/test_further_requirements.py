@@ -22,7 +22,7 @@ from mlflow_cf.model.judge import Judge
 from mlflow_cf.plausibility.plausibility import SEED, TREES, Isolation, Plausibility, average_path
 from mlflow_cf.policy import Query
 from mlflow_cf.policy.further import Plausible, Plausibly
-from mlflow_cf.request.asking import MOST_KEPT
+from mlflow_cf.request.context import MOST_KEPT
 
 RNG = np.random.default_rng(0)
 DATA = pd.DataFrame({"a": RNG.normal(size=300).round(1), "b": RNG.normal(size=300).round(1)})
@@ -324,17 +324,17 @@ class TestSharedByRequests:
     HELD = mlflow_cf.wrap(MODEL, DATA, target=1, robust_to=[{"model": OTHER, "name": "other", "required": False}])
 
     def test_who_asks_for_the_same_gets_what_was_prepared_for_it(self) -> None:
-        asking, query = self.HELD.asking, Query(robust_to=("other",), margin=0.1)
-        assert asking.requirements(query) is asking.requirements(Query(robust_to=("other",), margin=0.1))
-        assert asking.requirements(Query()) is asking.required
+        context, query = self.HELD.context, Query(robust_to=("other",), margin=0.1)
+        assert context.requirements(query) is context.requirements(Query(robust_to=("other",), margin=0.1))
+        assert context.requirements(Query()) is context.required
 
     def test_a_margin_alone_needs_no_other_tables(self) -> None:
-        asking = self.HELD.asking
-        shared = asking._share(robust_to=False, plausible=False, margin=0.1)
-        assert shared.owners is asking.setting
-        assert asking._share(robust_to=True, plausible=False, margin=None).owners is not asking.setting
+        context = self.HELD.context
+        shared = context._share(robust_to=False, plausible=False, margin=0.1)
+        assert shared.owners is context.bound_policy
+        assert context._share(robust_to=True, plausible=False, margin=None).owners is not context.bound_policy
 
     def test_callers_cannot_fill_the_memory(self) -> None:
         for percent in range(40):
             self.HELD.predict(POOR[:1], {"counterfactual": {"explain": "none", "margin": percent / 100}})
-        assert self.HELD.asking._shared.cache_info().currsize <= MOST_KEPT
+        assert self.HELD.context._shared.cache_info().currsize <= MOST_KEPT

@@ -221,7 +221,7 @@ class TestFitted:
         loaded = mlflow_cf.load_model(tmp_path / "m")
         seen = rows[sorted(parents, key=BOTH.index) if parents[::-1] == BOTH else parents]
         own = estimator.predict(seen.to_numpy() if kind == "array" else seen)
-        function = loaded.setting.functions[0]
+        function = loaded.bound_policy.functions[0]
         np.testing.assert_allclose(function.values(loaded.space.encode(rows)), own, rtol=1e-9)
         (fact,) = loaded.describe()["causal"]
         assert fact["r2"] == pytest.approx(
@@ -272,7 +272,7 @@ class TestFitted:
             target=True,
             constraints={"causal": [{"child": "duration", "parents": parents, "model": estimator}]},
         )
-        constraints, (arrays,) = explained.policy.constraints, explained.setting.learned
+        constraints, (arrays,) = explained.policy.constraints, explained.bound_policy.learned
         for name, array in arrays.items():
             others = [
                 {key: kept for key, kept in arrays.items() if key != name} if name != "r2" else {**arrays, "a": array}
@@ -285,7 +285,7 @@ class TestFitted:
                 others.append({**arrays, name: np.full_like(array, 10_000)})
             for other in others:
                 with pytest.raises(ValueError, match=r"arrays|inputs|tree|layers|nodes"):
-                    structural_functions(constraints, explained.space, explained.setting.background, [other])
+                    structural_functions(constraints, explained.space, explained.bound_policy.background, [other])
 
 
 REFUSED: list[tuple[dict[str, Any], str]] = [
@@ -368,7 +368,7 @@ def test_a_curve_of_any_numbers_is_followed_and_nothing_is_called_the_nearest(fo
     constraints = {"causal": [{"child": "y", "parents": ["x"], "formula": formula}], "immutable": ["z"]}
     explained = mlflow_cf.wrap(model, data, target={"high": 24.0}, values="continuous", constraints=constraints)
     row = pd.DataFrame({"x": [6.0], "y": [26.0], "z": [0.5]})
-    values = explained.setting.functions[0].values
+    values = explained.bound_policy.functions[0].values
     line = np.linspace(data["x"].min(), 6.0, 20_001)
     rows = np.column_stack([line, np.zeros(len(line)), np.full(len(line), 0.5)])
     rows[:, 1] = 26.0 + values(rows) - values(rows[-1:])

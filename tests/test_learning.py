@@ -117,7 +117,9 @@ class TestOnce:
     @pytest.mark.parametrize("again", [copy.deepcopy, lambda each: pickle.loads(pickle.dumps(each))])  # noqa: S301
     def test_copies_know_what_was_learned(self, again) -> None:
         explained = wrapped()
-        searches = Searches(replace(explained.searches.facts, setting=None, target=None), Diligent(), explained.learned)
+        searches = Searches(
+            replace(explained.searches.facts, bound_policy=None, target=None), Diligent(), explained.learned
+        )
         assert again(searches).own.learned.arrays["best"].tolist() == [9, 90]
         assert len(LESSONS) == 1
 

@@ -92,7 +92,7 @@ def test_few_rows_are_bound(monkeypatch: pytest.MonkeyPatch) -> None:
     bound: list[int] = []
     bind = BoundPolicy.bind
     monkeypatch.setattr(BoundPolicy, "bind", lambda *args, **kwargs: (bound.append(1), bind(*args, **kwargs))[1])
-    assert lint(made.policy, made.setting) == []
+    assert lint(made.policy, made.bound_policy) == []
     assert len(bound) == SAMPLE
 
 

@@ -58,13 +58,13 @@ def problem_of(
     frame: pd.DataFrame = FRAME,
 ) -> Problem:
     space = FeatureSpace.infer(frame)
-    setting = BoundPolicy.build(space, space.encode(frame), Constraints.read(constraints), Distance(), values)
+    bound_policy = BoundPolicy.build(space, space.encode(frame), Constraints.read(constraints), Distance(), values)
 
     def rate(Z: Any) -> Rating:
         flags = np.asarray(favourable(Z), dtype=bool)
         return Rating(flags, np.where(flags, 0.8, 0.2))
 
-    return setting.bind(np.array(row), space=space, count=count, rate=rate, rate_background=lambda: None)
+    return bound_policy.bind(np.array(row), space=space, count=count, rate=rate, rate_background=lambda: None)
 
 
 def active_of(problem: Problem, telling: tuple[float, ...] = ALIKE, h: int = 10, **options: Any) -> Active:
@@ -218,8 +218,8 @@ class TestLanding:
     @given(st.lists(wide_rows, min_size=1, max_size=2), constraint_dicts, st.sampled_from(["observed", "continuous"]))
     def test_whatever_the_row_and_the_constraints_what_lands_is_admissible(self, rows, constraints, values) -> None:
         frame = stepped(1)
-        setting = setting_of(frame, constraints, values=values)
-        problem = bind(setting, table(rows[:1], frame))
+        bound_policy = setting_of(frame, constraints, values=values)
+        problem = bind(bound_policy, table(rows[:1], frame))
         active = active_of(problem, (0.0,) * len(problem.space), kind="absolute")
         if not active.units:
             return

@@ -16,8 +16,8 @@ from mlflow_cf.errors import InputError, InputErrors
 from mlflow_cf.explained import ExplainedModel
 from mlflow_cf.explainers.cscf import CSCF
 from mlflow_cf.features import FeatureSpace, Floats
+from mlflow_cf.plans.action_model import ActionModel
 from mlflow_cf.plans.cheapest import cheapest_plan
-from mlflow_cf.plans.course import ActionModel
 from mlflow_cf.plans.walk import compiled
 from mlflow_cf.policy import Distance, Privacy
 from mlflow_cf.problem import BoundPolicy
@@ -55,18 +55,18 @@ POLICY: dict[str, Any] = {
 NAMES = {action["name"]: action for action in POLICY["actions"]}
 
 
-def setting(policy: dict[str, Any] = POLICY) -> BoundPolicy:
+def bound_policy(policy: dict[str, Any] = POLICY) -> BoundPolicy:
     space = FeatureSpace.infer(PEOPLE)
     return BoundPolicy.build(space, space.encode(PEOPLE), Constraints.read(policy), Distance(), "continuous")
 
 
-SETTING = setting()
+SETTING = bound_policy()
 REQUESTS = SETTING.for_requests(Privacy())  # as requests see it
 
 
 def course_of(built: BoundPolicy) -> ActionModel:
-    assert built.course is not None
-    return built.course
+    assert built.action_model is not None
+    return built.action_model
 
 
 OWN = course_of(SETTING)
@@ -159,7 +159,7 @@ def sum_of(plan: Any) -> float:
 @given(st.permutations(list(NAMES)))
 def test_what_narrows_nothing_is_the_very_same(names: Sequence[str]) -> None:
     again = SETTING.tightened(Constraints.read({"actions": plain(*names), "max_changes": 3}))
-    assert again.course is SETTING.course
+    assert again.action_model is SETTING.action_model
 
 
 @pytest.mark.parametrize(
@@ -173,7 +173,7 @@ def test_what_narrows_nothing_is_the_very_same(names: Sequence[str]) -> None:
 )
 def test_what_repeats_the_policy_narrows_nothing(same: dict[str, Any]) -> None:
     others = [entry(name) for name in NAMES if name != same["name"]]
-    assert narrowed(*others, same) is SETTING.course
+    assert narrowed(*others, same) is SETTING.action_model
 
 
 def test_the_others_are_removed() -> None:
@@ -228,10 +228,10 @@ def test_a_narrowed_course_covers_more_levels() -> None:
 
 def test_it_is_compiled_where_the_policys_is() -> None:
     policy = {"actions": [POLICY["actions"][0]], "relationships": POLICY["relationships"]}
-    left = narrowed(entry("earn", high=20, effort="1 + x.age", before=["x.age > 20"]), of=setting(policy))
+    left = narrowed(entry("earn", high=20, effort="1 + x.age", before=["x.age > 20"]), of=bound_policy(policy))
     assert not left.python
     assert compiled(left) is not None
-    assert narrowed(entry("earn", effort=dear), of=setting(policy)).python
+    assert narrowed(entry("earn", effort=dear), of=bound_policy(policy)).python
 
 
 REFUSED: list[tuple[Any, str]] = [
@@ -305,11 +305,11 @@ def test_a_level_that_nobody_has_is_told_to_no_request() -> None:
 @pytest.mark.parametrize("policy", [{}, {"relationships": POLICY["relationships"]}])
 def test_a_policy_without_actions(policy: dict[str, Any]) -> None:
     with pytest.raises(InputError, match=r"constraints\.actions: the policy declares none; leave it out"):
-        narrowed(*plain("earn"), of=setting(policy))
+        narrowed(*plain("earn"), of=bound_policy(policy))
 
 
 def test_the_policy_of_an_owner_may_name_no_actions() -> None:
-    assert setting({"actions": []}).course is None
+    assert bound_policy({"actions": []}).action_model is None
 
 
 def accepts(rows: pd.DataFrame) -> Any:

@@ -63,8 +63,8 @@ class World:
         return met
 
     def neighbourhoods(self) -> Neighbours:
-        assert self.problem.rater is not None
-        return Neighbours(self.problem, self.problem.rater, self.cascade, Keys(self.problem))
+        assert self.problem.scorer is not None
+        return Neighbours(self.problem, self.problem.scorer, self.cascade, Keys(self.problem))
 
     def of(self, parents: Codes, bar: float, budget: Budget | None = None) -> tuple[Found, Codes]:
         near, others = self.neighbourhoods().of(parents, bar, budget or Budget(PLENTY))
@@ -72,8 +72,8 @@ class World:
 
     def shortfalls(self, codes: Codes) -> Any:
         """Return what candidates (m, G) lack to be favourable, by the sums of their rows."""
-        assert self.problem.rater is not None
-        return self.problem.rater.measures(self.problem.tokens(codes))[2]
+        assert self.problem.scorer is not None
+        return self.problem.scorer.measures(self.problem.tokens(codes))[2]
 
     def children(self, parent: Codes, number: int) -> Codes:
         """Return every candidate that differs from `parent` in this group alone; own tuples come back if allowed."""
@@ -113,7 +113,7 @@ def worlds(draw: Any, values: str = "observed") -> World:
     return world
 
 
-def bar_of(world: World, share: float) -> float:
+def cutoff_of(world: World, share: float) -> float:
     """Return a bar that leaves about so much of the neighbours of the parents."""
     if share == 1:
         return np.inf
@@ -128,7 +128,7 @@ shares = st.sampled_from([1, 1, 0.3, 0.7])
 @dear(2)
 @given(worlds(), shares)
 def test_every_neighbour_is_lawful_nearer_than_the_bar_and_rated_as_a_row(world: World, share: float) -> None:
-    problem, bar = world.problem, bar_of(world, share)
+    problem, bar = world.problem, cutoff_of(world, share)
     found, others = world.of(world.parents, bar)
     if len(found):
         assert found.favourable.tolist() == problem.rate_codes(found.codes).favourable.tolist()
@@ -164,7 +164,7 @@ def test_the_nearest_favourable_number_of_an_interval_is_found(world: World, sha
 
 
 def check_nearest(world: World, share: float) -> None:
-    problem, bar = world.problem, bar_of(world, share)
+    problem, bar = world.problem, cutoff_of(world, share)
     for parent in world.parents:
         found, others = world.of(parent[None, :], bar)
         for number in range(len(problem.groups)):
@@ -199,7 +199,7 @@ def check_group(world: World, parent: Codes, children: Codes, found: Found, mine
 @dear(2)
 @given(worlds(), shares)
 def test_what_breaks_a_rule_over_groups_is_repaired(world: World, share: float) -> None:
-    problem, bar = world.problem, bar_of(world, share)
+    problem, bar = world.problem, cutoff_of(world, share)
     _, others = world.of(world.parents, bar)
     expected: set[tuple[int, ...]] = set()
     needed: set[tuple[int, ...]] = set()

@@ -102,7 +102,7 @@ def problem_with(name: str, row: int = 0) -> Problem:
     captured = Captured()
     model.explain(rows.iloc[[row]], explainer=captured)
     (problem,) = captured.problems
-    assert problem.rater is not None
+    assert problem.scorer is not None
     return problem
 
 
@@ -197,13 +197,13 @@ class TestRatings:
         self, name: str, row: int, seed: int, size: int, sets: int, least: int
     ) -> None:
         problem = problem_with(name, row)
-        assert problem.rater is not None
+        assert problem.scorer is not None
         codes = drawn(problem, np.random.default_rng(seed), size, sets)
         codes = codes[(codes != problem.own).any(axis=1)]
         if not len(codes):
             return
         deltas = Deltas(problem)
-        partial = Partial(problem, problem.rater, deltas)
+        partial = Partial(problem, problem.scorer, deltas)
         partial.least = least
         whole = problem.rate_codes(codes)
         for _ in range(2):  # the second time by the restrictions that were kept
@@ -216,7 +216,7 @@ class TestRatings:
 
     def test_sets_with_enough_candidates_are_restricted_once(self) -> None:
         problem = problem_with("forest")
-        assert problem.rater is not None
+        assert problem.scorer is not None
         codes = np.repeat(problem.own[None, :], 80, axis=0)
         first, second = [number for number, group in enumerate(problem.groups) if group.proposals > 1][:2]
         codes[:50, first] = np.resize(np.delete(np.arange(len(problem.groups[first].tuples)), problem.own[first]), 50)
@@ -224,7 +224,7 @@ class TestRatings:
             np.delete(np.arange(len(problem.groups[second].tuples)), problem.own[second]), 30
         )
         deltas = Deltas(problem)
-        partial = Partial(problem, problem.rater, deltas)
+        partial = Partial(problem, problem.scorer, deltas)
         partial.least = 40
         partial.rate(deltas.of(codes))
         kept = dict(partial.known)
@@ -234,12 +234,12 @@ class TestRatings:
 
     def test_more_changes_than_can_be_numbered(self) -> None:
         problem = problem_with("forest")
-        assert problem.rater is not None
+        assert problem.scorer is not None
         deltas = Deltas(problem)
         codes = drawn(problem, np.random.default_rng(0), 60, 1)
         codes = codes[(codes != problem.own).any(axis=1)]
         wide = np.column_stack([deltas.of(codes), np.full((len(codes), 64), deltas.none)])
-        found = Partial(problem, problem.rater, deltas).rate(wide)
+        found = Partial(problem, problem.scorer, deltas).rate(wide)
         assert found.grade.tolist() == problem.rate_codes(codes).grade.tolist()
 
 

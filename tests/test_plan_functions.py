@@ -24,7 +24,7 @@ from mlflow_cf.constraints.actions import read_actions, read_relationships
 from mlflow_cf.errors import InputError
 from mlflow_cf.explainers.cscf import CSCF
 from mlflow_cf.features import FeatureSpace
-from mlflow_cf.plans.course import ActionModel, Declared, Stepped
+from mlflow_cf.plans.action_model import ActionModel, Declared, Stepped
 from mlflow_cf.plans.functions import FAILED, counted
 from mlflow_cf.policy import Distance, Query
 from mlflow_cf.problem import BoundDistance
@@ -42,7 +42,7 @@ CANARY = 40.123
 STATE = [30.0, CANARY, 1.0, 0.0, 19_800.0]
 
 
-def course(actions: Sequence[Any], relationships: Any = ()) -> ActionModel:
+def action_model(actions: Sequence[Any], relationships: Any = ()) -> ActionModel:
     space = FeatureSpace.infer(PEOPLE)
     declared = Declared(read_actions(actions), read_relationships(relationships))
     return ActionModel.bind(declared, space, BoundDistance.bind(Distance(), space))
@@ -96,17 +96,17 @@ class TestLikeTexts:
     )
     def test_steps_are_the_same(self, rows: list[tuple[float, ...]]) -> None:
         states, outcome = np.array(rows)[:, :5], np.array(rows)[:, 5]
-        one = course([self.TEXTS], [{"from": "age", "to": "income", "factor": self.FACTOR}])
-        other = course([self.FUNCTIONS], {("age", "income"): lambda state: 1 - state["age"] / 60})
+        one = action_model([self.TEXTS], [{"from": "age", "to": "income", "factor": self.FACTOR}])
+        other = action_model([self.FUNCTIONS], {("age", "income"): lambda state: 1 - state["age"] / 60})
         first, second = (each.step(0, states, outcome) for each in (one, other))
         np.testing.assert_array_equal(first.valid, second.valid)
         for name in ("states", "effort", "discount"):
             np.testing.assert_array_equal(getattr(first, name)[first.valid], getattr(second, name)[first.valid])
 
     def test_a_course_knows_that_it_needs_python(self) -> None:
-        assert not course([self.TEXTS], [{"from": "age", "to": "income", "factor": self.FACTOR}]).python
-        assert course([self.FUNCTIONS]).python
-        assert course([self.TEXTS], {("age", "income"): lambda _: 1.0}).python
+        assert not action_model([self.TEXTS], [{"from": "age", "to": "income", "factor": self.FACTOR}]).python
+        assert action_model([self.FUNCTIONS]).python
+        assert action_model([self.TEXTS], {("age", "income"): lambda _: 1.0}).python
 
 
 def test_states_are_plain_values() -> None:
@@ -117,11 +117,11 @@ def test_states_are_plain_values() -> None:
         before.clear()  # of nobody's concern: each call gets its own
         return 1.0
 
-    done = stepped(course([action(effort=effort, after=[lambda before, _: bool(before)])]), 44.0)
+    done = stepped(action_model([action(effort=effort, after=[lambda before, _: bool(before)])]), 44.0)
     assert done.valid[0]
     assert shown[1] == {"age": 30, "income": 44.0, "job": "b", "owner": False, "since": "2024-03-18"}
     assert [type(value) for value in shown[1].values()] == [int, float, str, bool, str]
-    stepped(course([action(effort=effort)]), 44.0, [30.0, math.nan, math.nan, 1.0, math.nan])
+    stepped(action_model([action(effort=effort)]), 44.0, [30.0, math.nan, math.nan, 1.0, math.nan])
     assert [shown[3][name] for name in ("job", "owner", "since")] == [None, True, None]
 
 
@@ -140,7 +140,7 @@ def test_states_are_plain_values() -> None:
 )
 def test_many_states_are_shown_as_each_alone(rows: list[tuple[float, ...]]) -> None:
     shown: list[Any] = []
-    of, states = course([action(before=[lambda state: bool(shown.append(state))])]), np.array(rows)
+    of, states = action_model([action(before=[lambda state: bool(shown.append(state))])]), np.array(rows)
     of.step(0, states, np.full(len(rows), 44.0))
     assert shown == [of.space.values(state) for state in states]
 
@@ -148,7 +148,7 @@ def test_many_states_are_shown_as_each_alone(rows: list[tuple[float, ...]]) -> N
 def test_what_no_date_can_be_is_not_shown() -> None:
     far = [[*STATE[:4], days] for days in (1e100, -1e100, 3e6, -8e5)]
     asked: list[Any] = []
-    course([action(before=[asked.append])]).step(0, np.array(far), np.full(4, 44.0))
+    action_model([action(before=[asked.append])]).step(0, np.array(far), np.full(4, 44.0))
     assert not asked
 
 
@@ -169,7 +169,7 @@ def test_what_no_date_can_be_is_not_shown() -> None:
     ],
 )
 def test_effects_are_values_of_their_feature(column: str, answer: Any, code: float) -> None:
-    bound = course([action(effects={column: lambda *_: answer})])
+    bound = action_model([action(effects={column: lambda *_: answer})])
     done = stepped(bound)
     assert done.valid[0]
     assert done.states[0, bound.space.index[column]] == code
@@ -177,7 +177,7 @@ def test_effects_are_values_of_their_feature(column: str, answer: Any, code: flo
 
 @pytest.mark.parametrize("answer", [1, 1.5, np.float32(1.5), np.int8(1), 0, 1e100])
 def test_efforts_are_numbers(answer: Any) -> None:
-    assert stepped(course([action(effort=lambda *_: answer)])).effort[0] == float(answer)
+    assert stepped(action_model([action(effort=lambda *_: answer)])).effort[0] == float(answer)
 
 
 FAILING: dict[str, tuple[dict[str, Any], str]] = {
@@ -206,7 +206,7 @@ FAILING: dict[str, tuple[dict[str, Any], str]] = {
 
 @pytest.mark.parametrize(("keys", "failure"), FAILING.values(), ids=FAILING)
 def test_what_fails_cannot_be_done(keys: dict[str, Any], failure: str, caplog: pytest.LogCaptureFixture) -> None:
-    of = course([action(**keys)])
+    of = action_model([action(**keys)])
     with caplog.at_level(logging.WARNING), counted() as failures:
         done = of.step(0, np.array([STATE] * 3), np.array([41.0, 42.0, 43.0]))
         stepped(of)
@@ -220,17 +220,17 @@ def test_what_fails_cannot_be_done(keys: dict[str, Any], failure: str, caplog: p
 
 @pytest.mark.parametrize("answer", [None, math.nan, "0.5", True], ids=str)
 def test_a_factor_that_fails_counts_as_one(answer: Any, caplog: pytest.LogCaptureFixture) -> None:
-    done = stepped(course([action()], {("age", "income"): lambda _: answer}))
+    done = stepped(action_model([action()], {("age", "income"): lambda _: answer}))
     assert done.valid[0]
     assert done.discount[0] == 1.0
     assert "the factor of age -> income returned no number" in caplog.text
-    raised = stepped(course([action()], {("age", "income"): raising}))
+    raised = stepped(action_model([action()], {("age", "income"): raising}))
     assert raised.discount[0] == 1.0
 
 
 @pytest.mark.parametrize(("answer", "share"), [(0.25, 0.25), (-3, 0.0), (7, 1.0)])
 def test_a_factor_beyond_its_range_counts_as_the_nearest(answer: float, share: float) -> None:
-    assert stepped(course([action()], {("age", "income"): lambda _: answer})).discount[0] == share
+    assert stepped(action_model([action()], {("age", "income"): lambda _: answer})).discount[0] == share
 
 
 def test_nothing_is_asked_about_steps_that_cannot_be_done() -> None:
@@ -245,7 +245,7 @@ def test_nothing_is_asked_about_steps_that_cannot_be_done() -> None:
     )
     states = np.array([[20.0, *STATE[1:]], [21.0, *STATE[1:]], [22.0, *STATE[1:]]])
     with counted() as failures:
-        done = course([guarded], {("age", "income"): effort_free}).step(0, states, np.array([50.0, 50.0, 5.0]))
+        done = action_model([guarded], {("age", "income"): effort_free}).step(0, states, np.array([50.0, 50.0, 5.0]))
     assert done.valid.tolist() == [False, True, False]
     assert ages == [21]
     assert not failures
@@ -258,12 +258,12 @@ def effort_free(state: dict[str, Any]) -> float:
 def test_a_level_that_another_part_has_spoilt_is_not_shown() -> None:
     shown: list[Any] = []
     keys = {"effects": {"job": lambda *_: "z", "age": lambda _, after: shown.append(after["job"])}}
-    assert not stepped(course([action(**keys)])).valid[0]
+    assert not stepped(action_model([action(**keys)])).valid[0]
     assert not shown
 
 
 def test_failures_are_counted_by_thread() -> None:
-    of, others = course([action(effort=raising)]), list[int]()
+    of, others = action_model([action(effort=raising)]), list[int]()
 
     def elsewhere() -> None:
         with counted() as failures:
@@ -283,7 +283,7 @@ def test_failures_are_counted_by_thread() -> None:
 
 
 def test_levels_that_the_data_never_had() -> None:
-    of = course([action(before=[lambda state: state["job"] == "z"])])
+    of = action_model([action(before=[lambda state: state["job"] == "z"])])
     features = tuple(f.with_unseen(("z",)) if f.name == "job" else f for f in of.space.features)
     wider = of.covering(FeatureSpace(features))
     assert stepped(wider, state=[30.0, 10.0, 3.0, 0.0, 19_800.0]).valid[0]
@@ -306,7 +306,7 @@ class TestReading:
     )
     def test_neither_text_nor_function(self, keys: dict[str, Any], message: str) -> None:
         with pytest.raises(InputError) as error:
-            course([action(**keys)])
+            action_model([action(**keys)])
         assert str(error.value).startswith(message)
 
     @pytest.mark.parametrize(
@@ -320,7 +320,7 @@ class TestReading:
     )
     def test_other_arguments(self, keys: dict[str, Any], message: str) -> None:
         with pytest.raises(InputError) as error:
-            course([action(**keys)])
+            action_model([action(**keys)])
         assert str(error.value).startswith(message)
 
     def test_whatever_can_be_called(self) -> None:
@@ -329,7 +329,7 @@ class TestReading:
                 return float(after["income"] - before["income"])
 
         for effort in (Effort(), partial(lambda rate, *_: rate, 2.0), max):  # of C, without a signature
-            course([action(effort=effort)])
+            action_model([action(effort=effort)])
 
     @pytest.mark.parametrize("key", ["income", ("a", "b", "c"), 3])
     def test_pairs(self, key: Any) -> None:
@@ -431,8 +431,8 @@ class TestAnswers:
 
 
 def test_least_changes_stay() -> None:
-    """What a course was given beside its declaration stays when it covers more levels."""
-    of = replace(course([action(effort=lambda *_: 1.0)]), least_change={"income": 5.0})
+    """What an action model was given beside its declaration stays when it covers more levels."""
+    of = replace(action_model([action(effort=lambda *_: 1.0)]), least_change={"income": 5.0})
     features = tuple(f.with_unseen(("z",)) if f.name == "job" else f for f in of.space.features)
     wider = of.covering(FeatureSpace(features))
     assert not stepped(wider, CANARY + 4).valid[0]

@@ -17,9 +17,9 @@ from mlflow_cf.constraints.plaf import parse_expression, parse_rule
 from mlflow_cf.constraints.syntax import text_of
 from mlflow_cf.errors import InputError
 from mlflow_cf.features import FeatureSpace, Floats
+from mlflow_cf.plans.action_model import ActionModel, Declared
 from mlflow_cf.plans.bound import derived
 from mlflow_cf.plans.cheapest import cheapest_order
-from mlflow_cf.plans.course import ActionModel, Declared
 from mlflow_cf.policy import Distance
 from mlflow_cf.problem import BoundDistance
 from mlflow_cf.words.result import Change, Counterfactual
@@ -46,7 +46,7 @@ START, END = [1.0, 0.0, 0.0], [0.0, 4.0, 1.0]
 COSTS = {"123": 27.5, "132": 30.0, "213": 25.0, "231": 22.5, "312": 27.5, "321": 25.0}
 
 
-def course(table: pd.DataFrame, actions: Sequence[Any], relationships: Any = (), **options: Any) -> ActionModel:
+def action_model(table: pd.DataFrame, actions: Sequence[Any], relationships: Any = (), **options: Any) -> ActionModel:
     space = FeatureSpace.infer(table)
     declared = Declared(read_actions(actions), read_relationships(relationships))
     return replace(ActionModel.bind(declared, space, BoundDistance.bind(Distance(), space)), **options)
@@ -72,14 +72,14 @@ def found(row: dict[str, Any], changes: dict[str, tuple[Any, Any]], table: pd.Da
 class TestThePapersExample:
     @pytest.mark.parametrize(("order", "told"), COSTS.items())
     def test_every_order_costs_what_the_paper_says(self, order: str, told: float) -> None:
-        assert cost(course(JOBS, MOVES, HELP), [int(one) - 1 for one in order], START, END) == told
+        assert cost(action_model(JOBS, MOVES, HELP), [int(one) - 1 for one in order], START, END) == told
 
     def test_without_relationships_all_orders_cost_the_same(self) -> None:
-        plain = course(JOBS, MOVES)
+        plain = action_model(JOBS, MOVES)
         assert {cost(plain, order, START, END) for order in permutations(range(3))} == {30.0}
 
     def test_the_cheapest_order_is_found(self) -> None:
-        way = cheapest_order(course(JOBS, MOVES, HELP), np.array(START), np.array(END))
+        way = cheapest_order(action_model(JOBS, MOVES, HELP), np.array(START), np.array(END))
         assert way is not None
         assert way.cost == 22.5
         assert [step.action for step in way.steps] == [1, 2, 0]
@@ -123,7 +123,7 @@ def test_no_order_is_cheaper(
         actions[2]["before"] = ["x.a > 3"]
     if effect:
         actions[0]["effects"] = {"b": effect}
-    of = course(LINE, actions, {edge[:2]: edge[2] for edge in edges})
+    of = action_model(LINE, actions, {edge[:2]: edge[2] for edge in edges})
     x0, end = np.array([*values[:4], 0.0]), np.array([*values[4:], 0.0])
     reached = [
         total
@@ -156,7 +156,7 @@ def _whole(of: ActionModel, numbers: Sequence[int], x0: Floats, end: Floats) -> 
 class TestSteps:
     def one(self, action: dict[str, Any], states: list[list[float]], outcome: list[float], **options: Any) -> Any:
         whole = {"name": "it", "feature": "a", "kind": "set", **action}
-        return course(LINE, [whole], **options).step(0, np.array(states), np.array(outcome))
+        return action_model(LINE, [whole], **options).step(0, np.array(states), np.array(outcome))
 
     def test_effects_see_what_comes_before_them(self) -> None:
         action = {"effects": {"b": "x.b + 2 * (x_cf.a - x.a)", "c": "x_cf.b + 1", "level": "'q'"}}
@@ -198,27 +198,27 @@ class TestSteps:
     def test_whole_numbers_stay_whole(self) -> None:
         table = pd.DataFrame({"years": [0, 1, 2, 5], "rate": [0.1, 0.7, 0.35, 0.2]})
         action = {"name": "wait", "feature": "years", "low": 0, "high": 5, "effects": {"rate": "x.rate / 3"}}
-        done = course(table, [action]).step(0, np.array([[1.0, 0.9]]), np.array([2.6]))
+        done = action_model(table, [action]).step(0, np.array([[1.0, 0.9]]), np.array([2.6]))
         assert done.states.tolist() == [[3.0, 0.3]]
 
 
 class TestRelationships:
     def test_a_share_that_is_undefined_or_beyond_counts_as_the_nearest(self) -> None:
-        of = course(LINE, [], {("b", "a"): "1 / x.b"})
+        of = action_model(LINE, [], {("b", "a"): "1 / x.b"})
         states = np.array([[0.0, b, 0.0, 0.0, 0.0] for b in (0.0, 0.5, 4.0, -1.0, np.nan)])
         changed = np.zeros(states.shape, dtype=np.bool_)
         changed[:, 0] = True
         assert of.relations.discounts(states, changed).tolist() == [1.0, 1.0, 0.25, 0.0, 1.0]
 
     def test_only_changed_features_that_others_help_count(self) -> None:
-        of = course(LINE, [], {("b", "a"): "0.5", ("c", "a"): "0.1", ("a", "d"): "0.2"})
+        of = action_model(LINE, [], {("b", "a"): "0.5", ("c", "a"): "0.1", ("a", "d"): "0.2"})
         states = np.zeros((4, 5))
         changed = np.array([[1, 0, 0, 0, 1], [1, 0, 0, 1, 0], [0, 1, 1, 0, 1], [0, 0, 0, 1, 0]], dtype=np.bool_)
         assert of.relations.discounts(states, changed).tolist() == pytest.approx([0.3, 0.25, 1.0, 0.2])
 
     def test_the_first_case_that_holds_counts(self) -> None:
         cases = [["x.b < 2", 0.1], ["x.b < 4", 0.2], ["x.level == 'q'", 0.3]]
-        of = course(LINE, [], [{"from": "b", "to": "a", "cases": cases, "otherwise": 0.9}])
+        of = action_model(LINE, [], [{"from": "b", "to": "a", "cases": cases, "otherwise": 0.9}])
         states = np.array([[0.0, b, 0.0, 0.0, level] for b, level in ((1, 1), (3, 1), (5, 1), (5, 0), (np.nan, 0))])
         changed = np.ones(states.shape, dtype=np.bool_)
         assert of.relations.discounts(states, changed).tolist() == [0.1, 0.2, 0.3, 0.9, 0.9]
@@ -316,12 +316,12 @@ class TestBadInput:
     )
     def test_actions(self, action: dict[str, Any], message: str) -> None:
         with pytest.raises(InputError) as error:
-            course(LINE, [{"name": "it", "feature": "a", **action}])
+            action_model(LINE, [{"name": "it", "feature": "a", **action}])
         assert message in str(error.value)
 
     def test_names_are_given_once(self) -> None:
         with pytest.raises(InputError, match=r"actions\[1\].name: 'it' is the name of actions\[0\], too"):
-            course(LINE, [{"name": "it", "feature": "a"}, {"name": "it", "feature": "b"}])
+            action_model(LINE, [{"name": "it", "feature": "a"}, {"name": "it", "feature": "b"}])
 
     @pytest.mark.parametrize(
         ("relationship", "message"),
@@ -338,13 +338,13 @@ class TestBadInput:
     )
     def test_relationships(self, relationship: dict[str, Any], message: str) -> None:
         with pytest.raises(InputError) as error:
-            course(LINE, [], [{"from": "a", "to": "b", **relationship}])
+            action_model(LINE, [], [{"from": "a", "to": "b", **relationship}])
         assert message in str(error.value)
 
     def test_a_pair_is_named_once(self) -> None:
         twice = [{"from": "a", "to": "b", "factor": "1"}, {"from": "a", "to": "b", "factor": "0.5"}]
         with pytest.raises(InputError, match=r"relationships\[1\]: 'a' helps 'b' already"):
-            course(LINE, [], twice)
+            action_model(LINE, [], twice)
 
     def test_a_counterfactual_of_no_model(self) -> None:
         with pytest.raises(InputError, match="counterfactual: does not come from a model"):

@@ -283,18 +283,21 @@ class TestBinding:
     def test_it_is_asked_to_pause_between_constraints(self, explained: ExplainedModel) -> None:
         pauses = []
         asked = {"immutable": ["age"], "rules": ["x_cf.debt > 0"] * 20, "groups": [["age", "debt"]]}
-        explained.setting.tightened(Constraints.read(asked), lambda: pauses.append(1))
+        explained.bound_policy.tightened(Constraints.read(asked), lambda: pauses.append(1))
         assert len(pauses) >= 23
 
     def test_a_name_counts_once(self, explained: ExplainedModel) -> None:
-        once = explained.setting.tightened(Constraints(immutable=("age",)))
-        often = explained.setting.tightened(Constraints(immutable=("age",) * 900))
+        once = explained.bound_policy.tightened(Constraints(immutable=("age",)))
+        often = explained.bound_policy.tightened(Constraints(immutable=("age",) * 900))
         assert often.rules == once.rules
 
     def test_only_new_groups_are_built(self, explained: ExplainedModel) -> None:
         before, after = (
             one.domains
-            for one in (explained.setting, explained.setting.tightened(Constraints(groups=(("age", "debt"),))))
+            for one in (
+                explained.bound_policy,
+                explained.bound_policy.tightened(Constraints(groups=(("age", "debt"),))),
+            )
         )
         assert after[1] is before[1]
 

@@ -38,9 +38,9 @@ class Watched:
 
 def problem_of(favourable, count=1, constraints=None, values="observed", row=(0, 0, 0, 0.0)) -> Problem:
     space = FeatureSpace.infer(DATA)
-    setting = BoundPolicy.build(space, space.encode(DATA), Constraints.read(constraints), Distance(), values)
+    bound_policy = BoundPolicy.build(space, space.encode(DATA), Constraints.read(constraints), Distance(), values)
     x0 = np.array(row, dtype=float)
-    return setting.bind(x0, space=space, count=count, rate=Watched(favourable), rate_background=lambda: None)
+    return bound_policy.bind(x0, space=space, count=count, rate=Watched(favourable), rate_background=lambda: None)
 
 
 def search(problem, explainer=None, most=100_000, seed=0):

@@ -88,7 +88,7 @@ def test_rules_are_rules(rule: str, before: dict[str, Any]) -> None:
         constraints={"rules": [rule]},
         features={"education": {"kind": "ordinal", "levels": ["school", "bachelor", "master"]}},
     )
-    assert explained.setting.rules
+    assert explained.bound_policy.rules
 
 
 def test_all_examples_of_rules_were_found() -> None:

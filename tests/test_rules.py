@@ -28,7 +28,7 @@ QUERY = {**QUERY, "age": 21, "income": 0.5, "rooms": 2, "grade": "mid", "final g
          "member": True, "if": False}  # fmt: skip
 
 
-def setting(*rules: str, **keys: Any) -> BoundPolicy:
+def bound_policy(*rules: str, **keys: Any) -> BoundPolicy:
     return BoundPolicy.build(
         SPACE, SPACE.encode(FRAME), Constraints.read({"rules": rules, **keys}), Distance(), "observed"
     )
@@ -62,7 +62,7 @@ def test_equal_up_to_a_tolerance(right: float, *, fine: bool) -> None:
 
 def refusal(*rules: str, **keys: Any) -> str:
     with pytest.raises(InputError) as error:
-        setting(*rules, **keys)
+        bound_policy(*rules, **keys)
     return str(error.value)
 
 
@@ -192,7 +192,7 @@ class TestTypes:
 
     def test_all_that_is_wrong_at_once(self) -> None:
         with pytest.raises(InputErrors) as error:
-            setting("x_cf.agee = 1", "x_cf.age >= x.age", "x_cf.job > 'a'", "IF x_cf.age THEN 1 = 2")
+            bound_policy("x_cf.agee = 1", "x_cf.age >= x.age", "x_cf.job > 'a'", "IF x_cf.age THEN 1 = 2")
         assert [found.path for found in error.value.errors] == [f"constraints.rules[{n}]" for n in (0, 2, 3)]
 
     def test_messages_stay_short(self) -> None:
@@ -349,9 +349,11 @@ class TestWhatIsDefined:
         assert compiled(text).defines is None
 
     def test_rejection_rules_order_nothing(self) -> None:
-        free = setting().order
+        free = bound_policy().order
         assert (
-            setting("x_cf.age + x_cf.income <= 10", "x_cf.rooms - x_cf.age > 1", "IF x_cf.if = true THEN 1 = 2").order
+            bound_policy(
+                "x_cf.age + x_cf.income <= 10", "x_cf.rooms - x_cf.age > 1", "IF x_cf.if = true THEN 1 = 2"
+            ).order
             == free
         )
 
@@ -360,15 +362,15 @@ class TestOrder:
     def test_what_is_mentioned_comes_first(self) -> None:
         names = list(FRAME.columns)
         order = [
-            names[at] for at in setting("x_cf.age > x_cf.rooms", "IF x_cf.member = true THEN x_cf.rooms > 1").order
+            names[at] for at in bound_policy("x_cf.age > x_cf.rooms", "IF x_cf.member = true THEN x_cf.rooms > 1").order
         ]
         assert order.index("member") < order.index("rooms") < order.index("age")
 
     def test_ties_go_by_feature(self) -> None:
-        assert setting().order == tuple(range(len(FRAME.columns)))
-        order = setting("x_cf.age > x_cf.income").order
+        assert bound_policy().order == tuple(range(len(FRAME.columns)))
+        order = bound_policy("x_cf.age > x_cf.income").order
         assert order == (1, 0, *range(2, len(FRAME.columns)))
-        order = setting("x_cf.age >= x_cf.income + x_cf.rooms").order
+        order = bound_policy("x_cf.age >= x_cf.income + x_cf.rooms").order
         assert order == (1, 2, 0, *range(3, len(FRAME.columns)))
 
     def test_circles_are_printed_with_the_way_out(self) -> None:
@@ -387,23 +389,23 @@ class TestOrder:
         assert "rules depend on each other: age -> income -> age; rewrite one of them" in message
 
     def test_the_way_out_works(self) -> None:
-        setting("IF x_cf.age > 1 THEN x_cf.income > 1", "IF x_cf.income > 1 and x_cf.age <= 1 THEN 1 = 2")
+        bound_policy("IF x_cf.age > 1 THEN x_cf.income > 1", "IF x_cf.income > 1 and x_cf.age <= 1 THEN 1 = 2")
 
     def test_circles_through_groups(self) -> None:
         rules = ("IF x_cf.age > 1 THEN x_cf.income > 1", "IF x_cf.rooms > 1 THEN x_cf.age > 1")
-        setting(*rules)
+        bound_policy(*rules)
         assert "age -> income+rooms -> age" in refusal(*rules, groups=[["rooms", "income"]])
 
     def test_rules_inside_one_group_make_no_circle(self) -> None:
         rules = ("IF x_cf.age > 1 THEN x_cf.income > 1", "IF x_cf.income > 1 THEN x_cf.age > 1")
-        order = setting(*rules, groups=[["age", "income"]]).order
+        order = bound_policy(*rules, groups=[["age", "income"]]).order
         assert order == tuple(range(len(FRAME.columns) - 1))
 
     def test_the_query_row_depends_on_nothing(self) -> None:
-        setting("IF x.age > 1 THEN x_cf.income > 1", "IF x.income > 1 THEN x_cf.age > 1")
+        bound_policy("IF x.age > 1 THEN x_cf.income > 1", "IF x.income > 1 THEN x_cf.age > 1")
 
     def test_a_request_may_not_close_a_circle(self) -> None:
-        policy = setting("IF x_cf.age > 1 THEN x_cf.income > 1")
+        policy = bound_policy("IF x_cf.age > 1 THEN x_cf.income > 1")
         with pytest.raises(InputError, match=r"rules depend on each other: age -> income -> age"):
             policy.tightened(Constraints(rules=("IF x_cf.income > 1 THEN x_cf.age > 1",)))
 

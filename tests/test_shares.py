@@ -13,7 +13,7 @@ from sklearn.tree import DecisionTreeClassifier
 import mlflow_cf
 from mlflow_cf.features import FeatureSpace
 from mlflow_cf.goal.raw_scores import SumTarget, rate_sums, shortfalls
-from mlflow_cf.goal.scorer import Lead, reach, surely
+from mlflow_cf.goal.scorer import DecisionScore, certainly_met, upper_bound
 from mlflow_cf.structures import Forest
 from mlflow_cf.structures.layers.columns import NumberColumn
 from mlflow_cf.structures.links import linked
@@ -113,15 +113,15 @@ def test_bounds_hold_for_what_is_between(target: SumTarget, ends: np.ndarray, su
     low, high = ends.min(keepdims=True), ends.max(keepdims=True)
     within = sums[(low[0, 0] <= sums[:, 0]) & (sums[:, 0] <= high[0, 0])]
     favourable, _, margin = rate_sums(within, [target])
-    if surely(low, high, [target], DOUBT)[0]:
+    if certainly_met(low, high, [target], DOUBT)[0]:
         assert (favourable & (margin >= DOUBT / 2)).all()
-    if reach(low, high, [target], DOUBT)[0] < 0:
+    if upper_bound(low, high, [target], DOUBT)[0] < 0:
         assert not (favourable | (margin < DOUBT / 2)).any()
 
 
 @given(targets, shares)
 def test_the_share_leads(target: SumTarget, sums: np.ndarray) -> None:
-    lead = Lead.of([target], DOUBT)
+    lead = DecisionScore.of([target], DOUBT)
     if lead is None:
         return
     favourable, _, margin = rate_sums(sums, [target])

@@ -27,10 +27,12 @@ OWN = {"income": 30.0, "job": "b", "owner": True, "rooms": 2}
 
 def problem_of(constraints=None, values="observed", frame=FRAME, overrides=None, **changed):
     space = FeatureSpace.infer(frame, overrides)
-    setting = BoundPolicy.build(space, space.encode(frame), Constraints.read(constraints or {}), Distance(), values)
+    bound_policy = BoundPolicy.build(
+        space, space.encode(frame), Constraints.read(constraints or {}), Distance(), values
+    )
     query = pd.DataFrame([{**OWN, **changed}], columns=list(frame.columns))
     dtypes = {name: dtype for name, dtype in frame.dtypes.items() if not isinstance(dtype, pd.CategoricalDtype)}
-    return bind(setting, query.astype(dtypes))
+    return bind(bound_policy, query.astype(dtypes))
 
 
 def moved(problem, column, *wanted, box=None):

@@ -39,13 +39,13 @@ POLICY: dict[str, Any] = {
 ROW = {"age": 25, "income": 50.0, "degree": "bachelor", "job": "b"}
 
 
-def setting(constraints: dict[str, Any]) -> BoundPolicy:
+def bound_policy(constraints: dict[str, Any]) -> BoundPolicy:
     space = FeatureSpace.infer(PEOPLE, {"degree": {"kind": "ordinal", "levels": DEGREES}})
     return BoundPolicy.build(space, space.encode(PEOPLE), Constraints.read(constraints), Distance(), "observed")
 
 
 def tightened(request: dict[str, Any], policy: dict[str, Any] | None = None) -> BoundPolicy:
-    return setting(POLICY if policy is None else policy).tightened(Constraints.read(request))
+    return bound_policy(POLICY if policy is None else policy).tightened(Constraints.read(request))
 
 
 def accepted(prepared: BoundPolicy, **moves: Any) -> bool:
@@ -133,7 +133,7 @@ def test_all_that_loosens_at_once() -> None:
     ids=str,
 )
 def test_tightening_takes_effect(request_: dict[str, Any], moves: dict[str, Any]) -> None:
-    assert accepted(setting(POLICY), **moves)
+    assert accepted(bound_policy(POLICY), **moves)
     assert not accepted(tightened(request_), **moves)
 
 
@@ -154,7 +154,7 @@ def test_tightening_takes_effect(request_: dict[str, Any], moves: dict[str, Any]
     ids=str,
 )
 def test_asking_for_the_policy_again_changes_nothing(request_: dict[str, Any]) -> None:
-    before, after = setting(POLICY), tightened(request_)
+    before, after = bound_policy(POLICY), tightened(request_)
     rng = np.random.default_rng(0)
     rows = before.space.encode(PEOPLE.apply(lambda column: column.sample(200, replace=True, random_state=rng).values))
     x0 = before.space.encode(pd.DataFrame([ROW]))[0]
@@ -171,7 +171,7 @@ def test_the_policy_still_holds_under_a_request() -> None:
 
 def test_groups_of_a_request_do_not_widen_max_changes() -> None:
     moves = {"age": 30, "income": 30.0, "degree": "master"}  # a combination the background has
-    assert not accepted(setting(POLICY), **moves)
+    assert not accepted(bound_policy(POLICY), **moves)
     prepared = tightened({"groups": [["age", "income", "degree"]]})
     assert not accepted(prepared, **moves)
     (limit,) = prepared.limits

@@ -54,8 +54,8 @@ class Watched:
 def problem_of(favourable, ranges) -> Problem:
     space = FeatureSpace.infer(INCOMES)
     constraints = Constraints.read({"ranges": ranges, "immutable": ["age"]})
-    setting = BoundPolicy.build(space, space.encode(INCOMES), constraints, Distance(), "observed")
-    return setting.bind(
+    bound_policy = BoundPolicy.build(space, space.encode(INCOMES), constraints, Distance(), "observed")
+    return bound_policy.bind(
         np.array([40.0, 30.0]), space=space, count=1, rate=Watched(favourable), rate_background=lambda: None
     )
 

@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 
 from mlflow_cf.constraints.actions import read_actions, read_relationships
 from mlflow_cf.features import FeatureSpace, Floats
+from mlflow_cf.plans.action_model import ActionModel, Declared
 from mlflow_cf.plans.boxes import BoxWalker
-from mlflow_cf.plans.course import ActionModel, Declared
 from mlflow_cf.plans.walk import Walker
 from mlflow_cf.policy import Distance
 from mlflow_cf.problem import BoundDistance
@@ -62,7 +62,7 @@ def action(rng: Random, name: str, kind: str) -> dict[str, Any]:
 
 
 def world(rng: Random) -> ActionModel:
-    """Return a course of four actions with whatever effects, efforts, conditions and relationships."""
+    """Return an action model of four actions with whatever effects, efforts, conditions and relationships."""
     pairs = [("a", "change"), ("b", "set"), ("whole", "change"), ("level", "choose")]
     actions = [action(rng, *pair) for pair in pairs]
     edges = {
@@ -85,8 +85,8 @@ def start(rng: Random) -> Floats:
 @pytest.mark.filterwarnings("ignore:.*is not a level")
 def test_the_compiled_walk_takes_the_same_steps(seed: int) -> None:
     rng = Random(seed)
-    course, unit = world(rng), rng.choice([0.0, 1e-4])
-    compiled, plain = (Walker(course, row, unit) for row in [start(rng)] * 2)
+    action_model, unit = world(rng), rng.choice([0.0, 1e-4])
+    compiled, plain = (Walker(action_model, row, unit) for row in [start(rng)] * 2)
     assert compiled._program is not None
     plain.__dict__["_program"] = None
     order = np.array([[*rng.sample(range(4), 4)[: rng.randint(0, 4)], -1, -1, -1, -1][:4] for _ in range(6)])
@@ -109,16 +109,16 @@ def test_the_compiled_walk_takes_the_same_steps(seed: int) -> None:
 @pytest.mark.filterwarnings("ignore:.*is not a level")
 def test_boxes_hold_whatever_their_values_lead_to(seed: int) -> None:
     rng = Random(seed)
-    course, x0, unit = world(rng), start(rng), rng.choice([0.0, 1e-4])
+    action_model, x0, unit = world(rng), start(rng), rng.choice([0.0, 1e-4])
     order = rng.sample(range(4), rng.randint(1, 3))
     low = np.array([[0.0 if number == 3 else rng.uniform(-15, 15) for number in order]])
     high = np.array([[2.0 if at == 3 else low[0, n] + rng.choice([0, 0.5, 5, 20]) for n, at in enumerate(order)]])
-    reached = BoxWalker(course, x0, unit).walk(order, low, high)
+    reached = BoxWalker(action_model, x0, unit).walk(order, low, high)
     inside = [
         [rng.choice([0.0, 2.0]) if at == 3 else rng.uniform(low[0, n], high[0, n]) for n, at in enumerate(order)]
         for _ in range(10)
     ]
-    ends = Walker(course, x0, unit).walk(np.tile(order, (12, 1)), np.array([*inside, low[0], high[0]]))
+    ends = Walker(action_model, x0, unit).walk(np.tile(order, (12, 1)), np.array([*inside, low[0], high[0]]))
     own, valid = np.isnan(x0) & np.isnan(ends.states), ends.valid
     assert reached.possible[0] or not valid.any()
     assert (ends.cost[valid] >= reached.cost[0] - 1e-9).all()

@@ -186,14 +186,16 @@ def explained(
     )
 
 
-def bind(setting: BoundPolicy, query: pd.DataFrame, wrapped: ExplainedModel | None = None, count: int = 1) -> Problem:
+def bind(
+    bound_policy: BoundPolicy, query: pd.DataFrame, wrapped: ExplainedModel | None = None, count: int = 1
+) -> Problem:
     """Return the search problem of a one-row table, as a request would bind it; without a model none may be asked."""
-    space = setting.space.covering(query)
+    space = bound_policy.space.covering(query)
     judge = Judge(OpenModel("test", ("no", "yes"), _nobody), argmax_decides=False) if wrapped is None else wrapped.judge
     own = -1 if wrapped is None else int(judge.verdict(query).codes[0])
     target = BoundTarget(Target(label="yes") if wrapped is None else wrapped.policy.target, judge.model, own)
-    said = Outcome(np.zeros(len(setting.background), dtype=np.intp)) if wrapped is None else wrapped.outcome
-    return setting.bind(
+    said = Outcome(np.zeros(len(bound_policy.background), dtype=np.intp)) if wrapped is None else wrapped.outcome
+    return bound_policy.bind(
         space.encode(query)[0],
         space=space,
         count=count,
@@ -207,7 +209,7 @@ def _nobody(rows: pd.DataFrame) -> np.ndarray:
 
 
 def problem_of(wrapped: ExplainedModel, query: pd.DataFrame, count: int = 1) -> Problem:
-    return bind(wrapped.setting, query, wrapped, count)
+    return bind(wrapped.bound_policy, query, wrapped, count)
 
 
 def checker_of(

@@ -41,16 +41,19 @@ class Sequences(Pymoo):  # type: ignore[misc]
 
     def _followed(self, genes: Floats) -> tuple[Floats, bool, Floats]:
         """Return the objectives of one sequence, whether something is wrong with it, and where it ends."""
-        count, course = len(self.can), self.can.course
+        count, action_model = len(self.can), self.can.action_model
         state, cost, often = self.row.x0[None], 0.0, np.zeros(len(self.row.x0))
         order = [number for number in np.argsort(genes[:count], kind="stable").tolist() if genes[number] <= 0.5]
         for number in order:
-            action, value = course.actions[number], np.array([_value(course.actions[number], genes[count + number])])
-            done = course.step(number, state, action.outcome(state, value))
+            action, value = (
+                action_model.actions[number],
+                np.array([_value(action_model.actions[number], genes[count + number])]),
+            )
+            done = action_model.step(number, state, action.outcome(state, value))
             if not done.valid[0]:
                 return np.full(self.n_obj, FAR), True, state[0]
             cost += float(np.round(done.effort[0], 4) * done.discount[0])
-            often += course.changed(done.states, state)[0]
+            often += action_model.changed(done.states, state)[0]
             state = done.states
         columns = np.arange(len(self.row.x0))
         gower = np.round(self.gower.changes(columns, state, self.row.x0).mean(), 2)

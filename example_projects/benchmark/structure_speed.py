@@ -150,8 +150,8 @@ def _in_turns(*ways: Callable[[], object], repeats: int = REPEATS) -> list[float
 
 def _sweeps(explained: ExplainedModel, structure: Structure) -> tuple[int, int, float, float, float]:
     """Return how many single changes and pairs a row has, and the times of sweep, scores, and scores of pairs."""
-    x0 = explained.setting.background[0]
-    known = [np.unique(column) for column in explained.setting.background.T]
+    x0 = explained.bound_policy.background[0]
+    known = [np.unique(column) for column in explained.bound_policy.background.T]
     values = [structure.encode(column, codes) for column, codes in enumerate(known)]
     own = [structure.encode(column, x0[[column]]) for column in range(len(x0))]
     singles = _singles(x0, known)
@@ -229,5 +229,5 @@ def _differ(case: Case, explained: ExplainedModel, structure: Structure, rng: np
 
 
 def _drawn(explained: ExplainedModel, size: int, rng: np.random.Generator) -> Floats:
-    background = explained.setting.background
+    background = explained.bound_policy.background
     return background[rng.integers(0, len(background), size)]

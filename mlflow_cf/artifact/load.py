@@ -21,7 +21,7 @@ from mlflow_cf.explainers import AnyExplainer, Learned
 from mlflow_cf.model import switches
 from mlflow_cf.model.flavors import open_folder
 from mlflow_cf.model.judge import OpenModel
-from mlflow_cf.request.held import ExtraModels, LearnedOnce
+from mlflow_cf.request.extra_models import ExtraModels, LearnedOnce
 
 
 def load_folder(folder: Path) -> ExplainedModel:
@@ -66,8 +66,8 @@ def assembled(
         constraints = with_functions(policy.constraints, parts.functions)
         policy = policy.model_copy(update={"constraints": constraints})
     others = versions.open_packed(folder, parts.policy, parts.background.rows, parts.manifest.output)
-    held = ExtraModels.learn(parts.policy, others, parts.space, parts.codes, parts.plausibility)
-    kept = LearnedOnce(learned, held, parts.causal)
+    extra_models = ExtraModels.learn(parts.policy, others, parts.space, parts.codes, parts.plausibility)
+    kept = LearnedOnce(learned, extra_models, parts.causal)
     return ExplainedModel.build(model, parts.space, parts.background, policy, explainer, kept)
 
 

@@ -20,9 +20,9 @@ from mlflow_cf.engine.listed import WORTH, Listed, ListedCandidates, SearchState
 from mlflow_cf.engine.nodes import Parting, boxes_of_sets, choices_within, tighten, whole_box
 from mlflow_cf.features import Floats
 from mlflow_cf.problem import Budget, Codes, Problem
-from mlflow_cf.search.choices import Within
+from mlflow_cf.search.action_table import Within
 
-DOUBT = 4  # tolerances: scores may be off on either side of a comparison
+SCORE_TOLERANCES = 4  # tolerances: scores may be off on either side of a comparison
 MOST_LISTED = 2**18  # sums of a box's candidates that are made together instead of parting it further
 MOST_ALONE = 128  # candidates of a box that are scored one by one
 MORE_ALONE = 128  # times as many, where most of them are dropped because a change is needless
@@ -48,7 +48,7 @@ class BestFirst:
         whole = sets is not None or problem.variety.near
         self.choices = choices_within(problem, limit, whole=whole)
         self.within = Within(problem.bound_distance.c, limit, problem.most_changes)
-        self.doubt = DOUBT * tolerance
+        self.doubt = SCORE_TOLERANCES * tolerance
         self.needless = Needless(problem, self.choices, self.doubt) if problem.count > 1 else None
         self._alone = MOST_ALONE * (1 if self.needless is None else MORE_ALONE)
         self.cut = False
@@ -115,10 +115,10 @@ class BestFirst:
 
     def misses(self, Z: Floats) -> Bools:
         """Return which of the rows Z (m, d) miss the target by more than the tolerance, as the structure says."""
-        rater = self.problem.rater
-        if rater is None or not len(Z):
+        scorer = self.problem.scorer
+        if scorer is None or not len(Z):
             return np.zeros(len(Z), dtype=np.bool_)
-        favourable, margin = rater.margins(rater.tokens(range(Z.shape[1]), Z))
+        favourable, margin = scorer.margins(scorer.tokens(range(Z.shape[1]), Z))
         return np.asarray(~favourable & (margin >= self.doubt))
 
     @cached_property
@@ -129,8 +129,8 @@ class BestFirst:
     @cached_property
     def _together(self) -> int:
         """How many candidates can be rated together."""
-        rater = self.problem.rater
-        return MOST_LISTED // rater.numbers(self.doubt) if rater is not None and gains(self.choices, rater) else 0
+        scorer = self.problem.scorer
+        return MOST_LISTED // scorer.numbers(self.doubt) if scorer is not None and gains(self.choices, scorer) else 0
 
     def _few(self, mask: Bools) -> bool:
         sizes = np.add.reduceat(mask, self.choices.start[:-1], dtype=np.intp)
@@ -173,8 +173,8 @@ class BestFirst:
         if not self.budget.take(1):  # there may be no lawful one among them, and it took time all the same
             return False
         listed = Listed.of(self.choices, box, self._undoing)
-        rater = self.problem.rater
-        rated = None if rater is None else listed.rated(self.within, rater, self.doubt)
+        scorer = self.problem.scorer
+        rated = None if scorer is None else listed.rated(self.within, scorer, self.doubt)
         if rated is not None:
             return self._keep(rated, listed.rows.size)
         if listed.size > self._alone:
@@ -214,8 +214,8 @@ class BestFirst:
         if self.budget.take(len(codes)) < len(codes):
             return False
         certain = np.zeros(len(codes), dtype=np.bool_)
-        if problem.rater is not None and len(codes):
-            may, certain = problem.rater.verdicts(problem.rater.structure.sums(problem.tokens(codes)), self.doubt)
+        if problem.scorer is not None and len(codes):
+            may, certain = problem.scorer.decisions(problem.scorer.structure.sums(problem.tokens(codes)), self.doubt)
             codes, certain = codes[may], certain[may]
         self._waiting.add(codes, problem.distance(codes), certain, np.zeros(len(problem.groups), dtype=np.bool_))
         return True

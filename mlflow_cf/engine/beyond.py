@@ -5,7 +5,7 @@ from __future__ import annotations
 from mlflow_cf.engine.nodes import whole_box
 from mlflow_cf.problem import Problem
 from mlflow_cf.problem.points import with_points
-from mlflow_cf.search.choices import Choices, telling
+from mlflow_cf.search.action_table import ActionTable, telling
 
 
 def beyond_reach(problem: Problem, doubt: float) -> bool:
@@ -14,10 +14,10 @@ def beyond_reach(problem: Problem, doubt: float) -> bool:
     Scores may be off by `doubt`, in units of max(1, |score|).
     """
     problem, exact = with_points(problem)
-    if problem.rater is None or not exact:
+    if problem.scorer is None or not exact:
         return False
-    choices = Choices.of_places(problem, problem.kept(telling))
+    choices = ActionTable.of_places(problem, problem.kept(telling))
     if (choices.start[:-1] == choices.start[1:]).any():
         return True  # a group has no tuple left
-    low, high = problem.rater.structure.boxes(choices.tokens).bounds(whole_box(choices)[:, choices.columns])
-    return bool(problem.rater.reach(low, high, doubt)[0] < 0)
+    low, high = problem.scorer.structure.boxes(choices.tokens).bounds(whole_box(choices)[:, choices.columns])
+    return bool(problem.scorer.upper_bound(low, high, doubt)[0] < 0)

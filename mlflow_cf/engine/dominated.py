@@ -14,13 +14,13 @@ from __future__ import annotations
 import numpy as np
 
 from mlflow_cf.constraints.rules import Bools
-from mlflow_cf.goal.scorer import Lead
+from mlflow_cf.goal.scorer import DecisionScore
 from mlflow_cf.problem import Codes, Problem
-from mlflow_cf.search.choices import Choices
+from mlflow_cf.search.action_table import ActionTable
 from mlflow_cf.structures.structure import Boxes
 
 
-def undoable(problem: Problem, choices: Choices) -> Bools:
+def undoable(problem: Problem, choices: ActionTable) -> Bools:
     """Return (G,) the groups whose changes may be put back: no rule minds, and the row's own tuple is a choice."""
     lawful = [group.own_allowed and number not in problem.linked for number, group in enumerate(problem.groups)]
     return np.array(lawful) & (choices.own >= 0)
@@ -29,13 +29,13 @@ def undoable(problem: Problem, choices: Choices) -> Bools:
 class Losing:
     """Tells which choices of boxes lose."""
 
-    def __init__(self, problem: Problem, choices: Choices, boxes: Boxes | None, doubt: float) -> None:
+    def __init__(self, problem: Problem, choices: ActionTable, boxes: Boxes | None, doubt: float) -> None:
         """Set up for boxes of `choices`, bounded by `boxes`; scores may be off by `doubt`."""
         self.choices, self._boxes = choices, boxes
         alone = undoable(problem, choices) & [len(columns) == 1 for columns in problem.columns]
-        self._lead: Lead | None = None
-        if boxes is not None and problem.rater is not None and alone.any():
-            self._lead = problem.rater.lead(doubt)
+        self._lead: DecisionScore | None = None
+        if boxes is not None and problem.scorer is not None and alone.any():
+            self._lead = problem.scorer.decision_score(doubt)
         place = np.empty(len(choices.columns), dtype=np.intp)  # of choices, column after column
         place[choices.columns] = np.arange(len(place))
         self._own: Codes = np.where(alone, place[choices.own], -1)[problem.owner]
@@ -63,7 +63,7 @@ class Losing:
 class Needless:
     """Tells which changes of candidates are certainly needless."""
 
-    def __init__(self, problem: Problem, choices: Choices, doubt: float) -> None:
+    def __init__(self, problem: Problem, choices: ActionTable, doubt: float) -> None:
         """Set up for boxes of `choices`; scores may be off by `doubt`."""
         self.problem, self.choices, self.doubt = problem, choices, doubt
         self.free = undoable(problem, choices)
@@ -87,13 +87,13 @@ class Needless:
     def of(self, codes: Codes, checked: Bools) -> Bools:
         """Return (m,) which candidates (m, G) have a certainly needless change of a group not `checked` (G,) yet."""
         found = np.zeros(len(codes), dtype=np.bool_)
-        if self.problem.rater is None or not (codes != self.problem.own)[:, ~checked].any():
+        if self.problem.scorer is None or not (codes != self.problem.own)[:, ~checked].any():
             return found
         owner, undone = self.problem.undone_codes(codes)
         held = self.problem.held(undone) & ((undone != codes[owner]) & ~checked).any(axis=1)
         owner, undone = owner[held], undone[held]
         if len(owner):
-            rater = self.problem.rater
-            _, sure = rater.verdicts(rater.structure.sums(self.problem.tokens(undone)), self.doubt)
+            scorer = self.problem.scorer
+            _, sure = scorer.decisions(scorer.structure.sums(self.problem.tokens(undone)), self.doubt)
             found[owner[sure]] = True
         return found

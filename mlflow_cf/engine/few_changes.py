@@ -20,7 +20,7 @@ from mlflow_cf.features import Floats
 from mlflow_cf.goal import Scorer
 from mlflow_cf.kernel import kernel
 from mlflow_cf.problem import Budget, Codes, Problem
-from mlflow_cf.search.choices import Choices, telling
+from mlflow_cf.search.action_table import ActionTable, telling
 
 ROUNDING = 1e-12  # of a sum
 SWEPT = 1e-5  # sums of a sweep are rounded otherwise than those of a single row, which may be sums in float32
@@ -34,17 +34,17 @@ class FewChanges:
 
     Attributes:
         problem: every feature is a group by itself, and may stay as it is.
-        rater: rates candidates; choices: all tuples worth looking at.
+        scorer: rates candidates; choices: all tuples worth looking at.
     """
 
-    def __init__(self, problem: Problem, rater: Scorer) -> None:
+    def __init__(self, problem: Problem, scorer: Scorer) -> None:
         """Sweep the row."""
-        self.problem, self.rater = problem, rater
-        self.choices = Choices.of_places(problem, problem.kept(telling))
+        self.problem, self.scorer = problem, scorer
+        self.choices = ActionTable.of_places(problem, problem.kept(telling))
         self._own = problem.own_tokens
         values = [tokens if len(tokens) > 1 else None for tokens in self.choices.tokens]
-        self._sums = np.empty((len(self.choices.code), rater.structure.outputs))
-        for number, sums in zip(problem.owner.tolist(), rater.structure.sweep(self._own, values), strict=True):
+        self._sums = np.empty((len(self.choices.code), scorer.structure.outputs))
+        for number, sums in zip(problem.owner.tolist(), scorer.structure.sweep(self._own, values), strict=True):
             if sums is not None:
                 self._sums[self.choices.start[number] : self.choices.start[number + 1]] = sums[0]
         self._changed = np.ones(len(self.choices.code), dtype=np.bool_)
@@ -56,7 +56,7 @@ class FewChanges:
     def of(cls, problem: Problem) -> FewChanges | None:
         """Return what is known of a problem; None where a sweep does not look at all single changes."""
         whole = len(problem.groups) == len(problem.space) and all(group.own_allowed for group in problem.groups)
-        return cls(problem, problem.rater) if whole and problem.rater is not None else None
+        return cls(problem, problem.scorer) if whole and problem.scorer is not None else None
 
     def least(self, changes: int) -> float:
         """Return what so many changes cost at least, added up in whatever order."""
@@ -80,7 +80,7 @@ class FewChanges:
 
         Groups take what brings most alone, those that bring most first, one more for every candidate that is tried.
         """
-        lacks = self.rater.lacks(self._sums)
+        lacks = self.scorer.lacks(self._sums)
         lacks[np.isnan(lacks)] = np.inf
         order = np.lexsort((lacks, self.choices.group))
         best = order[np.searchsorted(self.choices.group, np.arange(len(self.problem.groups)))]
@@ -90,7 +90,7 @@ class FewChanges:
         for number, at in enumerate(best.tolist()):
             codes[number:, self.choices.group[at]] = self.choices.code[at]
         codes = codes[self.problem.held(codes)]
-        return codes[self.rater.margins(self.problem.tokens(codes))[0]][:1] if len(codes) else codes
+        return codes[self.scorer.margins(self.problem.tokens(codes))[0]][:1] if len(codes) else codes
 
     def singles(self, limit: float, doubt: float) -> Codes:
         """Return the candidates (m, G) of one change, no farther than `limit`, that may meet the target.
@@ -130,7 +130,7 @@ class FewChanges:
         """Return the choices (n,) that may meet the target alone, whether each certainly does, and how far it is."""
         far = self.choices.cost + self.problem.bound_distance.c * self.choices.peak
         tried = np.flatnonzero(self._changed & (far <= loose(limit)))
-        may, sure = self.rater.verdicts(self._sums[tried], doubt + SWEPT)
+        may, sure = self.scorer.decisions(self._sums[tried], doubt + SWEPT)
         return tried[may], sure[may], far[tried[may]]
 
     def pairs(self, limit: float, doubt: float, budget: Budget, most: int = MOST_CELLS) -> Codes | None:
@@ -169,11 +169,11 @@ class FewChanges:
     @cached_property
     def expected(self) -> float:
         """Return how far the nearest candidate of two changes is, if what two do adds up; inf: there is none."""
-        need = float(self.rater.lacks(self._two.base[None])[0])
+        need = float(self.scorer.lacks(self._two.base[None])[0])
         if not np.isfinite(need):
             return np.inf
         choices, some = self.choices, np.flatnonzero(self._changed)
-        lacks = self.rater.lacks(self._sums[some])
+        lacks = self.scorer.lacks(self._sums[some])
         gain = np.where(np.isfinite(lacks), need - lacks, -np.inf)
         c = self.problem.bound_distance.c
         return nearest_two(gain, choices.cost[some], choices.peak[some], choices.group[some], need, c)
@@ -217,10 +217,10 @@ class FewChanges:
     @cached_property
     def _two(self) -> TwoChanges:
         """What pairs of changes do."""
-        return TwoChanges(self.problem, self.rater, self.choices, self._own, self._sums)
+        return TwoChanges(self.problem, self.scorer, self.choices, self._own, self._sums)
 
     def _sets(self, doubt: float) -> FirstOfSets:
-        return FirstOfSets(self.problem, self.rater, self.choices, self._sums, doubt)
+        return FirstOfSets(self.problem, self.scorer, self.choices, self._sums, doubt)
 
     def _tried(self, limit: float, sets: FirstOfSets | None) -> TriedActions:
         """Return the changes that are within a limit beside the least change of another feature.

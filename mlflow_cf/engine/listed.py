@@ -24,7 +24,7 @@ from mlflow_cf.features import Floats
 from mlflow_cf.goal import Scorer
 from mlflow_cf.kernel import kernel
 from mlflow_cf.problem import Codes, Problem
-from mlflow_cf.search.choices import Choices, Within
+from mlflow_cf.search.action_table import ActionTable, Within
 
 WORTH = 2**8  # a row of a product takes so many times less than a row by itself
 SET_UP = 2**14  # rows of a product take as long as what comes before them
@@ -40,11 +40,11 @@ class Rows:
         places: per group, some of them (t,), their codes ascending.
     """
 
-    choices: Choices
+    choices: ActionTable
     places: tuple[Codes, ...]
 
     @classmethod
-    def of(cls, choices: Choices, places: Sequence[Codes]) -> Rows:
+    def of(cls, choices: ActionTable, places: Sequence[Codes]) -> Rows:
         """Return the candidates that take one of the choices at `places` of every group, in any order."""
         return cls(choices, tuple(some[np.argsort(choices.code[some])] for some in places))
 
@@ -78,18 +78,18 @@ class Rows:
             codes[:, group] = self.choices.code[places[numbers // stride % len(places)]]
         return codes
 
-    def told(self, rater: Scorer, doubt: float) -> Told | None:
+    def told(self, scorer: Scorer, doubt: float) -> Told | None:
         """Return what all of them are rated by, if scores may be off by `doubt`; None if nothing is gained."""
-        lead = rater.lead(doubt)
-        sums = self.sums(rater, None if lead is None else lead.weights[:, None])
+        lead = scorer.decision_score(doubt)
+        sums = self.sums(scorer, None if lead is None else lead.weights[:, None])
         if sums is None:
             return None
         if lead is not None:
             return Told(sums[:, 0], lead.may, lead.sure)
-        may, sure = rater.verdicts(sums, doubt)
+        may, sure = scorer.decisions(sums, doubt)
         return Told(may.astype(np.float64) + sure, 1.0, 2.0)
 
-    def sums(self, rater: Scorer, weights: Floats | None = None) -> Floats | None:
+    def sums(self, scorer: Scorer, weights: Floats | None = None) -> Floats | None:
         """Return the sums (size, k) of all, rounded otherwise than those of single rows; None if nothing is gained.
 
         With `weights` (k, j), the weighted ones (size, j).
@@ -97,7 +97,7 @@ class Rows:
         choices, owner = self.choices, self.choices.problem.owner
         places = [self.places[number] - choices.start[number] for number in owner.tolist()]
         tokens = [choices.tokens[column][some] for column, some in enumerate(places)]
-        return rater.structure.product(tokens, owner, weights)
+        return scorer.structure.product(tokens, owner, weights)
 
 
 @dataclass(frozen=True, eq=False)
@@ -126,13 +126,13 @@ class Listed:
         checked: (G,) the groups whose changes are put back there.
     """
 
-    choices: Choices
+    choices: ActionTable
     places: tuple[Codes, ...]
     rows: Rows
     checked: Bools
 
     @classmethod
-    def of(cls, choices: Choices, box: Bools, back: Bools) -> Listed:
+    def of(cls, choices: ActionTable, box: Bools, back: Bools) -> Listed:
         """Return the candidates of a box (choices,), beside which the changes of some groups (G,) may be put `back`."""
         ends = np.cumsum(np.add.reduceat(box, choices.start[:-1], dtype=np.intp))
         places = tuple(np.split(np.flatnonzero(box), ends[:-1]))
@@ -149,7 +149,7 @@ class Listed:
         """Return the codes (m, G) of the candidates that are near enough and have as many changes as they may."""
         return self.rows.codes(near_numbers(self._axes(self.places, np.zeros(len(self.places), np.bool_)), within))
 
-    def rated(self, within: Within, rater: Scorer, doubt: float) -> ListedCandidates | None:
+    def rated(self, within: Within, scorer: Scorer, doubt: float) -> ListedCandidates | None:
         """Return which of the candidates that are near may be answers, but for those with a needless change.
 
         Scores may be off by `doubt`. None where candidates are rated as fast by themselves.
@@ -158,16 +158,16 @@ class Listed:
         enough = -(-(rows.size + SET_UP) // WORTH)
         if len(near_numbers(self._axes(rows.by_cost, checked), within._replace(least=0), most=enough)) < enough:
             return None
-        told = rows.told(rater, doubt + SWEPT)
+        told = rows.told(scorer, doubt + SWEPT)
         if told is None:
             return None
         found = near_numbers(self._axes(self.places, checked), within, told)
         return ListedCandidates(rows.codes(found), told.lead[found] >= told.sure, checked)
 
-    def rated_alone(self, within: Within, rater: Scorer, doubt: float) -> ListedCandidates:
+    def rated_alone(self, within: Within, scorer: Scorer, doubt: float) -> ListedCandidates:
         """Return which of the candidates that are near may be answers, rated by themselves."""
         codes = self.near(within)
-        may, sure = rater.verdicts(rater.structure.sums(self.choices.problem.tokens(codes)), doubt)
+        may, sure = scorer.decisions(scorer.structure.sums(self.choices.problem.tokens(codes)), doubt)
         return ListedCandidates(codes[may], sure[may], np.zeros(len(self.places), dtype=np.bool_))
 
     def _axes(self, places: Sequence[Codes], checked: Bools) -> Axes:
@@ -179,13 +179,13 @@ class Listed:
         return axes_of(self.choices, places, steps, undone)
 
 
-def gains(choices: Choices, rater: Scorer) -> bool:
+def gains(choices: ActionTable, scorer: Scorer) -> bool:
     """Whether candidates of these choices are rated faster together."""
     own = Rows(choices, tuple(choices.start[:-1, None]))
-    return own.sums(rater) is not None
+    return own.sums(scorer) is not None
 
 
-def _with_own(choices: Choices, places: Sequence[Codes], back: Bools) -> list[Codes]:
+def _with_own(choices: ActionTable, places: Sequence[Codes], back: Bools) -> list[Codes]:
     """Return choices per group, beside which the row's own one of some groups to put `back` that all change stands."""
     more, size = list(places), prod(map(len, places))
     most = max(MOST_ADDED * size, SET_UP)
@@ -298,7 +298,7 @@ def enumerate_near(axes: Axes, within: Within, loose: float, stack: Stack, told:
     return count
 
 
-def axes_of(choices: Choices, places: Sequence[Codes], steps: Sequence[Codes], undone: Codes) -> Axes:
+def axes_of(choices: ActionTable, places: Sequence[Codes], steps: Sequence[Codes], undone: Codes) -> Axes:
     """Return the candidates that take a choice at `places` of every group.
 
     Args:

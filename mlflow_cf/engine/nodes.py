@@ -19,7 +19,7 @@ from mlflow_cf.engine.dominated import Losing, Needless
 from mlflow_cf.features import Floats
 from mlflow_cf.kernel import kernel
 from mlflow_cf.problem import Budget, Codes, Problem
-from mlflow_cf.search.choices import Choices, Flat, Within, lawful, telling
+from mlflow_cf.search.action_table import ActionArrays, ActionTable, Within, lawful, telling
 
 Array = NDArray[Any]
 MOST_LEAST = 3  # groups that must change at least, as far as bounds know
@@ -36,7 +36,7 @@ def all_loose(limits: Floats) -> Floats:
     return np.asarray(limits + SLACK * np.maximum(1.0, limits))
 
 
-def choices_within(problem: Problem, limit: float, *, whole: bool = False) -> Choices:
+def choices_within(problem: Problem, limit: float, *, whole: bool = False) -> ActionTable:
     """Return the choices of a problem no farther away than `limit`, nearest first within each group.
 
     With `whole`, also those that the model cannot tell from a nearer one.
@@ -50,15 +50,15 @@ def choices_within(problem: Problem, limit: float, *, whole: bool = False) -> Ch
     near = stays | (rest[groups] + costs <= loose(limit))
     places, groups, costs, stays = places[near], groups[near], costs[near], stays[near]
     top = problem.peaks[places] if problem.bound_distance.c else np.zeros(len(places))
-    return Choices.of_places(problem, places[np.lexsort((places, ~stays, top, costs, groups))])
+    return ActionTable.of_places(problem, places[np.lexsort((places, ~stays, top, costs, groups))])
 
 
-def whole_box(choices: Choices) -> Bools:
+def whole_box(choices: ActionTable) -> Bools:
     """Return the box (1, choices) of all candidates."""
     return np.ones((1, len(choices.code)), dtype=np.bool_)
 
 
-def boxes_of_sets(choices: Choices, sets: Bools) -> Bools:
+def boxes_of_sets(choices: ActionTable, sets: Bools) -> Bools:
     """Return the boxes (s, choices) of the candidates whose changed groups are just those of each of `sets` (s, G)."""
     own = np.zeros(len(choices.code), dtype=np.bool_)
     own[choices.own[choices.own >= 0]] = True
@@ -80,7 +80,7 @@ class Lows(NamedTuple):
     code: Codes
 
 
-def tighten(masks: Bools, choices: Choices, within: Within) -> Lows:
+def tighten(masks: Bools, choices: ActionTable, within: Within) -> Lows:
     """Drop, in place, choices of boxes (m, choices) that no candidate within limits has; none of them is lost."""
     groups = len(choices.own)
     changes, code = np.empty(len(masks), dtype=np.intp), np.empty((len(masks), groups), dtype=np.intp)
@@ -112,7 +112,7 @@ class LeastCosts(NamedTuple):
 
 
 @numba.njit(inline="always")
-def _least(mask: Array, flat: Flat, nearest: LeastCosts, smallest: Array) -> tuple[float, int]:
+def _least(mask: Array, flat: ActionArrays, nearest: LeastCosts, smallest: Array) -> tuple[float, int]:
     """Write each group's nearest choice, smallest code and smallest peak; return the sum of least costs and changes."""
     first, tops = nearest.first, nearest.tops
     total, changes = 0.0, 0
@@ -133,7 +133,7 @@ def _least(mask: Array, flat: Flat, nearest: LeastCosts, smallest: Array) -> tup
 
 
 @numba.njit(inline="always")
-def _further(mask: Array, flat: Flat, nearest: LeastCosts) -> None:
+def _further(mask: Array, flat: ActionArrays, nearest: LeastCosts) -> None:
     """Write what the groups that stay as they are would cost at least if they changed."""
     further, whose = nearest.further, nearest.whose
     for place in range(further.size):
@@ -166,7 +166,9 @@ def _added(nearest: LeastCosts, needed: int, group: int) -> float:
 
 
 @kernel
-def tighten_boxes(masks: Array, flat: Flat, within: Within, loose: float, nearest: LeastCosts, lows: Lows) -> None:
+def tighten_boxes(
+    masks: Array, flat: ActionArrays, within: Within, loose: float, nearest: LeastCosts, lows: Lows
+) -> None:
     """Do what `tighten` does; what is no farther than `loose` is within the limit, however it is rounded."""
     own, start, cost, peak, distance, changes = flat.own, flat.start, flat.cost, flat.peak, lows.distance, lows.changes
     c, limit, most, least = within.c, within.limit, within.most, within.least
@@ -213,12 +215,12 @@ class Parting:
     """Parts boxes of `choices` by the model's bounds; scores may be off by `doubt`."""
 
     def __init__(
-        self, problem: Problem, choices: Choices, needless: Needless | None, doubt: float, budget: Budget
+        self, problem: Problem, choices: ActionTable, needless: Needless | None, doubt: float, budget: Budget
     ) -> None:
         """Prune the model to the choices; where several answers are wanted, `needless` changes are looked for."""
         self.problem, self.choices, self.needless, self.doubt, self.budget = problem, choices, needless, doubt, budget
-        rater = problem.rater
-        self._boxes = None if rater is None else rater.structure.boxes(choices.tokens)
+        scorer = problem.scorer
+        self._boxes = None if scorer is None else scorer.structure.boxes(choices.tokens)
         self._losing = Losing(problem, choices, self._boxes, doubt)
 
     def of(self, box: Bools) -> Bools | None:
@@ -261,30 +263,30 @@ class Parting:
 
     def reach(self, masks: Bools) -> Floats:
         """Return how far boxes come into the target, or so near that the judge must be asked; < 0: not at all."""
-        rater = self.problem.rater
-        if rater is None or not len(masks):
+        scorer = self.problem.scorer
+        if scorer is None or not len(masks):
             return np.zeros(len(masks))
-        return rater.reach(*self._bounds(masks), self.doubt)
+        return scorer.upper_bound(*self._bounds(masks), self.doubt)
 
     def _all_sure(self, box: Bools, back: Sequence[int]) -> bool:
         """Whether all candidates of a box certainly meet the target with one of some groups put back."""
         own = [self.choices.own[number : number + 1] for number in range(len(self.choices.own))]
         low, high = self._bounds(np.stack([self._confined(box, own, number) for number in back]))
-        rater = self.problem.rater
-        return rater is not None and bool(rater.surely(low, high, self.doubt).any())
+        scorer = self.problem.scorer
+        return scorer is not None and bool(scorer.certainly_met(low, high, self.doubt).any())
 
     def _judged(
         self, box: Bools, ends: tuple[Floats, Floats], near: Sequence[Codes], free: Sequence[int]
     ) -> tuple[Floats, Bools]:
         """Return (f,) how far parts of a box with such bounds reach, and which have all that is needed of it."""
-        kept, rater = np.zeros(len(free), dtype=np.bool_), self.problem.rater
-        if rater is None:
+        kept, scorer = np.zeros(len(free), dtype=np.bool_), self.problem.scorer
+        if scorer is None:
             return np.zeros(len(free)), kept
         if self.needless is not None:
             optional = self.needless.optional(box)
             kept = np.array([bool(optional[n]) and near[n][0] == self.choices.own[n] for n in free])
-            kept[kept] = rater.surely(ends[0][kept], ends[1][kept], self.doubt)
-        return rater.reach(*ends, self.doubt), kept
+            kept[kept] = scorer.certainly_met(ends[0][kept], ends[1][kept], self.doubt)
+        return scorer.upper_bound(*ends, self.doubt), kept
 
     def _ends(self, box: Bools, near: Sequence[Codes], free: Sequence[int]) -> tuple[Floats, Floats] | None:
         """Return bounds (f, k), (f, k) of a box with each of some groups confined to its nearer choices.

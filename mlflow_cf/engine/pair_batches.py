@@ -15,7 +15,7 @@ from mlflow_cf.engine.nodes import all_loose
 from mlflow_cf.features import Floats
 from mlflow_cf.goal import Scorer
 from mlflow_cf.problem import Codes, Problem
-from mlflow_cf.search.choices import Choices
+from mlflow_cf.search.action_table import ActionTable
 from mlflow_cf.structures.links import Tokens
 
 
@@ -28,11 +28,11 @@ class FirstOfSets:
         enough: (choices,) which changes certainly suffice alone: beside another change they are all that is needed.
     """
 
-    def __init__(self, problem: Problem, rater: Scorer, choices: Choices, sums: Floats, doubt: float) -> None:
+    def __init__(self, problem: Problem, scorer: Scorer, choices: ActionTable, sums: Floats, doubt: float) -> None:
         """Start with the single changes to `choices`, which have the sums (choices, k)."""
-        self.problem, self.rater, self.choices, self.doubt = problem, rater, choices, doubt
+        self.problem, self.scorer, self.choices, self.doubt = problem, scorer, choices, doubt
         changed = choices.code != problem.own[choices.group]
-        may, enough = rater.verdicts(sums, doubt)
+        may, enough = scorer.decisions(sums, doubt)
         self._may, self.enough = changed & may, changed & enough
         sure = np.flatnonzero(self.enough)
         sure = sure[self._lawful(sure[:, None])] if len(sure) else sure
@@ -64,7 +64,7 @@ class FirstOfSets:
         """
         groups = np.sort(self.choices.group[places], axis=1)
         order = np.lexsort((distance, groups[:, 1], groups[:, 0]))
-        _, sure = self.rater.verdicts(sums, self.doubt)
+        _, sure = self.scorer.decisions(sums, self.doubt)
         sure &= ~self._may[places].any(axis=1) & (distance < self._nearest[groups[:, 0], groups[:, 1]])
         if sure.any() and (self.problem.linking or not self.problem.plain_limits or self.problem.most_changes < 2):
             sure[sure] = self.problem.held(self.choices.taken(places[sure]))
@@ -101,7 +101,7 @@ class TriedActions(NamedTuple):
     tokens: list[Tokens]
 
     @classmethod
-    def of(cls, choices: Choices, tried: Bools) -> TriedActions:
+    def of(cls, choices: ActionTable, tried: Bools) -> TriedActions:
         """Return the choices that are `tried` (choices,)."""
         columns, owner = choices.columns, choices.problem.owner
         some = tried[columns]
@@ -153,7 +153,7 @@ class PairSelection(NamedTuple):
     sets: FirstOfSets | None
 
 
-def portions(sizes: Codes, most: int, first: int) -> list[Codes]:
+def batches(sizes: Codes, most: int, first: int) -> list[Codes]:
     """Return the positions of tables of such sizes in portions of about so many cells, so many of them `first`."""
     total = sizes.cumsum()
     whole = np.searchsorted(total, np.arange(most, total[-1] if len(total) else 0, most))

@@ -10,11 +10,11 @@ import numpy as np
 
 from mlflow_cf.constraints.rules import Bools
 from mlflow_cf.engine.nodes import loose
-from mlflow_cf.engine.pair_batches import FirstOfSets, PairSelection, portions
+from mlflow_cf.engine.pair_batches import FirstOfSets, PairSelection, batches
 from mlflow_cf.features import Floats
 from mlflow_cf.goal import Scorer
 from mlflow_cf.problem import Budget, Codes, Problem
-from mlflow_cf.search.choices import Choices
+from mlflow_cf.search.action_table import ActionTable
 from mlflow_cf.structures.kernels.blocks import Blocks, Leading, LeadingPairs, SingleEffects
 from mlflow_cf.structures.links import Tokens
 from mlflow_cf.structures.pairs import PairTables, everything
@@ -56,21 +56,21 @@ class TwoChanges:
     """The pairs of changes of one row.
 
     Attributes:
-        problem, rater: what decides about them.
+        problem, scorer: what decides about them.
         choices: the changes; sums: (choices, k) of the row with each of them.
         own: the row's tokens (1, ...), one array per column.
     """
 
     problem: Problem
-    rater: Scorer
-    choices: Choices
+    scorer: Scorer
+    choices: ActionTable
     own: Sequence[Tokens]
     sums: Floats
 
     @cached_property
     def told(self) -> Pairs | None:
         """What the structure says of pairs of changes."""
-        return self.rater.structure.pairs(self.own)
+        return self.scorer.structure.pairs(self.own)
 
     @cached_property
     def base(self) -> Floats:
@@ -78,7 +78,7 @@ class TwoChanges:
         largest = int(np.diff(self.choices.start).argmax())
         if self.choices.start[largest + 1] - self.choices.start[largest] > 1:  # swept, its own tuple with all others
             return np.asarray(self.sums[self.choices.own[largest]])
-        return np.asarray(self.rater.structure.sums(self.own)[0])
+        return np.asarray(self.scorer.structure.sums(self.own)[0])
 
     def look(self, asked: PairSelection, budget: Budget, most: int, near: float = 0.0) -> tuple[Codes, Bools] | None:
         """Return the choices (m, 2) of candidates that may be answers, and whether they certainly meet the targets.
@@ -91,7 +91,7 @@ class TwoChanges:
         c, found = self.problem.bound_distance.c, FoundPairs(asked.limit)
         alone = SingleEffects(self.sums[tried.places], self.base, tried.cost, tried.peak, c, asked.limit)
         sizes = tried.counts[columns.first] + tried.counts[columns.second]
-        waiting = portions(sizes, VALUES_AT_ONCE, int((columns.least <= near).sum()))[::-1]
+        waiting = batches(sizes, VALUES_AT_ONCE, int((columns.least <= near).sum()))[::-1]
         while waiting:
             here = waiting.pop()
             some = here[columns.least[here] <= found.limit]
@@ -140,7 +140,7 @@ class TwoChanges:
 
     def _leading(self, doubt: float) -> Leading:
         """Return what leads, if a single number decides."""
-        lead = self.rater.lead(doubt)
+        lead = self.scorer.decision_score(doubt)
         return everything(len(self.base)) if lead is None else Leading(lead.weights, lead.may)
 
     def _parts(self, blocks: Blocks, doubt: float) -> list[Codes]:
@@ -149,8 +149,8 @@ class TwoChanges:
         In each, those of one pair of columns follow each other.
         """
         some = np.arange(len(blocks.far))
-        if self.rater.lead(doubt) is None:
-            some = some[self.rater.reach(blocks.low, blocks.high, doubt) >= 0]
+        if self.scorer.decision_score(doubt) is None:
+            some = some[self.scorer.upper_bound(blocks.low, blocks.high, doubt) >= 0]
         some = some[np.argsort(blocks.far[some], kind="stable")]
         total, parts, start, listed = blocks.size[some].cumsum(), [], 0, LISTED_AT_ONCE
         while start < len(some):
@@ -164,7 +164,7 @@ class TwoChanges:
         tried, sets = asked.tried, asked.sets
         one, two = near.at.T
         distance = tried.cost[one] + tried.cost[two] + alone.c * np.maximum(tried.peak[one], tried.peak[two])
-        may, sure = self.rater.verdicts(near.sums, asked.doubt)
+        may, sure = self.scorer.decisions(near.sums, asked.doubt)
         if sets is None:
             certain = np.flatnonzero(sure & (distance <= found.limit))
             found.limit = min(

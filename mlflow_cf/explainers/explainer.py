@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from mlflow_cf.errors import InputError
 from mlflow_cf.explainers.learned import Facts, Learned, Learning
 from mlflow_cf.features import Floats
-from mlflow_cf.plans.course import ActionModel
+from mlflow_cf.plans.action_model import ActionModel
 from mlflow_cf.plans.plan import Plan
 from mlflow_cf.policy import Privacy
 from mlflow_cf.problem import Budget, Problem
@@ -47,8 +47,8 @@ class Candidates:
         certify: whether the answers shall be proved nearest, also where the request does not ask for that.
         plans: for each row the steps that lead to it, the last of which ends there; rows with plans are never
             polished, so that they stay what their plans lead to. Only the last row of a plan is proved.
-        course: what the actions of the plans do, by which every step of an answer's plan is verified; None: they are
-            no actions of a course, and only their ends are.
+        action_model: what the actions of the plans do: every step of an answer's plan is verified by it; None: nothing
+            is declared of them, and only the ends of the plans are verified.
         costs: (m,) what each row costs its explainer; where that keeps its own order, it is that of the costs.
         as_listed: whether the own order is that of the rows in spite of their costs.
         least_cost: proves what the cheapest row costs at least, where the explainer can: takes the position of the
@@ -68,7 +68,7 @@ class Candidates:
     diagnostics: Mapping[str, Any] = field(default_factory=dict)
     certify: bool = False
     plans: tuple[Plan, ...] | None = None
-    course: ActionModel | None = None
+    action_model: ActionModel | None = None
     costs: Floats | None = None
     as_listed: bool = False
     least_cost: Callable[[int, Budget, float], LeastCost] | None = None

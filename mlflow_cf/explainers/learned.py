@@ -27,7 +27,7 @@ class Facts:
     """What is known when a model is wrapped, before any row to explain.
 
     Attributes:
-        setting: features, domains, rules and distance of the policy; a request may bring more rules.
+        bound_policy: features, domains, rules and distance of the policy; a request may bring more rules.
         labels: (n,) training target of the background rows as given, or None.
         outcome: what the judge says about the background rows.
         target: the policy's target; a request may name another.
@@ -35,7 +35,7 @@ class Facts:
         seed: the policy's seed.
     """
 
-    setting: BoundPolicy
+    bound_policy: BoundPolicy
     labels: NDArray[np.generic] | None
     outcome: Outcome
     target: BoundTarget
@@ -45,12 +45,12 @@ class Facts:
     @property
     def space(self) -> FeatureSpace:
         """The features."""
-        return self.setting.space
+        return self.bound_policy.space
 
     @property
     def background(self) -> Floats:
         """(n, d) coded background rows."""
-        return self.setting.background
+        return self.bound_policy.background
 
 
 @dataclass(frozen=True, eq=False)

@@ -20,7 +20,7 @@ from mlflow_cf.features import Floats
 from mlflow_cf.structures.links import Link, linked, shares
 
 NEAR = 1e-2  # a sum farther from a target's end than this is no matter of rounding, where labels alone are compared
-MOST_DOUBT = 2e-4  # of shares of classes, for which that is so
+MOST_TOLERANCE = 2e-4  # of shares of classes, for which that is so
 Kind = Literal["label", "other", "interval"]
 
 
@@ -190,20 +190,20 @@ def shortfalls(sums: Floats, targets: Targets) -> Floats:
     return found
 
 
-def rounding(sums: Floats, targets: Targets, doubt: float) -> float:
-    """Return what sums (m, k) may lack, or have left, by `lacking`, and still be within `doubt` of a target's end.
+def rounding(sums: Floats, targets: Targets, tolerance: float) -> float:
+    """Return what sums (m, k) may lack, or have left, by `lacking`, and still be within `tolerance` of a target's end.
 
-    That is `NEAR`, unless a least probability counts, the doubt is large, or scores are as large as sums: rounding
+    That is `NEAR`, unless a least probability counts, the tolerance is large, or scores are as large as sums: rounding
     grows with these. Of one class against the rest, large sums that are far apart have shares that are equal.
     """
     of_rest = any(target.link == "sigmoid" and target.stop - target.start > 1 for target in targets)
-    if doubt > MOST_DOUBT or of_rest or any(target.least > 0 for target in targets):
+    if tolerance > MOST_TOLERANCE or of_rest or any(target.least > 0 for target in targets):
         return np.inf
     units = [min(target.spread, 1.0) for target in targets if target.link == "identity"]
     if not units:
         return NEAR
     high, low = np.fmax.reduce(sums, axis=None, initial=1.0), np.fmin.reduce(sums, axis=None, initial=-1.0)
-    return NEAR if doubt * float(max(high, -low)) <= NEAR * min(units) else np.inf
+    return NEAR if tolerance * float(max(high, -low)) <= NEAR * min(units) else np.inf
 
 
 def _lacks(sums: Floats, target: SumTarget) -> Floats:

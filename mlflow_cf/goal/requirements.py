@@ -82,11 +82,11 @@ class Wanted(NamedTuple):
 
     Attributes:
         targets: one for every judge.
-        rater: if all could be opened; partial: if the model could be, and something else could not.
+        scorer: if all could be opened; partial: if the model could be, and something else could not.
     """
 
     targets: tuple[BoundTarget, ...]
-    rater: Scorer | None
+    scorer: Scorer | None
     partial: Scorer | None
 
 
@@ -163,14 +163,14 @@ class Requirements:
 
     def _wanted(self, target: Target, own: int) -> Wanted:
         targets = self.targets(self.bound(target, own))
-        return Wanted(targets, self.rater(targets), self._partial(targets))
+        return Wanted(targets, self.scorer(targets), self._partial(targets))
 
     def targets(self, target: BoundTarget) -> tuple[BoundTarget, ...]:
         """Return what is wanted of the model, with the margin, and of every further judge, for a row's own target."""
         wanted = replace(target, target=target.target.with_margin(self.margin)) if self.margin else target
         return (wanted, *(one.bound(target) for one in self.further))
 
-    def rater(self, targets: Sequence[BoundTarget]) -> Scorer | None:
+    def scorer(self, targets: Sequence[BoundTarget]) -> Scorer | None:
         """Return what rates candidates by structures alone, if all could be opened."""
         together = self.structure
         return None if together is None else Scorer.bound(self._structures, together, targets)

@@ -38,13 +38,13 @@ class Scorer:
 
     @classmethod
     def of(cls, requirements: Sequence[tuple[Structure, BoundTarget]], columns: int) -> Scorer:
-        """Return the rater of candidates over so many columns that must meet each target by the structure beside it."""
+        """Return the scorer of candidates over so many columns that meet each target by the structure beside it."""
         structures = [structure for structure, _ in requirements]
         return cls.bound(structures, joined(structures, columns), [target for _, target in requirements])
 
     @classmethod
     def bound(cls, structures: Sequence[Structure], together: Structure, targets: Sequence[BoundTarget]) -> Scorer:
-        """Return the rater of structures that are joined already, each with the target beside it."""
+        """Return the scorer of structures that are joined already, each with the target beside it."""
         of_sums, start = [], 0
         for structure, target in zip(structures, targets, strict=True):
             of_sums.append(target.of_sums(structure.link, start, structure.outputs))
@@ -65,20 +65,20 @@ class Scorer:
         favourable, _, margin = rate_sums(self.structure.sums(tokens), self.targets)
         return favourable, margin
 
-    def verdicts(self, sums: Floats, doubt: float) -> tuple[Bools, Bools]:
+    def decisions(self, sums: Floats, tolerance: float) -> tuple[Bools, Bools]:
         """Return (m,) which candidates with sums (m, k) may meet the targets, and which certainly do.
 
-        Scores may be off by `doubt`, in units of max(1, |score|). Few are so near that they have to be made.
+        Scores may be off by `tolerance`, in units of max(1, |score|). Few are so near that they have to be made.
         """
-        near, lacks = rounding(sums, self.targets, doubt), lacking(sums, self.targets)
+        near, lacks = rounding(sums, self.targets, tolerance), lacking(sums, self.targets)
         may: Bools = lacks < 0
         sure = may.copy()
         close = np.flatnonzero(~(np.abs(lacks) > near))
         if not len(close):
             return may, sure
         favourable, _, margin = rate_sums(sums[close], self.targets)
-        may[close] = favourable | (margin < doubt)
-        sure[close] = favourable & (margin >= doubt)
+        may[close] = favourable | (margin < tolerance)
+        sure[close] = favourable & (margin >= tolerance)
         return may, sure
 
     def measures(self, tokens: Sequence[Tokens]) -> tuple[Bools, Floats, Floats]:
@@ -91,24 +91,24 @@ class Scorer:
         """Return what candidates with sums (m, k) lack to meet the targets; see `lacking`."""
         return lacking(sums, self.targets)
 
-    def reach(self, low: Floats, high: Floats, doubt: float) -> Floats:
+    def upper_bound(self, low: Floats, high: Floats, tolerance: float) -> Floats:
         """Return (m,) how far into the targets sums between bounds (m, k) can come; below 0 they cannot.
 
-        Sums may be off by `doubt`, in units of max(1, |sum|).
+        Sums may be off by `tolerance`, in units of max(1, |sum|).
         """
-        return reach(low, high, self.targets, doubt)
+        return upper_bound(low, high, self.targets, tolerance)
 
-    def surely(self, low: Floats, high: Floats, doubt: float) -> Bools:
-        """Return (m,) whether all sums between bounds (m, k) meet the targets, even if they are off by `doubt`."""
-        return surely(low, high, self.targets, doubt)
+    def certainly_met(self, low: Floats, high: Floats, tolerance: float) -> Bools:
+        """Return (m,) whether all sums between bounds (m, k) meet the targets, even if they are off by `tolerance`."""
+        return certainly_met(low, high, self.targets, tolerance)
 
-    def lead(self, doubt: float) -> Lead | None:
-        """Return the number that decides the targets, None if it is not a single one; see `Lead.of`."""
-        return Lead.of(self.targets, doubt)
+    def decision_score(self, tolerance: float) -> DecisionScore | None:
+        """Return the number that decides the targets, None if it is not a single one; see `DecisionScore.of`."""
+        return DecisionScore.of(self.targets, tolerance)
 
-    def numbers(self, doubt: float) -> int:
+    def numbers(self, tolerance: float) -> int:
         """Return how many numbers are made of every candidate to rate many together."""
-        return self.structure.outputs if self.lead(doubt) is None else 1
+        return self.structure.outputs if self.decision_score(tolerance) is None else 1
 
     def rate_tokens(self, tokens: Sequence[Tokens]) -> Rating:
         """Rate m candidates given by one token array per feature."""
@@ -125,12 +125,12 @@ def joined(structures: Sequence[Structure], columns: int) -> Structure:
 
 
 @np.errstate(invalid="ignore", over="ignore", divide="ignore")
-def reach(low: Floats, high: Floats, targets: Targets, doubt: float) -> Floats:
+def upper_bound(low: Floats, high: Floats, targets: Targets, tolerance: float) -> Floats:
     """Return (m,) how far into all targets sums between `low` and `high` (m, k) can come; < 0: not at all.
 
     It is a bound on the lead of a label over the others, where it is negative in probability if that is what is
     compared, and on what its probability exceeds the least one by; of a value, on its distance from the nearer end of
-    the interval. Sums that may be off by `doubt`, in units of max(1, |sum|), reach so much further.
+    the interval. Sums that may be off by `tolerance`, in units of max(1, |sum|), reach so much further.
     """
     found = np.full(len(low), np.inf)
     for target in targets:
@@ -140,23 +140,23 @@ def reach(low: Floats, high: Floats, targets: Targets, doubt: float) -> Floats:
             far = np.minimum(most[:, 0] - target.low, target.high - least[:, 0])
         else:
             far = np.maximum.reduce(
-                [_reach_label(least, most, column, target) for column in target.columns], initial=-np.inf
+                [_label_bound(least, most, column, target) for column in target.columns], initial=-np.inf
             )
-        found = np.minimum(found, far + doubt * largest)
+        found = np.minimum(found, far + tolerance * largest)
     return found
 
 
 @np.errstate(invalid="ignore", over="ignore", divide="ignore")
-def surely(low: Floats, high: Floats, targets: Targets, doubt: float) -> Bools:
-    """Return (m,) whether all sums between `low` and `high` (m, k) meet all targets, even if off by `doubt`.
+def certainly_met(low: Floats, high: Floats, targets: Targets, tolerance: float) -> Bools:
+    """Return (m,) whether all sums between `low` and `high` (m, k) meet all targets, even if off by `tolerance`.
 
-    That is so where nothing else comes within the doubt: no other label leads, and no probability is below the least.
+    The others then come no nearer than that: no other label leads, and no probability is below the least.
     """
     found: Bools = np.ones(len(low), dtype=np.bool_)
     for target in targets:
         least, most = target.of(low), target.of(high)
         largest = np.maximum(np.abs(least).max(axis=1, initial=1.0), np.abs(most).max(axis=1, initial=1.0))
-        found &= _left_over(least, most, target) > doubt * largest
+        found &= _left_over(least, most, target) > tolerance * largest
     return found
 
 
@@ -168,7 +168,7 @@ def _left_over(low: Floats, high: Floats, target: SumTarget) -> Floats:
         return np.full(len(low), -np.inf)
     others = [column for column in range(target.classes) if column not in target.columns]
     plain = replace(target, least=0.0)
-    found: Floats = -np.maximum.reduce([_reach_label(low, high, other, plain) for other in others], initial=-np.inf)
+    found: Floats = -np.maximum.reduce([_label_bound(low, high, other, plain) for other in others], initial=-np.inf)
     if target.least > 0:
         found = np.minimum(found, _likely(low, high, target.column, target) - target.least)
     return found
@@ -192,7 +192,7 @@ def _likely(own: Floats, others: Floats, column: int, target: SumTarget) -> Floa
     return np.where(total > 0, mine / np.where(total > 0, total, 1.0), 1.0)
 
 
-def _reach_label(low: Floats, high: Floats, column: int, target: SumTarget) -> Floats:
+def _label_bound(low: Floats, high: Floats, column: int, target: SumTarget) -> Floats:
     """Return the most by which one class can lead all others, and by which its probability can exceed the least."""
     if target.classes == 2 and low.shape[1] == 1:
         best = _likely(high, low, column, target)
@@ -207,13 +207,13 @@ def _reach_label(low: Floats, high: Floats, column: int, target: SumTarget) -> F
     return lead if target.least <= 0 else np.minimum(lead, _likely(high, low, column, target) - target.least)
 
 
-MOST_DOUBT = 1e-2  # larger ones are no matter of rounding
+MOST_TOLERANCE = 1e-2  # larger ones are no matter of rounding
 SLACK = 1e-9  # of steps, which are rounded themselves
 SHARE = 1.001  # no share of a class is larger, however it is rounded
 
 
 @dataclass(frozen=True, eq=False)
-class Lead:
+class DecisionScore:
     """A number that meets the targets from some end on.
 
     Attributes:
@@ -231,44 +231,44 @@ class Lead:
         return (self.sure - self.may) * (1 + SLACK)
 
     @classmethod
-    def of(cls, targets: Sequence[SumTarget], doubt: float) -> Lead | None:
+    def of(cls, targets: Sequence[SumTarget], tolerance: float) -> DecisionScore | None:
         """Return what decides some targets, None if that is no single number.
 
         Args:
             targets: all of which must be met.
-            doubt: by how much scores may be off, in units of max(1, |score|).
+            tolerance: by how much scores may be off, in units of max(1, |score|).
         """
-        if len(targets) != 1 or doubt > MOST_DOUBT:
+        if len(targets) != 1 or tolerance > MOST_TOLERANCE:
             return None
         (target,) = targets
         if target.kind == "interval":
-            return _of_interval(target, doubt)
-        return _of_label(target, doubt)
+            return _of_interval(target, tolerance)
+        return _of_label(target, tolerance)
 
 
-def _of_label(target: SumTarget, doubt: float) -> Lead | None:
+def _of_label(target: SumTarget, tolerance: float) -> DecisionScore | None:
     """Return what decides which of two classes is said, with its least probability."""
     columns, least = target.columns, max(target.least, 0.5)
     if target.classes != 2 or len(columns) != 1 or target.margins or target.column < 0:
         return None
-    toward, off = 1.0 if columns[0] == 1 else -1.0, doubt * SHARE
+    toward, off = 1.0 if columns[0] == 1 else -1.0, tolerance * SHARE
     if target.link == "share":
         off /= 1.0 if target.least > 0 else 2.0  # a lead grows twice as fast as a share
         end = least - (toward < 0)
-        return Lead(np.array([toward]), end - off, end + off)
+        return DecisionScore(np.array([toward]), end - off, end + off)
     if target.link == "identity":  # shares, of which none exceeds 1 but by rounding
-        return None if target.least > 0 else Lead(toward * np.array([-1.0, 1.0]), -off, off)
+        return None if target.least > 0 else DecisionScore(toward * np.array([-1.0, 1.0]), -off, off)
     if target.stop - target.start == 2 and target.link == "sigmoid":
         return None
     weights = [1.0] if target.stop - target.start == 1 else [-1.0, 1.0]
     may, sure = logit(least - off), logit(min(least + off, 1.0))
-    return Lead(toward * np.array(weights), float(may), float(sure))
+    return DecisionScore(toward * np.array(weights), float(may), float(sure))
 
 
-def _of_interval(target: SumTarget, doubt: float) -> Lead | None:
+def _of_interval(target: SumTarget, tolerance: float) -> DecisionScore | None:
     """Return what decides an interval that has one end."""
     if np.isfinite(target.low) == np.isfinite(target.high):
         return None
     end, toward = (target.low, 1.0) if np.isfinite(target.low) else (target.high, -1.0)
-    off = 2 * doubt * max(1.0, abs(end))  # values near the end are little larger
-    return Lead(np.array([toward]), toward * end - off, toward * end + off)
+    off = 2 * tolerance * max(1.0, abs(end))  # values near the end are little larger
+    return DecisionScore(np.array([toward]), toward * end - off, toward * end + off)

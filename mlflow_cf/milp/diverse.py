@@ -110,10 +110,10 @@ def _sure(model: Model, cuts: Sequence[Cut], budget: Budget, seed: int) -> Minim
 
 def _surely_valid(problem: Problem, rows: Floats) -> Bools:
     """Return (m,) whether rows (m, d) meet the targets so clearly that no rounding matters."""
-    rater = problem.rater
-    if rater is None or not len(rows):
+    scorer = problem.scorer
+    if scorer is None or not len(rows):
         return np.zeros(len(rows), dtype=np.bool_)
-    favourable, margin = rater.margins(rater.tokens(range(rows.shape[1]), rows))
+    favourable, margin = scorer.margins(scorer.tokens(range(rows.shape[1]), rows))
     surely: Bools = favourable & (margin >= SURE)
     return surely
 

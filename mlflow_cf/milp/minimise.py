@@ -22,7 +22,7 @@ from mlflow_cf.milp.solve import MOST_NODES, Effort, Solved, solve, solve_square
 from mlflow_cf.milp.validity import ClassTarget, alternatives
 from mlflow_cf.problem import Budget, Group, Problem
 from mlflow_cf.problem.binding import same
-from mlflow_cf.problem.group import Tuples
+from mlflow_cf.problem.group import GroupActions
 
 MOST_REPAIRS: Final = 20  # cuts of answers that break a rule which rows cannot express
 
@@ -89,8 +89,8 @@ def ways(model: Model) -> list[tuple[ClassTarget, ...]]:
     Raises:
         NotLinearError: there are too many.
     """
-    rater = model.problem.rater
-    return [()] if rater is None else alternatives(rater.targets)
+    scorer = model.problem.scorer
+    return [()] if scorer is None else alternatives(scorer.targets)
 
 
 Run = tuple[Budget, int]
@@ -218,5 +218,5 @@ def _free(problem: Problem, group: Group) -> Group:
     admissible = ~(np.isnan(tuples) & ~np.isnan(own)).any(axis=1) & ~same(tuples, own).all(axis=1)
     tuples = np.concatenate([own[None], tuples[admissible]])
     cost, peak = problem.bound_distance.parts(group.columns, tuples, own)
-    free = group.taking(Tuples(tuples, np.ones(len(tuples)), 0, cost, peak))
+    free = group.taking(GroupActions(tuples, np.ones(len(tuples)), 0, cost, peak))
     return replace(free, ground=tuple, own_allowed=True)

@@ -127,9 +127,9 @@ def build(model: Model, wanted: Sequence[ClassTarget], cuts: Sequence[Cut], near
         NotLinearError: rows cannot express the structure, the target or the distance.
     """
     problem, exact = model.problem, model.margin < 0
-    rater = problem.rater
+    scorer = problem.scorer
     domains = domains_of(problem, model.cutoff if model.aim.objective == "distance" else np.inf, near)
-    if rater is None:
+    if scorer is None:
         raise NotLinearError("a model that could not be opened")
     if domains is None:
         return None
@@ -142,7 +142,7 @@ def build(model: Model, wanted: Sequence[ClassTarget], cuts: Sequence[Cut], near
         add_limits(program, variables)
     if model.ruled:
         left_out = add_rules(program, variables)
-    add_validity(program, embed(program, variables, rater.structure), wanted, model.margin)
+    add_validity(program, embed(program, variables, scorer.structure), wanted, model.margin)
     for family in model.families:
         family.add(program, variables)
     add_cuts(program, variables, cuts)

@@ -18,8 +18,8 @@ import numpy as np
 from mlflow_cf.constraints.expressions import Apply, Const, Expression, Recoded, Ref, Size, Sum
 from mlflow_cf.constraints.rules import Atom, Bools, Rule
 from mlflow_cf.features import Floats
+from mlflow_cf.plans.action_model import ActionModel
 from mlflow_cf.plans.bound import BoundAction
-from mlflow_cf.plans.course import ActionModel
 from mlflow_cf.plans.relations import Edge
 
 SLACK: Final = 1e-12  # of the size of a number: what rounding can amount to
@@ -177,11 +177,11 @@ class BoxWalker:
     """Follows sequences over boxes of values.
 
     Attributes:
-        course: what can be done; x0: (d,) where all sequences start.
+        action_model: what can be done; x0: (d,) where all sequences start.
         unit: efforts are rounded to multiples of it.
     """
 
-    course: ActionModel
+    action_model: ActionModel
     x0: Floats
     unit: float = 0.0
 
@@ -191,7 +191,7 @@ class BoxWalker:
         states = Interval.of(start, start)
         cost, possible = np.zeros(len(low)), np.ones(len(low), dtype=np.bool_)
         for place, number in enumerate(order):
-            action = self.course.actions[number]
+            action = self.action_model.actions[number]
             after = self._after(action, states, Interval(low[:, place], high[:, place]))
             for rule in action.before:
                 possible &= may_hold(rule, states, states)
@@ -216,9 +216,9 @@ class BoxWalker:
 
     def _put(self, after: Interval, column: int, values: Interval) -> None:
         """Note what a feature becomes: on its grid, and a level that is known."""
-        feature = self.course.space.features[column]
+        feature = self.action_model.space.features[column]
         if feature.numeric and feature.step is not None:
-            low, high = (self.course.snapped(column, end) for end in values)
+            low, high = (self.action_model.snapped(column, end) for end in values)
         elif feature.numeric:
             low, high = values
         else:
@@ -228,7 +228,7 @@ class BoxWalker:
     def _effort(self, action: BoundAction, after: Interval, states: Interval) -> Interval:
         if action.effort is not None:
             return interval_of(action.effort, after, states)
-        column, measure = action.column, self.course.measure
+        column, measure = action.column, self.action_model.measure
         low = np.maximum(after.low[:, column] - states.high[:, column], states.low[:, column] - after.high[:, column])
         weight, scale, most = float(measure.weights[column]), float(measure.scale[column]), np.full(len(low), np.inf)
         if scale == 0 or measure.percentiles is not None:  # a step changes its feature, unless an effect is all it has
@@ -256,7 +256,7 @@ class BoxWalker:
     def _changes(self, column: int, states: Interval, after: Interval) -> tuple[Bools, Bools]:
         """Return (m,) whether a step may change a feature, and whether it must."""
         low, high = after.low[:, column] - states.high[:, column], after.high[:, column] - states.low[:, column]
-        least = float(self.course.least_changes[column])
+        least = float(self.action_model.least_changes[column])
         with np.errstate(invalid="ignore"):
             apart = np.maximum(low, -high)
             must = (apart > 0) & (apart >= least)
@@ -266,7 +266,7 @@ class BoxWalker:
     @cached_property
     def _helps(self) -> dict[int, list[Edge]]:
         found: dict[int, list[Edge]] = {}
-        for edge in self.course.relations.edges:
+        for edge in self.action_model.relations.edges:
             found.setdefault(edge.to, []).append(edge)
         return found
 

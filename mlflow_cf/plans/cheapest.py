@@ -10,7 +10,7 @@ import numpy as np
 
 from mlflow_cf.constraints.expressions import differing
 from mlflow_cf.features import Floats
-from mlflow_cf.plans.course import ActionModel
+from mlflow_cf.plans.action_model import ActionModel
 from mlflow_cf.plans.plan import Plan, PlannedStep
 
 EXACT: Final = 8  # changes up to which every order is looked at
@@ -46,23 +46,23 @@ class Way:
         return frozenset(step.action for step in self.steps)
 
 
-def cheapest_plan(course: ActionModel, x0: Floats, end: Floats) -> Plan:
+def cheapest_plan(action_model: ActionModel, x0: Floats, end: Floats) -> Plan:
     """Return the steps of the cheapest way from x0 (d,) to `end` (d,); none if there is no way.
 
     Changed features that no action is about get one of their own.
     """
-    course = course.completed(np.flatnonzero(differing(end[None], x0)[0]).tolist())
-    way = cheapest_order(course, x0, end)
+    action_model = action_model.completed(np.flatnonzero(differing(end[None], x0)[0]).tolist())
+    way = cheapest_order(action_model, x0, end)
     steps = () if way is None else way.steps
     rows = [*(step.state for step in steps[:-1]), end]  # rounding may have led next to it
     return tuple(
-        PlannedStep(course.actions[step.action].name, step.effort, step.discount, row)
+        PlannedStep(action_model.actions[step.action].name, step.effort, step.discount, row)
         for step, row in zip(steps, rows, strict=False)
     )
 
 
-def cheapest_order(course: ActionModel, x0: Floats, end: Floats) -> Way | None:
-    """Return the cheapest way from x0 (d,) to `end` (d,); None: no order of the course's actions leads there.
+def cheapest_order(action_model: ActionModel, x0: Floats, end: Floats) -> Way | None:
+    """Return the cheapest way from x0 (d,) to `end` (d,); None: no order of the action model's actions leads there.
 
     Each step takes one feature that still differs to where it shall end, by an action that was not used before; what
     an effect moves need no step. Ways that used the same actions and are in the same state go on alike, so that only
@@ -72,11 +72,11 @@ def cheapest_order(course: ActionModel, x0: Floats, end: Floats) -> Way | None:
     ways, best = [Way(0.0, (), x0)], None
     while ways:
         further: dict[tuple[frozenset[int], bytes], Way] = {}
-        for number in range(len(course.actions)):
-            for way in _taken(course, number, [way for way in ways if number not in way.used], end):
+        for number in range(len(action_model.actions)):
+            for way in _taken(action_model, number, [way for way in ways if number not in way.used], end):
                 if best is not None and way.rank >= best.rank:
                     continue
-                if _there(course, way.state, end):
+                if _there(action_model, way.state, end):
                     best = way
                     continue
                 key = (way.used, way.state.tobytes())
@@ -89,18 +89,18 @@ def cheapest_order(course: ActionModel, x0: Floats, end: Floats) -> Way | None:
     return best
 
 
-def _taken(course: ActionModel, number: int, ways: Sequence[Way], end: Floats) -> list[Way]:
+def _taken(action_model: ActionModel, number: int, ways: Sequence[Way], end: Floats) -> list[Way]:
     """Return the ways that one more action leads to."""
-    action = course.actions[number]
+    action = action_model.actions[number]
     if not ways:
         return []
     states = np.array([way.state for way in ways])
     outcome = np.full(len(ways), end[action.column])
-    tolerance = float(course.least_changes[action.column])
-    needed = course.changed(np.tile(end, (len(ways), 1)), states, (action.column,))[:, action.column]
+    tolerance = float(action_model.least_changes[action.column])
+    needed = action_model.changed(np.tile(end, (len(ways), 1)), states, (action.column,))[:, action.column]
     needed &= action.allows(states, outcome, tolerance)
     left = np.flatnonzero(needed)
-    done = course.step(number, states[left], outcome[left])
+    done = action_model.step(number, states[left], outcome[left])
     return [
         Way(
             ways[at].cost + float(done.cost[place]),
@@ -115,5 +115,5 @@ def _taken(course: ActionModel, number: int, ways: Sequence[Way], end: Floats) -
     ]
 
 
-def _there(course: ActionModel, state: Floats, end: Floats) -> bool:
-    return not course.changed(state[None], end[None]).any()
+def _there(action_model: ActionModel, state: Floats, end: Floats) -> bool:
+    return not action_model.changed(state[None], end[None]).any()

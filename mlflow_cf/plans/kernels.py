@@ -1,4 +1,4 @@
-"""Sequences of actions, step by step, as one loop: the same as `Course.step`, without an array per expression."""
+"""Sequences of actions, step by step, as one loop: the same as `ActionModel.step`, without an array per expression."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ CHANGE, SET, CHOOSE = range(3)  # kinds of actions
 
 
 class ActionProgram(NamedTuple):
-    """A course as arrays. A span is a pair of positions, start and end, in the array that it speaks of.
+    """An action model as arrays. A span is a pair of positions, start and end, in the array that it speaks of.
 
     Attributes:
         code: (i, 2) instruction and its column or place; number: (i,) its constant.

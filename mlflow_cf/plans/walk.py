@@ -1,6 +1,6 @@
 """Sequences of actions followed from one row, all of them together (CSCF sections 1, 2 and 5).
 
-A course as arrays, which kernels follow.
+An action model as arrays, which kernels follow.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from mlflow_cf.constraints.expressions import (
 from mlflow_cf.constraints.rules import Atom, Rule
 from mlflow_cf.features import Floats
 from mlflow_cf.plans import kernels
-from mlflow_cf.plans.course import ActionModel
+from mlflow_cf.plans.action_model import ActionModel
 from mlflow_cf.plans.kernels import ActionProgram, Ends, Ints, Scratch, Sequences, walk_all
 from mlflow_cf.plans.plan import Plan, PlannedStep
 from mlflow_cf.plans.relations import Edge
@@ -37,14 +37,14 @@ from mlflow_cf.validation import LARGEST
 
 @dataclass(frozen=True, eq=False)
 class Walker:
-    """Follows sequences of a course's actions from one row.
+    """Follows sequences of an action model's actions from one row.
 
     Attributes:
-        course: what can be done; x0: (d,) where all sequences start.
+        action_model: what can be done; x0: (d,) where all sequences start.
         unit: efforts are rounded to multiples of it before the discount; 0: they are not.
     """
 
-    course: ActionModel
+    action_model: ActionModel
     x0: Floats
     unit: float = 0.0
 
@@ -71,7 +71,7 @@ class Walker:
         return ends
 
     def _walk(self, actions: Ints, values: Floats, ends: Ends) -> None:
-        """Do the same with the course itself, which knows functions: place by place, and there action by action."""
+        """Do the same without kernels, as Python functions need it: place by place, and there action by action."""
         ends.valid[:] = actions[:, 0] >= 0
         going = ends.valid.copy()
         for place in range(actions.shape[1]):
@@ -86,11 +86,11 @@ class Walker:
     def _step(self, action: int, rows: Ints, values: Floats, ends: Ends) -> np.ndarray[tuple[int], np.dtype[np.bool_]]:
         """Let some rows take a step, and return (m,) which of them could."""
         before = ends.states[rows]
-        done = self.course.step(action, before, self.course.actions[action].outcome(before, values))
+        done = self.action_model.step(action, before, self.action_model.actions[action].outcome(before, values))
         able = rows[done.valid]
         effort = done.effort[done.valid]
         ends.cost[able] += self.rounded(effort) * done.discount[done.valid]
-        ends.often[able] += self.course.changed(done.states, before)[done.valid]
+        ends.often[able] += self.action_model.changed(done.states, before)[done.valid]
         ends.steps[able] += 1
         ends.states[able] = done.states[done.valid]
         return done.valid
@@ -105,8 +105,8 @@ class Walker:
         for number, value in zip(actions.tolist(), values.tolist(), strict=True):
             if number < 0:
                 break
-            action = self.course.actions[number]
-            done = self.course.step(number, state, action.outcome(state, np.array([value])))
+            action = self.action_model.actions[number]
+            done = self.action_model.step(number, state, action.outcome(state, np.array([value])))
             if not done.valid[0]:
                 raise ValueError(f"step {len(steps) + 1} of a plan, {action.name!r}, cannot be done")
             state = done.states
@@ -116,7 +116,7 @@ class Walker:
 
     @cached_property
     def _program(self) -> ActionProgram | None:
-        return compiled(self.course)
+        return compiled(self.action_model)
 
 
 SIGNS: Final = {"==": kernels.EQ, "!=": kernels.NE, "<": kernels.LT, "<=": kernels.LE, ">": kernels.GT,
@@ -130,7 +130,7 @@ Span = tuple[int, int]
 
 
 class NotCompiledError(Exception):
-    """A part of a course that only Python can follow."""
+    """A part of an action model that only Python can follow."""
 
 
 @dataclass
@@ -224,28 +224,28 @@ def _folded(expression: Expression) -> Expression:
     return expression
 
 
-def compiled(course: ActionModel) -> ActionProgram | None:
-    """Return a course as arrays; None: it has a part that only Python can follow."""
-    if course.measure.percentiles is not None and any(action.effort is None for action in course.actions):
+def compiled(action_model: ActionModel) -> ActionProgram | None:
+    """Return an action model as arrays; None: it has a part that only Python can follow."""
+    if action_model.measure.percentiles is not None and any(action.effort is None for action in action_model.actions):
         return None
     try:
-        return _compiled(course)
+        return _compiled(action_model)
     except NotCompiledError:
         return None
 
 
-def _compiled(course: ActionModel) -> ActionProgram:
+def _compiled(action_model: ActionModel) -> ActionProgram:
     writer, actions = _Writer(), []
-    for action in course.actions:
+    for action in action_model.actions:
         first = len(writer.effects)
         for column, effect in action.effects:
             writer.effects.append((column, *writer.expression(effect)))
         spans = (first, len(writer.effects), *writer.expression(action.effort))
         rules = writer.conditions((*action.before, *action.after))
         actions.append((action.column, KINDS[action.kind], *spans, *rules))
-    told = sorted(course.relations.edges, key=lambda edge: edge.to)  # those to one feature stand together
+    told = sorted(action_model.relations.edges, key=lambda edge: edge.to)  # those to one feature stand together
     edges = [writer.edge(edge) for edge in told]
-    features = course.space.features
+    features = action_model.space.features
     return ActionProgram(
         code=_ints(writer.code, 2),
         number=np.array(writer.number, dtype=np.float64),
@@ -261,10 +261,10 @@ def _compiled(course: ActionModel) -> ActionProgram:
         otherwise=np.array([edge.otherwise for edge in told], dtype=np.float64),
         grid=np.array([(f.low, f.step or 0.0) if f.numeric else (0.0, 0.0) for f in features]),
         levels=np.array([-1 if f.numeric else len(f.known) for f in features], dtype=np.int64),
-        least=course.least_changes,
-        scale=course.measure.scale,
-        weight=course.measure.weights,
-        unknown_from=course.measure.unknown_from,
+        least=action_model.least_changes,
+        scale=action_model.measure.scale,
+        weight=action_model.measure.weights,
+        unknown_from=action_model.measure.unknown_from,
         largest=LARGEST,
     )
 

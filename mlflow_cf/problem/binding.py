@@ -13,7 +13,7 @@ from mlflow_cf.constraints.rules import Bools
 from mlflow_cf.features import FeatureSpace, Floats
 from mlflow_cf.problem.distance import BoundDistance
 from mlflow_cf.problem.grounding import OwnRules
-from mlflow_cf.problem.group import Group, Tuples
+from mlflow_cf.problem.group import Group, GroupActions
 from mlflow_cf.problem.intervals import Cells
 from mlflow_cf.problem.single_features import PackedGroups, SingleFeatures
 from mlflow_cf.structures.links import Tokens
@@ -104,7 +104,7 @@ class Domains:
             groups[number] = self._group(number, rules, bind, own_allowed=own_allowed)
         return groups
 
-    def _group(self, number: int, rules: OwnRules, bind: Callable[[], Tuples], *, own_allowed: bool) -> Group:
+    def _group(self, number: int, rules: OwnRules, bind: Callable[[], GroupActions], *, own_allowed: bool) -> Group:
         domain = self.all[number]
         return Group(domain.columns, own_allowed, domain, partial(rules.all, number), bind)
 
@@ -134,7 +134,7 @@ class Domains:
         nothing = [replace(domain, tuples=domain.tuples[:0], weights=domain.weights[:0]) for domain in self.all]
         return SingleFeatures.of(list(self._long), nothing, self.bound_distance)
 
-    def _long_tuples(self, number: int, rules: OwnRules, x0: Floats) -> Tuples:
+    def _long_tuples(self, number: int, rules: OwnRules, x0: Floats) -> GroupActions:
         return self._long[number].bind(rules.plain, rules.others, x0).tuples(0)
 
     def _joint_group(self, number: int, own_rules: OwnRules, x0: Floats) -> Group:
@@ -155,7 +155,7 @@ class Domains:
         tuples = np.insert(domain.tuples[kept], code, own, axis=0)  # there may be no other
         weights = np.insert(domain.weights[kept], code, 0.0)
         part, top = self.bound_distance.parts(domain.columns, tuples, own)
-        bound = Tuples(tuples, weights, code, part, top, places)
+        bound = GroupActions(tuples, weights, code, part, top, places)
         return self._group(number, own_rules, lambda: bound, own_allowed=own_allowed)
 
 

@@ -42,7 +42,7 @@ from mlflow_cf.errors import InputError
 from mlflow_cf.features import FeatureSpace, Floats
 from mlflow_cf.goal.rating import Rating
 from mlflow_cf.goal.scorer import Scorer
-from mlflow_cf.plans.course import ActionModel
+from mlflow_cf.plans.action_model import ActionModel
 from mlflow_cf.policy.distance import Distance
 from mlflow_cf.policy.privacy import Privacy
 from mlflow_cf.problem.binding import Domains, admissible
@@ -52,7 +52,9 @@ from mlflow_cf.problem.problem import Problem
 from mlflow_cf.problem.steps import Steps
 from mlflow_cf.structures.structure import Structure
 
-MOST_RELAXED: Final = 64  # settings without some constraints that stay beside each; those of groups hold new tables
+MOST_RELAXED: Final = (
+    64  # bound policies without some constraints that stay beside each; those of groups hold new tables
+)
 
 
 @dataclass(frozen=True, eq=False)
@@ -71,7 +73,7 @@ class BoundPolicy:
         joined: the groups that constraints name.
         limits: how many groups may change, of the policy and of the request.
         functions: those of the policy's causal equations.
-        course: what the policy declares of plans, if anything, as far as a request leaves it.
+        action_model: what the policy declares of plans, if anything, as far as a request leaves it.
         reveal: whether messages about a request's constraints may name values of the background.
         k_anonymous: tuples of a group that so many background rows or fewer share are not proposed.
     """
@@ -88,7 +90,7 @@ class BoundPolicy:
     joined: tuple[JoinedGroup, ...]
     limits: tuple[ChangeLimit, ...]
     functions: tuple[StructuralFunction, ...] = ()
-    course: ActionModel | None = None
+    action_model: ActionModel | None = None
     reveal: bool = True
     k_anonymous: int = 0
 
@@ -127,7 +129,7 @@ class BoundPolicy:
             joined=joined_groups(constraints, space, "policy"),
             limits=change_limit(constraints, groups, "policy"),
             functions=functions,
-            course=ActionModel.of(constraints, space, bound_distance),
+            action_model=ActionModel.of(constraints, space, bound_distance),
         )
 
     @property
@@ -141,11 +143,11 @@ class BoundPolicy:
         return self.tables.all
 
     def opened_by(self, structure: Structure | None) -> BoundPolicy:
-        """Return the setting with a structure's tokens of all domains."""
+        """Return the bound policy with a structure's tokens of all domains."""
         return replace(self, tables=replace(self.tables, structure=structure))
 
     def for_requests(self, privacy: Privacy) -> BoundPolicy:
-        """Return the setting as requests see it: without values in messages, and rare tuples of groups."""
+        """Return the bound policy as requests see it: without values in messages, and rare tuples of groups."""
         if privacy.reveals:
             return self
         hidden = replace(self, reveal=False, k_anonymous=privacy.k_anonymous)
@@ -155,7 +157,7 @@ class BoundPolicy:
         return replace(hidden, tables=replace(self.tables, all=kept))
 
     def tightened(self, request: Constraints, pause: Pause = no_pause) -> BoundPolicy:
-        """Return the setting with a request's constraints on top.
+        """Return the bound policy with a request's constraints on top.
 
         Args:
             request: the constraints.
@@ -192,16 +194,16 @@ class BoundPolicy:
             order=repair_order(rules, groups, self.space.names),
             joined=joined,
             limits=(*map(_beside, self.limits), *change_limit(request, groups, "request")),
-            course=self.course and self.course.narrowed(request.actions, pause, reveal=self.reveal),
+            action_model=self.action_model and self.action_model.narrowed(request.actions, pause, reveal=self.reveal),
         )
 
     @cached_property
     def without(self) -> Callable[[frozenset[Origin]], BoundPolicy]:
-        """Returns the setting without some constraints; the last few are kept, because many rows leave out the same."""
+        """Returns the policy without some constraints; the last few are kept, because many rows leave out the same."""
         return lru_cache(MOST_RELAXED)(self._without)
 
     def _without(self, left_out: frozenset[Origin]) -> BoundPolicy:
-        """Return the setting without some constraints; the features of a group that is left out stand by themselves."""
+        """Return the policy without some constraints; the features of a group that is left out stand by themselves."""
         rules = tuple(rule for rule in self.rules if rule.origin not in left_out)
         limits = tuple(limit for limit in self.limits if limit.origin not in left_out)
         joined = tuple(group for group in self.joined if group.origin not in left_out)
@@ -236,12 +238,12 @@ class BoundPolicy:
         count: int,
         rate: Callable[[Floats], Rating],
         rate_background: Callable[[], Rating],
-        rater: Scorer | None = None,
+        scorer: Scorer | None = None,
     ) -> Problem:
-        """Bind one row (d,), coded by `space` (this setting's space, or one that covers the row's unseen levels)."""
-        setting = self.covering(space)
-        grounded = setting.grounding.of(x0)
-        known = rater is not None and rater.structure is self.tables.structure
+        """Bind one row (d,), coded by `space` (the policy's, or one that covers the row's unseen levels)."""
+        bound_policy = self.covering(space)
+        grounded = bound_policy.grounding.of(x0)
+        known = scorer is not None and scorer.structure is self.tables.structure
         groups, laid_out = self.tables.bind(grounded.own, x0)
         return Problem(
             space=space,
@@ -256,13 +258,13 @@ class BoundPolicy:
             rate=rate,
             background=self.background,
             rate_background=rate_background,
-            check=lambda Z: setting.accepts(Z, x0),
-            rater=rater,
+            check=lambda Z: bound_policy.accepts(Z, x0),
+            scorer=scorer,
             bound_together=laid_out,
-            steps=Steps(setting.all_rules, setting.domains, setting.accepts),
+            steps=Steps(bound_policy.all_rules, bound_policy.domains, bound_policy.accepts),
             domain_tokens=self.tables.tokens if known else {},
             cells=self.tables.cells if known else None,
-            course=setting.course.covering(space) if setting.course else None,
+            action_model=bound_policy.action_model.covering(space) if bound_policy.action_model else None,
         )
 
     @cached_property
@@ -281,7 +283,7 @@ class BoundPolicy:
         return Checks.of(self.all_rules)
 
     def covering(self, space: FeatureSpace) -> BoundPolicy:
-        """Return the setting whose rules know the unseen levels that `space` covers."""
+        """Return the bound policy whose rules know the unseen levels that `space` covers."""
         if space is self.space:
             return self
         return replace(self, rules=tuple(recode(rule, space.features) for rule in self.rules))

@@ -67,7 +67,7 @@ class Budget:
         self.used += granted
         return granted
 
-    def portion(self, wanted: int) -> int:
+    def batch_size(self, wanted: int) -> int:
         """Return how many of `wanted` rows to score in one go, so that the clock is asked again in time.
 
         All of them, unless at the pace so far they would take more than half of the time that is left.

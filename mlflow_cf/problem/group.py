@@ -21,7 +21,7 @@ from mlflow_cf.features import Floats
 Codes = NDArray[np.intp]
 
 
-class Tuples(NamedTuple):
+class GroupActions(NamedTuple):
     """The tuples that a group may take: what its rules leave of its domain, plus the query row's own tuple.
 
     Attributes:
@@ -57,9 +57,9 @@ class Group:
     own_allowed: bool
     domain: Domain
     ground: Callable[[], tuple[Rule, ...]]
-    bind: Callable[[], Tuples]
+    bind: Callable[[], GroupActions]
 
-    def taking(self, tuples: Tuples) -> Group:
+    def taking(self, tuples: GroupActions) -> Group:
         """Return the group with these tuples."""
         return replace(self, bind=lambda: tuples)
 
@@ -69,13 +69,13 @@ class Group:
         return self.ground()
 
     @cached_property
-    def bound(self) -> Tuples:
+    def bound(self) -> GroupActions:
         """The tuples, with what goes with them."""
         return self.bind()
 
     @property
     def tuples(self) -> Floats:
-        """(t, columns) the tuples; see `Tuples` for this and what follows."""
+        """(t, columns) the tuples; see `GroupActions` for this and what follows."""
         return self.bound.values
 
     @property

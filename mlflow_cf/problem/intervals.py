@@ -13,7 +13,7 @@ from mlflow_cf.constraints import Domain
 from mlflow_cf.constraints.rules import Bools
 from mlflow_cf.features import FeatureSpace, Floats
 from mlflow_cf.problem.distance import BoundDistance
-from mlflow_cf.problem.group import Codes, Group, Tuples
+from mlflow_cf.problem.group import Codes, Group, GroupActions
 from mlflow_cf.structures.links import Tokens
 from mlflow_cf.structures.structure import Structure
 
@@ -102,7 +102,7 @@ def bind_cells(some: Sequence[Some], x0: Floats, distance: BoundDistance) -> lis
     for one, start, size, place in zip(some, starts.tolist(), sizes.tolist(), places.tolist(), strict=True):
         part = slice(start, start + size)
         groups.append(
-            one.group.taking(Tuples(table[part, None], weights[part], place, cost[part], peak[part], known[part]))
+            one.group.taking(GroupActions(table[part, None], weights[part], place, cost[part], peak[part], known[part]))
         )
     return groups
 

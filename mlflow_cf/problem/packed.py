@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from mlflow_cf.constraints import Rule
 from mlflow_cf.constraints.programs import RuleProgram, keeps
 from mlflow_cf.kernel import kernel
-from mlflow_cf.problem.group import Tuples
+from mlflow_cf.problem.group import GroupActions
 from mlflow_cf.problem.scaled import DistanceFormula, Scaled, cost_of, scaled_change
 
 Array = NDArray[Any]
@@ -75,7 +75,7 @@ class QueryRow(NamedTuple):
 
 
 class BoundColumns(NamedTuple):
-    """The tuples of groups, as in `Tuples`, group after group.
+    """The tuples of groups, as in `GroupActions`, group after group.
 
     Attributes:
         start: (n + 1,) where every group starts; own: (n,) the place of the row's own value in it.
@@ -101,7 +101,7 @@ class BoundColumns(NamedTuple):
         return cls(counts[0], counts[1, :groups], allowed, table[0], table[1], table[2], table[3], places)
 
     @classmethod
-    def of(cls, groups: Sequence[Tuples], allowed: Array) -> BoundColumns:
+    def of(cls, groups: Sequence[GroupActions], allowed: Array) -> BoundColumns:
         """Return the tuples of groups end to end, as values the first of each."""
         start = np.cumsum([0, *(len(bound.values) for bound in groups)], dtype=np.intp)
         own = np.array([bound.own for bound in groups], dtype=np.intp)
@@ -120,11 +120,11 @@ class BoundColumns(NamedTuple):
         )
         return BoundColumns(self.start, self.own, self.allowed, values, weights, cost, peak, places)
 
-    def tuples(self, at: int) -> Tuples:
+    def tuples(self, at: int) -> GroupActions:
         """Return the tuples of one of the groups."""
         part = slice(self.start[at], self.start[at + 1])
         own, values = int(self.own[at]), self.values[part, None]
-        return Tuples(values, self.weights[part], own, self.cost[part], self.peak[part], self.places[part])
+        return GroupActions(values, self.weights[part], own, self.cost[part], self.peak[part], self.places[part])
 
 
 @numba.njit(inline="always")

@@ -10,7 +10,7 @@ import numpy as np
 from mlflow_cf.constraints.expressions import Const, Ref
 from mlflow_cf.constraints.rules import Atom, Bools, Rule
 from mlflow_cf.features import Floats
-from mlflow_cf.problem.group import Group, Tuples
+from mlflow_cf.problem.group import Group, GroupActions
 from mlflow_cf.problem.intervals import MOST_CELLS, Some, bind_cells
 from mlflow_cf.problem.problem import Problem
 
@@ -102,7 +102,7 @@ def _allowed(problem: Problem, group: Group, values: Floats) -> Bools:
 
 def _ends(problem: Problem, group: Group) -> Floats | None:
     """Return the values at which the model or a rule of the group changes its answer; None if that cannot be told."""
-    known = None if problem.rater is None else problem.rater.structure.ends(group.columns[0])
+    known = None if problem.scorer is None else problem.scorer.structure.ends(group.columns[0])
     constants = _rule_ends(problem, group)
     if known is None or len(known) > MOST_CELLS or constants is None:
         return None
@@ -173,7 +173,7 @@ def _with_codes(problem: Problem, group: Group, codes: Floats) -> Group:
     tuples = codes[order][:, None]
     part, top = problem.bound_distance.parts(group.columns, tuples, problem.x0[[column]])
     own = int(np.flatnonzero(order == group.own)[0])
-    return group.taking(Tuples(tuples, weights[order], own, part, top))
+    return group.taking(GroupActions(tuples, weights[order], own, part, top))
 
 
 def bounds_only(problem: Problem, rule: Rule, column: int) -> bool:

@@ -15,7 +15,7 @@ from mlflow_cf.constraints.rules import Bools, Rule
 from mlflow_cf.features import FeatureSpace, Floats
 from mlflow_cf.goal.rating import BoundTarget, Rating
 from mlflow_cf.goal.scorer import Scorer
-from mlflow_cf.plans.course import ActionModel
+from mlflow_cf.plans.action_model import ActionModel
 from mlflow_cf.policy.variety import USUAL, Variety
 from mlflow_cf.problem.distance import BoundDistance
 from mlflow_cf.problem.grounding import Linking
@@ -46,7 +46,7 @@ class Problem:
         count: how many answers are wanted.
         rate: rows (m, d) -> rating, by the fastest scoring that agrees with the model.
         background: (n, d) coded background rows; `rate_background` rates them without asking the model.
-        rater: rates candidates by code without decoding them, if the model could be opened and knows no more of the
+        scorer: rates candidates by code without decoding them, if the model could be opened and knows no more of the
             row's levels than the background does.
         check: rows (m, d) -> (m,) whether each meets every constraint and `values` as a whole row.
         partial: the same of the model alone, and of whatever else could be opened, where something else could not.
@@ -55,7 +55,7 @@ class Problem:
         domain_tokens: per column, the structure's tokens of its domain's tuples; empty: made when they are needed.
         cells: those of its continuous numbers, if the model was opened; celled: the columns whose groups have the
             nearest value of every cell instead of observed ones.
-        course: what is declared of plans, if anything.
+        action_model: what is declared of plans, if anything.
         target: what is wanted of the model, as the row's own outcome binds it; None: not told.
         variety: how several answers differ.
     """
@@ -73,14 +73,14 @@ class Problem:
     background: Floats
     rate_background: Callable[[], Rating]
     check: Callable[[Floats], Bools]
-    rater: Scorer | None = None
+    scorer: Scorer | None = None
     partial: Scorer | None = None
     bound_together: PackedGroups | None = None
     steps: Steps | None = None
     domain_tokens: Mapping[int, Tokens] = field(default_factory=dict)
     cells: Cells | None = None
     celled: frozenset[int] = frozenset()
-    course: ActionModel | None = None
+    action_model: ActionModel | None = None
     target: BoundTarget | None = None
     variety: Variety = USUAL
     _made: dict[Any, Any] = field(default_factory=dict, init=False, repr=False)
@@ -150,9 +150,9 @@ class Problem:
 
     def rate_codes(self, codes: Codes) -> Rating:
         """Rate candidates by code (m, G), by the fastest scoring there is."""
-        if self.rater is None:
+        if self.scorer is None:
             return self.rate(self.rows(codes))
-        return self.rater.rate_tokens(self.tokens(codes))
+        return self.scorer.rate_tokens(self.tokens(codes))
 
     def tokens(self, codes: Codes) -> list[Tokens]:
         """Return the structure's tokens of candidates by code (m, G), one array per column."""
@@ -163,14 +163,14 @@ class Problem:
         """The structure's tokens (1, ...) of the query row, one array per column; none without structure."""
         if (known := self._own_end_to_end) is not None:
             return [known[number : number + 1] for number in self.owner.tolist()]
-        return [] if self.rater is None else self.rater.tokens(range(len(self.x0)), self.x0[None])
+        return [] if self.scorer is None else self.scorer.tokens(range(len(self.x0)), self.x0[None])
 
     @cached_property
     def _own_end_to_end(self) -> Tokens | None:
         """The same of every group, if that is one array."""
-        if not (self._laid_out and self.rater and self.domain_tokens):
+        if not (self._laid_out and self.scorer and self.domain_tokens):
             return None
-        return self._laid_out.own_tokens(self.rater.tokens)
+        return self._laid_out.own_tokens(self.scorer.tokens)
 
     @cached_property
     def owner(self) -> Codes:
@@ -186,18 +186,18 @@ class Problem:
             return [found[number] for number in self.owner.tolist()]
         tables: dict[int, Tokens] = {}
         for group in self.groups:
-            if self.rater is not None:
-                tables.update(zip(group.columns, self.tokens_of(self.rater, group), strict=True))
+            if self.scorer is not None:
+                tables.update(zip(group.columns, self.tokens_of(self.scorer, group), strict=True))
         return [tables[column] for column in range(len(self.space))]
 
-    def tokens_of(self, rater: Scorer, group: Group) -> list[Tokens]:
+    def tokens_of(self, scorer: Scorer, group: Group) -> list[Tokens]:
         """Return the tokens (t, ...) of a group's tuples, one array per column."""
         known = all(len(self.domain_tokens.get(column, ())) for column in group.columns)  # and there are some
         if not known or group.places is None:
-            return rater.tokens(group.columns, group.tuples)
+            return scorer.tokens(group.columns, group.tuples)
         tables = [self.domain_tokens[column].take(group.places, axis=0) for column in group.columns]
         if group.places[group.own] < 0:
-            own = rater.tokens(group.columns, group.tuples[[group.own]])
+            own = scorer.tokens(group.columns, group.tuples[[group.own]])
             for table, tokens in zip(tables, own, strict=True):
                 table[group.own] = tokens[0]
         return tables

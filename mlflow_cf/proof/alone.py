@@ -13,7 +13,7 @@ from dataclasses import replace
 import numpy as np
 from numpy.typing import NDArray
 
-from mlflow_cf.engine.best_first import DOUBT
+from mlflow_cf.engine.best_first import SCORE_TOLERANCES
 from mlflow_cf.features import Floats
 from mlflow_cf.goal import Scorer
 from mlflow_cf.goal.raw_scores import rate_sums
@@ -24,71 +24,71 @@ from mlflow_cf.structures.links import Tokens, linked
 
 
 def by_themselves(
-    case: RowTask, proved: VerifiedAnswers, tolerance: float
+    task: RowTask, verified: VerifiedAnswers, tolerance: float
 ) -> Generator[Asked, Outcome, VerifiedAnswers]:
-    """Return answers with what the model says of each alone; those it refuses then are left out, and noted in `case`.
+    """Return answers with what the model says of each alone; those it refuses then are left out, and noted in `task`.
 
     Args:
-        case: the row that is explained.
-        proved: its answers, as they were judged together with other rows.
+        task: the row that is explained.
+        verified: its answers, as they were judged together with other rows.
         tolerance: how far a structure's scores may be from the model's.
     """
-    rater = case.problem.rater or (case.problem.partial if case.steady else None)
-    if not len(proved.rows) or (rater is not None and rater.structure.steady):
-        return proved
-    if rater is not None:
-        sums = [rater.structure.sums(_tokens(case.problem, rater, row)) for row in proved.rows]
-        if all(_certain(rater, alone, tolerance) for alone in sums):
-            return proved if rater.own.steady else _with(proved, [_said(rater, alone) for alone in sums])
-    if case.budget.take(len(proved.rows)) < len(proved.rows):
-        return proved
-    outcome = yield OneByOne(proved.rows, lambda: case.budget.late)
+    scorer = task.problem.scorer or (task.problem.partial if task.steady else None)
+    if not len(verified.rows) or (scorer is not None and scorer.structure.steady):
+        return verified
+    if scorer is not None:
+        sums = [scorer.structure.sums(_tokens(task.problem, scorer, row)) for row in verified.rows]
+        if all(_certain(scorer, alone, tolerance) for alone in sums):
+            return verified if scorer.own.steady else _with(verified, [_said(scorer, alone) for alone in sums])
+    if task.budget.take(len(verified.rows)) < len(verified.rows):
+        return verified
+    outcome = yield OneByOne(verified.rows, lambda: task.budget.late)
     said = len(outcome.codes)
-    if said < len(proved.rows):  # the clock ran out: the others stay as they were judged together
-        rest = proved.outcome.take(np.arange(said, len(proved.rows)))
+    if said < len(verified.rows):  # the clock ran out: the others stay as they were judged together
+        rest = verified.outcome.take(np.arange(said, len(verified.rows)))
         outcome = joined_outcomes([outcome, rest]) if said else rest
-    accepted = case.meets(outcome)
-    case.refused.update(row.tobytes() for row in proved.rows[~accepted])
-    return _some(proved, outcome, np.flatnonzero(accepted))
+    accepted = task.meets(outcome)
+    task.refused.update(row.tobytes() for row in verified.rows[~accepted])
+    return _some(verified, outcome, np.flatnonzero(accepted))
 
 
-def _tokens(problem: Problem, rater: Scorer, row: Floats) -> list[Tokens]:
+def _tokens(problem: Problem, scorer: Scorer, row: Floats) -> list[Tokens]:
     """Return the tokens (1, ...) of a row (d,), one array per column: those that are not the own row's are made."""
-    if rater is not problem.rater:
-        return rater.tokens(range(len(row)), row[None])
+    if scorer is not problem.scorer:
+        return scorer.tokens(range(len(row)), row[None])
     tokens = problem.own_tokens.copy()
     for column in np.flatnonzero(row != problem.x0).tolist():
-        (tokens[column],) = rater.tokens([column], row[None, [column]])
+        (tokens[column],) = scorer.tokens([column], row[None, [column]])
     return tokens
 
 
-def _certain(rater: Scorer, sums: Floats, tolerance: float) -> bool:
+def _certain(scorer: Scorer, sums: Floats, tolerance: float) -> bool:
     """Whether a row with sums (1, k) meets the targets by more than rounding can undo."""
-    favourable, _, margin = rate_sums(sums, rater.targets)
-    return bool(favourable[0] and margin[0] >= DOUBT * tolerance)
+    favourable, _, margin = rate_sums(sums, scorer.targets)
+    return bool(favourable[0] and margin[0] >= SCORE_TOLERANCES * tolerance)
 
 
-def _said(rater: Scorer, sums: Floats) -> Floats:
+def _said(scorer: Scorer, sums: Floats) -> Floats:
     """Return the model's scores (1, classes) of a row with sums (1, k), of which its own come first."""
-    return linked(sums[:, : rater.own.outputs], rater.own.link)
+    return linked(sums[:, : scorer.own.outputs], scorer.own.link)
 
 
-def _with(proved: VerifiedAnswers, scores: Sequence[Floats]) -> VerifiedAnswers:
+def _with(verified: VerifiedAnswers, scores: Sequence[Floats]) -> VerifiedAnswers:
     """Return answers with scores (1, classes) of each, or values; their labels are known."""
-    together, codes = np.concatenate(scores), proved.outcome.codes
+    together, codes = np.concatenate(scores), verified.outcome.codes
     regression = codes[0] < 0
     outcome = Outcome(codes, None, together[:, 0]) if regression else Outcome(codes, together)
-    return replace(proved, outcome=replace(outcome, further=proved.outcome.further))
+    return replace(verified, outcome=replace(outcome, further=verified.outcome.further))
 
 
-def _some(proved: VerifiedAnswers, outcome: Outcome, kept: NDArray[np.intp]) -> VerifiedAnswers:
+def _some(verified: VerifiedAnswers, outcome: Outcome, kept: NDArray[np.intp]) -> VerifiedAnswers:
     """Return some of the answers with what is said of them now."""
     return replace(
-        proved,
-        rows=proved.rows[kept],
+        verified,
+        rows=verified.rows[kept],
         outcome=outcome.take(kept),
-        proofs=tuple(proved.proofs[at] for at in kept if proved.proofs),
-        bounds=tuple(proved.bounds[at] for at in kept if proved.bounds),
-        origin=proved.origin[kept] if len(proved.origin) else proved.origin,
-        minimal=proved.minimal[kept] if len(proved.minimal) else proved.minimal,
+        proofs=tuple(verified.proofs[at] for at in kept if verified.proofs),
+        bounds=tuple(verified.bounds[at] for at in kept if verified.bounds),
+        origin=verified.origin[kept] if len(verified.origin) else verified.origin,
+        minimal=verified.minimal[kept] if len(verified.minimal) else verified.minimal,
     )

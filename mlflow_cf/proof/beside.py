@@ -14,25 +14,25 @@ FEW: Final = 4  # other tuples of levels that are tried, the nearest to the row 
 ROUNDING: Final = 1e-9  # of a least difference
 
 
-def beside_them(case: RowTask, proved: VerifiedAnswers) -> Inquiry:
+def beside_them(task: RowTask, verified: VerifiedAnswers) -> Inquiry:
     """Put nearer answers that are one change away from verified ones in the place of farther ones, again and again.
 
     The nearest row may lie deep inside of what is wanted: another one then differs in one of its changes, by no more
     than it must.
     """
-    for _ in range(case.problem.count):
-        rows = np.concatenate([proved.rows, beside(case.problem, proved.rows)])
-        rows = rows[case.problem.check(rows)]
-        distance = case.distance(rows)
-        if len(proved.rows) == case.problem.count:
-            rows, distance = rows[near := distance <= case.distance(proved.rows).max()], distance[near]
-        if len(rows) <= len(proved.rows) or case.budget.spent:
+    for _ in range(task.problem.count):
+        rows = np.concatenate([verified.rows, beside(task.problem, verified.rows)])
+        rows = rows[task.problem.check(rows)]
+        distance = task.distance(rows)
+        if len(verified.rows) == task.problem.count:
+            rows, distance = rows[near := distance <= task.distance(verified.rows).max()], distance[near]
+        if len(rows) <= len(verified.rows) or task.budget.spent:
             break
-        found = yield from prove(case, rows[np.argsort(distance, kind="stable")], polish=True)
-        if len(found.rows) < len(proved.rows) or found.rows.tobytes() == proved.rows.tobytes():
+        found = yield from prove(task, rows[np.argsort(distance, kind="stable")], polish=True)
+        if len(found.rows) < len(verified.rows) or found.rows.tobytes() == verified.rows.tobytes():
             break
-        proved = found
-    return proved
+        verified = found
+    return verified
 
 
 def beside(problem: Problem, rows: Floats) -> Floats:

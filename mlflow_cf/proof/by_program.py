@@ -12,7 +12,7 @@ from typing import Final
 
 import numpy as np
 
-from mlflow_cf.engine.best_first import DOUBT
+from mlflow_cf.engine.best_first import SCORE_TOLERANCES
 from mlflow_cf.features import Floats
 from mlflow_cf.milp.minimise import Minimum, lower_bound, minimise
 from mlflow_cf.milp.model import SLACK, Model
@@ -30,66 +30,66 @@ TRIES: Final = 4
 SEED: Final = 0  # of the solver: certificates do not depend on a request's seed
 
 
-def certify_by_program(case: RowTask, proved: VerifiedAnswers, tolerance: float) -> Inquiry:
+def certify_by_program(task: RowTask, verified: VerifiedAnswers, tolerance: float) -> Inquiry:
     """Prove that verified answers are nearly the nearest, or find some that are; all but the first are `bounded`.
 
     Args:
-        case: the row, with the budget that is left.
-        proved: verified answers, nearest first among distinct changed sets.
+        task: the row, with the budget that is left.
+        verified: verified answers, nearest first among distinct changed sets.
         tolerance: how far the structure's scores may be from the model's.
     """
     try:
-        answers = yield from _with_nearer(case, proved, tolerance)
-        cutoff = float(case.distance(answers.rows).min(initial=np.inf))
-        low = lower_bound(Model(case.problem, margin=-DOUBT * tolerance, cutoff=cutoff), case.budget, SEED)
+        answers = yield from _with_nearer(task, verified, tolerance)
+        cutoff = float(task.distance(answers.rows).min(initial=np.inf))
+        low = lower_bound(Model(task.problem, margin=-SCORE_TOLERANCES * tolerance, cutoff=cutoff), task.budget, SEED)
     except NotLinearError:
-        return replace(proved, note=Uncertified("not_exact"))
-    return _by_bound(case, answers, low)
+        return replace(verified, note=Uncertified("not_exact"))
+    return _by_bound(task, answers, low)
 
 
 def _with_nearer(
-    case: RowTask, proved: VerifiedAnswers, tolerance: float
+    task: RowTask, verified: VerifiedAnswers, tolerance: float
 ) -> Generator[Asked, Outcome, VerifiedAnswers]:
     """Return the answers with the nearest row by a program among them, if the judge accepts it."""
-    cutoff = float(case.distance(proved.rows).min(initial=np.inf))
+    cutoff = float(task.distance(verified.rows).min(initial=np.inf))
     for attempt in range(TRIES):
         margin = INSIDE ** (attempt + 1) * tolerance
-        found = minimise(Model(case.problem, margin=margin, cutoff=cutoff), (), case.budget, SEED)
-        if found.row is None or case.budget.take(1) < 1:
+        found = minimise(Model(task.problem, margin=margin, cutoff=cutoff), (), task.budget, SEED)
+        if found.row is None or task.budget.take(1) < 1:
             break
         said = yield found.row[None]
-        if case.accepts(found.row[None], said)[0]:
-            return _joined(case, proved, found.row, said)
-    return proved
+        if task.accepts(found.row[None], said)[0]:
+            return _joined(task, verified, found.row, said)
+    return verified
 
 
-def _joined(case: RowTask, proved: VerifiedAnswers, row: Floats, outcome: Outcome) -> VerifiedAnswers:
+def _joined(task: RowTask, verified: VerifiedAnswers, row: Floats, outcome: Outcome) -> VerifiedAnswers:
     """Return verified answers with one more row, the best of distinct changed sets first."""
-    rows = np.concatenate([row[None], proved.rows])
-    outcomes = joined_outcomes([outcome, proved.outcome])
-    order = nearest_first(case.problem, rows, case.distance(rows), polished=True)
-    chosen = select(case.problem, rows, order)
+    rows = np.concatenate([row[None], verified.rows])
+    outcomes = joined_outcomes([outcome, verified.outcome])
+    order = nearest_first(task.problem, rows, task.distance(rows), polished=True)
+    chosen = select(task.problem, rows, order)
     return VerifiedAnswers(rows[chosen], outcomes.take(chosen))
 
 
-def _by_bound(case: RowTask, answers: VerifiedAnswers, low: Minimum) -> VerifiedAnswers:
+def _by_bound(task: RowTask, answers: VerifiedAnswers, low: Minimum) -> VerifiedAnswers:
     """Return answers with what the bound says of each."""
     if low.status == "infeasible":  # with an answer, the structure refuses what the judge accepts
         known = replace(answers, note=Uncertified("disagree"))
         return known if len(answers.rows) else replace(answers, exhausted=True)
     if low.status == "failed":
         return replace(answers, note=Uncertified("not_exact"))
-    return bounded(case, answers, max(low.bound - SLACK, 0.0))
+    return bounded(task, answers, max(low.bound - SLACK, 0.0))
 
 
-def bounded(case: RowTask, answers: VerifiedAnswers, bound: float) -> VerifiedAnswers:
+def bounded(task: RowTask, answers: VerifiedAnswers, bound: float) -> VerifiedAnswers:
     """Return answers with what it says of each that no row is nearer than `bound`; a bound of infinity says nothing."""
-    distance = case.distance(answers.rows)
+    distance = task.distance(answers.rows)
     if np.isinf(bound):
         return answers
     proofs: list[Proof] = ["bounded"] * len(distance)
     if len(distance) and distance[0] <= bound + NEARLY:
         proofs[0] = "optimal"
-    elif len(distance) and not case.budget.cut and (what := bending(case.problem)):
+    elif len(distance) and not task.budget.cut and (what := bending(task.problem)):
         answers = replace(answers, note=Uncertified("bends", what))
     return replace(answers, proofs=tuple(proofs), bounds=tuple(np.minimum(bound, distance).tolist()))

@@ -12,7 +12,7 @@ from typing import NamedTuple
 import numpy as np
 
 from mlflow_cf.constraints.rules import Bools
-from mlflow_cf.engine.best_first import DOUBT, BestFirst
+from mlflow_cf.engine.best_first import SCORE_TOLERANCES, BestFirst
 from mlflow_cf.engine.few_changes import FewChanges
 from mlflow_cf.engine.frontier import Candidate
 from mlflow_cf.features import Floats
@@ -31,105 +31,105 @@ NEAREST = 10_000  # evaluations: a quarter of a second
 AHEAD = 64  # candidates in doubt that the judge is asked about together
 
 
-def certify(case: RowTask, proved: VerifiedAnswers, tolerance: float) -> Inquiry:
+def certify(task: RowTask, verified: VerifiedAnswers, tolerance: float) -> Inquiry:
     """Prove that verified answers are the nearest, or find those that are.
 
     Args:
-        case: the row, with the budget that is left.
-        proved: verified answers, nearest first among distinct changed sets.
+        task: the row, with the budget that is left.
+        verified: verified answers, nearest first among distinct changed sets.
         tolerance: how far the structure's scores may be from the model's.
     """
-    if case.problem.rater is None:
-        return replace(proved, note=case.obstacle)
-    if case.budget.late:
-        return proved if proved.proofs else replace(proved, note=Uncertified("late"))
-    if (settled := at_once(case, proved, tolerance)).proofs:
+    if task.problem.scorer is None:
+        return replace(verified, note=task.obstacle)
+    if task.budget.late:
+        return verified if verified.proofs else replace(verified, note=Uncertified("late"))
+    if (settled := at_once(task, verified, tolerance)).proofs:
         return settled
-    problem, exact = with_points(case.problem)
-    if not exact or (problem.variety.near and problem.count > 1 and problem is not case.problem):
+    problem, exact = with_points(task.problem)
+    if not exact or (problem.variety.near and problem.count > 1 and problem is not task.problem):
         # of the nearest several, points between those of the model count, too
-        return (yield from certify_by_program(case, proved, tolerance))
-    case, known = replace(case, problem=problem), proved
+        return (yield from certify_by_program(task, verified, tolerance))
+    task, known = replace(task, problem=problem), verified
     if problem.variety.near and problem.count > 1:
         # an answer stands for all near it: twice as many are needed to know how far away the last one can be
-        twice = replace(case, problem=replace(problem, count=2 * problem.count))
-        known = yield from nearest_of_sets(twice, proved, tolerance)
-    run = Certification(case, known, (yield from needed(case, known)), filling=problem.variety.near)
-    search = BestFirst(problem, case.budget, run.limit(), tolerance)
+        twice = replace(task, problem=replace(problem, count=2 * problem.count))
+        known = yield from nearest_of_sets(twice, verified, tolerance)
+    run = Certification(task, known, (yield from needed(task, known)), filling=problem.variety.near)
+    search = BestFirst(problem, task.budget, run.limit(), tolerance)
     agreed = not search.misses(known.rows).any() and (yield from run.extend(search))
     if agreed and run.rows and run.missing and not search.cut and not run.filling:
         # there is no further changed set: what is next has one of those that are known
         run.filling = True
-        search = BestFirst(problem, case.budget, run.limit(), tolerance, np.array(run.codes) != problem.own)
+        search = BestFirst(problem, task.budget, run.limit(), tolerance, np.array(run.codes) != problem.own)
         agreed = yield from run.extend(search)
     if not agreed or (run.missing and not search.cut and run.overlooked):
-        return replace(proved, note=Uncertified("disagree"))
+        return replace(verified, note=Uncertified("disagree"))
     return run.result(search)
 
 
-def nearest_of_sets(case: RowTask, proved: VerifiedAnswers, tolerance: float) -> Inquiry:
+def nearest_of_sets(task: RowTask, verified: VerifiedAnswers, tolerance: float) -> Inquiry:
     """Return the nearest answers with the changed sets of verified ones, as far as a part of the budget goes."""
-    problem, part = case.problem, case.budget.part(NEAREST)
-    if not len(proved.rows):
-        return proved
-    inner = replace(case, budget=part)
-    run = Certification(inner, proved, (yield from needed(inner, proved)), filling=True)
-    search = BestFirst(problem, part, run.limit(), tolerance, problem.changed(proved.rows))
+    problem, part = task.problem, task.budget.part(NEAREST)
+    if not len(verified.rows):
+        return verified
+    inner = replace(task, budget=part)
+    run = Certification(inner, verified, (yield from needed(inner, verified)), filling=True)
+    search = BestFirst(problem, part, run.limit(), tolerance, problem.changed(verified.rows))
     agreed = yield from run.extend(search)
-    case.budget.take(part.used)
+    task.budget.take(part.used)
     found = run.result(search)
-    return found if agreed and len(found.rows) >= len(proved.rows) else proved
+    return found if agreed and len(found.rows) >= len(verified.rows) else verified
 
 
-def at_once(case: RowTask, proved: VerifiedAnswers, tolerance: float) -> VerifiedAnswers:
+def at_once(task: RowTask, verified: VerifiedAnswers, tolerance: float) -> VerifiedAnswers:
     """Prove the only answer that is wanted by what one and two changes can do; as it was where that does not settle it.
 
     The judge is asked nothing: it settles the answer if three changes cannot be as near, and the model may accept
     nothing nearer with less.
     """
-    if case.problem.count > 1 or len(proved.rows) != 1 or proved.proofs or case.budget.late:
-        return proved
-    problem, exact = with_points(case.problem)
-    few, distance = problem.kept(FewChanges.of) if exact else None, float(case.distance(proved.rows)[0])
-    doubt = DOUBT * tolerance
+    if task.problem.count > 1 or len(verified.rows) != 1 or verified.proofs or task.budget.late:
+        return verified
+    problem, exact = with_points(task.problem)
+    few, distance = problem.kept(FewChanges.of) if exact else None, float(task.distance(verified.rows)[0])
+    score_tolerance = SCORE_TOLERANCES * tolerance
     if few is None or few.least(3) <= distance:
-        return proved
-    pairs = few.pairs(distance, doubt, case.budget)
+        return verified
+    pairs = few.pairs(distance, score_tolerance, task.budget)
     if pairs is None:
-        return proved
-    codes = np.concatenate([few.singles(distance, doubt), pairs])
+        return verified
+    codes = np.concatenate([few.singles(distance, score_tolerance), pairs])
     if len(codes) > 1:  # a search may have listed them, which doubts more
-        codes = codes[few.rater.verdicts(few.rater.structure.sums(problem.tokens(codes)), doubt)[0]]
+        codes = codes[few.scorer.decisions(few.scorer.structure.sums(problem.tokens(codes)), score_tolerance)[0]]
     near = problem.rows(codes)
-    own = same(near, proved.rows[0]).all(axis=1)
-    if not own.any() or _is_behind(case, proved.rows[0], near[~own]):
-        return proved
-    return replace(proved, proofs=("optimal",), bounds=(distance,), exhausted=True)
+    own = same(near, verified.rows[0]).all(axis=1)
+    if not own.any() or _is_behind(task, verified.rows[0], near[~own]):
+        return verified
+    return replace(verified, proofs=("optimal",), bounds=(distance,), exhausted=True)
 
 
-def _is_behind(case: RowTask, row: Floats, others: Floats) -> bool:
+def _is_behind(task: RowTask, row: Floats, others: Floats) -> bool:
     """Whether one of the lawful rows among `others` (m, d) comes before a row (d,)."""
     if not len(others):
         return False
-    rows = np.concatenate([row[None], others[case.problem.check(others)]])
-    return nearest(case.problem, rows, case.distance(rows), polished=True) != 0
+    rows = np.concatenate([row[None], others[task.problem.check(others)]])
+    return nearest(task.problem, rows, task.distance(rows), polished=True) != 0
 
 
-def needed(case: RowTask, proved: VerifiedAnswers) -> Generator[Asked, Outcome, Bools]:
+def needed(task: RowTask, verified: VerifiedAnswers) -> Generator[Asked, Outcome, Bools]:
     """Return which of the accepted rows (k, d) are known to need all their changes; a single answer is not asked."""
-    problem, rows = case.problem, proved.rows
+    problem, rows = task.problem, verified.rows
     if problem.count == 1 or not len(rows):
         return np.ones(len(rows), dtype=np.bool_)
-    needed = proved.minimal.copy() if len(proved.minimal) else np.zeros(len(rows), dtype=np.bool_)
+    needed = verified.minimal.copy() if len(verified.minimal) else np.zeros(len(rows), dtype=np.bool_)
     open_ones = np.flatnonzero(~needed)
     owner, variants = problem.undone(rows[open_ones])
     lawful = problem.check(variants) if len(variants) else np.empty(0, dtype=np.bool_)
     owner, variants = open_ones[owner[lawful]], variants[lawful]
     needed[:] = True
-    if case.budget.take(len(variants)) < len(variants):
+    if task.budget.take(len(variants)) < len(variants):
         needed[owner] = False
     elif len(variants):
-        needed[owner[case.accepts(variants, (yield variants))]] = False
+        needed[owner[task.accepts(variants, (yield variants))]] = False
     return needed
 
 
@@ -155,8 +155,8 @@ class Certification:
         rows, codes, outcomes: the answers.
     """
 
-    case: RowTask
-    proved: VerifiedAnswers
+    task: RowTask
+    verified: VerifiedAnswers
     needed: Bools
     filling: bool = False
     rows: list[Floats] = field(default_factory=list)
@@ -168,7 +168,7 @@ class Certification:
     @property
     def missing(self) -> int:
         """How many answers are still to be found."""
-        return self.case.problem.count - len(self.rows)
+        return self.task.problem.count - len(self.rows)
 
     @property
     def overlooked(self) -> bool:
@@ -178,8 +178,8 @@ class Certification:
 
     def limit(self) -> float:
         """Return how far away the last answer can be at most."""
-        problem, rows = self.case.problem, self.proved.rows[self.needed & ~self._answered()]
-        distance = self.case.distance(rows)
+        problem, rows = self.task.problem, self.verified.rows[self.needed & ~self._answered()]
+        distance = self.task.distance(rows)
         order = np.argsort(distance, kind="stable")
         if self.filling:
             # an answer stands for all near it, and so for one at most of rows that are twice as far apart
@@ -201,14 +201,14 @@ class Certification:
         What the structure is certain of is asked of the judge together, as late as possible: a call costs about the
         same for one answer and for many.
         """
-        problem, budget = self.case.problem, self.case.budget
+        problem, budget = self.task.problem, self.task.budget
         while self.missing and (leaf := search.next()) is not None:
             if self._repeats(leaf) or leaf.codes.tobytes() in self.refused:
                 continue
             row = problem.rows(leaf.codes[None])
-            known = np.flatnonzero(same(self.proved.rows, row[0]).all(axis=1) & (self.needed | (not self.rows)))
+            known = np.flatnonzero(same(self.verified.rows, row[0]).all(axis=1) & (self.needed | (not self.rows)))
             if len(known):
-                self._add(leaf, row[0], self.proved.outcome.take(known[:1]), search)
+                self._add(leaf, row[0], self.verified.outcome.take(known[:1]), search)
                 continue
             # the first answer needs all its changes, or a nearer row would have been accepted
             Z = np.concatenate([row, problem.undone(row)[1] if self.rows else row[:0]])
@@ -227,7 +227,7 @@ class Certification:
             said = yield from self._confirmed(np.concatenate([Z, more]))
             if said is None:
                 return False
-            favourable = self.case.accepts(np.concatenate([Z, more]), said)
+            favourable = self.task.accepts(np.concatenate([Z, more]), said)
             favourable, later = favourable[: len(Z)], favourable[len(Z) :]
             self.refused.update(codes.tobytes() for codes, good in zip(ahead, later, strict=True) if not good)
             if leaf.certain and not favourable[0]:
@@ -246,7 +246,7 @@ class Certification:
         waiting, self._unconfirmed = self._unconfirmed, []
         asked = np.concatenate([*(one.rows for one in waiting), more])
         said = yield asked
-        favourable, start = self.case.accepts(asked, said), 0
+        favourable, start = self.task.accepts(asked, said), 0
         for one in waiting:
             stop = start + len(one.rows)
             if not favourable[start] or favourable[start + 1 : stop].any():
@@ -263,29 +263,29 @@ class Certification:
 
     def _rows(self, codes: list[Codes]) -> Floats:
         """Return the rows (m, d) of candidates by code."""
-        problem = self.case.problem
+        problem = self.task.problem
         return problem.rows(np.array(codes, dtype=np.intp).reshape(-1, len(problem.groups)))
 
     def _ahead(self, search: BestFirst) -> list[Codes]:
         """Return candidates whose turn may come: a call to the judge costs the same for one row and for many."""
         codes = [each for each in search.doubtful(AHEAD) if each.tobytes() not in self.refused]
         if codes:
-            held = self.case.problem.check(self.case.problem.rows(np.array(codes)))
+            held = self.task.problem.check(self.task.problem.rows(np.array(codes)))
             codes = [each for each, lawful in zip(codes, held, strict=True) if lawful]
-        return codes[: self.case.budget.take(min(len(codes), self.case.budget.left))]
+        return codes[: self.task.budget.take(min(len(codes), self.task.budget.left))]
 
     def result(self, search: BestFirst) -> VerifiedAnswers:
         """Return the answers with their proofs; if the budget ended the search, others with the best bound there is."""
-        case, found = self.case, len(self.rows)
+        task, found = self.task, len(self.rows)
         known = [
-            key.tobytes() for key in case.problem.changed(np.array(self.rows).reshape(-1, len(case.problem.space)))
+            key.tobytes() for key in task.problem.changed(np.array(self.rows).reshape(-1, len(task.problem.space)))
         ]
-        answered, sets = self._answered(), [key.tobytes() for key in case.problem.changed(self.proved.rows)]
+        answered, sets = self._answered(), [key.tobytes() for key in task.problem.changed(self.verified.rows)]
         new = [key not in known and key not in sets[:at] for at, key in enumerate(sets)]
         rest = sorted(np.flatnonzero(~answered).tolist(), key=lambda at: not new[at])[: self.missing * search.cut]
-        rows = np.array([*self.rows, *self.proved.rows[rest]]).reshape(-1, len(case.problem.space))
-        outcome = joined_outcomes([*self.outcomes, self.proved.outcome.take(np.array(rest, dtype=np.intp))])
-        distance = case.distance(rows).tolist()
+        rows = np.array([*self.rows, *self.verified.rows[rest]]).reshape(-1, len(task.problem.space))
+        outcome = joined_outcomes([*self.outcomes, self.verified.outcome.take(np.array(rest, dtype=np.intp))])
+        distance = task.distance(rows).tolist()
         bounded = [self.filling or new[at] for at in rest]
         proofs: list[Proof] = ["optimal"] * found
         proofs += ["bounded" if known_far else "none" for known_far in bounded]
@@ -294,18 +294,18 @@ class Certification:
 
     def _answered(self) -> Bools:
         """Return (k,) which of the rows proved before are among the answers, or near-copies of them."""
-        answered: Bools = np.zeros(len(self.proved.rows), dtype=np.bool_)
+        answered: Bools = np.zeros(len(self.verified.rows), dtype=np.bool_)
         for row in self.rows:
-            answered |= near_copies(self.case.problem, self.proved.rows, row)
+            answered |= near_copies(self.task.problem, self.verified.rows, row)
         return answered
 
     def _repeats(self, leaf: Candidate) -> bool:
         """Whether a candidate's changed set is answered already, or the candidate is a near-copy of an answer."""
         if self.filling:
-            problem = self.case.problem
+            problem = self.task.problem
             row = problem.rows(leaf.codes[None])[0]
             return bool(near_copies(problem, np.array(self.rows).reshape(-1, len(row)), row).any())
-        own = self.case.problem.own
+        own = self.task.problem.own
         return any(((leaf.codes != own) == (codes != own)).all() for codes in self.codes)
 
     def _add(self, leaf: Candidate, row: Floats, outcome: Outcome, search: BestFirst) -> None:
@@ -313,6 +313,6 @@ class Certification:
         self.codes.append(leaf.codes)
         self.outcomes.append(outcome)
         if not self.filling:
-            search.closed.add((leaf.codes != self.case.problem.own).tobytes())
+            search.closed.add((leaf.codes != self.task.problem.own).tobytes())
         if self.missing:
             search.look_no_farther(self.limit())

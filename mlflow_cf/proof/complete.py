@@ -10,7 +10,7 @@ from typing import Final
 
 import numpy as np
 
-from mlflow_cf.engine.best_first import DOUBT, BestFirst
+from mlflow_cf.engine.best_first import SCORE_TOLERANCES, BestFirst
 from mlflow_cf.explainers import Candidates
 from mlflow_cf.problem.points import with_points
 from mlflow_cf.proof.beside import beside_them
@@ -23,87 +23,87 @@ from mlflow_cf.words.result import Proof
 MOST: Final = 10_000, 100_000  # evaluations for each of both: a quarter of a second, and where that is too few
 
 
-def complete(case: RowTask, proved: VerifiedAnswers, tolerance: float) -> Inquiry:
+def complete(task: RowTask, verified: VerifiedAnswers, tolerance: float) -> Inquiry:
     """Look for answers that are missing beside verified ones, as far as the budget goes; nothing is claimed of them.
 
     Args:
-        case: the row, with an opened model.
-        proved: verified answers, at least one and fewer than are wanted.
+        task: the row, with an opened model.
+        verified: verified answers, at least one and fewer than are wanted.
         tolerance: how far the structure's scores may be from the model's.
     """
-    if case.problem.rater is None or not with_points(case.problem)[1]:
-        return proved
+    if task.problem.scorer is None or not with_points(task.problem)[1]:
+        return verified
     for most in MOST:
-        part = case.budget.part(most)
-        found: VerifiedAnswers = yield from certify(replace(case, budget=part), proved, tolerance)
-        case.budget.take(part.used)
-        if len(found.rows) >= len(proved.rows):
-            proved = replace(found, proofs=(), bounds=(), note=None)
-        if found.note or proved.exhausted or len(proved.rows) >= case.problem.count or case.budget.spent:
+        part = task.budget.part(most)
+        found: VerifiedAnswers = yield from certify(replace(task, budget=part), verified, tolerance)
+        task.budget.take(part.used)
+        if len(found.rows) >= len(verified.rows):
+            verified = replace(found, proofs=(), bounds=(), note=None)
+        if found.note or verified.exhausted or len(verified.rows) >= task.problem.count or task.budget.spent:
             break
-        proved = yield from filled(case, proved, tolerance, most)
-        if len(proved.rows) >= case.problem.count or case.budget.spent:
+        verified = yield from filled(task, verified, tolerance, most)
+        if len(verified.rows) >= task.problem.count or task.budget.spent:
             break
-    return proved
+    return verified
 
 
-def nearest_ones(case: RowTask, proved: VerifiedAnswers, tolerance: float) -> Inquiry:
+def nearest_ones(task: RowTask, verified: VerifiedAnswers, tolerance: float) -> Inquiry:
     """Put the nearest answers that a search may have missed in the place of verified ones, as far as the budget goes.
 
     The nearest so many answers have no other changed sets than the nearest of so many sets have.
     """
-    problem, exact = with_points(case.problem)
-    if problem.rater is None or not exact:
-        return (yield from beside_them(case, proved))
-    found = yield from nearest_of_sets(replace(case, problem=problem), proved, tolerance)
+    problem, exact = with_points(task.problem)
+    if problem.scorer is None or not exact:
+        return (yield from beside_them(task, verified))
+    found = yield from nearest_of_sets(replace(task, problem=problem), verified, tolerance)
     found = replace(found, proofs=(), bounds=(), exhausted=False)
-    return found if problem is case.problem else (yield from beside_them(case, found))
+    return found if problem is task.problem else (yield from beside_them(task, found))
 
 
-def filled(case: RowTask, proved: VerifiedAnswers, tolerance: float, most: int) -> Inquiry:
+def filled(task: RowTask, verified: VerifiedAnswers, tolerance: float, most: int) -> Inquiry:
     """Add other values of the changed sets that are known, as far as so many evaluations go."""
-    problem = with_points(case.problem)[0]
-    codes = codes_of(problem, proved.rows)
-    if len(codes) < len(proved.rows):
-        return proved
-    part = case.budget.part(most)
-    outcomes = [proved.outcome.take(slice(at, at + 1)) for at in range(len(proved.rows))]
-    inner = replace(case, problem=problem, budget=part)
-    needed = np.ones(len(proved.rows), dtype=np.bool_)
-    run = Certification(inner, proved, needed, True, list(proved.rows), list(codes), outcomes)
+    problem = with_points(task.problem)[0]
+    codes = codes_of(problem, verified.rows)
+    if len(codes) < len(verified.rows):
+        return verified
+    part = task.budget.part(most)
+    outcomes = [verified.outcome.take(slice(at, at + 1)) for at in range(len(verified.rows))]
+    inner = replace(task, problem=problem, budget=part)
+    needed = np.ones(len(verified.rows), dtype=np.bool_)
+    run = Certification(inner, verified, needed, True, list(verified.rows), list(codes), outcomes)
     search = BestFirst(problem, part, np.inf, tolerance, codes != problem.own)
     agreed = yield from run.extend(search)
-    case.budget.take(part.used)
-    return replace(run.result(search), proofs=(), bounds=(), exhausted=False) if agreed else proved
+    task.budget.take(part.used)
+    return replace(run.result(search), proofs=(), bounds=(), exhausted=False) if agreed else verified
 
 
 NEARLY: Final = 1e-3  # of a cost: how much cheaper a plan may be than one that is called the cheapest
 
 
 def certify_by_cost(
-    case: RowTask, proved: VerifiedAnswers, candidates: Candidates, tolerance: float
+    task: RowTask, verified: VerifiedAnswers, candidates: Candidates, tolerance: float
 ) -> VerifiedAnswers:
     """Return answers with what the explainer proves of their costs; `optimal` is up to 1e-3 of the cost.
 
     Args:
-        case: the row, with the budget that is left.
-        proved: verified answers.
+        task: the row, with the budget that is left.
+        verified: verified answers.
         candidates: what they come from.
         tolerance: how far the structure's scores may be from the model's.
     """
     if candidates.least_cost is None or candidates.costs is None:
-        return replace(proved, note=Uncertified("ranked"))
-    if not len(proved.rows):
-        return proved
-    if case.problem.rater is None:
-        return replace(proved, note=case.obstacle)
-    costs = candidates.costs[proved.origin]
+        return replace(verified, note=Uncertified("ranked"))
+    if not len(verified.rows):
+        return verified
+    if task.problem.scorer is None:
+        return replace(verified, note=task.obstacle)
+    costs = candidates.costs[verified.origin]
     cheapest = int(costs.argmin())
-    least = candidates.least_cost(int(proved.origin[cheapest]), case.budget, DOUBT * tolerance)
+    least = candidates.least_cost(int(verified.origin[cheapest]), task.budget, SCORE_TOLERANCES * tolerance)
     if least.bound is None:
-        return replace(proved, note=least.note)
+        return replace(verified, note=least.note)
     proofs: list[Proof] = ["bounded"] * len(costs)
     if costs[cheapest] * (1.0 - NEARLY) <= least.bound:
         proofs[cheapest] = "optimal"
     bounds = tuple(min(float(cost), least.bound) for cost in costs)
-    return replace(proved, proofs=tuple(proofs), bounds=bounds, note=least.note)
+    return replace(verified, proofs=tuple(proofs), bounds=bounds, note=least.note)

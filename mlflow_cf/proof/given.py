@@ -22,7 +22,7 @@ from mlflow_cf.features import FeatureSpace, Floats, Rows, as_rows
 from mlflow_cf.goal import BoundTarget, Requirements
 from mlflow_cf.goal.requirements import MARGIN, rate_all
 from mlflow_cf.model.judge import Label, Outcome
-from mlflow_cf.plans.course import ActionModel
+from mlflow_cf.plans.action_model import ActionModel
 from mlflow_cf.plans.plan import Plan
 from mlflow_cf.policy import Target
 from mlflow_cf.problem import BoundPolicy, Codes
@@ -33,7 +33,7 @@ from mlflow_cf.words.verification import ConstraintCheck, Verification, Verifica
 
 def verify_given(
     requirements: Requirements,
-    setting: BoundPolicy,
+    bound_policy: BoundPolicy,
     target: Target,
     rows: Rows,
     counterfactuals: Rows,
@@ -43,26 +43,29 @@ def verify_given(
     """Verify counterfactuals in pairs with the rows they are for.
 
     Args:
-        requirements: the model, and what else must hold beside `target` and the constraints of `setting`.
-        setting, target: see there.
+        requirements: the model, and what else must hold beside `target` and the constraints of `bound_policy`.
+        bound_policy, target: see there.
         rows: (m, d), or one for all; counterfactuals: (m, d).
         minimality: whether to find out which changes are needless; costs one row per changed group.
 
     Raises:
         InputError: no tables, a missing column, or rows that do not go together in pairs.
     """
-    rows, found = _table(setting.space, rows, "rows"), _table(setting.space, counterfactuals, "counterfactuals")
+    rows, found = (
+        _table(bound_policy.space, rows, "rows"),
+        _table(bound_policy.space, counterfactuals, "counterfactuals"),
+    )
     if len(rows) not in (1, len(found)):
         fact = f"{len(found)} for {len(rows)} rows"
         raise InputError("counterfactuals", fact, "give one for every row, or a single row for all of them")
     rows = rows.iloc[np.zeros(len(found), dtype=np.intp)] if len(rows) == 1 else rows
-    space = setting.space.covering(rows).covering(found)
+    space = bound_policy.space.covering(rows).covering(found)
     X, faults = space.encode_rows(rows)
     Z, more = space.encode_rows(found)
     faults = {**{at: f"counterfactual: {fault}" for at, fault in more.items()},
               **{at: f"row: {fault}" for at, fault in faults.items()}}  # fmt: skip
     good = np.array([at for at in range(len(found)) if at not in faults], dtype=np.intp)
-    pairs = _Pairs(requirements, setting.covering(space), target, space, X[good], Z[good])
+    pairs = _Pairs(requirements, bound_policy.covering(space), target, space, X[good], Z[good])
     verified = dict(zip(good.tolist(), pairs.verified(minimality=minimality), strict=True))
     return Verifications(verified.get(at) or Verification(faults[at]) for at in range(len(found)))
 
@@ -78,10 +81,10 @@ def _table(space: FeatureSpace, given: Rows, path: str) -> pd.DataFrame:
 
 @dataclass(frozen=True, eq=False)
 class _Pairs:
-    """Rows X (m, d) and their counterfactuals Z (m, d), coded by `space`; `setting` covers it."""
+    """Rows X (m, d) and their counterfactuals Z (m, d), coded by `space`; `bound_policy` covers it."""
 
     requirements: Requirements
-    setting: BoundPolicy
+    bound_policy: BoundPolicy
     target: Target
     space: FeatureSpace
     X: Floats
@@ -119,10 +122,10 @@ class _Pairs:
 
     @cached_property
     def _columns(self) -> tuple[tuple[int, ...], ...]:
-        return tuple(domain.columns for domain in self.setting.domains)
+        return tuple(domain.columns for domain in self.bound_policy.domains)
 
     def _distance(self, at: int) -> float:
-        metric = self.setting.bound_distance
+        metric = self.bound_policy.bound_distance
         return float(metric.distance(self._columns, self.Z[at : at + 1], self.X[at])[0])
 
     def _asked(self, rows: Floats) -> list[tuple[Label, Outcome] | str]:
@@ -144,23 +147,23 @@ class _Pairs:
     def _origins(self) -> Mapping[Origin, frozenset[int]]:
         """Every constraint, and the columns it is about."""
         about: dict[Origin, frozenset[int]] = {}
-        for rule in self.setting.all_rules:
+        for rule in self.bound_policy.all_rules:
             columns = rule.columns("x_cf") | rule.columns("x")
             about[rule.origin] = about.get(rule.origin, frozenset()) | columns
-        return {**about, **{group.origin: frozenset(group.columns) for group in self.setting.joined}}
+        return {**about, **{group.origin: frozenset(group.columns) for group in self.bound_policy.joined}}
 
     def _holds(self, origin: Origin) -> Bools:
         """Return (m,) whether the pairs meet a constraint."""
-        for group in self.setting.joined:
+        for group in self.bound_policy.joined:
             if group.origin == origin:
                 return self._offered(self._columns.index(group.columns))
-        rules = [rule for rule in self.setting.all_rules if rule.origin == origin]
+        rules = [rule for rule in self.bound_policy.all_rules if rule.origin == origin]
         held: Bools = np.logical_and.reduce([rule.holds(self.Z, self.X) for rule in rules])
         return held
 
     def _offered(self, number: int) -> Bools:
         """Return (m,) whether the values of a group may be proposed, or are the row's own."""
-        domain = self.setting.domains[number]
+        domain = self.bound_policy.domains[number]
         columns = list(domain.columns)
         changed: Bools = np.any(self._differs[:, columns], axis=1)
         return ~changed | admissible(domain, self.Z[:, columns], self.X[:, columns])
@@ -190,7 +193,7 @@ class _Pairs:
         variants = np.tile(self.Z[at], (len(changed), 1))
         for variant, columns in zip(variants, changed, strict=True):
             variant[list(columns)] = self.X[at, columns]
-        lawful: Codes = np.flatnonzero(self.setting.accepts(variants, self.X[at]))
+        lawful: Codes = np.flatnonzero(self.bound_policy.accepts(variants, self.X[at]))
         needless = []
         for position, said in zip(lawful.tolist(), self._asked(variants[lawful]), strict=True):
             if not isinstance(said, str) and rate_all(targets, said[1]).favourable[0]:
@@ -223,29 +226,29 @@ def leading_plans(x0: Floats, rows: Floats, plans: Sequence[Plan], costs: Floats
     return shorter, front, cheapest
 
 
-def check_plans(course: ActionModel | None, x0: Floats, plans: Sequence[Plan]) -> None:
+def check_plans(action_model: ActionModel | None, x0: Floats, plans: Sequence[Plan]) -> None:
     """Refuse plans from x0 (d,) whose steps are not those of their course; of plans without one, nothing is known.
 
     Raises:
         ValueError: an action that is unknown, done twice or not possible, or other facts than a plan says.
     """
-    if course is not None:
+    if action_model is not None:
         for plan in plans:
-            _check(course, x0, plan)
+            _check(action_model, x0, plan)
 
 
-def _check(course: ActionModel, x0: Floats, plan: Plan) -> None:
-    numbers = {action.name: number for number, action in enumerate(course.actions)}
+def _check(action_model: ActionModel, x0: Floats, plan: Plan) -> None:
+    numbers = {action.name: number for number, action in enumerate(action_model.actions)}
     state = x0
     for place, step in enumerate(plan, start=1):
         number = numbers.pop(step.action, None)
         if number is None:
             raise ValueError(f"step {place} of a plan is no action, or is done twice")
-        action = course.actions[number]
+        action = action_model.actions[number]
         outcome = step.row[[action.column]]
-        done = course.step(number, state[None], outcome)
+        done = action_model.step(number, state[None], outcome)
         allowed = action.allows(
-            state[None], outcome, float(course.least_changes[action.column]) + _grid(course, number)
+            state[None], outcome, float(action_model.least_changes[action.column]) + _grid(action_model, number)
         )
         if not (done.valid[0] and allowed[0] and same(done.states, step.row).all()):
             raise ValueError(f"step {place} of a plan cannot be done")
@@ -254,7 +257,7 @@ def _check(course: ActionModel, x0: Floats, plan: Plan) -> None:
         state = step.row
 
 
-def _grid(course: ActionModel, number: int) -> float:
+def _grid(action_model: ActionModel, number: int) -> float:
     """Return how far rounding to a grid may lead a number beyond its range."""
-    step = course.space.features[course.actions[number].column].step
+    step = action_model.space.features[action_model.actions[number].column].step
     return 0.0 if step is None else step / 2

@@ -38,7 +38,7 @@ class Answer:
 
     Attributes:
         status, reason: as in an explanation.
-        proved: verified counterfactuals, or None.
+        verified: verified counterfactuals, or None.
         plans: the plan of each, if they have plans; optima: what a solver says of each, if one did.
         diagnostics: statistics of the search.
         evidence: how it is known that nothing exists, if it is.
@@ -46,7 +46,7 @@ class Answer:
 
     status: Status
     reason: str
-    proved: VerifiedAnswers | None = None
+    verified: VerifiedAnswers | None = None
     plans: tuple[Plan, ...] = ()
     optima: tuple[Optimum | None, ...] = ()
     diagnostics: dict[str, Any] = field(default_factory=dict)
@@ -70,40 +70,40 @@ class Proving:
 class VerifiedRow:
     """What a search found for one row, and what of it was proved to hold."""
 
-    case: RowTask
+    task: RowTask
     candidates: Candidates
-    proved: VerifiedAnswers
+    verified: VerifiedAnswers
 
     @property
     def settled(self) -> bool:
         """Whether all answers that are wanted are proved already."""
-        return self.proved.proofs == ("optimal",) * self.case.problem.count
+        return self.verified.proofs == ("optimal",) * self.task.problem.count
 
     @property
     def plans(self) -> tuple[Plan, ...]:
         """The plan of each answer, if they have plans."""
         plans = self.candidates.plans
-        return () if plans is None else tuple(plans[position] for position in self.proved.origin.tolist())
+        return () if plans is None else tuple(plans[position] for position in self.verified.origin.tolist())
 
     @property
     def optima(self) -> tuple[Optimum | None, ...]:
         """What a solver says of each answer, if one did."""
         known = self.candidates.optima
-        places = self.proved.origin.tolist() if known else []
+        places = self.verified.origin.tolist() if known else []
         return tuple(known[position] if position < len(known) else None for position in places)
 
 
-def search(case: RowTask, search_with: Search, seed: int) -> Answer | Candidates:
+def search(task: RowTask, search_with: Search, seed: int) -> Answer | Candidates:
     """Search candidates for one row, or say at once why there are none."""
-    reason = impossible(case.problem)
+    reason = impossible(task.problem)
     if reason:
         return Answer("infeasible", reason, evidence="evident")
     # one generator per row: an answer does not depend on the rows next to it
     with counted() as failures:
-        candidates = search_with(case.problem, case.budget, np.random.default_rng(seed))
+        candidates = search_with(task.problem, task.budget, np.random.default_rng(seed))
     candidates = replace(candidates, diagnostics=with_failures(candidates.diagnostics, failures))
-    _check_plans(case.problem, candidates)
-    case.budget.release()
+    _check_plans(task.problem, candidates)
+    task.budget.release()
     return candidates
 
 
@@ -125,27 +125,27 @@ def verify_all(
 
     What is asked `beside` them shares their calls to the judge, and finds out for itself what is said.
     """
-    proofs = [_verified(judge, case, candidates, proving) for case, candidates in found]
+    proofs = [_verify_candidates(judge, task, candidates, proving) for task, candidates in found]
     return _verified_results(found, run_proofs(judge, space, [*proofs, *beside])[: len(found)])
 
 
 def certify_all(
-    judge: Decides, space: FeatureSpace, verified: Sequence[VerifiedRow], proving: Proving, rows_left: int
+    judge: Decides, space: FeatureSpace, verified_rows: Sequence[VerifiedRow], proving: Proving, rows_left: int
 ) -> list[VerifiedRow | Exception]:
     """Prove side by side that what was verified is the nearest; the time that is left is shared by `rows_left` rows."""
-    proofs = [_certified(judge, one, proving, rows_left - place) for place, one in enumerate(verified)]
-    return _verified_results([(one.case, one.candidates) for one in verified], run_proofs(judge, space, proofs))
+    proofs = [_certified(judge, one, proving, rows_left - place) for place, one in enumerate(verified_rows)]
+    return _verified_results([(one.task, one.candidates) for one in verified_rows], run_proofs(judge, space, proofs))
 
 
 def settle(
-    judge: Decides, case: RowTask, candidates: Candidates, *, certified: bool = True
+    judge: Decides, task: RowTask, candidates: Candidates, *, certified: bool = True
 ) -> Generator[Asked, Outcome, Answer]:
     """Verify and polish the candidates of a single row, and prove what there is if it is to be `certified`."""
     proving = Proving(polish=True)
-    verified = VerifiedRow(case, candidates, (yield from _verified(judge, case, candidates, proving)))
+    verified_row = VerifiedRow(task, candidates, (yield from _verify_candidates(judge, task, candidates, proving)))
     if certified:
-        verified = replace(verified, proved=(yield from _certified(judge, verified, proving, 1)))
-    return answer_of(verified)
+        verified_row = replace(verified_row, verified=(yield from _certified(judge, verified_row, proving, 1)))
+    return answer_of(verified_row)
 
 
 def _verified_results(
@@ -157,35 +157,35 @@ def _verified_results(
     ]
 
 
-def _with_plans_checked(verified: VerifiedRow) -> VerifiedRow | Exception:
+def _with_plans_checked(verified_row: VerifiedRow) -> VerifiedRow | Exception:
     """Return what was verified, or what is wrong with the plan of an answer: it ends this row, and no other."""
     try:
-        check_plans(verified.candidates.course, verified.case.problem.x0, verified.plans)
+        check_plans(verified_row.candidates.action_model, verified_row.task.problem.x0, verified_row.plans)
     except Exception as error:  # noqa: BLE001  whatever is wrong, the prediction must still leave
         return error
-    return verified
+    return verified_row
 
 
-def _verified(judge: Decides, case: RowTask, candidates: Candidates, proving: Proving) -> Inquiry:
+def _verify_candidates(judge: Decides, task: RowTask, candidates: Candidates, proving: Proving) -> Inquiry:
     """Verify and polish as wanted, until the judge also accepts each answer alone."""
-    order, kinds = _lined_up(case.problem, candidates, proving)
+    order, kinds = _lined_up(task.problem, candidates, proving)
     polish = proving.polish and candidates.plans is None
     while True:
         rows, in_order, promise = candidates.rows[order], proving.keeps_order, candidates.promise
-        proved = yield from prove(case, rows, polish=polish, keeps_order=in_order, kinds=kinds, promise=promise)
-        refused = len(case.refused)
-        alone = yield from by_themselves(case, replace(proved, origin=order[proved.origin]), judge.tolerance)
-        if candidates.more and len(alone.rows) < case.problem.count and not case.budget.spent:
+        verified = yield from prove(task, rows, polish=polish, keeps_order=in_order, kinds=kinds, promise=promise)
+        refused = len(task.refused)
+        alone = yield from by_themselves(task, replace(verified, origin=order[verified.origin]), judge.tolerance)
+        if candidates.more and len(alone.rows) < task.problem.count and not task.budget.spent:
             # polishing has made some equal
             candidates = replace(candidates, rows=np.concatenate([candidates.rows, candidates.more()]), more=None)
-            order, kinds = _lined_up(case.problem, candidates, proving)
+            order, kinds = _lined_up(task.problem, candidates, proving)
             continue
-        if len(case.refused) == refused or case.budget.spent:
+        if len(task.refused) == refused or task.budget.spent:
             if candidates.bound is not None:
-                return bounded(case, alone, candidates.bound)
-            if candidates.complete and _may_be_better(case, alone):
-                return (yield from _completed(case, alone, judge.tolerance))
-            return at_once(case, alone, judge.tolerance) if candidates.certify and polish else alone
+                return bounded(task, alone, candidates.bound)
+            if candidates.complete and _may_be_better(task, alone):
+                return (yield from _completed(task, alone, judge.tolerance))
+            return at_once(task, alone, judge.tolerance) if candidates.certify and polish else alone
 
 
 def _lined_up(problem: Problem, candidates: Candidates, proving: Proving) -> tuple[Codes, list[bytes] | None]:
@@ -194,7 +194,7 @@ def _lined_up(problem: Problem, candidates: Candidates, proving: Proving) -> tup
     rows = candidates.rows[order]
     if problem.variety.near:
         return order, _likenesses(problem, rows)
-    if candidates.plans is None or candidates.course is None or candidates.costs is None or candidates.as_listed:
+    if candidates.plans is None or candidates.action_model is None or candidates.costs is None or candidates.as_listed:
         return order, None
     plans = [candidates.plans[at] for at in order.tolist()]
     lots = leading_plans(problem.x0, rows, plans, candidates.costs[order])
@@ -220,72 +220,72 @@ def _likenesses(problem: Problem, rows: Floats) -> list[bytes]:
     return found
 
 
-def _may_be_better(case: RowTask, proved: VerifiedAnswers) -> bool:
+def _may_be_better(task: RowTask, verified: VerifiedAnswers) -> bool:
     """Whether there may be further answers, or nearer ones than were found where the nearest are wanted."""
-    few = len(proved.rows) < case.problem.count or (case.problem.variety.near and case.problem.count > 1)
-    return few and len(proved.rows) > 0 and not case.budget.spent
+    few = len(verified.rows) < task.problem.count or (task.problem.variety.near and task.problem.count > 1)
+    return few and len(verified.rows) > 0 and not task.budget.spent
 
 
-def _completed(case: RowTask, proved: VerifiedAnswers, tolerance: float) -> Inquiry:
+def _completed(task: RowTask, verified: VerifiedAnswers, tolerance: float) -> Inquiry:
     """Add answers that the search has not found, without those that the judge refuses alone."""
-    completed = yield from (nearest_ones if case.problem.variety.near else complete)(case, proved, tolerance)
-    return (yield from by_themselves(case, completed, tolerance))
+    completed = yield from (nearest_ones if task.problem.variety.near else complete)(task, verified, tolerance)
+    return (yield from by_themselves(task, completed, tolerance))
 
 
-def _certified(judge: Decides, verified: VerifiedRow, proving: Proving, rows_left: int) -> Inquiry:
+def _certified(judge: Decides, verified_row: VerifiedRow, proving: Proving, rows_left: int) -> Inquiry:
     """Certify what was verified, in an even share of the time, until the judge also accepts each answer alone."""
-    case, proved = verified.case, verified.proved
-    if verified.candidates.bound is not None:
-        return proved
-    case.budget.share(rows_left)
+    task, verified = verified_row.task, verified_row.verified
+    if verified_row.candidates.bound is not None:
+        return verified
+    task.budget.share(rows_left)
     if proving.keeps_order:
-        return certify_by_cost(case, proved, verified.candidates, judge.tolerance)
+        return certify_by_cost(task, verified, verified_row.candidates, judge.tolerance)
     while True:
-        certified = yield from certify(case, proved, judge.tolerance)
-        refused = len(case.refused)
-        alone = yield from by_themselves(case, certified, judge.tolerance)
-        if len(case.refused) == refused or case.budget.spent:
+        certified = yield from certify(task, verified, judge.tolerance)
+        refused = len(task.refused)
+        alone = yield from by_themselves(task, certified, judge.tolerance)
+        if len(task.refused) == refused or task.budget.spent:
             return alone
-        proved = yield from _verified(judge, case, verified.candidates, proving)
+        verified = yield from _verify_candidates(judge, task, verified_row.candidates, proving)
 
 
-def _why_fewer(case: RowTask, proved: VerifiedAnswers) -> str:
-    budget, wanted = case.budget, case.problem.count
+def _why_fewer(task: RowTask, verified: VerifiedAnswers) -> str:
+    budget, wanted = task.budget, task.problem.count
     if budget.cut:
-        return fewer(len(proved.rows), wanted, stopped(budget.cut, budget.used))
-    variety = case.problem.variety
-    nothing = nothing_else(variety.min_difference, near=variety.near, proved=proved.exhausted)
-    return fewer(len(proved.rows), wanted, nothing)
+        return fewer(len(verified.rows), wanted, stopped(budget.cut, budget.used))
+    variety = task.problem.variety
+    nothing = nothing_else(variety.min_difference, near=variety.near, proved=verified.exhausted)
+    return fewer(len(verified.rows), wanted, nothing)
 
 
-def answer_of(verified: VerifiedRow, *, briefly: bool = False) -> Answer:
+def answer_of(verified_row: VerifiedRow, *, briefly: bool = False) -> Answer:
     """Return what is said of a row by what is known of it so far.
 
     Where nothing was tried, the reason names the constraints that no background row meets, unless it is told `briefly`
     because more is said later.
     """
-    case, candidates, proved = verified.case, verified.candidates, verified.proved
-    budget = case.budget
+    task, candidates, verified = verified_row.task, verified_row.candidates, verified_row.verified
+    budget = task.budget
     diagnostics = {**candidates.diagnostics, "cut": budget.cut}
-    if len(proved.rows):
-        origin = proved.origin.tolist()
+    if len(verified.rows):
+        origin = verified.origin.tolist()
         if candidates.costs is not None:
             diagnostics["costs"] = candidates.costs[origin].tolist()
-        reasons = [proved.note.reason] if proved.note else []
-        if len(proved.rows) < case.problem.count:
-            reasons.append(_why_fewer(case, proved))
-        elif budget.cut == "clock" and not (proved.proofs and set(proved.proofs) == {"optimal"}):
+        reasons = [verified.note.reason] if verified.note else []
+        if len(verified.rows) < task.problem.count:
+            reasons.append(_why_fewer(task, verified))
+        elif budget.cut == "clock" and not (verified.proofs and set(verified.proofs) == {"optimal"}):
             reasons.append(hurried(budget.used))
-        return Answer("found", "; ".join(reasons), proved, verified.plans, verified.optima, diagnostics)
+        return Answer("found", "; ".join(reasons), verified, verified_row.plans, verified_row.optima, diagnostics)
     if candidates.bound is not None and np.isinf(candidates.bound):
         return Answer("infeasible", NOTHING_LEFT, diagnostics=diagnostics, evidence="restricted")
-    if proved.exhausted:
+    if verified.exhausted:
         return Answer("infeasible", NOTHING_WANTED, diagnostics=diagnostics, evidence="exhausted")
     if budget.cut:
         return Answer("budget", stopped(budget.cut, budget.used), diagnostics=diagnostics)
-    reason = contradiction(case.problem)
+    reason = contradiction(task.problem)
     if reason:
         return Answer("infeasible", reason, diagnostics=diagnostics, evidence="contradiction")
     untried = not budget.used and not len(candidates.rows)
-    nothing = no_row_left(case.problem) if untried and not briefly else ""
+    nothing = no_row_left(task.problem) if untried and not briefly else ""
     return Answer("not_found", nothing or none_among(budget.used), diagnostics=diagnostics)

@@ -92,7 +92,7 @@ Inquiry = Generator[Asked, Outcome, VerifiedAnswers]
 
 
 def prove(
-    case: RowTask,
+    task: RowTask,
     rows: Floats,
     *,
     polish: bool,
@@ -106,20 +106,20 @@ def prove(
     of one kind if they change the same, unless `kinds` (m,) says otherwise of some that are not polished. Changes are
     put back only where the `promise` of the explainer still holds.
     """
-    count = case.problem.count
-    queue = Queue(case.problem, rows, in_order=keeps_order, kinds=kinds)
+    count = task.problem.count
+    queue = Queue(task.problem, rows, in_order=keeps_order, kinds=kinds)
     parts: list[_Part] = []
     while len(queue.left):
         # a candidate costs a row, and one per change to prove that it is needed; a small budget proves few, but wholly
-        size = max(1, min(2 * count + SPARE, case.budget.left // (1 + len(case.problem.groups))))
+        size = max(1, min(2 * count + SPARE, task.budget.left // (1 + len(task.problem.groups))))
         batch = queue.take(size)
-        part = yield from _part(case, rows[batch], promise, polish=polish, even_late=not parts)
+        part = yield from _part(task, rows[batch], promise, polish=polish, even_late=not parts)
         parts.append(replace(part, origin=batch[part.origin]))
         queue.accept(parts[-1].rows, parts[-1].origin)
-        if queue.enough(count) or case.budget.spent:
+        if queue.enough(count) or task.budget.spent:
             break
     parts = [part for part in parts if len(part.rows)]
-    return _chosen(case, parts, polished=polish, keeps_order=keeps_order, kinds=kinds)
+    return _chosen(task, parts, polished=polish, keeps_order=keeps_order, kinds=kinds)
 
 
 @dataclass(frozen=True, eq=False)
@@ -152,24 +152,24 @@ class _Undone:
 
 
 def _chosen(
-    case: RowTask, parts: Sequence[_Part], *, polished: bool, keeps_order: bool, kinds: Sequence[bytes] | None
+    task: RowTask, parts: Sequence[_Part], *, polished: bool, keeps_order: bool, kinds: Sequence[bytes] | None
 ) -> VerifiedAnswers:
     """Select the answers; those the budget left half-polished count only if there are no others."""
     if not parts:
-        return VerifiedAnswers(np.empty((0, len(case.problem.space))), NOTHING)
+        return VerifiedAnswers(np.empty((0, len(task.problem.space))), NOTHING)
     Z = np.concatenate([part.rows for part in parts])
     settled = np.concatenate([part.settled for part in parts])
     rows = np.flatnonzero(settled) if settled.any() else np.arange(len(Z))
     origin = np.concatenate([part.origin for part in parts])
-    if len(rows) > 1 and case.problem.count == 1 and not keeps_order:
-        rows = rows[[nearest(case.problem, Z[rows], case.distance(Z[rows]), polished=polished)]]
+    if len(rows) > 1 and task.problem.count == 1 and not keeps_order:
+        rows = rows[[nearest(task.problem, Z[rows], task.distance(Z[rows]), polished=polished)]]
     elif len(rows) > 1:
         if keeps_order:
             order = np.argsort(origin[rows], kind="stable")
         else:
-            order = nearest_first(case.problem, Z[rows], case.distance(Z[rows]), polished=polished)
+            order = nearest_first(task.problem, Z[rows], task.distance(Z[rows]), polished=polished)
         own_kinds = None if kinds is None else [kinds[at] for at in origin[rows].tolist()]
-        rows = rows[select(case.problem, Z[rows], order, own_kinds)]
+        rows = rows[select(task.problem, Z[rows], order, own_kinds)]
     outcome = joined_outcomes([part.outcome for part in parts]).take(rows)
     return VerifiedAnswers(Z[rows], outcome, origin=origin[rows], minimal=settled[rows] if polished else settled[:0])
 
@@ -178,50 +178,50 @@ NOTHING = Outcome(np.empty(0, dtype=np.intp))
 
 
 def _part(
-    case: RowTask, Z: Floats, promise: Promise, *, polish: bool, even_late: bool
+    task: RowTask, Z: Floats, promise: Promise, *, polish: bool, even_late: bool
 ) -> Generator[Asked, Outcome, _Part]:
     """Verify candidates, and polish those that are accepted.
 
     Every change is put back once to see whether it was needed; while the rows are few, the judge is asked about these
     rows together with the candidates, because a call to it costs more than the rows of candidates it then rejects.
     """
-    owner, variants = case.problem.undone(Z) if polish else (_NOBODY, Z[:0])
+    owner, variants = task.problem.undone(Z) if polish else (_NOBODY, Z[:0])
     needless = bool(len(variants))  # some change of several may be
-    together = 0 < len(variants) <= min(TOGETHER, case.budget.left - len(Z)) and not case.budget.spent
+    together = 0 < len(variants) <= min(TOGETHER, task.budget.left - len(Z)) and not task.budget.spent
     if not together:
         owner, variants = _NOBODY, Z[:0]
-    kept, outcome = yield from _accepted(case, np.concatenate([Z, variants]), even_late=even_late)
+    kept, outcome = yield from _accepted(task, np.concatenate([Z, variants]), even_late=even_late)
     own = int(np.searchsorted(kept, len(Z)))
     part = _Part(Z[kept[:own]], outcome.take(slice(0, own)), np.ones(own, dtype=np.bool_), kept[:own])
     if not own or not needless:
         return part
     if not together:
-        return (yield from _polish(case, part, None, promise))
+        return (yield from _polish(task, part, None, promise))
     position = np.full(len(Z), -1)
     position[kept[:own]] = np.arange(own)
     mine = position[owner[kept[own:] - len(Z)]]
     useful = np.flatnonzero(mine >= 0)
     first = _Undone(variants[kept[own:] - len(Z)][useful], mine[useful], outcome.take(own + useful))
-    return (yield from _polish(case, part, first, promise))
+    return (yield from _polish(task, part, first, promise))
 
 
 _NOBODY = np.empty(0, dtype=np.intp)
 
 
 def _accepted(
-    case: RowTask, Z: Floats, *, even_late: bool = False
+    task: RowTask, Z: Floats, *, even_late: bool = False
 ) -> Generator[Asked, Outcome, tuple[NDArray[np.intp], Outcome]]:
     """Return the positions of the rows that hold as decoded, whole rows, and what the judge said about them."""
-    lawful = np.flatnonzero(case.problem.check(Z))
-    lawful = lawful[: case.budget.take(len(lawful), even_late=even_late)]
+    lawful = np.flatnonzero(task.problem.check(Z))
+    lawful = lawful[: task.budget.take(len(lawful), even_late=even_late)]
     if not len(lawful):
         return lawful, NOTHING
     outcome = yield Z[lawful]
-    favourable = np.flatnonzero(case.accepts(Z[lawful], outcome))
+    favourable = np.flatnonzero(task.accepts(Z[lawful], outcome))
     return lawful[favourable], outcome.take(favourable)
 
 
-def _polish(case: RowTask, part: _Part, first: _Undone | None, promise: Promise) -> Generator[Asked, Outcome, _Part]:
+def _polish(task: RowTask, part: _Part, first: _Undone | None, promise: Promise) -> Generator[Asked, Outcome, _Part]:
     """Undo whole groups while the judge still accepts, so that every answer is 1-minimal; `first` is known already.
 
     What would break the promise of the explainer stays as it is.
@@ -232,18 +232,18 @@ def _polish(case: RowTask, part: _Part, first: _Undone | None, promise: Promise)
     while len(active):
         undone, first = first, None
         if undone is None:
-            owner, variants = case.problem.undone(Z[active])
-            if not len(variants) or case.budget.spent or len(variants) > case.budget.left:
+            owner, variants = task.problem.undone(Z[active])
+            if not len(variants) or task.budget.spent or len(variants) > task.budget.left:
                 active = active[np.unique(owner)]
                 break
-            kept, verdict = yield from _accepted(case, variants)
+            kept, verdict = yield from _accepted(task, variants)
             undone = _Undone(variants[kept], owner[kept], verdict)
         if promise is not None and len(undone.rows):
             undone = undone.take(np.flatnonzero(promise(undone.rows)))
         if not len(undone.rows):
             active = active[:0]
             break
-        owners, nearest = _nearest(case, undone)
+        owners, nearest = _nearest(task, undone)
         active = active[owners]
         Z[active] = undone.rows[nearest]
         source[active] = len(outcome.codes) + nearest
@@ -253,9 +253,9 @@ def _polish(case: RowTask, part: _Part, first: _Undone | None, promise: Promise)
     return _Part(Z, outcome.take(source), settled, part.origin)
 
 
-def _nearest(case: RowTask, undone: _Undone) -> tuple[NDArray[np.intp], NDArray[np.intp]]:
+def _nearest(task: RowTask, undone: _Undone) -> tuple[NDArray[np.intp], NDArray[np.intp]]:
     """Return every owner once, and the position of its nearest row."""
-    order = np.lexsort((case.distance(undone.rows), undone.owner))
+    order = np.lexsort((task.distance(undone.rows), undone.owner))
     owners, first = np.unique(undone.owner[order], return_index=True)
     return owners, order[first]
 

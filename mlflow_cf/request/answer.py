@@ -16,13 +16,13 @@ from mlflow_cf.explainers import Search
 from mlflow_cf.explainers.explainer import check_explainer
 from mlflow_cf.features import Rows
 from mlflow_cf.proof.pipeline import Answer
-from mlflow_cf.request.case import wanted_of
 from mlflow_cf.request.expected import FEW, Predictions
 from mlflow_cf.request.explaining import FIRST_ROWS, ROWS_AT_ONCE, Explaining
-from mlflow_cf.request.helpers import Helpers
+from mlflow_cf.request.helper_processes import Helpers
 from mlflow_cf.request.progress import Progress
 from mlflow_cf.request.replies import bare, explanation
 from mlflow_cf.request.request import Request
+from mlflow_cf.request.row_task import wanted_of
 from mlflow_cf.request.rows import CodedRows, Row
 from mlflow_cf.words.explanations import Explanations, Interrupted
 from mlflow_cf.words.reasons import still_learning
@@ -48,7 +48,7 @@ def answer(request: Request, rows: Rows) -> Explanations:
         InputError: no table, missing columns, no rows, or an explainer that refuses the request.
     """
     check_explainer(request.explainer, request.searches.facts, request.query.count)
-    known = request.setting.space
+    known = request.bound_policy.space
     table = known.read(rows)
     if not len(table):
         raise InputError("rows", "there are none", "send at least one row")
@@ -118,7 +118,7 @@ def _joined(predictions: Predictions, found: Found, table: pd.DataFrame) -> Expl
     for number, row in enumerate(predictions.rows):
         one = found.get(number)
         answers.append(bare(request, row) if one is None else replace(one, diagnostics={**cost, **one.diagnostics}))
-    return Explanations(tuple(answers), table.index, request.setting.space.bare)
+    return Explanations(tuple(answers), table.index, request.bound_policy.space.bare)
 
 
 def _explain_all(predictions: Predictions, rows: dict[int, Row], table: pd.DataFrame, found: Found) -> None:
@@ -222,7 +222,7 @@ def asks_for_constraints(request: Request) -> bool:
 
 
 def with_constraints(request: Request) -> Request:
-    """Return the request whose setting has its own constraints on top of the policy's.
+    """Return the request whose bound policy has its own constraints on top of the policy's.
 
     Raises:
         InputError: they do not fit the features, or would loosen the policy.
@@ -236,4 +236,4 @@ def with_constraints(request: Request) -> Request:
 
     if not request.query.constraints.model_fields_set:
         return request
-    return replace(request, setting=request.tightened.of(request.setting, request.query.constraints, pause))
+    return replace(request, bound_policy=request.tightened.of(request.bound_policy, request.query.constraints, pause))

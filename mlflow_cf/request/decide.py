@@ -10,7 +10,7 @@ from typing import Final
 
 import numpy as np
 
-from mlflow_cf.engine.best_first import DOUBT
+from mlflow_cf.engine.best_first import SCORE_TOLERANCES
 from mlflow_cf.engine.beyond import beyond_reach
 from mlflow_cf.engine.few_changes import FewChanges
 from mlflow_cf.explainers import Candidates, GeCo
@@ -20,8 +20,8 @@ from mlflow_cf.problem.points import with_points
 from mlflow_cf.proof.inquiry import run_proofs
 from mlflow_cf.proof.pipeline import Answer, Evidence, search, settle
 from mlflow_cf.proof.verify import RowTask
-from mlflow_cf.request.case import case_of
 from mlflow_cf.request.request import Request
+from mlflow_cf.request.row_task import row_task
 from mlflow_cf.request.rows import Row
 from mlflow_cf.why_not.blame import no_row_left
 from mlflow_cf.why_not.relax import Deciding, Decision, Question, Relaxations, Unanswered, why_not
@@ -41,19 +41,19 @@ class Decider:
     def __init__(
         self,
         space: FeatureSpace,
-        case: Callable[[Question], RowTask],
+        task: Callable[[Question], RowTask],
         left: int,
         until: float | None,
         *,
         quick: bool = False,
         judges: int = 0,
     ) -> None:
-        """Set up for a row; `case` makes its case; `left` evaluations may be used, up to a time of `perf_counter`.
+        """Set up for a row; `task` makes its task; `left` evaluations may be used, up to a time of `perf_counter`.
 
         `quick`: that an answer is the nearest is not proved, and nothing is kept, because such questions come first.
         `judges`: of further requirements that whoever is asked speaks for.
         """
-        self.space, self.case, self.left, self.until = space, case, left, until
+        self.space, self.task, self.left, self.until = space, task, left, until
         self.quick, self.judges = quick, judges
         self._kept = 0 if quick else left // 2
         now = time.perf_counter()
@@ -65,30 +65,30 @@ class Decider:
         until = self.until if question.nearest else self._half_time
         if left <= 0 or (until is not None and time.perf_counter() >= until):
             return Decision(None)
-        case = self.case(question)
-        case = replace(case, budget=case.budget.anew(left))
-        case.budget.start(until, until)
-        if beyond_reach(case.problem, DOUBT * question.requirements.judges.tolerance):
+        task = self.task(question)
+        task = replace(task, budget=task.budget.anew(left))
+        task.budget.start(until, until)
+        if beyond_reach(task.problem, SCORE_TOLERANCES * question.requirements.judges.tolerance):
             self.left -= 1
             return Decision(False)
-        found = search(case, GeCo(last_resort=False).search if question.nearest else _any_of, 0)
+        found = search(task, GeCo(last_resort=False).search if question.nearest else _any_of, 0)
         if not question.nearest and isinstance(found, Candidates) and len(found.rows):
-            self.left -= case.budget.used
+            self.left -= task.budget.used
             return Decision(True, found.rows[0])  # what keeps a constraint in the list need not be asked of the judge
-        answer = (yield from self._settled(question, case, found)) if isinstance(found, Candidates) else found
-        self.left -= case.budget.used
+        answer = (yield from self._settled(question, task, found)) if isinstance(found, Candidates) else found
+        self.left -= task.budget.used
         if not isinstance(answer, Answer) or answer.status not in ("found", "infeasible"):
             return Decision(None)
-        if answer.proved is None or answer.status == "infeasible":
+        if answer.verified is None or answer.status == "infeasible":
             return Decision(False)
-        row = answer.proved.rows[0]
-        probability = case.target.probability(answer.proved.outcome)[0]
-        return Decision(True, row, float(case.distance(row[None, :])[0]), probability)
+        row = answer.verified.rows[0]
+        probability = task.target.probability(answer.verified.outcome)[0]
+        return Decision(True, row, float(task.distance(row[None, :])[0]), probability)
 
-    def _settled(self, question: Question, case: RowTask, found: Candidates) -> Deciding[Answer | Exception]:
+    def _settled(self, question: Question, task: RowTask, found: Candidates) -> Deciding[Answer | Exception]:
         """Verify what was found; a question that leaves out judges asks those that are left, by itself."""
         judges, rows = question.requirements.judges, Candidates(found.rows)
-        settling = settle(judges, case, rows, certified=not self.quick or not len(found.rows))
+        settling = settle(judges, task, rows, certified=not self.quick or not len(found.rows))
         if len(judges.further) == self.judges:
             return (yield from settling)
         return run_proofs(judges, self.space, [settling])[0]
@@ -106,14 +106,14 @@ def _any_of(problem: Problem, budget: Budget, rng: np.random.Generator) -> Candi
 class Reasons:
     """Why rows of one table have no counterfactual; belongs to one thread.
 
-    What rows have in common is made once: the settings and models that relaxed questions are about. What is found out
-    of a row is not used for others, so that its reply does not depend on the rows beside it.
+    What rows have in common is made once: the bound policies and models that relaxed questions are about. What is
+    found out about a row is not used for others, so that its reply does not depend on the rows beside it.
     """
 
     def __init__(self, request: Request, space: FeatureSpace) -> None:
         """Set up for the rows of a request, coded by `space`."""
         self.request, self.space = request, space
-        asked = Question(request.setting, request.target, request.requirements, nearest=False)
+        asked = Question(request.bound_policy, request.target, request.requirements, nearest=False)
         self.relaxations, self.quick = Relaxations(asked), request.why_not == "quick"
         self._single = request.query.model_copy(update={"count": 1})
 
@@ -136,7 +136,7 @@ class Reasons:
         left = min(request.max_evaluations - before.evaluations, MOST_ASKED)
         left = min(left, int(QUICK * MOST_ASKED)) if self.quick else left
         judges = len(request.requirements.further)
-        decide = Decider(self.space, partial(self._case, row), left, until(), quick=self.quick, judges=judges)
+        decide = Decider(self.space, partial(self._task, row), left, until(), quick=self.quick, judges=judges)
         found = yield from why_not(
             Unanswered(self.relaxations, self.space, row.codes, decide),
             lambda origin: request.caller.owner or origin.source == "request",
@@ -156,14 +156,14 @@ class Reasons:
 
     def _rows_left(self, row: Row, before: Explanation) -> str:
         """Return which constraints no background row meets, if that is so and nothing was tried, else ""."""
-        return "" if before.evaluations else no_row_left(self._case(row, self.relaxations.asked).problem)
+        return "" if before.evaluations else no_row_left(self._task(row, self.relaxations.asked).problem)
 
-    def _case(self, row: Row, question: Question) -> RowTask:
+    def _task(self, row: Row, question: Question) -> RowTask:
         left = replace(
             self.request,
             query=self._single,
-            setting=question.setting,
+            bound_policy=question.bound_policy,
             target=question.target,
             requirements=question.requirements,
         )
-        return case_of(left, self.space, row)
+        return row_task(left, self.space, row)

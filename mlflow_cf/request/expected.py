@@ -13,13 +13,13 @@ from typing import Final
 
 import numpy as np
 
-from mlflow_cf.engine.best_first import DOUBT
+from mlflow_cf.engine.best_first import SCORE_TOLERANCES
 from mlflow_cf.features import Floats
 from mlflow_cf.goal.raw_scores import rate_sums
 from mlflow_cf.model.judge import Outcome
 from mlflow_cf.proof.verify import Inquiry, VerifiedAnswers
-from mlflow_cf.request.case import is_wanted, wanted_of
 from mlflow_cf.request.request import Request
+from mlflow_cf.request.row_task import is_wanted, wanted_of
 from mlflow_cf.request.rows import CodedRows, Row, read_rows
 from mlflow_cf.structures.links import linked
 from mlflow_cf.structures.structure import Structure
@@ -105,7 +105,7 @@ def _expected(request: Request, coded: CodedRows) -> list[Row]:
     structure, regression = request.requirements.opened.structure, request.judge.model.regression
     if structure is None or request.requirements.unopened is not None or request.query.explain == "none":
         return []
-    known = coded.space is request.setting.space  # it knows nothing of levels that it never met
+    known = coded.space is request.bound_policy.space  # it knows nothing of levels that it never met
     if not known or len(coded.codes) > FEW:
         return []
     if coded.faults or (regression and not structure.steady):  # its predictions are told to the last bit
@@ -113,7 +113,7 @@ def _expected(request: Request, coded: CodedRows) -> list[Row]:
     codes = coded.codes
     sums = _sums(request, structure, codes)
     _, _, margin = rate_sums(sums, [request.bound_target(-1).of_sums(structure.link, 0, structure.outputs)])
-    if not (margin >= DOUBT * request.judge.tolerance).all():
+    if not (margin >= SCORE_TOLERANCES * request.judge.tolerance).all():
         return []
     scores = linked(sums, structure.link)
     if regression:
@@ -125,7 +125,7 @@ def _expected(request: Request, coded: CodedRows) -> list[Row]:
 
 def _sums(request: Request, structure: Structure, codes: Floats) -> Floats:
     """Return the structure's sums of rows (m, d), those of each row as if it was alone."""
-    tables = request.setting.tables
+    tables = request.bound_policy.tables
     if tables.structure is structure and len(codes) == 1:
         return structure.sums(tables.tokens_of(codes[0]))
     parts = [codes] if structure.steady else [row[None] for row in codes]

@@ -19,12 +19,12 @@ from mlflow_cf.explainers.explainer import keeps_order
 from mlflow_cf.proof.inquiry import run_proofs
 from mlflow_cf.proof.pipeline import Answer, Evidence, Proving, VerifiedRow, answer_of, certify_all, search, verify_all
 from mlflow_cf.proof.verify import RowTask, VerifiedAnswers
-from mlflow_cf.request.case import case_of
 from mlflow_cf.request.decide import Reasons
 from mlflow_cf.request.expected import Predictions
 from mlflow_cf.request.progress import Progress
 from mlflow_cf.request.replies import explanation
 from mlflow_cf.request.request import Request
+from mlflow_cf.request.row_task import row_task
 from mlflow_cf.request.rows import Row
 from mlflow_cf.request.steps import with_probabilities
 from mlflow_cf.why_not.relax import Deciding
@@ -41,7 +41,7 @@ class Unsettled(NamedTuple):
     """A row whose answers are still to be certified, after so many evaluations."""
 
     candidates: Candidates
-    proved: VerifiedAnswers
+    verified: VerifiedAnswers
     evaluations: int
 
 
@@ -71,7 +71,7 @@ class Explaining:
         self._clock = RowClock(request.deadline)
         self._unsearched: list[int] = []
         self._unsettled: dict[int, Unsettled] = {}
-        self._cases: dict[int, RowTask] = {}  # of the first of these; the others are made anew when their turn comes
+        self._tasks: dict[int, RowTask] = {}  # of the first of these; the others are made anew when their turn comes
         self._blocked: dict[int, Evidence | None] = {}
 
     def run(self) -> dict[int, Explanation]:
@@ -118,49 +118,51 @@ class Explaining:
                 self._unsearched.append(number)
                 self._say(number, None, Answer("budget", stopped("clock", 0)))
                 continue
-            case = None
+            task = None
             try:
-                case = case_of(request, self.space, self.rows[number])
-                case.budget.start(until, request.deadline)
+                task = row_task(request, self.space, self.rows[number])
+                task.budget.start(until, request.deadline)
                 began = time.perf_counter()
-                result = search(case, self.search_with, request.seed)
+                result = search(task, self.search_with, request.seed)
                 self.search_s[number] = time.perf_counter() - began
             except Exception as error:  # noqa: BLE001  whatever goes wrong, the prediction must still leave
-                self._say(number, case, error)
+                self._say(number, task, error)
                 continue
             if isinstance(result, Candidates):
-                found[number] = case, result
+                found[number] = task, result
             else:
-                self._say(number, case, result)
+                self._say(number, task, result)
         started = time.perf_counter()
         # rows without a candidate leave it for later, beside what is asked to say why
         beside = [self.predictions.asked()] if any(len(some.rows) for _, some in found.values()) else []
-        verified = verify_all(request.judges, self.space, list(found.values()), self.proving, beside)
-        self._clock.proved(len(found), time.perf_counter() - started)
-        doubted = [n for (n, (case, _)), one in zip(found.items(), verified, strict=True) if self._note(n, case, one)]
+        verified_rows = verify_all(request.judges, self.space, list(found.values()), self.proving, beside)
+        self._clock.learn(len(found), time.perf_counter() - started)
+        doubted = [
+            n for (n, (task, _)), one in zip(found.items(), verified_rows, strict=True) if self._note(n, task, one)
+        ]
         if doubted:
             self._without_structure(doubted)
 
-    def _note(self, number: int, case: RowTask, verified: VerifiedRow | Exception) -> bool:
+    def _note(self, number: int, task: RowTask, verified_row: VerifiedRow | Exception) -> bool:
         """Note what was verified; return whether the judge refused everything that the opened model believed in."""
-        briefly = bool(self.request.why_not) and case.problem.rater is not None  # reasons follow
-        answer = verified if isinstance(verified, Exception) else answer_of(verified, briefly=briefly)
-        if isinstance(verified, VerifiedRow):
-            if _is_doubted(verified, answer):
+        briefly = bool(self.request.why_not) and task.problem.scorer is not None  # reasons follow
+        answer = verified_row if isinstance(verified_row, Exception) else answer_of(verified_row, briefly=briefly)
+        if isinstance(verified_row, VerifiedRow):
+            if _is_doubted(verified_row, answer):
                 return True
-            if (self.request.certified or verified.candidates.certify) and not verified.settled:
-                self.explained[number] = explanation(self.request, self.rows[number], case, answer)
-                self._unsettled[number] = Unsettled(verified.candidates, verified.proved, case.budget.used)
-                if len(self._cases) < ROWS_AT_ONCE:
-                    self._cases[number] = case
+            if (self.request.certified or verified_row.candidates.certify) and not verified_row.settled:
+                self.explained[number] = explanation(self.request, self.rows[number], task, answer)
+                self._unsettled[number] = Unsettled(verified_row.candidates, verified_row.verified, task.budget.used)
+                if len(self._tasks) < ROWS_AT_ONCE:
+                    self._tasks[number] = task
                 return False
-        self._say(number, case, answer)
+        self._say(number, task, answer)
         return False
 
-    def _say(self, number: int, case: RowTask | None, answer: Answer | Exception) -> None:
+    def _say(self, number: int, task: RowTask | None, answer: Answer | Exception) -> None:
         """Explain a row for good, unless something is to be said of why it has no counterfactual."""
-        self.explained[number] = explanation(self.request, self.rows[number], case, answer)
-        if case is None or case.problem.rater is None or not isinstance(answer, Answer):
+        self.explained[number] = explanation(self.request, self.rows[number], task, answer)
+        if task is None or task.problem.scorer is None or not isinstance(answer, Answer):
             return
         if answer.status in ("infeasible", "not_found") and answer.evidence != "restricted":
             self._blocked[number] = answer.evidence
@@ -191,7 +193,7 @@ class Explaining:
                     self._too_late(waiting[start:])
                     break
                 chunk = waiting[start : start + ROWS_AT_ONCE]
-                some = [VerifiedRow(self._case(number), *self._unsettled[number][:2]) for number in chunk]
+                some = [VerifiedRow(self._task(number), *self._unsettled[number][:2]) for number in chunk]
                 judges = self.request.judges
                 certified = certify_all(judges, self.space, some, self.proving, len(waiting) - start)
                 triples = zip(chunk, some, certified, strict=True)
@@ -201,7 +203,7 @@ class Explaining:
     def _too_late(self, numbers: Sequence[int]) -> None:
         """Say of rows without any certificate that there was no time for one."""
         for number in numbers:
-            if not self._unsettled[number].proved.proofs:
+            if not self._unsettled[number].verified.proofs:
                 before = self.explained[number]
                 reason = "; ".join(filter(None, [Uncertified("late").reason, before.reason]))
                 self.explained[number] = replace(before, reason=reason)
@@ -213,24 +215,24 @@ class Explaining:
 
     def _settle(self, number: int, before: VerifiedRow, certified: VerifiedRow | Exception) -> bool:
         """Note a certificate, or what there is of it; return whether the clock cut it."""
-        self._say(number, before.case, certified if isinstance(certified, Exception) else answer_of(certified))
-        if isinstance(certified, Exception) or certified.proved.exhausted or certified.proved.note:
+        self._say(number, before.task, certified if isinstance(certified, Exception) else answer_of(certified))
+        if isinstance(certified, Exception) or certified.verified.exhausted or certified.verified.note:
             return False
-        if not before.case.budget.left:
+        if not before.task.budget.left:
             return False
         self._blocked.pop(number, None)
-        self._unsettled[number] = Unsettled(certified.candidates, certified.proved, before.case.budget.used)
+        self._unsettled[number] = Unsettled(certified.candidates, certified.verified, before.task.budget.used)
         return True
 
-    def _case(self, number: int) -> RowTask:
-        """Return the case of a row with the evaluations that are left to it."""
-        if number in self._cases:
-            return self._cases[number]
-        case = case_of(self.request, self.space, self.rows[number])
-        case.budget.start(None, self.request.deadline)
-        case.budget.release()
-        case.budget.take(self._unsettled[number].evaluations)
-        return case
+    def _task(self, number: int) -> RowTask:
+        """Return the task of a row with the evaluations that are left to it."""
+        if number in self._tasks:
+            return self._tasks[number]
+        task = row_task(self.request, self.space, self.rows[number])
+        task.budget.start(None, self.request.deadline)
+        task.budget.release()
+        task.budget.take(self._unsettled[number].evaluations)
+        return task
 
 
 def _share(ends: float | None, rows: int) -> float | None:
@@ -239,11 +241,11 @@ def _share(ends: float | None, rows: int) -> float | None:
     return None if ends is None else now + max(ends - now, 0.0) / rows
 
 
-def _is_doubted(verified: VerifiedRow, answer: Answer | Exception) -> bool:
+def _is_doubted(verified_row: VerifiedRow, answer: Answer | Exception) -> bool:
     """Whether the judge refused everything lawful that the opened model believed in."""
-    problem = verified.case.problem
-    refused = isinstance(answer, Answer) and answer.proved is None and answer.status == "not_found"
-    return refused and problem.rater is not None and bool(problem.check(verified.candidates.rows).any())
+    problem = verified_row.task.problem
+    refused = isinstance(answer, Answer) and answer.verified is None and answer.status == "not_found"
+    return refused and problem.scorer is not None and bool(problem.check(verified_row.candidates.rows).any())
 
 
 SEARCH_SHARE = 0.8  # of the time there is; the rest is for the proof of what the search found
@@ -290,7 +292,7 @@ class RowClock:
         rows, self._rows = max(self._rows, 1), self._rows - 1
         return now + min(max(left / rows, LEAST_S), left)
 
-    def proved(self, rows: int, seconds: float) -> None:
+    def learn(self, rows: int, seconds: float) -> None:
         """Learn from the proof of `rows` how long the next will take."""
         if rows:
             self._proof_s = seconds / rows

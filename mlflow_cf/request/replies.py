@@ -14,8 +14,8 @@ from mlflow_cf.plans.plan import Plan, plan_steps
 from mlflow_cf.problem import Problem
 from mlflow_cf.proof.pipeline import Answer
 from mlflow_cf.proof.verify import RowTask
-from mlflow_cf.request.case import bound_target
 from mlflow_cf.request.request import Request
+from mlflow_cf.request.row_task import bound_target
 from mlflow_cf.request.rows import Row
 from mlflow_cf.words.result import Counterfactual, Explanation, Status, changes_between, describe_changes
 
@@ -25,46 +25,46 @@ _logger = logging.getLogger(__name__)
 def bare(request: Request, row: Row) -> Explanation:
     """Return what a row gets that is not searched for: invalid, not asked for, or already as wanted."""
     prediction = None if row.prediction != row.prediction else row.prediction  # NaN is null in a reply
-    name, space = request.explainer.name, request.setting.space.bare
+    name, space = request.explainer.name, request.bound_policy.space.bare
     said = None if row.expected else row.outcome  # else the model will say how likely that is
     likely = None if said is None else bound_target(request, row).probability(said)[0]
     status: Status = "invalid" if row.fault else "skipped" if request.query.explain == "none" else "already"
     return Explanation(status, row.fault, prediction, likely, explainer=name, seed=request.seed, space=space)
 
 
-def explanation(request: Request, row: Row, case: RowTask | None, answer: Answer | Exception) -> Explanation:
+def explanation(request: Request, row: Row, task: RowTask | None, answer: Answer | Exception) -> Explanation:
     """Return the explanation of a row that was searched for."""
     plain = bare(request, row)
     if isinstance(answer, Exception):
         kind = type(answer).__name__
         _logger.warning("an explanation failed with %s", kind)
-        _logger.debug("%s", frames(answer), exc_info=answer if request.setting.reveal else None)
+        _logger.debug("%s", frames(answer), exc_info=answer if request.bound_policy.reveal else None)
         return replace(plain, status="invalid", reason=f"the explanation failed ({kind})")
     with counted() as failures:
-        found = () if case is None else tuple(_counterfactuals(case, answer, plain.space))
+        found = () if task is None else tuple(_counterfactuals(task, answer, plain.space))
     return replace(
         plain,
         status=answer.status,
         reason=answer.reason,
         counterfactuals=found,
-        evaluations=0 if case is None else case.budget.used,
+        evaluations=0 if task is None else task.budget.used,
         diagnostics=with_failures(answer.diagnostics, failures),
     )
 
 
-def _counterfactuals(case: RowTask, answer: Answer, bare_space: FeatureSpace | None) -> Iterator[Counterfactual]:
+def _counterfactuals(task: RowTask, answer: Answer, bare_space: FeatureSpace | None) -> Iterator[Counterfactual]:
     """Yield the counterfactuals of a row, with what is proved of each and the plan that leads there."""
-    proved, plans, optima = answer.proved, answer.plans, answer.optima
-    if proved is None:
+    verified, plans, optima = answer.verified, answer.plans, answer.optima
+    if verified is None:
         return
-    target, space = case.target, case.problem.space
-    likely = target.probability(proved.outcome)
-    distance = case.distance(proved.rows)
-    old = space.values(case.problem.x0)
-    for position, codes in enumerate(proved.rows):
-        new = space.values_beside(codes, case.problem.x0, old)
+    target, space = task.target, task.problem.space
+    likely = target.probability(verified.outcome)
+    distance = task.distance(verified.rows)
+    old = space.values(task.problem.x0)
+    for position, codes in enumerate(verified.rows):
+        new = space.values_beside(codes, task.problem.x0, old)
         changes = changes_between(old, new)
-        prediction = target.prediction(proved.outcome, position)
+        prediction = target.prediction(verified.outcome, position)
         yield Counterfactual(
             row=new,
             changes=changes,
@@ -72,10 +72,10 @@ def _counterfactuals(case: RowTask, answer: Answer, bare_space: FeatureSpace | N
             probability=likely[position],
             distance=float(distance[position]),
             n_changed=len(changes),
-            proof=proved.proofs[position] if proved.proofs else "none",
-            bound=proved.bounds[position] if proved.bounds else None,
+            proof=verified.proofs[position] if verified.proofs else "none",
+            bound=verified.bounds[position] if verified.bounds else None,
             solver=optima[position] if optima else None,
-            plan=plan_steps(space, old, plans[position] if plans else _ordered(case.problem, codes)),
+            plan=plan_steps(space, old, plans[position] if plans else _ordered(task.problem, codes)),
             text=describe_changes(changes, prediction),
             space=bare_space,
         )
@@ -83,4 +83,4 @@ def _counterfactuals(case: RowTask, answer: Answer, bare_space: FeatureSpace | N
 
 def _ordered(problem: Problem, codes: Floats) -> Plan:
     """Return the changes to a row (d,) in the order that costs least, where it is declared what they cost."""
-    return () if problem.course is None else cheapest_plan(problem.course, problem.x0, codes)
+    return () if problem.action_model is None else cheapest_plan(problem.action_model, problem.x0, codes)

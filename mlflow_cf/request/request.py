@@ -66,8 +66,8 @@ class Request:
     Attributes:
         requirements: the model's own decision, and all else that candidates must meet.
         judges: decide about all of it, and count the calls that this request costs.
-        setting: the policy, bound to the background; with the query's constraints once the request has its place.
-        tightened: settings with the constraints of earlier requests.
+        bound_policy: the policy, bound to the background; with the query's constraints once the request has its place.
+        tightened: bound policies with the constraints of earlier requests.
         target: the wanted outcome; a row that meets it needs no counterfactual, whatever else is required of one.
         explainer: searches, once `searches` has made it ready.
         variety: how several answers differ.
@@ -84,7 +84,7 @@ class Request:
 
     requirements: Requirements
     judges: CountedJudge
-    setting: BoundPolicy
+    bound_policy: BoundPolicy
     tightened: Tightened
     target: Target
     explainer: AnyExplainer

@@ -9,8 +9,8 @@ from dataclasses import replace
 
 from mlflow_cf.features import FeatureSpace, Level
 from mlflow_cf.model.judge import Outcome
-from mlflow_cf.request.case import bound_target
 from mlflow_cf.request.request import Request
+from mlflow_cf.request.row_task import bound_target
 from mlflow_cf.request.rows import Row
 from mlflow_cf.words.plan_text import plan_text
 from mlflow_cf.words.result import Counterfactual, Explanation

@@ -8,13 +8,14 @@ from typing import Final
 from mlflow_cf.constraints import Constraints, Pause
 from mlflow_cf.problem import BoundPolicy
 
-MOST_KEPT: Final = 8  # settings of requests that stay; each may hold the tables of groups that it names
+MOST_KEPT: Final = 8  # bound policies of requests that stay; each may hold the tables of groups that it names
 
 
 class Tightened:
-    """Settings with the constraints of the last few requests, for those who send the same again; threads may share it.
+    """Bound policies with the constraints of the last few requests, kept for those who send the same again.
 
-    To compile them takes a millisecond, and what is found out about leaving out some of them as long again.
+    Threads may share it. To compile them takes a millisecond, and what is found out about leaving out some of them as
+    long again.
     """
 
     def __init__(self) -> None:
@@ -22,20 +23,20 @@ class Tightened:
         self._kept: dict[tuple[BoundPolicy, str], BoundPolicy] = {}
         self._lock = Lock()
 
-    def of(self, setting: BoundPolicy, asked: Constraints, pause: Pause) -> BoundPolicy:
-        """Return a setting with constraints on top; `pause` is called while they are bound, and may end that.
+    def of(self, bound_policy: BoundPolicy, asked: Constraints, pause: Pause) -> BoundPolicy:
+        """Return a bound policy with constraints on top; `pause` is called while they are bound, and may end that.
 
         Raises:
             InputError: they do not fit the features, or would loosen the policy.
         """
         if asked.causal:  # Python functions may be in there, and what they are is not in their names
-            return setting.tightened(asked, pause)
-        key = setting, repr(asked)
+            return bound_policy.tightened(asked, pause)
+        key = bound_policy, repr(asked)
         with self._lock:
             found = self._kept.pop(key, None)
             if found is not None:
                 self._kept[key] = found  # the last one used goes last
-        return found if found is not None else self._keep(key, setting.tightened(asked, pause))
+        return found if found is not None else self._keep(key, bound_policy.tightened(asked, pause))
 
     def _keep(self, key: tuple[BoundPolicy, str], made: BoundPolicy) -> BoundPolicy:
         with self._lock:

@@ -86,11 +86,11 @@ def log_odds(grade: Floats) -> Floats:
     return odds
 
 
-def portions(total: int, budget: Budget) -> Iterator[slice]:
+def batches(total: int, budget: Budget) -> Iterator[slice]:
     """Yield the next of `total` candidates to score in one go, as many as the budget allows in all."""
     done = 0
     while done < total:
-        granted = budget.take(budget.portion(total - done))
+        granted = budget.take(budget.batch_size(total - done))
         if not granted:
             return
         yield slice(done, done + granted)
@@ -99,7 +99,7 @@ def portions(total: int, budget: Budget) -> Iterator[slice]:
 
 def score_within(problem: Problem, codes: Codes, budget: Budget) -> Population:
     """Score the first of codes (m, G), as many as the budget allows."""
-    parts = [score_candidates(problem, codes[part]) for part in portions(len(codes), budget)]
+    parts = [score_candidates(problem, codes[part]) for part in batches(len(codes), budget)]
     return Population.together([none_scored(problem), *parts])
 
 
@@ -178,14 +178,14 @@ def first_of_sets(problem: Problem, population: Population) -> Population:
     return population.take(np.flatnonzero(kept))
 
 
-def bar_of_sets(problem: Problem, population: Population) -> float:
+def cutoff_of_sets(problem: Problem, population: Population) -> float:
     """Return the distance of the last answer wanted where no two favourable members have the same changed set."""
     favourable = np.flatnonzero(population.favourable)
     last = problem.count - 1
     return float(population.score[favourable[last]]) if len(favourable) > last else np.inf
 
 
-def bar_of(problem: Problem, population: Population) -> float:
+def cutoff_of(problem: Problem, population: Population) -> float:
     """Return the distance of the last answer wanted among favourable members, best first; inf if there are too few."""
     favourable = population.codes[population.favourable]
     changed, first = changed_sets(problem, favourable)

@@ -68,7 +68,7 @@ def check_own_order(trial: Trial) -> None:
 
 def _leading(candidates: Candidates, rows: Sequence[Row], query: Row) -> list[Row]:
     """Return which of rows in their explainer's order come first whatever they change."""
-    if candidates.plans is None or candidates.course is None or candidates.costs is None or candidates.as_listed:
+    if candidates.plans is None or candidates.action_model is None or candidates.costs is None or candidates.as_listed:
         return []
     facts = [
         (cost, len(candidates.plans[number]), sum(row[name] != query[name] for name in row))

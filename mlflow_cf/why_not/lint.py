@@ -30,27 +30,27 @@ TRAITS: Final = re.compile(
 AGES: Final = re.compile(r"(^|[^a-z])age([^a-z]|$)", re.IGNORECASE)
 
 
-def lint(policy: Policy, setting: BoundPolicy) -> list[str]:
+def lint(policy: Policy, bound_policy: BoundPolicy) -> list[str]:
     """Return what looks like a mistake in a policy that is bound to its background, as ``path: fact; what to do``."""
     constraints = policy.constraints
     return [
-        *_ranges(constraints, setting),
+        *_ranges(constraints, bound_policy),
         *_directions(constraints),
-        *_free(setting),
-        *_fine(policy, setting),
-        *_infeasible(setting),
+        *_free(bound_policy),
+        *_fine(policy, bound_policy),
+        *_infeasible(bound_policy),
     ]
 
 
-def _ranges(constraints: Constraints, setting: BoundPolicy) -> Iterator[str]:
+def _ranges(constraints: Constraints, bound_policy: BoundPolicy) -> Iterator[str]:
     """Yield ranges that no row lies within, and those that keep most rows from any answer."""
     for name in constraints.ranges:
-        column = setting.space.index[name]
-        inside = _within(setting, name, setting.background)
-        proposed = next(domain for domain in setting.domains if column in domain.columns)
-        rows = np.tile(setting.background[:1], (len(proposed.tuples), 1))
+        column = bound_policy.space.index[name]
+        inside = _within(bound_policy, name, bound_policy.background)
+        proposed = next(domain for domain in bound_policy.domains if column in domain.columns)
+        rows = np.tile(bound_policy.background[:1], (len(proposed.tuples), 1))
         rows[:, list(proposed.columns)] = proposed.tuples
-        reachable = proposed.interval is not None or bool(_within(setting, name, rows).any())
+        reachable = proposed.interval is not None or bool(_within(bound_policy, name, rows).any())
         path = f"constraints.ranges.{name}"
         if not inside.any():
             more = "" if reachable else ", nor any value that may be proposed"
@@ -60,12 +60,12 @@ def _ranges(constraints: Constraints, setting: BoundPolicy) -> Iterator[str]:
             yield f"{path}: excludes {share}, and it is immutable: these have no counterfactual; widen it, or drop one"
 
 
-def _within(setting: BoundPolicy, name: str, rows: Floats) -> Bools:
+def _within(bound_policy: BoundPolicy, name: str, rows: Floats) -> Bools:
     """Return (m,) which rows meet the policy's range of a feature; missing values do."""
-    ranges = [rule for rule in setting.rules if rule.origin.key == "ranges" and rule.origin.name == name]
+    ranges = [rule for rule in bound_policy.rules if rule.origin.key == "ranges" and rule.origin.name == name]
     within: Bools = np.ones(len(rows), dtype=np.bool_)
     for rule in ranges:
-        within &= rule.holds(rows, setting.background[0])
+        within &= rule.holds(rows, bound_policy.background[0])
     return within
 
 
@@ -76,10 +76,10 @@ def _directions(constraints: Constraints) -> Iterator[str]:
             yield f"constraints.increasing.{name}: decreasing as well, so that it never changes; write immutable"
 
 
-def _free(setting: BoundPolicy) -> Iterator[str]:
+def _free(bound_policy: BoundPolicy) -> Iterator[str]:
     """Yield features whose names sound like what nobody can change, and of which no rule speaks."""
-    spoken = frozenset().union(*(rule.columns("x_cf") for rule in setting.rules))
-    for column, feature in enumerate(setting.space.features):
+    spoken = frozenset().union(*(rule.columns("x_cf") for rule in bound_policy.rules))
+    for column, feature in enumerate(bound_policy.space.features):
         if column in spoken or feature.constant:
             continue
         if TRAITS.search(feature.name):
@@ -88,10 +88,10 @@ def _free(setting: BoundPolicy) -> Iterator[str]:
             yield f"constraints.increasing: {feature.name!r} may fall; add it there, or to immutable"
 
 
-def _fine(policy: Policy, setting: BoundPolicy) -> Iterator[str]:
+def _fine(policy: Policy, bound_policy: BoundPolicy) -> Iterator[str]:
     """Yield numbers whose steps are too small to be advice, all together."""
     frozen = policy.constraints.immutable
-    fine = [f.name for f in setting.space.features if f.name not in frozen and _steps(f) > FINE]
+    fine = [f.name for f in bound_policy.space.features if f.name not in frozen and _steps(f) > FINE]
     if fine and policy.values == "grid":
         names = ", ".join(fine)
         yield f"features: one step of {names} is less than 0.1 % of its range, too little for advice; use a larger one"
@@ -101,12 +101,12 @@ def _steps(feature: Feature) -> float:
     return (feature.high - feature.low) / feature.step if feature.numeric and feature.step else 0.0
 
 
-def _infeasible(setting: BoundPolicy) -> Iterator[str]:
+def _infeasible(bound_policy: BoundPolicy) -> Iterator[str]:
     """Yield how many rows of a sample the policy alone leaves without a counterfactual, with the first's reason."""
-    step = max(len(setting.background) // SAMPLE, 1)
-    rows, reasons = setting.background[::step][:SAMPLE], []
+    step = max(len(bound_policy.background) // SAMPLE, 1)
+    rows, reasons = bound_policy.background[::step][:SAMPLE], []
     for number, x0 in enumerate(rows):
-        problem = _problem(setting, x0)
+        problem = _problem(bound_policy, x0)
         reason = impossible(problem) or (contradiction(problem) if number < MOST_TRIED else "")
         reasons += [reason] if reason else []
     if reasons:
@@ -114,16 +114,16 @@ def _infeasible(setting: BoundPolicy) -> Iterator[str]:
         yield f"constraints: {share} can have no counterfactual, whatever the model says: {reasons[0]}"
 
 
-def _problem(setting: BoundPolicy, x0: Floats) -> Problem:
+def _problem(bound_policy: BoundPolicy, x0: Floats) -> Problem:
     """Return a row (d,) bound to the policy alone; nothing rates its candidates."""
 
     def unrated(Z: Floats) -> Rating:
         return Rating(np.zeros(len(Z), dtype=np.bool_), np.zeros(len(Z)))
 
-    return setting.bind(
+    return bound_policy.bind(
         x0,
-        space=setting.space,
+        space=bound_policy.space,
         count=1,
         rate=unrated,
-        rate_background=lambda: unrated(setting.background),
+        rate_background=lambda: unrated(bound_policy.background),
     )

@@ -29,7 +29,7 @@ from mlflow_cf.why_not.blame import by_kind
 from mlflow_cf.words.reasons import blocked, unwanted, withheld
 from mlflow_cf.words.sentences import spoken
 
-MOST_MADE: Final = 256  # relaxed questions that stay; each has the rules of its setting, sorted and compiled
+MOST_MADE: Final = 256  # relaxed questions that stay; each has the rules of its bound policy, sorted and compiled
 MIN_PROBABILITY = Origin("policy", "min_probability")  # a policy may hold a floor that no request may go below
 T = TypeVar("T")
 Deciding = Generator[Asked, Outcome, T]
@@ -40,11 +40,11 @@ class Question:
     """A problem with some of its constraints left out.
 
     Attributes:
-        setting, target, requirements: what is left.
+        bound_policy, target, requirements: what is left.
         nearest: whether the nearest answer is wanted, or any.
     """
 
-    setting: BoundPolicy
+    bound_policy: BoundPolicy
     target: Target
     requirements: Requirements
     nearest: bool
@@ -165,13 +165,13 @@ class Unanswered:
 
     def breaks(self, row: Floats, left_out: Collection[Origin]) -> frozenset[Origin]:
         """Return what a row (d,) breaks of what is left out, or may break: nobody has asked the requirements."""
-        setting = self.relaxations.asked.setting.covering(self.space)
-        joining, one = setting.joining, row[None, :]
-        if joining and setting.limits:  # they count otherwise where a group is left out
+        bound_policy = self.relaxations.asked.bound_policy.covering(self.space)
+        joining, one = bound_policy.joining, row[None, :]
+        if joining and bound_policy.limits:  # they count otherwise where a group is left out
             return frozenset(left_out)
-        held = setting.checks.held(one, self.x0)[:, 0].tolist()
-        kept = {rule.origin for rule in setting.all_rules}
-        kept -= {rule.origin for rule, holds in zip(setting.all_rules, held, strict=True) if not holds}
+        held = bound_policy.checks.held(one, self.x0)[:, 0].tolist()
+        kept = {rule.origin for rule in bound_policy.all_rules}
+        kept -= {rule.origin for rule, holds in zip(bound_policy.all_rules, held, strict=True) if not holds}
         for origin, domain in joining.items():
             columns = list(domain.columns)
             values, own = one[:, columns], self.x0[columns]
@@ -210,9 +210,9 @@ def why_not(
     if helped:
         best = min(helped, key=lambda origin: helped[origin].distance)
         advice = _advice(relaxations.asked, row.x0, best, helped[best])
-    setting = relaxations.asked.setting
-    joined = () if setting.reveal else tuple(setting.joining)
-    hidden = tuple(origin for origin in joined if setting.joining[origin].withheld)
+    bound_policy = relaxations.asked.bound_policy
+    joined = () if bound_policy.reveal else tuple(bound_policy.joining)
+    hidden = tuple(origin for origin in joined if bound_policy.joining[origin].withheld)
     return WhyNot(tuple(kept), proved, minimal, advice, tried, decided, joined, hidden)
 
 
@@ -254,17 +254,17 @@ def _fewest(row: Unanswered) -> Deciding[tuple[list[Origin], bool]]:
 
 def _counts_anew(asked: Question, kept: list[Origin]) -> bool:
     """Whether a limit counts changes otherwise than when a group was kept: then that may not be needed any more."""
-    joining = asked.setting.joining
+    joining = asked.bound_policy.joining
     return 0 < sum(origin in joining for origin in kept) < len(joining) and any(
-        limit.origin in kept for limit in asked.setting.limits
+        limit.origin in kept for limit in asked.bound_policy.limits
     )
 
 
 def _origins(asked: Question) -> list[Origin]:
     """Return every constraint and requirement that can be left out, each once."""
     # groups first: what is left without one is then more, whatever else is left out
-    found = list(asked.setting.joining) if asked.setting.reveal else []
-    found += [rule.origin for rule in asked.setting.all_rules]
+    found = list(asked.bound_policy.joining) if asked.bound_policy.reveal else []
+    found += [rule.origin for rule in asked.bound_policy.all_rules]
     if asked.target.min_probability is not None:
         found.append(MIN_PROBABILITY)
     if asked.requirements.margin:
@@ -278,13 +278,13 @@ def _without(asked: Question, left_out: frozenset[Origin]) -> Question:
     target = asked.target
     if MIN_PROBABILITY in left_out:
         target = target.model_copy(update={"min_probability": None})
-    setting = asked.setting.without(left_out) if left_out else asked.setting
-    return Question(setting, target, asked.requirements.without(left_out), asked.nearest)
+    bound_policy = asked.bound_policy.without(left_out) if left_out else asked.bound_policy
+    return Question(bound_policy, target, asked.requirements.without(left_out), asked.nearest)
 
 
 def _advice(asked: Question, x0: Floats, origin: Origin, decision: Decision) -> str:
     """Return what to do about one constraint, as the nearest answer without it needs it."""
-    setting, row = asked.setting, decision.row
+    bound_policy, row = asked.bound_policy, decision.row
     if origin == MIN_PROBABILITY:
         reached = _three_digits(max((decision.probability or 0.0) - asked.requirements.margin, 0.0))
         return f"ask for a probability of {reached} instead of {asked.target.min_probability}"
@@ -293,14 +293,14 @@ def _advice(asked: Question, x0: Floats, origin: Origin, decision: Decision) -> 
         return f"ask for a margin of {_three_digits(max(above, 0.0))} instead of {asked.requirements.margin}"
     if row is None or origin.key in ("groups", "robust_to", "plausible"):
         return f"leave out {origin.path}"
-    for limit in setting.limits:
+    for limit in bound_policy.limits:
         if limit.origin == origin:
             changes = int(evaluate(Changed(limit.groups), row[None, :], x0)[0])
             return f"allow {changes} changes instead of {limit.most}"
-    declared = [rule for rule in setting.rules if rule.origin == origin]
+    declared = [rule for rule in bound_policy.rules if rule.origin == origin]
     broken = [rule for rule in declared if not rule.holds(row[None, :], x0)[0]] or declared
-    relax = _relax if setting.reveal else _relax_somehow
-    return " and ".join(dict.fromkeys(relax(rule, setting.space, x0, row) for rule in broken))
+    relax = _relax if bound_policy.reveal else _relax_somehow
+    return " and ".join(dict.fromkeys(relax(rule, bound_policy.space, x0, row) for rule in broken))
 
 
 def _three_digits(number: float) -> float:

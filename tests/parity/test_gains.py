@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from worlds import background, space_of
 
 from mlflow_cf.goal.raw_scores import SumTarget, rate_sums
-from mlflow_cf.goal.scorer import Lead
+from mlflow_cf.goal.scorer import DecisionScore
 from mlflow_cf.structures.links import linked
 
 
@@ -56,7 +56,7 @@ def test_a_step_takes_what_may_meet_a_target_to_what_certainly_does(link, seed, 
         target = SumTarget("identity", 0, 1, 1, "interval", -1, 0.0, low, high, 1.0, False)
     else:
         target = SumTarget(link, 0, sums, 2, kind, column, least, -np.inf, np.inf, 1.0, False)
-    lead = Lead.of([target], doubt)
+    lead = DecisionScore.of([target], doubt)
     if lead is None:
         assert (link, least > 0) == ("identity", True)
         return

@@ -40,11 +40,11 @@ def test_what_is_accepted_follows(seed, causal, query, found):
         for values in product(*(WIDE[name] for name in (equation["child"], *equation["parents"])))
     ]
     rows = [*found, *near[:200]]
-    setting = setting_of(frame, {"causal": causal})
-    space = setting.space.covering(table([query, *rows], frame))
+    bound_policy = setting_of(frame, {"causal": causal})
+    space = bound_policy.space.covering(table([query, *rows], frame))
     x0, *Z = space.encode(table([query, *rows], frame))
     plain = row_dicts(table([query, *rows], frame))
-    for number, rule in enumerate(setting.rules):
+    for number, rule in enumerate(bound_policy.rules):
         expected = [follows(causal[number], frame, plain[0], row) for row in plain[1:]]
         assert [bool(rule.holds(z[None], x0)[0]) for z in Z] == expected
         assert rule.defines == space.index[causal[number]["child"]]
@@ -60,7 +60,7 @@ def test_answers_are_those_of_enumeration(world):
         patch.setattr("mlflow_cf.problem.group.MOST_COMBINATIONS", 15)
         expected = Enumerated(world)
         answers = expected.answers(world.count)
-        found = world.certified(world.case())
+        found = world.certified(world.row_task())
     np.testing.assert_array_equal(found.rows, expected.rows[answers])
     assert found.proofs == ("optimal",) * len(answers)
     assert found.exhausted
@@ -73,7 +73,7 @@ def test_nothing_wrong_is_settled_at_once(world, place):
     world = replace(world, count=1)
     expected = Enumerated(world)
     if place < len(expected.rows):
-        case = world.case()
-        known = world.proved(case, expected.rows[[place]], polish=True)
-        settled = at_once(replace(case, budget=Budget(10**7)), known, 1e-6)
+        task = world.row_task()
+        known = world.proved(task, expected.rows[[place]], polish=True)
+        settled = at_once(replace(task, budget=Budget(10**7)), known, 1e-6)
         assert not settled.proofs or settled.bounds[0] == expected.distance[0]

@@ -44,24 +44,24 @@ def test_pairs_are_checked_as_rows_are_one_by_one(
     seed: int, constraints: dict[str, Any], queries: list[dict[str, Any]], picks: list[int]
 ) -> None:
     frame = background(seed)
-    setting = setting_of(frame, constraints)
+    bound_policy = setting_of(frame, constraints)
     others = [candidates(query, row_dicts(frame), picks)[1 + at] for at, query in enumerate(queries)]
     raw = table([*queries, *others], frame)
-    space = setting.space.covering(raw)
-    setting, codes = setting.covering(space), space.encode(raw)
+    space = bound_policy.space.covering(raw)
+    bound_policy, codes = bound_policy.covering(space), space.encode(raw)
     X, Z = codes[: len(queries)], codes[len(queries) :]
-    expected = [bool(setting.accepts(Z[at : at + 1], X[at])[0]) for at in range(len(Z))]
-    assert setting.accepts(Z, X).tolist() == expected
-    for rule in setting.all_rules:
+    expected = [bool(bound_policy.accepts(Z[at : at + 1], X[at])[0]) for at in range(len(Z))]
+    assert bound_policy.accepts(Z, X).tolist() == expected
+    for rule in bound_policy.all_rules:
         assert rule.holds(Z, X).tolist() == [bool(rule.holds(Z[at : at + 1], X[at])[0]) for at in range(len(Z))]
 
 
 GRIDS = {"age": (20, 26, 1), "income": (0.0, 2.5, 0.5), "rooms": (1, 4, 1)}
 
 
-def codes_of(setting: Any, rows: list[dict[str, Any]], frame: pd.DataFrame) -> Any:
+def codes_of(bound_policy: Any, rows: list[dict[str, Any]], frame: pd.DataFrame) -> Any:
     raw = table(rows, frame)
-    return setting.space.covering(raw).encode(raw)
+    return bound_policy.space.covering(raw).encode(raw)
 
 
 def candidates(query: dict[str, Any], others: list[dict[str, Any]], picks: list[int]) -> list[dict[str, Any]]:
@@ -78,10 +78,10 @@ def test_the_check_is_the_checkers(
     seed: int, constraints: dict[str, Any], query: dict[str, Any], odd: list[dict[str, Any]], picks: list[int]
 ) -> None:
     frame = background(seed)
-    setting = setting_of(frame, constraints)
+    bound_policy = setting_of(frame, constraints)
     rows = candidates(query, row_dicts(frame) + odd, picks)
-    codes = codes_of(setting, [query, *rows], frame)
-    accepted = setting.accepts(codes[1:], codes[0])
+    codes = codes_of(bound_policy, [query, *rows], frame)
+    accepted = bound_policy.accepts(codes[1:], codes[0])
     expected = [judge(frame, constraints).accepts(query, row) for row in rows]
     assert accepted.tolist() == expected
 
@@ -91,11 +91,11 @@ def test_the_check_is_the_checkers_beyond_observed_values(
     seed: int, values: str, constraints: dict[str, Any], query: dict[str, Any], picks: list[int]
 ) -> None:
     frame = stepped(seed)
-    setting = setting_of_stepped(frame, constraints, values)
+    bound_policy = setting_of_stepped(frame, constraints, values)
     near = [{**query, "income": 1.5, "age": 24}, {**query, "income": 0.7, "rooms": 3}, {**query, "grade": "top"}]
     rows = candidates(query, row_dicts(frame)[:3] + near, picks)
-    codes = codes_of(setting, [query, *rows], frame)
-    accepted = setting.accepts(codes[1:], codes[0])
+    codes = codes_of(bound_policy, [query, *rows], frame)
+    accepted = bound_policy.accepts(codes[1:], codes[0])
     grids = GRIDS if values == "grid" else {name: GRIDS[name] for name in ("age", "rooms")}  # whole numbers keep a step
     judging = Checker(never, frame, (constraints,), "yes", ORDERS, values, grids)
     assert accepted.tolist() == [judging.accepts(query, row) for row in rows]
@@ -166,14 +166,14 @@ def test_a_request_never_loosens(
     picks: list[int],
 ) -> None:
     frame = background(seed)
-    setting = setting_of(frame, policy)
+    bound_policy = setting_of(frame, policy)
     try:
-        tightened = setting.tightened(Constraints.read(request))
+        tightened = bound_policy.tightened(Constraints.read(request))
     except InputError:
         return
     rows = candidates(query, row_dicts(frame) + odd, picks)
-    codes = codes_of(setting, [query, *rows], frame)
+    codes = codes_of(bound_policy, [query, *rows], frame)
     both = tightened.accepts(codes[1:], codes[0])
-    alone = setting.accepts(codes[1:], codes[0])
+    alone = bound_policy.accepts(codes[1:], codes[0])
     assert not (both & ~alone).any()
     assert both.tolist() == [judge(frame, policy, request).accepts(query, row) for row in rows]

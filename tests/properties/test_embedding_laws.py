@@ -114,8 +114,8 @@ def problems(draw, values=("observed", "grid", "continuous")) -> Problem:
     steps: dict[str, Any] = {"income": {"step": 0.5}} if kind == "grid" else {}
     space = FeatureSpace.infer(frame, {**FEATURES, **steps})
     constraints = Constraints.read(draw(constraint_dicts))
-    setting = BoundPolicy.build(space, space.encode(frame), constraints, Distance(), kind)
-    return bind(setting, table([draw(wide_rows)], frame))
+    bound_policy = BoundPolicy.build(space, space.encode(frame), constraints, Distance(), kind)
+    return bind(bound_policy, table([draw(wide_rows)], frame))
 
 
 number = st.integers(-8, 240).map(lambda eighths: eighths / 8)

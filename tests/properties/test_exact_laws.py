@@ -55,10 +55,10 @@ def some_rows(world, expected, share):
 def test_answers_are_those_of_enumeration(world):
     expected = Enumerated(world)
     answers = expected.answers(world.count)
-    found = world.certified(world.case())
+    found = world.certified(world.row_task())
     is_exact(found, expected, answers)
     if len(answers):
-        np.testing.assert_array_equal(world.proved(world.case(), found.rows, polish=True).rows, found.rows)
+        np.testing.assert_array_equal(world.proved(world.row_task(), found.rows, polish=True).rows, found.rows)
 
 
 @dear(2)
@@ -66,9 +66,9 @@ def test_answers_are_those_of_enumeration(world):
 def test_near_copies_are_no_answers(world, least, share):
     """Whatever was known before: answers stand for all that is near them."""
     world, expected = replace(world, count=4), Enumerated(world)
-    case = varied(world.case(), Variety("sets", least))
-    known = world.proved(case, some_rows(world, expected, share), polish=True)
-    is_exact(world.certified(case, known), expected, expected.answers(4, least))
+    task = varied(world.row_task(), Variety("sets", least))
+    known = world.proved(task, some_rows(world, expected, share), polish=True)
+    is_exact(world.certified(task, known), expected, expected.answers(4, least))
 
 
 @dear(2)
@@ -76,14 +76,14 @@ def test_near_copies_are_no_answers(world, least, share):
 def test_the_nearest_that_differ_by_so_much_are_those_of_enumeration(world, least, share, many):
     """Whatever was known before, and whatever they change."""
     world, expected = replace(world, count=many), Enumerated(world)
-    case = varied(world.case(), Variety("near", least))
-    known = world.proved(case, some_rows(world, expected, share), polish=True)
-    is_exact(world.certified(case, known), expected, expected.nearest(many, least))
+    task = varied(world.row_task(), Variety("near", least))
+    known = world.proved(task, some_rows(world, expected, share), polish=True)
+    is_exact(world.certified(task, known), expected, expected.nearest(many, least))
 
 
-def varied(case, variety):
+def varied(task, variety):
     """Return a case whose answers differ as `variety` says."""
-    return replace(case, problem=replace(case.problem, variety=variety))
+    return replace(task, problem=replace(task.problem, variety=variety))
 
 
 shares = st.sampled_from([0.02, 0.2, 1.0])
@@ -94,19 +94,19 @@ shares = st.sampled_from([0.02, 0.2, 1.0])
 def test_answers_do_not_depend_on_what_was_known(world, share, polish, shifted):
     """Nor on half of the tolerance between the structure and the judge."""
     expected = Enumerated(world)
-    case = world.case(structure=world.shifted if shifted else None)
-    known = world.proved(case, some_rows(world, expected, share), polish=polish)
-    is_exact(world.certified(case, known), expected, expected.answers(world.count))
+    task = world.row_task(structure=world.shifted if shifted else None)
+    known = world.proved(task, some_rows(world, expected, share), polish=polish)
+    is_exact(world.certified(task, known), expected, expected.answers(world.count))
 
 
 @dear(2)
 @given(opened(("forest", "forest", "linear")), shares)
 def test_what_sweeps_and_pairs_prove_is_what_boxes_prove(world, share):
-    known = world.proved(world.case(), some_rows(world, Enumerated(world), share), polish=True)
-    swept = world.certified(world.case(), known)
+    known = world.proved(world.row_task(), some_rows(world, Enumerated(world), share), polish=True)
+    swept = world.certified(world.row_task(), known)
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(FewChanges, "of", lambda _problem: None)
-        bounded = world.certified(world.case(), known)
+        bounded = world.certified(world.row_task(), known)
     np.testing.assert_array_equal(swept.rows, bounded.rows)
     assert (swept.proofs, swept.bounds, swept.exhausted) == (bounded.proofs, bounded.bounds, bounded.exhausted)
 
@@ -117,25 +117,25 @@ def test_a_structure_that_lies_proves_nothing_wrong(world, other, share):
     """What it wrongly believes in is refused by the judge; what it wrongly refuses is noticed where it is known."""
     expected = Enumerated(world)
     liar = replace(world, seed=world.seed + other)._structure(world.shift)
-    case = world.case(structure=liar)
+    task = world.row_task(structure=liar)
     answers = expected.answers(world.count)
-    best = world.certified(case, world.proved(case, expected.rows[answers], polish=True))
+    best = world.certified(task, world.proved(task, expected.rows[answers], polish=True))
     if best.note:
         np.testing.assert_array_equal(best.rows, expected.rows[answers])
         assert best.proofs == ()
     else:
         is_exact(best, expected, answers)
-    known = world.proved(case, some_rows(world, expected, share), polish=True)
-    found = world.certified(case, known)
+    known = world.proved(task, some_rows(world, expected, share), polish=True)
+    found = world.certified(task, known)
     assert all(row.tobytes() in expected.known for row in found.rows)
-    if BestFirst(case.problem, case.budget, np.inf, TOLERANCE).misses(known.rows).any():
+    if BestFirst(task.problem, task.budget, np.inf, TOLERANCE).misses(known.rows).any():
         assert found.note.cause == "disagree"
         assert found.proofs == ()
 
 
 def is_honest(world, found, expected):
     """Check every claim about answers that a budget cut short."""
-    sets = [changed.tobytes() for changed in world.case().problem.changed(found.rows)]
+    sets = [changed.tobytes() for changed in world.row_task().problem.changed(found.rows)]
     firsts = [key not in sets[:at] for at, key in enumerate(sets)]
     assert firsts == sorted(firsts, reverse=True)  # repetitions come last
     known = [row.tobytes() for row in found.rows]
@@ -148,7 +148,7 @@ def is_honest(world, found, expected):
             others = [other for other in minimal if expected.changed[other].tobytes() not in sets[:at]]
         else:
             others = [other for other in minimal if expected.rows[other].tobytes() not in known[:at]]
-        assert bound <= world.case().distance(found.rows)[at]
+        assert bound <= world.row_task().distance(found.rows)[at]
         assert all(bound <= expected.distance[other] for other in others[:1])
         if proof == "optimal":
             assert (bound, known[at]) == (expected.distance[others[0]], expected.rows[others[0]].tobytes())
@@ -161,12 +161,12 @@ def is_honest(world, found, expected):
 @dear(2)
 @given(opened(), st.sampled_from([0.0, 0.02, 0.2, 1.0]), st.booleans(), st.integers(0, 99))
 def test_a_small_budget_is_kept_and_proves_less(world, share, polish, percent):
-    expected, enough = Enumerated(world), world.case()
+    expected, enough = Enumerated(world), world.row_task()
     known = world.proved(enough, some_rows(world, expected, share), polish=polish)
     world.certified(enough, known)
-    case = world.case(evaluations=enough.budget.used * percent // 100)
-    found, asked = world.asked(case, known)
-    assert asked <= case.budget.used <= enough.budget.used * percent // 100
+    task = world.row_task(evaluations=enough.budget.used * percent // 100)
+    found, asked = world.asked(task, known)
+    assert asked <= task.budget.used <= enough.budget.used * percent // 100
     assert not found.exhausted or not enough.budget.used
     is_honest(world, found, expected)
 
@@ -188,8 +188,8 @@ def test_nothing_is_asked_when_time_is_up_between_granting_and_asking():
 
 def check_the_clock(world, share, ticks):
     expected = Enumerated(world)
-    case = world.case()
-    known = world.proved(case, some_rows(world, expected, share), polish=True)
+    task = world.row_task()
+    known = world.proved(task, some_rows(world, expected, share), polish=True)
     clock = count()
     now = [0]
 
@@ -202,8 +202,8 @@ def check_the_clock(world, share, ticks):
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("mlflow_cf.problem.budget.time", SimpleNamespace(perf_counter=tick))
-        case.budget.start(ticks, ticks)
-        found, _ = world.asked(case, known, ask)
+        task.budget.start(ticks, ticks)
+        found, _ = world.asked(task, known, ask)
     is_honest(world, found, expected)
 
 
@@ -271,7 +271,7 @@ def test_no_counterfactual_is_lost(world):
     watched = type("WatchedHere", (Watched,), {"expected": Enumerated(world)})
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(certify, "BestFirst", watched)
-        world.certified(world.case())
+        world.certified(world.row_task())
 
 
 @dear(3)
@@ -279,12 +279,12 @@ def test_no_counterfactual_is_lost(world):
 def test_candidates_come_in_the_order_of_their_keys(world, part):
     expected = Enumerated(world)
     limit = np.inf if part > 0.7 or not len(expected.rows) else expected.distance[int(part * len(expected.rows))]
-    case = world.case()
-    search = type("WatchedHere", (Watched,), {"expected": expected})(case.problem, case.budget, limit, TOLERANCE)
+    task = world.row_task()
+    search = type("WatchedHere", (Watched,), {"expected": expected})(task.problem, task.budget, limit, TOLERANCE)
     leaves = list(iter(search.next, None))
     assert all(one.key < two.key for one, two in pairwise(leaves))
     met = {row.tobytes() for row in expected.rows}
-    rows = [case.problem.rows(leaf.codes[None])[0] for leaf in leaves]
+    rows = [task.problem.rows(leaf.codes[None])[0] for leaf in leaves]
     accepted = [leaf.key for leaf, row in zip(leaves, rows, strict=True) if row.tobytes() in met]
     wanted = [key for key, _ in search.wanted]
     assert [key for key in accepted if key in wanted] == wanted

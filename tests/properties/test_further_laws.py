@@ -86,13 +86,13 @@ class Tried:
 
     @cached_property
     def good(self) -> pd.DataFrame:
-        rows, held = self.rows, self.explained.held
+        rows, held = self.rows, self.explained.extra_models
         share = self.models[0].predict_proba(rows)[:, 1]
         meets = np.array(share >= 0.5 + self.world.margin - LEAST * (self.world.margin > 0))
         for model in self.models:
             meets &= model.predict(rows) == 1
         if self.world.quantile is not None:
-            codes, background = self.explained.space.encode(rows), self.explained.setting.background
+            codes, background = self.explained.space.encode(rows), self.explained.bound_policy.background
             scorer = held.plausibility.scorer
             sign = 1 if hasattr(scorer, "structure") else -1
             least = np.quantile(sign * scorer.scores(background), self.world.quantile, method="lower")
@@ -101,7 +101,7 @@ class Tried:
 
     @cached_property
     def nearest(self) -> float:
-        space, metric = self.explained.space, self.explained.setting.bound_distance
+        space, metric = self.explained.space, self.explained.bound_policy.bound_distance
         columns = tuple((at,) for at in range(len(space)))
         return metric.distance(columns, space.encode(self.good), space.encode(self.row)[0]).min(initial=np.inf)
 
@@ -110,7 +110,7 @@ class Tried:
 @given(drawn("tree", "forest", "linear"))
 def test_the_nearest_that_meets_everything_is_found(world: Drawn) -> None:
     tried = Tried(world)
-    assume(tried.explained.asking.required.structure is not None)  # forests whose shares tie are not opened
+    assume(tried.explained.context.required.structure is not None)  # forests whose shares tie are not opened
     (found,) = tried.explained.explain(tried.row, certify=True)
     if tried.good.empty:
         assert (found.status, found.counterfactuals) == ("infeasible", ())

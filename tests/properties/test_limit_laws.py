@@ -108,8 +108,8 @@ def test_no_answer_breaks_a_limit(
 @given(seeds, asks, wide_rows, st.integers(0, 2**16))
 def test_changes_left_are_those_of_whole_rows(seed: int, asked: tuple[Row, Row], query: Row, draw: int) -> None:
     frame, (policy, request) = background(seed), asked
-    setting = explained(lottery(0), frame, policy).setting.tightened(Constraints.read(request))
-    problem = bind(setting, table([query], frame))
+    bound_policy = explained(lottery(0), frame, policy).bound_policy.tightened(Constraints.read(request))
+    problem = bind(bound_policy, table([query], frame))
     rng = np.random.default_rng(draw)
     codes = np.column_stack([rng.integers(len(group.tuples), size=40) for group in problem.groups])
     codes = np.where(rng.random(codes.shape) < 0.5, problem.own, codes)
@@ -117,7 +117,7 @@ def test_changes_left_are_those_of_whole_rows(seed: int, asked: tuple[Row, Row],
     differs = (rows != problem.x0) & ~(np.isnan(rows) & np.isnan(problem.x0))
     left = [
         limit.most - np.sum([differs[:, list(columns)].any(axis=1) for columns in limit.groups], axis=0)
-        for limit in setting.limits
+        for limit in bound_policy.limits
     ]
     assert problem.changes_left(codes).tolist() == np.min(left, axis=0).tolist()
     assert problem.most_changes >= (codes != problem.own).sum(axis=1)[problem.changes_left(codes) >= 0].max(initial=0)

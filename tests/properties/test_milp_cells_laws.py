@@ -34,7 +34,7 @@ def test_what_a_program_says_of_a_row_is_what_the_structure_says_of_it(world, in
     """Whatever is minimised, for own values at a cut and by a last bit above it."""
     rng = np.random.default_rng(seed)
     world = replace(world, query={**world.query, "income": income}, constraints={})
-    problem, structure = world.case().problem, world.structure
+    problem, structure = world.row_task().problem, world.structure
     domains = domains_of(problem)
     assume(domains is not None)
     program = Program()

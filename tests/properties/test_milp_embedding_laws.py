@@ -34,7 +34,7 @@ def fixed_to(program: Program, variables: Variables, row: np.ndarray) -> None:
 
 
 def program_of(world, row):
-    problem = world.case().problem
+    problem = world.row_task().problem
     domains = domains_of(problem)
     assume(domains is not None and all(rule.holds(row[None], world.x0)[0] for g in problem.groups for rule in g.rules))
     program = Program()

@@ -31,7 +31,7 @@ opened = drawn(MODELS).filter(lambda world: world.open).map(linear_world)
 
 def lead(world: Drawn, Z: np.ndarray) -> np.ndarray:
     """Return by how much rows meet the target on the scale of sums, below 0 if they do not."""
-    sums, (target,) = _sums(world.structure, Z), world.case().problem.rater.targets
+    sums, (target,) = _sums(world.structure, Z), world.row_task().problem.scorer.targets
     if target.kind == "interval":
         return np.minimum(sums[:, 0] - target.low, target.high - sums[:, 0])
     found = np.full(len(Z), -np.inf)
@@ -55,7 +55,7 @@ def lead(world: Drawn, Z: np.ndarray) -> np.ndarray:
 
 def every_row(world: Drawn) -> tuple[np.ndarray, np.ndarray]:
     """Return all rows that constraints allow, and how far each is."""
-    problem = world.case().problem
+    problem = world.row_task().problem
     sizes = [len(group.tuples) for group in problem.groups]
     codes = np.stack([place.ravel() for place in np.indices(sizes)], axis=1)
     rows = problem.rows(codes)
@@ -65,7 +65,7 @@ def every_row(world: Drawn) -> tuple[np.ndarray, np.ndarray]:
 
 def minimum(world: Drawn, **options):
     try:
-        return minimise(Model(world.case().problem, **options), (), Budget(10**7), 0)
+        return minimise(Model(world.row_task().problem, **options), (), Budget(10**7), 0)
     except NotLinearError:
         assume(False)
 
@@ -78,14 +78,14 @@ def test_optima_are_those_of_enumeration(world):
     rows, distance = every_row(world)
     ahead, unit = lead(world, rows), 50 if world.task == "value" else 2  # a margin of values grows with these
     sure = distance[ahead >= unit * MARGIN].min(initial=np.inf)
-    (target,) = world.case().problem.rater.targets
+    (target,) = world.row_task().problem.scorer.targets
     half = (target.high - target.low) / 2 if target.kind == "interval" else np.inf  # less than a margin: its middle
     least = min(0.9 * MARGIN, half - 1e-6)
     maybe = distance[ahead >= least].min(initial=np.inf)
     if found.row is None:
         assert found.status == "broken" or (found.status == "infeasible" and np.isinf(sure))
         return
-    own = world.case().problem
+    own = world.row_task().problem
     far = own.bound_distance.distance(own.columns, found.row[None], own.x0)[0]
     assert own.check(found.row[None])[0]
     assert lead(world, found.row[None])[0] >= least
@@ -97,10 +97,10 @@ def test_optima_are_those_of_enumeration(world):
 @dear(2)
 @given(opened)
 def test_bounds_are_never_above_what_best_first_proves(world):
-    case = world.case()
-    best = world.certified(case)
+    task = world.row_task()
+    best = world.certified(task)
     try:
-        low = lower_bound(Model(case.problem, margin=-4 * TOLERANCE), Budget(10**7), 0)
+        low = lower_bound(Model(task.problem, margin=-4 * TOLERANCE), Budget(10**7), 0)
     except NotLinearError:
         assume(False)
     if len(best.rows):
@@ -114,13 +114,13 @@ def test_bounds_are_never_above_what_best_first_proves(world):
 def test_several_answers_change_other_groups_or_take_other_values(world, count):
     world = replace(world, count=count)
     try:
-        answers = diverse(Model(world.case().problem), np.empty((0, len(world.x0))), Budget(10**7), 0)
+        answers = diverse(Model(world.row_task().problem), np.empty((0, len(world.x0))), Budget(10**7), 0)
     except NotLinearError:
         assume(False)
     rows = np.array(answers.rows).reshape(-1, len(world.x0))
     assert len({row.tobytes() for row in rows}) == len(rows)
-    assert world.case().problem.check(rows).all()
-    changed = [set(np.flatnonzero(line)) for line in world.case().problem.changed(rows)]
+    assert world.row_task().problem.check(rows).all()
+    changed = [set(np.flatnonzero(line)) for line in world.row_task().problem.changed(rows)]
     others = next((at for at in range(1, len(rows)) if any(one <= changed[at] for one in changed[:at])), len(rows))
     assert all(one.status in ("optimal", "infeasible", "broken") for one in answers.found)
     assert np.all(np.diff(answers.costs[:others]) >= -1e-6)  # of other changes first, each the nearest that is left
@@ -130,25 +130,25 @@ def test_several_answers_change_other_groups_or_take_other_values(world, count):
 @given(continuous(MODELS, ("two", "shares", "margin", "value", "three")).filter(lambda w: w.open).map(linear_world))
 def test_continuous_answers_are_valid_and_certified(world):
     """No row of a fine grid that is certainly accepted is nearer than what is proved."""
-    case = world.case()
-    found = world.certified(case)
+    task = world.row_task()
+    found = world.certified(task)
     for row in found.rows:
         assert world.accepts(row[None])[0]
-        assert case.problem.check(row[None])[0]
+        assert task.problem.check(row[None])[0]
     low = found.bounds[0] if found.bounds else np.inf
     if found.note is not None or (not found.bounds and not found.exhausted):
         return
     grid = finer(world)
-    distance = case.problem.bound_distance.distance(case.problem.columns, grid, case.problem.x0)
+    distance = task.problem.bound_distance.distance(task.problem.columns, grid, task.problem.x0)
     nearest = distance[lead(world, grid) >= MARGIN].min(initial=np.inf)
     assert low <= nearest + 1e-9
     if found.proofs[:1] == ("optimal",):
-        assert case.distance(found.rows)[0] <= low + NEARLY
+        assert task.distance(found.rows)[0] <= low + NEARLY
 
 
 def finer(world: Drawn) -> np.ndarray:
     """Return allowed rows with incomes between the observed ones, too."""
-    problem = world.case().problem
+    problem = world.row_task().problem
     parts = [
         np.union1d(group.tuples[:, 0], np.linspace(*group.interval, 9))[:, None] if group.interval else group.tuples
         for group in problem.groups
@@ -215,7 +215,7 @@ def test_without_a_budget_no_program_is_written(world):
     def written(*_):
         raise AssertionError("a program was written")
 
-    model = Model(world.case().problem)
+    model = Model(world.row_task().problem)
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(minimising, "build", written)
         for found in (minimise(model, (), Budget(0), 0), lower_bound(model, Budget(0), 0)):

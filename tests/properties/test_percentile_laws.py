@@ -110,7 +110,7 @@ def test_certified_answers_among_continuous_numbers_are_nearest(seed: int) -> No
         ]
         points = pd.DataFrame(list(product(*sides)), columns=list(frame.columns))
         best = points[tree.predict(points)].to_numpy()
-        far = explained.setting.bound_distance.distance(((0,), (1,)), best, row)
+        far = explained.bound_policy.bound_distance.distance(((0,), (1,)), best, row)
         (found,) = answer.counterfactuals
         assert found.proof == "optimal"
         assert found.distance <= far.min() + 1e-12

@@ -68,7 +68,7 @@ def some_rows(variables, seed, count=8):
 @dear(2)
 @given(obeying(), st.integers(0, 99))
 def test_rows_of_equations_are_equations(world, seed):
-    problem = world.case().problem
+    problem = world.row_task().problem
     for rule in problem.linking:
         if isinstance(rule.then.left, Computed):
             program, variables = empty_program(problem)
@@ -90,7 +90,7 @@ regions = st.builds(
 
 def region_of(world, enlarged, seed, clusters):
     rng = np.random.default_rng(seed)
-    background = world.setting.background
+    background = world.bound_policy.background
     embedding = Embedding.fit(world.space, background)
     points = embedding.vectors(background[rng.random(len(background)) < 0.7])
     assume(len(points))
@@ -100,7 +100,7 @@ def region_of(world, enlarged, seed, clusters):
 @dear(2)
 @given(worlds, regions, st.integers(0, 99), st.integers(1, 3))
 def test_rows_of_a_region_are_the_region(world, enlarged, seed, clusters):
-    problem, region = world.case().problem, region_of(world, enlarged, seed, clusters)
+    problem, region = world.row_task().problem, region_of(world, enlarged, seed, clusters)
     program, variables = empty_program(problem)
     region.add(program, variables)
     Z = some_rows(variables, seed)
@@ -175,11 +175,11 @@ def test_the_nearest_of_a_region_is_found(world, enlarged, seed, clusters):
     nearest = expected.distance[inside].min(initial=np.inf)
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("mlflow_cf.problem.group.MOST_COMBINATIONS", 15)
-        model = Model(world.case().problem, families=(region,))
+        model = Model(world.row_task().problem, families=(region,))
         low = lower_bound(replace(model, margin=-TOLERANCE), Budget(10**7), 0)
         found = minimise(model, (), Budget(10**7), 0)
     assert low.bound <= nearest + 1e-6
     if found.row is not None:
         assert found.cost >= nearest - 1e-6
-        assert world.setting.covering(world.space).accepts(found.row[None], world.x0)[0]
+        assert world.bound_policy.covering(world.space).accepts(found.row[None], world.x0)[0]
         assert region.holds(found.row[None])[0]

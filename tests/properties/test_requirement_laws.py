@@ -17,12 +17,12 @@ others = st.integers(1, 5)
 
 
 def both(world, other):
-    """Return the raters of each of two models, that of both together, and the problem that asks for both."""
+    """Return the scorers of each of two models, that of both together, and the problem that asks for both."""
     second = replace(world, seed=world.seed + other)._structure(world.shift)
     pairs = [(world.structure, world.target), (second, world.target)]
-    rater = Scorer.of(pairs, len(world.space))
-    problem = replace(world.case().problem, rater=rater, rate=rater.rate)
-    return [Scorer.of([pair], len(world.space)) for pair in pairs], rater, problem
+    scorer = Scorer.of(pairs, len(world.space))
+    problem = replace(world.row_task().problem, scorer=scorer, rate=scorer.rate)
+    return [Scorer.of([pair], len(world.space)) for pair in pairs], scorer, problem
 
 
 def some_codes(problem, seed, size=40):
@@ -33,41 +33,41 @@ def some_codes(problem, seed, size=40):
 @dear(2)
 @given(drawn(("forest", "linear", "network")).filter(lambda world: world.open), others)
 def test_ratings_sweeps_and_restrictions_are_those_of_each(world, other):
-    singles, rater, problem = both(world, other)
+    singles, scorer, problem = both(world, other)
     codes = some_codes(problem, world.seed)
     Z = problem.rows(codes)
     ratings = [single.rate(Z) for single in singles]
-    rating = rater.rate(Z)
+    rating = scorer.rate(Z)
     np.testing.assert_array_equal(rating.favourable, ratings[0].favourable & ratings[1].favourable)
     np.testing.assert_array_equal(rating.grade, np.minimum(ratings[0].grade, ratings[1].grade))
     tokens = problem.tokens(codes)
-    for column, sums in enumerate(rater.structure.sweep([t[:3] for t in tokens], tokens)):
+    for column, sums in enumerate(scorer.structure.sweep([t[:3] for t in tokens], tokens)):
         for value in range(len(codes)):
             swept = Z[:3].copy()
             swept[:, column] = Z[value, column]
             np.testing.assert_allclose(
-                sums[:, value], rater.structure.sums(rater.tokens(range(Z.shape[1]), swept)), atol=1e-9
+                sums[:, value], scorer.structure.sums(scorer.tokens(range(Z.shape[1]), swept)), atol=1e-9
             )
     changed = [0, len(world.space) - 1]
-    restricted = rater.structure.restrict([t[0] for t in tokens], changed)
+    restricted = scorer.structure.restrict([t[0] for t in tokens], changed)
     mixed = np.repeat(Z[:1], len(Z), axis=0)
     mixed[:, changed] = Z[:, changed]
-    whole = rater.structure.sums(rater.tokens(range(Z.shape[1]), mixed))
+    whole = scorer.structure.sums(scorer.tokens(range(Z.shape[1]), mixed))
     np.testing.assert_allclose(restricted.sums([tokens[column] for column in changed]), whole, atol=1e-9)
 
 
 @given(drawn(("forest", "linear", "network")).filter(lambda world: world.open), others)
 def test_bounds_hold_for_all_rows_of_a_box(world, other):
-    _, rater, problem = both(world, other)
+    _, scorer, problem = both(world, other)
     tokens = problem.tokens(some_codes(problem, world.seed, size=6))
-    low, high = rater.structure.bounds(tokens)
+    low, high = scorer.structure.bounds(tokens)
     masks = np.random.default_rng(world.seed).random((4, 6 * len(tokens))) < 0.5
     masks[:, ::6] = True
     rows = np.random.default_rng(1).integers(0, 6, (50, len(tokens)))
-    sums = rater.structure.sums([t[rows[:, column]] for column, t in enumerate(tokens)])
+    sums = scorer.structure.sums([t[rows[:, column]] for column, t in enumerate(tokens)])
     assert (sums >= low - 1e-9).all()
     assert (sums <= high + 1e-9).all()
-    lows, highs = rater.structure.boxes(tokens).bounds(masks)
+    lows, highs = scorer.structure.boxes(tokens).bounds(masks)
     inside = [masks[box][np.arange(len(tokens)) * 6 + rows].all(axis=1) for box in range(len(masks))]
     for box, members in enumerate(inside):
         assert (sums[members] >= lows[box] - 1e-9).all()
@@ -97,4 +97,4 @@ def test_the_nearest_for_both_is_found(world, other):
     found = GeCo().search(problem, Budget(10**5), np.random.default_rng(0)).rows
     for single in singles:
         assert single.rate(found).favourable.all()
-    assert (world.case().distance(found) >= nearest).all()
+    assert (world.row_task().distance(found) >= nearest).all()

@@ -189,15 +189,15 @@ def fitting(frame: pd.DataFrame, constraints: dict[str, Any], texts: list[str]) 
     kept: list[str] = []
     with warnings.catch_warnings():
         warnings.filterwarnings("ignore", ".* is not a level of ", UserWarning)
-        setting = worlds.setting_of(frame, constraints)
+        bound_policy = worlds.setting_of(frame, constraints)
         for text in texts:
             try:
-                setting = worlds.setting_of(frame, {**constraints, "rules": [*kept, text]})
+                bound_policy = worlds.setting_of(frame, {**constraints, "rules": [*kept, text]})
             except InputError as error:
                 assert "depend on each other" in str(error)  # noqa: PT017  a circle is to be expected
                 continue
             kept.append(text)
-    return setting, kept
+    return bound_policy, kept
 
 
 def judging(frame: pd.DataFrame, constraints: dict[str, Any], texts: list[str], predict: Any = None) -> Checker:
@@ -216,8 +216,8 @@ def test_the_cascade_repairs_or_rejects(
     seed: int, constraints: dict[str, Any], texts: list[str], query: dict[str, Any]
 ) -> None:
     frame = worlds.background(seed % 40)
-    setting, texts = fitting(frame, constraints, texts)
-    problem = worlds.bind(setting, worlds.table([query], frame))
+    bound_policy, texts = fitting(frame, constraints, texts)
+    problem = worlds.bind(bound_policy, worlds.table([query], frame))
     assume(not impossible(problem))
     rng = np.random.default_rng(seed)
     codes = np.column_stack([rng.integers(len(group.tuples), size=30) for group in problem.groups])
@@ -316,7 +316,7 @@ def test_the_order_is_that_of_the_rules(texts: list[str], groups: tuple[tuple[st
     with warnings.catch_warnings():
         warnings.filterwarnings("ignore", ".* is not a level of ", UserWarning)
         try:
-            setting = worlds.setting_of(frame, {"rules": texts, "groups": groups})
+            bound_policy = worlds.setting_of(frame, {"rules": texts, "groups": groups})
         except InputError as error:
             assert circular(edges)
             circle = str(error).split(": ")[2].split("; ")[0].split(" -> ")
@@ -325,7 +325,7 @@ def test_the_order_is_that_of_the_rules(texts: list[str], groups: tuple[tuple[st
             assert all(step in [set(edge) for edge in edges] for step in steps)
             return
     assert not circular(edges)
-    place = {setting.domains[number].columns: at for at, number in enumerate(setting.order)}
+    place = {bound_policy.domains[number].columns: at for at, number in enumerate(bound_policy.order)}
     columns = {group: tuple(sorted(names.index(name) for name in group)) for group in group_of.values()}
     assert all(place[columns[first]] < place[columns[later]] for first, later in edges)
 

@@ -20,7 +20,7 @@ from mlflow_cf.explainers.geco.around import Around
 from mlflow_cf.explainers.geco.sweeps import CLOSE
 from mlflow_cf.goal import Scorer
 from mlflow_cf.goal.raw_scores import SumTarget, rate_sums
-from mlflow_cf.goal.scorer import surely
+from mlflow_cf.goal.scorer import certainly_met
 from mlflow_cf.problem import Budget
 from mlflow_cf.proof.pipeline import Answer, Proving, search, verify_all
 from mlflow_cf.structures.links import linked
@@ -34,13 +34,13 @@ def opened():
 
 def answers(world):
     """Return what GeCo's candidates become, and the sets that they change; None where it is evident that none exist."""
-    case = world.case()
-    found = search(case, GeCo(last_resort=False).search, 0)
+    task = world.row_task()
+    found = search(task, GeCo(last_resort=False).search, 0)
     if isinstance(found, Answer):
         return None
-    (verified,) = verify_all(world.judge, world.space, [(case, found)], Proving(polish=True))
-    proved = verified.proved
-    return proved, case.problem.changed(proved.rows), case
+    (verified,) = verify_all(world.judge, world.space, [(task, found)], Proving(polish=True))
+    verified = verified.verified
+    return verified, task.problem.changed(verified.rows), task
 
 
 @dear(2)
@@ -53,16 +53,16 @@ def test_there_are_as_many_as_are_wanted_wherever_there_are_so_many(world, count
     if found is None:
         assert not len(wanted)
         return
-    proved, changed, case = found
-    if not len(proved.rows):
+    verified, changed, task = found
+    if not len(verified.rows):
         return
-    assert len(proved.rows) == len(wanted)
+    assert len(verified.rows) == len(wanted)
     sets = [line.tobytes() for line in changed]
     distinct = len({line.tobytes() for line in expected.changed[wanted]})
     assert len(set(sets)) == len(set(sets[:distinct])) == distinct
-    far = case.distance(proved.rows)
+    far = task.distance(verified.rows)
     assert all(one <= two for part in (far[:distinct], far[distinct:]) for one, two in pairwise(part))
-    assert all(row.tobytes() in expected.known for row in proved.rows)
+    assert all(row.tobytes() in expected.known for row in verified.rows)
 
 
 @dear(2)
@@ -84,27 +84,27 @@ def test_answers_are_the_nearest_where_all_that_is_nearer_was_looked_at(world, c
         return
     expected = Enumerated(world)
     wanted = expected.answers(count)
-    proved, _, case = found
+    verified, _, task = found
     distinct = len({line.tobytes() for line in expected.changed[wanted]})
-    np.testing.assert_allclose(case.distance(proved.rows)[:distinct], expected.distance[wanted][:distinct])
-    certified = world.certified(case, proved)
-    np.testing.assert_allclose(case.distance(certified.rows), expected.distance[wanted])
+    np.testing.assert_allclose(task.distance(verified.rows)[:distinct], expected.distance[wanted][:distinct])
+    certified = world.certified(task, verified)
+    np.testing.assert_allclose(task.distance(certified.rows), expected.distance[wanted])
     assert certified.proofs == ("optimal",) * len(wanted)
 
 
 @given(drawn(("forest",)).filter(lambda world: world.open), st.integers(2, 5), st.integers(0, 2**16))
 def test_a_box_is_listed_as_its_candidates_are_one_by_one(world, count, seed):
     """Whether all rows of a box are rated together, and needless changes found among them, changes nothing."""
-    case = replace(world, count=count).case()
-    search_of_all = BestFirst(case.problem, case.budget, np.inf, TOLERANCE)
+    task = replace(world, count=count).task()
+    search_of_all = BestFirst(task.problem, task.budget, np.inf, TOLERANCE)
     choices, rng = search_of_all.choices, np.random.default_rng(seed)
     if not all(np.diff(choices.start)):
         return
 
-    fresh = world.case().budget
+    fresh = world.row_task().budget
 
     def waiting(add, *candidates):
-        search_of_all._waiting = Waiting(case.problem.own, search_of_all.needless)
+        search_of_all._waiting = Waiting(task.problem.own, search_of_all.needless)
         assert add(*candidates)
         leaves = iter(lambda: search_of_all._waiting.pop(np.inf, fresh), None)
         return [(leaf.key, leaf.certain) for leaf in leaves]
@@ -127,8 +127,8 @@ def test_a_box_is_listed_as_its_candidates_are_one_by_one(world, count, seed):
 def test_nodes_count_as_evaluations(world, count, most):
     """However little the nodes of a search cost, there are no more of them than evaluations."""
     world = replace(world, count=count)
-    case = world.case(most)
-    search_of_all = BestFirst(case.problem, case.budget, np.inf, TOLERANCE)
+    task = world.row_task(most)
+    search_of_all = BestFirst(task.problem, task.budget, np.inf, TOLERANCE)
     steps = 0
     for name in ("_part", "_list"):
         step = getattr(search_of_all, name)
@@ -140,8 +140,8 @@ def test_nodes_count_as_evaluations(world, count, most):
 
         setattr(search_of_all, name, counted)
     leaves = sum(1 for _ in iter(search_of_all.next, None))
-    assert case.budget.used <= most
-    assert steps + leaves <= 2 * case.budget.used + 1
+    assert task.budget.used <= most
+    assert steps + leaves <= 2 * task.budget.used + 1
 
 
 @given(
@@ -154,7 +154,7 @@ def test_what_surely_meets_a_target_does_wherever_it_is_between_its_bounds(link,
     middle = rng.normal(0, 2, (40, classes)) if link != "identity" else rng.dirichlet(np.ones(classes), 40)
     width = rng.random((40, 1)) * (0.1 if link == "identity" else 1.0)
     low, high = middle - width, middle + width
-    sure = surely(low, high, [target], 1e-3)
+    sure = certainly_met(low, high, [target], 1e-3)
     for _ in range(20):
         favourable, _, margin = rate_sums(low + rng.random(low.shape) * (high - low), [target])
         assert favourable[sure].all()
@@ -174,8 +174,8 @@ def test_verdicts_hold_whatever_the_scores_are_off_by(link, outputs, seed, kind,
         return
     target = SumTarget(link, 0, outputs, classes, kind, int(rng.integers(classes)), 0.0, -np.inf, np.inf, 1.0, False)
     sums = rng.normal(0, spread, (200, outputs)).round(rng.integers(0, 6))
-    rater = Scorer(None, None, (target,))
-    may, sure = rater.verdicts(sums, doubt)
+    scorer = Scorer(None, None, (target,))
+    may, sure = scorer.decisions(sums, doubt)
     assert (may | ~sure).all()
     scores = linked(sums, link)
     unit = np.maximum(1.0, np.abs(scores).max(axis=1, keepdims=True))
@@ -192,17 +192,17 @@ def test_no_other_values_of_the_best_changed_set_are_nearer(world, count):
     found = answers(world)
     if found is None or not len(found[0].rows):
         return
-    proved, changed, case = found
+    verified, changed, task = found
     expected = Enumerated(world)
     inside = (expected.changed <= changed[0]).all(axis=1)
     if changed[0].sum() >= 3:
-        assert case.distance(proved.rows)[0] <= expected.distance[inside].min() + 1e-9
+        assert task.distance(verified.rows)[0] <= expected.distance[inside].min() + 1e-9
 
 
 @dear(2)
 @given(opened(), st.integers(1, 4), st.sampled_from([(1, 1, 1, 0), (4, 64, 2, 16), (2**20, 16, 8, 64)]))
 def test_pairs_are_the_same_however_few_are_looked_at_together(world, count, at_once):
-    problem = replace(world, count=count).case().problem
+    problem = replace(world, count=count).task().problem
     few, other = FewChanges.of(problem), FewChanges.of(problem)
     if few is None or other is None or not few.tells_pairs:
         return

@@ -61,7 +61,7 @@ def test_given_rows_are_judged_as_the_checker_does(
         assert {path.split(".")[1].split("[")[0] for path in said.broken} - {"groups"} == keys
         assert bool(said.inadmissible) == bool([*checker.unknown_values(query, row)])
         assert said.distance == pytest.approx(
-            float(wrapped.setting.bound_distance.distance(*_coded(wrapped, query, row, frame))[0])
+            float(wrapped.bound_policy.bound_distance.distance(*_coded(wrapped, query, row, frame))[0])
         )
         for group in said.needless or ():
             back = {**row, **{name: query[name] for name in group}}
@@ -72,4 +72,4 @@ def test_given_rows_are_judged_as_the_checker_does(
 def _coded(wrapped: Any, query: dict[str, Any], row: dict[str, Any], frame: pd.DataFrame) -> Any:
     both = table([query, row], frame)
     codes = wrapped.space.covering(both).encode(both)
-    return tuple(domain.columns for domain in wrapped.setting.domains), codes[1:], codes[0]
+    return tuple(domain.columns for domain in wrapped.bound_policy.domains), codes[1:], codes[0]

@@ -46,11 +46,11 @@ class World:
 
     def answers(self, constraints: dict[str, Any]) -> np.ndarray:
         """Return all rows with the wanted label that meet constraints."""
-        setting = setting_of(self.frame, constraints).covering(self.space)
-        return self.rows[setting.accepts(self.rows, self.x0)]
+        bound_policy = setting_of(self.frame, constraints).covering(self.space)
+        return self.rows[bound_policy.accepts(self.rows, self.x0)]
 
     def nearest(self, constraints: dict[str, Any]) -> float:
-        metric = self.wrapped.setting.bound_distance
+        metric = self.wrapped.bound_policy.bound_distance
         columns = tuple(domain.columns for domain in setting_of(self.frame, {}).domains)
         return float(metric.distance(columns, self.answers(constraints), self.x0).min(initial=np.inf))
 
@@ -127,8 +127,8 @@ def test_constraints_are_not_blamed_for_what_a_search_missed(constraints: dict[s
 
 def scripted(probability: float | None, *, found: bool | None = False) -> WhyNot:
     """Return why not, where all but a lower probability is said to be `found`."""
-    setting = setting_of(background(0), {"immutable": ["age"]})
-    row = setting.background[0]
+    bound_policy = setting_of(background(0), {"immutable": ["age"]})
+    row = bound_policy.background[0]
 
     def decide(question: Question) -> Deciding[Decision]:
         yield from ()  # the judge need not be asked
@@ -136,9 +136,9 @@ def scripted(probability: float | None, *, found: bool | None = False) -> WhyNot
         return Decision(True, row, 0.1, probability) if lower else Decision(found)
 
     nobody = Judge(OpenModel("test", ("no", "yes"), lambda rows: np.full(len(rows), "no")), argmax_decides=False)
-    alone = Requirements(setting.space, nobody, Outcome(np.empty(0, dtype=np.intp)), Opened(None, ""))
-    asked = Question(setting, Target(label="yes", min_probability=0.99), alone, nearest=False)
-    return finished(why_not(Unanswered(Relaxations(asked), setting.space, row, decide), lambda _: True))
+    alone = Requirements(bound_policy.space, nobody, Outcome(np.empty(0, dtype=np.intp)), Opened(None, ""))
+    asked = Question(bound_policy, Target(label="yes", min_probability=0.99), alone, nearest=False)
+    return finished(why_not(Unanswered(Relaxations(asked), bound_policy.space, row, decide), lambda _: True))
 
 
 @pytest.mark.parametrize(

@@ -100,7 +100,7 @@ def write(root: Path, explained: ExplainedModel, output: str | None, fields_sha2
     policy = yaml.safe_dump(explained.policy.to_dict(), sort_keys=False, allow_unicode=True)
     (root / POLICY).write_bytes(policy.encode())
     (root / EXPLAINER).write_bytes(json_bytes(explainer_to_dict(explained.explainer)))
-    plausibility, causal = explained.held.plausibility, by_equation(explained.setting.functions)
+    plausibility, causal = explained.extra_models.plausibility, by_equation(explained.bound_policy.functions)
     for names, kept in (
         ((ARRAYS, PLAIN), explained.learned),
         ((PLAUSIBLE_ARRAYS, PLAUSIBLE_PLAIN), None if plausibility is None else Learned(plausibility.arrays)),
@@ -112,7 +112,7 @@ def write(root: Path, explained: ExplainedModel, output: str | None, fields_sha2
     if functions := pickled.functions_of(explained.policy.constraints):
         (root / FUNCTIONS).write_bytes(pickled.to_bytes(functions))
     # Codes, not raw values: features.json turns them back.
-    tables.write_codes(root / BACKGROUND, explained.setting.background, space.names)
+    tables.write_codes(root / BACKGROUND, explained.bound_policy.background, space.names)
     if explained.labels is not None:
         tables.write_labels(root / LABELS, explained.labels)
     for name, most in MOST_BYTES.items():

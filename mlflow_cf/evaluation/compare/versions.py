@@ -25,7 +25,7 @@ from mlflow_cf.evaluation.mlflow.source import known_id
 from mlflow_cf.explained import ExplainedModel
 from mlflow_cf.features import Background, FeatureSpace
 from mlflow_cf.model.flavors import OWN_FLAVOR, check_is_model, fetch, open_native
-from mlflow_cf.request.held import ExtraModels, LearnedOnce
+from mlflow_cf.request.extra_models import ExtraModels, LearnedOnce
 
 SCHEME: Final = "models:/"
 READY: Final = "READY"
@@ -295,9 +295,9 @@ def _explained(model: object, first: ExplainedModel | None) -> ExplainedModel:
     rows = first.background.loc[:, list(space.columns)]
     codes = space.encode(rows)
     policy = first.policy.model_copy(update={"robust_to": ()})  # other models are those of the first one alone
-    held = ExtraModels.learn(policy, {}, space, codes)
+    extra_models = ExtraModels.learn(policy, {}, space, codes)
     background = Background(rows, first.labels, codes)
-    kept = LearnedOnce(held=held, causal=first.setting.learned)
+    kept = LearnedOnce(extra_models=extra_models, causal=first.bound_policy.learned)
     return ExplainedModel.build(opened, space, background, policy, first.explainer, kept)
 
 

@@ -231,20 +231,20 @@ class _Unfavourable:
 
     def _distances(self, changes: Sequence[CommonChange]) -> Floats:
         """Return how far every change takes each row (changes, m) that it seems to turn lawfully; inf: none of that."""
-        rows, setting = len(self.X), self.explained.setting.covering(self.space)
-        columns = tuple(domain.columns for domain in setting.domains)
+        rows, bound_policy = len(self.X), self.explained.bound_policy.covering(self.space)
+        columns = tuple(domain.columns for domain in bound_policy.domains)
         distance = np.full((len(changes), rows), np.inf)
         size = max(1, TOGETHER // max(rows, 1))
         for start in range(0, len(changes) if rows else 0, size):
             some = changes[start : start + size]
             Z = np.concatenate([applied(change, self.space, self.X) for change in some])
             X = np.tile(self.X, (len(some), 1))
-            lawful = np.flatnonzero(setting.accepts(Z, X))
+            lawful = np.flatnonzero(bound_policy.accepts(Z, X))
             found = distance[start : start + size].reshape(-1)
             for at, outcome in self._outcomes(Z[lawful]):
                 asked = lawful[at]
                 turned = asked[self._favourable(outcome, self.own[asked % rows])]
-                found[turned] = setting.bound_distance.distance(columns, Z[turned], X[turned])
+                found[turned] = bound_policy.bound_distance.distance(columns, Z[turned], X[turned])
         return distance
 
     def _outcomes(self, Z: Floats) -> Iterator[tuple[Codes, Outcome]]:

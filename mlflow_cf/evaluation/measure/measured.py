@@ -127,7 +127,7 @@ def inliers_of(explained: ExplainedModel) -> Inliers | None:
     """Return the background's outlier factor; None where its rows are made up column by column, or there is but one."""
     if not explained.policy.privacy.keeps_rows or len(explained.background) < 2:
         return None
-    return Inliers.fit(explained.space, explained.setting.background)
+    return Inliers.fit(explained.space, explained.bound_policy.background)
 
 
 class _Measure(NamedTuple):

@@ -63,5 +63,5 @@ def _fidelity(explained: ExplainedModel, tables: list[pd.DataFrame]) -> float | 
             labels.append(explained.judge.verdict(space.decode(good)).codes)
     if not codes:
         return None
-    held_out = Labelled(explained.setting.background, explained.outcome.codes)
+    held_out = Labelled(explained.bound_policy.background, explained.outcome.codes)
     return extraction_fidelity(Labelled(np.concatenate(codes), np.concatenate(labels)), held_out)

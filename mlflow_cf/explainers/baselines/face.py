@@ -21,7 +21,7 @@ from mlflow_cf.features import UNIT_MISMATCH, Embedding, FeatureSpace, Floats
 from mlflow_cf.plans.plan import Plan, PlannedStep
 from mlflow_cf.problem import Budget, Codes, Problem
 from mlflow_cf.problem.binding import same
-from mlflow_cf.search.population import portions
+from mlflow_cf.search.population import batches
 from mlflow_cf.stepwise import Steps
 
 Kind = Literal["knn", "epsilon"]
@@ -318,7 +318,7 @@ def _favourable(problem: Problem, rows: Floats, places: Codes | None, least: flo
         return np.asarray(good & rating.favourable[places] & (rating.grade[places] >= least))
     asked = np.flatnonzero(good)
     good[:] = False
-    for part in portions(len(asked), budget):
+    for part in batches(len(asked), budget):
         rating = problem.rate(rows[asked[part]])
         good[asked[part]] = rating.favourable & (rating.grade >= least)
     return np.asarray(good)

@@ -145,7 +145,7 @@ class CEOCL:
         """Solve the program, or let the pipeline prove what GeCo finds."""
         inside = self.manifold != "none"  # where GeCo's answers need not be
         known = Candidates(problem.x0[None][:0]) if inside else GeCo().search(problem, budget, rng)
-        if not self.solves or problem.rater is None:
+        if not self.solves or problem.scorer is None:
             return replace(known, certify=not inside)
         seed = int(rng.integers(2**31))
         model = Model(problem, Aim(self.objective, self.mu, self.sparsity_on), self.margin)

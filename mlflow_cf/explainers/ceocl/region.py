@@ -65,7 +65,7 @@ def favourable_rows(learned: Learned, problem: Problem) -> Rows:
     Raises:
         InputError: no background row has the label that is wanted.
     """
-    target = None if problem.rater is None else problem.rater.targets[0]
+    target = None if problem.scorer is None else problem.scorer.targets[0]
     rows, labels = learned.arrays[ROWS], learned.arrays[LABELS]
     favourable = rows[:0] if target is None else rows[_meets(labels, target)]
     if not len(favourable):

@@ -86,8 +86,8 @@ class CSCF:
         """Refuse what is said of features that are not there; warn where numbers would have to hit observed values."""
         del count
         check_names("explainer.min_change", self.min_change, facts.space)
-        declared = () if facts.setting.course is None else facts.setting.course.actions
-        if facts.setting.values == "observed" and any(action.choices is None for action in declared):
+        declared = () if facts.bound_policy.action_model is None else facts.bound_policy.action_model.actions
+        if facts.bound_policy.values == "observed" and any(action.choices is None for action in declared):
             text = f"values='observed' leaves {self.name} few plans: numbers rarely become observed ones"
             warnings.warn(f"{text}; use 'continuous'", stacklevel=2)
 
@@ -131,7 +131,7 @@ class CSCF:
             found.states,
             told,
             plans=plans,
-            course=evaluator.possible.course,
+            action_model=evaluator.possible.action_model,
             costs=found.cost,
             as_listed=self.pick == "diverse",
             least_cost=partial(least_cost, evaluator, found, most),

@@ -24,7 +24,7 @@ from mlflow_cf.plans.kernels import Ints
 from mlflow_cf.plans.walk import Walker
 from mlflow_cf.policy import Distance
 from mlflow_cf.problem import BoundDistance, Budget, Problem
-from mlflow_cf.search.population import portions, row_keys
+from mlflow_cf.search.population import batches, row_keys
 
 UNIT = 1e-4  # efforts are rounded to multiples of it, as the published code does
 LACKING = 1e100
@@ -131,7 +131,7 @@ class Evaluator:
     _short: bool = False  # of evaluations: not all were scored
 
     def __post_init__(self) -> None:
-        self.walker = Walker(self.possible.course, self.problem.x0, UNIT if self.rounded else 0.0)
+        self.walker = Walker(self.possible.action_model, self.problem.x0, UNIT if self.rounded else 0.0)
         self._gower = BoundDistance.bind(Distance(0.0, 1.0, 0.0), self.problem.space)
         self._columns = np.arange(len(self.problem.space))
         self._memory = Memory()
@@ -204,7 +204,7 @@ class Evaluator:
     def _scored(self, states: Floats) -> Floats:
         """Return (m, 2) the same of states (m, d) never met before, as far as the budget goes."""
         ratings = [np.empty((0, 2))]
-        for part in portions(len(states), self.budget):
+        for part in batches(len(states), self.budget):
             rating = self.problem.rate(states[part])
             ratings.append(np.column_stack([rating.favourable, rating.grade]))
         rated = np.concatenate(ratings)

@@ -36,12 +36,12 @@ class Reachable:
     """The bounds of a structure on boxes around one row.
 
     Attributes:
-        problem: the row; rater: of the opened model.
+        problem: the row; scorer: of the opened model.
         doubt: how far its sums may be from the model's, in units of max(1, |sum|).
     """
 
     problem: Problem
-    rater: Scorer
+    scorer: Scorer
     doubt: float
 
     def bounded(self, columns: Sequence[int]) -> bool:
@@ -49,7 +49,7 @@ class Reachable:
         return all(self._is_bounded(column) for column in columns)
 
     def _is_bounded(self, column: int) -> bool:
-        structure = self.rater.structure
+        structure = self.scorer.structure
         if not self.problem.space.features[column].numeric or structure.ends(column) is not None:
             return True
         parts = structure.parts() or ()
@@ -67,7 +67,7 @@ class Reachable:
         for at in np.flatnonzero(possible).tolist():
             allowed = [self._tokens(column, low[at, column], high[at, column]) for column in columns]
             ends = structure.bounds(allowed)
-            cannot = self.rater.reach(ends[0][None], ends[1][None], self.doubt) < 0  # not where it is no number
+            cannot = self.scorer.upper_bound(ends[0][None], ends[1][None], self.doubt) < 0  # not where it is no number
             possible[at] = not cannot[0]
         return possible
 
@@ -96,7 +96,7 @@ class Reachable:
 
     def _tokens(self, column: int, low: float, high: float) -> Tokens:
         """Return the tokens of all values between two ends, or of as few as bound them."""
-        feature, structure = self.problem.space.features[column], self.rater.structure
+        feature, structure = self.problem.space.features[column], self.scorer.structure
         if not feature.numeric:
             codes = np.arange(np.ceil(low), np.floor(high) + 1)
             return structure.encode(column, codes)
@@ -109,11 +109,11 @@ class Reachable:
     @cached_property
     def _cuts(self) -> dict[int, Floats | None]:
         features = self.problem.space.features
-        return {n: self.rater.structure.ends(n) for n, feature in enumerate(features) if feature.numeric}
+        return {n: self.scorer.structure.ends(n) for n, feature in enumerate(features) if feature.numeric}
 
     @cached_property
     def _row(self) -> list[Tokens]:
-        return [tokens[0] for tokens in self.rater.tokens(range(len(self.problem.x0)), self.problem.x0[None])]
+        return [tokens[0] for tokens in self.scorer.tokens(range(len(self.problem.x0)), self.problem.x0[None])]
 
     @cached_property
     def _structures(self) -> dict[tuple[int, ...], Structure]:
@@ -122,7 +122,7 @@ class Reachable:
     def _restricted(self, columns: tuple[int, ...]) -> Structure:
         """Return the structure over some columns, the others as the row has them."""
         if columns not in self._structures:
-            self._structures[columns] = self.rater.structure.restrict(self._row, columns)
+            self._structures[columns] = self.scorer.structure.restrict(self._row, columns)
         return self._structures[columns]
 
 
@@ -146,12 +146,12 @@ def least_cost(
         budget: what it may cost; a box counts as a row.
         doubt: how far the structure's sums may be from the model's, in units of max(1, |sum|).
     """
-    rater, steps = evaluator.problem.rater, min(longest, LONGEST)
-    if rater is None:
+    scorer, steps = evaluator.problem.scorer, min(longest, LONGEST)
+    if scorer is None:
         return LeastCost(None, Uncertified("unopened"))
     if plans.lengths[cheapest] > steps:
         return LeastCost(None, Uncertified("steps", str(steps)))
-    reachable = Reachable(evaluator.problem, rater, doubt)
+    reachable = Reachable(evaluator.problem, scorer, doubt)
     if not reachable.bounded(evaluator.possible.columns.tolist()):
         return LeastCost(None, Uncertified("not_exact"))
     try:
@@ -179,7 +179,7 @@ class Floor:
 
     def __post_init__(self) -> None:
         self._possible = self.evaluator.possible
-        self._walker = BoxWalker(self._possible.course, self.evaluator.problem.x0, self.evaluator.walker.unit)
+        self._walker = BoxWalker(self._possible.action_model, self.evaluator.problem.x0, self.evaluator.walker.unit)
         self._count = 0
 
     def least(self, most: int) -> float:
@@ -217,9 +217,12 @@ class Floor:
         ]
 
     def _steps(self, action: BoundAction) -> Floats | None:
-        feature, own = self._possible.course.space.features[action.column], self.evaluator.problem.x0[[action.column]]
+        feature, own = (
+            self._possible.action_model.space.features[action.column],
+            self.evaluator.problem.x0[[action.column]],
+        )
         step = feature.step
-        if step is None or not (self._possible.course.snapped(action.column, own) == own).all():
+        if step is None or not (self._possible.action_model.snapped(action.column, own) == own).all():
             return None
         anchor = 0.0 if action.kind == "change" else feature.low
         first, last = (np.round((end - anchor) / step) for end in (action.low, action.high))

@@ -9,7 +9,7 @@ import numpy as np
 from mlflow_cf.explainers.cscf.evaluation import Evaluated, Evaluator
 from mlflow_cf.explainers.cscf.genes import Ordered
 from mlflow_cf.features import Floats
-from mlflow_cf.plans.course import ActionModel
+from mlflow_cf.plans.action_model import ActionModel
 from mlflow_cf.plans.kernels import Ints
 from mlflow_cf.search.population import row_keys
 
@@ -25,7 +25,7 @@ def reordered(evaluator: Evaluator, plans: Evaluated) -> Evaluated:
     that gains before it studies may stay, although study would make the gain cheaper.
     """
     parts, walked = [plans.take(np.arange(0))], 0
-    if not order_matters(evaluator.possible.course):
+    if not order_matters(evaluator.possible.action_model):
         return parts[0]
     lengths = plans.lengths
     for steps in np.unique(lengths[lengths > 1]).tolist():
@@ -39,10 +39,10 @@ def reordered(evaluator: Evaluator, plans: Evaluated) -> Evaluated:
     return Evaluated.together(parts)
 
 
-def order_matters(course: ActionModel) -> bool:
+def order_matters(action_model: ActionModel) -> bool:
     """Whether what a step costs, does or needs may depend on the steps before it."""
-    return bool(course.relations.edges) or any(
-        action.effects or action.effort is not None or action.before or action.after for action in course.actions
+    return bool(action_model.relations.edges) or any(
+        action.effects or action.effort is not None or action.before or action.after for action in action_model.actions
     )
 
 

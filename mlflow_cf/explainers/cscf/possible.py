@@ -12,8 +12,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mlflow_cf.features import Floats
+from mlflow_cf.plans.action_model import ActionModel, Declared
 from mlflow_cf.plans.bound import BoundAction, derived
-from mlflow_cf.plans.course import ActionModel, Declared
 from mlflow_cf.plans.kernels import Ints
 from mlflow_cf.plans.relations import Relations
 from mlflow_cf.problem import Group, Problem
@@ -27,19 +27,19 @@ class Possible:
     """The actions of one row, with finite values.
 
     Attributes:
-        course: what they do; dropped: name -> why an action was left out.
+        action_model: what they do; dropped: name -> why an action was left out.
     """
 
-    course: ActionModel
+    action_model: ActionModel
     dropped: dict[str, str]
 
     def __len__(self) -> int:
-        return len(self.course.actions)
+        return len(self.action_model.actions)
 
     @property
     def actions(self) -> tuple[BoundAction, ...]:
         """The actions."""
-        return self.course.actions
+        return self.action_model.actions
 
     @cached_property
     def low(self) -> Floats:
@@ -58,7 +58,7 @@ class Possible:
 
     def count(self, number: int) -> int:
         """Return how many values an action has: those to choose from, or the steps of its feature's grid."""
-        step = self.course.space.features[self.actions[number].column].step
+        step = self.action_model.space.features[self.actions[number].column].step
         if self.sizes[number] or step is None:
             return int(self.sizes[number]) or MANY
         return int(min(self.width[number] / step, MANY)) + 1
@@ -106,9 +106,9 @@ class Possible:
 def possible(problem: Problem, least_change: dict[str, float], *, discounts: bool) -> Possible:
     """Return what can be done with a row: actions as declared, or one per mutable feature (section 6)."""
     nothing = ActionModel(problem.space, (), Relations(), problem.bound_distance, Declared())
-    course = problem.course or nothing
+    action_model = problem.action_model or nothing
     mutable = {column for group in problem.groups if _mutable(group) for column in group.columns}
-    actions: Sequence[BoundAction] = course.actions or [
+    actions: Sequence[BoundAction] = action_model.actions or [
         _admissible(action, problem) for action in derived(problem.space, sorted(mutable))
     ]
     setters = Counter(column for action in actions for column in action.columns)
@@ -119,8 +119,8 @@ def possible(problem: Problem, least_change: dict[str, float], *, discounts: boo
             dropped[action.name] = reason
         else:
             kept.append(finite)
-    relations = course.relations if discounts else Relations()
-    return Possible(replace(course, actions=tuple(kept), relations=relations, least_change=least_change), dropped)
+    relations = action_model.relations if discounts else Relations()
+    return Possible(replace(action_model, actions=tuple(kept), relations=relations, least_change=least_change), dropped)
 
 
 def _mutable(group: Group) -> bool:

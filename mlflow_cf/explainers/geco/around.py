@@ -13,7 +13,7 @@ from mlflow_cf.engine.listed import WORTH, Listed, ListedCandidates, SearchState
 from mlflow_cf.engine.nodes import choices_within, loose, tighten, whole_box
 from mlflow_cf.explainers.geco.members import Members
 from mlflow_cf.problem import Codes
-from mlflow_cf.search.choices import Within
+from mlflow_cf.search.action_table import Within
 from mlflow_cf.search.population import changed_sets
 
 AT_ONCE = 2**17  # sums of a box that are made together: they stay near the processor
@@ -34,7 +34,7 @@ class Around:
         self.members, self.doubt = members, doubt
         self.choices = choices_within(problem, loose(members.bar))
         self.needless = Needless(problem, self.choices, doubt)
-        self._left = MOST // members.rater.numbers(doubt)
+        self._left = MOST // members.scorer.numbers(doubt)
         self._found: list[tuple[Codes, Bools]] = []
         self._serial = count()
         self._heap: list[tuple[float, int, Bools]] = []
@@ -55,9 +55,9 @@ class Around:
             return True
         whole = whole_box(self.choices)[0] & (changed | (self.choices.own < 0))[self.choices.group]
         whole[self.choices.own[self.choices.own >= 0]] = True
-        if self._tightened(whole)[1] > LARGEST or not gains(self.choices, self.members.rater):
+        if self._tightened(whole)[1] > LARGEST or not gains(self.choices, self.members.scorer):
             return False
-        boxes = self.members.rater.structure.boxes(self.choices.tokens)
+        boxes = self.members.scorer.structure.boxes(self.choices.tokens)
         losing = Losing(self.members.problem, self.choices, boxes, self.doubt)
         self._wait(whole)
         while self._heap and self._heap[0][0] <= self._within.limit:
@@ -76,7 +76,7 @@ class Around:
         choices, own = self.choices, self.members.problem.own
         alone = choices.code == codes[choices.group]
         kept = np.bincount(choices.group[alone], minlength=len(codes)) == 1
-        if not kept.all() or not gains(choices, self.members.rater):
+        if not kept.all() or not gains(choices, self.members.scorer):
             return
         self._left = MOST_PAIRED
         sizes = np.diff(choices.start)
@@ -127,8 +127,8 @@ class Around:
         budget, work = self.members.budget, 1 + listed.rows.size // WORTH
         if self._left < 0 or budget.left < work or budget.take(work) < work:
             return False
-        rater, within = self.members.rater, self._within
-        self._keep(listed.rated(within, rater, self.doubt) or listed.rated_alone(within, rater, self.doubt))
+        scorer, within = self.members.scorer, self._within
+        self._keep(listed.rated(within, scorer, self.doubt) or listed.rated_alone(within, scorer, self.doubt))
         return True
 
     def _keep(self, rated: ListedCandidates) -> None:

@@ -131,8 +131,8 @@ class Partial:
     groups that any of them changes, or by whole rows if these are more than half of all groups, or candidates too few.
     """
 
-    def __init__(self, problem: Problem, rater: Scorer, deltas: Deltas) -> None:
-        self.problem, self.rater, self.deltas = problem, rater, deltas
+    def __init__(self, problem: Problem, scorer: Scorer, deltas: Deltas) -> None:
+        self.problem, self.scorer, self.deltas = problem, scorer, deltas
         self.least = max(LEAST_ROWS, LEAST_ROWS_NARROW // len(problem.space) ** 2)
         self.known: dict[Groups, Structure] = {}
 
@@ -145,7 +145,7 @@ class Partial:
         sums = np.empty((len(places), parts[0][1].shape[1]))
         for rows, part in parts:
             sums[rows] = part
-        return self.rater.rate_sums(sums)
+        return self.scorer.rate_sums(sums)
 
     def _sets(self, places: Places) -> tuple[list[Codes], Codes]:
         """Return the candidates of every set of groups that enough of them change, and all others."""
@@ -177,7 +177,7 @@ class Partial:
         changed = np.bincount(deltas.group[places].ravel(), minlength=len(deltas.start) + 1)[:-1] > 0
         if len(places) < self.least or 2 * np.count_nonzero(changed) > len(changed):
             tables, codes = self.problem.token_tables, deltas.codes(places)
-            return self.rater.structure.sums([t[codes[:, n]] for t, n in zip(tables, self._owner, strict=True)])
+            return self.scorer.structure.sums([t[codes[:, n]] for t, n in zip(tables, self._owner, strict=True)])
         groups = np.flatnonzero(changed)
         key = tuple(groups.tolist())
         at = np.full(len(changed) + 1, len(groups))  # a last column for `none`
@@ -188,7 +188,7 @@ class Partial:
         return self._restricted(key).sums(self._tokens(codes, key))
 
     def _restricted(self, groups: Groups) -> Structure:
-        return self.rater.structure.restrict(self._row, [c for number in groups for c in self.problem.columns[number]])
+        return self.scorer.structure.restrict(self._row, [c for number in groups for c in self.problem.columns[number]])
 
     def _tokens(self, codes: Codes, groups: Groups) -> list[Tokens]:
         """Return the tokens of every column of some groups for their codes (m, groups)."""

@@ -9,7 +9,7 @@ from mlflow_cf.explainers.geco.draws import Draws
 from mlflow_cf.explainers.geco.knapsack import KnapsackItems
 from mlflow_cf.features import Floats
 from mlflow_cf.problem import Codes
-from mlflow_cf.search.population import Population, bar_of, fittest, log_odds, none_scored, portions
+from mlflow_cf.search.population import Population, batches, cutoff_of, fittest, log_odds, none_scored
 
 
 class Drawn:
@@ -41,12 +41,12 @@ class Drawn:
         run = self.run
         places = run.deltas.of(codes[self.problem.distance(codes) < self.bar])
         places = places[run.seen.new_places(places)]
-        parts = [none_scored(self.problem), *(run.scored(places[some]) for some in portions(len(places), self.budget))]
+        parts = [none_scored(self.problem), *(run.scored(places[some]) for some in batches(len(places), self.budget))]
         scored = Population.together(parts)
         run.seen.remember(len(scored))
         if len(scored):
             self.population = fittest(self.problem, self.population.joined(scored), run.q)
-            self.bar = bar_of(self.problem, self.population)
+            self.bar = cutoff_of(self.problem, self.population)
         return scored
 
     def start(self, row: Codes) -> tuple[float, KnapsackItems]:

@@ -12,7 +12,7 @@ from mlflow_cf.features import Floats
 from mlflow_cf.goal import Rating
 from mlflow_cf.problem import Budget, Codes, Problem
 from mlflow_cf.search.cascade import Cascade
-from mlflow_cf.search.population import Population, Seen, changed_sets, fittest, none_scored, portions, shortlist
+from mlflow_cf.search.population import Population, Seen, batches, changed_sets, fittest, none_scored, shortlist
 from mlflow_cf.search.sampling import draw_by_row, draw_distinct
 
 MOST_CODES = 2**20  # of the candidates that are held at a time as whole rows: 8 MB
@@ -32,8 +32,8 @@ class Draws:
         self.problem, self.budget, self.rng, self.q = problem, budget, rng, q
         self.seen = Seen(problem)
         self.deltas = Deltas(problem)
-        rater = problem.rater if partial else None
-        self.rate = self._by_rows if rater is None else Partial(problem, rater, self.deltas).rate
+        scorer = problem.scorer if partial else None
+        self.rate = self._by_rows if scorer is None else Partial(problem, scorer, self.deltas).rate
         self.cascade = Cascade(problem, rng)
         self.statistics = Statistics(("mutate", "cross", "select"))
         self.block = max(1, MOST_CODES // len(problem.groups))
@@ -48,7 +48,7 @@ class Draws:
             with self.statistics.timed("select"):
                 new = block[self.seen.new_places(block)]
                 done = 0
-                for part in portions(len(new), self.budget):
+                for part in batches(len(new), self.budget):
                     parts.append(self._scored(new[part]))
                     done = part.stop
                 self.seen.remember(done)

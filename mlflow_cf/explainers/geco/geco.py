@@ -92,7 +92,7 @@ class GeCo:
             rows = sifted(problem, budget, lambda opened, left: self._by_sweeps(opened, left).rows)
             if len(rows) >= problem.count or budget.cut:
                 return Candidates(rows, complete=len(rows) > 0)
-        by_sweeps = self.sweep and problem.rater is not None
+        by_sweeps = self.sweep and problem.scorer is not None
         drawn = None if by_sweeps else rng.bit_generator.state
         found = self._by_sweeps(problem, budget) if by_sweeps else self._by_draws(problem, budget, rng)
         if len(found.rows) or budget.cut or not self.last_resort:

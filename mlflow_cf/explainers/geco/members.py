@@ -21,12 +21,12 @@ from mlflow_cf.search.cascade import Cascade
 from mlflow_cf.search.population import (
     Population,
     Seen,
-    bar_of,
-    bar_of_sets,
+    batches,
+    cutoff_of,
+    cutoff_of_sets,
     first_of_sets,
     fittest,
     none_scored,
-    portions,
 )
 
 AT_ONCE = 32  # members swept in one go; then the bar is lowered to what they brought
@@ -48,11 +48,11 @@ class Members:
 
     PHASES: ClassVar = ("sweep", "cross", "score")
 
-    def __init__(self, problem: Problem, rater: Scorer, budget: Budget, q: int, statistics: Statistics) -> None:
-        self.problem, self.rater, self.budget, self.q = problem, rater, budget, q
+    def __init__(self, problem: Problem, scorer: Scorer, budget: Budget, q: int, statistics: Statistics) -> None:
+        self.problem, self.scorer, self.budget, self.q = problem, scorer, budget, q
         self.cascade = Cascade(problem)
         self.seen = Seen(problem)
-        self.neighbours = Neighbours(problem, rater, self.cascade, self.seen.keys)
+        self.neighbours = Neighbours(problem, scorer, self.cascade, self.seen.keys)
         self.population = none_scored(problem)
         self.bar, self.price, self.constructed = np.inf, 0.0, False
         self.statistics = statistics
@@ -86,7 +86,7 @@ class Members:
 
     def rate(self, codes: Codes) -> tuple[Bools, Floats]:
         """Return whether candidates (m, G) are favourable, and by how much, or what they lack, negated."""
-        favourable, margin, shortfall = self.rater.measures(self.problem.tokens(codes))
+        favourable, margin, shortfall = self.scorer.measures(self.problem.tokens(codes))
         return favourable, np.where(favourable, margin, -shortfall)
 
     def merits(self, scored: Population) -> Floats:
@@ -113,8 +113,8 @@ class Members:
             codes = codes[self.problem.distance(codes) < self.bar]
             codes = codes[self.seen.new(codes)]
             parts = [none_scored(self.problem)]
-            for some in portions(len(codes), self.budget):
-                favourable, _, shortfall = self.rater.measures(self.problem.tokens(codes[some]))
+            for some in batches(len(codes), self.budget):
+                favourable, _, shortfall = self.scorer.measures(self.problem.tokens(codes[some]))
                 parts.append(self._scored(codes[some], favourable, shortfall))
             scored = Population.together(parts)
             self.seen.remember(len(scored))
@@ -155,7 +155,7 @@ class Members:
             codes, favourable, shortfall = near.codes(best), near.verdict[best] > 0, near.shortfall[best]
             doubtful = np.flatnonzero(near.verdict[best] < 0)
             if len(doubtful):
-                rated = self.rater.measures(self.problem.tokens(codes[doubtful]))
+                rated = self.scorer.measures(self.problem.tokens(codes[doubtful]))
                 favourable[doubtful], _, shortfall[doubtful] = rated
             self._keep(self._scored(codes, favourable, shortfall))
 
@@ -172,7 +172,7 @@ class Members:
         if several:
             joined = first_of_sets(self.problem, fittest(self.problem, joined, len(joined)))
         self.population = self._best(joined)
-        self.bar = (bar_of_sets if several else bar_of)(self.problem, self.population)
+        self.bar = (cutoff_of_sets if several else cutoff_of)(self.problem, self.population)
         if self.bar < np.inf:  # what cannot become an answer any more leaves its place to what can
             far = joined.score if self.constructed else self.problem.distance(joined.codes)
             near = joined.favourable | (far < self.bar)
@@ -187,7 +187,7 @@ class Members:
     def _minimal(self, found: Population) -> Population:
         """Return candidates, the favourable ones without needless changes."""
         codes, favourable = found.codes.copy(), found.favourable
-        codes[favourable] = minimal(self.problem, self.rater, codes[favourable])
+        codes[favourable] = minimal(self.problem, self.scorer, codes[favourable])
         return replace(found, codes=codes, score=np.where(favourable, self.problem.distance(codes), found.score))
 
     def _single(self, state: Codes, merit: float, near: RatedNeighbours) -> KnapsackItems:
@@ -195,7 +195,7 @@ class Members:
         return KnapsackItems(near.group, near.code, -near.shortfall - merit, cost)
 
 
-def minimal(problem: Problem, rater: Scorer, codes: Codes) -> Codes:
+def minimal(problem: Problem, scorer: Scorer, codes: Codes) -> Codes:
     """Return favourable candidates (m, G) with change after change put back, the dearest first, while they stay so."""
     codes = codes.copy()
     waiting = np.arange(len(codes))
@@ -203,7 +203,7 @@ def minimal(problem: Problem, rater: Scorer, codes: Codes) -> Codes:
         owner, undone = problem.undone_codes(codes[waiting])
         if not len(owner):
             break
-        kept = np.flatnonzero(rater.margins(problem.tokens(undone))[0])  # few are, so that rules are checked for few
+        kept = np.flatnonzero(scorer.margins(problem.tokens(undone))[0])  # few are, so that rules are checked for few
         kept = kept[problem.held(undone[kept])]
         owner, undone = waiting[owner[kept]], undone[kept]
         order = np.lexsort((problem.distance(undone), owner))

@@ -17,21 +17,21 @@ from mlflow_cf.explainers.geco.picking import Parents, PickedGroups, pick
 from mlflow_cf.features import Floats
 from mlflow_cf.goal import Scorer
 from mlflow_cf.problem import Budget, Codes, Problem
+from mlflow_cf.search.action_table import ActionTable, Within, telling
 from mlflow_cf.search.cascade import Cascade, alone
-from mlflow_cf.search.choices import Choices, Within, telling
 from mlflow_cf.search.population import Keys
 
 FAR = 1e3  # more than any distance
 MOST_JOINT = 20_000  # tuples of groups of several features that are tried beside the candidates of one call
 
 
-def _nearest_choices(problem: Problem) -> Choices:
+def _nearest_choices(problem: Problem) -> ActionTable:
     """Return the tuples worth looking at of all swept groups, nearest first."""
     swept = np.array([len(group.columns) == 1 and group.proposals > 0 for group in problem.groups])
     places = problem.kept(telling)
     places = places[swept[problem.group_of[places]]]
     alone = problem.costs[places] + problem.bound_distance.c * problem.peaks[places]
-    return Choices.of_places(problem, places[np.lexsort((alone, problem.group_of[places]))])
+    return ActionTable.of_places(problem, places[np.lexsort((alone, problem.group_of[places]))])
 
 
 @dataclass(frozen=True, eq=False)
@@ -74,8 +74,8 @@ class RatedNeighbours:
 class Neighbours:
     """The neighbourhoods of candidates of one problem; no change of a group beside the same others comes twice."""
 
-    def __init__(self, problem: Problem, rater: Scorer, cascade: Cascade, keys: Keys) -> None:
-        self.problem, self.rater, self.cascade, self.keys = problem, rater, cascade, keys
+    def __init__(self, problem: Problem, scorer: Scorer, cascade: Cascade, keys: Keys) -> None:
+        self.problem, self.scorer, self.cascade, self.keys = problem, scorer, cascade, keys
         linked = frozenset(number for joint in cascade.joint_rules for number in joint.groups)
         self.choices = _nearest_choices(problem)
         self.linked = sorted(linked)
@@ -129,8 +129,8 @@ class Neighbours:
         some = np.any(columns, axis=0).tolist()
         values = [tokens if any_ else None for tokens, any_ in zip(choices.tokens, some, strict=True)]
         rows = [table[parents[:, n]] for table, n in zip(problem.token_tables, problem.owner, strict=True)]
-        found = self.rater.structure.sweep(rows, values, columns)
-        sums = np.full((len(parents), len(choices.code), self.rater.structure.outputs), np.nan)
+        found = self.scorer.structure.sweep(rows, values, columns)
+        sums = np.full((len(parents), len(choices.code), self.scorer.structure.outputs), np.nan)
         for column, part in enumerate(found):
             if part is not None:
                 group = problem.owner[column]
@@ -142,7 +142,7 @@ class Neighbours:
             choices.flat,
             PickedGroups(wanted, held),
             sums,
-            self.rater.targets,
+            self.scorer.targets,
             within,
         )
         return RatedNeighbours(parents, parent, choices.group[at], choices.code[at], verdict, shortfall, distance)

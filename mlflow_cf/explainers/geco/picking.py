@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 
 from mlflow_cf.goal.raw_scores import Targets, lacking, rate_sums, rounding
 from mlflow_cf.kernel import kernel
-from mlflow_cf.search.choices import Flat, Within
+from mlflow_cf.search.action_table import ActionArrays, Within
 
 Array = NDArray[Any]
 
@@ -44,7 +44,7 @@ DOUBT = 1e-5  # sums of a sweep are rounded otherwise than those of a single row
 
 
 def pick(
-    parents: Parents, flat: Flat, wanted: PickedGroups, sums: Array, targets: Targets, within: Within
+    parents: Parents, flat: ActionArrays, wanted: PickedGroups, sums: Array, targets: Targets, within: Within
 ) -> tuple[Array, Array, Array, Array, Array]:
     """Return the neighbours worth keeping: parent, choice, favourable or not (-1: in doubt), shortfall, distance.
 
@@ -75,7 +75,7 @@ def _rated(sums: Array, targets: Targets) -> ActionScores:
 
 @kernel
 def pick_into(
-    parents: Parents, flat: Flat, wanted: PickedGroups, rated: ActionScores, within: Within, found: Array
+    parents: Parents, flat: ActionArrays, wanted: PickedGroups, rated: ActionScores, within: Within, found: Array
 ) -> int:
     """Write what `pick` returns into the lines of `found`, and return how many there are."""
     code, cost, peak, start, own = flat.code, flat.cost, flat.peak, flat.start, flat.own_code

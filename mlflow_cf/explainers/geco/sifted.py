@@ -28,7 +28,7 @@ def sifted(problem: Problem, budget: Budget, search: Rows) -> Floats:
     """
     if problem.partial is None:
         return problem.background[:0]
-    known = replace(problem, rater=problem.partial, rate=problem.partial.rate, partial=None)
+    known = replace(problem, scorer=problem.partial, rate=problem.partial.rate, partial=None)
     kept = problem.background[:0]
     for count in (problem.count, max(SETS, 2 * problem.count)):
         part = budget.part(budget.left // SHARE)

@@ -44,9 +44,9 @@ class Sweeps:
     def __init__(self, problem: Problem, budget: Budget, q: int, stable: int, generations: range) -> None:
         """Set up a search that keeps `q` members for some `generations` until the best `stable` ones do not change."""
         (self.problem, self.exact), self.budget = with_points(problem), budget
-        if self.problem.rater is None:
+        if self.problem.scorer is None:
             raise ValueError("sweeps need a structure")
-        self.rater = self.problem.rater
+        self.scorer = self.problem.scorer
         self.q, self.stable, self.generations = q, stable, generations
         self.settled = False
         self._looked = np.inf  # the bar when all candidates around the row were looked at last
@@ -55,7 +55,7 @@ class Sweeps:
     @cached_property
     def members(self) -> Members:
         """The members of the search."""
-        return Members(self.problem, self.rater, self.budget, self.q, self.statistics)
+        return Members(self.problem, self.scorer, self.budget, self.q, self.statistics)
 
     def run(self) -> tuple[Floats, dict[str, int | float]]:
         """Return favourable rows (m, d), nearest first, and the statistics of the search."""
@@ -237,7 +237,7 @@ class Sweeps:
         favourable = np.zeros(len(codes), dtype=np.bool_)
         with self._counted("score", len(self.problem.space)):
             some = self.budget.take(len(codes))
-            favourable[:some] = self.rater.margins(self.problem.tokens(codes[:some]))[0]
+            favourable[:some] = self.scorer.margins(self.problem.tokens(codes[:some]))[0]
         return favourable
 
     def _evolve(self, least: int) -> int:

@@ -22,7 +22,7 @@ from mlflow_cf.features import Floats
 from mlflow_cf.features.embedding import Embedding
 from mlflow_cf.problem import Codes, Group, Problem
 from mlflow_cf.problem.binding import same
-from mlflow_cf.problem.group import Tuples
+from mlflow_cf.problem.group import GroupActions
 from mlflow_cf.problem.points import with_values
 from mlflow_cf.search.cascade import Cascade
 from mlflow_cf.search.snapping import NearestActions, Snapping
@@ -257,7 +257,7 @@ def _keeping(group: Group, kept: Bools) -> Group:
     bound, own = group.bound, int(np.count_nonzero(kept[: group.own]))
     places = None if bound.places is None else bound.places[kept]
     parts = (bound.values[kept], bound.weights[kept], own, bound.cost[kept], bound.peak[kept], places)
-    return group.taking(Tuples(*parts))
+    return group.taking(GroupActions(*parts))
 
 
 def _may_change(group: Group) -> bool:

@@ -14,7 +14,7 @@ from mlflow_cf.features import Floats
 from mlflow_cf.goal import Rating
 from mlflow_cf.problem import Budget, Codes
 from mlflow_cf.search.cascade import Cascade
-from mlflow_cf.search.population import portions
+from mlflow_cf.search.population import batches
 from mlflow_cf.structures.links import Tokens
 from mlflow_cf.structures.structure import Structure
 
@@ -88,7 +88,7 @@ class Landed:
             kept = np.flatnonzero(~refuse)
             keys, new = [keys[at] for at in kept.tolist()], new[kept]
         rated = 0
-        for part in portions(len(new), self.budget):
+        for part in batches(len(new), self.budget):
             rows = new[part]
             self._keep(keys[part], codes[rows], numbers[rows], self._rated(codes[rows], numbers[rows]))
             rated += len(rows)
@@ -111,10 +111,10 @@ class Landed:
         return self.paper.fitness(favourable, gaps(self.problem, favourable, rating.grade), self._rows(codes, numbers))
 
     def _rating(self, codes: Codes, numbers: Floats) -> Rating:
-        if self.problem.rater is None or numbers.size:
+        if self.problem.scorer is None or numbers.size:
             return self.problem.rate(self._rows(codes, numbers))
         tokens = [table[codes[:, at]] for table, at in self._tokens]
-        return self.problem.rater.rate_sums(self._structure.sums(tokens))
+        return self.problem.scorer.rate_sums(self._structure.sums(tokens))
 
     def _repaired(self, codes: Codes, numbers: Floats) -> tuple[Codes, Floats, Places | None]:
         """Return rows (m, C), (m, c) repaired as far as they can be, and how many rules each breaks, if any may."""
@@ -174,24 +174,24 @@ class Landed:
     @cached_property
     def _tokens(self) -> list[tuple[Tokens, int]]:
         """For every column that may differ, the tokens of its group's tuples and the group's place."""
-        rater, found = self.problem.rater, []
-        if rater is not None:
+        scorer, found = self.problem.scorer, []
+        if scorer is not None:
             for at, number in enumerate(self.groups.tolist()):
                 group = self.problem.groups[number]
-                found += [(table, at) for table in self.problem.tokens_of(rater, group)]
+                found += [(table, at) for table in self.problem.tokens_of(scorer, group)]
         return found
 
     @cached_property
     def _structure(self) -> Structure:
         """The model with all groups fixed to the row but those that may differ."""
-        problem, rater = self.problem, self.problem.rater
-        if rater is None:
+        problem, scorer = self.problem, self.problem.scorer
+        if scorer is None:
             raise ValueError("the model was not opened")
         columns = [column for number in self.groups.tolist() for column in problem.columns[number]]
         if columns == list(range(len(problem.space))):
-            return rater.structure
-        row = [tokens[0] for tokens in rater.tokens(range(len(problem.space)), problem.x0[None])]
-        return rater.structure.restrict(row, columns)
+            return scorer.structure
+        row = [tokens[0] for tokens in scorer.tokens(range(len(problem.space)), problem.x0[None])]
+        return scorer.structure.restrict(row, columns)
 
 
 def _keys(codes: Codes, numbers: Floats) -> list[bytes]:

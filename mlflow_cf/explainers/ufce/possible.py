@@ -32,7 +32,7 @@ class ReachableSets:
 
         It ends early where the budget is spent.
         """
-        if self._problem.rater is None:
+        if self._problem.scorer is None:
             yield from sets
             return
         size = max(1, min(AT_ONCE, MOST_FLAGS // len(self._group)))
@@ -41,7 +41,7 @@ class ReachableSets:
                 return
             part = sets[start : start + size]
             low, high = self._boxes.bounds(np.stack([self._mask(each) for each in part]))
-            reached = ~(self._problem.rater.reach(low, high, CLOSE) < 0)  # not where it is no number
+            reached = ~(self._problem.scorer.upper_bound(low, high, CLOSE) < 0)  # not where it is no number
             yield from (part[at] for at in np.flatnonzero(reached).tolist())
 
     def _mask(self, groups: Collection[int]) -> Bools:
@@ -69,9 +69,9 @@ class ReachableSets:
     @cached_property
     def _boxes(self) -> Boxes:
         problem = self._problem
-        assert problem.rater is not None  # noqa: S101  told apart before
+        assert problem.scorer is not None  # noqa: S101  told apart before
         tables = zip(problem.token_tables, problem.owner.tolist(), strict=True)
-        return problem.rater.structure.boxes([table[self._codes[number]] for table, number in tables])
+        return problem.scorer.structure.boxes([table[self._codes[number]] for table, number in tables])
 
     @cached_property
     def _group(self) -> Codes:

@@ -78,7 +78,7 @@ class UFCESearch:
         self.subspaces = Subspaces.of(problem, self.near)
         self.predictors = Predictors(problem, embedding, known.weights, known.intercepts, self.subspaces.ends)
         self.possible = ReachableSets(problem, self.subspaces, budget)
-        self.scans = aim.search == "scan" or (aim.search == "auto" and problem.rater is not None)
+        self.scans = aim.search == "scan" or (aim.search == "auto" and problem.scorer is not None)
 
     def candidates(self) -> Candidates:
         """Search all variants; return plausible candidates, best first."""

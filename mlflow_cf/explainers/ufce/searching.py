@@ -13,7 +13,7 @@ from mlflow_cf.explainers.ufce.lines import SearchLines, evenly
 from mlflow_cf.features import Floats
 from mlflow_cf.problem import Budget, Codes, Problem
 from mlflow_cf.search.cascade import Cascade
-from mlflow_cf.search.population import portions
+from mlflow_cf.search.population import batches
 
 AGAIN: Final = 64  # values tried one by one where a walk found nothing
 Plausible = Callable[[Floats], Bools]
@@ -72,7 +72,7 @@ class Acceptance:
         codes[asked], kept = self._cascade.repaired(codes[asked])
         kept &= (codes[asked] != self.problem.own).sum(axis=1) <= self.most
         asked = asked[kept]
-        for part in portions(len(asked), self.budget):
+        for part in batches(len(asked), self.budget):
             accepted[asked[part]] = self.problem.rate_codes(codes[asked[part]]).favourable
         if self.plausible is not None and accepted.any():
             accepted[accepted] = self.plausible(self.problem.rows(codes[accepted]))

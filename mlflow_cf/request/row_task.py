@@ -34,25 +34,25 @@ def wanted_of(request: Request, rows: Sequence[Row]) -> dict[int, Row]:
     return {number: row for number, row in enumerate(rows) if is_wanted(request, row)}
 
 
-def case_of(request: Request, space: FeatureSpace, row: Row) -> RowTask:
+def row_task(request: Request, space: FeatureSpace, row: Row) -> RowTask:
     """Return a row's problem, with a budget of its own."""
     requirements = request.requirements
     targets, opened, partial = requirements.wanted(request.target, _own(row))
     count, most = request.query.count, request.max_evaluations
     # what the structure takes a level for that is not in the background, the model may know
-    unseen = np.flatnonzero(row.codes >= request.setting.bound_distance.unknown_from).tolist()
-    rater = None if unseen else opened
+    unseen = np.flatnonzero(row.codes >= request.bound_policy.bound_distance.unknown_from).tolist()
+    scorer = None if unseen else opened
 
     def rate(Z: Floats) -> Rating:
         return requirements.rate(targets, space, Z, opened=not unseen)
 
-    problem = request.setting.bind(
+    problem = request.bound_policy.bind(
         row.codes,
         space=space,
         count=count,
-        rate=rater.rate if rater else rate,
+        rate=scorer.rate if scorer else rate,
         rate_background=lambda: rate_all(targets, requirements.background),
-        rater=rater,
+        scorer=scorer,
     )
     reserve = min(most // 4, 8 * count * (len(problem.groups) + 1))
     obstacle = requirements.obstacle

@@ -110,14 +110,14 @@ class ActionModel:
         return bool(functions_in((*self.declared.actions, *self.left), self.declared.relationships))
 
     def covering(self, space: FeatureSpace) -> ActionModel:
-        """Return the course over a space that covers more levels."""
+        """Return the action model over a space that covers more levels."""
         if space is self.space:
             return self
         wider = replace(self.bind(self.declared, space, self.measure), least_change=self.least_change)
         return wider.narrowed(self.left, reveal=False)  # nothing is said that was not said before
 
     def narrowed(self, left: Sequence[Action], pause: Pause = no_pause, *, reveal: bool = True) -> ActionModel:
-        """Return the course with the actions that a request leaves of the policy's; itself, if these are all of them.
+        """Return the model with the actions that a request leaves of the policy's; itself, if these are all of them.
 
         Raises:
             InputError: others than the policy's, or wider ones; see `plans.narrowed`.
@@ -126,7 +126,7 @@ class ActionModel:
         return self if actions == self.actions else replace(self, actions=actions, left=tuple(left))
 
     def completed(self, columns: Iterable[int]) -> ActionModel:
-        """Return the course with an action of its own for each of some columns that no action is about.
+        """Return the action model with an action of its own for each of some columns that no action is about.
 
         An action that a request has not left stays forbidden: there is none in its place.
         """
@@ -221,12 +221,12 @@ class _Entry(NamedTuple):
 
 
 def narrowed(
-    course: ActionModel, asked: Sequence[Action], pause: Pause = no_pause, *, reveal: bool = True
+    action_model: ActionModel, asked: Sequence[Action], pause: Pause = no_pause, *, reveal: bool = True
 ) -> tuple[BoundAction, ...]:
-    """Return the actions of a course that a request leaves, in the course's order.
+    """Return the actions of an action model that a request leaves, in the action model's order.
 
     Args:
-        course: the policy's, or what is left of it.
+        action_model: the policy's, or what is left of it.
         asked: the actions that remain. What an entry does not say is the policy's; one that says nothing leaves the
             very same action.
         pause: called between them; whatever it raises ends the work.
@@ -235,8 +235,8 @@ def narrowed(
     Raises:
         InputError: an action that is not the policy's, or wider; the errors of all entries at once.
     """
-    known = {action.name: action for action in course.actions}
-    policy = {action.name: action for action in course.declared.actions}
+    known = {action.name: action for action in action_model.actions}
+    policy = {action.name: action for action in action_model.declared.actions}
     kept: dict[str, BoundAction] = {}
     errors: list[InputError] = []
     for place, entry in enumerate(asked):
@@ -251,24 +251,26 @@ def narrowed(
             continue
         kept[name] = own = known[name]
         try:
-            one = _Entry(entry, path, policy[name], own, course.space.features[own.column])
-            kept[name] = _narrowed(course, one, reveal=reveal)
+            one = _Entry(entry, path, policy[name], own, action_model.space.features[own.column])
+            kept[name] = _narrowed(action_model, one, reveal=reveal)
         except InputError as error:
             errors.append(error)
     raise_all(errors)
     return tuple(kept[name] for name in known if name in kept)
 
 
-def _narrowed(course: ActionModel, entry: _Entry, *, reveal: bool) -> BoundAction:
+def _narrowed(action_model: ActionModel, entry: _Entry, *, reveal: bool) -> BoundAction:
     raise_all(_other(entry))
     asked, path, own = entry.asked, entry.path, entry.own
     low, high = _range(entry)
     choices = _choices(entry)
-    before, after = (bind_conditions(asked, key, course.space, path, reveal=reveal) for key in ("before", "after"))
+    before, after = (
+        bind_conditions(asked, key, action_model.space, path, reveal=reveal) for key in ("before", "after")
+    )
     effort = own.effort
     if asked.effort is not None:
-        base = own.effort or Computed(ScaledChange(course.measure, own.column))
-        effort = Apply("max", (base, bind_effort(asked, asked.effort, course.space, path)))
+        base = own.effort or Computed(ScaledChange(action_model.measure, own.column))
+        effort = Apply("max", (base, bind_effort(asked, asked.effort, action_model.space, path)))
         after = (*after, *_defined(base, own.name))
     same = (low, high) == (own.low, own.high) and choices is own.choices and effort is own.effort
     if same and not before and not after:

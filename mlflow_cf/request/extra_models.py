@@ -80,12 +80,12 @@ class LearnedOnce:
     """What was learned of the background once.
 
     Attributes:
-        learned: by the explainer, if it learns; held: by what else answers can be held to.
+        learned: by the explainer, if it learns; extra_models: by what else answers can be held to.
         causal: for the policy's causal equations with a model, in order; empty: it is still to be learned.
     """
 
     learned: Learned | None = None
-    held: ExtraModels = field(default_factory=ExtraModels)
+    extra_models: ExtraModels = field(default_factory=ExtraModels)
     causal: tuple[Arrays, ...] = ()
 
 

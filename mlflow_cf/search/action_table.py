@@ -18,11 +18,11 @@ from mlflow_cf.structures.links import Tokens
 Array = NDArray[Any]
 
 
-class Flat(NamedTuple):
+class ActionArrays(NamedTuple):
     """Choices for kernels.
 
     Attributes:
-        code, cost, peak: (choices,) and start: (G + 1,) as in `Choices`.
+        code, cost, peak: (choices,) and start: (G + 1,) as in `ActionTable`.
         own: (G,) the choice of the row's own tuple, -1 where there is none; own_code: (G,) the code of that tuple.
     """
 
@@ -47,7 +47,7 @@ class Within(NamedTuple):
 
 
 @dataclass(frozen=True, eq=False)
-class Choices:
+class ActionTable:
     """Some tuples of every group, group after group, in the order in which a search tries them.
 
     Attributes:
@@ -65,7 +65,7 @@ class Choices:
     start: Codes
 
     @classmethod
-    def of_places(cls, problem: Problem, places: Codes) -> Choices:
+    def of_places(cls, problem: Problem, places: Codes) -> ActionTable:
         """Return the tuples at `places` (choices,) among those of all groups, group after group."""
         if len(places) == len(problem.costs) and (places == np.arange(len(places))).all():  # all of them, as they come
             start = np.append(problem.start, len(places))
@@ -83,9 +83,9 @@ class Choices:
         return codes
 
     @cached_property
-    def flat(self) -> Flat:
+    def flat(self) -> ActionArrays:
         """The same for kernels."""
-        return Flat(self.code, self.cost, self.peak, self.start, self.own, self.problem.own)
+        return ActionArrays(self.code, self.cost, self.peak, self.start, self.own, self.problem.own)
 
     @cached_property
     def own(self) -> Codes:
@@ -98,7 +98,7 @@ class Choices:
     @cached_property
     def tokens(self) -> list[Tokens]:
         """Per column, the structure's tokens of its group's choices; empty without structure."""
-        if self.problem.rater is None:
+        if self.problem.scorer is None:
             return []
         if self.group is self.problem.group_of:  # all of them, as they come
             return self.problem.token_tables
@@ -130,7 +130,7 @@ def telling(problem: Problem) -> Codes:
     groups speak of the feature: whatever accepts another one accepts the nearest too.
     """
     kept = _allowed(problem)
-    if problem.rater is None:
+    if problem.scorer is None:
         return np.flatnonzero(kept)
     cells, ascending = np.zeros(len(kept), dtype=np.int64), np.zeros(len(problem.groups), dtype=np.bool_)
     tables, linked, start, in_order = problem.token_tables, problem.linked, problem.start.tolist(), _in_order(problem)

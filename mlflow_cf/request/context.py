@@ -24,7 +24,7 @@ from mlflow_cf.policy.further import AnyVersions, Plausibly, PlausiblyAsked, Ver
 from mlflow_cf.problem import BoundPolicy
 from mlflow_cf.problem.disclosure import notes_on_privacy
 from mlflow_cf.request.admission import Admission
-from mlflow_cf.request.held import ExtraModels, version_of
+from mlflow_cf.request.extra_models import ExtraModels, version_of
 from mlflow_cf.request.request import Caller, Request, Work
 from mlflow_cf.request.tightened import Tightened
 from mlflow_cf.why_not.lint import lint
@@ -38,7 +38,7 @@ class Shared(NamedTuple):
 
     Attributes:
         requirements: what answers must meet.
-        owners: the setting as the owner of the model sees it; for_requests: without what requests may not see.
+        owners: the bound policy as the owner of the model sees it; for_requests: without what requests may not see.
     """
 
     requirements: Requirements
@@ -53,22 +53,22 @@ class RequestContext:
     Attributes:
         policy: what holds for all of them.
         model: the model itself, without any further requirement.
-        held: what else answers may be held to.
-        setting: the policy, bound to the background.
+        extra_models: what else answers may be held to.
+        bound_policy: the policy, bound to the background.
         searches: the explainers; admission: how many requests are explained at the same time.
     """
 
     policy: Policy
     model: Requirements
-    held: ExtraModels
-    setting: BoundPolicy
+    extra_models: ExtraModels
+    bound_policy: BoundPolicy
     searches: Searches
     admission: Admission
 
     @cached_property
     def findings(self) -> tuple[str, ...]:
         """What of the policy is probably not meant, looked for once: on wide tables that takes .4 s."""
-        return tuple(lint(self.policy, self.setting))
+        return tuple(lint(self.policy, self.bound_policy))
 
     @property
     def required(self) -> Requirements:
@@ -77,12 +77,12 @@ class RequestContext:
 
     @property
     def owners(self) -> BoundPolicy:
-        """The setting as the owner of the model sees it."""
+        """The bound policy as the owner of the model sees it."""
         return self._shared((), False, None).owners
 
     @property
     def for_requests(self) -> BoundPolicy:
-        """The setting without what requests may not see."""
+        """The bound policy without what requests may not see."""
         return self._shared((), False, None).for_requests
 
     def opened(self, asked: AnyVersions) -> tuple[VersionsAsked, tuple[Requirement, ...]]:
@@ -91,10 +91,10 @@ class RequestContext:
         Raises:
             InputError: one of them cannot be opened, or does not take the same features.
         """
-        versions, others = self.held.split(asked)
+        versions, others = self.extra_models.split(asked)
         if not others:
             return versions, ()
-        space, background = self.model.space, self.setting.background
+        space, background = self.model.space, self.bound_policy.background
         models = open_versions(others, space.decode(background))
         return versions, tuple(
             version_of(Origin("request", "robust_to", name), model, space, background) for name, model in models.items()
@@ -119,7 +119,7 @@ class RequestContext:
 
     @cached_property
     def _tightened(self) -> Tightened:
-        """The settings of the last few requests with constraints."""
+        """The bound policies of the last few requests with constraints."""
         return Tightened()
 
     def _share(
@@ -131,19 +131,19 @@ class RequestContext:
     ) -> Shared:
         further = (*self._versions(robust_to), *self._plausible(plausible), *others)
         requirements = replace(self.model, further=further, margin=self.policy.margin_for(margin))
-        known = requirements.structure is self.setting.tables.structure
-        setting = self.setting if known else self.setting.opened_by(requirements.structure)
-        return Shared(requirements, setting, setting.for_requests(self.policy.privacy))
+        known = requirements.structure is self.bound_policy.tables.structure
+        bound_policy = self.bound_policy if known else self.bound_policy.opened_by(requirements.structure)
+        return Shared(requirements, bound_policy, bound_policy.for_requests(self.policy.privacy))
 
     def _versions(self, asked: VersionsAsked) -> Iterator[Requirement]:
         """Yield the models that answers must hold under, by the policy or because that is asked."""
         for name in asked if isinstance(asked, tuple) else ():
-            if name not in self.held.versions:
-                known = list(self.held.versions)
+            if name not in self.extra_models.versions:
+                known = list(self.extra_models.versions)
                 fact = f"{name!r} is no model in this artifact"
                 raise InputError(WHERE, fact, did_you_mean(name, known, "known ones") if known else "it holds none")
         for version in self.policy.robust_to:
-            requirement = self.held.versions[version.name]
+            requirement = self.extra_models.versions[version.name]
             if version.required:
                 yield requirement
             elif asked is True or (isinstance(asked, tuple) and version.name in asked):
@@ -151,7 +151,7 @@ class RequestContext:
 
     def _plausible(self, asked: PlausiblyAsked) -> Iterator[Requirement]:
         """Yield the requirement to look like the background, by the policy or because that is asked."""
-        policy, learned = self.policy.plausible, self.held.plausibility
+        policy, learned = self.policy.plausible, self.extra_models.plausibility
         if policy is None or learned is None:
             if asked:
                 fix = "leave it out, or log the model with plausible=..."
@@ -187,7 +187,7 @@ class RequestContext:
         return Request(
             requirements=shared.requirements,
             judges=CountedJudge(shared.requirements.judges),
-            setting=shared.owners if caller.owner else shared.for_requests,
+            bound_policy=shared.owners if caller.owner else shared.for_requests,
             tightened=self._tightened,
             target=self.target(query, shared.requirements, owner=not caller.served),
             explainer=explainer,
@@ -209,9 +209,9 @@ def _by_request(requirement: Requirement) -> Requirement:
     return replace(requirement, origin=replace(requirement.origin, source="request"))
 
 
-def described(asking: RequestContext) -> dict[str, Any]:
+def described(context: RequestContext) -> dict[str, Any]:
     """Return what was wrapped, as plain values that JSON can hold."""
-    judge, opened, space = asking.model.judge, asking.model.opened, asking.model.space
+    judge, opened, space = context.model.judge, context.model.opened, context.model.space
     model = judge.model
     return {
         "flavor": model.flavor,
@@ -221,17 +221,17 @@ def described(asking: RequestContext) -> dict[str, Any]:
         "opened": opened.structure is not None,
         "structure": opened.note,
         "parity": opened.parity(model.tolerance),
-        "requirements": asking.held.describe(),
-        "causal": [function.describe(space) for function in asking.setting.functions],
-        "background_rows": len(asking.setting.background),
+        "requirements": context.extra_models.describe(),
+        "causal": [function.describe(space) for function in context.bound_policy.functions],
+        "background_rows": len(context.bound_policy.background),
         "features": {feature.name: feature.describe() for feature in space.features},
-        "policy": asking.policy.to_dict(),
-        "explainer": explainer_to_dict(asking.searches.own.explainer),
-        "explained_at_once": asking.admission.places,
-        "warnings": list(asking.findings),
+        "policy": context.policy.to_dict(),
+        "explainer": explainer_to_dict(context.searches.own.explainer),
+        "explained_at_once": context.admission.places,
+        "warnings": list(context.findings),
         "notes": [
             *model.notes,
             *notes_on_constants(space),
-            *notes_on_privacy(asking.owners, asking.for_requests),
+            *notes_on_privacy(context.owners, context.for_requests),
         ],
     }
