@@ -20,7 +20,8 @@ from mlflow_cf.goal.raw_scores import rate_sums
 from mlflow_cf.model.judge import Asked, OneByOne, Outcome
 from mlflow_cf.problem import Problem
 from mlflow_cf.proof.verify import RowTask, VerifiedAnswers, joined_outcomes
-from mlflow_cf.structures.links import Tokens, linked
+from mlflow_cf.structures.capabilities import is_steady
+from mlflow_cf.structures.links import Encoded, linked
 
 
 def by_themselves(
@@ -34,12 +35,12 @@ def by_themselves(
         tolerance: how far a structure's scores may be from the model's.
     """
     rater = case.problem.rater or (case.problem.partial if case.steady else None)
-    if not len(proved.rows) or (rater is not None and rater.structure.steady):
+    if not len(proved.rows) or (rater is not None and is_steady(rater.structure)):
         return proved
     if rater is not None:
         sums = [rater.structure.sums(_tokens(case.problem, rater, row)) for row in proved.rows]
         if all(_certain(rater, alone, tolerance) for alone in sums):
-            return proved if rater.own.steady else _with(proved, [_said(rater, alone) for alone in sums])
+            return proved if is_steady(rater.own) else _with(proved, [_said(rater, alone) for alone in sums])
     if case.budget.take(len(proved.rows)) < len(proved.rows):
         return proved
     outcome = yield OneByOne(proved.rows, lambda: case.budget.late)
@@ -52,7 +53,7 @@ def by_themselves(
     return _some(proved, outcome, np.flatnonzero(accepted))
 
 
-def _tokens(problem: Problem, rater: Scorer, row: Floats) -> list[Tokens]:
+def _tokens(problem: Problem, rater: Scorer, row: Floats) -> list[Encoded]:
     """Return the tokens (1, ...) of a row (d,), one array per column: those that are not the own row's are made."""
     if rater is not problem.rater:
         return rater.tokens(range(len(row)), row[None])
