@@ -75,5 +75,9 @@ class Structure(Protocol):
 
 def score_rows(structure: Structure, Z: Floats) -> Floats:
     """Return scores (m, classes), or (m, 1) of a regressor, of coded rows (m, d), as `OpenModel.score` does."""
-    rows = [structure.encode(column, Z[:, column]) for column in range(Z.shape[1])]
+    return score_encoded(structure, [structure.encode(column, Z[:, column]) for column in range(Z.shape[1])])
+
+
+def score_encoded(structure: Structure, rows: Sequence[Encoded]) -> Floats:
+    """Return scores (m, classes), or (m, 1) of a regressor, of rows of encoded values (m, ...) per column."""
     return linked(structure.sums(rows), structure.link)
