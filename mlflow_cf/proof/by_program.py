@@ -42,8 +42,8 @@ def certify_by_program(case: RowTask, proved: VerifiedAnswers, tolerance: float)
         answers = yield from _with_nearer(case, proved, tolerance)
         cutoff = float(case.distance(answers.rows).min(initial=np.inf))
         low = lower_bound(Model(case.problem, margin=-DOUBT * tolerance, cutoff=cutoff), case.budget, SEED)
-    except NotLinearError:
-        return replace(proved, note=Uncertified("not_exact"))
+    except NotLinearError as error:
+        return replace(proved, note=Uncertified("not_exact", str(error)))
     return _by_bound(case, answers, low)
 
 

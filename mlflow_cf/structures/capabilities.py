@@ -182,7 +182,7 @@ def parts_of(structure: Structure) -> tuple[Part, ...]:
         NotOpenedError: it does not say, or no formula describes some part of it.
     """
     if not isinstance(structure, SupportsParts):
-        raise NotOpenedError(f"a structure without `parts` ({structure.kind})")
+        raise NotOpenedError(f"a structure without `parts`: {structure.kind}")
     return structure.parts()
 
 
