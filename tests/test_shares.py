@@ -14,7 +14,7 @@ import mlflow_cf
 from mlflow_cf.features import FeatureSpace
 from mlflow_cf.goal.raw_scores import SumTarget, rate_sums, shortfalls
 from mlflow_cf.goal.scorer import DecisionScore, certainly_met, upper_bound
-from mlflow_cf.structures import Forest
+from mlflow_cf.structures import Forest, score_encoded
 from mlflow_cf.structures.layers.columns import NumberColumn
 from mlflow_cf.structures.links import linked
 from mlflow_cf_flavors.sums import TreeModel
@@ -41,7 +41,7 @@ def test_one_sum_tells_both(name: str) -> None:
     assert (structure.link, structure.outputs) == ("share", 1)
     rows = pd.DataFrame(RNG.integers(-1, 7, (200, 4)).astype(float), columns=DATA.columns)
     tokens = [structure.encode(column, codes) for column, codes in enumerate(rows.to_numpy().T)]
-    np.testing.assert_allclose(structure.score(tokens), MODELS[name].predict_proba(rows), rtol=0, atol=1e-12)
+    np.testing.assert_allclose(score_encoded(structure, tokens), MODELS[name].predict_proba(rows), rtol=0, atol=1e-12)
 
 
 def test_a_forest_of_two_minds_says_what_the_model_says() -> None:
@@ -52,7 +52,9 @@ def test_a_forest_of_two_minds_says_what_the_model_says() -> None:
     assert structure is not None
     assert structure.link == "share"
     rows = pd.DataFrame(RNG.normal(size=(4000, 12)))
-    scores = structure.score([structure.encode(column, codes) for column, codes in enumerate(rows.to_numpy().T)])
+    scores = score_encoded(
+        structure, [structure.encode(column, codes) for column, codes in enumerate(rows.to_numpy().T)]
+    )
     votes = model.predict_proba(rows)
     assert (votes[:, 0] == votes[:, 1]).sum() > 50
     np.testing.assert_array_equal(scores.argmax(axis=1), votes.argmax(axis=1))

@@ -11,6 +11,7 @@ from worlds import background, space_of, table, wide_rows
 
 from mlflow_cf.structures import Structure
 from mlflow_cf.structures import pairs as pairs_of_changes
+from mlflow_cf.structures.capabilities import SupportsPairs
 from mlflow_cf.structures.joined import Joined
 from mlflow_cf.structures.kernels.blocks import Blocks, Leading, LeadingPairs, SingleEffects
 from mlflow_cf.structures.pairs import PairTables, everything
@@ -56,8 +57,8 @@ def worlds(draw: Any, parts: int = 1) -> World:
 
 def check(world: World, seed: int, c: float, limit: float) -> None:
     """Compare what is said of the pairs that count with rows that are scored whole."""
+    assert isinstance(world.structure, SupportsPairs)
     pairs = world.structure.pairs(world.row)
-    assert pairs is not None
     chosen = np.array([pair for pair in PAIRS if pair[1] < world.d]).T
     start = np.cumsum([0, *map(len, world.values)])
     places = [(column, place) for column, some in enumerate(world.values) for place in range(len(some))]

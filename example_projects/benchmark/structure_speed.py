@@ -15,7 +15,8 @@ from measures import aligned
 
 from mlflow_cf import ExplainedModel
 from mlflow_cf.features import Floats
-from mlflow_cf.structures import Structure, score_rows
+from mlflow_cf.structures import Structure, score_encoded, score_rows
+from mlflow_cf.structures.capabilities import SupportsPairs
 from mlflow_cf.structures.kernels.blocks import SingleEffects
 from mlflow_cf.structures.pairs import everything
 
@@ -124,7 +125,7 @@ def _changes(speed: Speed) -> list[str]:
 
 def _token_scorer(structure: Structure, Z: Floats) -> Callable[[], object]:
     tokens = [structure.encode(column, Z[:, column]) for column in range(Z.shape[1])]
-    return lambda: structure.score(tokens)
+    return lambda: score_encoded(structure, tokens)
 
 
 def _scorer(structure: Structure, Z: Floats) -> Callable[[], object]:
@@ -181,7 +182,7 @@ def _ways(
 ) -> tuple[Callable[[], object], Callable[[], object]]:
     """Return the scoring of candidates by the whole structure, and by the one restricted to `changed` columns."""
     some = [tokens[column] for column in changed]
-    return lambda: structure.score(tokens), lambda: structure.restrict(own, changed).score(some)
+    return lambda: score_encoded(structure, tokens), lambda: score_encoded(structure.restrict(own, changed), some)
 
 
 def _singles(x0: Floats, known: Sequence[Floats]) -> Floats:
@@ -196,15 +197,14 @@ def _singles(x0: Floats, known: Sequence[Floats]) -> Floats:
 
 def _score_pairs(structure: Structure, own: Sequence[Floats], values: Sequence[Floats]) -> None:
     """Score every pair of changes once, as a search does: by what two of them add to each other, else by sweeps."""
-    told = structure.pairs(own)
-    if told is None:
+    if not isinstance(structure, SupportsPairs):
         _sweep_pairs(structure, own, values)
         return
     swept = [sums[0] for sums in structure.sweep(own, values) if sums is not None]
     nothing = np.zeros(sum(map(len, values)))  # no change is too far
     alone = SingleEffects(np.concatenate(swept), structure.sums(own)[0], nothing, nothing, 0.0, np.inf)
     first, second = np.triu_indices(len(values), k=1)
-    tables, all_of_them = told.tables(values, first, second, 2**26), everything(structure.outputs)
+    tables, all_of_them = structure.pairs(own).tables(values, first, second, 2**26), everything(structure.outputs)
     if tables is None:
         raise RuntimeError("the pairs of changes take too much memory")
     tables.near(alone, all_of_them, tables.blocks(alone, all_of_them).at)

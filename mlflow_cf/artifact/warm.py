@@ -21,6 +21,7 @@ from mlflow_cf.model.judge import OpenModel
 from mlflow_cf.options import WrapOptions
 from mlflow_cf.policy import Target
 from mlflow_cf.structures import Column, Forest, Layers, LevelColumn, NumberColumn, Structure, TreeEnsemble, score_rows
+from mlflow_cf.structures.capabilities import SupportsProduct
 from mlflow_cf.structures.trial import try_pairs
 from mlflow_cf.wrapping import assemble
 
@@ -62,7 +63,8 @@ def _explain(explained: ExplainedModel) -> None:
     part = structure.restrict([token[0] for token in tokens], [0, 1])
     part.sweep(tokens[:2], [None, tokens[1]])
     part.bounds(tokens[:2])
-    structure.product(tokens, np.arange(len(tokens)))
+    if isinstance(structure, SupportsProduct):
+        structure.product(tokens, np.arange(len(tokens)))
     try_pairs(structure, codes)
 
 

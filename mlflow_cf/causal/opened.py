@@ -36,6 +36,7 @@ from mlflow_cf.structures import (
     Subsets,
     TreeEnsemble,
 )
+from mlflow_cf.structures.capabilities import parts_of
 from mlflow_cf.structures.kernels.nodes import CUT, FEATURE, LEFT, TEST, flags_of
 from mlflow_cf.structures.trees.cells import Lookup
 
@@ -57,9 +58,9 @@ def arrays_of(structure: Structure, space: FeatureSpace) -> dict[str, NDArray[An
         raise NotOpenedError("a model of something else than one number")
     if isinstance(structure, TreeEnsemble):
         return _of_trees(structure)
-    parts = structure.parts()
-    if parts is None or len(parts) != 1 or not isinstance(parts[0], Dense):
-        raise NotOpenedError("a number that is transformed in a way that is no formula")
+    parts = parts_of(structure)
+    if len(parts) != 1 or not isinstance(parts[0], Dense):
+        raise NotOpenedError(f"a structure that is not made of layers ({structure.kind})")
     return _of_layers(parts[0], space)
 
 

@@ -6,6 +6,7 @@ from mlflow_cf.engine.nodes import whole_box
 from mlflow_cf.problem import Problem
 from mlflow_cf.problem.points import with_points
 from mlflow_cf.search.action_table import ActionTable, telling
+from mlflow_cf.structures.capabilities import boxes_of
 
 
 def beyond_reach(problem: Problem, doubt: float) -> bool:
@@ -19,5 +20,5 @@ def beyond_reach(problem: Problem, doubt: float) -> bool:
     choices = ActionTable.of_places(problem, problem.kept(telling))
     if (choices.start[:-1] == choices.start[1:]).any():
         return True  # a group has no tuple left
-    low, high = problem.scorer.structure.boxes(choices.tokens).bounds(whole_box(choices)[:, choices.columns])
+    low, high = boxes_of(problem.scorer.structure, choices.tokens).bounds(whole_box(choices)[:, choices.columns])
     return bool(problem.scorer.upper_bound(low, high, doubt)[0] < 0)

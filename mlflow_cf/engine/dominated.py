@@ -17,7 +17,7 @@ from mlflow_cf.constraints.rules import Bools
 from mlflow_cf.goal.scorer import DecisionScore
 from mlflow_cf.problem import Codes, Problem
 from mlflow_cf.search.action_table import ActionTable
-from mlflow_cf.structures.structure import Boxes
+from mlflow_cf.structures.capabilities import Boxes, SupportsGains
 
 
 def undoable(problem: Problem, choices: ActionTable) -> Bools:
@@ -31,10 +31,11 @@ class Losing:
 
     def __init__(self, problem: Problem, choices: ActionTable, boxes: Boxes | None, doubt: float) -> None:
         """Set up for boxes of `choices`, bounded by `boxes`; scores may be off by `doubt`."""
-        self.choices, self._boxes = choices, boxes
+        self.choices = choices
+        self._boxes = boxes if isinstance(boxes, SupportsGains) else None
         alone = undoable(problem, choices) & [len(columns) == 1 for columns in problem.columns]
         self._lead: DecisionScore | None = None
-        if boxes is not None and problem.scorer is not None and alone.any():
+        if self._boxes is not None and problem.scorer is not None and alone.any():
             self._lead = problem.scorer.decision_score(doubt)
         place = np.empty(len(choices.columns), dtype=np.intp)  # of choices, column after column
         place[choices.columns] = np.arange(len(place))
@@ -50,8 +51,6 @@ class Losing:
         columns = self.choices.columns
         mask = box[columns]
         gains = self._boxes.gains(mask, self._own, self._lead.weights)
-        if gains is None:
-            return box
         loses = self._changes & mask & (gains >= self._lead.step)
         if not loses.any():
             return box

@@ -94,10 +94,12 @@ class Rows:
 
         With `weights` (k, j), the weighted ones (size, j).
         """
+        if scorer.products is None:
+            return None
         choices, owner = self.choices, self.choices.problem.owner
         places = [self.places[number] - choices.start[number] for number in owner.tolist()]
         tokens = [choices.tokens[column][some] for column, some in enumerate(places)]
-        return scorer.structure.product(tokens, owner, weights)
+        return scorer.products.product(tokens, owner, weights)
 
 
 @dataclass(frozen=True, eq=False)

@@ -20,6 +20,7 @@ from mlflow_cf.features import Floats
 from mlflow_cf.kernel import kernel
 from mlflow_cf.problem import Budget, Codes, Problem
 from mlflow_cf.search.action_table import ActionArrays, ActionTable, Within, lawful, telling
+from mlflow_cf.structures.capabilities import SupportsConfined, boxes_of
 
 Array = NDArray[Any]
 MOST_LEAST = 3  # groups that must change at least, as far as bounds know
@@ -220,7 +221,8 @@ class Parting:
         """Prune the model to the choices; where several answers are wanted, `needless` changes are looked for."""
         self.problem, self.choices, self.needless, self.doubt, self.budget = problem, choices, needless, doubt, budget
         scorer = problem.scorer
-        self._boxes = None if scorer is None else scorer.structure.boxes(choices.tokens)
+        self._boxes = None if scorer is None else boxes_of(scorer.structure, choices.tokens)
+        self._confining = self._boxes if isinstance(self._boxes, SupportsConfined) else None
         self._losing = Losing(problem, choices, self._boxes, doubt)
 
     def of(self, box: Bools) -> Bools | None:
@@ -293,13 +295,11 @@ class Parting:
 
         None: the time does not last for that.
         """
-        if self._boxes is not None:
+        if self._confining is not None:
             columns, flags = self.choices.columns, np.zeros(len(box), dtype=np.bool_)
             flags[np.concatenate([near[number] for number in free])] = True
             groups = [self.problem.columns[number] for number in free]
-            found = self._boxes.confined(box[columns], flags[columns], groups)
-            if found is not None:
-                return found
+            return self._confining.confined(box[columns], flags[columns], groups)
         parts: list[tuple[Floats, Floats]] = []
         many = max(1, MOST_FLAGS // len(box))
         for start in range(0, len(free), many):

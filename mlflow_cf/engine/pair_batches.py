@@ -16,7 +16,7 @@ from mlflow_cf.features import Floats
 from mlflow_cf.goal import Scorer
 from mlflow_cf.problem import Codes, Problem
 from mlflow_cf.search.action_table import ActionTable
-from mlflow_cf.structures.links import Tokens
+from mlflow_cf.structures.links import Encoded
 
 
 class FirstOfSets:
@@ -98,7 +98,7 @@ class TriedActions(NamedTuple):
     start: Codes
     cost: Floats
     peak: Floats
-    tokens: list[Tokens]
+    tokens: list[Encoded]
 
     @classmethod
     def of(cls, choices: ActionTable, tried: Bools) -> TriedActions:

@@ -15,10 +15,10 @@ from mlflow_cf.features import Floats
 from mlflow_cf.goal import Scorer
 from mlflow_cf.problem import Budget, Codes, Problem
 from mlflow_cf.search.action_table import ActionTable
+from mlflow_cf.structures.capabilities import Pairs, SupportsPairs
 from mlflow_cf.structures.kernels.blocks import Blocks, Leading, LeadingPairs, SingleEffects
-from mlflow_cf.structures.links import Tokens
+from mlflow_cf.structures.links import Encoded
 from mlflow_cf.structures.pairs import PairTables, everything
-from mlflow_cf.structures.structure import Pairs
 
 VALUES_AT_ONCE = 2**20  # of both columns of all pairs that are looked at together: their classes take 8 MB
 CELLS_AT_ONCE = 2**22  # numbers of the tables of these pairs: 32 MB
@@ -64,13 +64,14 @@ class TwoChanges:
     problem: Problem
     scorer: Scorer
     choices: ActionTable
-    own: Sequence[Tokens]
+    own: Sequence[Encoded]
     sums: Floats
 
     @cached_property
     def told(self) -> Pairs | None:
         """What the structure says of pairs of changes."""
-        return self.scorer.structure.pairs(self.own)
+        structure = self.scorer.structure
+        return structure.pairs(self.own) if isinstance(structure, SupportsPairs) else None
 
     @cached_property
     def base(self) -> Floats:

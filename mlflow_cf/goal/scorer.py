@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
 
 import numpy as np
 from scipy.special import expit, logit
@@ -17,8 +18,9 @@ from mlflow_cf.constraints.rules import Bools
 from mlflow_cf.features import Floats
 from mlflow_cf.goal.rating import BoundTarget, Rating
 from mlflow_cf.goal.raw_scores import SumTarget, Targets, lacking, rate_sums, rounding, shortfalls
+from mlflow_cf.structures.capabilities import SupportsProduct
 from mlflow_cf.structures.joined import Joined
-from mlflow_cf.structures.links import Tokens
+from mlflow_cf.structures.links import Encoded
 from mlflow_cf.structures.structure import Structure
 
 
@@ -51,7 +53,12 @@ class Scorer:
             start += structure.outputs
         return cls(structures[0], together, tuple(of_sums))
 
-    def tokens(self, columns: Sequence[int], tuples: Floats) -> list[Tokens]:
+    @cached_property
+    def products(self) -> SupportsProduct | None:
+        """The structure, if it scores product grids."""
+        return self.structure if isinstance(self.structure, SupportsProduct) else None
+
+    def tokens(self, columns: Sequence[int], tuples: Floats) -> list[Encoded]:
         """Return the structure's tokens of tuples (t, len(columns)), one array per column."""
         return [self.structure.encode(column, tuples[:, part]) for part, column in enumerate(columns)]
 
@@ -60,7 +67,7 @@ class Scorer:
         favourable, grade, _ = rate_sums(sums, self.targets)
         return Rating(favourable, grade)
 
-    def margins(self, tokens: Sequence[Tokens]) -> tuple[Bools, Floats]:
+    def margins(self, tokens: Sequence[Encoded]) -> tuple[Bools, Floats]:
         """Return whether m candidates meet the targets, and how far their scores are from where that would change."""
         favourable, _, margin = rate_sums(self.structure.sums(tokens), self.targets)
         return favourable, margin
@@ -81,7 +88,7 @@ class Scorer:
         sure[close] = favourable & (margin >= tolerance)
         return may, sure
 
-    def measures(self, tokens: Sequence[Tokens]) -> tuple[Bools, Floats, Floats]:
+    def measures(self, tokens: Sequence[Encoded]) -> tuple[Bools, Floats, Floats]:
         """Return what `margins` does, and what the sums lack to meet the targets; see `shortfalls`."""
         sums = self.structure.sums(tokens)
         favourable, _, margin = rate_sums(sums, self.targets)
@@ -110,7 +117,7 @@ class Scorer:
         """Return how many numbers are made of every candidate to rate many together."""
         return self.structure.outputs if self.decision_score(tolerance) is None else 1
 
-    def rate_tokens(self, tokens: Sequence[Tokens]) -> Rating:
+    def rate_tokens(self, tokens: Sequence[Encoded]) -> Rating:
         """Rate m candidates given by one token array per feature."""
         return self.rate_sums(self.structure.sums(tokens))
 

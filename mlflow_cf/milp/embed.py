@@ -21,11 +21,11 @@ from mlflow_cf.milp.affine import Affine, Columns, difference, total
 from mlflow_cf.milp.cells import CellBook, CellColumns
 from mlflow_cf.milp.program import Entries, NotLinearError, Program
 from mlflow_cf.milp.variables import Chosen, Variables
+from mlflow_cf.structures.capabilities import parts_of
 from mlflow_cf.structures.layers.columns import ClippedLine as Formula
-from mlflow_cf.structures.parts import Choice, Dense, LeafLimits, Leaves, Number
+from mlflow_cf.structures.layers.columns import NotOpenedError
+from mlflow_cf.structures.parts import Choice, Dense, LeafLimits, Leaves, Number, Part
 from mlflow_cf.structures.structure import Structure
-
-NO_FORMULA: Final = "a number that is transformed in a way that is no formula"
 
 
 def embed(program: Program, variables: Variables, structure: Structure) -> list[Affine]:
@@ -38,9 +38,7 @@ def embed(program: Program, variables: Variables, structure: Structure) -> list[
     Raises:
         NotLinearError: rows cannot express it.
     """
-    parts = structure.parts()
-    if parts is None:
-        raise NotLinearError(NO_FORMULA)
+    parts = _parts(structure)
     book = CellBook(program, variables)
     sums: list[Affine] = []
     for part in parts:
@@ -54,12 +52,16 @@ def check_linear(structure: Structure) -> None:
     Raises:
         NotLinearError: it says why.
     """
-    parts = structure.parts()
-    if parts is None:
-        raise NotLinearError(NO_FORMULA)
-    for part in parts:
+    for part in _parts(structure):
         if not isinstance(part, Leaves):
             check_activation(part)
+
+
+def _parts(structure: Structure) -> tuple[Part, ...]:
+    try:
+        return parts_of(structure)
+    except NotOpenedError as error:
+        raise NotLinearError(str(error)) from error
 
 
 MOST_WIDTH: Final = 1  # of a first layer whose inputs need no columns of their own

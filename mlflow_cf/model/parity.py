@@ -11,9 +11,10 @@ from numpy.typing import NDArray
 
 from mlflow_cf.features import Feature, FeatureSpace, Floats
 from mlflow_cf.model.judge import Judge, Outcome
+from mlflow_cf.structures.capabilities import SupportsParts, ends_of, is_ordered, lacking
 from mlflow_cf.structures.layers.columns import NotOpenedError
 from mlflow_cf.structures.links import TIE
-from mlflow_cf.structures.structure import Structure, lacking, score_rows
+from mlflow_cf.structures.structure import Structure, score_rows
 from mlflow_cf.version import VERSION
 
 MOST_ROWS = 1_000  # of each of the three kinds that are compared
@@ -75,7 +76,10 @@ def open_structure(judge: Judge, space: FeatureSpace, background: Floats, outcom
     except Exception as error:  # noqa: BLE001  an exotic model must still be explained, only slower
         return Opened(None, f"scored through the model itself: opening it failed ({_named(error)})")
     count = sum(len(table) for table, _ in compared)
-    return Opened(structure, f"{structure.kind}; same as the model on {count:,} rows", count, worst)
+    known = f"{structure.kind}; same as the model on {count:,} rows"
+    if not isinstance(structure, SupportsParts):
+        known += "; its structure has no `parts`, so no program can express it"
+    return Opened(structure, known, count, worst)
 
 
 def _check_whole(structure: Structure) -> None:
@@ -107,7 +111,7 @@ def _shuffled_and_edges(
     and less is tried, down to the values of the background.
     """
     replaced = rng.random(rows.shape) < EDGES
-    ordered = np.array([structure.ordered(column) for column in range(len(space))], dtype=np.bool_)
+    ordered = np.array([is_ordered(structure, column) for column in range(len(space))], dtype=np.bool_)
     for missing, near in ((True, ordered | True), (False, ordered | True), (False, ordered)):
         edges = rows.copy()
         for column, feature in enumerate(space.features):
@@ -126,7 +130,7 @@ def _shuffled_and_edges(
 
 def _edges(structure: Structure, column: int, feature: Feature) -> Floats:
     """Return the values next to which a structure changes its answer, or those of the background if there are none."""
-    ends = structure.ends(column)
+    ends = ends_of(structure, column)
     if not feature.numeric or feature.kind == "date" or ends is None:
         return feature.values
     near = _neighbours(ends[np.isfinite(ends)], feature)

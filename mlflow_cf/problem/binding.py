@@ -16,7 +16,7 @@ from mlflow_cf.problem.grounding import OwnRules
 from mlflow_cf.problem.group import Group, GroupActions
 from mlflow_cf.problem.intervals import Cells
 from mlflow_cf.problem.single_features import PackedGroups, SingleFeatures
-from mlflow_cf.structures.links import Tokens
+from mlflow_cf.structures.links import Encoded
 from mlflow_cf.structures.structure import Structure
 
 SHORT = 50_000  # values in all of the domains that are bound together, before they are looked at: 2 MB a row
@@ -39,7 +39,7 @@ class Domains:
     structure: Structure | None = None
 
     @cached_property
-    def tokens(self) -> dict[int, Tokens]:
+    def tokens(self) -> dict[int, Encoded]:
         """For every column, the structure's tokens of its domain's tuples."""
         if self.structure is None:
             return {}
@@ -49,7 +49,7 @@ class Domains:
             for part, column in enumerate(domain.columns)
         }
 
-    def tokens_of(self, x0: Floats) -> list[Tokens]:
+    def tokens_of(self, x0: Floats) -> list[Encoded]:
         """Return the structure's tokens (1, ...) of a row (d,), one array per column; none without structure."""
         tokens, structure = self._tokens_end_to_end, self.structure
         if structure is None:
@@ -64,7 +64,7 @@ class Domains:
         return [known[column] for column in range(len(x0))]
 
     @cached_property
-    def _tokens_end_to_end(self) -> Tokens | None:
+    def _tokens_end_to_end(self) -> Encoded | None:
         """The tokens of groups of one column, group after group; None where they do not fit into one array."""
         tokens = [self.tokens[domain.columns[0]] for domain in self.all if self.tokens]
         alike = len({(some.dtype, some.shape[1:]) for some in tokens}) == 1 and any(map(len, tokens))

@@ -14,7 +14,8 @@ from mlflow_cf.constraints.rules import Bools
 from mlflow_cf.features import FeatureSpace, Floats
 from mlflow_cf.problem.distance import BoundDistance
 from mlflow_cf.problem.group import Codes, Group, GroupActions
-from mlflow_cf.structures.links import Tokens
+from mlflow_cf.structures.capabilities import ends_of
+from mlflow_cf.structures.links import Encoded
 from mlflow_cf.structures.structure import Structure
 
 MOST_CELLS = 30_000  # of one number
@@ -39,7 +40,7 @@ class Cells:
     column: Codes
     first: Floats
     last: Floats
-    tokens: dict[int, Tokens]
+    tokens: dict[int, Encoded]
 
     @classmethod
     def of(cls, structure: Structure, domains: Sequence[Domain], space: FeatureSpace) -> Cells:
@@ -49,7 +50,7 @@ class Cells:
             feature = space.features[domain.columns[0]]
             if domain.interval is None or feature.kind == "date" or feature.stored.kind != "f":
                 continue  # its type may not hold the values beside an end
-            known = structure.ends(domain.columns[0])
+            known = ends_of(structure, domain.columns[0])
             if known is None or len(known) > MOST_CELLS:
                 continue
             groups.append(number)

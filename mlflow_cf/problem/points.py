@@ -13,6 +13,7 @@ from mlflow_cf.features import Floats
 from mlflow_cf.problem.group import Group, GroupActions
 from mlflow_cf.problem.intervals import MOST_CELLS, Some, bind_cells
 from mlflow_cf.problem.problem import Problem
+from mlflow_cf.structures.capabilities import ends_of
 
 EVEN_POINTS = 500  # of a number that the model tells apart everywhere
 
@@ -102,7 +103,7 @@ def _allowed(problem: Problem, group: Group, values: Floats) -> Bools:
 
 def _ends(problem: Problem, group: Group) -> Floats | None:
     """Return the values at which the model or a rule of the group changes its answer; None if that cannot be told."""
-    known = None if problem.scorer is None else problem.scorer.structure.ends(group.columns[0])
+    known = None if problem.scorer is None else ends_of(problem.scorer.structure, group.columns[0])
     constants = _rule_ends(problem, group)
     if known is None or len(known) > MOST_CELLS or constants is None:
         return None

@@ -24,7 +24,7 @@ from mlflow_cf.problem.intervals import Cells
 from mlflow_cf.problem.packed import BoundColumns
 from mlflow_cf.problem.single_features import PackedGroups
 from mlflow_cf.problem.steps import Steps
-from mlflow_cf.structures.links import Tokens
+from mlflow_cf.structures.links import Encoded
 
 Made = TypeVar("Made")
 FEW = 1_000  # candidates for whom no rule is tabulated
@@ -77,7 +77,7 @@ class Problem:
     partial: Scorer | None = None
     bound_together: PackedGroups | None = None
     steps: Steps | None = None
-    domain_tokens: Mapping[int, Tokens] = field(default_factory=dict)
+    domain_tokens: Mapping[int, Encoded] = field(default_factory=dict)
     cells: Cells | None = None
     celled: frozenset[int] = frozenset()
     action_model: ActionModel | None = None
@@ -154,19 +154,19 @@ class Problem:
             return self.rate(self.rows(codes))
         return self.scorer.rate_tokens(self.tokens(codes))
 
-    def tokens(self, codes: Codes) -> list[Tokens]:
+    def tokens(self, codes: Codes) -> list[Encoded]:
         """Return the structure's tokens of candidates by code (m, G), one array per column."""
         return [table[codes[:, number]] for table, number in zip(self.token_tables, self.owner.tolist(), strict=True)]
 
     @cached_property
-    def own_tokens(self) -> list[Tokens]:
+    def own_tokens(self) -> list[Encoded]:
         """The structure's tokens (1, ...) of the query row, one array per column; none without structure."""
         if (known := self._own_end_to_end) is not None:
             return [known[number : number + 1] for number in self.owner.tolist()]
         return [] if self.scorer is None else self.scorer.tokens(range(len(self.x0)), self.x0[None])
 
     @cached_property
-    def _own_end_to_end(self) -> Tokens | None:
+    def _own_end_to_end(self) -> Encoded | None:
         """The same of every group, if that is one array."""
         if not (self._laid_out and self.scorer and self.domain_tokens):
             return None
@@ -179,18 +179,18 @@ class Problem:
         return np.array([owner[column] for column in range(len(self.space))], dtype=np.intp)
 
     @cached_property
-    def token_tables(self) -> list[Tokens]:
+    def token_tables(self) -> list[Encoded]:
         """For every column, the tokens of its group's tuples."""
         if self._laid_out and self._own_end_to_end is not None:
             found = self._laid_out.tokens_of(self._own_end_to_end)
             return [found[number] for number in self.owner.tolist()]
-        tables: dict[int, Tokens] = {}
+        tables: dict[int, Encoded] = {}
         for group in self.groups:
             if self.scorer is not None:
                 tables.update(zip(group.columns, self.tokens_of(self.scorer, group), strict=True))
         return [tables[column] for column in range(len(self.space))]
 
-    def tokens_of(self, scorer: Scorer, group: Group) -> list[Tokens]:
+    def tokens_of(self, scorer: Scorer, group: Group) -> list[Encoded]:
         """Return the tokens (t, ...) of a group's tuples, one array per column."""
         known = all(len(self.domain_tokens.get(column, ())) for column in group.columns)  # and there are some
         if not known or group.places is None:

@@ -24,7 +24,7 @@ from mlflow_cf.problem.packed import (
     find_places,
 )
 from mlflow_cf.problem.scaled import DistanceFormula, Scaled
-from mlflow_cf.structures.links import Tokens
+from mlflow_cf.structures.links import Encoded
 
 
 @dataclass(frozen=True, eq=False)
@@ -46,7 +46,7 @@ class PlainRules:
 
 
 # Columns and tuples (t, columns) -> their tokens, one array per column.
-Encode = Callable[[Sequence[int], Floats], list[Tokens]]
+Encode = Callable[[Sequence[int], Floats], list[Encoded]]
 
 
 @dataclass(frozen=True, eq=False)
@@ -61,10 +61,10 @@ class PackedGroups:
 
     groups: tuple[Group, ...]
     lines: BoundColumns
-    tokens: Tokens | None
+    tokens: Encoded | None
     first: Codes
 
-    def tokens_of(self, own: Tokens) -> list[Tokens]:
+    def tokens_of(self, own: Encoded) -> list[Encoded]:
         """Return the tokens (t, ...) of the tuples of every group; `own` (G, ...) are those of the row's own values."""
         if self.tokens is None:
             return []
@@ -73,7 +73,7 @@ class PackedGroups:
         found[lines.own + lines.start[:-1]] = own
         return [found[start:stop] for start, stop in pairwise(lines.start.tolist())]
 
-    def own_tokens(self, encode: Encode) -> Tokens | None:
+    def own_tokens(self, encode: Encode) -> Encoded | None:
         """Return the tokens (G, ...) of the query row's own values; None where their domains have none.
 
         Args:
@@ -83,7 +83,7 @@ class PackedGroups:
             return None
         lines, own = self.lines, self.lines.own + self.lines.start[:-1]
         places = lines.places[own]
-        found: Tokens = self.tokens.take(places + self.first, axis=0)
+        found: Encoded = self.tokens.take(places + self.first, axis=0)
         for number in np.flatnonzero(places < 0).tolist():
             (mine,) = encode(self.groups[number].columns, lines.values[own[[number]], None])
             found[number] = mine[0]

@@ -20,7 +20,8 @@ from mlflow_cf.goal.raw_scores import rate_sums
 from mlflow_cf.model.judge import Asked, OneByOne, Outcome
 from mlflow_cf.problem import Problem
 from mlflow_cf.proof.verify import RowTask, VerifiedAnswers, joined_outcomes
-from mlflow_cf.structures.links import Tokens, linked
+from mlflow_cf.structures.capabilities import is_steady
+from mlflow_cf.structures.links import Encoded, linked
 
 
 def by_themselves(
@@ -34,12 +35,12 @@ def by_themselves(
         tolerance: how far a structure's scores may be from the model's.
     """
     scorer = task.problem.scorer or (task.problem.partial if task.steady else None)
-    if not len(verified.rows) or (scorer is not None and scorer.structure.steady):
+    if not len(verified.rows) or (scorer is not None and is_steady(scorer.structure)):
         return verified
     if scorer is not None:
         sums = [scorer.structure.sums(_tokens(task.problem, scorer, row)) for row in verified.rows]
         if all(_certain(scorer, alone, tolerance) for alone in sums):
-            return verified if scorer.own.steady else _with(verified, [_said(scorer, alone) for alone in sums])
+            return verified if is_steady(scorer.own) else _with(verified, [_said(scorer, alone) for alone in sums])
     if task.budget.take(len(verified.rows)) < len(verified.rows):
         return verified
     outcome = yield OneByOne(verified.rows, lambda: task.budget.late)
@@ -52,7 +53,7 @@ def by_themselves(
     return _some(verified, outcome, np.flatnonzero(accepted))
 
 
-def _tokens(problem: Problem, scorer: Scorer, row: Floats) -> list[Tokens]:
+def _tokens(problem: Problem, scorer: Scorer, row: Floats) -> list[Encoded]:
     """Return the tokens (1, ...) of a row (d,), one array per column: those that are not the own row's are made."""
     if scorer is not problem.scorer:
         return scorer.tokens(range(len(row)), row[None])

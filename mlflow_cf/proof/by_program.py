@@ -42,8 +42,8 @@ def certify_by_program(task: RowTask, verified: VerifiedAnswers, tolerance: floa
         answers = yield from _with_nearer(task, verified, tolerance)
         cutoff = float(task.distance(answers.rows).min(initial=np.inf))
         low = lower_bound(Model(task.problem, margin=-SCORE_TOLERANCES * tolerance, cutoff=cutoff), task.budget, SEED)
-    except NotLinearError:
-        return replace(verified, note=Uncertified("not_exact"))
+    except NotLinearError as error:
+        return replace(verified, note=Uncertified("not_exact", str(error)))
     return _by_bound(task, answers, low)
 
 

@@ -21,6 +21,7 @@ from mlflow_cf.proof.verify import Inquiry, VerifiedAnswers
 from mlflow_cf.request.request import Request
 from mlflow_cf.request.row_task import is_wanted, wanted_of
 from mlflow_cf.request.rows import CodedRows, Row, read_rows
+from mlflow_cf.structures.capabilities import is_steady
 from mlflow_cf.structures.links import linked
 from mlflow_cf.structures.structure import Structure
 
@@ -58,7 +59,7 @@ class Predictions:
             with self.request.admission.predicting():
                 rows = read_rows(self.request.judges, self._coded)
         structure = self.request.requirements.opened.structure
-        if not self.expected or structure is None or structure.steady:
+        if not self.expected or structure is None or is_steady(structure):
             return rows
         # such a model rounds by the rows that stand beside one: the numbers are those of the row alone
         return [
@@ -108,7 +109,7 @@ def _expected(request: Request, coded: CodedRows) -> list[Row]:
     known = coded.space is request.bound_policy.space  # it knows nothing of levels that it never met
     if not known or len(coded.codes) > FEW:
         return []
-    if coded.faults or (regression and not structure.steady):  # its predictions are told to the last bit
+    if coded.faults or (regression and not is_steady(structure)):  # its predictions are told to the last bit
         return []
     codes = coded.codes
     sums = _sums(request, structure, codes)
@@ -128,7 +129,7 @@ def _sums(request: Request, structure: Structure, codes: Floats) -> Floats:
     tables = request.bound_policy.tables
     if tables.structure is structure and len(codes) == 1:
         return structure.sums(tables.tokens_of(codes[0]))
-    parts = [codes] if structure.steady else [row[None] for row in codes]
+    parts = [codes] if is_steady(structure) else [row[None] for row in codes]
     columns = range(codes.shape[1])
     sums = [structure.sums([structure.encode(column, part[:, column]) for column in columns]) for part in parts]
     return np.concatenate(sums)

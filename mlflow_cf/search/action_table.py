@@ -13,7 +13,7 @@ from mlflow_cf.constraints.rules import Bools
 from mlflow_cf.features import Floats
 from mlflow_cf.kernel import kernel
 from mlflow_cf.problem import Codes, Group, Problem
-from mlflow_cf.structures.links import Tokens
+from mlflow_cf.structures.links import Encoded
 
 Array = NDArray[Any]
 
@@ -96,7 +96,7 @@ class ActionTable:
         return own
 
     @cached_property
-    def tokens(self) -> list[Tokens]:
+    def tokens(self) -> list[Encoded]:
         """Per column, the structure's tokens of its group's choices; empty without structure."""
         if self.problem.scorer is None:
             return []
@@ -176,7 +176,7 @@ def drop_beaten(cells: Array, start: Array, own: Array, ascending: Array, kept: 
                 kept[at] = False
 
 
-def _unbeaten(group: Group, cells: Tokens, c: float) -> Bools:
+def _unbeaten(group: Group, cells: Encoded, c: float) -> Bools:
     """Return which tuples (t,) may be in the least key of a box among those of their cell (t,).
 
     That is the nearest one. Of those that add as much to the sum, a smaller code may also win, where another group has

@@ -1,9 +1,17 @@
 """Structures: the white box inside a model, compiled once and scored over codes.
 
 These are the names that flavors need, ours and those of other packages: to describe a model's encoded columns and its
-trees or layers, to compile them, and to take a structure apart again.
+trees or layers, to compile them, and to write a structure of one's own.
 """
 
+from mlflow_cf.structures.capabilities import (
+    SupportsBoxes,
+    SupportsEnds,
+    SupportsPairs,
+    SupportsParts,
+    SupportsProduct,
+    SupportsSteady,
+)
 from mlflow_cf.structures.layers.activations import Activation
 from mlflow_cf.structures.layers.columns import (
     ClippedLine,
@@ -17,7 +25,7 @@ from mlflow_cf.structures.layers.columns import (
 from mlflow_cf.structures.layers.network import Layers
 from mlflow_cf.structures.links import Link
 from mlflow_cf.structures.parts import Choice, Dense, LeafLimits, Leaves, Number, Part
-from mlflow_cf.structures.structure import Structure, score_rows
+from mlflow_cf.structures.structure import Structure, score_encoded, score_rows
 from mlflow_cf.structures.trees.ensemble import TreeEnsemble
 from mlflow_cf.structures.trees.forest import Forest, Subsets
 
@@ -41,6 +49,13 @@ __all__ = [
     "Part",
     "Structure",
     "Subsets",
+    "SupportsBoxes",
+    "SupportsEnds",
+    "SupportsPairs",
+    "SupportsParts",
+    "SupportsProduct",
+    "SupportsSteady",
     "TreeEnsemble",
+    "score_encoded",
     "score_rows",
 ]

@@ -1,161 +1,189 @@
-"""Several structures side by side: what must hold for one model and for others is asked of all of them at once."""
+"""Several structures as one, so that one search meets the targets of a model and of further requirements."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import chain
+from typing import Protocol, runtime_checkable
 
 import numpy as np
 from numpy.typing import NDArray
 
 from mlflow_cf.features import Floats
-from mlflow_cf.structures.links import Flags, Link, Tokens
+from mlflow_cf.structures.capabilities import (
+    Boxes,
+    Pairs,
+    SupportsConfined,
+    SupportsPairs,
+    SupportsProduct,
+    boxes_of,
+    ends_of,
+    is_ordered,
+    is_steady,
+    parts_of,
+)
+from mlflow_cf.structures.links import Encoded, Flags, Link
 from mlflow_cf.structures.pairs import PairTables, side_by_side
 from mlflow_cf.structures.parts import Part
-from mlflow_cf.structures.structure import Boxes, Pairs, Structure
+from mlflow_cf.structures.structure import Structure
+
+Widths = tuple[tuple[int | None, ...], ...]
 
 
 @dataclass(frozen=True, eq=False)
 class Joined:
-    """Structures over the same features; the sums of each follow those of the one before it.
+    """Structures over the same features, whose raw scores are concatenated.
 
-    The tokens (n, width) of a column are those of all structures side by side.
+    The encoded values (n, width) of a column are those of all structures, concatenated.
 
     Attributes:
         structures: the structures.
-        widths: per structure, how wide its tokens of every column are, 0 of one it does not look at; None for tokens
-            (n,).
+        widths: per structure and column, the width of its encoded values (n, width): 0 for a column it does not use;
+            None for encoded values (n,).
     """
 
     structures: tuple[Structure, ...]
-    widths: tuple[tuple[int | None, ...], ...]
+    widths: Widths
 
     @classmethod
     def of(cls, structures: Sequence[Structure], columns: int) -> Joined:
         """Return structures over so many columns as one."""
-        nothing = np.empty(0)
-        shapes = [[part.encode(column, nothing).shape[1:] for column in range(columns)] for part in structures]
-        return cls(tuple(structures), tuple(tuple(shape[0] if shape else None for shape in some) for some in shapes))
+        none = np.empty(0)
+        shapes = [[part.encode(column, none).shape[1:] for column in range(columns)] for part in structures]
+        widths = tuple(tuple(shape[0] if shape else None for shape in some) for some in shapes)
+        combining = tuple(part for part in structures if isinstance(part, Combining))
+        if len(combining) == len(structures):
+            return JoinedCombining(combining, widths)
+        return Joined(tuple(structures), widths)
 
     @property
     def kind(self) -> str:
-        """What it is made of."""
+        """The kinds of all structures."""
         return " and ".join(part.kind for part in self.structures)
 
     @property
     def link(self) -> Link:
-        """None of its own: every part's link belongs to the target that rates its sums."""
+        """Identity: the link of each structure is applied by the target of its raw scores."""
         return "identity"
 
     @property
     def outputs(self) -> int:
-        """How many sums all structures have."""
+        """Number of raw scores of all structures."""
         return sum(part.outputs for part in self.structures)
 
     @property
     def steady(self) -> bool:
-        """Whether all models are."""
-        return all(part.steady for part in self.structures)
+        """Whether all structures are steady."""
+        return all(is_steady(part) for part in self.structures)
 
-    def encode(self, column: int, codes: Floats) -> Tokens:
-        """Return the tokens (n, width) of raw codes (n,) of one column."""
-        tokens: Tokens = np.column_stack([part.encode(column, codes) for part in self.structures])
-        return tokens
+    def encode(self, column: int, codes: Floats) -> Encoded:
+        """Return the encoded values (n, width) of raw codes (n,) of one column."""
+        encoded: Encoded = np.column_stack([part.encode(column, codes) for part in self.structures])
+        return encoded
 
     def ends(self, column: int) -> Floats | None:
-        """Return the ends of all structures; None if one of them tells all numbers apart."""
-        ends = [part.ends(column) for part in self.structures]
+        """Return the ends of all structures; None if one of them is not known to be piecewise constant."""
+        ends = [ends_of(part, column) for part in self.structures]
         known = [some for some in ends if some is not None]
         return np.unique(np.concatenate(known)) if len(known) == len(ends) else None
 
     def ordered(self, column: int) -> bool:
         """Return whether all structures only compare the numbers of a column."""
-        return all(part.ordered(column) for part in self.structures)
+        return all(is_ordered(part, column) for part in self.structures)
 
-    def parts(self) -> tuple[Part, ...] | None:
-        """Return the parts of all structures."""
-        found = [part.parts() for part in self.structures]
-        known = [some for some in found if some is not None]
-        return tuple(chain.from_iterable(known)) if len(known) == len(found) else None
+    def parts(self) -> tuple[Part, ...]:
+        """Return the parts of all structures.
 
-    def sums(self, tokens: Sequence[Tokens]) -> Floats:
-        """Return the sums (m, k) of all structures."""
-        return np.concatenate([part.sums(self.of_part(at, tokens)) for at, part in enumerate(self.structures)], axis=1)
+        Raises:
+            NotOpenedError: one of them has none.
+        """
+        return tuple(chain.from_iterable(map(parts_of, self.structures)))
 
-    def score(self, tokens: Sequence[Tokens]) -> Floats:
-        """Return the scores of all structures side by side."""
-        return np.concatenate([part.score(self.of_part(at, tokens)) for at, part in enumerate(self.structures)], axis=1)
+    def sums(self, rows: Sequence[Encoded]) -> Floats:
+        """Return the raw scores (m, k) of all structures."""
+        return np.concatenate([part.sums(self.of_part(at, rows)) for at, part in enumerate(self.structures)], axis=1)
 
-    def restrict(self, row: Sequence[Tokens], changed: Sequence[int]) -> Joined:
+    def restrict(self, row: Sequence[Encoded], changed: Sequence[int]) -> Joined:
         """Return the structures of the `changed` columns alone."""
         parts = tuple(part.restrict(self.of_part(at, row), changed) for at, part in enumerate(self.structures))
-        return Joined(parts, tuple(tuple(widths[column] for column in changed) for widths in self.widths))
+        widths = tuple(tuple(widths[column] for column in changed) for widths in self.widths)
+        return replace(self, structures=parts, widths=widths)
 
     def sweep(
-        self, rows: Sequence[Tokens], values: Sequence[Tokens | None], wanted: Flags | None = None
+        self, rows: Sequence[Encoded], values: Sequence[Encoded | None], wanted: Flags | None = None
     ) -> list[Floats | None]:
-        """Return, per column, the sums (p, t, k) of rows with this one column's token replaced by each of `values`."""
+        """Return, per column, the raw scores (p, t, k) of p rows with this column alone set to each of its `values`."""
         found = []
         for at, part in enumerate(self.structures):
-            mine = [None if some is None else self._tokens(at, column, some) for column, some in enumerate(values)]
+            mine = [None if some is None else self._of_column(at, column, some) for column, some in enumerate(values)]
             found.append(part.sweep(self.of_part(at, rows), mine, wanted))
         swept = ([sums for sums in column if sums is not None] for column in zip(*found, strict=True))
         return [np.concatenate(column, axis=2) if column else None for column in swept]
 
-    def pairs(self, row: Sequence[Tokens]) -> JoinedPairs | None:
-        """Return what two changes of a `row` together do to the sums of all structures, if all of them tell."""
-        found = [part.pairs(self.of_part(at, row)) for at, part in enumerate(self.structures)]
-        known = tuple(pairs for pairs in found if pairs is not None)
-        return JoinedPairs(known, self) if len(known) == len(found) else None
-
-    def product(
-        self, tokens: Sequence[Tokens], dimension: NDArray[np.intp], weights: Floats | None = None
-    ) -> Floats | None:
-        """Return the sums of all rows that take one choice of every dimension, if all structures gain by it."""
-        found: list[Floats] = []
-        for at, part in enumerate(self.structures):
-            sums = part.product(self.of_part(at, tokens), dimension)
-            if sums is None:
-                return None
-            found.append(sums)
-        every = np.concatenate(found, axis=1)
-        return every if weights is None else every @ weights
-
-    def bounds(self, allowed: Sequence[Tokens]) -> tuple[Floats, Floats]:
-        """Return lower and upper bounds (k,) on the sums of all structures."""
+    def bounds(self, allowed: Sequence[Encoded]) -> tuple[Floats, Floats]:
+        """Return lower and upper bounds (k,) on the raw scores of all structures."""
         pairs = [part.bounds(self.of_part(at, allowed)) for at, part in enumerate(self.structures)]
         return np.concatenate([low for low, _ in pairs]), np.concatenate([high for _, high in pairs])
 
-    def boxes(self, values: Sequence[Tokens]) -> JoinedBoxes:
-        """Return what bounds parts of the box of rows whose tokens are among `values` of their columns."""
-        return JoinedBoxes(tuple(part.boxes(self.of_part(at, values)) for at, part in enumerate(self.structures)))
+    def boxes(self, values: Sequence[Encoded]) -> JoinedBoxes:
+        """Return the bounds of boxes in the grid of `values` (t, ...) per column."""
+        found = tuple(boxes_of(part, self.of_part(at, values)) for at, part in enumerate(self.structures))
+        confining = tuple(part for part in found if isinstance(part, ConfiningBoxes))
+        return JoinedConfiningBoxes(confining) if len(confining) == len(found) else JoinedBoxes(found)
 
-    def of_part(self, at: int, tokens: Sequence[Tokens]) -> list[Tokens]:
-        """Return one part's tokens of every column."""
-        return [self._tokens(at, column, some) for column, some in enumerate(tokens)]
+    def of_part(self, at: int, encoded: Sequence[Encoded]) -> list[Encoded]:
+        """Return the encoded values of one structure, per column."""
+        return [self._of_column(at, column, some) for column, some in enumerate(encoded)]
 
-    def _tokens(self, at: int, column: int, tokens: Tokens) -> Tokens:
-        """Return one part's tokens out of those of a column, for any number of rows or for a single one."""
+    def _of_column(self, at: int, column: int, encoded: Encoded) -> Encoded:
+        """Return one structure's encoded values of a column (..., width), or (...)."""
         before, width = [widths[column] for widths in self.widths[:at]], self.widths[at][column]
         start = sum(1 if known is None else known for known in before)
         if width is not None:
-            return tokens[..., start : start + width].astype(np.float64)
-        cells: Tokens = tokens[..., start].astype(np.int32)
+            return encoded[..., start : start + width].astype(np.float64)
+        cells: Encoded = encoded[..., start].astype(np.int32)
         return cells
+
+
+@runtime_checkable
+class Combining(Structure, SupportsPairs, SupportsProduct, Protocol):
+    """A structure that tabulates pairs of changes and scores product grids."""
+
+
+@dataclass(frozen=True, eq=False)
+class JoinedCombining(Joined):
+    """Structures that all tabulate pairs of changes and score product grids."""
+
+    structures: tuple[Combining, ...]
+
+    def pairs(self, row: Sequence[Encoded]) -> JoinedPairs:
+        """Return the pairs of changes of a `row` (1, ...)."""
+        return JoinedPairs(tuple(part.pairs(self.of_part(at, row)) for at, part in enumerate(self.structures)), self)
+
+    def product(self, values: Sequence[Encoded], dimension: NDArray[np.intp], weights: Floats | None = None) -> Floats:
+        """Return the raw scores (m, k) of all rows of a grid, or these times `weights`; see `SupportsProduct`."""
+        found = [part.product(self.of_part(at, values), dimension) for at, part in enumerate(self.structures)]
+        every = np.concatenate(found, axis=1)
+        return every if weights is None else every @ weights
 
 
 @dataclass(frozen=True, eq=False)
 class JoinedPairs:
-    """What two changes do to the sums of several structures, whose tokens the whole tells apart."""
+    """The pairs of changes of several structures.
+
+    Attributes:
+        parts: of each structure.
+        whole: the structures, which know whose encoded values are whose.
+    """
 
     parts: tuple[Pairs, ...]
     whole: Joined
 
     def tables(
-        self, values: Sequence[Tokens], first: NDArray[np.intp], second: NDArray[np.intp], most: int
+        self, values: Sequence[Encoded], first: NDArray[np.intp], second: NDArray[np.intp], most: int
     ) -> PairTables | None:
-        """Return what changes to `values` (t, ...) of every column do, for pairs of columns (p,), (p,)."""
+        """Return the joint effects of changing two columns to any of their `values` (t, ...); see `Pairs.tables`."""
         found = [part.tables(self.whole.of_part(at, values), first, second, most) for at, part in enumerate(self.parts)]
         known = [each.tables for each in found if each is not None]
         if len(known) < len(found):
@@ -166,23 +194,31 @@ class JoinedPairs:
 
 @dataclass(frozen=True, eq=False)
 class JoinedBoxes:
-    """Bounds of parts of one box by several structures."""
+    """The bounds of several structures on boxes of one grid."""
 
     parts: tuple[Boxes, ...]
 
     def bounds(self, masks: Flags) -> tuple[Floats, Floats]:
-        """Return bounds (m, k), (m, k) on the sums of all rows whose choices are allowed by each of `masks`."""
-        pairs = [part.bounds(masks) for part in self.parts]
-        return np.concatenate([low for low, _ in pairs], axis=1), np.concatenate([high for _, high in pairs], axis=1)
+        """Return bounds (m, k), (m, k) on the raw scores of all rows of the boxes `masks` (m, n)."""
+        return _concatenated([part.bounds(masks) for part in self.parts])
 
-    def confined(self, mask: Flags, near: Flags, groups: Sequence[Sequence[int]]) -> tuple[Floats, Floats] | None:
-        """Return what all structures say of a box with the columns of one of `groups` confined, if each saves by it."""
-        pairs = [part.confined(mask, near, groups) for part in self.parts]
-        known = [pair for pair in pairs if pair is not None]
-        if len(known) < len(pairs):
-            return None
-        return np.concatenate([low for low, _ in known], axis=1), np.concatenate([high for _, high in known], axis=1)
 
-    def gains(self, mask: Flags, own: NDArray[np.intp], weights: Floats) -> None:
-        """Return None: what gains for one structure may lose for another."""
-        del mask, own, weights
+@runtime_checkable
+class ConfiningBoxes(Boxes, SupportsConfined, Protocol):
+    """Boxes that bound many parts of one box faster together."""
+
+
+@dataclass(frozen=True, eq=False)
+class JoinedConfiningBoxes(JoinedBoxes):
+    """The bounds of several structures that all bound many parts of one box faster together."""
+
+    parts: tuple[ConfiningBoxes, ...]
+
+    def confined(self, mask: Flags, near: Flags, groups: Sequence[Sequence[int]]) -> tuple[Floats, Floats]:
+        """Return bounds (g, k), (g, k) of a box with one group's columns confined; see `SupportsConfined`."""
+        return _concatenated([part.confined(mask, near, groups) for part in self.parts])
+
+
+def _concatenated(bounds: Sequence[tuple[Floats, Floats]]) -> tuple[Floats, Floats]:
+    """Return bounds (m, k) of several structures side by side."""
+    return np.concatenate([low for low, _ in bounds], axis=1), np.concatenate([high for _, high in bounds], axis=1)

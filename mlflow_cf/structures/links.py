@@ -13,7 +13,7 @@ from mlflow_cf.features import Floats
 # Where one sum stands for two classes it is the second one's share itself (share), or that of its logistic function.
 Link = Literal["identity", "share", "sigmoid", "softmax"]
 TIE: Final = 1e-11  # shares that are as near to a half are one, but for the rounding of a sum
-Tokens = NDArray[Any]
+Encoded = NDArray[Any]
 Flags = NDArray[np.bool_]
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from mlflow_cf.features import Floats
+from mlflow_cf.structures.capabilities import SupportsPairs
 from mlflow_cf.structures.kernels.blocks import SingleEffects
 from mlflow_cf.structures.pairs import everything
 from mlflow_cf.structures.structure import Structure
@@ -15,9 +16,9 @@ CELLS = 2**16  # more are no trial
 def try_pairs(structure: Structure, Z: Floats) -> None:
     """Look at the pairs of changes of the first of coded rows (m, d) to values of the others; d >= 2."""
     tokens = [structure.encode(column, codes) for column, codes in enumerate(Z.T)]
-    pairs = structure.pairs([token[:1] for token in tokens])
-    if pairs is None:
+    if not isinstance(structure, SupportsPairs):
         return
+    pairs = structure.pairs([token[:1] for token in tokens])
     zeros, outputs = np.zeros(Z.size), structure.outputs
     tables = pairs.tables(tokens, np.array([0]), np.array([1]), CELLS)
     if tables is not None:

@@ -52,7 +52,7 @@ class Uncertified:
             was not; numbers between those of the background are not searched exactly; the opened model and the logged
             one disagree; the explainer ranks its answers in its own way; functions compute what plans cost; plans have
             too many steps, or such plans were not compared; the time was over; or a causal function bends.
-        detail: what stood in the way of opening, or what bends.
+        detail: what stood in the way of opening, what no program can express, or what bends.
     """
 
     cause: Cause
@@ -66,8 +66,8 @@ class Uncertified:
     @property
     def fact(self) -> str:
         """What stands in the way, in words."""
-        if self.cause == "unopened" and self.detail:
-            return f"{NOT_OPENED} ({self.detail})"
+        if self.cause in ("unopened", "not_exact") and self.detail:
+            return f"{OBSTACLES[self.cause]} ({self.detail})"
         return OBSTACLES[self.cause].format(self.detail)
 
 

@@ -16,7 +16,7 @@ from sklearn.preprocessing import OneHotEncoder, OrdinalEncoder, StandardScaler
 
 import mlflow_cf
 from mlflow_cf.features import Feature, FeatureSpace
-from mlflow_cf.structures import IntervalColumn, Layers, LevelColumn, MonotoneStep, NumberColumn
+from mlflow_cf.structures import IntervalColumn, Layers, LevelColumn, MonotoneStep, NumberColumn, score_encoded
 from mlflow_cf.structures.links import linked
 
 NEAR = {"rtol": 1e-9, "atol": 1e-9}
@@ -91,7 +91,7 @@ def test_sums_and_scores_are_those_of_the_dense_layers(world, count):
         sums = (PLAIN[world.shape[0]](sums) if number else sums) @ weights + bias
     tokens = [world.layers.encode(i, part) for i, part in enumerate(codes)]
     np.testing.assert_allclose(world.layers.sums(tokens), sums, **NEAR)
-    np.testing.assert_allclose(world.layers.score(tokens), linked(sums, world.shape[1]), **NEAR)
+    np.testing.assert_allclose(score_encoded(world.layers, tokens), linked(sums, world.shape[1]), **NEAR)
 
 
 @given(drawn(), st.data())
@@ -104,7 +104,7 @@ def test_restricted_layers_score_like_the_whole_ones(world, data):
     np.testing.assert_allclose(part.sums([new[i] for i in changed]), world.layers.sums(whole), **NEAR)
     again = part.restrict([row[i][0] for i in changed], [0])
     whole = [new[i] if i == changed[0] else np.repeat(row[i], 6, axis=0) for i in columns]
-    np.testing.assert_allclose(again.score([new[changed[0]]]), world.layers.score(whole), **NEAR)
+    np.testing.assert_allclose(score_encoded(again, [new[changed[0]]]), score_encoded(world.layers, whole), **NEAR)
     codes = world.codes(changed[0], 4)
     np.testing.assert_array_equal(again.encode(0, codes), world.layers.encode(changed[0], codes))
 
@@ -218,11 +218,11 @@ def test_fewer_allowed_values_never_widen_the_bounds(world, data):
 def test_nothing_asked_changes_the_layers_or_the_tokens(world):
     rows, values = world.rows(3), world.rows(4)
     kept = [tokens.copy() for tokens in rows + values]
-    before = world.layers.score(rows)
-    world.layers.restrict([tokens[0] for tokens in rows], [0]).score(values[:1])
+    before = score_encoded(world.layers, rows)
+    score_encoded(world.layers.restrict([tokens[0] for tokens in rows], [0]), values[:1])
     world.layers.sweep(rows, values)
     world.layers.bounds(values)
-    np.testing.assert_array_equal(world.layers.score(rows), before)
+    np.testing.assert_array_equal(score_encoded(world.layers, rows), before)
     for tokens, copy in zip(rows + values, kept, strict=True):
         np.testing.assert_array_equal(tokens, copy)
 
@@ -294,7 +294,7 @@ def test_sweep_restrict_and_bounds_agree_with_scikit_learn(estimator, classes):
         truth = ask(space.decode(Z))
         np.testing.assert_allclose(linked(sums[0], layers.link), truth, rtol=1e-6, atol=1e-6)
         part = layers.restrict([part[0] for part in tokens], [column])
-        np.testing.assert_allclose(part.score([allowed[column]]), truth, rtol=1e-6, atol=1e-6)
+        np.testing.assert_allclose(score_encoded(part, [allowed[column]]), truth, rtol=1e-6, atol=1e-6)
         assert (low <= sums).all()
         assert (sums <= high).all()
 

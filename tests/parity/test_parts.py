@@ -41,9 +41,11 @@ from mlflow_cf.structures import (
     Layers,
     Leaves,
     MonotoneStep,
+    NotOpenedError,
     NumberColumn,
     TreeEnsemble,
 )
+from mlflow_cf.structures.capabilities import is_steady
 from mlflow_cf.structures.joined import Joined
 
 ACTIVATIONS = {
@@ -149,7 +151,7 @@ def test_trees_behind_transformers(model, goal):
         sparse_threshold=0,
     )
     structure, space = opened(make_pipeline(table, model), data, wanted)
-    assert structure.steady
+    assert is_steady(structure)
     parts = rescored(structure, odd_codes(space, 500), 1e-5 if "XGB" in named(model) else 1e-9)
     income = parts.lookups[space.index["income"]]
     assert income.missing < income.size - 1
@@ -208,7 +210,8 @@ def test_structures_that_are_joined_keep_their_parts():
     squared = Layers.compile(
         [NumberColumn(0, (MonotoneStep(np.square),))], space, [np.ones((1, 1))], [np.zeros(1)], "identity", "identity"
     )
-    assert Joined.of([forest, squared], 2).parts() is None
+    with pytest.raises(NotOpenedError, match="no formula"):
+        Joined.of([forest, squared], 2).parts()
 
 
 def numbers(rows=400, seed=0):
@@ -245,7 +248,7 @@ def test_layers_behind_transformers(model, goal):
         (OneHotEncoder(handle_unknown="ignore", sparse_output=False), ["grade"]),
     )
     structure, space = opened(make_pipeline(table, model), data, goals(data)[goal])
-    assert not structure.steady
+    assert not is_steady(structure)
     parts = rescored(structure, odd_codes(space, 500), 1e-6)  # one block is calculated in float32
     part = structure.restrict([structure.encode(n, np.array([f.low]))[0] for n, f in enumerate(space.features)], [3, 0])
     rescored(part, odd_codes(space, 500)[:, [3, 0]], 1e-6)
@@ -256,9 +259,11 @@ def test_a_number_without_a_formula_has_no_parts():
     space = FeatureSpace((Feature("x", "real", "float64"),))
     shape = ([np.ones((1, 1))], [np.zeros(1)], "identity", "identity")
     squared = Layers.compile([NumberColumn(0, (MonotoneStep(np.square),))], space, *shape)
-    assert squared.parts() is None
+    with pytest.raises(NotOpenedError, match="no formula"):
+        squared.parts()
     assert isinstance(*Layers.compile([NumberColumn(0)], space, *shape).parts(), Dense)
-    assert Layers.compile([NumberColumn(0, gap=(0.0, 1.0))], space, *shape).parts() is None
+    with pytest.raises(NotOpenedError, match="no formula"):
+        Layers.compile([NumberColumn(0, gap=(0.0, 1.0))], space, *shape).parts()
 
 
 LINES = st.builds(

@@ -14,6 +14,7 @@ from xgboost import XGBClassifier
 import mlflow_cf
 from mlflow_cf.engine.few_changes import SWEPT
 from mlflow_cf.structures import Structure
+from mlflow_cf.structures.capabilities import SupportsProduct
 from mlflow_cf.structures.joined import Joined
 
 
@@ -42,13 +43,12 @@ def test_products_are_their_rows(seed: int, outputs: int, parts: int, data: st.D
     structure: Structure = trees[0] if parts == 1 else Joined.of(trees, len(space))
     values, dimension = data.draw(boxes([np.append(feature.values, np.nan) for feature in space.features]))
     tokens = [structure.encode(column, some) for column, some in enumerate(values)]
+    assert isinstance(structure, SupportsProduct)
     found = structure.product(tokens, dimension)
-    assert found is not None
     expected = structure.sums(rows_of(tokens, dimension))
     np.testing.assert_allclose(found, expected, rtol=0, atol=1e-6)
     weights = np.random.default_rng(seed).normal(size=(structure.outputs, 2))
     weighted = structure.product(tokens, dimension, weights)
-    assert weighted is not None
     np.testing.assert_allclose(weighted, expected @ weights, rtol=0, atol=1e-5)
 
 
@@ -69,8 +69,8 @@ def test_sums_of_models_in_single_precision_are_as_near_as_those_of_sweeps(data:
     assert structure is not None
     values, dimension = data.draw(boxes([feature.values for feature in space.features]))
     tokens = [structure.encode(column, some) for column, some in enumerate(values)]
+    assert isinstance(structure, SupportsProduct)
     found = structure.product(tokens, dimension)
-    assert found is not None
     np.testing.assert_allclose(found, structure.sums(rows_of(tokens, dimension)), rtol=0, atol=SWEPT)
 
 
@@ -79,8 +79,6 @@ def test_layers_gain_nothing_and_so_nobody_does_beside_them() -> None:
     linear = mlflow_cf.wrap(small_loans.fitted(frame), frame, target="good")
     structure, space = linear.opened.structure, linear.space
     assert structure is not None
-    codes = space.encode(frame.head(1))
-    dimension = np.arange(len(space))
-    assert structure.product([structure.encode(n, codes[:, n]) for n in dimension], dimension) is None
+    assert not isinstance(structure, SupportsProduct)
     both = Joined.of([random_trees(0, space, 1, trees=2, depth=2), structure], len(space))
-    assert both.product([both.encode(n, codes[:, n]) for n in dimension], dimension) is None
+    assert not isinstance(both, SupportsProduct)

@@ -12,6 +12,7 @@ from mlflow_cf.engine.best_first import BestFirst
 from mlflow_cf.explainers import GeCo
 from mlflow_cf.goal import Scorer
 from mlflow_cf.problem import Budget
+from mlflow_cf.structures.capabilities import boxes_of
 
 others = st.integers(1, 5)
 
@@ -67,7 +68,7 @@ def test_bounds_hold_for_all_rows_of_a_box(world, other):
     sums = scorer.structure.sums([t[rows[:, column]] for column, t in enumerate(tokens)])
     assert (sums >= low - 1e-9).all()
     assert (sums <= high + 1e-9).all()
-    lows, highs = scorer.structure.boxes(tokens).bounds(masks)
+    lows, highs = boxes_of(scorer.structure, tokens).bounds(masks)
     inside = [masks[box][np.arange(len(tokens)) * 6 + rows].all(axis=1) for box in range(len(masks))]
     for box, members in enumerate(inside):
         assert (sums[members] >= lows[box] - 1e-9).all()

@@ -25,7 +25,9 @@ from mlflow_cf.goal.scorer import Scorer
 from mlflow_cf.plans.bound import BoundAction
 from mlflow_cf.plans.boxes import BoxWalker, UnboundedError
 from mlflow_cf.problem import Budget, Problem
-from mlflow_cf.structures.links import Tokens
+from mlflow_cf.structures.capabilities import ends_of, parts_of
+from mlflow_cf.structures.layers.columns import NotOpenedError
+from mlflow_cf.structures.links import Encoded
 from mlflow_cf.structures.parts import Dense, Number
 from mlflow_cf.structures.structure import Structure
 from mlflow_cf.words.reasons import Uncertified
@@ -50,9 +52,12 @@ class Reachable:
 
     def _is_bounded(self, column: int) -> bool:
         structure = self.scorer.structure
-        if not self.problem.space.features[column].numeric or structure.ends(column) is not None:
+        if not self.problem.space.features[column].numeric or ends_of(structure, column) is not None:
             return True
-        parts = structure.parts() or ()
+        try:
+            parts = parts_of(structure)
+        except NotOpenedError:
+            return False
         if len(parts) != 1 or not isinstance(parts[0], Dense):
             return False
         return all(isinstance(entry, Number) for entry in parts[0].entries[column])
@@ -94,7 +99,7 @@ class Reachable:
     def _known(self) -> dict[int, Floats]:
         return {}
 
-    def _tokens(self, column: int, low: float, high: float) -> Tokens:
+    def _tokens(self, column: int, low: float, high: float) -> Encoded:
         """Return the tokens of all values between two ends, or of as few as bound them."""
         feature, structure = self.problem.space.features[column], self.scorer.structure
         if not feature.numeric:
@@ -109,10 +114,10 @@ class Reachable:
     @cached_property
     def _cuts(self) -> dict[int, Floats | None]:
         features = self.problem.space.features
-        return {n: self.scorer.structure.ends(n) for n, feature in enumerate(features) if feature.numeric}
+        return {n: ends_of(self.scorer.structure, n) for n, feature in enumerate(features) if feature.numeric}
 
     @cached_property
-    def _row(self) -> list[Tokens]:
+    def _row(self) -> list[Encoded]:
         return [tokens[0] for tokens in self.scorer.tokens(range(len(self.problem.x0)), self.problem.x0[None])]
 
     @cached_property

@@ -15,6 +15,7 @@ from mlflow_cf.explainers.geco.members import Members
 from mlflow_cf.problem import Codes
 from mlflow_cf.search.action_table import Within
 from mlflow_cf.search.population import changed_sets
+from mlflow_cf.structures.capabilities import boxes_of
 
 AT_ONCE = 2**17  # sums of a box that are made together: they stay near the processor
 MOST = 2**19  # sums in all: as long as some generations take
@@ -57,7 +58,7 @@ class Around:
         whole[self.choices.own[self.choices.own >= 0]] = True
         if self._tightened(whole)[1] > LARGEST or not gains(self.choices, self.members.scorer):
             return False
-        boxes = self.members.scorer.structure.boxes(self.choices.tokens)
+        boxes = boxes_of(self.members.scorer.structure, self.choices.tokens)
         losing = Losing(self.members.problem, self.choices, boxes, self.doubt)
         self._wait(whole)
         while self._heap and self._heap[0][0] <= self._within.limit:

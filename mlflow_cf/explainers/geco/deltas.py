@@ -15,7 +15,7 @@ from mlflow_cf.constraints.rules import Bools
 from mlflow_cf.features import Floats
 from mlflow_cf.goal import Rating, Scorer
 from mlflow_cf.problem import Codes, Problem
-from mlflow_cf.structures.links import Tokens
+from mlflow_cf.structures.links import Encoded
 from mlflow_cf.structures.structure import Structure
 
 Places = NDArray[np.intp]
@@ -190,7 +190,7 @@ class Partial:
     def _restricted(self, groups: Groups) -> Structure:
         return self.scorer.structure.restrict(self._row, [c for number in groups for c in self.problem.columns[number]])
 
-    def _tokens(self, codes: Codes, groups: Groups) -> list[Tokens]:
+    def _tokens(self, codes: Codes, groups: Groups) -> list[Encoded]:
         """Return the tokens of every column of some groups for their codes (m, groups)."""
         tables, columns = self.problem.token_tables, self.problem.columns
         return [tables[c][codes[:, at]] for at, number in enumerate(groups) for c in columns[number]]
@@ -200,6 +200,6 @@ class Partial:
         return [int(number) for number in self.problem.owner]
 
     @cached_property
-    def _row(self) -> list[Tokens]:
+    def _row(self) -> list[Encoded]:
         """The query row's own tokens, one per column."""
         return [table[self.problem.own[n]] for table, n in zip(self.problem.token_tables, self._owner, strict=True)]

@@ -15,7 +15,7 @@ from mlflow_cf.goal import Rating
 from mlflow_cf.problem import Budget, Codes
 from mlflow_cf.search.cascade import Cascade
 from mlflow_cf.search.population import batches
-from mlflow_cf.structures.links import Tokens
+from mlflow_cf.structures.links import Encoded
 from mlflow_cf.structures.structure import Structure
 
 Places = NDArray[np.intp]
@@ -172,7 +172,7 @@ class Landed:
         return np.concatenate([group.cost for group in groups]), np.concatenate([group.peak for group in groups])
 
     @cached_property
-    def _tokens(self) -> list[tuple[Tokens, int]]:
+    def _tokens(self) -> list[tuple[Encoded, int]]:
         """For every column that may differ, the tokens of its group's tuples and the group's place."""
         scorer, found = self.problem.scorer, []
         if scorer is not None:

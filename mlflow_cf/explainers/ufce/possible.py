@@ -12,7 +12,7 @@ from mlflow_cf.constraints.rules import Bools
 from mlflow_cf.explainers.ufce.subspaces import Subspaces
 from mlflow_cf.problem import Budget, Codes, Problem
 from mlflow_cf.search.cascade import Cascade
-from mlflow_cf.structures.structure import Boxes
+from mlflow_cf.structures.capabilities import Boxes, boxes_of
 
 MOST_FLAGS: Final = 2**22  # of the boxes that are bounded in one go: 4 MB
 AT_ONCE: Final = 64  # sets of groups
@@ -71,7 +71,7 @@ class ReachableSets:
         problem = self._problem
         assert problem.scorer is not None  # noqa: S101  told apart before
         tables = zip(problem.token_tables, problem.owner.tolist(), strict=True)
-        return problem.scorer.structure.boxes([table[self._codes[number]] for table, number in tables])
+        return boxes_of(problem.scorer.structure, [table[self._codes[number]] for table, number in tables])
 
     @cached_property
     def _group(self) -> Codes:

@@ -82,11 +82,3 @@ class LayerBoxes:
         pairs = zip(masks, counts, strict=True)
         found = [self.bounds_of(self.tokens[mask[self.choices]], some) for mask, some in pairs]
         return np.array([low for low, _ in found]), np.array([high for _, high in found])
-
-    def confined(self, mask: Flags, near: Flags, groups: Sequence[Sequence[int]]) -> None:
-        """Return None: every part of a box is propagated by itself."""
-        del mask, near, groups
-
-    def gains(self, mask: Flags, own: NDArray[np.intp], weights: Floats) -> None:
-        """Return None: intervals do not know what depends on what."""
-        del mask, own, weights

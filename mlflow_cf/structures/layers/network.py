@@ -26,11 +26,10 @@ from mlflow_cf.structures.kernels.dense import (
 from mlflow_cf.structures.kernels.rectified import MOST, Last, sweep_rectified
 from mlflow_cf.structures.layers.activations import ACTIVATIONS, Activation, folded
 from mlflow_cf.structures.layers.boxes import LayerBoxes, LinearBoxes
-from mlflow_cf.structures.layers.columns import Column
+from mlflow_cf.structures.layers.columns import Column, NotOpenedError
 from mlflow_cf.structures.layers.encoded import Source, ends_of, entries_of, key_of, token_of
-from mlflow_cf.structures.links import Flags, Link, Tokens, linked
+from mlflow_cf.structures.links import Encoded, Flags, Link
 from mlflow_cf.structures.parts import Dense
-from mlflow_cf.structures.structure import Boxes
 
 _CELLS = 1 << 16  # numbers that go through further layers at a time: 512 kB, about what stays in the cache
 _ULP = 2.0**-52
@@ -99,12 +98,7 @@ class Layers:
         """How many sums there are."""
         return len(self.biases[-1] if self.biases else self.first.bias)
 
-    @property
-    def steady(self) -> bool:
-        """False: the model multiplies matrices, and rounds by the shape of a batch."""
-        return False
-
-    def encode(self, column: int, codes: Floats) -> Tokens:
+    def encode(self, column: int, codes: Floats) -> Encoded:
         """Return the tokens (n, width) of raw codes (n,) of one feature."""
         tokens = np.empty((len(codes), len(self.sources[column])))
         for place, source in enumerate(self.sources[column]):
@@ -120,22 +114,22 @@ class Layers:
         del column
         return False
 
-    def parts(self) -> tuple[Dense] | None:
-        """Return what every feature adds to the first layer, and the layers; None if some number has no formula."""
+    def parts(self) -> tuple[Dense]:
+        """Return what every feature adds to the first layer, and the layers.
+
+        Raises:
+            NotOpenedError: no formula describes how some number is encoded.
+        """
         entries = entries_of(self.sources, self.first)
         if entries is None:
-            return None
+            raise NotOpenedError("a number that is transformed in a way that is no formula")
         return (Dense(entries, self.first.bias, self.weights, self.biases, self.activation, self.link),)
 
-    def sums(self, tokens: Sequence[Tokens]) -> Floats:
+    def sums(self, tokens: Sequence[Encoded]) -> Floats:
         """Return the sums of the last layer (m, k) for the tokens of every column."""
         return self._last(first_sums(self._side_by_side(tokens), self.first))
 
-    def score(self, tokens: Sequence[Tokens]) -> Floats:
-        """Return scores (m, classes) for the tokens of every column."""
-        return linked(self.sums(tokens), self.link)
-
-    def restrict(self, row: Sequence[Tokens], changed: Sequence[int]) -> Layers:
+    def restrict(self, row: Sequence[Encoded], changed: Sequence[int]) -> Layers:
         """Return the layers over the columns `changed` alone; the tokens of all others stay those of `row`.
 
         What the others add becomes part of the first bias.
@@ -147,7 +141,7 @@ class Layers:
         return replace(self, sources=sources, first=self._part(changed, bias))
 
     def sweep(
-        self, rows: Sequence[Tokens], values: Sequence[Tokens | None], wanted: Flags | None = None
+        self, rows: Sequence[Encoded], values: Sequence[Encoded | None], wanted: Flags | None = None
     ) -> list[Floats | None]:
         """Return per column the sums (p, t, k) of every row with this one column's value replaced.
 
@@ -176,7 +170,7 @@ class Layers:
                     )
         return totals
 
-    def bounds(self, allowed: Sequence[Tokens]) -> tuple[Floats, Floats]:
+    def bounds(self, allowed: Sequence[Encoded]) -> tuple[Floats, Floats]:
         """Return lower and upper bounds (k,) on the sums over all combinations of allowed values.
 
         They are exact for a linear model. Through layers intervals are propagated, and through rectifiers lines too,
@@ -206,15 +200,7 @@ class Layers:
             low, high = np.maximum(low, lower), np.minimum(high, upper)
         return low, high
 
-    def pairs(self, row: Sequence[Tokens]) -> None:
-        """Return None: boxes tell as much."""
-        del row
-
-    def product(self, tokens: Sequence[Tokens], dimension: NDArray[np.intp], weights: Floats | None = None) -> None:
-        """Return None: every row is multiplied by itself."""
-        del tokens, dimension, weights
-
-    def boxes(self, values: Sequence[Tokens]) -> Boxes:
+    def boxes(self, values: Sequence[Encoded]) -> LinearBoxes | LayerBoxes:
         """Return what bounds parts of a box whose columns have the tokens `values` (t, width)."""
         sizes = [len(tokens) for tokens in values]
         starts = np.cumsum([0, *sizes])[:-1]
@@ -267,7 +253,7 @@ class Layers:
     def _magnitudes(self) -> list[Floats]:
         return [np.abs(weights) for weights in self.weights]
 
-    def _side_by_side(self, tokens: Sequence[Tokens]) -> Floats:
+    def _side_by_side(self, tokens: Sequence[Encoded]) -> Floats:
         """Return the tokens of all columns as one array in rows, whatever the order in memory of its parts."""
         whole = np.empty((len(tokens[0]), len(self.first.start)))
         np.concatenate(tokens, axis=1, out=whole)
@@ -288,7 +274,7 @@ class Layers:
             sums = times(ACTIVATIONS[self.activation](sums), weights) + bias
         return sums
 
-    def _sweep_line(self, rows: Floats, values: Sequence[Tokens | None], many: int) -> list[Floats | None]:
+    def _sweep_line(self, rows: Floats, values: Sequence[Encoded | None], many: int) -> list[Floats | None]:
         """Return what `sweep` does, for a linear model and the tokens of rows side by side, so `many` at a time."""
         swept = [np.empty((0, tokens)) if v is None else v for v, tokens in zip(values, self._tokens_each, strict=True)]
         counts, (added, _) = np.array([*map(len, swept)]), value_sums(swept, self.first)
@@ -302,7 +288,7 @@ class Layers:
         together = parts[0] if len(parts) == 1 else [np.concatenate(some) for some in zip(*parts, strict=True)]
         return [None if v is None else found for v, found in zip(values, together, strict=True)]
 
-    def _sweep_column(self, others: Floats, tokens: Tokens, first: First) -> Floats:
+    def _sweep_column(self, others: Floats, tokens: Encoded, first: First) -> Floats:
         """Return the last sums (m, t, k) for others (m, width) and the tokens of the one column of `first`."""
         totals = np.empty((len(others), len(tokens), self.outputs))
         many = max(1, _CELLS // others.shape[1])

@@ -23,7 +23,7 @@ from mlflow_cf.structures.kernels.restrict import restrict_trees
 from mlflow_cf.structures.kernels.score import add_trees, walk_of
 from mlflow_cf.structures.kernels.sweep import sweep_trees
 from mlflow_cf.structures.layers.columns import Column
-from mlflow_cf.structures.links import Flags, Link, Tokens, linked
+from mlflow_cf.structures.links import Encoded, Flags, Link
 from mlflow_cf.structures.parts import Leaves
 from mlflow_cf.structures.trees.cells import Lookup, Tests
 from mlflow_cf.structures.trees.forest import Forest, Ints
@@ -73,7 +73,7 @@ class TreeEnsemble:
         """How many sums there are."""
         return len(self.trees.base)
 
-    def encode(self, column: int, codes: Floats) -> Tokens:
+    def encode(self, column: int, codes: Floats) -> Encoded:
         """Return the cells (n,) of raw codes (n,) of one feature."""
         return self.lookups[column].cells(codes)
 
@@ -94,7 +94,7 @@ class TreeEnsemble:
         """What is asked for by every program of every row, and takes longer to find than small programs to solve."""
         return (leaves_of(self.trees, self.lookups, self.link),)
 
-    def sums(self, tokens: Sequence[Tokens]) -> Floats:
+    def sums(self, tokens: Sequence[Encoded]) -> Floats:
         """Return the sums of leaves (m, k) for the cells of every feature.
 
         They are added up in the library's own order and precision, so that float32 sums agree to the last bit.
@@ -103,15 +103,11 @@ class TreeEnsemble:
         add_trees(np.column_stack(tokens), self.trees, totals)
         return totals.astype(np.float64)
 
-    def product(self, tokens: Sequence[Tokens], dimension: NDArray[np.intp], weights: Floats | None = None) -> Floats:
+    def product(self, tokens: Sequence[Encoded], dimension: NDArray[np.intp], weights: Floats | None = None) -> Floats:
         """Return the sums (m, k) of all rows that take one choice of every dimension, those of the last one fastest."""
         return product_of(tokens, dimension, self.trees, weights).T
 
-    def score(self, tokens: Sequence[Tokens]) -> Floats:
-        """Return scores (m, classes) for the cells of every feature."""
-        return linked(self.sums(tokens), self.link)
-
-    def restrict(self, row: Sequence[Tokens], changed: Sequence[int]) -> TreeEnsemble:
+    def restrict(self, row: Sequence[Encoded], changed: Sequence[int]) -> TreeEnsemble:
         """Return the structure of the `changed` columns alone, the others fixed to the cells of a row."""
         start = self.trees.features.start
         flags = np.zeros(start[-1], dtype=np.bool_)
@@ -122,7 +118,7 @@ class TreeEnsemble:
         return replace(self, lookups=tuple(self.lookups[column] for column in changed), trees=trees)
 
     def sweep(
-        self, rows: Sequence[Tokens], values: Sequence[Tokens | None], wanted: Flags | None = None
+        self, rows: Sequence[Encoded], values: Sequence[Encoded | None], wanted: Flags | None = None
     ) -> list[Floats | None]:
         """Return, per column, the sums (m, t, k) of rows with this column's cell replaced by each of `values` (t,).
 
@@ -139,7 +135,7 @@ class TreeEnsemble:
         parts = (sums[:, start:stop] for start, stop in pairwise(starts))  # taking from a part is twice as fast
         return [None if tokens is None else part.take(tokens, 1) for part, tokens in zip(parts, values, strict=True)]
 
-    def _grid(self, rows: Sequence[Tokens], values: Sequence[Tokens | None]) -> list[Floats | None]:
+    def _grid(self, rows: Sequence[Encoded], values: Sequence[Encoded | None]) -> list[Floats | None]:
         """Sweep one of two columns: rows differ in the other one alone, so that a tree is walked once for all."""
         both = (rows[n] if tokens is None else tokens for n, tokens in enumerate(values))
         (first, one), (second, two) = (np.unique(tokens, return_inverse=True) for tokens in both)
@@ -147,12 +143,12 @@ class TreeEnsemble:
         sums = sums[one[:, None], two]
         return [sums.swapaxes(0, 1), None] if values[1] is None else [None, sums]
 
-    def bounds(self, allowed: Sequence[Tokens]) -> tuple[Floats, Floats]:
+    def bounds(self, allowed: Sequence[Encoded]) -> tuple[Floats, Floats]:
         """Return bounds (k,) on the sums of all rows whose cells are among those allowed per column (t,), t >= 1."""
         low, high = self.boxes(allowed).bounds(np.ones((1, sum(map(len, allowed))), dtype=np.bool_))
         return low[0], high[0]
 
-    def boxes(self, values: Sequence[Tokens]) -> TreeBoxes:
+    def boxes(self, values: Sequence[Encoded]) -> TreeBoxes:
         """Return what bounds parts of a box whose columns have the cells `values` (t,)."""
         start = self.trees.features.start
         cells = np.concatenate([start[column] + tokens for column, tokens in enumerate(values)])
@@ -160,7 +156,7 @@ class TreeEnsemble:
         flags[cells] = True
         return TreeBoxes(restrict_trees(flags, np.arange(len(values)), self.trees), cells)
 
-    def pairs(self, row: Sequence[Tokens]) -> TreePairs:
+    def pairs(self, row: Sequence[Encoded]) -> TreePairs:
         """Return what two changes of a `row` (1,) together do."""
         return TreePairs.of(self.trees, row)
 
@@ -184,10 +180,6 @@ class TreeBoxes:
         # sums are rounded otherwise, in another order and maybe in float32: by the size of all terms, which may cancel
         slack = np.finfo(trees.nodes.value.dtype).eps * (len(trees.nodes.roots) + 1) * sizes
         return low - slack, high + slack
-
-    def confined(self, mask: Flags, near: Flags, groups: Sequence[Sequence[int]]) -> None:
-        """Return None: trees are walked for every part of a box."""
-        del mask, near, groups
 
     def gains(self, mask: Flags, own: NDArray[np.intp], weights: Floats) -> Floats:
         """Return (choices,) what putting back the column of each choice gains at least; see `Boxes`."""
@@ -236,7 +228,7 @@ def _deepest(nodes: Nodes) -> int:
 Numbers = NDArray[np.intp]
 
 
-def product_of(cells: Sequence[Tokens], dimension: Numbers, trees: Trees, weights: Floats | None = None) -> Floats:
+def product_of(cells: Sequence[Encoded], dimension: Numbers, trees: Trees, weights: Floats | None = None) -> Floats:
     """Return the sums (j, rows) of all rows that take one choice of every dimension, the last one's fastest.
 
     Args:
@@ -269,7 +261,7 @@ def product_of(cells: Sequence[Tokens], dimension: Numbers, trees: Trees, weight
     return sums
 
 
-def _box(cells: Sequence[Tokens], dimension: Numbers, sizes: Numbers, features: Features) -> BoxRows:
+def _box(cells: Sequence[Encoded], dimension: Numbers, sizes: Numbers, features: Features) -> BoxRows:
     """Return a box whose dimensions have so many choices; those of a single one count as one, the last."""
     free = np.flatnonzero(sizes > 1)
     place = np.full(len(sizes), len(free))

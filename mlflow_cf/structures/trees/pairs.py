@@ -18,7 +18,7 @@ from mlflow_cf.structures.kernels.pairs import (
     find_rectangles,
 )
 from mlflow_cf.structures.kernels.score import find_comparands
-from mlflow_cf.structures.links import Tokens
+from mlflow_cf.structures.links import Encoded
 from mlflow_cf.structures.pairs import Numbers, PairTables
 
 EXPECTED = 64  # rectangles of a tree, mostly
@@ -37,13 +37,13 @@ class TreePairs:
     X: NDArray[np.int32]
 
     @classmethod
-    def of(cls, trees: Trees, row: Sequence[Tokens]) -> TreePairs:
+    def of(cls, trees: Trees, row: Sequence[Encoded]) -> TreePairs:
         """Return the pairs of changes from the cells of a `row` (1,), one array per feature."""
         X = np.empty(trees.walk.start[-1], np.int32)
         find_comparands(np.concatenate(row).astype(np.int32)[None], trees.walk, X)
         return cls(trees, X)
 
-    def tables(self, values: Sequence[Tokens], first: Numbers, second: Numbers, most: int) -> PairTables | None:
+    def tables(self, values: Sequence[Encoded], first: Numbers, second: Numbers, most: int) -> PairTables | None:
         """Return what changes to `values` (t,), one array per feature, do; see `Pairs.tables`."""
         tried, order = self._tried(values)
         rectangles = self._rectangles(_asked(tried, first, second))
@@ -57,7 +57,7 @@ class TreePairs:
         add_rectangles(rectangles, self.trees.nodes.value, ends, tables)
         return PairTables(tables)
 
-    def _tried(self, values: Sequence[Tokens]) -> tuple[TriedCells, Numbers]:
+    def _tried(self, values: Sequence[Encoded]) -> tuple[TriedCells, Numbers]:
         """Return the cells tried, ascending by feature, and (t,) where each of them stands among the values."""
         start = np.cumsum([0, *map(len, values)])
         sizes = np.diff(self.trees.features.start)
