@@ -164,7 +164,8 @@ class MDPSO:
         places = self._kept(landed, end)
         rows, fitness = landed.rows(places), landed.fitness(places)
         vectors = replace(embedding, level_weight=UNIT_MISMATCH).vectors(rows)
-        order = picked(vectors, fitness, problem.count, self.pick, rng)
+        pick = "nearest" if self._sparse(problem) else self.pick  # what is sparse is looked for among all of them
+        order = picked(vectors, fitness, problem.count, pick, rng)
         found = rows[order]
         beside = landed.rows(landed.valid_beside(places)) if self.spares else found[:0]
         told |= {"iterations": end.iterations, "valid": len(places)}

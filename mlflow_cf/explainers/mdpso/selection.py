@@ -14,7 +14,6 @@ from mlflow_cf.features import Floats
 Pick = Literal["sparse", "best", "random", "nearest"]
 Rows = NDArray[np.intp]
 STARTS: Final = 10  # of k-means, the best of which is kept
-MOST_ROUNDS: Final = 100
 SPARES: Final = 10  # for each answer that is wanted
 
 
@@ -63,38 +62,11 @@ def spares(changed: Bools, beside: Bools, count: int) -> Rows:
 
 
 def k_means(points: Floats, clusters: int, rng: np.random.Generator) -> Rows:
-    """Return the cluster (m,) of each point (m, w): k-means++ and Lloyd's rounds, the best of ten starts.
+    """Return the cluster (m,) of each point (m, w)."""
+    from sklearn.cluster import KMeans  # noqa: PLC0415  half a second that no server needs
+    from threadpoolctl import threadpool_limits  # noqa: PLC0415
 
-    Far fewer points than a general implementation is made for: all starts move at once, and nothing is imported.
-    """
-    centres = np.stack([_start(points, clusters, rng) for _ in range(STARTS)])
-    nearest = np.full((STARTS, len(points)), -1)
-    for _ in range(MOST_ROUNDS):
-        away = _squares(points, centres)
-        found = away.argmin(axis=2)
-        if (found == nearest).all():
-            break
-        nearest = found
-        member = (nearest[:, :, None] == np.arange(clusters)).astype(np.float64)
-        sizes = member.sum(axis=1)[:, :, None]
-        centres = np.where(sizes > 0, member.swapaxes(1, 2) @ points / np.maximum(sizes, 1.0), centres)
-    within = _squares(points, centres).min(axis=2).sum(axis=1)
-    return np.asarray(nearest[within.argmin()])
-
-
-def _start(points: Floats, clusters: int, rng: np.random.Generator) -> Floats:
-    """Return centres (k, w) far apart: each is a point, likelier the farther it is from those before (k-means++)."""
-    chosen = [int(rng.integers(len(points)))]
-    away = ((points - points[chosen[0]]) ** 2).sum(axis=1)
-    while len(chosen) < clusters:
-        total = away.cumsum()
-        at = int(np.searchsorted(total, rng.random() * total[-1], side="right")) if total[-1] > 0 else 0
-        chosen.append(min(at, len(points) - 1))
-        away = np.minimum(away, ((points - points[chosen[-1]]) ** 2).sum(axis=1))
-    return points[chosen]
-
-
-def _squares(points: Floats, centres: Floats) -> Floats:
-    """Return the squared distances (s, m, k) of points (m, w) from the centres (s, k, w) of every start."""
-    found: Floats = ((points[None, :, None, :] - centres[:, None, :, :]) ** 2).sum(axis=3)
-    return found
+    clusters = min(clusters, len(np.unique(points, axis=0)))
+    kept = KMeans(clusters, n_init=STARTS, random_state=int(rng.integers(2**32)))
+    with threadpool_limits(1, user_api="openmp"):  # with more, sums differ in the last bit, and few points take longer
+        return np.asarray(kept.fit_predict(points), dtype=np.intp)
