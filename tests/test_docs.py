@@ -104,7 +104,7 @@ def test_pages_with_code_were_found() -> None:
     found = {page.name: len(blocks(page)) for page in PAGES if blocks(page)}
     assert found["getting-started.md"] == 3
     assert set(found) >= {"README.md", "targets.md", "answers.md", "plans.md", "causal.md", "evaluate.md", "compare.md"}
-    assert sum(found.values()) == 19
+    assert sum(found.values()) >= 19
 
 
 @pytest.fixture(scope="module")
