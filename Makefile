@@ -19,7 +19,7 @@ demo: $(VENV)/.package  ## train, log, register, serve and ask
 test: $(VENV)/.dev  ## all tests but those of `make system`
 	$(PYTEST) -m 'not system' $(ARGS)
 
-system: $(VENV)/.nice  ## tests of servers, examples and the README as a user runs them
+system: $(VENV)/.nice  ## tests of servers, examples and the pages of docs as a user runs them
 	$(PYTEST) -m system $(ARGS)
 
 thorough: $(VENV)/.nice  ## all tests, with many more examples of every law and every scenario of the suites; hours

@@ -1,4 +1,4 @@
-"""Tables with pandas' own types: what MLflow refuses of them, the cure that README names, and that both agree."""
+"""Tables with pandas' own types: what MLflow refuses of them, the cure that docs/limits.md names, that both agree."""
 
 from pathlib import Path
 

@@ -1,4 +1,4 @@
-"""README's table of what a request may change, key by key: what is answered, and what is refused with which words."""
+"""The table in docs of what requests may change, key by key: what is answered, and what is refused with which words."""
 
 from pathlib import Path
 from typing import Any
@@ -14,7 +14,7 @@ from mlflow_cf.errors import InputError
 from mlflow_cf.explained import ExplainedModel
 from mlflow_cf.policy import Query
 
-README = Path(__file__).parent.parent / "README.md"
+REQUESTS = Path(__file__).parent.parent / "docs" / "requests.md"
 RNG = np.random.default_rng(1)
 DATA = pd.DataFrame({name: RNG.normal(size=300).round(2) for name in ("age", "income", "debt")})
 DATA["job"] = RNG.choice(["a", "b", "c"], 300)
@@ -133,8 +133,8 @@ def cases(table: dict[str, tuple[list[Any], list[Any]]], column: int) -> list[An
 
 
 def test_every_key_is_in_the_tables() -> None:
-    text = README.read_text(encoding="utf-8")
-    table = text[text.index("**What a request may ask**") : text.index("**What a server does under load.**")]
+    text = REQUESTS.read_text(encoding="utf-8")
+    table = text[text.index("## What a request may change") : text.index("## A reply")]
     told = [line.split("`")[1] for line in table.splitlines() if line.startswith("| `")]
     assert sorted(told) == sorted(MAY) == sorted(Query.model_fields)
     assert set(MAY_ADD) == set(Constraints.model_fields)

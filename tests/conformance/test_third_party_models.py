@@ -15,9 +15,8 @@ from served import serving
 
 import mlflow_cf
 from mlflow_cf.model.flavors import flavor_named, flavor_names
-from mlflow_cf.testing import Fitted, Kind, ModelSuite
+from mlflow_cf.testing import Kind, ModelSuite
 from mlflow_cf.testing.checker import Ruler, plain_rows, table_of
-from mlflow_cf.testing.goals import CUTS
 
 FOLDER = Path(__file__).parent / "third_party"  # as pip would leave it: modules, and their dist-info
 
@@ -27,35 +26,12 @@ def installed(monkeypatch):
     monkeypatch.syspath_prepend(FOLDER)
 
 
-def scorecard(goal, rows, values):
-    """Fit points in steps of 1/64, which add up without rounding: the mean of what is left to explain."""
-    Scorecard = import_module("scorecard").Scorecard  # found once its folder is on the path
-    left, bins, levels = values - values.mean(), {}, {}
-
-    def mean(chosen):
-        return round(64 * float(left[chosen].mean())) / 64 if chosen.any() else 0.0
-
-    for name in ("age", "income", "hours", "rooms"):
-        numbers = rows[name].to_numpy(dtype=float, na_value=np.nan)
-        ends = np.unique(np.nanquantile(numbers, [0.2, 0.4, 0.6, 0.8]))
-        place = np.where(np.isnan(numbers), len(ends) + 1, np.searchsorted(ends, numbers))
-        points = np.array([mean(place == bin_) for bin_ in range(len(ends) + 2)])
-        bins[name] = (ends.tolist(), points.tolist())
-        left = left - points[place]
-    for name in ("grade", "job", "member"):
-        column = rows[name].astype(object)
-        levels[name] = [(level, mean((column == level).to_numpy())) for level in column.dropna().unique().tolist()]
-        left = left - column.map(dict(levels[name])).fillna(0.0).to_numpy(dtype=float)
-    if not goal.n_labels:
-        card = Scorecard(bins, levels)
-        return Fitted(card, card.predict)
-    threshold = round(64 * float(CUTS[2][0] - values.mean())) / 64
-    card = Scorecard(bins, levels, threshold, ("no", "yes"))
-    return Fitted(card, card.predict, card.labels)
+def fit(goal, rows, values):
+    return import_module("fit_scorecards").fit(goal, rows, values)  # found once its folder is on the path
 
 
 class TestScorecards(ModelSuite):
-    kind = Kind(scorecard, probabilities=False, opened=True, n_labels=(0, 2))
+    kind = Kind(fit, probabilities=False, opened=True, n_labels=(0, 2))
 
 
 LOANS = pd.DataFrame(
@@ -136,8 +112,3 @@ def test_where_the_flavor_is_not_installed_it_is_not_known(monkeypatch):
     assert flavor_named("scorecard").MLFLOW_FLAVOR == "scorecard"
     monkeypatch.setattr(sys, "path", [path for path in sys.path if path != str(FOLDER)])
     assert "scorecard" not in flavor_names()
-
-
-def test_contributing_shows_this_very_flavor():
-    text = (FOLDER.parents[2] / "CONTRIBUTING.md").read_text(encoding="utf-8")
-    assert (FOLDER / "scorecard_flavor.py").read_text(encoding="utf-8") in text
