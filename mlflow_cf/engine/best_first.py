@@ -16,7 +16,7 @@ from mlflow_cf.constraints.rules import Bools
 from mlflow_cf.engine.dominated import Needless
 from mlflow_cf.engine.few_changes import FewChanges
 from mlflow_cf.engine.frontier import Candidate, Node, Waiting
-from mlflow_cf.engine.listed import WORTH, Listed, ListedCandidates, SearchState, gains
+from mlflow_cf.engine.listed import WORTH, Listed, ListedCandidates, gains
 from mlflow_cf.engine.nodes import Parting, boxes_of_sets, choices_within, tighten, whole_box
 from mlflow_cf.features import Floats
 from mlflow_cf.problem import Budget, Codes, Problem
@@ -53,10 +53,7 @@ class BestFirst:
         self._alone = MOST_ALONE * (1 if self.needless is None else MORE_ALONE)
         self.cut = False
         self._waiting = Waiting(problem.own, self.needless)
-        known = problem.kept(SearchState)
-        if not whole and known.tells(limit, self.doubt):
-            self._wait_for_known(known)
-        elif all(np.diff(self.choices.start) > 0):
+        if all(np.diff(self.choices.start) > 0):
             self._parting = Parting(problem, self.choices, self.needless, self.doubt, budget)
             boxes = whole_box(self.choices) if sets is None else boxes_of_sets(self.choices, sets)
             self._push(boxes.copy())
@@ -226,13 +223,6 @@ class BestFirst:
         for joint in self.joint_rules:
             lawful &= joint.holds(codes)
         return lawful
-
-    def _wait_for_known(self, known: SearchState) -> None:
-        """Let what a search has listed wait for its turn; there is nothing else."""
-        near = self.problem.distance(known.codes) <= self.limit
-        self.cut = self.budget.take(count := int(near.sum())) < count
-        codes, everything = known.codes[near], np.ones(len(self.problem.groups), dtype=np.bool_)
-        self._waiting.add(codes, self.problem.distance(codes), known.certain[near], everything)
 
     def _decide_few(self, few: FewChanges, whole: Bools) -> None:
         """Put the candidates that change one group, or two, and a box of those that change more, in place of all.

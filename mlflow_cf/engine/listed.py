@@ -23,7 +23,7 @@ from mlflow_cf.engine.nodes import loose
 from mlflow_cf.features import Floats
 from mlflow_cf.goal import Scorer
 from mlflow_cf.kernel import kernel
-from mlflow_cf.problem import Codes, Problem
+from mlflow_cf.problem import Codes
 from mlflow_cf.search.action_table import ActionTable, Within
 
 WORTH = 2**8  # a row of a product takes so many times less than a row by itself
@@ -336,27 +336,3 @@ def near_numbers(axes: Axes, within: Within, told: Told = NOTHING, most: int | N
     stack = Stack(*(np.empty(count, dtype) for dtype in (np.int64, np.float64, np.float64, np.int64, np.int64)))
     numbers = np.empty(size if most is None else min(size, most), dtype=np.int64)
     return numbers[: enumerate_near(axes, within, loose(within.limit), stack, told, numbers)]
-
-
-class SearchState:
-    """What a search leaves to those that come after it.
-
-    Attributes:
-        limit: how far away all candidates are known that may meet the target, but for those with needless changes.
-        doubt: by how much scores may be off for that.
-        codes: (m, G) these candidates; certain: (m,) whether each certainly meets the target.
-    """
-
-    def __init__(self, problem: Problem) -> None:
-        """Know nothing."""
-        self.limit, self.doubt = -np.inf, 0.0
-        self.codes: Codes = problem.own[None][:0]
-        self.certain: Bools = np.empty(0, dtype=np.bool_)
-
-    def learn(self, limit: float, doubt: float, codes: Codes, certain: Bools) -> None:
-        """Take over what a search has found."""
-        self.limit, self.doubt, self.codes, self.certain = limit, doubt, codes, certain
-
-    def tells(self, limit: float, doubt: float) -> bool:
-        """Whether all candidates no farther than a limit are known, if scores may be off by `doubt`."""
-        return limit <= self.limit and doubt <= self.doubt

@@ -1,4 +1,4 @@
-"""All candidates around a row that are nearer than the bar, as long as they are not too many."""
+"""All candidates that change the same groups as a known answer and are nearer, as long as they are not too many."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import numpy as np
 
 from mlflow_cf.constraints.rules import Bools
 from mlflow_cf.engine.dominated import Losing, Needless
-from mlflow_cf.engine.listed import WORTH, Listed, ListedCandidates, SearchState, gains
+from mlflow_cf.engine.listed import WORTH, Listed, ListedCandidates, gains
 from mlflow_cf.engine.nodes import choices_within, loose, tighten, whole_box
 from mlflow_cf.explainers.geco.members import Members
 from mlflow_cf.problem import Codes
@@ -36,22 +36,15 @@ class Around:
         self.choices = choices_within(problem, loose(members.bar))
         self.needless = Needless(problem, self.choices, doubt)
         self._left = MOST // members.scorer.numbers(doubt)
-        self._found: list[tuple[Codes, Bools]] = []
         self._serial = count()
         self._heap: list[tuple[float, int, Bools]] = []
 
-    def all(self) -> bool:
-        """Look at candidates until none can be nearer than the bar; return whether that came to an end.
-
-        Nothing is looked at where candidates are not rated faster together.
-        """
-        done = self.of(np.ones(len(self.choices.own), dtype=np.bool_))
-        if done:
-            self._leave()
-        return done
-
     def of(self, changed: Bools) -> bool:
-        """Look at the candidates that change no other groups than some (G,), as `all` does."""
+        """Look at the candidates that change no other groups than some (G,), until none can be nearer than the answer.
+
+        Returns:
+            Whether that came to an end. Nothing is looked at where candidates are not rated faster together.
+        """
         if not all(np.diff(self.choices.start) > 0):
             return True
         whole = whole_box(self.choices)[0] & (changed | (self.choices.own < 0))[self.choices.group]
@@ -86,13 +79,6 @@ class Around:
             box = alone | (choices.group == one) | (choices.group == two)
             if self._tightened(box)[0] <= self._within.limit and not self._look(box):
                 return
-
-    def _leave(self) -> None:
-        """Leave what was found to a certificate."""
-        problem = self.members.problem
-        codes = np.concatenate([problem.own[None][:0], *(codes for codes, _ in self._found)])
-        certain = np.concatenate([np.empty(0, dtype=np.bool_), *(certain for _, certain in self._found)])
-        problem.kept(SearchState).learn(self._within.limit, self.doubt, codes, certain)
 
     def _wait(self, box: Bools) -> None:
         low, _ = self._tightened(box)
@@ -138,7 +124,6 @@ class Around:
         some = np.flatnonzero(problem.held(codes))
         some = some[~self.needless.of(codes[some], rated.checked)]
         some = some[np.argsort(problem.distance(codes[some]), kind="stable")]
-        self._found.append((codes[some], rated.certain[some]))
         if len(some):
             parts = [
                 part[changed_sets(problem, codes[part])[1]] for part in (some[rated.certain[some]], some) if len(part)

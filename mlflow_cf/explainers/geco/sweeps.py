@@ -37,8 +37,7 @@ class Sweeps:
     """One search.
 
     It starts with all single changes of the row. Where none suffices, a construction finds answers of several changes;
-    generations of crossover and sweeps then come nearer. Where several answers are wanted, all candidates around the
-    row are looked at in place of generations, if these are few enough.
+    generations of crossover and sweeps then come nearer.
     """
 
     def __init__(self, problem: Problem, budget: Budget, q: int, stable: int, generations: range) -> None:
@@ -49,7 +48,6 @@ class Sweeps:
         self.scorer = self.problem.scorer
         self.q, self.stable, self.generations = q, stable, generations
         self.settled = False
-        self._looked = np.inf  # the bar when all candidates around the row were looked at last
         self.statistics = Statistics(Members.PHASES)
 
     @cached_property
@@ -93,7 +91,7 @@ class Sweeps:
     def _several(self, few: FewChanges | None) -> tuple[Floats, dict[str, int | float]]:
         """Search for several answers: the nearest of one and of two changes, and generations for those of more."""
         problem, members, generations = self.problem, self.members, 0
-        if few is None or not (self._sets_of_few(few) or self._around()):
+        if few is None or not self._sets_of_few(few):
             generations = self._evolve_several(few)
         found = members.population.codes[members.population.favourable]
         return problem.rows(found[: NEAREST + problem.count]), self.statistics.summary(generations, self.budget.used)
@@ -113,7 +111,7 @@ class Sweeps:
         if not members.population.favourable.any() and not self.budget.cut:
             members.score(codes_of(problem, nearest_favourable_rows(problem))[: self.q])
             generations += self._evolve(self.generations.start)
-        if few is not None and not self._around():
+        if few is not None:
             before = members.bar
             for start in grown if not constructed else ():
                 grow(members, *start)
@@ -134,16 +132,6 @@ class Sweeps:
             return False
         members.score(pairs)
         return members.bar < few.least(3)
-
-    def _around(self) -> bool:
-        """Look at all candidates that are nearer than what is known; whether they were few enough for that."""
-        bar = self.members.bar
-        if not bar < np.inf or bar == self._looked:
-            return False
-        with self._counted("sweep", len(self.problem.space)):
-            done = Around(self.members, CLOSE).all()
-        self._looked = self.members.bar
-        return done
 
     def _nearer(self) -> None:
         """Look at all candidates that change the same groups as the best one, or some of them; then once more.
