@@ -25,7 +25,7 @@ class Domain:
 
     Attributes:
         columns: the group's columns, ascending.
-        tuples: (t, len(columns)) distinct combinations in ascending order; none of them all missing. A constant has
+        actions: (t, len(columns)) distinct combinations in ascending order; none of them all missing. A constant has
             none.
         weights: (t,) how often each occurs in the background; 1 for grid values that never do.
         interval: (low, high) of a lone continuous feature, where any number in between is admissible too.
@@ -33,7 +33,7 @@ class Domain:
     """
 
     columns: tuple[int, ...]
-    tuples: Floats
+    actions: Floats
     weights: Floats
     interval: tuple[float, float] | None = None
     withheld: bool = False
@@ -52,11 +52,11 @@ class Domain:
         kept = self.weights > k
         if kept.all():
             return self
-        return replace(self, tuples=self.tuples[kept], weights=self.weights[kept], withheld=True)
+        return replace(self, actions=self.actions[kept], weights=self.weights[kept], withheld=True)
 
     def keys(self, values: Floats) -> tuple[NDArray[np.bool_], NDArray[np.intp]]:
         """Return (m,) whether each tuple is one of the domain's, and if so a number that no other tuple has."""
-        if not len(self.tuples):
+        if not len(self.actions):
             return np.zeros(len(values), dtype=np.bool_), np.zeros(len(values), dtype=np.intp)
         if len(self.columns) == 1:
             (distinct, _), sought = self._parts[0], _sortable(values[:, 0])
@@ -79,9 +79,9 @@ class Domain:
         Beginnings are numbered anew after each part, so that many parts do not run out of numbers.
         """
         parts = []
-        keys = np.zeros(len(self.tuples), dtype=np.intp)
+        keys = np.zeros(len(self.actions), dtype=np.intp)
         for part in range(len(self.columns)):
-            values = _sortable(self.tuples[:, part])
+            values = _sortable(self.actions[:, part])
             distinct = np.unique(values)
             prefixes, keys = np.unique(keys * len(distinct) + np.searchsorted(distinct, values), return_inverse=True)
             parts.append((distinct, prefixes))

@@ -51,9 +51,9 @@ class Scorer:
             start += structure.outputs
         return cls(structures[0], together, tuple(of_sums))
 
-    def tokens(self, columns: Sequence[int], tuples: Floats) -> list[Tokens]:
+    def tokens(self, columns: Sequence[int], actions: Floats) -> list[Tokens]:
         """Return the structure's tokens of tuples (t, len(columns)), one array per column."""
-        return [self.structure.encode(column, tuples[:, part]) for part, column in enumerate(columns)]
+        return [self.structure.encode(column, actions[:, part]) for part, column in enumerate(columns)]
 
     def rate_sums(self, sums: Floats) -> Rating:
         """Rate m candidates by their sums (m, k)."""

@@ -44,7 +44,7 @@ class Domains:
         if self.structure is None:
             return {}
         return {
-            column: self.structure.encode(column, domain.tuples[:, part])
+            column: self.structure.encode(column, domain.actions[:, part])
             for domain in self.all
             for part, column in enumerate(domain.columns)
         }
@@ -85,7 +85,7 @@ class Domains:
         groups: dict[int, Group] = {}
         short = self.short.bind(rules.plain, rules.others, x0)
         for at, (number, allowed) in enumerate(zip(self.short.numbers, short.allowed.tolist(), strict=True)):
-            groups[number] = self._group(number, rules, partial(short.tuples, at), own_allowed=allowed)
+            groups[number] = self._group(number, rules, partial(short.actions, at), own_allowed=allowed)
         if len(groups) == len(self.all):
             every = tuple(groups.values())
             return every, PackedGroups(every, short, self._tokens_end_to_end, self.short.lines.start[:-1])
@@ -116,7 +116,7 @@ class Domains:
     @cached_property
     def short(self) -> SingleFeatures:
         """The groups of one column whose values are all there are, the shortest ones."""
-        sizes = {n: len(d.tuples) for n, d in enumerate(self.all) if len(d.columns) == 1 and d.interval is None}
+        sizes = {n: len(d.actions) for n, d in enumerate(self.all) if len(d.columns) == 1 and d.interval is None}
         order = sorted(sizes, key=lambda number: sizes[number])
         few = int((np.cumsum([sizes[number] for number in order]) <= SHORT).sum())
         return SingleFeatures.of(sorted(order[:few]), self.all, self.bound_distance)
@@ -131,31 +131,31 @@ class Domains:
     @cached_property
     def _long_own(self) -> SingleFeatures:
         """The same together, without their values: what the rules say of the row's own ones."""
-        nothing = [replace(domain, tuples=domain.tuples[:0], weights=domain.weights[:0]) for domain in self.all]
+        nothing = [replace(domain, actions=domain.actions[:0], weights=domain.weights[:0]) for domain in self.all]
         return SingleFeatures.of(list(self._long), nothing, self.bound_distance)
 
     def _long_tuples(self, number: int, rules: OwnRules, x0: Floats) -> GroupActions:
-        return self._long[number].bind(rules.plain, rules.others, x0).tuples(0)
+        return self._long[number].bind(rules.plain, rules.others, x0).actions(0)
 
     def _joint_group(self, number: int, own_rules: OwnRules, x0: Floats) -> Group:
         domain, rules = self.all[number], own_rules.others.get(number, ())
         columns = list(domain.columns)
         own = x0[columns]
-        equal = same(domain.tuples, own).all(axis=1)
-        kept = ~(np.isnan(domain.tuples) & ~np.isnan(own)).any(axis=1) & ~equal
+        equal = same(domain.actions, own).all(axis=1)
+        kept = ~(np.isnan(domain.actions) & ~np.isnan(own)).any(axis=1) & ~equal
         own_allowed = True
         if rules:
-            rows = np.tile(x0, (len(domain.tuples) + 1, 1))
-            rows[:-1, columns] = domain.tuples
+            rows = np.tile(x0, (len(domain.actions) + 1, 1))
+            rows[:-1, columns] = domain.actions
             held = np.logical_and.reduce([rule.holds(rows, x0) for rule in rules])
             kept &= held[:-1]
             own_allowed = bool(held[-1])
-        code = _place(domain.tuples[kept], own)
+        code = _place(domain.actions[kept], own)
         places = np.insert(np.flatnonzero(kept), code, np.flatnonzero(equal)[0] if equal.any() else -1)
-        tuples = np.insert(domain.tuples[kept], code, own, axis=0)  # there may be no other
+        actions = np.insert(domain.actions[kept], code, own, axis=0)  # there may be no other
         weights = np.insert(domain.weights[kept], code, 0.0)
-        part, top = self.bound_distance.parts(domain.columns, tuples, own)
-        bound = GroupActions(tuples, weights, code, part, top, places)
+        part, top = self.bound_distance.parts(domain.columns, actions, own)
+        bound = GroupActions(actions, weights, code, part, top, places)
         return self._group(number, own_rules, lambda: bound, own_allowed=own_allowed)
 
 
@@ -165,12 +165,12 @@ def same(values: Floats, own: Floats) -> Bools:
     return equal
 
 
-def _place(tuples: Floats, own: Floats) -> int:
-    """Return where `own` belongs among ascending `tuples`, missing parts last."""
-    before = np.zeros(len(tuples), dtype=np.bool_)
-    tied = np.ones(len(tuples), dtype=np.bool_)
+def _place(actions: Floats, own: Floats) -> int:
+    """Return where `own` belongs among ascending `actions`, missing parts last."""
+    before = np.zeros(len(actions), dtype=np.bool_)
+    tied = np.ones(len(actions), dtype=np.bool_)
     for column, value in enumerate(np.where(np.isnan(own), np.inf, own)):
-        values = np.where(np.isnan(tuples[:, column]), np.inf, tuples[:, column])
+        values = np.where(np.isnan(actions[:, column]), np.inf, actions[:, column])
         before |= tied & (values < value)
         tied &= values == value
     return int(before.sum())

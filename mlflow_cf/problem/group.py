@@ -44,7 +44,7 @@ class GroupActions(NamedTuple):
 class Group:
     """The unit of change, bound to the query row. Its tuples and rules are bound when they are first looked at.
 
-    A candidate names one tuple of every group by its code, the position in `tuples`.
+    A candidate names one tuple of every group by its code, the position in `actions`.
 
     Attributes:
         columns: the group's columns.
@@ -59,9 +59,9 @@ class Group:
     ground: Callable[[], tuple[Rule, ...]]
     bind: Callable[[], GroupActions]
 
-    def taking(self, tuples: GroupActions) -> Group:
+    def taking(self, actions: GroupActions) -> Group:
         """Return the group with these tuples."""
-        return replace(self, bind=lambda: tuples)
+        return replace(self, bind=lambda: actions)
 
     @cached_property
     def rules(self) -> tuple[Rule, ...]:
@@ -74,7 +74,7 @@ class Group:
         return self.bind()
 
     @property
-    def tuples(self) -> Floats:
+    def actions(self) -> Floats:
         """(t, columns) the tuples; see `GroupActions` for this and what follows."""
         return self.bound.values
 
@@ -106,7 +106,7 @@ class Group:
     @property
     def proposals(self) -> int:
         """How many tuples other than its own the group may take."""
-        return len(self.tuples) - 1
+        return len(self.actions) - 1
 
     @property
     def interval(self) -> tuple[float, float] | None:
@@ -144,12 +144,12 @@ class JointRule:
         """
         columns = rule.columns("x_cf")
         own = tuple(n for n, group in enumerate(groups) if columns & set(group.columns) and group.proposals)
-        sizes = [len(groups[number].tuples) for number in own]
+        sizes = [len(groups[number].actions) for number in own]
         table = None
         if prod(sizes) <= MOST_COMBINATIONS:
             every = np.tile(x0, (prod(sizes), 1))
             for number, codes in zip(own, np.indices(sizes), strict=True):
-                every[:, groups[number].columns] = groups[number].tuples[codes.ravel()]
+                every[:, groups[number].columns] = groups[number].actions[codes.ravel()]
             table = rule.holds(every, x0).reshape(sizes)
         return cls(rule, own, table, lambda codes: rule.holds(rows(codes), x0))
 

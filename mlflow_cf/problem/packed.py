@@ -120,7 +120,7 @@ class BoundColumns(NamedTuple):
         )
         return BoundColumns(self.start, self.own, self.allowed, values, weights, cost, peak, places)
 
-    def tuples(self, at: int) -> GroupActions:
+    def actions(self, at: int) -> GroupActions:
         """Return the tuples of one of the groups."""
         part = slice(self.start[at], self.start[at + 1])
         own, values = int(self.own[at]), self.values[part, None]

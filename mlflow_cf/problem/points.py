@@ -164,16 +164,16 @@ def with_values(problem: Problem, values: Mapping[int, Floats]) -> Problem:
 def _with_codes(problem: Problem, group: Group, codes: Floats) -> Group:
     """Return a group of one number with more codes (v,), those that its rules allow."""
     (column,) = group.columns
-    more = np.setdiff1d(codes[_allowed(problem, group, codes)], group.tuples[:, 0])
+    more = np.setdiff1d(codes[_allowed(problem, group, codes)], group.actions[:, 0])
     if not len(more):
         return group
-    codes = np.concatenate([group.tuples[:, 0], more])
+    codes = np.concatenate([group.actions[:, 0], more])
     weights = np.concatenate([group.weights, np.full(len(more), (group.weights.sum() or 1.0) / len(more))])
     order = np.argsort(codes, kind="stable")  # NaN, a missing own value, stays last
-    tuples = codes[order][:, None]
-    part, top = problem.bound_distance.parts(group.columns, tuples, problem.x0[[column]])
+    actions = codes[order][:, None]
+    part, top = problem.bound_distance.parts(group.columns, actions, problem.x0[[column]])
     own = int(np.flatnonzero(order == group.own)[0])
-    return group.taking(GroupActions(tuples, weights[order], own, part, top))
+    return group.taking(GroupActions(actions, weights[order], own, part, top))
 
 
 def bounds_only(problem: Problem, rule: Rule, column: int) -> bool:

@@ -194,10 +194,10 @@ class Problem:
         """Return the tokens (t, ...) of a group's tuples, one array per column."""
         known = all(len(self.domain_tokens.get(column, ())) for column in group.columns)  # and there are some
         if not known or group.places is None:
-            return scorer.tokens(group.columns, group.tuples)
+            return scorer.tokens(group.columns, group.actions)
         tables = [self.domain_tokens[column].take(group.places, axis=0) for column in group.columns]
         if group.places[group.own] < 0:
-            own = scorer.tokens(group.columns, group.tuples[[group.own]])
+            own = scorer.tokens(group.columns, group.actions[[group.own]])
             for table, tokens in zip(tables, own, strict=True):
                 table[group.own] = tokens[0]
         return tables
@@ -245,7 +245,7 @@ class Problem:
             return np.asarray(self._lines.values)
         places = [self.columns[number].index(column) for column, number in enumerate(self.owner)]
         pairs = zip(self.owner.tolist(), places, strict=True)
-        return np.concatenate([self.groups[number].tuples[:, place] for number, place in pairs])
+        return np.concatenate([self.groups[number].actions[:, place] for number, place in pairs])
 
     @cached_property
     def _lone(self) -> bool:
@@ -294,7 +294,7 @@ class Problem:
 
     def counts_of(self, limit: ChangeLimit) -> list[Codes]:
         """Return, per group, how many changes (t,) each of its tuples is to a limit."""
-        return [limit.counts(group.columns, group.tuples, self.x0) for group in self.groups]
+        return [limit.counts(group.columns, group.actions, self.x0) for group in self.groups]
 
     def changed(self, Z: Floats) -> Bools:
         """Return (m, G) flags of the groups in which rows Z (m, d) differ from the query row."""

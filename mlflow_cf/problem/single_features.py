@@ -110,8 +110,8 @@ class SingleFeatures:
         """Lay out some groups of all `domains`."""
         some = [domains[number] for number in numbers]
         column = np.array([domain.columns[0] for domain in some], dtype=np.intp)
-        sizes = [len(domain.tuples) for domain in some]
-        values = np.concatenate([np.empty(0), *(domain.tuples[:, 0] for domain in some)])
+        sizes = [len(domain.actions) for domain in some]
+        values = np.concatenate([np.empty(0), *(domain.actions[:, 0] for domain in some)])
         weights = np.concatenate([np.empty(0), *(domain.weights for domain in some)])
         positions = distance.positions(column.repeat(sizes), values)
         scaled = Scaled(distance.scale[column], distance.unknown_from[column], distance.least)

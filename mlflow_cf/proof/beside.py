@@ -56,13 +56,13 @@ def _others(problem: Problem, group: Group, own: Floats) -> Floats:
     feature = problem.space.features[group.columns[0]]
     if len(group.columns) > 1 or not feature.numeric:
         order = np.argsort(group.cost, kind="stable")
-        others: Floats = group.tuples[order]
+        others: Floats = group.actions[order]
         return np.asarray(others[(others != own).any(axis=1)][:FEW])
     least = problem.variety.min_difference * (feature.high - feature.low)
     if group.interval is not None:
         ends = own[0] + np.array([-1.0, 1.0]) * max(least * (1 + ROUNDING), ROUNDING * (feature.high - feature.low))
         return np.asarray(ends[(ends >= group.interval[0]) & (ends <= group.interval[1])][:, None])
-    values = group.tuples[:, 0]
+    values = group.actions[:, 0]
     values = np.sort(values[np.isfinite(values) & (values != own[0]) & ~(np.abs(values - own[0]) < least)])
     at = int(np.searchsorted(values, own[0]))
     return values[max(at - 1, 0) : at + 1, None]

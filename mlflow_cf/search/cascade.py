@@ -96,16 +96,16 @@ class Cascade:
 
     def _qualifying(self, contexts: Floats, number: int) -> Bools:
         """Return (u, t) whether each tuple of a group meets its defining rules beside the rest of each row (u, d)."""
-        group, tuples = self.problem.groups[number], len(self.problem.groups[number].tuples)
-        step = max(1, MOST_ROWS // tuples)
+        group, actions = self.problem.groups[number], len(self.problem.groups[number].actions)
+        step = max(1, MOST_ROWS // actions)
         parts: list[NDArray[np.bool_]] = []
         for start in range(0, len(contexts), step):
-            rows = np.repeat(contexts[start : start + step], tuples, axis=0)
-            rows[:, group.columns] = np.tile(group.tuples, (len(rows) // tuples, 1))
+            rows = np.repeat(contexts[start : start + step], actions, axis=0)
+            rows[:, group.columns] = np.tile(group.actions, (len(rows) // actions, 1))
             holds = np.ones(len(rows), dtype=np.bool_)
             for joint in self.defining[number]:
                 holds &= joint.rule.holds(rows, self.problem.x0)
-            parts.append(holds.reshape(-1, tuples))
+            parts.append(holds.reshape(-1, actions))
         return np.concatenate(parts)
 
 

@@ -50,7 +50,7 @@ def _cell_codes(problem: Problem, group: Group, values: Floats) -> tuple[Codes, 
     """Return the codes (m,) of numbers (m, 1) by their cells, and which have one."""
     if problem.cells is None or group.places is None:
         raise ValueError("the numbers of this group have no cells")
-    candidates = np.arange(len(group.tuples))
+    candidates = np.arange(len(group.actions))
     if not group.own_allowed:
         candidates = np.delete(candidates, group.own)
     sought = problem.cells.places(group.columns[0], values[:, 0])
@@ -61,7 +61,7 @@ def _group_codes(problem: Problem, group: Group, values: Floats) -> tuple[Codes,
     """Return the codes (m,) of tuples (m, k) among those of their group's domain, and which have one."""
     del problem
     known, keys = group.domain.keys(values)
-    listed, own_keys = group.domain.keys(group.tuples)
+    listed, own_keys = group.domain.keys(group.actions)
     listed[group.own] = False
     candidates = np.flatnonzero(listed)
     return _sought(candidates, own_keys[candidates], keys, known)

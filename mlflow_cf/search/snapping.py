@@ -73,7 +73,7 @@ class Snapping:
         """Return (width,) which coordinates belong to a level of some admissible tuple, or to none."""
         choice = np.ones(embedding.width, dtype=np.bool_)
         for group in self.problem.groups:
-            admissible = group.tuples[_admissible(group)]
+            admissible = group.actions[_admissible(group)]
             for column, codes in zip(group.columns, admissible.T, strict=True):
                 feature, block = embedding.space.features[column], embedding.blocks[column]
                 if feature.kind == "category":
@@ -90,23 +90,23 @@ class Snapping:
         if not len(codes):
             return _Own(group.own)
         if len(features) > 1:
-            return _Tuples(group.tuples[codes], codes, features)
+            return _Tuples(group.actions[codes], codes, features)
         if features[0].has_order:
             return self._number(group, codes, features[0])
         default = group.own if group.own_allowed else int(codes[0])
         table = np.full(len(features[0].known) + 1, default)
-        levels = group.tuples[codes, 0]
+        levels = group.actions[codes, 0]
         table[levels[~np.isnan(levels)].astype(np.intp)] = codes[~np.isnan(levels)]
         return _Level(table)
 
     def _number(self, group: Group, codes: Codes, feature: Feature) -> _Number:
-        values = group.tuples[codes, 0]
+        values = group.actions[codes, 0]
         ranked = values < feature.unknown_from  # neither missing nor a level without a rank
         low, high = self._ends(group)
         inside = ranked & (((values >= low) & (values <= high)) | (codes == group.own))
         kept = inside if inside.any() or group.own_allowed else ranked
         default = group.own if group.own_allowed else int(codes[kept][0])
-        own = group.tuples[group.own, 0]
+        own = group.actions[group.own, 0]
         return _Number.between(values[kept], codes[kept], default, own, feature.unknown_from)
 
     def _ends(self, group: Group) -> tuple[float, float]:
@@ -196,20 +196,20 @@ class _Number:
 class _Tuples:
     """Admissible tuples (t, k) of a declared group, their codes (t,), and its features."""
 
-    tuples: Floats
+    actions: Floats
     found: Codes
     features: list[Feature]
 
     def codes(self, wanted: Floats) -> Codes:
         count = wanted.shape[1]
-        size = max(1, CELLS // len(self.tuples))
+        size = max(1, CELLS // len(self.actions))
         parts = [self._distance(wanted[:, start : start + size]).argmin(axis=1) for start in range(0, count, size)]
         return self.found[np.concatenate(parts)] if parts else np.empty(0, dtype=np.intp)
 
     def _distance(self, wanted: Floats) -> Floats:
         """Return the distances (m, t) of what is wanted (k, m) from all tuples."""
-        total = np.zeros((wanted.shape[1], len(self.tuples)))
-        for feature, sought, offered in zip(self.features, wanted, self.tuples.T, strict=True):
+        total = np.zeros((wanted.shape[1], len(self.actions)))
+        for feature, sought, offered in zip(self.features, wanted, self.actions.T, strict=True):
             total += _changes(feature, sought[:, None], offered)
         return total
 
@@ -235,7 +235,7 @@ def _differ(sought: Floats, offered: Floats) -> Bools:
 
 def _admissible(group: Group) -> Bools:
     """Return (t,) which tuples the group may take: all of them, but not the own one if the rules reject it."""
-    admissible = np.ones(len(group.tuples), dtype=np.bool_)
+    admissible = np.ones(len(group.actions), dtype=np.bool_)
     admissible[group.own] = group.own_allowed
     return admissible
 

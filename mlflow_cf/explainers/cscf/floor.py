@@ -86,7 +86,7 @@ class Reachable:
         """Return the values (v,) that an answer may have, ascending, the row's own among them."""
         if column not in self._known:
             group = self.problem.groups[self.problem.owner[column]]
-            values = np.unique(group.tuples[:, group.columns.index(column)])
+            values = np.unique(group.actions[:, group.columns.index(column)])
             self._known[column] = values[~np.isnan(values)]
         return self._known[column]
 
