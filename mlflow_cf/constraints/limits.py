@@ -61,7 +61,7 @@ class ChangeLimit:
         return self._rule(inside) if len(inside) > self.most else None
 
     def counts(self, columns: Columns, actions: Floats, x0: Floats) -> NDArray[np.intp]:
-        """Return how many changes each of tuples (t, len(columns)) of a group is in a row (d,)."""
+        """Return how many changes each of actions (t, len(columns)) of a group is in a row (d,)."""
         rows = np.tile(x0, (len(actions), 1))
         rows[:, columns] = actions
         return evaluate(Changed(self.inside(columns)), rows, x0).astype(np.intp)

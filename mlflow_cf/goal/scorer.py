@@ -52,7 +52,7 @@ class Scorer:
         return cls(structures[0], together, tuple(of_sums))
 
     def tokens(self, columns: Sequence[int], actions: Floats) -> list[Tokens]:
-        """Return the structure's tokens of tuples (t, len(columns)), one array per column."""
+        """Return the structure's tokens of actions (t, len(columns)), one array per column."""
         return [self.structure.encode(column, actions[:, part]) for part, column in enumerate(columns)]
 
     def rate_sums(self, sums: Floats) -> Rating:

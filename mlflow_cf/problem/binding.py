@@ -1,4 +1,4 @@
-"""Groups bound to a row: which tuples the rules leave of every domain, and what each of them costs."""
+"""Groups bound to a row: which actions the rules leave of every domain, and what each of them costs."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ class Domains:
         space: the features.
         all: the domain of every group.
         bound_distance: the distance.
-        structure: whose tokens of all tuples are kept, or None.
+        structure: whose tokens of all actions are kept, or None.
     """
 
     space: FeatureSpace
@@ -40,7 +40,7 @@ class Domains:
 
     @cached_property
     def tokens(self) -> dict[int, Tokens]:
-        """For every column, the structure's tokens of its domain's tuples."""
+        """For every column, the structure's tokens of its domain's actions."""
         if self.structure is None:
             return {}
         return {
@@ -80,7 +80,7 @@ class Domains:
     def bind(self, rules: OwnRules, x0: Floats) -> tuple[tuple[Group, ...], PackedGroups | None]:
         """Return the groups of a row (d,), and the same laid out if all are of one column and their values are few.
 
-        A proposed tuple is not the row's own, and is missing nowhere where the row is not.
+        A proposed action is not the row's own, and is missing nowhere where the row is not.
         """
         groups: dict[int, Group] = {}
         short = self.short.bind(rules.plain, rules.others, x0)
@@ -177,7 +177,7 @@ def _place(actions: Floats, own: Floats) -> int:
 
 
 def admissible(domain: Domain, values: Floats, own: Floats) -> Bools:
-    """Return (m,) whether tuples (m, k) may be proposed beside one own tuple (k,) or one each (m, k).
+    """Return (m,) whether actions (m, k) may be proposed beside one own action (k,) or one each (m, k).
 
     They are of the domain, and missing only where the own one is missing.
     """

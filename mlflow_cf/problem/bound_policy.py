@@ -67,7 +67,7 @@ class BoundPolicy:
         values: which values may be proposed.
         background: (n, d) coded background rows; combinations: what they have together.
         rules: all rules, of the policy and of the request.
-        tables: the admissible tuples of every group, and what depends on them alone.
+        tables: the admissible actions of every group, and what depends on them alone.
         order: the groups in the order in which rules are repaired.
         bound_distance: the distance.
         joined: the groups that constraints name.
@@ -75,7 +75,7 @@ class BoundPolicy:
         functions: those of the policy's causal equations.
         action_model: what the policy declares of plans, if anything, as far as a request leaves it.
         reveal: whether messages about a request's constraints may name values of the background.
-        k_anonymous: tuples of a group that so many background rows or fewer share are not proposed.
+        k_anonymous: actions of a group that so many background rows or fewer share are not proposed.
     """
 
     space: FeatureSpace
@@ -139,7 +139,7 @@ class BoundPolicy:
 
     @property
     def domains(self) -> tuple[Domain, ...]:
-        """The admissible tuples of every group."""
+        """The admissible actions of every group."""
         return self.tables.all
 
     def opened_by(self, structure: Structure | None) -> BoundPolicy:
@@ -147,7 +147,7 @@ class BoundPolicy:
         return replace(self, tables=replace(self.tables, structure=structure))
 
     def for_requests(self, privacy: Privacy) -> BoundPolicy:
-        """Return the bound policy as requests see it: without values in messages, and rare tuples of groups."""
+        """Return the bound policy as requests see it: without values in messages, and rare actions of groups."""
         if privacy.reveals:
             return self
         hidden = replace(self, reveal=False, k_anonymous=privacy.k_anonymous)

@@ -14,7 +14,7 @@ def notes_on_privacy(bound_policy: BoundPolicy, for_requests: BoundPolicy) -> li
 
 
 def _lost(bound_policy: BoundPolicy, for_requests: BoundPolicy) -> Iterator[str]:
-    """Yield the groups that requests can never change, because too few rows share any of their tuples."""
+    """Yield the groups that requests can never change, because too few rows share any of their actions."""
     for every, shared in zip(bound_policy.domains, for_requests.domains, strict=True):
         if len(every.actions) and not len(shared.actions):
             names = " and ".join(bound_policy.space.names[column] for column in every.columns)

@@ -88,7 +88,7 @@ class BoundDistance:
         return (self.a * changed + self.b * change) / self.all_weights, change / self.top_weight
 
     def parts(self, columns: tuple[int, ...], values: Floats, own: Floats) -> tuple[Floats, Floats]:
-        """Return what tuples of one group add to the sum (m,), and their largest weighted change (m,).
+        """Return what actions of one group add to the sum (m,), and their largest weighted change (m,).
 
         Args:
             columns: the group's columns.

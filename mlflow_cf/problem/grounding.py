@@ -138,7 +138,7 @@ class Grounding:
 
     @cached_property
     def _limited(self) -> dict[int, list[Rule]]:
-        """The groups that can be too many changes in one, with the limits on their tuples."""
+        """The groups that can be too many changes in one, with the limits on their actions."""
         found = {
             number: [rule for limit in self.limits if (rule := limit.within(domain.columns))]
             for number, domain in enumerate(self.domains)

@@ -22,14 +22,14 @@ Codes = NDArray[np.intp]
 
 
 class GroupActions(NamedTuple):
-    """The tuples that a group may take: what its rules leave of its domain, plus the query row's own tuple.
+    """The actions that a group may take: what its rules leave of its domain, plus the query row's own action.
 
     Attributes:
-        values: (t, columns) the tuples, ascending.
-        weights: (t,) frequency in the background; 0 for the own tuple, which is never drawn.
-        own: code of the query row's own tuple.
-        cost, peak: (t,) what each tuple adds to the distance's sum, and its largest change; see `BoundDistance.parts`.
-        places: (t,) where each tuple stands in the domain, -1 for an own tuple that is not there; None: not told.
+        values: (t, columns) the actions, ascending.
+        weights: (t,) frequency in the background; 0 for the own action, which is never drawn.
+        own: code of the query row's own action.
+        cost, peak: (t,) what each action adds to the distance's sum, and its largest change; see `BoundDistance.parts`.
+        places: (t,) where each action stands in the domain, -1 for an own action that is not there; None: not told.
     """
 
     values: Floats
@@ -42,15 +42,15 @@ class GroupActions(NamedTuple):
 
 @dataclass(frozen=True, eq=False)
 class Group:
-    """The unit of change, bound to the query row. Its tuples and rules are bound when they are first looked at.
+    """The unit of change, bound to the query row. Its actions and rules are bound when they are first looked at.
 
-    A candidate names one tuple of every group by its code, the position in `actions`.
+    A candidate names one action of every group by its code, the position in `actions`.
 
     Attributes:
         columns: the group's columns.
-        own_allowed: whether the rules accept the query row's own tuple; if not, this group must change.
-        domain: the tuples before the rules.
-        ground: returns the rules; bind: returns the tuples.
+        own_allowed: whether the rules accept the query row's own action; if not, this group must change.
+        domain: the actions before the rules.
+        ground: returns the rules; bind: returns the actions.
     """
 
     columns: tuple[int, ...]
@@ -60,7 +60,7 @@ class Group:
     bind: Callable[[], GroupActions]
 
     def taking(self, actions: GroupActions) -> Group:
-        """Return the group with these tuples."""
+        """Return the group with these actions."""
         return replace(self, bind=lambda: actions)
 
     @cached_property
@@ -70,12 +70,12 @@ class Group:
 
     @cached_property
     def bound(self) -> GroupActions:
-        """The tuples, with what goes with them."""
+        """The actions, with what goes with them."""
         return self.bind()
 
     @property
     def actions(self) -> Floats:
-        """(t, columns) the tuples; see `GroupActions` for this and what follows."""
+        """(t, columns) the actions; see `GroupActions` for this and what follows."""
         return self.bound.values
 
     @property
@@ -85,32 +85,32 @@ class Group:
 
     @property
     def own(self) -> int:
-        """Code of the query row's own tuple."""
+        """Code of the query row's own action."""
         return self.bound.own
 
     @property
     def cost(self) -> Floats:
-        """(t,) what each tuple adds to the distance's sum."""
+        """(t,) what each action adds to the distance's sum."""
         return self.bound.cost
 
     @property
     def peak(self) -> Floats:
-        """(t,) the largest change of each tuple."""
+        """(t,) the largest change of each action."""
         return self.bound.peak
 
     @property
     def places(self) -> Codes | None:
-        """(t,) where each tuple stands in the domain."""
+        """(t,) where each action stands in the domain."""
         return self.bound.places
 
     @property
     def proposals(self) -> int:
-        """How many tuples other than its own the group may take."""
+        """How many actions other than its own the group may take."""
         return len(self.actions) - 1
 
     @property
     def interval(self) -> tuple[float, float] | None:
-        """Range of a lone continuous number, or None."""
+        """Range of a single continuous number, or None."""
         return self.domain.interval
 
 

@@ -85,7 +85,7 @@ class Some(NamedTuple):
 
 
 def bind_cells(some: Sequence[Some], x0: Floats, distance: BoundDistance) -> list[Group]:
-    """Return groups of one number with these values and the own tuple of a row (d,), at what they cost."""
+    """Return groups of one number with these values and the own action of a row (d,), at what they cost."""
     column = np.array([one.group.columns[0] for one in some], dtype=np.intp)
     whose = np.repeat(np.arange(len(some)), [len(one.values) for one in some])
     own, values = x0[column], np.concatenate([one.values for one in some])

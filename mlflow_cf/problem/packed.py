@@ -75,7 +75,7 @@ class QueryRow(NamedTuple):
 
 
 class BoundColumns(NamedTuple):
-    """The tuples of groups, as in `GroupActions`, group after group.
+    """The actions of groups, as in `GroupActions`, group after group.
 
     Attributes:
         start: (n + 1,) where every group starts; own: (n,) the place of the row's own value in it.
@@ -102,7 +102,7 @@ class BoundColumns(NamedTuple):
 
     @classmethod
     def of(cls, groups: Sequence[GroupActions], allowed: Array) -> BoundColumns:
-        """Return the tuples of groups end to end, as values the first of each."""
+        """Return the actions of groups end to end, as values the first of each."""
         start = np.cumsum([0, *(len(bound.values) for bound in groups)], dtype=np.intp)
         own = np.array([bound.own for bound in groups], dtype=np.intp)
         values, weights, cost, peak = (
@@ -121,7 +121,7 @@ class BoundColumns(NamedTuple):
         return BoundColumns(self.start, self.own, self.allowed, values, weights, cost, peak, places)
 
     def actions(self, at: int) -> GroupActions:
-        """Return the tuples of one of the groups."""
+        """Return the actions of one of the groups."""
         part = slice(self.start[at], self.start[at + 1])
         own, values = int(self.own[at]), self.values[part, None]
         return GroupActions(values, self.weights[part], own, self.cost[part], self.peak[part], self.places[part])

@@ -52,7 +52,7 @@ class Problem:
         partial: the same of the model alone, and of whatever else could be opened, where something else could not.
         bound_together: the groups as they were bound, end to end; of no use once others take their place.
         steps: tells of rows whether one may follow another on a way that starts at x0, if that is known.
-        domain_tokens: per column, the structure's tokens of its domain's tuples; empty: made when they are needed.
+        domain_tokens: per column, the structure's tokens of its domain's actions; empty: made when they are needed.
         cells: those of its continuous numbers, if the model was opened; celled: the columns whose groups have the
             nearest value of every cell instead of observed ones.
         action_model: what is declared of plans, if anything.
@@ -97,7 +97,7 @@ class Problem:
 
     @cached_property
     def _lines(self) -> BoundColumns:
-        """The tuples of all groups, group after group; without values where some group has several columns."""
+        """The actions of all groups, group after group; without values where some group has several columns."""
         if self._laid_out is not None:
             return self._laid_out.lines
         return BoundColumns.of([group.bound for group in self.groups], self.own_allowed)
@@ -109,7 +109,7 @@ class Problem:
 
     @cached_property
     def own_allowed(self) -> Bools:
-        """(G,) whether the rules accept the query row's own tuple."""
+        """(G,) whether the rules accept the query row's own action."""
         if self._laid_out is not None:
             return np.asarray(self._laid_out.lines.allowed)
         return np.array([group.own_allowed for group in self.groups], dtype=np.bool_)
@@ -180,7 +180,7 @@ class Problem:
 
     @cached_property
     def token_tables(self) -> list[Tokens]:
-        """For every column, the tokens of its group's tuples."""
+        """For every column, the tokens of its group's actions."""
         if self._laid_out and self._own_end_to_end is not None:
             found = self._laid_out.tokens_of(self._own_end_to_end)
             return [found[number] for number in self.owner.tolist()]
@@ -191,7 +191,7 @@ class Problem:
         return [tables[column] for column in range(len(self.space))]
 
     def tokens_of(self, scorer: Scorer, group: Group) -> list[Tokens]:
-        """Return the tokens (t, ...) of a group's tuples, one array per column."""
+        """Return the tokens (t, ...) of a group's actions, one array per column."""
         known = all(len(self.domain_tokens.get(column, ())) for column in group.columns)  # and there are some
         if not known or group.places is None:
             return scorer.tokens(group.columns, group.actions)
@@ -212,22 +212,22 @@ class Problem:
 
     @cached_property
     def start(self) -> Codes:
-        """(G,) where every group starts among the tuples of all groups."""
+        """(G,) where every group starts among the actions of all groups."""
         return np.asarray(self._lines.start[:-1])
 
     @cached_property
     def group_of(self) -> Codes:
-        """The group of every tuple, group after group."""
+        """The group of every action, group after group."""
         return np.repeat(np.arange(len(self.groups)), np.diff(self._lines.start))
 
     @cached_property
     def costs(self) -> Floats:
-        """The cost of every tuple, group after group; see `Group`."""
+        """The cost of every action, group after group; see `Group`."""
         return np.asarray(self._lines.cost)
 
     @cached_property
     def peaks(self) -> Floats:
-        """The peak of every tuple, group after group."""
+        """The peak of every action, group after group."""
         return np.asarray(self._lines.peak)
 
     @cached_property
@@ -240,7 +240,7 @@ class Problem:
 
     @cached_property
     def _columns_values(self) -> Floats:
-        """The values of every column in the tuples of its group, column after column."""
+        """The values of every column in the actions of its group, column after column."""
         if self._lone:
             return np.asarray(self._lines.values)
         places = [self.columns[number].index(column) for column, number in enumerate(self.owner)]
@@ -293,7 +293,7 @@ class Problem:
         return [(limit, self.counts_of(limit)) for limit in self.limits if limit.groups != self.columns]
 
     def counts_of(self, limit: ChangeLimit) -> list[Codes]:
-        """Return, per group, how many changes (t,) each of its tuples is to a limit."""
+        """Return, per group, how many changes (t,) each of its actions is to a limit."""
         return [limit.counts(group.columns, group.actions, self.x0) for group in self.groups]
 
     def changed(self, Z: Floats) -> Bools:

@@ -45,16 +45,16 @@ class PlainRules:
         return self._programs[numbers]
 
 
-# Columns and tuples (t, columns) -> their tokens, one array per column.
+# Columns and actions (t, columns) -> their tokens, one array per column.
 Encode = Callable[[Sequence[int], Floats], list[Tokens]]
 
 
 @dataclass(frozen=True, eq=False)
 class PackedGroups:
-    """Groups of one column each, whose tuples lie end to end.
+    """Groups of one column each, whose actions lie end to end.
 
     Attributes:
-        groups: the groups; lines: their tuples.
+        groups: the groups; lines: their actions.
         tokens: (v, ...) the structure's tokens of all values of their domains, or None.
         first: (G,) where those of every group start.
     """
@@ -65,7 +65,7 @@ class PackedGroups:
     first: Codes
 
     def tokens_of(self, own: Tokens) -> list[Tokens]:
-        """Return the tokens (t, ...) of the tuples of every group; `own` (G, ...) are those of the row's own values."""
+        """Return the tokens (t, ...) of every group's actions; `own` (G, ...) are those of the row's own values."""
         if self.tokens is None:
             return []
         lines = self.lines

@@ -10,7 +10,7 @@ from mlflow_cf.features import Floats
 from mlflow_cf.problem import Group, Problem
 from mlflow_cf.proof.verify import Inquiry, RowTask, VerifiedAnswers, prove
 
-FEW: Final = 4  # other tuples of levels that are tried, the nearest to the row to explain
+FEW: Final = 4  # other actions of levels that are tried, the nearest to the row to explain
 ROUNDING: Final = 1e-9  # of a least difference
 
 
@@ -52,7 +52,7 @@ def beside(problem: Problem, rows: Floats) -> Floats:
 
 
 def _others(problem: Problem, group: Group, own: Floats) -> Floats:
-    """Return the tuples (t, columns) nearest to those of a row that differ from it."""
+    """Return the actions (t, columns) nearest to those of a row that differ from it."""
     feature = problem.space.features[group.columns[0]]
     if len(group.columns) > 1 or not feature.numeric:
         order = np.argsort(group.cost, kind="stable")

@@ -31,7 +31,7 @@ def _admissible_favourable_rows(problem: Problem) -> Floats:
 
 
 def codes_of(problem: Problem, Z: Floats) -> Codes:
-    """Return the codes (k, G) of rows Z (m, d); rows with a tuple that is not among a group's are left out.
+    """Return the codes (k, G) of rows Z (m, d); rows with an action that is not among a group's are left out.
 
     A number is coded by the nearest value of its cell where a problem has one of every cell.
     """
@@ -58,7 +58,7 @@ def _cell_codes(problem: Problem, group: Group, values: Floats) -> tuple[Codes, 
 
 
 def _group_codes(problem: Problem, group: Group, values: Floats) -> tuple[Codes, Bools]:
-    """Return the codes (m,) of tuples (m, k) among those of their group's domain, and which have one."""
+    """Return the codes (m,) of actions (m, k) among those of their group's domain, and which have one."""
     del problem
     known, keys = group.domain.keys(values)
     listed, own_keys = group.domain.keys(group.actions)

@@ -15,25 +15,25 @@ from mlflow_cf.features.embedding import borders
 from mlflow_cf.problem import Codes, Group, Problem
 from mlflow_cf.problem.points import limits
 
-CELLS = 2**16  # of a table of rows against tuples: it stays in the processor's cache
+CELLS = 2**16  # of a table of rows against actions: it stays in the processor's cache
 
 
 @dataclass(frozen=True, eq=False)
 class Snapping:
-    """Moves every group of a row by itself to the nearest of its tuples; rules over several groups are not asked.
+    """Moves every group of a row by itself to the nearest of its actions; rules over several groups are not asked.
 
-    * A lone number: the nearest admissible one inside the box; of two equally near the one nearer to the row to
+    * A single number: the nearest admissible one inside the box; of two equally near the one nearer to the row to
       explain, then the lower one. A continuous one: any number in its interval that its type can hold.
-    * A lone level: itself if admissible, else the own one, else the first.
-    * A declared group: the tuple with the least sum of changes, numbers in ranges, a mismatch 1; ties: the first.
+    * A single level: itself if admissible, else the own one, else the first.
+    * A declared group: the action with the least sum of changes, numbers in ranges, a mismatch 1; ties: the first.
 
-    The own tuple is inside any box, and is not admissible for a group that must change. If nothing is left in the box,
+    The own action is inside any box, and is not admissible for a group that must change. If nothing is left in the box,
     the box does not count; if nothing is left at all, the group stays as it is. Missing stands for the own value, and
     is never proposed where that is known.
 
     Attributes:
         problem: the row to explain and what it may become.
-        box: (2, d) lowest and highest codes of lone numbers, NaN for no bound.
+        box: (2, d) lowest and highest codes of single numbers, NaN for no bound.
     """
 
     problem: Problem
@@ -47,7 +47,7 @@ class Snapping:
         return embedding.rows(V, self.problem.x0, self._choice(embedding))
 
     def codes(self, Z: Floats) -> Codes:
-        """Return the codes (m, G) of the tuples nearest to rows (m, d); of continuous numbers too."""
+        """Return the codes (m, G) of the actions nearest to rows (m, d); of continuous numbers too."""
         wanted = np.where(np.isnan(Z), self.problem.x0, Z).T.copy()  # one column after the other: faster
         codes = np.empty((len(self.problem.groups), len(Z)), dtype=np.intp)
         for number, group in enumerate(self.problem.groups):
@@ -55,13 +55,13 @@ class Snapping:
         return codes.T.copy()
 
     def nearest(self, number: int) -> NearestActions:
-        """Return what finds the codes of one group's tuples nearest to what is wanted."""
+        """Return what finds the codes of one group's actions nearest to what is wanted."""
         if number not in self._found:
             self._found[number] = self._of(self.problem.groups[number])
         return self._found[number]
 
     def rows(self, Z: Floats) -> Floats:
-        """Return the nearest rows (m, d) to rows (m, d); continuous numbers may lie between their tuples."""
+        """Return the nearest rows (m, d) to rows (m, d); continuous numbers may lie between their actions."""
         snapped = self.problem.rows(self.codes(Z))
         for group in self.problem.groups:
             if group.interval is not None:
@@ -70,7 +70,7 @@ class Snapping:
         return snapped
 
     def _choice(self, embedding: Embedding) -> Bools:
-        """Return (width,) which coordinates belong to a level of some admissible tuple, or to none."""
+        """Return (width,) which coordinates belong to a level of some admissible action, or to none."""
         choice = np.ones(embedding.width, dtype=np.bool_)
         for group in self.problem.groups:
             admissible = group.actions[_admissible(group)]
@@ -134,10 +134,10 @@ class Snapping:
 
 
 class NearestActions(Protocol):
-    """What finds the tuples of one group nearest to what is wanted."""
+    """What finds the actions of one group nearest to what is wanted."""
 
     def codes(self, wanted: Floats) -> Codes:
-        """Return the codes (m,) of the nearest tuples for codes (len(columns), m); missing is the own value."""
+        """Return the codes (m,) of the nearest actions for codes (len(columns), m); missing is the own value."""
         ...
 
 
@@ -151,7 +151,7 @@ class _Own:
 
 @dataclass(frozen=True, eq=False)
 class _Level:
-    """The code of the tuple for every level; the last place is that of a missing own level."""
+    """The code of the action for every level; the last place is that of a missing own level."""
 
     table: Codes
 
@@ -194,7 +194,7 @@ class _Number:
 
 @dataclass(frozen=True, eq=False)
 class _Tuples:
-    """Admissible tuples (t, k) of a declared group, their codes (t,), and its features."""
+    """Admissible actions (t, k) of a declared group, their codes (t,), and its features."""
 
     actions: Floats
     found: Codes
@@ -207,7 +207,7 @@ class _Tuples:
         return self.found[np.concatenate(parts)] if parts else np.empty(0, dtype=np.intp)
 
     def _distance(self, wanted: Floats) -> Floats:
-        """Return the distances (m, t) of what is wanted (k, m) from all tuples."""
+        """Return the distances (m, t) of what is wanted (k, m) from all actions."""
         total = np.zeros((wanted.shape[1], len(self.actions)))
         for feature, sought, offered in zip(self.features, wanted, self.actions.T, strict=True):
             total += _changes(feature, sought[:, None], offered)
@@ -234,7 +234,7 @@ def _differ(sought: Floats, offered: Floats) -> Bools:
 
 
 def _admissible(group: Group) -> Bools:
-    """Return (t,) which tuples the group may take: all of them, but not the own one if the rules reject it."""
+    """Return (t,) which actions the group may take: all of them, but not the own one if the rules reject it."""
     admissible = np.ones(len(group.actions), dtype=np.bool_)
     admissible[group.own] = group.own_allowed
     return admissible

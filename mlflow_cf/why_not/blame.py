@@ -80,7 +80,7 @@ def contradiction(problem: Problem) -> str:
     Tries single rules, then pairs, over all combinations of the groups they speak of, where these are few enough.
     """
     if any(group.interval for group in problem.groups):
-        return ""  # the tuples are samples then, and prove nothing
+        return ""  # the actions are samples then, and prove nothing
     work = 0
     for size in (1, 2):
         for rules in combinations(problem.linking, size):
@@ -117,7 +117,7 @@ def _involved(problem: Problem, rules: Sequence[Rule]) -> list[Group]:
 
 
 def _never_together(problem: Problem, rules: Sequence[Rule], groups: Sequence[Group]) -> bool:
-    """Whether no combination of the groups' tuples meets all the rules; False if there are too many to tell."""
+    """Whether no combination of the groups' actions meets all the rules; False if there are too many to tell."""
     rows = _rows(problem, groups, [g.actions[(np.arange(len(g.actions)) != g.own) | g.own_allowed] for g in groups])
     if rows is None:
         return False
@@ -148,7 +148,7 @@ def _fewest(problem: Problem, rules: Sequence[Rule], rows: Floats | None) -> Seq
 
 
 def _rows(problem: Problem, groups: Sequence[Group], actions: Sequence[Floats]) -> Floats | None:
-    """Return the row with every combination of the groups' tuples; None if there are too many."""
+    """Return the row with every combination of the groups' actions; None if there are too many."""
     count = prod(map(len, actions))
     if count > MOST_ROWS:
         return None
@@ -161,7 +161,7 @@ def _rows(problem: Problem, groups: Sequence[Group], actions: Sequence[Floats]) 
 
 
 def _domain_tuples(problem: Problem, group: Group) -> Floats:
-    """Return every tuple of the group's domain, the row's own first; none that proposes a missing part."""
+    """Return every action of the group's domain, the row's own first; none that proposes a missing part."""
     own = problem.x0[list(group.columns)]
     proposed = ~(np.isnan(group.domain.actions) & ~np.isnan(own)).any(axis=1)
     return np.vstack([own, group.domain.actions[proposed]])
