@@ -70,9 +70,9 @@ def test_what_the_rules_leave(
         proposals = np.delete(expected, group.own, axis=0)
         places = [int(np.flatnonzero(same(group.domain.actions, values).all(axis=1))[0]) for values in proposals]
         np.testing.assert_array_equal(others, group.domain.weights[places])
-        np.testing.assert_array_equal(np.delete(group.places, group.own), places)
+        np.testing.assert_array_equal(np.delete(group.ids, group.own), places)
         known = np.flatnonzero(same(group.domain.actions, x0[columns]).all(axis=1)).tolist()
-        assert [group.places[group.own]] == (known or [-1])
+        assert [group.ids[group.own]] == (known or [-1])
 
 
 def test_a_level_that_the_background_never_had_comes_last() -> None:

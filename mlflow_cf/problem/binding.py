@@ -56,10 +56,10 @@ class Domains:
             return []
         if tokens is None or len(self.short.numbers) < len(self.all):
             return [structure.encode(column, x0[[column]]) for column in range(len(x0))]
-        places, columns = self.short.places(x0), self.short.lines.column
-        mine = tokens.take(places, axis=0)
+        ids, columns = self.short.ids(x0), self.short.packed.column
+        mine = tokens.take(ids, axis=0)
         known = {column: mine[at : at + 1] for at, column in enumerate(columns.tolist())}
-        for column in columns[places < 0].tolist():
+        for column in columns[ids < 0].tolist():
             known[column] = structure.encode(column, x0[[column]])
         return [known[column] for column in range(len(x0))]
 
@@ -88,7 +88,7 @@ class Domains:
             groups[number] = self._group(number, rules, partial(short.actions, at), own_allowed=allowed)
         if len(groups) == len(self.all):
             every = tuple(groups.values())
-            return every, PackedGroups(every, short, self._tokens_end_to_end, self.short.lines.start[:-1])
+            return every, PackedGroups(every, short, self._tokens_end_to_end, self.short.packed.start[:-1])
         groups |= self._long_groups(rules, x0) if self._long else {}
         for number, domain in enumerate(self.all):
             if len(domain.columns) > 1:
@@ -124,8 +124,8 @@ class Domains:
     @cached_property
     def _long(self) -> dict[int, SingleFeatures]:
         """All other groups of one column, each by itself: often their cells are looked at instead."""
-        lone = [number for number, domain in enumerate(self.all) if len(domain.columns) == 1]
-        others = [number for number in lone if number not in self.short_numbers]
+        single = [number for number, domain in enumerate(self.all) if len(domain.columns) == 1]
+        others = [number for number in single if number not in self.short_numbers]
         return {number: SingleFeatures.of([number], self.all, self.bound_distance) for number in others}
 
     @cached_property
@@ -151,11 +151,11 @@ class Domains:
             kept &= held[:-1]
             own_allowed = bool(held[-1])
         code = _place(domain.actions[kept], own)
-        places = np.insert(np.flatnonzero(kept), code, np.flatnonzero(equal)[0] if equal.any() else -1)
+        ids = np.insert(np.flatnonzero(kept), code, np.flatnonzero(equal)[0] if equal.any() else -1)
         actions = np.insert(domain.actions[kept], code, own, axis=0)  # there may be no other
         weights = np.insert(domain.weights[kept], code, 0.0)
         part, top = self.bound_distance.parts(domain.columns, actions, own)
-        bound = GroupActions(actions, weights, code, part, top, places)
+        bound = GroupActions(actions, weights, code, part, top, ids)
         return self._group(number, own_rules, lambda: bound, own_allowed=own_allowed)
 
 

@@ -244,7 +244,7 @@ class BoundPolicy:
         bound_policy = self.covering(space)
         grounded = bound_policy.grounding.of(x0)
         known = scorer is not None and scorer.structure is self.tables.structure
-        groups, laid_out = self.tables.bind(grounded.own, x0)
+        groups, packed_groups = self.tables.bind(grounded.own, x0)
         return Problem(
             space=space,
             x0=x0,
@@ -260,7 +260,7 @@ class BoundPolicy:
             rate_background=rate_background,
             check=lambda Z: bound_policy.accepts(Z, x0),
             scorer=scorer,
-            bound_together=laid_out,
+            bound_together=packed_groups,
             steps=Steps(bound_policy.all_rules, bound_policy.domains, bound_policy.accepts),
             domain_tokens=self.tables.tokens if known else {},
             cells=self.tables.cells if known else None,

@@ -116,12 +116,12 @@ class BoundDistance:
         values, own, found = _rows(Z), _rows(x0), np.empty(len(Z))
         at, own_at = self.positions(self._columns, values), self.positions(self._columns, own)
         rows = MeasuredRows(values, own, at, own_at)
-        parts = self._lone if len(groups) == len(self._columns) else PartOrder.of(groups)
+        parts = self._single_features if len(groups) == len(self._columns) else PartOrder.of(groups)
         add_changes(rows, self._scaled, self.weights, self.formula, parts, found)
         return found
 
     @cached_property
-    def _lone(self) -> PartOrder:
+    def _single_features(self) -> PartOrder:
         """The order of features by themselves."""
         return PartOrder(self._columns, np.arange(len(self._columns) + 1))
 

@@ -29,7 +29,7 @@ class GroupActions(NamedTuple):
         weights: (t,) frequency in the background; 0 for the own action, which is never drawn.
         own: code of the query row's own action.
         cost, peak: (t,) what each action adds to the distance's sum, and its largest change; see `BoundDistance.parts`.
-        places: (t,) where each action stands in the domain, -1 for an own action that is not there; None: not told.
+        ids: (t,) where each action stands in the domain, -1 for an own action that is not there; None: not told.
     """
 
     values: Floats
@@ -37,7 +37,7 @@ class GroupActions(NamedTuple):
     own: int
     cost: Floats
     peak: Floats
-    places: Codes | None = None
+    ids: Codes | None = None
 
 
 @dataclass(frozen=True, eq=False)
@@ -99,9 +99,9 @@ class Group:
         return self.bound.peak
 
     @property
-    def places(self) -> Codes | None:
+    def ids(self) -> Codes | None:
         """(t,) where each action stands in the domain."""
-        return self.bound.places
+        return self.bound.ids
 
     @property
     def proposals(self) -> int:

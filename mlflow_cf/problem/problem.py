@@ -92,26 +92,26 @@ class Problem:
         return cast(Made, self._made[make])
 
     @property
-    def _laid_out(self) -> PackedGroups | None:
+    def _packed_groups(self) -> PackedGroups | None:
         return self.bound_together if self.bound_together and self.bound_together.groups is self.groups else None
 
     @cached_property
-    def _lines(self) -> BoundColumns:
+    def _packed(self) -> BoundColumns:
         """The actions of all groups, group after group; without values where some group has several columns."""
-        if self._laid_out is not None:
-            return self._laid_out.lines
+        if self._packed_groups is not None:
+            return self._packed_groups.packed
         return BoundColumns.of([group.bound for group in self.groups], self.own_allowed)
 
     @cached_property
     def own(self) -> Codes:
         """(G,) codes of the query row."""
-        return np.asarray(self._lines.own)
+        return np.asarray(self._packed.own)
 
     @cached_property
     def own_allowed(self) -> Bools:
         """(G,) whether the rules accept the query row's own action."""
-        if self._laid_out is not None:
-            return np.asarray(self._laid_out.lines.allowed)
+        if self._packed_groups is not None:
+            return np.asarray(self._packed_groups.packed.allowed)
         return np.array([group.own_allowed for group in self.groups], dtype=np.bool_)
 
     @cached_property
@@ -168,9 +168,9 @@ class Problem:
     @cached_property
     def _own_end_to_end(self) -> Tokens | None:
         """The same of every group, if that is one array."""
-        if not (self._laid_out and self.scorer and self.domain_tokens):
+        if not (self._packed_groups and self.scorer and self.domain_tokens):
             return None
-        return self._laid_out.own_tokens(self.scorer.tokens)
+        return self._packed_groups.own_tokens(self.scorer.tokens)
 
     @cached_property
     def owner(self) -> Codes:
@@ -181,8 +181,8 @@ class Problem:
     @cached_property
     def token_tables(self) -> list[Tokens]:
         """For every column, the tokens of its group's actions."""
-        if self._laid_out and self._own_end_to_end is not None:
-            found = self._laid_out.tokens_of(self._own_end_to_end)
+        if self._packed_groups and self._own_end_to_end is not None:
+            found = self._packed_groups.tokens_of(self._own_end_to_end)
             return [found[number] for number in self.owner.tolist()]
         tables: dict[int, Tokens] = {}
         for group in self.groups:
@@ -193,10 +193,10 @@ class Problem:
     def tokens_of(self, scorer: Scorer, group: Group) -> list[Tokens]:
         """Return the tokens (t, ...) of a group's actions, one array per column."""
         known = all(len(self.domain_tokens.get(column, ())) for column in group.columns)  # and there are some
-        if not known or group.places is None:
+        if not known or group.ids is None:
             return scorer.tokens(group.columns, group.actions)
-        tables = [self.domain_tokens[column].take(group.places, axis=0) for column in group.columns]
-        if group.places[group.own] < 0:
+        tables = [self.domain_tokens[column].take(group.ids, axis=0) for column in group.columns]
+        if group.ids[group.own] < 0:
             own = scorer.tokens(group.columns, group.actions[[group.own]])
             for table, tokens in zip(tables, own, strict=True):
                 table[group.own] = tokens[0]
@@ -204,51 +204,51 @@ class Problem:
 
     def distance(self, codes: Codes) -> Floats:
         """Return the distance (m,) of codes (m, G), bit for bit that of their rows."""
-        places = codes + self.start
-        total: Floats = np.add.accumulate(self.costs[places], axis=1)[:, -1]  # in order, unlike `sum`
+        ids = codes + self.start
+        total: Floats = np.add.accumulate(self.costs[ids], axis=1)[:, -1]  # in order, unlike `sum`
         if self.bound_distance.c:
-            total = total + self.bound_distance.c * self.peaks[places].max(axis=1)
+            total = total + self.bound_distance.c * self.peaks[ids].max(axis=1)
         return total
 
     @cached_property
     def start(self) -> Codes:
         """(G,) where every group starts among the actions of all groups."""
-        return np.asarray(self._lines.start[:-1])
+        return np.asarray(self._packed.start[:-1])
 
     @cached_property
     def group_of(self) -> Codes:
         """The group of every action, group after group."""
-        return np.repeat(np.arange(len(self.groups)), np.diff(self._lines.start))
+        return np.repeat(np.arange(len(self.groups)), np.diff(self._packed.start))
 
     @cached_property
     def costs(self) -> Floats:
         """The cost of every action, group after group; see `Group`."""
-        return np.asarray(self._lines.cost)
+        return np.asarray(self._packed.cost)
 
     @cached_property
     def peaks(self) -> Floats:
         """The peak of every action, group after group."""
-        return np.asarray(self._lines.peak)
+        return np.asarray(self._packed.peak)
 
     @cached_property
     def _columns_start(self) -> Codes:
         """(d,) where every column starts among `_columns_values`."""
-        if self._lone:
+        if self._single_features:
             return np.asarray(self.start[self.owner])
-        sizes = np.diff(self._lines.start)[self.owner]
+        sizes = np.diff(self._packed.start)[self.owner]
         return np.cumsum(sizes, dtype=np.intp) - sizes
 
     @cached_property
     def _columns_values(self) -> Floats:
         """The values of every column in the actions of its group, column after column."""
-        if self._lone:
-            return np.asarray(self._lines.values)
-        places = [self.columns[number].index(column) for column, number in enumerate(self.owner)]
-        pairs = zip(self.owner.tolist(), places, strict=True)
+        if self._single_features:
+            return np.asarray(self._packed.values)
+        positions = [self.columns[number].index(column) for column, number in enumerate(self.owner)]
+        pairs = zip(self.owner.tolist(), positions, strict=True)
         return np.concatenate([self.groups[number].actions[:, place] for number, place in pairs])
 
     @cached_property
-    def _lone(self) -> bool:
+    def _single_features(self) -> bool:
         """Whether every group has one column: features by themselves, in order."""
         return len(self.groups) == len(self.space)
 
@@ -299,6 +299,6 @@ class Problem:
     def changed(self, Z: Floats) -> Bools:
         """Return (m, G) flags of the groups in which rows Z (m, d) differ from the query row."""
         differs = differing(Z, self.x0)
-        if self._lone:
+        if self._single_features:
             return differs
         return np.column_stack([differs[:, columns].any(axis=1) for columns in self.columns])

@@ -20,8 +20,8 @@ from mlflow_cf.problem.packed import (
     PackedColumns,
     QueryRow,
     bind_columns,
+    find_ids,
     find_members,
-    find_places,
 )
 from mlflow_cf.problem.scaled import DistanceFormula, Scaled
 from mlflow_cf.structures.links import Tokens
@@ -54,13 +54,13 @@ class PackedGroups:
     """Groups of one column each, whose actions lie end to end.
 
     Attributes:
-        groups: the groups; lines: their actions.
+        groups: the groups; packed: their actions.
         tokens: (v, ...) the structure's tokens of all values of their domains, or None.
         first: (G,) where those of every group start.
     """
 
     groups: tuple[Group, ...]
-    lines: BoundColumns
+    packed: BoundColumns
     tokens: Tokens | None
     first: Codes
 
@@ -68,10 +68,10 @@ class PackedGroups:
         """Return the tokens (t, ...) of every group's actions; `own` (G, ...) are those of the row's own values."""
         if self.tokens is None:
             return []
-        lines = self.lines
-        found = self.tokens.take(lines.places + self.first.repeat(np.diff(lines.start)), axis=0)
-        found[lines.own + lines.start[:-1]] = own
-        return [found[start:stop] for start, stop in pairwise(lines.start.tolist())]
+        packed = self.packed
+        found = self.tokens.take(packed.ids + self.first.repeat(np.diff(packed.start)), axis=0)
+        found[packed.own + packed.start[:-1]] = own
+        return [found[start:stop] for start, stop in pairwise(packed.start.tolist())]
 
     def own_tokens(self, encode: Encode) -> Tokens | None:
         """Return the tokens (G, ...) of the query row's own values; None where their domains have none.
@@ -81,11 +81,11 @@ class PackedGroups:
         """
         if self.tokens is None:
             return None
-        lines, own = self.lines, self.lines.own + self.lines.start[:-1]
-        places = lines.places[own]
-        found: Tokens = self.tokens.take(places + self.first, axis=0)
-        for number in np.flatnonzero(places < 0).tolist():
-            (mine,) = encode(self.groups[number].columns, lines.values[own[[number]], None])
+        packed, own = self.packed, self.packed.own + self.packed.start[:-1]
+        ids = packed.ids[own]
+        found: Tokens = self.tokens.take(ids + self.first, axis=0)
+        for number in np.flatnonzero(ids < 0).tolist():
+            (mine,) = encode(self.groups[number].columns, packed.values[own[[number]], None])
             found[number] = mine[0]
         return found
 
@@ -97,13 +97,13 @@ class SingleFeatures:
     Attributes:
         numbers: which of all groups they are.
         bound_distance: the distance, and the same as a formula.
-        lines: their values.
+        packed: their values.
     """
 
     numbers: tuple[int, ...]
     bound_distance: BoundDistance
     formula: DistanceFormula
-    lines: PackedColumns
+    packed: PackedColumns
 
     @classmethod
     def of(cls, numbers: Sequence[int], domains: Sequence[Domain], distance: BoundDistance) -> SingleFeatures:
@@ -115,10 +115,10 @@ class SingleFeatures:
         weights = np.concatenate([np.empty(0), *(domain.weights for domain in some)])
         positions = distance.positions(column.repeat(sizes), values)
         scaled = Scaled(distance.scale[column], distance.unknown_from[column], distance.least)
-        lines = PackedColumns(
+        packed = PackedColumns(
             np.cumsum([0, *sizes]), column, values, weights, positions, scaled, distance.weights[column]
         )
-        return cls(tuple(numbers), distance, distance.formula, lines)
+        return cls(tuple(numbers), distance, distance.formula, packed)
 
     def bind(self, plain: PlainRules, others: Mapping[int, Sequence[Rule]], x0: Floats) -> BoundColumns:
         """Bind the groups to a row (d,): a proposed value is not its own.
@@ -127,34 +127,34 @@ class SingleFeatures:
             plain: the rules that the kernel knows; others: further ones, by the number of their group.
             x0: the row.
         """
-        lines = self.lines
-        own_at = self.bound_distance.positions(lines.column, x0[lines.column])
+        packed = self.packed
+        own_at = self.bound_distance.positions(packed.column, x0[packed.column])
         own_rules = plain.of(self.numbers)
         room = np.empty(len(own_rules.program.does))
         row = QueryRow(x0, own_at, *self._refused(others, x0), x0.copy(), room)
-        bound = BoundColumns.room(len(self.numbers), len(lines.values))
-        bind_columns(lines, own_rules, row, self.formula, bound)
+        bound = BoundColumns.room(len(self.numbers), len(packed.values))
+        bind_columns(packed, own_rules, row, self.formula, bound)
         return bound.cut()
 
-    def places(self, x0: Floats) -> Codes:
+    def ids(self, x0: Floats) -> Codes:
         """Return where the values of a row (d,) stand among those of all groups (n,), -1 for others."""
-        places = np.empty(len(self.numbers), dtype=np.intp)
-        find_places(self.lines, x0, places)
-        return places
+        ids = np.empty(len(self.numbers), dtype=np.intp)
+        find_ids(self.packed, x0, ids)
+        return ids
 
     def find_members(self, Z: Floats, changed: Bools, found: Bools) -> None:
         """Unmark, in place, the rows `found` (m,) of Z (m, d) with a `changed` value (m, d) that its group has not."""
-        find_members(self.lines, np.ascontiguousarray(Z), np.ascontiguousarray(changed), found)
+        find_members(self.packed, np.ascontiguousarray(Z), np.ascontiguousarray(changed), found)
 
     def _refused(self, others: Mapping[int, Sequence[Rule]], x0: Floats) -> tuple[Bools, Bools]:
         """Return which values (t,), and which own ones (n,), the rules of groups refuse that no kernel knows."""
         mine = [(at, rule) for at, number in enumerate(self.numbers) for rule in others.get(number, ())]
         if not mine:
             return _NONE, _NONE
-        refused, own = np.zeros(len(self.lines.values), np.bool_), np.zeros(len(self.numbers), np.bool_)
+        refused, own = np.zeros(len(self.packed.values), np.bool_), np.zeros(len(self.numbers), np.bool_)
         for at, rule in mine:
-            start, stop = self.lines.start[at : at + 2]
-            refused[start:stop] |= ~_holds(rule, self.lines.values[start:stop], x0)
+            start, stop = self.packed.start[at : at + 2]
+            refused[start:stop] |= ~_holds(rule, self.packed.values[start:stop], x0)
             own[at] |= not rule.holds(x0[None], x0)[0]
         return refused, own
 

@@ -13,8 +13,8 @@ import numpy as np
 from mlflow_cf.engine.best_first import SCORE_TOLERANCES, BestFirst
 from mlflow_cf.explainers import Candidates
 from mlflow_cf.problem.points import with_points
-from mlflow_cf.proof.beside import beside_them
 from mlflow_cf.proof.certify import Certification, certify, nearest_of_sets
+from mlflow_cf.proof.neighbours import beside_them
 from mlflow_cf.proof.verify import Inquiry, RowTask, VerifiedAnswers
 from mlflow_cf.search.seeds import codes_of
 from mlflow_cf.words.reasons import Uncertified

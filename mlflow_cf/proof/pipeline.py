@@ -14,12 +14,12 @@ from mlflow_cf.model.judge import Asked, Decides, Outcome
 from mlflow_cf.plans.functions import counted, with_failures
 from mlflow_cf.plans.plan import Plan
 from mlflow_cf.problem import Codes, Problem
-from mlflow_cf.proof.alone import by_themselves
 from mlflow_cf.proof.by_program import bounded
 from mlflow_cf.proof.certify import at_once, certify
 from mlflow_cf.proof.complete import certify_by_cost, complete, nearest_ones
 from mlflow_cf.proof.given import check_plans, leading_plans
 from mlflow_cf.proof.inquiry import run_proofs
+from mlflow_cf.proof.judged_alone import by_themselves
 from mlflow_cf.proof.select import kinds_of
 from mlflow_cf.proof.verify import Inquiry, RowTask, VerifiedAnswers, prove
 from mlflow_cf.search.population import near_copies

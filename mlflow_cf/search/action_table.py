@@ -65,21 +65,21 @@ class ActionTable:
     start: Codes
 
     @classmethod
-    def of_places(cls, problem: Problem, places: Codes) -> ActionTable:
-        """Return the actions at `places` (choices,) among those of all groups, group after group."""
-        if len(places) == len(problem.costs) and (places == np.arange(len(places))).all():  # all of them, as they come
-            start = np.append(problem.start, len(places))
-            code = places - problem.start[problem.group_of]
+    def of_ids(cls, problem: Problem, ids: Codes) -> ActionTable:
+        """Return the actions at `ids` (choices,) among those of all groups, group after group."""
+        if len(ids) == len(problem.costs) and (ids == np.arange(len(ids))).all():  # all of them, as they come
+            start = np.append(problem.start, len(ids))
+            code = ids - problem.start[problem.group_of]
             return cls(problem, problem.group_of, code, problem.costs, problem.peaks, start)
-        group = problem.group_of[places]
+        group = problem.group_of[ids]
         start = np.searchsorted(group, np.arange(len(problem.groups) + 1))
-        return cls(problem, group, places - problem.start[group], problem.costs[places], problem.peaks[places], start)
+        return cls(problem, group, ids - problem.start[group], problem.costs[ids], problem.peaks[ids], start)
 
-    def taken(self, places: Codes) -> Codes:
-        """Return the candidates (m, G) that take the choices at `places` (m, n), each of another group."""
-        codes = np.repeat(self.problem.own[None], len(places), axis=0)
-        for at in places.T:
-            codes[np.arange(len(places)), self.group[at]] = self.code[at]
+    def taken(self, ids: Codes) -> Codes:
+        """Return the candidates (m, G) that take the choices at `ids` (m, n), each of another group."""
+        codes = np.repeat(self.problem.own[None], len(ids), axis=0)
+        for at in ids.T:
+            codes[np.arange(len(ids)), self.group[at]] = self.code[at]
         return codes
 
     @cached_property

@@ -16,9 +16,10 @@ MOST_ROWS = 200_000  # rows built at once when all actions of a group are tried
 class Cascade:
     """Repairs candidates of one problem.
 
-    Groups are visited in topological order. A group that must change gets an action; a group one of whose defining rules
-    fails gets an action for which all of them hold: the row's own if it does, else one drawn by frequency, or without
-    `rng` the nearest. After the pass every rule is checked again, rejection rules included, and what fails is dropped.
+    Groups are visited in topological order. A group that must change gets another action; a group that a rule defines
+    which fails gets an action for which all rules that define it hold: the row's own if they do for it, else one drawn
+    by frequency, or without `rng` the nearest. Afterwards all rules are checked, also those that define nothing, and
+    candidates that break one are dropped.
     """
 
     def __init__(self, problem: Problem, rng: np.random.Generator | None = None) -> None:

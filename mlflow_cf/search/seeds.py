@@ -48,13 +48,13 @@ def codes_of(problem: Problem, Z: Floats) -> Codes:
 
 def _cell_codes(problem: Problem, group: Group, values: Floats) -> tuple[Codes, Bools]:
     """Return the codes (m,) of numbers (m, 1) by their cells, and which have one."""
-    if problem.cells is None or group.places is None:
+    if problem.cells is None or group.ids is None:
         raise ValueError("the numbers of this group have no cells")
     candidates = np.arange(len(group.actions))
     if not group.own_allowed:
         candidates = np.delete(candidates, group.own)
     sought = problem.cells.places(group.columns[0], values[:, 0])
-    return _sought(candidates, group.places[candidates], sought, ~np.isnan(values[:, 0]))
+    return _sought(candidates, group.ids[candidates], sought, ~np.isnan(values[:, 0]))
 
 
 def _group_codes(problem: Problem, group: Group, values: Floats) -> tuple[Codes, Bools]:

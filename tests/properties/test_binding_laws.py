@@ -78,7 +78,7 @@ def test_a_row_is_bound_as_its_rules_and_its_distance_say(world, kind: str) -> N
         np.testing.assert_array_equal(found.values[:, 0], expected[order])
         assert found.own == order.tolist().index(len(kept))
         known = np.flatnonzero(domain.actions[:, 0] == own)
-        np.testing.assert_array_equal(found.places, np.append(kept, known if len(known) else -1)[order])
+        np.testing.assert_array_equal(found.ids, np.append(kept, known if len(known) else -1)[order])
         np.testing.assert_array_equal(found.weights, np.append(domain.weights[kept], 0.0)[order])
         cost, peak = distance.parts((column,), found.values, x0[[column]])
         np.testing.assert_array_equal(found.cost, cost)

@@ -22,7 +22,7 @@ from mlflow_cf.explainers.cscf.evaluation import Evaluated, Evaluator
 from mlflow_cf.explainers.explainer import LeastCost
 from mlflow_cf.features import Floats
 from mlflow_cf.goal.scorer import Scorer
-from mlflow_cf.plans.bound import BoundAction
+from mlflow_cf.plans.bound_actions import BoundAction
 from mlflow_cf.plans.boxes import BoxWalker, UnboundedError
 from mlflow_cf.problem import Budget, Problem
 from mlflow_cf.structures.links import Tokens

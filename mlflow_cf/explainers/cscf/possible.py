@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from mlflow_cf.features import Floats
 from mlflow_cf.plans.action_model import ActionModel, Declared
-from mlflow_cf.plans.bound import BoundAction, derived
+from mlflow_cf.plans.bound_actions import BoundAction, derived
 from mlflow_cf.plans.kernels import Ints
 from mlflow_cf.plans.relations import Relations
 from mlflow_cf.problem import Group, Problem

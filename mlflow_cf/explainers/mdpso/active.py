@@ -255,7 +255,7 @@ def _keeping(group: Group, kept: Bools) -> Group:
     kept = kept.copy()
     kept[group.own] = True
     bound, own = group.bound, int(np.count_nonzero(kept[: group.own]))
-    places = None if bound.places is None else bound.places[kept]
+    places = None if bound.ids is None else bound.ids[kept]
     parts = (bound.values[kept], bound.weights[kept], own, bound.cost[kept], bound.peak[kept], places)
     return group.taking(GroupActions(*parts))
 
