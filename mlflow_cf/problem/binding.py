@@ -24,13 +24,13 @@ SHORT = 50_000  # values in all of the domains that are bound together, before t
 
 @dataclass(frozen=True, eq=False)
 class Domains:
-    """The domains of all groups; those of one column lie end to end, so that one pass binds them all to a row.
+    """The domains of all groups; those of single features are packed into arrays, so that one pass binds them all.
 
     Attributes:
         space: the features.
         all: the domain of every group.
         bound_distance: the distance.
-        structure: whose tokens of all actions are kept, or None.
+        structure: the opened model, whose tokens of all actions are kept; None without.
     """
 
     space: FeatureSpace
@@ -65,22 +65,22 @@ class Domains:
 
     @cached_property
     def _tokens_end_to_end(self) -> Tokens | None:
-        """The tokens of groups of one column, group after group; None where they do not fit into one array."""
+        """The tokens of all single features, group after group; None where they do not fit into one array."""
         tokens = [self.tokens[domain.columns[0]] for domain in self.all if self.tokens]
         alike = len({(some.dtype, some.shape[1:]) for some in tokens}) == 1 and any(map(len, tokens))
         return np.concatenate(tokens) if alike else None
 
     @cached_property
     def cells(self) -> Cells | None:
-        """The cells of all continuous numbers that the structure only compares."""
+        """The cells of all continuous numbers that the structure only compares with thresholds; see `intervals`."""
         if self.structure is None or all(domain.interval is None for domain in self.all):
             return None
         return Cells.of(self.structure, self.all, self.space)
 
     def bind(self, rules: OwnRules, x0: Floats) -> tuple[tuple[Group, ...], PackedGroups | None]:
-        """Return the groups of a row (d,), and the same laid out if all are of one column and their values are few.
+        """Return the groups of a row (d,), and the same packed if all are single features with few values.
 
-        A proposed action is not the row's own, and is missing nowhere where the row is not.
+        No action proposes a missing value where the row has one.
         """
         groups: dict[int, Group] = {}
         short = self.short.bind(rules.plain, rules.others, x0)
@@ -96,7 +96,7 @@ class Domains:
         return tuple(groups[number] for number in range(len(self.all))), None
 
     def _long_groups(self, rules: OwnRules, x0: Floats) -> dict[int, Group]:
-        """Return the groups of one column that are bound when they are looked at."""
+        """Return the single features with many values, which are bound when they are first read."""
         groups, allowed = {}, self._long_own.bind(rules.plain, {}, x0).allowed.tolist()
         for number, simply in zip(self._long, allowed, strict=True):
             own_allowed = simply and all(rule.holds(x0[None], x0)[0] for rule in rules.others.get(number, ()))
@@ -110,12 +110,12 @@ class Domains:
 
     @cached_property
     def short_numbers(self) -> frozenset[int]:
-        """Which groups these are."""
+        """The numbers of the groups in `short`."""
         return frozenset(self.short.numbers)
 
     @cached_property
     def short(self) -> SingleFeatures:
-        """The groups of one column whose values are all there are, the shortest ones."""
+        """The single features with the fewest values, up to `SHORT` in all; none takes any number of an interval."""
         sizes = {n: len(d.actions) for n, d in enumerate(self.all) if len(d.columns) == 1 and d.interval is None}
         order = sorted(sizes, key=lambda number: sizes[number])
         few = int((np.cumsum([sizes[number] for number in order]) <= SHORT).sum())
@@ -123,14 +123,14 @@ class Domains:
 
     @cached_property
     def _long(self) -> dict[int, SingleFeatures]:
-        """All other groups of one column, each by itself: often their cells are looked at instead."""
+        """All other single features, each by itself: often only the cells of their interval are read."""
         single = [number for number, domain in enumerate(self.all) if len(domain.columns) == 1]
         others = [number for number in single if number not in self.short_numbers]
         return {number: SingleFeatures.of([number], self.all, self.bound_distance) for number in others}
 
     @cached_property
     def _long_own(self) -> SingleFeatures:
-        """The same together, without their values: what the rules say of the row's own ones."""
+        """The same packed together without values: enough to check the row's own ones."""
         nothing = [replace(domain, actions=domain.actions[:0], weights=domain.weights[:0]) for domain in self.all]
         return SingleFeatures.of(list(self._long), nothing, self.bound_distance)
 

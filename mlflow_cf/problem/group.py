@@ -1,6 +1,7 @@
-"""The unit of change, bound to one row.
+"""Groups of features for one row, their actions, and rules over several groups.
 
-Rules over several groups, answered by the codes of candidates.
+A group is one feature, or several that change together. An action gives all its features a value (GeCo section 3.2). A
+candidate is written as codes: for every group, the position of its action.
 """
 
 from __future__ import annotations
@@ -22,14 +23,14 @@ Codes = NDArray[np.intp]
 
 
 class GroupActions(NamedTuple):
-    """The actions that a group may take: what its rules leave of its domain, plus the query row's own action.
+    """The actions that a group may take: what its rules leave of its domain, and the row's own values ("own action").
 
     Attributes:
-        values: (t, columns) the actions, ascending.
-        weights: (t,) frequency in the background; 0 for the own action, which is never drawn.
+        values: (t, columns) the actions, in ascending order; "code" is the position in it.
+        weights: (t,) frequency in the background, by which actions are drawn; 0 for the own action.
         own: code of the query row's own action.
         cost, peak: (t,) what each action adds to the distance's sum, and its largest change; see `BoundDistance.parts`.
-        ids: (t,) where each action stands in the domain, -1 for an own action that is not there; None: not told.
+        ids: (t,) position of each action in the domain, -1 for an own action that is not there; None: not known.
     """
 
     values: Floats
@@ -42,7 +43,7 @@ class GroupActions(NamedTuple):
 
 @dataclass(frozen=True, eq=False)
 class Group:
-    """The unit of change, bound to the query row. Its actions and rules are bound when they are first looked at.
+    """A group of features, bound to the query row. Its actions and rules are made when they are first read.
 
     A candidate names one action of every group by its code, the position in `actions`.
 
@@ -65,7 +66,7 @@ class Group:
 
     @cached_property
     def rules(self) -> tuple[Rule, ...]:
-        """The grounded rules that speak of this group alone."""
+        """The rules about this group alone, with the row's own values filled in."""
         return self.ground()
 
     @cached_property
@@ -100,7 +101,7 @@ class Group:
 
     @property
     def ids(self) -> Codes | None:
-        """(t,) where each action stands in the domain."""
+        """(t,) position of each action in the domain."""
         return self.bound.ids
 
     @property
@@ -119,13 +120,13 @@ MOST_COMBINATIONS = 20_000  # of codes for which a rule is tabulated once per ro
 
 @dataclass(frozen=True, eq=False)
 class JointRule:
-    """A rule over several groups, answered by code.
+    """A rule over several groups that is checked on codes.
 
     Attributes:
         rule: the rule, grounded at a row.
-        groups: the groups it speaks of that have a choice.
-        table: its truth for every combination of their codes; None if there are too many.
-        whole: candidates by code (m, G) -> its truth (m,), from whole rows.
+        groups: the numbers of those it is about that have several actions.
+        table: whether it holds for every combination of their codes; None if there are too many.
+        whole: codes (m, G) -> (m,) whether it holds, by making their rows.
     """
 
     rule: Rule
@@ -158,4 +159,4 @@ class JointRule:
         if self.table is None:
             return self.whole(codes)
         held = self.table[tuple(codes[:, number] for number in self.groups)]
-        return np.broadcast_to(held, len(codes))  # one answer for all where no group has a choice
+        return np.broadcast_to(held, len(codes))  # one value for all where no group has several actions

@@ -1,6 +1,6 @@
-"""What rules and a distance leave of the values of some columns for one row, for kernels.
+"""Kernels that bind single features to a row: which values its rules leave, and what each costs in the distance.
 
-The values of all columns stand end to end, so that one pass binds them all.
+The values of all columns are packed into one array, column after column, so that one pass binds them all.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ NOWHERE: Final = -1
 
 
 class OwnProgram(NamedTuple):
-    """The rules that speak of one group alone, group after group.
+    """The rules about one group each, as one program, group after group.
 
     Attributes:
         start: (n + 1,) where the rules of every group start in the program.
@@ -40,12 +40,12 @@ class OwnProgram(NamedTuple):
 
 
 class PackedColumns(NamedTuple):
-    """The values of groups, group after group, ascending.
+    """The values of single features packed into one array: feature after feature, each ascending.
 
     Attributes:
         start: (n + 1,) where every group starts; column: (n,) its column.
-        values, weights: (t,) as in `Domain`; positions: (t,) on the line along which changes are measured.
-        scaled: how changes of the columns are measured; weight: (n,) of the columns.
+        values, weights: (t,) as in `Domain`; positions: (t,) the values as `BoundDistance.positions` maps them.
+        scaled: how changes are measured; weight: (n,) weight of each column in the distance.
     """
 
     start: Array
@@ -58,12 +58,13 @@ class PackedColumns(NamedTuple):
 
 
 class QueryRow(NamedTuple):
-    """A row that groups are bound to.
+    """The row to explain, with room to work in.
 
     Attributes:
-        x0: (d,) its codes; own_at: (n,) where its own values stand among the positions of the groups.
-        refused: (t,) which values other rules refuse; own_refused: (n,) which of its own; both empty without them.
-        candidate: (d,) a copy of the row, to put values in; stack: room for the steps of the rules.
+        x0: (d,) its codes; own_at: (n,) its own values as `BoundDistance.positions` maps them.
+        refused: (t,) which values rules outside of the program refuse; own_refused: (n,) which of its own; both empty
+            without such rules.
+        candidate: (d,) a copy of the row, to put values in; stack: working memory of the rules' programs.
     """
 
     x0: Array
@@ -78,7 +79,7 @@ class BoundColumns(NamedTuple):
     """The actions of groups, as in `GroupActions`, group after group.
 
     Attributes:
-        start: (n + 1,) where every group starts; own: (n,) the place of the row's own value in it.
+        start: (n + 1,) where every group starts; own: (n,) the code of the row's own value in it.
         allowed: (n,) whether the rules accept the row's own value.
         values, weights, cost, peak, ids: (t + n,) of all.
     """
@@ -113,7 +114,7 @@ class BoundColumns(NamedTuple):
         return cls(start, own, allowed, values, weights, cost, peak, ids)
 
     def cut(self) -> BoundColumns:
-        """Return the same without room that was not needed."""
+        """Return the same without unused memory."""
         size = int(self.start[-1])
         values, weights, cost, peak, ids = (
             array[:size] for array in (self.values, self.weights, self.cost, self.peak, self.ids)
@@ -129,7 +130,7 @@ class BoundColumns(NamedTuple):
 
 @numba.njit(inline="always")
 def _put_own(at: Any, group: Any, own: Any, out: BoundColumns) -> None:
-    """Write the row's own value of a group; it is no change."""
+    """Write the row's own value of a group, which costs nothing."""
     out.values[at], out.weights[at], out.cost[at], out.peak[at], out.ids[at] = own, 0.0, 0.0, 0.0, -1
     out.own[group] = at - out.start[group]
 
@@ -179,7 +180,7 @@ def bind_columns(
 
 @numba.njit(inline="always")
 def _place(packed: PackedColumns, group: Any, value: Any) -> Any:
-    """Return where a value stands among those of a group, -1 where it is none of them."""
+    """Return the position of a value among all packed values, found in its group; -1 where it is not there."""
     low, stop = packed.start[group], packed.start[group + 1]
     high = stop
     while low < high:
@@ -193,14 +194,14 @@ def _place(packed: PackedColumns, group: Any, value: Any) -> Any:
 
 @kernel
 def find_ids(packed: PackedColumns, x0: Array, ids: Array) -> None:
-    """Write where the values of a row (d,) stand among those of the groups (n,), -1 where they are none of them."""
+    """Write the positions `ids` (n,) of a row's values (d,) among all packed values; -1 where they are not there."""
     for group in range(packed.column.size):
         ids[group] = _place(packed, group, x0[packed.column[group]])
 
 
 @kernel
 def find_members(packed: PackedColumns, Z: Array, changed: Array, found: Array) -> None:
-    """Unmark those rows `found` of Z (m, d) of which a value that `changed` (m, d) is none of its group's."""
+    """Set `found` (m,) to False for rows of Z (m, d) with a `changed` value (m, d) that its group does not have."""
     for row in range(found.size):
         for group in range(packed.column.size):
             column = packed.column[group]

@@ -1,4 +1,4 @@
-"""Groups of one column, laid end to end: one pass binds them all to a row."""
+"""Groups of a single feature, packed into one array: one pass binds them all to a row."""
 
 from __future__ import annotations
 
@@ -29,34 +29,34 @@ from mlflow_cf.structures.links import Tokens
 
 @dataclass(frozen=True, eq=False)
 class PlainRules:
-    """The rules that speak of a group of one column alone, as far as a kernel knows all that they say.
+    """The rules about one single feature each that a kernel can check (`constraints.programs.is_plain`).
 
     Attributes:
-        rules: those of every group that has some, by its number.
+        rules: number of a group -> its rules.
     """
 
     rules: Mapping[int, Sequence[Rule]]
     _programs: dict[tuple[int, ...], OwnProgram] = field(default_factory=dict, init=False, repr=False)
 
     def of(self, numbers: tuple[int, ...]) -> OwnProgram:
-        """Return those of some groups, made once."""
+        """Return the program of some groups' rules, made once."""
         if numbers not in self._programs:
             self._programs[numbers] = OwnProgram.of([self.rules.get(number, ()) for number in numbers])
         return self._programs[numbers]
 
 
-# Columns and actions (t, columns) -> their tokens, one array per column.
+# Columns and their values (t, columns) -> the structure's encoded values (tokens), one array per column.
 Encode = Callable[[Sequence[int], Floats], list[Tokens]]
 
 
 @dataclass(frozen=True, eq=False)
 class PackedGroups:
-    """Groups of one column each, whose actions lie end to end.
+    """Single features bound to a row, with the structure's tokens of their domains.
 
     Attributes:
         groups: the groups; packed: their actions.
-        tokens: (v, ...) the structure's tokens of all values of their domains, or None.
-        first: (G,) where those of every group start.
+        tokens: (v, ...) tokens of all values of all domains, domain after domain, or None.
+        first: (G,) where every group's domain starts in `tokens`.
     """
 
     groups: tuple[Group, ...]
@@ -92,12 +92,12 @@ class PackedGroups:
 
 @dataclass(frozen=True, eq=False)
 class SingleFeatures:
-    """Groups of one column each.
+    """Single features, before any row is known.
 
     Attributes:
-        numbers: which of all groups they are.
-        bound_distance: the distance, and the same as a formula.
-        packed: their values.
+        numbers: their numbers among all groups.
+        bound_distance: the distance; formula: the same for kernels.
+        packed: the values of their domains.
     """
 
     numbers: tuple[int, ...]
@@ -107,7 +107,7 @@ class SingleFeatures:
 
     @classmethod
     def of(cls, numbers: Sequence[int], domains: Sequence[Domain], distance: BoundDistance) -> SingleFeatures:
-        """Lay out some groups of all `domains`."""
+        """Pack the domains of some groups, given by their numbers among all `domains`."""
         some = [domains[number] for number in numbers]
         column = np.array([domain.columns[0] for domain in some], dtype=np.intp)
         sizes = [len(domain.actions) for domain in some]
@@ -121,10 +121,10 @@ class SingleFeatures:
         return cls(tuple(numbers), distance, distance.formula, packed)
 
     def bind(self, plain: PlainRules, others: Mapping[int, Sequence[Rule]], x0: Floats) -> BoundColumns:
-        """Bind the groups to a row (d,): a proposed value is not its own.
+        """Return their actions for a row (d,): the values that the rules allow, and the row's own.
 
         Args:
-            plain: the rules that the kernel knows; others: further ones, by the number of their group.
+            plain: the rules that the kernel checks; others: number of a group -> further rules.
             x0: the row.
         """
         packed = self.packed
@@ -137,17 +137,17 @@ class SingleFeatures:
         return bound.cut()
 
     def ids(self, x0: Floats) -> Codes:
-        """Return where the values of a row (d,) stand among those of all groups (n,), -1 for others."""
+        """Return the positions (n,) of a row's values (d,) among all packed values; -1 where they are not there."""
         ids = np.empty(len(self.numbers), dtype=np.intp)
         find_ids(self.packed, x0, ids)
         return ids
 
     def find_members(self, Z: Floats, changed: Bools, found: Bools) -> None:
-        """Unmark, in place, the rows `found` (m,) of Z (m, d) with a `changed` value (m, d) that its group has not."""
+        """Set `found` (m,) to False for rows of Z (m, d) with a `changed` value (m, d) that its group does not have."""
         find_members(self.packed, np.ascontiguousarray(Z), np.ascontiguousarray(changed), found)
 
     def _refused(self, others: Mapping[int, Sequence[Rule]], x0: Floats) -> tuple[Bools, Bools]:
-        """Return which values (t,), and which own ones (n,), the rules of groups refuse that no kernel knows."""
+        """Return which values (t,), and which of the row's own (n,), are refused by rules that the kernel does not check."""
         mine = [(at, rule) for at, number in enumerate(self.numbers) for rule in others.get(number, ())]
         if not mine:
             return _NONE, _NONE
@@ -163,5 +163,5 @@ _NONE: Final = np.empty(0, dtype=np.bool_)
 
 
 def _holds(rule: Rule, values: Floats, x0: Floats) -> Bools:
-    """Return whether a rule holds for values (t,) of the only column that it reads."""
+    """Return (t,) whether a rule holds for values (t,) of the only column that it reads."""
     return rule.holds(np.broadcast_to(values[:, None], (len(values), len(x0))), x0)
