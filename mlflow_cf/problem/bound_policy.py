@@ -1,4 +1,4 @@
-"""What a policy and a request leave of the data, before any row is known; binding a row makes a problem."""
+"""A policy and a request's constraints bound to features and background; with a row it becomes a `Problem`."""
 
 from __future__ import annotations
 
@@ -65,7 +65,7 @@ class BoundPolicy:
         space: the features.
         constraints: the policy's constraints; those of requests live in `rules`, `joined` and `limits`.
         values: which values may be proposed.
-        background: (n, d) coded background rows; combinations: what they have together.
+        background: (n, d) coded background rows; combinations: which values they have together.
         rules: all rules, of the policy and of the request.
         tables: the admissible actions of every group, and what depends on them alone.
         order: the groups in the order in which rules are repaired.
@@ -73,7 +73,7 @@ class BoundPolicy:
         joined: the groups that constraints name.
         limits: how many groups may change, of the policy and of the request.
         functions: those of the policy's causal equations.
-        action_model: what the policy declares of plans, if anything, as far as a request leaves it.
+        action_model: the actions that the policy declares for plans, and a request leaves; None without.
         reveal: whether messages about a request's constraints may name values of the background.
         k_anonymous: actions of a group that so many background rows or fewer share are not proposed.
     """
@@ -134,7 +134,7 @@ class BoundPolicy:
 
     @property
     def learned(self) -> tuple[Arrays, ...]:
-        """What was learned for causal equations, in order."""
+        """The arrays of learned causal functions, in the order of the equations."""
         return tuple(function.arrays for function in self.functions if function.arrays)
 
     @property
@@ -269,7 +269,7 @@ class BoundPolicy:
 
     @cached_property
     def grounding(self) -> Grounding:
-        """All rules and limits by the groups that they speak of."""
+        """All rules and limits sorted by the groups that they are about."""
         return Grounding(self.rules, self.limits, self.domains)
 
     @cached_property
@@ -283,7 +283,7 @@ class BoundPolicy:
         return Checks.of(self.all_rules)
 
     def covering(self, space: FeatureSpace) -> BoundPolicy:
-        """Return the bound policy whose rules know the unseen levels that `space` covers."""
+        """Return the bound policy whose rules can compare the unseen levels that `space` covers."""
         if space is self.space:
             return self
         return replace(self, rules=tuple(recode(rule, space.features) for rule in self.rules))

@@ -1,4 +1,4 @@
-"""What the owner of a model should know of what requests see of the background, and of what they never get."""
+"""Notes for the owner of a model: what requests can learn about the background, and what they never get."""
 
 from __future__ import annotations
 

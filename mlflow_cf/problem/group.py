@@ -1,7 +1,7 @@
 """Groups of features for one row, their actions, and rules over several groups.
 
-A group is one feature, or several that change together. An action gives all its features a value (GeCo section 3.2). A
-candidate is written as codes: for every group, the position of its action.
+A group is one feature, or several that change together. An action gives all its features a value. A candidate
+is written as codes: for every group, the position of its action.
 """
 
 from __future__ import annotations

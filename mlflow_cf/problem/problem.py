@@ -27,7 +27,7 @@ from mlflow_cf.problem.steps import Steps
 from mlflow_cf.structures.links import Tokens
 
 Made = TypeVar("Made")
-FEW = 1_000  # candidates for whom no rule is tabulated
+FEW = 1_000  # candidates up to which rules are checked on their rows instead of in tables
 
 
 @dataclass(frozen=True, eq=False)
@@ -37,7 +37,7 @@ class Problem:
     Attributes:
         space: features, with codes for the row's unseen levels.
         x0: (d,) codes of the row to explain.
-        groups: the units of change in order.
+        groups: the groups of features that change together, in the order of their first columns.
         order: the groups in the order in which they are repaired.
         joint: the rules over several groups.
         never: rules that no counterfactual of this row can meet.
@@ -46,17 +46,17 @@ class Problem:
         count: how many answers are wanted.
         rate: rows (m, d) -> rating, by the fastest scoring that agrees with the model.
         background: (n, d) coded background rows; `rate_background` rates them without asking the model.
-        scorer: rates candidates by code without decoding them, if the model could be opened and knows no more of the
-            row's levels than the background does.
+        scorer: rates candidates from their codes by the opened model; None where it could not be opened, or the row has
+            levels that the background lacks.
         check: rows (m, d) -> (m,) whether each meets every constraint and `values` as a whole row.
-        partial: the same of the model alone, and of whatever else could be opened, where something else could not.
-        bound_together: the groups as they were bound, end to end; of no use once others take their place.
-        steps: tells of rows whether one may follow another on a way that starts at x0, if that is known.
+        partial: the same for the requirements that could be opened, the model among them, where others could not.
+        bound_together: the groups packed into arrays as they were bound; ignored once `groups` is replaced.
+        steps: checks whether one row may follow another on a path that starts at x0; None: not known.
         domain_tokens: per column, the structure's tokens of its domain's actions; empty: made when they are needed.
-        cells: those of its continuous numbers, if the model was opened; celled: the columns whose groups have the
-            nearest value of every cell instead of observed ones.
-        action_model: what is declared of plans, if anything.
-        target: what is wanted of the model, as the row's own outcome binds it; None: not told.
+        cells: of continuous numbers, if the model was opened; see `intervals`. celled: the columns of groups whose
+            actions are the nearest value of every cell instead of observed values.
+        action_model: the policy's declared actions for plans, if there are any.
+        target: what the model must predict, given the row's own prediction; None: not known.
         variety: how several answers differ.
     """
 
@@ -86,7 +86,7 @@ class Problem:
     _made: dict[Any, Any] = field(default_factory=dict, init=False, repr=False)
 
     def kept(self, make: Callable[[Problem], Made]) -> Made:
-        """Return what `make` returns for this problem, made once for all who ask."""
+        """Return `make(self)`, computed once per problem and kept."""
         if make not in self._made:
             self._made[make] = make(self)
         return cast(Made, self._made[make])
@@ -126,12 +126,12 @@ class Problem:
 
     @cached_property
     def joint_rules(self) -> tuple[JointRule, ...]:
-        """The rules over several groups, answered by code."""
+        """The rules over several groups, checked on codes."""
         return tuple(JointRule.bind(rule, self.groups, self.x0, self.rows) for rule in self.linking)
 
     @cached_property
     def linked(self) -> frozenset[int]:
-        """The groups that rules over several groups speak of."""
+        """The groups that rules over several groups are about."""
         return self.joint.groups
 
     def held(self, codes: Codes) -> Bools:
@@ -140,7 +140,7 @@ class Problem:
         if len(codes) > FEW:
             for joint in self.joint_rules:
                 held &= joint.holds(codes)
-        elif self.linked and len(codes):  # to tabulate a rule takes longer
+        elif self.linked and len(codes):  # tabulating a rule would take longer
             held &= self.joint.holds(self.rows(codes))
         return held
 
@@ -167,7 +167,7 @@ class Problem:
 
     @cached_property
     def _own_end_to_end(self) -> Tokens | None:
-        """The same of every group, if that is one array."""
+        """(G, ...) the tokens of the row's own value in every group, if they fit into one array."""
         if not (self._packed_groups and self.scorer and self.domain_tokens):
             return None
         return self._packed_groups.own_tokens(self.scorer.tokens)
@@ -212,22 +212,22 @@ class Problem:
 
     @cached_property
     def start(self) -> Codes:
-        """(G,) where every group starts among the actions of all groups."""
+        """(G,) where every group starts among the packed actions of all groups: an action's id is start + code."""
         return np.asarray(self._packed.start[:-1])
 
     @cached_property
     def group_of(self) -> Codes:
-        """The group of every action, group after group."""
+        """(t,) the group of every action, by id."""
         return np.repeat(np.arange(len(self.groups)), np.diff(self._packed.start))
 
     @cached_property
     def costs(self) -> Floats:
-        """The cost of every action, group after group; see `Group`."""
+        """(t,) the cost of every action, by id; see `GroupActions`."""
         return np.asarray(self._packed.cost)
 
     @cached_property
     def peaks(self) -> Floats:
-        """The peak of every action, group after group."""
+        """(t,) the peak of every action, by id; see `GroupActions`."""
         return np.asarray(self._packed.peak)
 
     @cached_property
@@ -249,23 +249,27 @@ class Problem:
 
     @cached_property
     def _single_features(self) -> bool:
-        """Whether every group has one column: features by themselves, in order."""
+        """Whether every group is a single feature."""
         return len(self.groups) == len(self.space)
 
     def undone(self, Z: Floats) -> tuple[Codes, Floats]:
-        """Return rows Z (m, d) with one changed group put back (and something still changed), and whose they are."""
+        """Return every way to undo one changed group of rows Z (m, d), something else staying changed.
+
+        Returns:
+            The row (v,) that each comes from, and the new rows (v, d).
+        """
         owner, number = self._to_undo(self.changed(Z))
         return owner, np.where(self.owner == number[:, None], self.x0, Z[owner])
 
     def undone_codes(self, codes: Codes) -> tuple[Codes, Codes]:
-        """Return the same of candidates by code (m, G)."""
+        """Return the same as `undone` for candidates by code (m, G)."""
         owner, number = self._to_undo(codes != self.own)
         undone = codes[owner]
         undone[np.arange(len(owner)), number] = self.own[number]
         return owner, undone
 
     def _to_undo(self, changed: Bools) -> tuple[Codes, Codes]:
-        """Return which groups of which candidates (m, G) can be put back."""
+        """Return the candidates (v,) and groups (v,) of all changes (m, G) that can be undone."""
         owner, number = np.nonzero(changed & self.own_allowed & (changed.sum(axis=1) > 1)[:, None])
         return owner, number
 
@@ -293,7 +297,7 @@ class Problem:
         return [(limit, self.counts_of(limit)) for limit in self.limits if limit.groups != self.columns]
 
     def counts_of(self, limit: ChangeLimit) -> list[Codes]:
-        """Return, per group, how many changes (t,) each of its actions is to a limit."""
+        """Return, per group, how many changes (t,) a limit counts for each of its actions."""
         return [limit.counts(group.columns, group.actions, self.x0) for group in self.groups]
 
     def changed(self, Z: Floats) -> Bools:

@@ -147,7 +147,7 @@ class SingleFeatures:
         find_members(self.packed, np.ascontiguousarray(Z), np.ascontiguousarray(changed), found)
 
     def _refused(self, others: Mapping[int, Sequence[Rule]], x0: Floats) -> tuple[Bools, Bools]:
-        """Return which values (t,), and which of the row's own (n,), are refused by rules that the kernel does not check."""
+        """Return which values (t,) and own values (n,) are refused by rules that the kernel does not check."""
         mine = [(at, rule) for at, number in enumerate(self.numbers) for rule in others.get(number, ())]
         if not mine:
             return _NONE, _NONE
