@@ -1,4 +1,4 @@
-"""Further answers next to those that are known, where the nearest are wanted and no exact search tells them."""
+"""Further answers one change away from verified ones, where the nearest are wanted and no exact search finds them."""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ ROUNDING: Final = 1e-9  # of a least difference
 def beside_them(task: RowTask, verified: VerifiedAnswers) -> Inquiry:
     """Put nearer answers that are one change away from verified ones in the place of farther ones, again and again.
 
-    The nearest row may lie deep inside of what is wanted: another one then differs in one of its changes, by no more
-    than it must.
+    Where the nearest answer meets the target by a wide margin, the next one often differs in a single change, by just
+    the least difference that answers must have.
     """
     for _ in range(task.problem.count):
         rows = np.concatenate([verified.rows, beside(task.problem, verified.rows)])
@@ -36,9 +36,9 @@ def beside_them(task: RowTask, verified: VerifiedAnswers) -> Inquiry:
 
 
 def beside(problem: Problem, rows: Floats) -> Floats:
-    """Return rows (m, d) that differ from one of `rows` (k, d) in one of its changed groups, by no more than they must.
+    """Return rows (m, d) that differ from one of `rows` (k, d) in one of its changed groups, as little as answers may.
 
-    Of a number they are the nearest on both sides that differ by the least difference.
+    Numbers move to the nearest values on both sides that are the least difference away.
     """
     changed, found = problem.changed(rows), [rows[:0]]
     for row, flags in zip(rows, changed, strict=True):
