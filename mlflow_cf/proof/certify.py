@@ -268,7 +268,7 @@ class Certification:
         return problem.rows(np.array(codes, dtype=np.intp).reshape(-1, len(problem.groups)))
 
     def _ahead(self, search: BestFirst) -> list[Codes]:
-        """Return candidates within the tolerance that may be next: one call of the judge costs the same for many rows."""
+        """Return candidates within the tolerance that may be next: a call of the judge costs the same for many rows."""
         codes = [each for each in search.doubtful(AHEAD) if each.tobytes() not in self.refused]
         if codes:
             held = self.task.problem.check(self.task.problem.rows(np.array(codes)))
