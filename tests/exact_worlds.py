@@ -323,7 +323,7 @@ class Enumerated:
     def __init__(self, world: Drawn) -> None:
         groups = [domain.columns for domain in world.bound_policy.domains]
         x0 = world.x0
-        parts = [np.vstack([domain.tuples, x0[list(domain.columns)]]) for domain in world.bound_policy.domains]
+        parts = [np.vstack([domain.actions, x0[list(domain.columns)]]) for domain in world.bound_policy.domains]
         places = np.array(list(product(*(range(len(part)) for part in parts))))
         Z = np.empty((len(places), len(x0)))
         for columns, part, place in zip(groups, parts, places.T, strict=True):
@@ -355,7 +355,7 @@ class Enumerated:
         """Return the tuples of the rows by code."""
         codes = np.empty((len(self.rows), len(problem.groups)), dtype=int)
         for number, group in enumerate(problem.groups):
-            place = {tuple(map(str, line)): code for code, line in enumerate((group.tuples + 0.0).tolist())}
+            place = {tuple(map(str, line)): code for code, line in enumerate((group.actions + 0.0).tolist())}
             codes[:, number] = [place[tuple(map(str, line))] for line in self.rows[:, group.columns].tolist()]
         return codes
 

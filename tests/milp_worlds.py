@@ -58,7 +58,7 @@ def some_row(world: Drawn, rng: np.random.Generator) -> np.ndarray:
     problem = world.row_task().problem
     row = world.x0.copy()
     for group in problem.groups:
-        row[list(group.columns)] = group.tuples[rng.integers(len(group.tuples))]
+        row[list(group.columns)] = group.actions[rng.integers(len(group.actions))]
         if group.interval is not None and rng.random() < 0.6:
             row[list(group.columns)] = rng.uniform(*group.interval)
     return row

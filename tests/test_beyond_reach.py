@@ -56,7 +56,7 @@ def test_what_it_tells_is_what_all_rows_tell(*, seed, forest, at, frozen, rules,
     if model.predict(row)[0] or explained.explain(row, explainer=seen)[0].status == "infeasible":
         return
     problem = seen.problem
-    codes = np.array(list(product(*(range(len(group.tuples)) for group in problem.groups))))
+    codes = np.array(list(product(*(range(len(group.actions)) for group in problem.groups))))
     rows = problem.rows(codes)
     lawful = rows[problem.check(rows)]
     favourable = model.predict(problem.space.decode(lawful)[list(frame)]) if len(lawful) else np.empty(0)

@@ -52,27 +52,27 @@ def test_what_the_rules_leave(
     for group in groups:
         columns = list(group.columns)
         allowed = [tuple(x0[columns])]
-        for values in group.domain.tuples:
+        for values in group.domain.actions:
             candidate = x0.copy()
             candidate[columns] = values
             proposed = not same(values, x0[columns]).all() and not (np.isnan(values) & ~np.isnan(x0[columns])).any()
             if proposed and all(rule.holds(candidate[None], x0)[0] for rule in group.rules):
                 allowed.append(tuple(values))
         expected = np.array(sorted(allowed, key=lambda values: [np.inf if np.isnan(v) else v for v in values]))
-        np.testing.assert_array_equal(group.tuples, expected)
-        np.testing.assert_array_equal(group.tuples[group.own], x0[columns])
+        np.testing.assert_array_equal(group.actions, expected)
+        np.testing.assert_array_equal(group.actions[group.own], x0[columns])
         assert group.own_allowed == all(rule.holds(x0[None], x0)[0] for rule in group.rules)
-        part, top = bound_policy.bound_distance.parts(group.columns, group.tuples, x0[columns])
+        part, top = bound_policy.bound_distance.parts(group.columns, group.actions, x0[columns])
         np.testing.assert_array_equal(group.cost, part)
         np.testing.assert_array_equal(group.peak, top)
         assert (group.cost[group.own], group.peak[group.own], group.weights[group.own]) == (0, 0, 0)
         others = np.delete(group.weights, group.own)
         proposals = np.delete(expected, group.own, axis=0)
-        places = [int(np.flatnonzero(same(group.domain.tuples, values).all(axis=1))[0]) for values in proposals]
+        places = [int(np.flatnonzero(same(group.domain.actions, values).all(axis=1))[0]) for values in proposals]
         np.testing.assert_array_equal(others, group.domain.weights[places])
-        np.testing.assert_array_equal(np.delete(group.places, group.own), places)
-        known = np.flatnonzero(same(group.domain.tuples, x0[columns]).all(axis=1)).tolist()
-        assert [group.places[group.own]] == (known or [-1])
+        np.testing.assert_array_equal(np.delete(group.ids, group.own), places)
+        known = np.flatnonzero(same(group.domain.actions, x0[columns]).all(axis=1)).tolist()
+        assert [group.ids[group.own]] == (known or [-1])
 
 
 def test_a_level_that_the_background_never_had_comes_last() -> None:
@@ -83,6 +83,6 @@ def test_a_level_that_the_background_never_had_comes_last() -> None:
     problem = bound_policy.bind(x0, space=space, count=1, rate=lambda _: None, rate_background=lambda: None)
     for name in ("rank", "home"):
         group = problem.groups[space.index[name]]
-        assert group.tuples[:, 0].tolist() == [0, 1, 2, 3]
+        assert group.actions[:, 0].tolist() == [0, 1, 2, 3]
         assert group.own == 3
         assert (group.cost[:3] > 0).all()

@@ -204,7 +204,7 @@ class TestSeveralGroups:
         tried = []
 
         def counted(problem: Problem, rules: Sequence[Rule], groups: Sequence[Group]) -> bool:
-            tried.append(prod(len(group.tuples) for group in groups))
+            tried.append(prod(len(group.actions) for group in groups))
             return never_together(problem, rules, groups)
 
         never_together = blame._never_together

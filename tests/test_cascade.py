@@ -44,7 +44,7 @@ def codes_of(problem: Problem, *rows: dict[str, Any]) -> Codes:
             Z[problem.space.index[name]] = problem.space[name].code(value)
         for number, group in enumerate(problem.groups):
             line[number] = np.flatnonzero(
-                [np.array_equal(t, Z[list(group.columns)], equal_nan=True) for t in group.tuples]
+                [np.array_equal(t, Z[list(group.columns)], equal_nan=True) for t in group.actions]
             )[0]
     return codes
 
@@ -82,9 +82,9 @@ class TestPapersExample:
     def test_sample_spaces(self) -> None:
         problem = self.problem()
         assert group_of(problem, "gender").proposals == 0  # {female}, and empty without x's own value
-        assert group_of(problem, "age").tuples[:, 0].tolist() == [22, 26, 28, 30, 40]
+        assert group_of(problem, "age").actions[:, 0].tolist() == [22, 26, 28, 30, 40]
         pairs = group_of(problem, "education")
-        assert list(map(tuple, pairs.tuples.tolist())) == [(2, 50000), (3, 50000), (3, 80000), (4, 80000), (4, 90000)]
+        assert list(map(tuple, pairs.actions.tolist())) == [(2, 50000), (3, 50000), (3, 80000), (4, 80000), (4, 90000)]
         assert pairs.own == 2
 
     def test_age_is_resampled(self) -> None:
@@ -181,7 +181,7 @@ class TestRepair:
         frame = pd.DataFrame({"a": [0, 1, 2, 3], "b": [1, 1, 3, 0], "c": [0, 1, 0, 1]})
         problem = bound(frame, constraints, {"a": 0, "b": 1, "c": 0})
         assert problem.joint_rules == ()
-        assert group_of(problem, "a").tuples.tolist() == [[0, 1], [2, 3]]
+        assert group_of(problem, "a").actions.tolist() == [[0, 1], [2, 3]]
 
     def test_max_changes_counts_what_repairs_change(self) -> None:
         constraints = {"rules": ["IF x_cf.a > x.a THEN x_cf.b > x.b"], "max_changes": 1}

@@ -72,7 +72,7 @@ def test_a_cell_stands_for_all_its_values_by_the_nearest_that_is_allowed(world: 
         # everything at which something may change, with its neighbours in the column's type, and any numbers besides
         stored = problem.space.features[column].stored.type
         near = np.concatenate([ends[np.isfinite(ends)], [low, high, 0.75, 0.5, 1.9], problem.x0[[column]]])
-        near = np.concatenate([near, near[-1:] + 1.3, rng.uniform(low, high, 200), before.tuples[:, 0]]).astype(stored)
+        near = np.concatenate([near, near[-1:] + 1.3, rng.uniform(low, high, 200), before.actions[:, 0]]).astype(stored)
         values = np.concatenate([near, *(np.nextafter(near, stored(side)) for side in (-np.inf, np.inf))])
         values = np.unique(values[~np.isnan(values)]).astype(np.float64)
         values = values[lawful(problem, before, values)]
@@ -91,15 +91,15 @@ def test_values_of_cells_are_lawful_of_the_columns_type_and_where_they_are_said_
     assert problem.scorer is not None
     for group in pointed.groups[:2]:
         (column,) = group.columns
-        rows = np.tile(problem.x0, (len(group.tuples), 1))
-        rows[:, column] = group.tuples[:, 0]
+        rows = np.tile(problem.x0, (len(group.actions), 1))
+        rows[:, column] = group.actions[:, 0]
         others = np.delete(rows, group.own, axis=0)
         assert lawful(problem, group, others[:, column]).all()
         np.testing.assert_array_equal(problem.space.encode(problem.space.decode(others)), others)
-        np.testing.assert_array_equal(group.tuples[group.own], problem.x0[[column]])
-        tokens = problem.scorer.structure.encode(column, group.tuples[:, 0])
+        np.testing.assert_array_equal(group.actions[group.own], problem.x0[[column]])
+        tokens = problem.scorer.structure.encode(column, group.actions[:, 0])
         np.testing.assert_array_equal(pointed.token_tables[column], tokens)
-        part, peak = problem.bound_distance.parts((column,), group.tuples, problem.x0[[column]])
+        part, peak = problem.bound_distance.parts((column,), group.actions, problem.x0[[column]])
         np.testing.assert_array_equal(group.cost, part)
         np.testing.assert_array_equal(group.peak, peak)
 

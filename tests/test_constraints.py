@@ -55,7 +55,7 @@ def tuples(problem: Problem, name: str) -> list[Any]:
     features = [problem.space.features[column] for column in group.columns]
     lines = [
         tuple(feature.value(code) for feature, code in zip(features, line, strict=True))
-        for code, line in enumerate(group.tuples)
+        for code, line in enumerate(group.actions)
         if code != group.own
     ]
     return [line[0] if len(line) == 1 else line for line in lines]
@@ -296,7 +296,7 @@ class TestBinding:
     def test_weights_are_frequencies(self) -> None:
         problem = bound({}, {**ANN, "age": 22})
         age = problem.groups[0]
-        assert dict(zip(age.tuples[:, 0], age.weights, strict=True)) == {22: 0, 25: 1, 30: 2, 45: 1, 60: 1}
+        assert dict(zip(age.actions[:, 0], age.weights, strict=True)) == {22: 0, 25: 1, 30: 2, 45: 1, 60: 1}
 
     def test_a_value_out_of_range_must_change(self) -> None:
         problem = bound({"ranges": {"age": [None, 25]}}, ANN)
@@ -307,7 +307,7 @@ class TestBinding:
         problem = bound({}, {**ANN, "gender": "x"})
         assert tuples(problem, "gender") == ["f", "m"]
         gender = problem.groups[3]
-        assert problem.space["gender"].value(gender.tuples[gender.own, 0]) == "x"
+        assert problem.space["gender"].value(gender.actions[gender.own, 0]) == "x"
         assert gender.own_allowed
 
     def test_a_missing_immutable_value_stays(self) -> None:
@@ -318,26 +318,26 @@ class TestBinding:
     def test_off_grid_values_are_kept(self) -> None:
         problem = bound({}, {**ANN, "age": 31, "income": 11.25})
         assert tuples(problem, "age") == [22, 25, 30, 45, 60]
-        assert 11.25 in problem.groups[1].tuples
+        assert 11.25 in problem.groups[1].actions
 
     def test_grid(self) -> None:
         space = FeatureSpace.infer(PEOPLE, {"age": {"step": 10}, "income": {"step": 5}})
         prepared = BoundPolicy.build(space, space.encode(PEOPLE), Constraints(), Distance(), "grid")
-        ages = prepared.domains[0].tuples[:, 0]
+        ages = prepared.domains[0].actions[:, 0]
         assert ages.tolist() == [22, 32, 42, 52]  # anchored at the smallest
-        assert prepared.domains[1].tuples[:, 0].tolist() == [10 + 5 * i for i in range(15)]
+        assert prepared.domains[1].actions[:, 0].tolist() == [10 + 5 * i for i in range(15)]
         assert prepared.domains[0].weights.tolist() == [1, 1, 1, 1]
-        assert prepared.domains[3].tuples[:, 0].tolist() == [0, 1]  # levels stay observed ones
+        assert prepared.domains[3].actions[:, 0].tolist() == [0, 1]  # levels stay observed ones
 
     @pytest.mark.parametrize("dtype", ["float64", "float32"])
     def test_grid_of_fractions_meets_the_background(self, dtype: str) -> None:
         frame = pd.DataFrame({"x": np.array([0.1, 0.3, 0.7, 0.4], dtype=dtype)})
         space = FeatureSpace.infer(frame, {"x": {"step": 0.1}})
         prepared = BoundPolicy.build(space, space.encode(frame), Constraints(), Distance(), "grid")
-        grid = space.decode(prepared.domains[0].tuples)["x"]
+        grid = space.decode(prepared.domains[0].actions)["x"]
         assert grid.dtype == dtype
         assert grid.tolist() == np.array([0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7], dtype=dtype).tolist()
-        assert (space.encode(grid.to_frame()) == prepared.domains[0].tuples).all()
+        assert (space.encode(grid.to_frame()) == prepared.domains[0].actions).all()
 
     @pytest.mark.parametrize(
         ("features", "message"),

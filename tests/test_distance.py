@@ -185,7 +185,7 @@ def test_codes_rows_and_single_rows_agree_bit_for_bit(
         raw = pd.DataFrame([query]).astype({"income": "float64"})
         problem = bind(bound_policy, raw)
         rng = np.random.default_rng(5)
-        codes = np.column_stack([rng.integers(len(group.tuples), size=400) for group in problem.groups])
+        codes = np.column_stack([rng.integers(len(group.actions), size=400) for group in problem.groups])
         Z = problem.rows(codes)
         table = problem.distance(codes)
         assert (table == problem.bound_distance.distance(problem.columns, Z, problem.x0)).all()

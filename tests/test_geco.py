@@ -66,7 +66,7 @@ def whole(run: Draws, blocks: Iterable[Places]) -> Codes:
 
 def random_codes(problem: Problem, size: int, seed: int = 1) -> Codes:
     rng = np.random.default_rng(seed)
-    codes = np.column_stack([rng.integers(len(group.tuples), size=size) for group in problem.groups])
+    codes = np.column_stack([rng.integers(len(group.actions), size=size) for group in problem.groups])
     stay = rng.random(codes.shape) < 0.5
     return np.where(stay, problem.own, codes)
 
@@ -238,7 +238,7 @@ class TestOperators:
             members = np.flatnonzero(best[:, number] != group.own)
             weights = run._nearer_weights(best[members], number, before[members])
             for member, line in zip(members, weights, strict=True):
-                for code in range(len(group.tuples)):
+                for code in range(len(group.actions)):
                     moved = best[member].copy()
                     moved[number] = code
                     nearer = problem.distance(moved[None, :])[0] < before[member]

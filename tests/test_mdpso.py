@@ -185,7 +185,7 @@ class TestBoxes:
         active = active_of(problem_of(constraints={"ranges": {"a": [1, 2]}}))
         assert box(active, "a") == [0.1, 0.2]
         codes, _ = active.land(active.low[:, None])
-        assert active.problem.groups[0].tuples[codes[0, 0]] == 1
+        assert active.problem.groups[0].actions[codes[0, 0]] == 1
 
 
 class TestLanding:

@@ -46,7 +46,7 @@ class World:
         self.problem = problem
         self.cascade = Cascade(problem)
         rng = np.random.default_rng(seed)
-        drawn = np.column_stack([rng.integers(len(group.tuples), size=12) for group in problem.groups])
+        drawn = np.column_stack([rng.integers(len(group.actions), size=12) for group in problem.groups])
         drawn = np.where(rng.random(drawn.shape) < 0.6, problem.own, drawn)
         drawn = self.cascade.repair(np.concatenate([problem.own[None, :], drawn]))
         if all(group.own_allowed for group in problem.groups) and self.lawful(problem.own[None, :], least=0)[0]:
@@ -78,7 +78,7 @@ class World:
     def children(self, parent: Codes, number: int) -> Codes:
         """Return every candidate that differs from `parent` in this group alone; own tuples come back if allowed."""
         group = self.problem.groups[number]
-        codes = np.delete(np.arange(len(group.tuples)), [parent[number]])
+        codes = np.delete(np.arange(len(group.actions)), [parent[number]])
         codes = codes[group.own_allowed | (codes != group.own)]
         children = np.tile(parent, (len(codes), 1))
         children[:, number] = codes

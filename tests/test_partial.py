@@ -108,7 +108,7 @@ def problem_with(name: str, row: int = 0) -> Problem:
 
 def drawn(problem: Problem, rng: np.random.Generator, size: int, sets: int) -> Codes:
     """Return `size` candidates whose changes lie within a few random sets of groups."""
-    codes = np.column_stack([rng.integers(len(group.tuples), size=size) for group in problem.groups])
+    codes = np.column_stack([rng.integers(len(group.actions), size=size) for group in problem.groups])
     flags = rng.random((sets, len(problem.groups))) < rng.random((sets, 1))
     return np.where(flags[rng.integers(sets, size=size)], codes, problem.own)
 
@@ -127,7 +127,7 @@ class TestDeltas:
         problem = problem_of(assemble(model, frame, None, WrapOptions()), frame.iloc[[0]])
         deltas, encoded = Deltas(problem), problem.space.encode(frame)[1:]
         codes = np.column_stack(
-            [group.tuples[:, 0].searchsorted(encoded[:, n]) for n, group in enumerate(problem.groups)]
+            [group.actions[:, 0].searchsorted(encoded[:, n]) for n, group in enumerate(problem.groups)]
         )
         assert problem.rows(codes).tolist() == encoded.tolist()
         places = deltas.of(codes)
@@ -143,7 +143,7 @@ class TestDeltas:
         problem = problem_with("xgboost")
         pair = next(number for number, group in enumerate(problem.groups) if len(group.columns) == 2)
         codes = problem.own[None, :].copy()
-        codes[0, pair] = (codes[0, pair] + 1) % len(problem.groups[pair].tuples)
+        codes[0, pair] = (codes[0, pair] + 1) % len(problem.groups[pair].actions)
         deltas = Deltas(problem)
         assert deltas.stored(deltas.of(codes)) == 2
 
@@ -169,7 +169,7 @@ class TestDeltas:
         deltas, rng = Deltas(problem), np.random.default_rng(seed)
         one, two = drawn(problem, rng, 50, 5), drawn(problem, rng, 50, 5)
         number = int(rng.integers(len(problem.groups)))
-        new = rng.integers(len(problem.groups[number].tuples), size=50)
+        new = rng.integers(len(problem.groups[number].actions), size=50)
         new = np.where(new == problem.own[number], one[:, number], new)  # a change, or as it was
         changes = new != problem.own[number]
         grown = deltas.with_place(deltas.of(one)[changes], deltas.start[number] + new[changes])
@@ -219,9 +219,9 @@ class TestRatings:
         assert problem.scorer is not None
         codes = np.repeat(problem.own[None, :], 80, axis=0)
         first, second = [number for number, group in enumerate(problem.groups) if group.proposals > 1][:2]
-        codes[:50, first] = np.resize(np.delete(np.arange(len(problem.groups[first].tuples)), problem.own[first]), 50)
+        codes[:50, first] = np.resize(np.delete(np.arange(len(problem.groups[first].actions)), problem.own[first]), 50)
         codes[50:, second] = np.resize(
-            np.delete(np.arange(len(problem.groups[second].tuples)), problem.own[second]), 30
+            np.delete(np.arange(len(problem.groups[second].actions)), problem.own[second]), 30
         )
         deltas = Deltas(problem)
         partial = Partial(problem, problem.scorer, deltas)

@@ -138,12 +138,12 @@ class TestGroups:
         explained = mlflow_cf.wrap(MODEL, data, constraints=policy, privacy={"k_anonymous": k})
         hidden = explained.bound_policy.for_requests(explained.policy.privacy).tightened(mlflow_cf.Constraints(**asked))
         (domain,) = [domain for domain in hidden.domains if len(domain.columns) == 2]
-        assert len(domain.tuples) == len(data[shared > k].groupby(["children", "age"]))
+        assert len(domain.actions) == len(data[shared > k].groupby(["children", "age"]))
         assert (domain.weights > k).all()
         (every,) = [
             d for d in explained.bound_policy.tightened(mlflow_cf.Constraints(**asked)).domains if len(d.columns) == 2
         ]
-        assert len(every.tuples) == len(data.groupby(["children", "age"]))
+        assert len(every.actions) == len(data.groupby(["children", "age"]))
         row = data[MODEL.predict(data) == 0].head(1)
         (reply,) = explained.predict(row, {"counterfactual": {"constraints": asked, "max_evaluations": 500}})["status"]
         assert reply in ("found", "not_found", "budget", "infeasible")

@@ -315,5 +315,5 @@ def test_combinations_are_the_distinct_rows(rows: list[list[float]]) -> None:
         if len(some) > 1:
             domain = combinations.domain(some)
             expected, counts = np.unique(np.nan_to_num(background[:, some], nan=np.inf), axis=0, return_counts=True)
-            np.testing.assert_array_equal(np.nan_to_num(domain.tuples, nan=np.inf), expected)
+            np.testing.assert_array_equal(np.nan_to_num(domain.actions, nan=np.inf), expected)
             np.testing.assert_array_equal(domain.weights, counts)

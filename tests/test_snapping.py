@@ -133,7 +133,7 @@ def test_a_group_goes_as_a_whole_to_its_nearest_tuple():
     # 10 a, 20 b, 30 c, 40 a, 60 b and the own 30 b; a mismatch is as far as the whole range of incomes
     assert Snapping(problem).rows(Z)[:, :2].tolist() == [[10, 0], [30, 1], [40, 0], [60, 1], [30, 2], [10, 0]]
     tied = Snapping(problem).codes(np.array([[25.0, 0, 1, 2], [25, 1, 1, 2]]))[:, problem.owner[0]]
-    assert problem.groups[problem.owner[0]].tuples[tied].tolist() == [[10, 0], [20, 1]]
+    assert problem.groups[problem.owner[0]].actions[tied].tolist() == [[10, 0], [20, 1]]
 
 
 FRACTIONS = FRAME.assign(income=[10.0, 20.5, 30.0, 40.0, 60.0])

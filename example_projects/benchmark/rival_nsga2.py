@@ -14,7 +14,7 @@ from pymoo.optimize import minimize
 from mlflow_cf.explainers import Candidates
 from mlflow_cf.explainers.cscf.possible import Possible, possible
 from mlflow_cf.features import Floats
-from mlflow_cf.plans.bound import BoundAction
+from mlflow_cf.plans.bound_actions import BoundAction
 from mlflow_cf.policy import Distance
 from mlflow_cf.problem import BoundDistance, Budget, Problem
 

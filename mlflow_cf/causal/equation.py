@@ -92,7 +92,7 @@ def causal_rules(
     rules = []
     for number, function in enumerate(functions):
         (domain,) = (domain for domain in domains if function.child in domain.columns)
-        values = domain.tuples[:, domain.columns.index(function.child)]
+        values = domain.actions[:, domain.columns.index(function.child)]
         feature = space.features[function.child]
         equation = StructuralEquation(
             function,

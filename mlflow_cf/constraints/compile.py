@@ -75,7 +75,7 @@ def check_groups(constraints: Constraints, space: FeatureSpace) -> None:
 
 
 def group_columns(constraints: Constraints, space: FeatureSpace) -> tuple[Columns, ...]:
-    """Return the columns of every group, in the order of their first column; a lone feature is a group of one.
+    """Return the columns of every group, in the order of their first column; a single feature is a group of one.
 
     A constant never changes with its group, so it is no part of one.
     """

@@ -21,42 +21,42 @@ MAX_GRID = 100_000
 
 @dataclass(frozen=True, eq=False)
 class Domain:
-    """The admissible tuples of one group.
+    """The admissible actions of one group.
 
     Attributes:
         columns: the group's columns, ascending.
-        tuples: (t, len(columns)) distinct combinations in ascending order; none of them all missing. A constant has
+        actions: (t, len(columns)) distinct combinations in ascending order; none of them all missing. A constant has
             none.
         weights: (t,) how often each occurs in the background; 1 for grid values that never do.
-        interval: (low, high) of a lone continuous feature, where any number in between is admissible too.
+        interval: (low, high) of a single continuous feature, where any number in between is admissible too.
         withheld: whether combinations that the background has are left out, because too few rows share them.
     """
 
     columns: tuple[int, ...]
-    tuples: Floats
+    actions: Floats
     weights: Floats
     interval: tuple[float, float] | None = None
     withheld: bool = False
 
     def contains(self, values: Floats) -> NDArray[np.bool_]:
-        """Return (m,) whether tuples (m, len(columns)) may be proposed."""
+        """Return (m,) whether actions (m, len(columns)) may be proposed."""
         found, _ = self.keys(values)
         if self.interval is not None:
             found |= (values[:, 0] >= self.interval[0]) & (values[:, 0] <= self.interval[1])
         return found
 
     def shared(self, k: int) -> Domain:
-        """Return the domain of a group without the tuples that `k` or fewer background rows share."""
+        """Return the domain of a group without the actions that `k` or fewer background rows share."""
         if len(self.columns) == 1:
             return self
         kept = self.weights > k
         if kept.all():
             return self
-        return replace(self, tuples=self.tuples[kept], weights=self.weights[kept], withheld=True)
+        return replace(self, actions=self.actions[kept], weights=self.weights[kept], withheld=True)
 
     def keys(self, values: Floats) -> tuple[NDArray[np.bool_], NDArray[np.intp]]:
-        """Return (m,) whether each tuple is one of the domain's, and if so a number that no other tuple has."""
-        if not len(self.tuples):
+        """Return (m,) whether each action is one of the domain's, and if so a number that no other action has."""
+        if not len(self.actions):
             return np.zeros(len(values), dtype=np.bool_), np.zeros(len(values), dtype=np.intp)
         if len(self.columns) == 1:
             (distinct, _), sought = self._parts[0], _sortable(values[:, 0])
@@ -79,9 +79,9 @@ class Domain:
         Beginnings are numbered anew after each part, so that many parts do not run out of numbers.
         """
         parts = []
-        keys = np.zeros(len(self.tuples), dtype=np.intp)
+        keys = np.zeros(len(self.actions), dtype=np.intp)
         for part in range(len(self.columns)):
-            values = _sortable(self.tuples[:, part])
+            values = _sortable(self.actions[:, part])
             distinct = np.unique(values)
             prefixes, keys = np.unique(keys * len(distinct) + np.searchsorted(distinct, values), return_inverse=True)
             parts.append((distinct, prefixes))
@@ -94,10 +94,10 @@ def build_domains(
     """Return one domain per group of columns.
 
     Args:
-        space: the features; a lone feature's domain comes from its active domain.
+        space: the features; a single feature's domain comes from its active domain.
         combinations: of the background; those of larger groups come from here.
         constraints: whose groups count, and whose ranges replace the background's for continuous numbers.
-        values: which values a lone number may take: observed ones, its grid, or any in its range.
+        values: which values a single number may take: observed ones, its grid, or any in its range.
     """
     domains = []
     for columns in group_columns(constraints, space):

@@ -60,10 +60,10 @@ class ChangeLimit:
         inside = self.inside(columns)
         return self._rule(inside) if len(inside) > self.most else None
 
-    def counts(self, columns: Columns, tuples: Floats, x0: Floats) -> NDArray[np.intp]:
-        """Return how many changes each of tuples (t, len(columns)) of a group is in a row (d,)."""
-        rows = np.tile(x0, (len(tuples), 1))
-        rows[:, columns] = tuples
+    def counts(self, columns: Columns, actions: Floats, x0: Floats) -> NDArray[np.intp]:
+        """Return how many changes each of actions (t, len(columns)) of a group is in a row (d,)."""
+        rows = np.tile(x0, (len(actions), 1))
+        rows[:, columns] = actions
         return evaluate(Changed(self.inside(columns)), rows, x0).astype(np.intp)
 
     def _rule(self, groups: tuple[Columns, ...]) -> Rule:

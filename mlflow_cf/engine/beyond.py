@@ -17,7 +17,7 @@ def beyond_reach(problem: Problem, doubt: float) -> bool:
     problem, exact = with_points(problem)
     if problem.scorer is None or not exact:
         return False
-    choices = ActionTable.of_places(problem, problem.kept(telling))
+    choices = ActionTable.of_ids(problem, problem.kept(telling))
     if (choices.start[:-1] == choices.start[1:]).any():
         return True  # a group has no tuple left
     low, high = boxes_of(problem.scorer.structure, choices.tokens).bounds(whole_box(choices)[:, choices.columns])

@@ -40,7 +40,7 @@ class FewChanges:
     def __init__(self, problem: Problem, scorer: Scorer) -> None:
         """Sweep the row."""
         self.problem, self.scorer = problem, scorer
-        self.choices = ActionTable.of_places(problem, problem.kept(telling))
+        self.choices = ActionTable.of_ids(problem, problem.kept(telling))
         self._own = problem.own_tokens
         values = [tokens if len(tokens) > 1 else None for tokens in self.choices.tokens]
         self._sums = np.empty((len(self.choices.code), scorer.structure.outputs))

@@ -51,7 +51,7 @@ def choices_within(problem: Problem, limit: float, *, whole: bool = False) -> Ac
     near = stays | (rest[groups] + costs <= loose(limit))
     places, groups, costs, stays = places[near], groups[near], costs[near], stays[near]
     top = problem.peaks[places] if problem.bound_distance.c else np.zeros(len(places))
-    return ActionTable.of_places(problem, places[np.lexsort((places, ~stays, top, costs, groups))])
+    return ActionTable.of_ids(problem, places[np.lexsort((places, ~stays, top, costs, groups))])
 
 
 def whole_box(choices: ActionTable) -> Bools:

@@ -1,4 +1,4 @@
-"""How rows stand towards a target: met or not, and how near (GeCo section 2, exact search section 5)."""
+"""Ratings of rows: whether they meet a target, and how near they come (GeCo section 2, exact search section 5)."""
 
 from __future__ import annotations
 
@@ -39,13 +39,14 @@ class Rating:
 
 @dataclass(frozen=True)
 class BoundTarget:
-    """A target with what it needs to be decided.
+    """A target with what it depends on beside a prediction.
 
     Attributes:
         target: the wanted outcome.
         model: whose outcomes are rated.
-        own: class position of the row's own label; `Target.other()` is any but this one.
-        spread: largest minus smallest prediction on the background, the unit of a regression's gap.
+        own: position among the classes of the label predicted for the row to explain, -1 without; `Target.other()` is
+            any other label.
+        spread: largest minus smallest prediction on the background: the unit of the distance to an interval.
     """
 
     target: Target
@@ -69,7 +70,7 @@ class BoundTarget:
         return self.rate(outcome).favourable if graded else self._decided(outcome.codes)
 
     def _decided(self, codes: NDArray[np.intp]) -> NDArray[np.bool_]:
-        """Return (m,) which labels, by position among the classes, are wanted; one that was not announced never is."""
+        """Return (m,) which labels (m,), as positions among the classes, are wanted; -1, none of them, never is."""
         wanted: NDArray[np.bool_] = codes != self.own if self.target.differs else codes == self._column
         return wanted & (codes >= 0)
 
@@ -88,13 +89,13 @@ class BoundTarget:
         return label
 
     def of_sums(self, link: Link, start: int, sums: int) -> SumTarget:
-        """Return this target for a structure whose `sums` stand at `start` among all sums."""
+        """Return this target over the `sums` raw scores of a structure, which start at column `start` of all."""
         known = self._of_sums.get((link, start, sums))
         return known or self._of_sums.setdefault((link, start, sums), self._for_sums(link, start, sums))
 
     @cached_property
     def _of_sums(self) -> dict[tuple[Link, int, int], SumTarget]:
-        """What `of_sums` returned."""
+        """Kept results of `of_sums`."""
         return {}
 
     def _for_sums(self, link: Link, start: int, sums: int) -> SumTarget:

@@ -1,7 +1,8 @@
-"""What targets mean, in numbers: the one place that says what meets a target and how near the rest comes.
+"""Targets over the raw scores of a model: what meets a target, and by how much it is missed.
 
-A candidate has to meet all targets of a table: that of the model and those of further requirements. All of it is
-plain numpy: compiled, it took a third of what a first explanation waits for, and gained next to nothing.
+Raw scores (`sums`) are the numbers that a structure adds up before its link makes scores of them: log odds, shares, a
+value. A candidate has to meet all targets: that of the model and those of further requirements. This is plain numpy,
+because compiling it would cost a third of the time of a first explanation.
 """
 
 from __future__ import annotations
@@ -19,22 +20,22 @@ from mlflow_cf.constraints.rules import Bools
 from mlflow_cf.features import Floats
 from mlflow_cf.structures.links import Link, linked, shares
 
-NEAR = 1e-2  # a sum farther from a target's end than this is no matter of rounding, where labels alone are compared
-MOST_TOLERANCE = 2e-4  # of shares of classes, for which that is so
+NEAR = 1e-2  # raw scores farther from a decision than this cannot be on its other side by rounding, without `least`
+MOST_TOLERANCE = 2e-4  # of scores, up to which `NEAR` is enough
 Kind = Literal["label", "other", "interval"]
 
 
 @dataclass(frozen=True)
 class SumTarget:
-    """A target of some of the sums of candidates.
+    """A target over some of the raw scores of candidates.
 
     Attributes:
-        link: how the sums become scores; start, stop: which of the sums are this target's.
-        classes: how many scores they become.
+        link: how raw scores become scores; start, stop: which of the raw scores (columns) are this target's.
+        classes: number of scores.
         kind: what is wanted; column: the wanted class, or with ``other`` the row's own one.
-        least: least probability of the decided label, 0 without.
-        low, high, spread: the wanted interval and the unit of a gap to it.
-        margins: whether scores are margins, which are squashed.
+        least: least probability of the predicted label, 0 without.
+        low, high: the wanted interval; spread: the unit of the distance to it.
+        margins: whether the model's scores are margins (as of an SVM), which a sigmoid or softmax makes shares of.
     """
 
     link: Link
@@ -50,7 +51,7 @@ class SumTarget:
     margins: bool
 
     def of(self, sums: Floats) -> Floats:
-        """Return this target's part of sums (m, k)."""
+        """Return this target's columns of raw scores (m, k)."""
         return sums[:, self.start : self.stop]
 
     @property
@@ -77,7 +78,7 @@ def rate_labels(labels: NDArray[np.intp], scores: Floats, target: SumTarget) -> 
         Whether the target is met, and the grade in [0, 1].
     """
     scores = _as_shares(scores, target)
-    # a label the model never announced is no answer
+    # a label outside of the model's classes (-1) never meets a target
     favourable = (labels >= 0) & ((labels == target.column) == (target.kind == "label"))
     if target.least > 0:
         # the probability of the label the model decided for, which need not be the likeliest one
@@ -90,12 +91,12 @@ def rate_labels(labels: NDArray[np.intp], scores: Floats, target: SumTarget) -> 
 
 @np.errstate(invalid="ignore", over="ignore", divide="ignore")
 def wanted_shares(scores: Floats, target: SumTarget) -> Floats:
-    """Return what of scores (m, classes) speaks for the target, (m,): the wanted label's, or the likeliest other's."""
+    """Return the score (m,) of the wanted label, or of the likeliest other one, of scores (m, classes)."""
     return _share(_as_shares(scores, target), target, own=target.kind == "label")
 
 
 def _as_shares(scores: Floats, target: SumTarget) -> Floats:
-    """Return scores (m, classes) with margins squashed."""
+    """Return scores (m, classes) as shares, where they are margins."""
     if target.margins and scores.shape[1] == 2:  # of one margin m there are two columns: -m and m
         likelier = expit((scores[:, 1] - scores[:, 0]) / 2.0)
         return np.stack([1.0 - likelier, likelier], axis=1)
@@ -121,11 +122,11 @@ def _best_other(scores: Floats, column: int) -> Floats:
 
 @np.errstate(invalid="ignore", over="ignore", divide="ignore")
 def rate_sums(sums: Floats, targets: Targets) -> tuple[Bools, Floats, Floats]:
-    """Rate m candidates by their sums (m, k).
+    """Rate m candidates by their raw scores (m, k).
 
     Returns:
-        Whether all targets are met, the least grade in [0, 1], and how far the scores are from where the first of
-        these would change; (m,) each.
+        Three arrays (m,): whether all targets are met, the least grade in [0, 1], and the margin >= 0: how far the
+        scores are from where the first value would change, in units of max(1, |score|).
     """
     favourable, grade, margin = _rate(targets[0].of(sums), targets[0])
     if len(targets) == 1:
@@ -139,7 +140,7 @@ def rate_sums(sums: Floats, targets: Targets) -> tuple[Bools, Floats, Floats]:
 
 
 def _rate(sums: Floats, target: SumTarget) -> tuple[Bools, Floats, Floats]:
-    """Rate the sums (m, k) of one target; see `rate_sums`."""
+    """Rate the raw scores (m, k) of one target; see `rate_sums`."""
     if target.kind == "interval":
         value = sums[:, 0]
         favourable, grade = rate_values(value, target)
@@ -149,7 +150,7 @@ def _rate(sums: Floats, target: SumTarget) -> tuple[Bools, Floats, Floats]:
     label, top, second = _ranked(scores)
     margin = (top - second) / np.maximum(1.0, np.abs(top))
     favourable, grade = rate_labels(label, scores, target)
-    if target.least > 0:  # what misses both the label and its probability needs both
+    if target.least > 0:  # a row that misses both the label and its probability needs both
         short = target.least - top
         behind = np.where((label == target.column) == (target.kind == "label"), 0.0, margin)
         margin = np.where(favourable, np.minimum(margin, -short), np.maximum(behind, short))
@@ -157,7 +158,7 @@ def _rate(sums: Floats, target: SumTarget) -> tuple[Bools, Floats, Floats]:
 
 
 def _ranked(scores: Floats) -> tuple[NDArray[np.intp], Floats, Floats]:
-    """Return of scores (m, k) the place of the largest, and the two largest, (m,) each."""
+    """Return the column of the largest of scores (m, k), and the two largest scores, (m,) each."""
     if scores.shape[1] == 2:  # as all others, and several times as fast
         one, other = scores[:, 0], scores[:, 1]
         return (other > one).astype(np.intp), np.maximum(one, other), np.minimum(one, other)
@@ -170,11 +171,12 @@ def _ranked(scores: Floats) -> tuple[NDArray[np.intp], Floats, Floats]:
 
 @np.errstate(invalid="ignore", over="ignore", divide="ignore")
 def lacking(sums: Floats, targets: Targets) -> Floats:
-    """Return what m candidates with sums (m, k) lack to meet all targets, (m,); NaN if that is unknown.
+    """Return the shortfall (m,) of candidates with raw scores (m, k): how much is missing to meet all targets.
 
-    It is what to add to the sums, those of an interval in units of its spread, and tells candidates apart whose grades
-    are all next to 0. Of a candidate that meets them all it is below 0, by what the first one of them is met. It only
-    guides a search: what meets a target is for `rate_sums` to say.
+    It is the negative of a margin, in units of raw scores, for an interval in units of its spread: the total over all
+    missed targets. If all are met it is negative: minus the margin of the target that is nearest to be missed. NaN if
+    unknown. It also tells candidates apart whose grades are all next to 0. It guides searches; whether a target is met
+    is decided by `rate_sums` alone.
     """
     parts = [_lacks(target.of(sums), target) for target in targets]
     if len(parts) == 1:
@@ -184,17 +186,18 @@ def lacking(sums: Floats, targets: Targets) -> Floats:
 
 
 def shortfalls(sums: Floats, targets: Targets) -> Floats:
-    """Return (m,) what candidates with sums (m, k) lack to meet all targets: 0 if nothing, inf if unknown."""
+    """Return the shortfall (m,) of raw scores (m, k), see `lacking`: 0 if all targets are met, inf if unknown."""
     found = np.maximum(lacking(sums, targets), 0.0)
     found[np.isnan(found)] = np.inf
     return found
 
 
 def rounding(sums: Floats, targets: Targets, tolerance: float) -> float:
-    """Return what sums (m, k) may lack, or have left, by `lacking`, and still be within `tolerance` of a target's end.
+    """Return the size of `lacking` up to which rounding within `tolerance` might still change the decision.
 
-    That is `NEAR`, unless a least probability counts, the tolerance is large, or scores are as large as sums: rounding
-    grows with these. Of one class against the rest, large sums that are far apart have shares that are equal.
+    Raw scores (m, k) with a larger one need no exact check. It is `NEAR`; infinity where there is a least probability,
+    the tolerance is large, or unbounded values are scores themselves, whose rounding grows with them. It is infinite
+    also for one class against the rest, because the sigmoids of large raw scores are equal.
     """
     of_rest = any(target.link == "sigmoid" and target.stop - target.start > 1 for target in targets)
     if tolerance > MOST_TOLERANCE or of_rest or any(target.least > 0 for target in targets):
@@ -207,7 +210,7 @@ def rounding(sums: Floats, targets: Targets, tolerance: float) -> float:
 
 
 def _lacks(sums: Floats, target: SumTarget) -> Floats:
-    """Return what is to be added to the sums (m, k) of one target to meet it, below 0 where it is met."""
+    """Return what must be added to the raw scores (m, k) of one target to meet it; negative where it is met."""
     if target.kind == "interval":
         found: Floats = np.maximum(target.low - sums[:, 0], sums[:, 0] - target.high) / target.spread
         return found
@@ -216,7 +219,7 @@ def _lacks(sums: Floats, target: SumTarget) -> Floats:
 
 
 def _behind(sums: Floats, column: int, target: SumTarget) -> Floats:
-    """Return how much one class lacks to lead all others, and to have the least probability, in units of the sums."""
+    """Return how much must be added to the raw score of a class so that it is largest and has the least probability."""
     odds = np.log(target.least) - np.log1p(-min(target.least, 1.0 - 1e-9)) if target.least > 0 else -np.inf
     if target.link == "share":
         own = sums[:, 0] if column == 1 else 1.0 - sums[:, 0]

@@ -31,11 +31,11 @@ class Requirement:
     """What answers must meet besides the target of the model.
 
     Attributes:
-        origin: who asks for it, and by which name.
-        judge: decides about decoded rows.
-        outcome: what it says about the background.
+        origin: the constraint that it comes from.
+        judge: predicts decoded rows.
+        outcome: its predictions of the background.
         opened: the structure inside it, or why there is none.
-        target: what it must say; None: the target of the model.
+        target: what it must predict; None: the target of the model.
     """
 
     origin: Origin
@@ -65,7 +65,7 @@ class Requirement:
             raise InputError(self.origin.path, fact, "leave it out, or name a target that all of them know") from error
 
     def bound(self, target: BoundTarget) -> BoundTarget:
-        """Return what the judge must say of candidates for a row whose own `target` is bound to it."""
+        """Return what this judge must predict, given the model's bound `target` of the row to explain."""
         wanted, own, model = self.target or target.target, -1, self.judge.model
         if wanted.differs and target.own >= 0:
             label = target.model.classes[target.own]
@@ -78,11 +78,12 @@ class Requirement:
 
 
 class Wanted(NamedTuple):
-    """What is wanted of all judges for a row, and what rates candidates by structures alone.
+    """The targets of all judges for a row, and the scorers of candidates by structures alone.
 
     Attributes:
         targets: one for every judge.
-        scorer: if all could be opened; partial: if the model could be, and something else could not.
+        scorer: None unless all could be opened; partial: for those that could be, if the model is one of them and
+            another one could not; else None.
     """
 
     targets: tuple[BoundTarget, ...]
@@ -134,7 +135,7 @@ class Requirements:
 
     @cached_property
     def steady(self) -> bool:
-        """Whether what could not be opened, if that is not the model, says the same of a row beside any others."""
+        """Whether further models that could not be opened predict a row the same whatever rows stand beside it."""
         closed = [one.judge.model for one in self.further if one.opened.structure is None]
         return all(model.steady for model in closed)
 
@@ -145,12 +146,12 @@ class Requirements:
 
     @cached_property
     def background(self) -> Outcome:
-        """What the judges say about the background."""
+        """The predictions of all judges for the background."""
         return replace(self.outcome, further=tuple(one.outcome for one in self.further))
 
     @cached_property
     def bound(self) -> Callable[[Target, int], BoundTarget]:
-        """The target of the model for rows of which it says the class at some position, for all requests."""
+        """Returns the target of the model for rows of which it predicts the class at a position; for all requests."""
         return lru_cache(MOST_KEPT)(self._bound)
 
     def _bound(self, target: Target, own: int) -> BoundTarget:
@@ -158,7 +159,7 @@ class Requirements:
 
     @cached_property
     def wanted(self) -> Callable[[Target, int], Wanted]:
-        """The same of all judges, with what rates candidates if no level is unknown."""
+        """Returns the targets of all judges for such rows, with scorers of candidates without unseen levels."""
         return lru_cache(MOST_KEPT)(self._wanted)
 
     def _wanted(self, target: Target, own: int) -> Wanted:
@@ -207,5 +208,5 @@ class Requirements:
 
 
 def rate_all(targets: Sequence[BoundTarget], outcome: Outcome) -> Rating:
-    """Rate m rows by what the model and all further judges say about them."""
+    """Rate m rows by the predictions of the model and all further judges."""
     return Rating.of_all([target.rate(said) for target, said in zip(targets, (outcome, *outcome.further), strict=True)])

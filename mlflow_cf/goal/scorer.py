@@ -1,8 +1,7 @@
-"""Ratings straight from structures, for the candidates of a search; what leaves the package is the judge's alone.
+"""Ratings of candidates by opened models (structures), for searches; answers are judged by the logged model alone.
 
-What sums between bounds can come to: how far into a target, and whether all of them meet it.
-
-What decides a target where it is a single number: a weighted sum that only has to be large enough.
+For branch and bound: the largest margin that raw scores between two bounds can have, and whether all of them meet the
+targets. For targets that depend on a single number: that number as a weighted sum of the raw scores.
 """
 
 from __future__ import annotations
@@ -26,12 +25,12 @@ from mlflow_cf.structures.structure import Structure
 
 @dataclass(frozen=True, eq=False)
 class Scorer:
-    """One structure or several as one, and the targets that all its sums are rated against.
+    """One structure or several joined, and the targets that their raw scores must meet.
 
     Attributes:
-        own: the opened model, known to agree with the judge.
-        structure: the same, or several requirements' structures joined.
-        targets: one for every structure, of its sums.
+        own: the opened model, checked to agree with the judge.
+        structure: the same, or the structures of several requirements joined: raw scores side by side.
+        targets: one for every structure, over its raw scores.
     """
 
     own: Structure
@@ -58,9 +57,9 @@ class Scorer:
         """The structure, if it scores product grids."""
         return self.structure if isinstance(self.structure, SupportsProduct) else None
 
-    def tokens(self, columns: Sequence[int], tuples: Floats) -> list[Encoded]:
-        """Return the structure's tokens of tuples (t, len(columns)), one array per column."""
-        return [self.structure.encode(column, tuples[:, part]) for part, column in enumerate(columns)]
+    def tokens(self, columns: Sequence[int], actions: Floats) -> list[Encoded]:
+        """Return the structure's tokens of actions (t, len(columns)), one array per column."""
+        return [self.structure.encode(column, actions[:, part]) for part, column in enumerate(columns)]
 
     def rate_sums(self, sums: Floats) -> Rating:
         """Rate m candidates by their sums (m, k)."""
@@ -73,9 +72,9 @@ class Scorer:
         return favourable, margin
 
     def decisions(self, sums: Floats, tolerance: float) -> tuple[Bools, Bools]:
-        """Return (m,) which candidates with sums (m, k) may meet the targets, and which certainly do.
+        """Return (m,) which candidates with raw scores (m, k) may meet the targets, and which certainly do.
 
-        Scores may be off by `tolerance`, in units of max(1, |score|). Few are so near that they have to be made.
+        Scores may be off by `tolerance`, in units of max(1, |score|). Scores are only computed near a decision.
         """
         near, lacks = rounding(sums, self.targets, tolerance), lacking(sums, self.targets)
         may: Bools = lacks < 0
@@ -89,32 +88,32 @@ class Scorer:
         return may, sure
 
     def measures(self, tokens: Sequence[Encoded]) -> tuple[Bools, Floats, Floats]:
-        """Return what `margins` does, and what the sums lack to meet the targets; see `shortfalls`."""
+        """Return what `margins` does, and the shortfalls (m,) of the raw scores; see `shortfalls`."""
         sums = self.structure.sums(tokens)
         favourable, _, margin = rate_sums(sums, self.targets)
         return favourable, margin, shortfalls(sums, self.targets)
 
     def lacks(self, sums: Floats) -> Floats:
-        """Return what candidates with sums (m, k) lack to meet the targets; see `lacking`."""
+        """Return the signed shortfall (m,) of raw scores (m, k); see `lacking`."""
         return lacking(sums, self.targets)
 
     def upper_bound(self, low: Floats, high: Floats, tolerance: float) -> Floats:
-        """Return (m,) how far into the targets sums between bounds (m, k) can come; below 0 they cannot.
+        """Return an upper bound (m,) of the margin of raw scores between bounds (m, k); < 0: none meets the targets.
 
-        Sums may be off by `tolerance`, in units of max(1, |sum|).
+        Raw scores may be off by `tolerance`, in units of max(1, |raw score|).
         """
         return upper_bound(low, high, self.targets, tolerance)
 
     def certainly_met(self, low: Floats, high: Floats, tolerance: float) -> Bools:
-        """Return (m,) whether all sums between bounds (m, k) meet the targets, even if they are off by `tolerance`."""
+        """Return (m,) whether all raw scores between bounds (m, k) meet the targets, even if off by `tolerance`."""
         return certainly_met(low, high, self.targets, tolerance)
 
     def decision_score(self, tolerance: float) -> DecisionScore | None:
-        """Return the number that decides the targets, None if it is not a single one; see `DecisionScore.of`."""
+        """Return the number that decides the targets, None if it is not a single one; see `DecisionScore`."""
         return DecisionScore.of(self.targets, tolerance)
 
     def numbers(self, tolerance: float) -> int:
-        """Return how many numbers are made of every candidate to rate many together."""
+        """Return how many numbers per candidate are needed to rate it: 1, or all its raw scores."""
         return self.structure.outputs if self.decision_score(tolerance) is None else 1
 
     def rate_tokens(self, tokens: Sequence[Encoded]) -> Rating:
@@ -133,11 +132,11 @@ def joined(structures: Sequence[Structure], columns: int) -> Structure:
 
 @np.errstate(invalid="ignore", over="ignore", divide="ignore")
 def upper_bound(low: Floats, high: Floats, targets: Targets, tolerance: float) -> Floats:
-    """Return (m,) how far into all targets sums between `low` and `high` (m, k) can come; < 0: not at all.
+    """Return an upper bound (m,) of the margin of raw scores between `low` and `high` (m, k); < 0: none can meet all.
 
-    It is a bound on the lead of a label over the others, where it is negative in probability if that is what is
-    compared, and on what its probability exceeds the least one by; of a value, on its distance from the nearer end of
-    the interval. Sums that may be off by `tolerance`, in units of max(1, |sum|), reach so much further.
+    The margin of a label is what its score leads the others by (as probability where that is compared and negative),
+    and what its probability exceeds the least one by; of a value, its distance from the nearer end of the interval. Raw
+    scores may be off by `tolerance`, in units of max(1, |raw score|), which widens the bound.
     """
     found = np.full(len(low), np.inf)
     for target in targets:
@@ -155,9 +154,9 @@ def upper_bound(low: Floats, high: Floats, targets: Targets, tolerance: float) -
 
 @np.errstate(invalid="ignore", over="ignore", divide="ignore")
 def certainly_met(low: Floats, high: Floats, targets: Targets, tolerance: float) -> Bools:
-    """Return (m,) whether all sums between `low` and `high` (m, k) meet all targets, even if off by `tolerance`.
+    """Return (m,) whether all raw scores between `low` and `high` (m, k) meet all targets, even if off by `tolerance`.
 
-    The others then come no nearer than that: no other label leads, and no probability is below the least.
+    Then no other label can lead, and no probability can be below the least.
     """
     found: Bools = np.ones(len(low), dtype=np.bool_)
     for target in targets:
@@ -168,7 +167,7 @@ def certainly_met(low: Floats, high: Floats, targets: Targets, tolerance: float)
 
 
 def _left_over(low: Floats, high: Floats, target: SumTarget) -> Floats:
-    """Return (m,) by how much all sums between bounds (m, k) meet a target; below 0, some may miss it."""
+    """Return a lower bound (m,) of the margin of raw scores between bounds (m, k); < 0: some may miss the target."""
     if target.kind == "interval":
         return np.minimum(low[:, 0] - target.low, target.high - high[:, 0])
     if target.column < 0 or (target.least > 0 and target.kind == "other"):
@@ -182,10 +181,10 @@ def _left_over(low: Floats, high: Floats, target: SumTarget) -> Floats:
 
 
 def _likely(own: Floats, others: Floats, column: int, target: SumTarget) -> Floats:
-    """Return the probability (m,) of a class with the one sums (m, k), where the other classes have the others."""
+    """Return the probability (m,) of a class with raw score `own`, where the other classes have those in `others`."""
     if target.link == "share":
         return own[:, 0] if column == 1 else np.asarray(1.0 - others[:, 0])
-    if target.link == "sigmoid" and own.shape[1] == 1:  # the same sum speaks for one class and against the other
+    if target.link == "sigmoid" and own.shape[1] == 1:  # one raw score is for one class and against the other
         share: Floats = expit(own[:, 0]) if column == 1 else 1.0 - expit(others[:, 0])
         return share
     mine, rivals = own[:, column], np.delete(others, column, axis=1)
@@ -200,7 +199,7 @@ def _likely(own: Floats, others: Floats, column: int, target: SumTarget) -> Floa
 
 
 def _label_bound(low: Floats, high: Floats, column: int, target: SumTarget) -> Floats:
-    """Return the most by which one class can lead all others, and by which its probability can exceed the least."""
+    """Return an upper bound of what one class leads all others by, and its probability exceeds the least one by."""
     if target.classes == 2 and low.shape[1] == 1:
         best = _likely(high, low, column, target)
         return np.minimum(2.0 * best - 1.0, best - target.least) if target.least > 0 else 2.0 * best - 1.0
@@ -214,18 +213,18 @@ def _label_bound(low: Floats, high: Floats, column: int, target: SumTarget) -> F
     return lead if target.least <= 0 else np.minimum(lead, _likely(high, low, column, target) - target.least)
 
 
-MOST_TOLERANCE = 1e-2  # larger ones are no matter of rounding
-SLACK = 1e-9  # of steps, which are rounded themselves
-SHARE = 1.001  # no share of a class is larger, however it is rounded
+MOST_TOLERANCE = 1e-2  # larger ones are more than rounding
+SLACK = 1e-9  # relative: the step is rounded itself
+SHARE = 1.001  # upper bound of a class's share, rounding included
 
 
 @dataclass(frozen=True, eq=False)
 class DecisionScore:
-    """A number that meets the targets from some end on.
+    """A weighted sum of raw scores that decides the targets: they are met where it is large enough.
 
     Attributes:
-        weights: (k,) of the sums that it is made of.
-        may, sure: from where on the targets may be met, and certainly are.
+        weights: (k,) of the raw scores.
+        may, sure: from which values on the targets may be met, and certainly are, within the tolerance.
     """
 
     weights: Floats
@@ -234,12 +233,12 @@ class DecisionScore:
 
     @property
     def step(self) -> float:
-        """What it has to grow by to take whatever may meet the targets to what certainly does."""
+        """By how much it has to grow from `may` to `sure`."""
         return (self.sure - self.may) * (1 + SLACK)
 
     @classmethod
     def of(cls, targets: Sequence[SumTarget], tolerance: float) -> DecisionScore | None:
-        """Return what decides some targets, None if that is no single number.
+        """Return the decision score of some targets, None if they depend on more than one number.
 
         Args:
             targets: all of which must be met.
@@ -254,7 +253,7 @@ class DecisionScore:
 
 
 def _of_label(target: SumTarget, tolerance: float) -> DecisionScore | None:
-    """Return what decides which of two classes is said, with its least probability."""
+    """Return the decision score of a wanted label of two classes, with its least probability."""
     columns, least = target.columns, max(target.least, 0.5)
     if target.classes != 2 or len(columns) != 1 or target.margins or target.column < 0:
         return None
@@ -273,7 +272,7 @@ def _of_label(target: SumTarget, tolerance: float) -> DecisionScore | None:
 
 
 def _of_interval(target: SumTarget, tolerance: float) -> DecisionScore | None:
-    """Return what decides an interval that has one end."""
+    """Return the decision score of an interval that is open on one side."""
     if np.isfinite(target.low) == np.isfinite(target.high):
         return None
     end, toward = (target.low, 1.0) if np.isfinite(target.low) else (target.high, -1.0)

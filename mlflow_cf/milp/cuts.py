@@ -72,7 +72,7 @@ class OtherValues:
         if isinstance(variable, Chosen):
             own = self.row[columns]
             with np.errstate(invalid="ignore"):  # a missing value is far from all numbers
-                alike: Bools = same(variable.tuples, own) | (np.abs(variable.tuples - own) < least)
+                alike: Bools = same(variable.actions, own) | (np.abs(variable.actions - own) < least)
             return variable.where(~np.logical_and.reduce(alike, axis=1))
         value = self.row[variable.column]
         if np.isnan(value):

@@ -189,7 +189,7 @@ def _coordinates(variables: Variables, embedding: Embedding) -> list[Affine]:
 def _of_tuples(variable: Chosen, embedding: Embedding, x0: Floats) -> dict[int, Affine]:
     """Return the coordinates of a group's features."""
     rows = np.tile(x0, (len(variable.codes), 1))
-    rows[:, list(variable.columns)] = variable.tuples
+    rows[:, list(variable.columns)] = variable.actions
     vectors = embedding.vectors(rows)
     places = [at for column in variable.columns for at in range(*embedding.blocks[column].indices(embedding.width))]
     return {at: Affine.chosen(variable.selectors, vectors[:, at]) for at in places}

@@ -214,9 +214,9 @@ def _bare(problem: Problem) -> Problem:
 
 def _free(problem: Problem, group: Group) -> Group:
     own = problem.x0[list(group.columns)]
-    tuples = group.domain.tuples
-    admissible = ~(np.isnan(tuples) & ~np.isnan(own)).any(axis=1) & ~same(tuples, own).all(axis=1)
-    tuples = np.concatenate([own[None], tuples[admissible]])
-    cost, peak = problem.bound_distance.parts(group.columns, tuples, own)
-    free = group.taking(GroupActions(tuples, np.ones(len(tuples)), 0, cost, peak))
+    actions = group.domain.actions
+    admissible = ~(np.isnan(actions) & ~np.isnan(own)).any(axis=1) & ~same(actions, own).all(axis=1)
+    actions = np.concatenate([own[None], actions[admissible]])
+    cost, peak = problem.bound_distance.parts(group.columns, actions, own)
+    free = group.taking(GroupActions(actions, np.ones(len(actions)), 0, cost, peak))
     return replace(free, ground=tuple, own_allowed=True)

@@ -69,7 +69,7 @@ def add_paper_objective(program: Program, variables: Variables, objective: Objec
         if isinstance(variable, Chosen):
             costs = np.zeros(len(variable.codes))
             for place, column in enumerate(variable.columns):
-                costs += _costs(variables.problem, column, variable.tuples[:, place], objective)
+                costs += _costs(variables.problem, column, variable.actions[:, place], objective)
             program.add_cost(Affine.chosen(variable.selectors, costs))
         elif np.isnan(variable.own) or not (unit := _unit(variables.problem, variable.column, objective)):
             program.add_cost(variable.switch)

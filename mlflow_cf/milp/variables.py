@@ -42,14 +42,14 @@ class Chosen:
     Attributes:
         columns: the group's columns.
         codes: (t,) the tuples by their code in the group; own: the code of the row's own tuple.
-        tuples: (t, columns) the tuples; x0: (columns,) the row's own.
+        actions: (t, columns) the tuples; x0: (columns,) the row's own.
         selectors: (t,) columns of the program, one of which is 1.
     """
 
     columns: tuple[int, ...]
     codes: Codes
     own: int
-    tuples: Floats
+    actions: Floats
     x0: Floats
     selectors: Columns
 
@@ -59,7 +59,7 @@ class Chosen:
 
     def values(self, feature: int) -> Floats:
         """Return the values (t,) of a feature of the group."""
-        values: Floats = self.tuples[:, self.columns.index(feature)]
+        values: Floats = self.actions[:, self.columns.index(feature)]
         return values
 
     @cached_property
@@ -222,7 +222,7 @@ class Variables:
         row = self.problem.x0.copy()
         for variable in self.groups:
             if isinstance(variable, Chosen):
-                row[list(variable.columns)] = variable.tuples[int(values[variable.selectors].argmax())]
+                row[list(variable.columns)] = variable.actions[int(values[variable.selectors].argmax())]
             elif variable.switch.value(values) > 0.5:
                 row[variable.column] = self._inside(variable, values)
         return row
@@ -255,7 +255,7 @@ def _between(value: float, above: float, most: float, stored: np.dtype[Any]) -> 
 def _chosen(program: Program, group: Group, codes: Codes, own: Floats) -> Chosen:
     selectors = program.add_binaries(len(codes))
     program.require([Affine(selectors, np.ones(len(codes)), 0.0, 1.0, 1.0)], 1.0, 1.0)
-    return Chosen(group.columns, codes, group.own, group.tuples[codes], own, selectors)
+    return Chosen(group.columns, codes, group.own, group.actions[codes], own, selectors)
 
 
 def _real(program: Program, group: Group, box: ChangedRange, own: float) -> Real:
@@ -299,7 +299,7 @@ def domains_of(
         elif not is_wide(problem, group, codes):
             domains.append(codes)
         elif near is None:
-            values = group.tuples[codes[codes != group.own], 0]
+            values = group.actions[codes[codes != group.own], 0]
             domains.append(ChangedRange(float(values.min()), float(values.max())))
         else:
             domains.append(_next_to(group, codes, float(near[group.columns[0]])))
@@ -338,11 +338,11 @@ def _within(problem: Problem, boxes: list[ChangedRange | None], cutoff: float) -
 
 
 def _allowed(group: Group) -> Codes:
-    codes = np.arange(len(group.tuples))
+    codes = np.arange(len(group.actions))
     return codes if group.own_allowed else codes[codes != group.own]
 
 
 def _next_to(group: Group, codes: Codes, value: float) -> Codes:
     """Return the tuples of a number that are nearest to a value, and the own one."""
-    apart = np.abs(np.where(codes == group.own, value, group.tuples[codes, 0]) - value)
+    apart = np.abs(np.where(codes == group.own, value, group.actions[codes, 0]) - value)
     return np.sort(codes[np.argsort(apart, kind="stable")[:MOST_SELECTORS]])

@@ -21,7 +21,7 @@ from mlflow_cf.constraints.functions import functions_in
 from mlflow_cf.constraints.rules import Atom, Bools, Rule
 from mlflow_cf.errors import InputError, did_you_mean, raise_all
 from mlflow_cf.features import Feature, FeatureSpace, Floats
-from mlflow_cf.plans.bound import (
+from mlflow_cf.plans.bound_actions import (
     BoundAction,
     PlanDistance,
     ScaledChange,

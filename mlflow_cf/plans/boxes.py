@@ -19,7 +19,7 @@ from mlflow_cf.constraints.expressions import Apply, Const, Expression, Recoded,
 from mlflow_cf.constraints.rules import Atom, Bools, Rule
 from mlflow_cf.features import Floats
 from mlflow_cf.plans.action_model import ActionModel
-from mlflow_cf.plans.bound import BoundAction
+from mlflow_cf.plans.bound_actions import BoundAction
 from mlflow_cf.plans.relations import Edge
 
 SLACK: Final = 1e-12  # of the size of a number: what rounding can amount to

@@ -1,4 +1,4 @@
-"""One row to explain: its groups of features, what may be proposed of each, the distance, and a budget."""
+"""One row to explain: its groups of features, the actions of each, the distance, and a budget."""
 
 from mlflow_cf.problem.bound_policy import BoundPolicy
 from mlflow_cf.problem.budget import Budget

@@ -1,4 +1,4 @@
-"""Groups bound to a row: which tuples the rules leave of every domain, and what each of them costs."""
+"""Groups bound to a row: which actions the rules leave of every domain, and what each of them costs."""
 
 from __future__ import annotations
 
@@ -24,13 +24,13 @@ SHORT = 50_000  # values in all of the domains that are bound together, before t
 
 @dataclass(frozen=True, eq=False)
 class Domains:
-    """The domains of all groups; those of one column lie end to end, so that one pass binds them all to a row.
+    """The domains of all groups; those of single features are packed into arrays, so that one pass binds them all.
 
     Attributes:
         space: the features.
         all: the domain of every group.
         bound_distance: the distance.
-        structure: whose tokens of all tuples are kept, or None.
+        structure: the opened model, whose tokens of all actions are kept; None without.
     """
 
     space: FeatureSpace
@@ -40,11 +40,11 @@ class Domains:
 
     @cached_property
     def tokens(self) -> dict[int, Encoded]:
-        """For every column, the structure's tokens of its domain's tuples."""
+        """For every column, the structure's tokens of its domain's actions."""
         if self.structure is None:
             return {}
         return {
-            column: self.structure.encode(column, domain.tuples[:, part])
+            column: self.structure.encode(column, domain.actions[:, part])
             for domain in self.all
             for part, column in enumerate(domain.columns)
         }
@@ -56,39 +56,39 @@ class Domains:
             return []
         if tokens is None or len(self.short.numbers) < len(self.all):
             return [structure.encode(column, x0[[column]]) for column in range(len(x0))]
-        places, columns = self.short.places(x0), self.short.lines.column
-        mine = tokens.take(places, axis=0)
+        ids, columns = self.short.ids(x0), self.short.packed.column
+        mine = tokens.take(ids, axis=0)
         known = {column: mine[at : at + 1] for at, column in enumerate(columns.tolist())}
-        for column in columns[places < 0].tolist():
+        for column in columns[ids < 0].tolist():
             known[column] = structure.encode(column, x0[[column]])
         return [known[column] for column in range(len(x0))]
 
     @cached_property
     def _tokens_end_to_end(self) -> Encoded | None:
-        """The tokens of groups of one column, group after group; None where they do not fit into one array."""
+        """The tokens of all single features, group after group; None where they do not fit into one array."""
         tokens = [self.tokens[domain.columns[0]] for domain in self.all if self.tokens]
         alike = len({(some.dtype, some.shape[1:]) for some in tokens}) == 1 and any(map(len, tokens))
         return np.concatenate(tokens) if alike else None
 
     @cached_property
     def cells(self) -> Cells | None:
-        """The cells of all continuous numbers that the structure only compares."""
+        """The cells of all continuous numbers that the structure only compares with thresholds; see `intervals`."""
         if self.structure is None or all(domain.interval is None for domain in self.all):
             return None
         return Cells.of(self.structure, self.all, self.space)
 
     def bind(self, rules: OwnRules, x0: Floats) -> tuple[tuple[Group, ...], PackedGroups | None]:
-        """Return the groups of a row (d,), and the same laid out if all are of one column and their values are few.
+        """Return the groups of a row (d,), and the same packed if all are single features with few values.
 
-        A proposed tuple is not the row's own, and is missing nowhere where the row is not.
+        No action proposes a missing value where the row has one.
         """
         groups: dict[int, Group] = {}
         short = self.short.bind(rules.plain, rules.others, x0)
         for at, (number, allowed) in enumerate(zip(self.short.numbers, short.allowed.tolist(), strict=True)):
-            groups[number] = self._group(number, rules, partial(short.tuples, at), own_allowed=allowed)
+            groups[number] = self._group(number, rules, partial(short.actions, at), own_allowed=allowed)
         if len(groups) == len(self.all):
             every = tuple(groups.values())
-            return every, PackedGroups(every, short, self._tokens_end_to_end, self.short.lines.start[:-1])
+            return every, PackedGroups(every, short, self._tokens_end_to_end, self.short.packed.start[:-1])
         groups |= self._long_groups(rules, x0) if self._long else {}
         for number, domain in enumerate(self.all):
             if len(domain.columns) > 1:
@@ -96,7 +96,7 @@ class Domains:
         return tuple(groups[number] for number in range(len(self.all))), None
 
     def _long_groups(self, rules: OwnRules, x0: Floats) -> dict[int, Group]:
-        """Return the groups of one column that are bound when they are looked at."""
+        """Return the single features with many values, which are bound when they are first read."""
         groups, allowed = {}, self._long_own.bind(rules.plain, {}, x0).allowed.tolist()
         for number, simply in zip(self._long, allowed, strict=True):
             own_allowed = simply and all(rule.holds(x0[None], x0)[0] for rule in rules.others.get(number, ()))
@@ -110,52 +110,52 @@ class Domains:
 
     @cached_property
     def short_numbers(self) -> frozenset[int]:
-        """Which groups these are."""
+        """The numbers of the groups in `short`."""
         return frozenset(self.short.numbers)
 
     @cached_property
     def short(self) -> SingleFeatures:
-        """The groups of one column whose values are all there are, the shortest ones."""
-        sizes = {n: len(d.tuples) for n, d in enumerate(self.all) if len(d.columns) == 1 and d.interval is None}
+        """The single features with the fewest values, up to `SHORT` in all; none takes any number of an interval."""
+        sizes = {n: len(d.actions) for n, d in enumerate(self.all) if len(d.columns) == 1 and d.interval is None}
         order = sorted(sizes, key=lambda number: sizes[number])
         few = int((np.cumsum([sizes[number] for number in order]) <= SHORT).sum())
         return SingleFeatures.of(sorted(order[:few]), self.all, self.bound_distance)
 
     @cached_property
     def _long(self) -> dict[int, SingleFeatures]:
-        """All other groups of one column, each by itself: often their cells are looked at instead."""
-        lone = [number for number, domain in enumerate(self.all) if len(domain.columns) == 1]
-        others = [number for number in lone if number not in self.short_numbers]
+        """All other single features, each by itself: often only the cells of their interval are read."""
+        single = [number for number, domain in enumerate(self.all) if len(domain.columns) == 1]
+        others = [number for number in single if number not in self.short_numbers]
         return {number: SingleFeatures.of([number], self.all, self.bound_distance) for number in others}
 
     @cached_property
     def _long_own(self) -> SingleFeatures:
-        """The same together, without their values: what the rules say of the row's own ones."""
-        nothing = [replace(domain, tuples=domain.tuples[:0], weights=domain.weights[:0]) for domain in self.all]
+        """The same packed together without values: enough to check the row's own ones."""
+        nothing = [replace(domain, actions=domain.actions[:0], weights=domain.weights[:0]) for domain in self.all]
         return SingleFeatures.of(list(self._long), nothing, self.bound_distance)
 
     def _long_tuples(self, number: int, rules: OwnRules, x0: Floats) -> GroupActions:
-        return self._long[number].bind(rules.plain, rules.others, x0).tuples(0)
+        return self._long[number].bind(rules.plain, rules.others, x0).actions(0)
 
     def _joint_group(self, number: int, own_rules: OwnRules, x0: Floats) -> Group:
         domain, rules = self.all[number], own_rules.others.get(number, ())
         columns = list(domain.columns)
         own = x0[columns]
-        equal = same(domain.tuples, own).all(axis=1)
-        kept = ~(np.isnan(domain.tuples) & ~np.isnan(own)).any(axis=1) & ~equal
+        equal = same(domain.actions, own).all(axis=1)
+        kept = ~(np.isnan(domain.actions) & ~np.isnan(own)).any(axis=1) & ~equal
         own_allowed = True
         if rules:
-            rows = np.tile(x0, (len(domain.tuples) + 1, 1))
-            rows[:-1, columns] = domain.tuples
+            rows = np.tile(x0, (len(domain.actions) + 1, 1))
+            rows[:-1, columns] = domain.actions
             held = np.logical_and.reduce([rule.holds(rows, x0) for rule in rules])
             kept &= held[:-1]
             own_allowed = bool(held[-1])
-        code = _place(domain.tuples[kept], own)
-        places = np.insert(np.flatnonzero(kept), code, np.flatnonzero(equal)[0] if equal.any() else -1)
-        tuples = np.insert(domain.tuples[kept], code, own, axis=0)  # there may be no other
+        code = _place(domain.actions[kept], own)
+        ids = np.insert(np.flatnonzero(kept), code, np.flatnonzero(equal)[0] if equal.any() else -1)
+        actions = np.insert(domain.actions[kept], code, own, axis=0)  # there may be no other
         weights = np.insert(domain.weights[kept], code, 0.0)
-        part, top = self.bound_distance.parts(domain.columns, tuples, own)
-        bound = GroupActions(tuples, weights, code, part, top, places)
+        part, top = self.bound_distance.parts(domain.columns, actions, own)
+        bound = GroupActions(actions, weights, code, part, top, ids)
         return self._group(number, own_rules, lambda: bound, own_allowed=own_allowed)
 
 
@@ -165,19 +165,19 @@ def same(values: Floats, own: Floats) -> Bools:
     return equal
 
 
-def _place(tuples: Floats, own: Floats) -> int:
-    """Return where `own` belongs among ascending `tuples`, missing parts last."""
-    before = np.zeros(len(tuples), dtype=np.bool_)
-    tied = np.ones(len(tuples), dtype=np.bool_)
+def _place(actions: Floats, own: Floats) -> int:
+    """Return where `own` belongs among ascending `actions`, missing parts last."""
+    before = np.zeros(len(actions), dtype=np.bool_)
+    tied = np.ones(len(actions), dtype=np.bool_)
     for column, value in enumerate(np.where(np.isnan(own), np.inf, own)):
-        values = np.where(np.isnan(tuples[:, column]), np.inf, tuples[:, column])
+        values = np.where(np.isnan(actions[:, column]), np.inf, actions[:, column])
         before |= tied & (values < value)
         tied &= values == value
     return int(before.sum())
 
 
 def admissible(domain: Domain, values: Floats, own: Floats) -> Bools:
-    """Return (m,) whether tuples (m, k) may be proposed beside one own tuple (k,) or one each (m, k).
+    """Return (m,) whether actions (m, k) may be proposed beside one own action (k,) or one each (m, k).
 
     They are of the domain, and missing only where the own one is missing.
     """

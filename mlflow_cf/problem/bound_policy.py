@@ -1,4 +1,4 @@
-"""What a policy and a request leave of the data, before any row is known; binding a row makes a problem."""
+"""A policy and a request's constraints bound to features and background; with a row it becomes a `Problem`."""
 
 from __future__ import annotations
 
@@ -65,17 +65,17 @@ class BoundPolicy:
         space: the features.
         constraints: the policy's constraints; those of requests live in `rules`, `joined` and `limits`.
         values: which values may be proposed.
-        background: (n, d) coded background rows; combinations: what they have together.
+        background: (n, d) coded background rows; combinations: which values they have together.
         rules: all rules, of the policy and of the request.
-        tables: the admissible tuples of every group, and what depends on them alone.
+        tables: the admissible actions of every group, and what depends on them alone.
         order: the groups in the order in which rules are repaired.
         bound_distance: the distance.
         joined: the groups that constraints name.
         limits: how many groups may change, of the policy and of the request.
         functions: those of the policy's causal equations.
-        action_model: what the policy declares of plans, if anything, as far as a request leaves it.
+        action_model: the actions that the policy declares for plans, and a request leaves; None without.
         reveal: whether messages about a request's constraints may name values of the background.
-        k_anonymous: tuples of a group that so many background rows or fewer share are not proposed.
+        k_anonymous: actions of a group that so many background rows or fewer share are not proposed.
     """
 
     space: FeatureSpace
@@ -134,12 +134,12 @@ class BoundPolicy:
 
     @property
     def learned(self) -> tuple[Arrays, ...]:
-        """What was learned for causal equations, in order."""
+        """The arrays of learned causal functions, in the order of the equations."""
         return tuple(function.arrays for function in self.functions if function.arrays)
 
     @property
     def domains(self) -> tuple[Domain, ...]:
-        """The admissible tuples of every group."""
+        """The admissible actions of every group."""
         return self.tables.all
 
     def opened_by(self, structure: Structure | None) -> BoundPolicy:
@@ -147,7 +147,7 @@ class BoundPolicy:
         return replace(self, tables=replace(self.tables, structure=structure))
 
     def for_requests(self, privacy: Privacy) -> BoundPolicy:
-        """Return the bound policy as requests see it: without values in messages, and rare tuples of groups."""
+        """Return the bound policy as requests see it: without values in messages, and rare actions of groups."""
         if privacy.reveals:
             return self
         hidden = replace(self, reveal=False, k_anonymous=privacy.k_anonymous)
@@ -244,7 +244,7 @@ class BoundPolicy:
         bound_policy = self.covering(space)
         grounded = bound_policy.grounding.of(x0)
         known = scorer is not None and scorer.structure is self.tables.structure
-        groups, laid_out = self.tables.bind(grounded.own, x0)
+        groups, packed_groups = self.tables.bind(grounded.own, x0)
         return Problem(
             space=space,
             x0=x0,
@@ -260,7 +260,7 @@ class BoundPolicy:
             rate_background=rate_background,
             check=lambda Z: bound_policy.accepts(Z, x0),
             scorer=scorer,
-            bound_together=laid_out,
+            bound_together=packed_groups,
             steps=Steps(bound_policy.all_rules, bound_policy.domains, bound_policy.accepts),
             domain_tokens=self.tables.tokens if known else {},
             cells=self.tables.cells if known else None,
@@ -269,7 +269,7 @@ class BoundPolicy:
 
     @cached_property
     def grounding(self) -> Grounding:
-        """All rules and limits by the groups that they speak of."""
+        """All rules and limits sorted by the groups that they are about."""
         return Grounding(self.rules, self.limits, self.domains)
 
     @cached_property
@@ -283,7 +283,7 @@ class BoundPolicy:
         return Checks.of(self.all_rules)
 
     def covering(self, space: FeatureSpace) -> BoundPolicy:
-        """Return the bound policy whose rules know the unseen levels that `space` covers."""
+        """Return the bound policy whose rules can compare the unseen levels that `space` covers."""
         if space is self.space:
             return self
         return replace(self, rules=tuple(recode(rule, space.features) for rule in self.rules))

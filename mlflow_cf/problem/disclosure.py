@@ -1,4 +1,4 @@
-"""What the owner of a model should know of what requests see of the background, and of what they never get."""
+"""Notes for the owner of a model: what requests can learn about the background, and what they never get."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ def notes_on_privacy(bound_policy: BoundPolicy, for_requests: BoundPolicy) -> li
 
 
 def _lost(bound_policy: BoundPolicy, for_requests: BoundPolicy) -> Iterator[str]:
-    """Yield the groups that requests can never change, because too few rows share any of their tuples."""
+    """Yield the groups that requests can never change, because too few rows share any of their actions."""
     for every, shared in zip(bound_policy.domains, for_requests.domains, strict=True):
-        if len(every.tuples) and not len(shared.tuples):
+        if len(every.actions) and not len(shared.actions):
             names = " and ".join(bound_policy.space.names[column] for column in every.columns)
             k = for_requests.k_anonymous
             yield f"requests never change the group {names}: no tuple of it has more than {k} rows (k_anonymous)"

@@ -23,8 +23,8 @@ class BoundDistance:
 
     Attributes:
         a, b, c: weights of the l0, l1 and l-infinity parts.
-        scale: (d,) divisor of a numeric change; 0 where only [differs] counts: levels, and numbers without spread.
-        percentiles: changes are those of the number of background rows below a value; None: of the value itself.
+        scale: (d,) divisor of a numeric change; 0 where a change is 0 or 1: levels, and numbers without spread.
+        percentiles: changes count background rows between two values; None: they are differences of values.
         unknown_from: (d,) codes from here on have no rank; leaving one behind is a change of 1.
         weights: (d,) feature weights.
     """
@@ -58,7 +58,10 @@ class BoundDistance:
         return cls(distance.l0, distance.l1, distance.linf, scale, unknown_from, weights, percentiles)
 
     def positions(self, columns: NDArray[np.intp], values: Floats) -> Floats:
-        """Return where values (n,) or (m, n) of `columns` (n,) stand on the line along which changes are measured."""
+        """Return the numbers whose differences are changes, for values (n,) or (m, n) of `columns` (n,).
+
+        They are the values themselves, or with percentiles the number of background rows below each.
+        """
         return values if self.percentiles is None else self.percentiles.rows_below(columns, values)
 
     def changes(self, columns: NDArray[np.intp], values: Floats, own: Floats) -> Floats:
@@ -77,7 +80,7 @@ class BoundDistance:
 
     @property
     def least(self) -> float:
-        """No change of a number is less: rounding may put two values in one position."""
+        """The least change of a number: rounding may map two values to one number of rows."""
         return 0.0 if self.percentiles is None else LEAST_SHIFT
 
     def contributions(self, columns: NDArray[np.intp], values: Floats, own: Floats) -> tuple[Floats, Floats]:
@@ -88,7 +91,7 @@ class BoundDistance:
         return (self.a * changed + self.b * change) / self.all_weights, change / self.top_weight
 
     def parts(self, columns: tuple[int, ...], values: Floats, own: Floats) -> tuple[Floats, Floats]:
-        """Return what tuples of one group add to the sum (m,), and their largest weighted change (m,).
+        """Return what actions of one group add to the sum (m,), and their largest weighted change (m,).
 
         Args:
             columns: the group's columns.
@@ -116,18 +119,18 @@ class BoundDistance:
         values, own, found = _rows(Z), _rows(x0), np.empty(len(Z))
         at, own_at = self.positions(self._columns, values), self.positions(self._columns, own)
         rows = MeasuredRows(values, own, at, own_at)
-        parts = self._lone if len(groups) == len(self._columns) else PartOrder.of(groups)
+        parts = self._single_features if len(groups) == len(self._columns) else PartOrder.of(groups)
         add_changes(rows, self._scaled, self.weights, self.formula, parts, found)
         return found
 
     @cached_property
-    def _lone(self) -> PartOrder:
-        """The order of features by themselves."""
+    def _single_features(self) -> PartOrder:
+        """The order of parts where every group is a single feature."""
         return PartOrder(self._columns, np.arange(len(self._columns) + 1))
 
     @cached_property
     def formula(self) -> DistanceFormula:
-        """The same for kernels."""
+        """The distance as numbers for kernels."""
         return DistanceFormula(float(self.a), float(self.b), float(self.c), self.all_weights, self.top_weight)
 
     @cached_property

@@ -1,4 +1,4 @@
-"""Rules bound to a row: those that speak of one group alone, those that link several, and those that fail."""
+"""Rules bound to a row: those about one group alone, those over several groups, and those that must fail."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ from mlflow_cf.problem.single_features import PlainRules
 
 @dataclass(frozen=True, eq=False)
 class OwnRules:
-    """The rules that speak of one group alone, by its number.
+    """The rules about one group alone, by its number.
 
     Attributes:
-        plain: those of groups of one column that a kernel knows.
+        plain: those about single features that a kernel can check.
         others: all others.
-        all: returns all of a group, grounded.
+        all: number of a group -> all its rules, with the row's values filled in.
     """
 
     plain: PlainRules
@@ -36,8 +36,8 @@ class Linked:
     """A rule over several groups.
 
     Attributes:
-        rule: the rule; groups: those that it speaks of.
-        given: its conditions that only speak of the query row.
+        rule: the rule; groups: those that it is about.
+        given: its conditions on the query row alone.
     """
 
     rule: Rule
@@ -72,7 +72,7 @@ class Linking:
 
     @cached_property
     def groups(self) -> frozenset[int]:
-        """The groups that they speak of, as far as they may fail for this row."""
+        """The groups that are in a rule which may fail for this row."""
         return frozenset(chain.from_iterable(linked.groups for linked in self._applying))
 
     @cached_property
@@ -94,7 +94,7 @@ class Linking:
 
 @dataclass(frozen=True, eq=False)
 class Grounded:
-    """The rules for one row: of one group alone, over several groups, and those that it cannot meet."""
+    """The rules for one row: about one group alone, over several groups, and those that no candidate can meet."""
 
     own: OwnRules
     linking: Linking
@@ -103,7 +103,7 @@ class Grounded:
 
 @dataclass(frozen=True, eq=False)
 class Grounding:
-    """Rules and limits by the groups that they speak of, before any row is known.
+    """Rules and limits sorted by the groups that they are about, before any row is known.
 
     Attributes:
         rules: all of them; limits: how many groups may change.
@@ -122,7 +122,7 @@ class Grounding:
         return Grounded(own, Linking(self._linking, self._checks, x0), never)
 
     def _own(self, x0: Floats, number: int) -> tuple[Rule, ...]:
-        """Return the grounded rules that speak of a group alone."""
+        """Return the rules about a group alone, with the row's values filled in."""
         grounded = (ground(rule, x0) for rule, groups in self._spoken_of if groups == [number])
         return (*self._limited.get(number, ()), *(rule for rule in grounded if rule is not None))
 
@@ -133,12 +133,12 @@ class Grounding:
 
     @cached_property
     def _spoken_of(self) -> list[tuple[Rule, list[int]]]:
-        """Every rule with the groups that it speaks of; to ground it does not change them."""
+        """Every rule with the groups that it is about, which are the same for all rows."""
         return [(rule, sorted({self.owner[column] for column in rule.columns("x_cf")})) for rule in self.rules]
 
     @cached_property
     def _limited(self) -> dict[int, list[Rule]]:
-        """The groups that can be too many changes in one, with the limits on their tuples."""
+        """The groups one action of which can exceed a limit on changes, with these limits as rules."""
         found = {
             number: [rule for limit in self.limits if (rule := limit.within(domain.columns))]
             for number, domain in enumerate(self.domains)
@@ -146,12 +146,12 @@ class Grounding:
         return {number: rules for number, rules in found.items() if rules}
 
     def _is_known(self, rule: Rule, groups: Sequence[int]) -> bool:
-        """Whether a kernel decides about a rule as it is."""
+        """Whether a kernel can check a rule: it is about a single feature, and plain."""
         return len(groups) == 1 and len(self.domains[groups[0]].columns) == 1 and is_plain(rule)
 
     @cached_property
     def _others(self) -> dict[int, list[Rule]]:
-        """The rules of single groups that no kernel decides about as they are, by the group, and the limits' own."""
+        """Number of a group -> the rules about it alone that no kernel can check, limits on changes among them."""
         others = {number: list(rules) for number, rules in self._limited.items()}
         for rule, groups in self._spoken_of:
             if len(groups) == 1 and not self._is_known(rule, groups):

@@ -1,6 +1,7 @@
-"""The unit of change, bound to one row.
+"""Groups of features for one row, their actions, and rules over several groups.
 
-Rules over several groups, answered by the codes of candidates.
+A group is one feature, or several that change together. An action gives all its features a value. A candidate
+is written as codes: for every group, the position of its action.
 """
 
 from __future__ import annotations
@@ -22,14 +23,14 @@ Codes = NDArray[np.intp]
 
 
 class GroupActions(NamedTuple):
-    """The tuples that a group may take: what its rules leave of its domain, plus the query row's own tuple.
+    """The actions that a group may take: what its rules leave of its domain, and the row's own values ("own action").
 
     Attributes:
-        values: (t, columns) the tuples, ascending.
-        weights: (t,) frequency in the background; 0 for the own tuple, which is never drawn.
-        own: code of the query row's own tuple.
-        cost, peak: (t,) what each tuple adds to the distance's sum, and its largest change; see `BoundDistance.parts`.
-        places: (t,) where each tuple stands in the domain, -1 for an own tuple that is not there; None: not told.
+        values: (t, columns) the actions, in ascending order; "code" is the position in it.
+        weights: (t,) frequency in the background, by which actions are drawn; 0 for the own action.
+        own: code of the query row's own action.
+        cost, peak: (t,) what each action adds to the distance's sum, and its largest change; see `BoundDistance.parts`.
+        ids: (t,) position of each action in the domain, -1 for an own action that is not there; None: not known.
     """
 
     values: Floats
@@ -37,20 +38,20 @@ class GroupActions(NamedTuple):
     own: int
     cost: Floats
     peak: Floats
-    places: Codes | None = None
+    ids: Codes | None = None
 
 
 @dataclass(frozen=True, eq=False)
 class Group:
-    """The unit of change, bound to the query row. Its tuples and rules are bound when they are first looked at.
+    """A group of features, bound to the query row. Its actions and rules are made when they are first read.
 
-    A candidate names one tuple of every group by its code, the position in `tuples`.
+    A candidate names one action of every group by its code, the position in `actions`.
 
     Attributes:
         columns: the group's columns.
-        own_allowed: whether the rules accept the query row's own tuple; if not, this group must change.
-        domain: the tuples before the rules.
-        ground: returns the rules; bind: returns the tuples.
+        own_allowed: whether the rules accept the query row's own action; if not, this group must change.
+        domain: the actions before the rules.
+        ground: returns the rules; bind: returns the actions.
     """
 
     columns: tuple[int, ...]
@@ -59,23 +60,23 @@ class Group:
     ground: Callable[[], tuple[Rule, ...]]
     bind: Callable[[], GroupActions]
 
-    def taking(self, tuples: GroupActions) -> Group:
-        """Return the group with these tuples."""
-        return replace(self, bind=lambda: tuples)
+    def taking(self, actions: GroupActions) -> Group:
+        """Return the group with these actions."""
+        return replace(self, bind=lambda: actions)
 
     @cached_property
     def rules(self) -> tuple[Rule, ...]:
-        """The grounded rules that speak of this group alone."""
+        """The rules about this group alone, with the row's own values filled in."""
         return self.ground()
 
     @cached_property
     def bound(self) -> GroupActions:
-        """The tuples, with what goes with them."""
+        """The actions, with what goes with them."""
         return self.bind()
 
     @property
-    def tuples(self) -> Floats:
-        """(t, columns) the tuples; see `GroupActions` for this and what follows."""
+    def actions(self) -> Floats:
+        """(t, columns) the actions; see `GroupActions` for this and what follows."""
         return self.bound.values
 
     @property
@@ -85,32 +86,32 @@ class Group:
 
     @property
     def own(self) -> int:
-        """Code of the query row's own tuple."""
+        """Code of the query row's own action."""
         return self.bound.own
 
     @property
     def cost(self) -> Floats:
-        """(t,) what each tuple adds to the distance's sum."""
+        """(t,) what each action adds to the distance's sum."""
         return self.bound.cost
 
     @property
     def peak(self) -> Floats:
-        """(t,) the largest change of each tuple."""
+        """(t,) the largest change of each action."""
         return self.bound.peak
 
     @property
-    def places(self) -> Codes | None:
-        """(t,) where each tuple stands in the domain."""
-        return self.bound.places
+    def ids(self) -> Codes | None:
+        """(t,) position of each action in the domain."""
+        return self.bound.ids
 
     @property
     def proposals(self) -> int:
-        """How many tuples other than its own the group may take."""
-        return len(self.tuples) - 1
+        """How many actions other than its own the group may take."""
+        return len(self.actions) - 1
 
     @property
     def interval(self) -> tuple[float, float] | None:
-        """Range of a lone continuous number, or None."""
+        """Range of a single continuous number, or None."""
         return self.domain.interval
 
 
@@ -119,13 +120,13 @@ MOST_COMBINATIONS = 20_000  # of codes for which a rule is tabulated once per ro
 
 @dataclass(frozen=True, eq=False)
 class JointRule:
-    """A rule over several groups, answered by code.
+    """A rule over several groups that is checked on codes.
 
     Attributes:
         rule: the rule, grounded at a row.
-        groups: the groups it speaks of that have a choice.
-        table: its truth for every combination of their codes; None if there are too many.
-        whole: candidates by code (m, G) -> its truth (m,), from whole rows.
+        groups: the numbers of those it is about that have several actions.
+        table: whether it holds for every combination of their codes; None if there are too many.
+        whole: codes (m, G) -> (m,) whether it holds, by making their rows.
     """
 
     rule: Rule
@@ -144,12 +145,12 @@ class JointRule:
         """
         columns = rule.columns("x_cf")
         own = tuple(n for n, group in enumerate(groups) if columns & set(group.columns) and group.proposals)
-        sizes = [len(groups[number].tuples) for number in own]
+        sizes = [len(groups[number].actions) for number in own]
         table = None
         if prod(sizes) <= MOST_COMBINATIONS:
             every = np.tile(x0, (prod(sizes), 1))
             for number, codes in zip(own, np.indices(sizes), strict=True):
-                every[:, groups[number].columns] = groups[number].tuples[codes.ravel()]
+                every[:, groups[number].columns] = groups[number].actions[codes.ravel()]
             table = rule.holds(every, x0).reshape(sizes)
         return cls(rule, own, table, lambda codes: rule.holds(rows(codes), x0))
 
@@ -158,4 +159,4 @@ class JointRule:
         if self.table is None:
             return self.whole(codes)
         held = self.table[tuple(codes[:, number] for number in self.groups)]
-        return np.broadcast_to(held, len(codes))  # one answer for all where no group has a choice
+        return np.broadcast_to(held, len(codes))  # one value for all where no group has several actions

@@ -1,4 +1,4 @@
-"""The cells of continuous numbers: intervals between which an opened model changes its answer, and only there."""
+"""The cells of continuous numbers: between two neighbouring thresholds of an opened model its answer is constant."""
 
 from __future__ import annotations
 
@@ -26,13 +26,13 @@ INWARDS = (np.inf, -np.inf)  # from the ends of an interval
 class Cells:
     """The cells of numbers, number after number, ascending.
 
-    Of all values in a cell the one nearest to the row's own stands for them all: the model cannot tell them apart.
+    The model gives all values of a cell the same score, so only the one nearest to the row's own is ever proposed.
 
     Attributes:
         groups: the groups of these numbers, ascending; start: (groups + 1,) where their cells start.
         column: (c,) column of every cell.
         first, last: (c,) its ends, as the column's type holds them.
-        tokens: for every column, the structure's tokens of its cells.
+        tokens: column -> the structure's tokens of its cells, (cells, ...) each.
     """
 
     groups: tuple[int, ...]
@@ -44,12 +44,12 @@ class Cells:
 
     @classmethod
     def of(cls, structure: Structure, domains: Sequence[Domain], space: FeatureSpace) -> Cells:
-        """Return the cells of all numbers that `structure` only compares with some ends, cut to their intervals."""
+        """Return the cells of all numbers that `structure` only compares with thresholds, cut to their intervals."""
         groups, columns, ends = [], [], []
         for number, domain in enumerate(domains):
             feature = space.features[domain.columns[0]]
             if domain.interval is None or feature.kind == "date" or feature.stored.kind != "f":
-                continue  # its type may not hold the values beside an end
+                continue  # no values beside a threshold can be made for its type
             known = ends_of(structure, domain.columns[0])
             if known is None or len(known) > MOST_CELLS:
                 continue
@@ -67,12 +67,12 @@ class Cells:
         )
 
     def nearest(self, x0: Floats) -> Floats:
-        """Return the values (c,) of all cells that are nearest to those of a row (d,)."""
+        """Return for every cell its value (c,) nearest to that of a row (d,); its lowest where the row's is missing."""
         own = x0[self.column]
         return np.where(np.isnan(own), self.first, np.clip(own, self.first, self.last))
 
     def places(self, column: int, values: Floats) -> Codes:
-        """Return the cells (m,) of numbers (m,) of one of the columns, counted from its first one."""
+        """Return the cells (m,) that numbers (m,) of one of the columns lie in, counted from the column's first."""
         at = int(np.flatnonzero(self.column[self.start[:-1]] == column)[0])
         return np.searchsorted(self.last[self.start[at] : self.start[at + 1]], values)
 
@@ -86,7 +86,7 @@ class Some(NamedTuple):
 
 
 def bind_cells(some: Sequence[Some], x0: Floats, distance: BoundDistance) -> list[Group]:
-    """Return groups of one number with these values and the own tuple of a row (d,), at what they cost."""
+    """Return groups of one number with these values and the own action of a row (d,), at what they cost."""
     column = np.array([one.group.columns[0] for one in some], dtype=np.intp)
     whose = np.repeat(np.arange(len(some)), [len(one.values) for one in some])
     own, values = x0[column], np.concatenate([one.values for one in some])
@@ -109,7 +109,7 @@ def bind_cells(some: Sequence[Some], x0: Floats, distance: BoundDistance) -> lis
 
 
 def _cut(ends: Floats, interval: tuple[float, float], stored: np.dtype[np.generic]) -> tuple[Floats, Floats]:
-    """Return the ends of the cells in an interval: values of the column's type, that rounds nothing across an end."""
+    """Return the first and last values of the cells in an interval, all of them values that the column's type holds."""
     low, high = (float(_held(np.array([end]), stored, side)[0]) for end, side in zip(interval, INWARDS, strict=True))
     last = np.unique(_held(ends[np.isfinite(ends)], stored, -np.inf))
     last = last[(last >= low) & (last < high)]
@@ -120,7 +120,7 @@ def _cut(ends: Floats, interval: tuple[float, float], stored: np.dtype[np.generi
 
 
 def _held(values: Floats, stored: np.dtype[np.generic], side: float) -> Floats:
-    """Return values (n,) of a type: the nearest ones on one side where the type does not hold them."""
+    """Return values (n,) as a type holds them, rounded towards one `side` (+inf or -inf)."""
     with np.errstate(over="ignore"):
         held: NDArray[np.generic] = values.astype(stored)
         beyond = held.astype(np.float64) < values if side > 0 else held.astype(np.float64) > values
@@ -128,10 +128,10 @@ def _held(values: Floats, stored: np.dtype[np.generic], side: float) -> Floats:
 
 
 def _with_own(values: Floats, whose: Codes, own: Floats) -> tuple[Floats, Codes, Codes]:
-    """Put the own value of each of g groups among its values (n,), ascending; a missing one comes last.
+    """Insert the own value of each of g groups into its values (n,), which ascend; a missing one comes last.
 
     Returns:
-        All values, where each group starts (g,), and the place of its own value in it (g,).
+        All values (n + g,), the start (g,) of each group, and the position (g,) of its own value in it.
     """
     before: Bools = np.isnan(own)[whose] | (values < own[whose])
     counts = np.bincount(whose, minlength=len(own)) + 1

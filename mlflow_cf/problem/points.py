@@ -1,4 +1,4 @@
-"""The numbers worth trying of continuous features: where the model or a rule changes its answer."""
+"""Continuous features reduced to finitely many values: those at which the model or a rule changes its answer."""
 
 from __future__ import annotations
 
@@ -15,15 +15,15 @@ from mlflow_cf.problem.intervals import MOST_CELLS, Some, bind_cells
 from mlflow_cf.problem.problem import Problem
 from mlflow_cf.structures.capabilities import ends_of
 
-EVEN_POINTS = 500  # of a number that the model tells apart everywhere
+EVEN_POINTS = 500  # of a number where the model's answer may change anywhere
 
 
 def with_points(problem: Problem) -> tuple[Problem, bool]:
-    """Return the problem with points instead of intervals, and whether none of the numbers between them is nearer.
+    """Return the problem with points instead of intervals, and whether the points contain the nearest counterfactual.
 
-    That is so for trees, whose answer changes at known values: the nearest point of every cell stands for it, cut to
-    what rules allow. "Nearer" is meant up to one step of the column's type. For all other models, and for rules that
-    link several groups, the points are evenly spaced and prove nothing.
+    They do for trees, whose answer changes at known thresholds only: of every cell between two thresholds it is enough
+    to propose the nearest value that the rules allow, up to one step of the column's type. For all other models, and
+    for rules over several groups, the points are evenly spaced and prove nothing.
     """
     return problem.kept(_pointed)
 
@@ -47,7 +47,7 @@ def _pointed(problem: Problem) -> tuple[Problem, bool]:
 
 
 def _with_cells(problem: Problem, linked: Container[int]) -> Problem:
-    """Return the problem with the nearest values of the cells of all numbers that no rule links to others."""
+    """Return the problem with the nearest value of every cell, for numbers that are in no rule over several groups."""
     cells = problem.cells
     if cells is None:
         return problem
@@ -102,7 +102,7 @@ def _allowed(problem: Problem, group: Group, values: Floats) -> Bools:
 
 
 def _ends(problem: Problem, group: Group) -> Floats | None:
-    """Return the values at which the model or a rule of the group changes its answer; None if that cannot be told."""
+    """Return the values at which the model or a rule of the group changes its answer; None if they are unknown."""
     known = None if problem.scorer is None else ends_of(problem.scorer.structure, group.columns[0])
     constants = _rule_ends(problem, group)
     if known is None or len(known) > MOST_CELLS or constants is None:
@@ -111,7 +111,7 @@ def _ends(problem: Problem, group: Group) -> Floats | None:
 
 
 def _rule_ends(problem: Problem, group: Group) -> Floats | None:
-    """Return the values at which a rule of the group changes its answer; None if that cannot be told."""
+    """Return the values at which a rule of the group changes its answer; None if they are unknown."""
     (column,) = group.columns
     found = [_constants(problem, atom, column) for rule in group.rules for atom in (*rule.when, rule.then)]
     known = [constants for constants in found if constants is not None]
@@ -119,7 +119,7 @@ def _rule_ends(problem: Problem, group: Group) -> Floats | None:
 
 
 def _constants(problem: Problem, atom: Atom, column: int) -> Floats | None:
-    """Return the values of a feature at which an atom changes its truth; None if that is not plain to see."""
+    """Return the values of a feature at which an atom becomes true or false; None where it is no plain comparison."""
     feature, own = Ref("x_cf", column), problem.x0[None, :]
     if column not in atom.columns("x_cf"):
         return np.empty(0)
@@ -165,20 +165,20 @@ def with_values(problem: Problem, values: Mapping[int, Floats]) -> Problem:
 def _with_codes(problem: Problem, group: Group, codes: Floats) -> Group:
     """Return a group of one number with more codes (v,), those that its rules allow."""
     (column,) = group.columns
-    more = np.setdiff1d(codes[_allowed(problem, group, codes)], group.tuples[:, 0])
+    more = np.setdiff1d(codes[_allowed(problem, group, codes)], group.actions[:, 0])
     if not len(more):
         return group
-    codes = np.concatenate([group.tuples[:, 0], more])
+    codes = np.concatenate([group.actions[:, 0], more])
     weights = np.concatenate([group.weights, np.full(len(more), (group.weights.sum() or 1.0) / len(more))])
     order = np.argsort(codes, kind="stable")  # NaN, a missing own value, stays last
-    tuples = codes[order][:, None]
-    part, top = problem.bound_distance.parts(group.columns, tuples, problem.x0[[column]])
+    actions = codes[order][:, None]
+    part, top = problem.bound_distance.parts(group.columns, actions, problem.x0[[column]])
     own = int(np.flatnonzero(order == group.own)[0])
-    return group.taking(GroupActions(tuples, weights[order], own, part, top))
+    return group.taking(GroupActions(actions, weights[order], own, part, top))
 
 
 def bounds_only(problem: Problem, rule: Rule, column: int) -> bool:
-    """Whether a rule of a group of one number says no more of changed values than `limits` do."""
+    """Whether a rule about one number only bounds its changed values, so that `limits` says the same."""
     bound = rule.then.bound(problem.x0[None], problem.x0)
     plain = rule.then.sign in (">=", "<=", "==") and not replace(rule.then, left=Ref("x", column)).columns("x_cf")
     return plain and _bounds(problem, rule, column) and bool(np.isfinite(bound).all())
@@ -195,13 +195,13 @@ def _bounds(problem: Problem, rule: Rule, column: int) -> bool:
 
 
 def limits(problem: Problem, group: Group) -> tuple[float, float]:
-    """Return the interval cut to what the group's plain bounds allow; only where to draw, the rules still decide."""
+    """Return the interval cut to the group's plain bounds, from which to draw; rules still have to be checked."""
     low, high = box(problem, group)
     return (low, high) if low <= high else (low, low)
 
 
 def box(problem: Problem, group: Group) -> tuple[float, float]:
-    """Return the ends between which all changed values of a group of one number are; high < low: there are none."""
+    """Return bounds of all changed values of a single number; high < low: none is allowed."""
     (column,) = group.columns
     low, high = group.interval or (0.0, 0.0)
     own = problem.x0[None, :]

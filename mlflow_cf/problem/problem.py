@@ -27,7 +27,7 @@ from mlflow_cf.problem.steps import Steps
 from mlflow_cf.structures.links import Encoded
 
 Made = TypeVar("Made")
-FEW = 1_000  # candidates for whom no rule is tabulated
+FEW = 1_000  # candidates up to which rules are checked on their rows instead of in tables
 
 
 @dataclass(frozen=True, eq=False)
@@ -37,7 +37,7 @@ class Problem:
     Attributes:
         space: features, with codes for the row's unseen levels.
         x0: (d,) codes of the row to explain.
-        groups: the units of change in order.
+        groups: the groups of features that change together, in the order of their first columns.
         order: the groups in the order in which they are repaired.
         joint: the rules over several groups.
         never: rules that no counterfactual of this row can meet.
@@ -46,17 +46,17 @@ class Problem:
         count: how many answers are wanted.
         rate: rows (m, d) -> rating, by the fastest scoring that agrees with the model.
         background: (n, d) coded background rows; `rate_background` rates them without asking the model.
-        scorer: rates candidates by code without decoding them, if the model could be opened and knows no more of the
-            row's levels than the background does.
+        scorer: rates candidates from their codes by the opened model; None where it could not be opened, or the row has
+            levels that the background lacks.
         check: rows (m, d) -> (m,) whether each meets every constraint and `values` as a whole row.
-        partial: the same of the model alone, and of whatever else could be opened, where something else could not.
-        bound_together: the groups as they were bound, end to end; of no use once others take their place.
-        steps: tells of rows whether one may follow another on a way that starts at x0, if that is known.
-        domain_tokens: per column, the structure's tokens of its domain's tuples; empty: made when they are needed.
-        cells: those of its continuous numbers, if the model was opened; celled: the columns whose groups have the
-            nearest value of every cell instead of observed ones.
-        action_model: what is declared of plans, if anything.
-        target: what is wanted of the model, as the row's own outcome binds it; None: not told.
+        partial: the same for the requirements that could be opened, the model among them, where others could not.
+        bound_together: the groups packed into arrays as they were bound; ignored once `groups` is replaced.
+        steps: checks whether one row may follow another on a path that starts at x0; None: not known.
+        domain_tokens: per column, the structure's tokens of its domain's actions; empty: made when they are needed.
+        cells: of continuous numbers, if the model was opened; see `intervals`. celled: the columns of groups whose
+            actions are the nearest value of every cell instead of observed values.
+        action_model: the policy's declared actions for plans, if there are any.
+        target: what the model must predict, given the row's own prediction; None: not known.
         variety: how several answers differ.
     """
 
@@ -86,32 +86,32 @@ class Problem:
     _made: dict[Any, Any] = field(default_factory=dict, init=False, repr=False)
 
     def kept(self, make: Callable[[Problem], Made]) -> Made:
-        """Return what `make` returns for this problem, made once for all who ask."""
+        """Return `make(self)`, computed once per problem and kept."""
         if make not in self._made:
             self._made[make] = make(self)
         return cast(Made, self._made[make])
 
     @property
-    def _laid_out(self) -> PackedGroups | None:
+    def _packed_groups(self) -> PackedGroups | None:
         return self.bound_together if self.bound_together and self.bound_together.groups is self.groups else None
 
     @cached_property
-    def _lines(self) -> BoundColumns:
-        """The tuples of all groups, group after group; without values where some group has several columns."""
-        if self._laid_out is not None:
-            return self._laid_out.lines
+    def _packed(self) -> BoundColumns:
+        """The actions of all groups, group after group; without values where some group has several columns."""
+        if self._packed_groups is not None:
+            return self._packed_groups.packed
         return BoundColumns.of([group.bound for group in self.groups], self.own_allowed)
 
     @cached_property
     def own(self) -> Codes:
         """(G,) codes of the query row."""
-        return np.asarray(self._lines.own)
+        return np.asarray(self._packed.own)
 
     @cached_property
     def own_allowed(self) -> Bools:
-        """(G,) whether the rules accept the query row's own tuple."""
-        if self._laid_out is not None:
-            return np.asarray(self._laid_out.lines.allowed)
+        """(G,) whether the rules accept the query row's own action."""
+        if self._packed_groups is not None:
+            return np.asarray(self._packed_groups.packed.allowed)
         return np.array([group.own_allowed for group in self.groups], dtype=np.bool_)
 
     @cached_property
@@ -126,12 +126,12 @@ class Problem:
 
     @cached_property
     def joint_rules(self) -> tuple[JointRule, ...]:
-        """The rules over several groups, answered by code."""
+        """The rules over several groups, checked on codes."""
         return tuple(JointRule.bind(rule, self.groups, self.x0, self.rows) for rule in self.linking)
 
     @cached_property
     def linked(self) -> frozenset[int]:
-        """The groups that rules over several groups speak of."""
+        """The groups that rules over several groups are about."""
         return self.joint.groups
 
     def held(self, codes: Codes) -> Bools:
@@ -140,7 +140,7 @@ class Problem:
         if len(codes) > FEW:
             for joint in self.joint_rules:
                 held &= joint.holds(codes)
-        elif self.linked and len(codes):  # to tabulate a rule takes longer
+        elif self.linked and len(codes):  # tabulating a rule would take longer
             held &= self.joint.holds(self.rows(codes))
         return held
 
@@ -167,10 +167,10 @@ class Problem:
 
     @cached_property
     def _own_end_to_end(self) -> Encoded | None:
-        """The same of every group, if that is one array."""
-        if not (self._laid_out and self.scorer and self.domain_tokens):
+        """(G, ...) the tokens of the row's own value in every group, if they fit into one array."""
+        if not (self._packed_groups and self.scorer and self.domain_tokens):
             return None
-        return self._laid_out.own_tokens(self.scorer.tokens)
+        return self._packed_groups.own_tokens(self.scorer.tokens)
 
     @cached_property
     def owner(self) -> Codes:
@@ -180,9 +180,9 @@ class Problem:
 
     @cached_property
     def token_tables(self) -> list[Encoded]:
-        """For every column, the tokens of its group's tuples."""
-        if self._laid_out and self._own_end_to_end is not None:
-            found = self._laid_out.tokens_of(self._own_end_to_end)
+        """For every column, the tokens of its group's actions."""
+        if self._packed_groups and self._own_end_to_end is not None:
+            found = self._packed_groups.tokens_of(self._own_end_to_end)
             return [found[number] for number in self.owner.tolist()]
         tables: dict[int, Encoded] = {}
         for group in self.groups:
@@ -191,81 +191,85 @@ class Problem:
         return [tables[column] for column in range(len(self.space))]
 
     def tokens_of(self, scorer: Scorer, group: Group) -> list[Encoded]:
-        """Return the tokens (t, ...) of a group's tuples, one array per column."""
+        """Return the tokens (t, ...) of a group's actions, one array per column."""
         known = all(len(self.domain_tokens.get(column, ())) for column in group.columns)  # and there are some
-        if not known or group.places is None:
-            return scorer.tokens(group.columns, group.tuples)
-        tables = [self.domain_tokens[column].take(group.places, axis=0) for column in group.columns]
-        if group.places[group.own] < 0:
-            own = scorer.tokens(group.columns, group.tuples[[group.own]])
+        if not known or group.ids is None:
+            return scorer.tokens(group.columns, group.actions)
+        tables = [self.domain_tokens[column].take(group.ids, axis=0) for column in group.columns]
+        if group.ids[group.own] < 0:
+            own = scorer.tokens(group.columns, group.actions[[group.own]])
             for table, tokens in zip(tables, own, strict=True):
                 table[group.own] = tokens[0]
         return tables
 
     def distance(self, codes: Codes) -> Floats:
         """Return the distance (m,) of codes (m, G), bit for bit that of their rows."""
-        places = codes + self.start
-        total: Floats = np.add.accumulate(self.costs[places], axis=1)[:, -1]  # in order, unlike `sum`
+        ids = codes + self.start
+        total: Floats = np.add.accumulate(self.costs[ids], axis=1)[:, -1]  # in order, unlike `sum`
         if self.bound_distance.c:
-            total = total + self.bound_distance.c * self.peaks[places].max(axis=1)
+            total = total + self.bound_distance.c * self.peaks[ids].max(axis=1)
         return total
 
     @cached_property
     def start(self) -> Codes:
-        """(G,) where every group starts among the tuples of all groups."""
-        return np.asarray(self._lines.start[:-1])
+        """(G,) where every group starts among the packed actions of all groups: an action's id is start + code."""
+        return np.asarray(self._packed.start[:-1])
 
     @cached_property
     def group_of(self) -> Codes:
-        """The group of every tuple, group after group."""
-        return np.repeat(np.arange(len(self.groups)), np.diff(self._lines.start))
+        """(t,) the group of every action, by id."""
+        return np.repeat(np.arange(len(self.groups)), np.diff(self._packed.start))
 
     @cached_property
     def costs(self) -> Floats:
-        """The cost of every tuple, group after group; see `Group`."""
-        return np.asarray(self._lines.cost)
+        """(t,) the cost of every action, by id; see `GroupActions`."""
+        return np.asarray(self._packed.cost)
 
     @cached_property
     def peaks(self) -> Floats:
-        """The peak of every tuple, group after group."""
-        return np.asarray(self._lines.peak)
+        """(t,) the peak of every action, by id; see `GroupActions`."""
+        return np.asarray(self._packed.peak)
 
     @cached_property
     def _columns_start(self) -> Codes:
         """(d,) where every column starts among `_columns_values`."""
-        if self._lone:
+        if self._single_features:
             return np.asarray(self.start[self.owner])
-        sizes = np.diff(self._lines.start)[self.owner]
+        sizes = np.diff(self._packed.start)[self.owner]
         return np.cumsum(sizes, dtype=np.intp) - sizes
 
     @cached_property
     def _columns_values(self) -> Floats:
-        """The values of every column in the tuples of its group, column after column."""
-        if self._lone:
-            return np.asarray(self._lines.values)
-        places = [self.columns[number].index(column) for column, number in enumerate(self.owner)]
-        pairs = zip(self.owner.tolist(), places, strict=True)
-        return np.concatenate([self.groups[number].tuples[:, place] for number, place in pairs])
+        """The values of every column in the actions of its group, column after column."""
+        if self._single_features:
+            return np.asarray(self._packed.values)
+        positions = [self.columns[number].index(column) for column, number in enumerate(self.owner)]
+        pairs = zip(self.owner.tolist(), positions, strict=True)
+        return np.concatenate([self.groups[number].actions[:, place] for number, place in pairs])
 
     @cached_property
-    def _lone(self) -> bool:
-        """Whether every group has one column: features by themselves, in order."""
+    def _single_features(self) -> bool:
+        """Whether every group is a single feature."""
         return len(self.groups) == len(self.space)
 
     def undone(self, Z: Floats) -> tuple[Codes, Floats]:
-        """Return rows Z (m, d) with one changed group put back (and something still changed), and whose they are."""
+        """Return every way to undo one changed group of rows Z (m, d), something else staying changed.
+
+        Returns:
+            The row (v,) that each comes from, and the new rows (v, d).
+        """
         owner, number = self._to_undo(self.changed(Z))
         return owner, np.where(self.owner == number[:, None], self.x0, Z[owner])
 
     def undone_codes(self, codes: Codes) -> tuple[Codes, Codes]:
-        """Return the same of candidates by code (m, G)."""
+        """Return the same as `undone` for candidates by code (m, G)."""
         owner, number = self._to_undo(codes != self.own)
         undone = codes[owner]
         undone[np.arange(len(owner)), number] = self.own[number]
         return owner, undone
 
     def _to_undo(self, changed: Bools) -> tuple[Codes, Codes]:
-        """Return which groups of which candidates (m, G) can be put back."""
+        """Return the candidates (v,) and groups (v,) of all changes (m, G) that can be undone."""
         owner, number = np.nonzero(changed & self.own_allowed & (changed.sum(axis=1) > 1)[:, None])
         return owner, number
 
@@ -293,12 +297,12 @@ class Problem:
         return [(limit, self.counts_of(limit)) for limit in self.limits if limit.groups != self.columns]
 
     def counts_of(self, limit: ChangeLimit) -> list[Codes]:
-        """Return, per group, how many changes (t,) each of its tuples is to a limit."""
-        return [limit.counts(group.columns, group.tuples, self.x0) for group in self.groups]
+        """Return, per group, how many changes (t,) a limit counts for each of its actions."""
+        return [limit.counts(group.columns, group.actions, self.x0) for group in self.groups]
 
     def changed(self, Z: Floats) -> Bools:
         """Return (m, G) flags of the groups in which rows Z (m, d) differ from the query row."""
         differs = differing(Z, self.x0)
-        if self._lone:
+        if self._single_features:
             return differs
         return np.column_stack([differs[:, columns].any(axis=1) for columns in self.columns])

@@ -61,7 +61,7 @@ def cost_of(change: Any, weight: Any, formula: DistanceFormula) -> Any:
 
 
 class MeasuredRows(NamedTuple):
-    """Rows (m, d) and what they are measured from, (m, d) or (1, d), with their places `at` and `own_at` on lines."""
+    """Rows (m, d), what they are measured from, (m, d) or (1, d), and both as `BoundDistance.positions` maps them."""
 
     values: Array
     own: Array

@@ -1,4 +1,4 @@
-"""Groups of one column, laid end to end: one pass binds them all to a row."""
+"""Groups of a single feature, packed into one array: one pass binds them all to a row."""
 
 from __future__ import annotations
 
@@ -20,8 +20,8 @@ from mlflow_cf.problem.packed import (
     PackedColumns,
     QueryRow,
     bind_columns,
+    find_ids,
     find_members,
-    find_places,
 )
 from mlflow_cf.problem.scaled import DistanceFormula, Scaled
 from mlflow_cf.structures.links import Encoded
@@ -29,49 +29,49 @@ from mlflow_cf.structures.links import Encoded
 
 @dataclass(frozen=True, eq=False)
 class PlainRules:
-    """The rules that speak of a group of one column alone, as far as a kernel knows all that they say.
+    """The rules about one single feature each that a kernel can check (`constraints.programs.is_plain`).
 
     Attributes:
-        rules: those of every group that has some, by its number.
+        rules: number of a group -> its rules.
     """
 
     rules: Mapping[int, Sequence[Rule]]
     _programs: dict[tuple[int, ...], OwnProgram] = field(default_factory=dict, init=False, repr=False)
 
     def of(self, numbers: tuple[int, ...]) -> OwnProgram:
-        """Return those of some groups, made once."""
+        """Return the program of some groups' rules, made once."""
         if numbers not in self._programs:
             self._programs[numbers] = OwnProgram.of([self.rules.get(number, ()) for number in numbers])
         return self._programs[numbers]
 
 
-# Columns and tuples (t, columns) -> their tokens, one array per column.
+# Columns and their values (t, columns) -> the structure's encoded values (tokens), one array per column.
 Encode = Callable[[Sequence[int], Floats], list[Encoded]]
 
 
 @dataclass(frozen=True, eq=False)
 class PackedGroups:
-    """Groups of one column each, whose tuples lie end to end.
+    """Single features bound to a row, with the structure's tokens of their domains.
 
     Attributes:
-        groups: the groups; lines: their tuples.
-        tokens: (v, ...) the structure's tokens of all values of their domains, or None.
-        first: (G,) where those of every group start.
+        groups: the groups; packed: their actions.
+        tokens: (v, ...) tokens of all values of all domains, domain after domain, or None.
+        first: (G,) where every group's domain starts in `tokens`.
     """
 
     groups: tuple[Group, ...]
-    lines: BoundColumns
+    packed: BoundColumns
     tokens: Encoded | None
     first: Codes
 
     def tokens_of(self, own: Encoded) -> list[Encoded]:
-        """Return the tokens (t, ...) of the tuples of every group; `own` (G, ...) are those of the row's own values."""
+        """Return the tokens (t, ...) of every group's actions; `own` (G, ...) are those of the row's own values."""
         if self.tokens is None:
             return []
-        lines = self.lines
-        found = self.tokens.take(lines.places + self.first.repeat(np.diff(lines.start)), axis=0)
-        found[lines.own + lines.start[:-1]] = own
-        return [found[start:stop] for start, stop in pairwise(lines.start.tolist())]
+        packed = self.packed
+        found = self.tokens.take(packed.ids + self.first.repeat(np.diff(packed.start)), axis=0)
+        found[packed.own + packed.start[:-1]] = own
+        return [found[start:stop] for start, stop in pairwise(packed.start.tolist())]
 
     def own_tokens(self, encode: Encode) -> Encoded | None:
         """Return the tokens (G, ...) of the query row's own values; None where their domains have none.
@@ -81,80 +81,80 @@ class PackedGroups:
         """
         if self.tokens is None:
             return None
-        lines, own = self.lines, self.lines.own + self.lines.start[:-1]
-        places = lines.places[own]
-        found: Encoded = self.tokens.take(places + self.first, axis=0)
-        for number in np.flatnonzero(places < 0).tolist():
-            (mine,) = encode(self.groups[number].columns, lines.values[own[[number]], None])
+        packed, own = self.packed, self.packed.own + self.packed.start[:-1]
+        ids = packed.ids[own]
+        found: Encoded = self.tokens.take(ids + self.first, axis=0)
+        for number in np.flatnonzero(ids < 0).tolist():
+            (mine,) = encode(self.groups[number].columns, packed.values[own[[number]], None])
             found[number] = mine[0]
         return found
 
 
 @dataclass(frozen=True, eq=False)
 class SingleFeatures:
-    """Groups of one column each.
+    """Single features, before any row is known.
 
     Attributes:
-        numbers: which of all groups they are.
-        bound_distance: the distance, and the same as a formula.
-        lines: their values.
+        numbers: their numbers among all groups.
+        bound_distance: the distance; formula: the same for kernels.
+        packed: the values of their domains.
     """
 
     numbers: tuple[int, ...]
     bound_distance: BoundDistance
     formula: DistanceFormula
-    lines: PackedColumns
+    packed: PackedColumns
 
     @classmethod
     def of(cls, numbers: Sequence[int], domains: Sequence[Domain], distance: BoundDistance) -> SingleFeatures:
-        """Lay out some groups of all `domains`."""
+        """Pack the domains of some groups, given by their numbers among all `domains`."""
         some = [domains[number] for number in numbers]
         column = np.array([domain.columns[0] for domain in some], dtype=np.intp)
-        sizes = [len(domain.tuples) for domain in some]
-        values = np.concatenate([np.empty(0), *(domain.tuples[:, 0] for domain in some)])
+        sizes = [len(domain.actions) for domain in some]
+        values = np.concatenate([np.empty(0), *(domain.actions[:, 0] for domain in some)])
         weights = np.concatenate([np.empty(0), *(domain.weights for domain in some)])
         positions = distance.positions(column.repeat(sizes), values)
         scaled = Scaled(distance.scale[column], distance.unknown_from[column], distance.least)
-        lines = PackedColumns(
+        packed = PackedColumns(
             np.cumsum([0, *sizes]), column, values, weights, positions, scaled, distance.weights[column]
         )
-        return cls(tuple(numbers), distance, distance.formula, lines)
+        return cls(tuple(numbers), distance, distance.formula, packed)
 
     def bind(self, plain: PlainRules, others: Mapping[int, Sequence[Rule]], x0: Floats) -> BoundColumns:
-        """Bind the groups to a row (d,): a proposed value is not its own.
+        """Return their actions for a row (d,): the values that the rules allow, and the row's own.
 
         Args:
-            plain: the rules that the kernel knows; others: further ones, by the number of their group.
+            plain: the rules that the kernel checks; others: number of a group -> further rules.
             x0: the row.
         """
-        lines = self.lines
-        own_at = self.bound_distance.positions(lines.column, x0[lines.column])
+        packed = self.packed
+        own_at = self.bound_distance.positions(packed.column, x0[packed.column])
         own_rules = plain.of(self.numbers)
         room = np.empty(len(own_rules.program.does))
         row = QueryRow(x0, own_at, *self._refused(others, x0), x0.copy(), room)
-        bound = BoundColumns.room(len(self.numbers), len(lines.values))
-        bind_columns(lines, own_rules, row, self.formula, bound)
+        bound = BoundColumns.room(len(self.numbers), len(packed.values))
+        bind_columns(packed, own_rules, row, self.formula, bound)
         return bound.cut()
 
-    def places(self, x0: Floats) -> Codes:
-        """Return where the values of a row (d,) stand among those of all groups (n,), -1 for others."""
-        places = np.empty(len(self.numbers), dtype=np.intp)
-        find_places(self.lines, x0, places)
-        return places
+    def ids(self, x0: Floats) -> Codes:
+        """Return the positions (n,) of a row's values (d,) among all packed values; -1 where they are not there."""
+        ids = np.empty(len(self.numbers), dtype=np.intp)
+        find_ids(self.packed, x0, ids)
+        return ids
 
     def find_members(self, Z: Floats, changed: Bools, found: Bools) -> None:
-        """Unmark, in place, the rows `found` (m,) of Z (m, d) with a `changed` value (m, d) that its group has not."""
-        find_members(self.lines, np.ascontiguousarray(Z), np.ascontiguousarray(changed), found)
+        """Set `found` (m,) to False for rows of Z (m, d) with a `changed` value (m, d) that its group does not have."""
+        find_members(self.packed, np.ascontiguousarray(Z), np.ascontiguousarray(changed), found)
 
     def _refused(self, others: Mapping[int, Sequence[Rule]], x0: Floats) -> tuple[Bools, Bools]:
-        """Return which values (t,), and which own ones (n,), the rules of groups refuse that no kernel knows."""
+        """Return which values (t,) and own values (n,) are refused by rules that the kernel does not check."""
         mine = [(at, rule) for at, number in enumerate(self.numbers) for rule in others.get(number, ())]
         if not mine:
             return _NONE, _NONE
-        refused, own = np.zeros(len(self.lines.values), np.bool_), np.zeros(len(self.numbers), np.bool_)
+        refused, own = np.zeros(len(self.packed.values), np.bool_), np.zeros(len(self.numbers), np.bool_)
         for at, rule in mine:
-            start, stop = self.lines.start[at : at + 2]
-            refused[start:stop] |= ~_holds(rule, self.lines.values[start:stop], x0)
+            start, stop = self.packed.start[at : at + 2]
+            refused[start:stop] |= ~_holds(rule, self.packed.values[start:stop], x0)
             own[at] |= not rule.holds(x0[None], x0)[0]
         return refused, own
 
@@ -163,5 +163,5 @@ _NONE: Final = np.empty(0, dtype=np.bool_)
 
 
 def _holds(rule: Rule, values: Floats, x0: Floats) -> Bools:
-    """Return whether a rule holds for values (t,) of the only column that it reads."""
+    """Return (t,) whether a rule holds for values (t,) of the only column that it reads."""
     return rule.holds(np.broadcast_to(values[:, None], (len(values), len(x0))), x0)

@@ -1,4 +1,4 @@
-"""Ways of several rows, each of which is a counterfactual of the row before it as far as constraints go."""
+"""Paths of several rows, each of which meets the constraints as a counterfactual of the row before it."""
 
 from __future__ import annotations
 
@@ -15,16 +15,16 @@ from mlflow_cf.constraints.rules import Bools, Rule, compare
 from mlflow_cf.features import Floats
 from mlflow_cf.problem.group import Codes
 
-LASTING: Final = ("==", "<=", ">=", "<", ">")  # what holds from row to row holds from the first to the last
+LASTING: Final = ("==", "<=", ">=", "<", ">")  # transitive: holding for every step, they hold from first to last row
 AT_ONCE: Final = 20_000  # steps that are checked together
 
 
 @dataclass(frozen=True, eq=False)
 class Steps:
-    """Which rows may follow which on a way.
+    """Which rows may follow which on a path.
 
-    Most steps are decided by few comparisons: where every step keeps a feature or raises it, so do all together, and
-    rows that the first one may not become need no look; and what speaks of one row alone is asked once.
+    Most steps are decided cheaply: a rule that keeps or raises a feature is transitive, so that rows which x0 may not
+    become need no check, and rules about one row alone are checked once per row.
 
     Attributes:
         rules: all rules.
@@ -37,7 +37,7 @@ class Steps:
     accepts: Callable[[Floats, Floats], Bools]
 
     def reachable(self, Z: Floats, x0: Floats) -> Bools:
-        """Return (m,) which rows Z (m, d) a way from x0 (d,) may lead over; it cannot lead over any other."""
+        """Return (m,) which rows Z (m, d) a path from x0 (d,) may visit; it cannot visit the others."""
         kept: Bools = np.all(~np.isnan(Z) | np.isnan(x0), axis=1)
         for rule in (*self._alone, *(rule for rule, _ in self._lasting)):
             kept &= rule.holds(Z, x0)
@@ -51,7 +51,7 @@ class Steps:
             kept &= missing[start] | ~missing[end]
         for rule, column in self._lasting:
             atom = rule.then
-            if atom.sign != "==":  # else all reachable rows have it in common
+            if atom.sign != "==":  # with ==, all reachable rows have the same value
                 values = Z[:, column]
                 kept &= compare(atom.sign, values[end], values[start], bare=True, unknown_from=atom.unknown_from)
         plain = self._contains(Z)
@@ -68,7 +68,7 @@ class Steps:
         return kept
 
     def _contains(self, Z: Floats) -> bool:
-        """Whether all values of rows Z (m, d) may be proposed, but for those that they have in common."""
+        """Whether all values of rows Z (m, d) may be proposed; values that all rows share are not checked."""
         if not len(Z):
             return True
         varies: Bools = np.any(differing(Z, Z[0]), axis=0)
@@ -78,7 +78,7 @@ class Steps:
 
     @cached_property
     def _alone(self) -> list[Rule]:
-        """The rules that speak of one row alone."""
+        """The rules about one row alone."""
         return [rule for rule in self.rules if not rule.columns("x")]
 
     @cached_property
@@ -95,7 +95,7 @@ class Steps:
 
 
 def _lasting_column(rule: Rule) -> int | None:
-    """Return the column of a rule that holds for a way if it holds for each of its steps; None: it is none."""
+    """Return the column of a rule that holds for a path if it holds for each step; None for any other rule."""
     left, right, atom = rule.then.left, rule.then.right, rule.then
     if rule.when or atom.tolerance or atom.sign not in LASTING:
         return None

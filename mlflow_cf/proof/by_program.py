@@ -1,7 +1,7 @@
 """Certificates by mixed-integer programs: for numbers that take any value, where the exact search has even points only.
 
-The least distance that rows can have is bounded with the targets loosened by the tolerance, so that nothing the judge
-may accept is left out; answers have met them by more than that. Both are a tolerance apart, and so is `optimal`.
+The lower bound of the distance is computed with targets loosened by the tolerance, so that it holds for all rows the
+judge may accept; answers are searched with targets tightened by more than it. So `optimal` means: up to the tolerance.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from mlflow_cf.words.reasons import Uncertified
 from mlflow_cf.words.result import Proof
 
 NEARLY: Final = 1e-5  # of a distance: how much nearer a row may be than an answer that is called the nearest
-INSIDE: Final = 10  # tolerances by which answers meet the targets, and ten times as many where the judge refuses
+INSIDE: Final = 10  # tolerances of margin that answers must have, ten times more after every refusal by the judge
 TRIES: Final = 4
 SEED: Final = 0  # of the solver: certificates do not depend on a request's seed
 
@@ -74,7 +74,7 @@ def _joined(task: RowTask, verified: VerifiedAnswers, row: Floats, outcome: Outc
 
 def _by_bound(task: RowTask, answers: VerifiedAnswers, low: Minimum) -> VerifiedAnswers:
     """Return answers with what the bound says of each."""
-    if low.status == "infeasible":  # with an answer, the structure refuses what the judge accepts
+    if low.status == "infeasible":  # if there is an answer, structure and judge disagree
         known = replace(answers, note=Uncertified("disagree"))
         return known if len(answers.rows) else replace(answers, exhausted=True)
     if low.status == "failed":
@@ -83,7 +83,7 @@ def _by_bound(task: RowTask, answers: VerifiedAnswers, low: Minimum) -> Verified
 
 
 def bounded(task: RowTask, answers: VerifiedAnswers, bound: float) -> VerifiedAnswers:
-    """Return answers with what it says of each that no row is nearer than `bound`; a bound of infinity says nothing."""
+    """Return answers with proofs from a lower `bound` of the distance; a bound of infinity proves nothing."""
     distance = task.distance(answers.rows)
     if np.isinf(bound):
         return answers

@@ -28,7 +28,7 @@ from mlflow_cf.words.reasons import Uncertified
 from mlflow_cf.words.result import Proof
 
 NEAREST = 10_000  # evaluations: a quarter of a second
-AHEAD = 64  # candidates in doubt that the judge is asked about together
+AHEAD = 64  # candidates within the tolerance that the judge is asked about together
 
 
 def certify(task: RowTask, verified: VerifiedAnswers, tolerance: float) -> Inquiry:
@@ -51,7 +51,7 @@ def certify(task: RowTask, verified: VerifiedAnswers, tolerance: float) -> Inqui
         return (yield from certify_by_program(task, verified, tolerance))
     task, known = replace(task, problem=problem), verified
     if problem.variety.near and problem.count > 1:
-        # an answer stands for all near it: twice as many are needed to know how far away the last one can be
+        # near-copies of an answer do not count: twice as many are needed to bound the distance of the last one
         twice = replace(task, problem=replace(problem, count=2 * problem.count))
         known = yield from nearest_of_sets(twice, verified, tolerance)
     run = Certification(task, known, (yield from needed(task, known)), filling=problem.variety.near)
@@ -134,11 +134,12 @@ def needed(task: RowTask, verified: VerifiedAnswers) -> Generator[Asked, Outcome
 
 
 class Unconfirmed(NamedTuple):
-    """An answer that the structure is certain of, and the judge was not asked about yet.
+    """An answer that certainly meets the target by the structure, and that the judge was not asked about yet.
 
     Attributes:
-        place: of it among the answers.
-        rows: (m, d) its row, which the judge is to accept, and it without each of its changes, which it is to refuse.
+        place: its position among the answers.
+        rows: (m, d) its row, which the judge must accept, and that row without each one of its changes, which it must
+            refuse.
     """
 
     place: int
@@ -147,10 +148,10 @@ class Unconfirmed(NamedTuple):
 
 @dataclass
 class Certification:
-    """What was found so far.
+    """The state of a certification: the answers so far.
 
     Attributes:
-        needed: (k,) whether every change of each of the rows proved before is known to be needed.
+        needed: (k,) of the answers known before, whether each of their changes is known to be needed.
         filling: whether changed sets may repeat.
         rows, codes, outcomes: the answers.
     """
@@ -172,17 +173,17 @@ class Certification:
 
     @property
     def overlooked(self) -> bool:
-        """Whether a row proved before should have been found by now."""
+        """Whether an answer known before should have been found by now: structure and judge disagree then."""
         left = ~self._answered()
         return bool((self.needed & left).any() or (not self.rows and left.any()))
 
     def limit(self) -> float:
-        """Return how far away the last answer can be at most."""
+        """Return the cutoff: an upper bound of the last answer's distance, from the answers known before."""
         problem, rows = self.task.problem, self.verified.rows[self.needed & ~self._answered()]
         distance = self.task.distance(rows)
         order = np.argsort(distance, kind="stable")
         if self.filling:
-            # an answer stands for all near it, and so for one at most of rows that are twice as far apart
+            # of rows that are twice the least difference apart, an answer is a near-copy of one at most
             apart: list[int] = []
             for at in order.tolist():
                 if not near_copies(problem, rows[apart], rows[at], times=2).any():
@@ -237,11 +238,11 @@ class Certification:
         return not self._unconfirmed or (yield from self._confirmed(self._rows([]))) is not None
 
     def _confirmed(self, more: Floats) -> Generator[Asked, Outcome, Outcome | None]:
-        """Ask the judge about answers that it has not confirmed, and about `more` rows (m, d) at the same time.
+        """Ask the judge about unconfirmed answers, and about `more` rows (m, d) in the same call.
 
         Returns:
-            What it says of these; None if it says something else of an answer than the structure: then none of those
-            answers stays.
+            The outcomes of `more`; None if judge and structure disagree about an answer: then all unconfirmed answers
+            are dropped.
         """
         waiting, self._unconfirmed = self._unconfirmed, []
         asked = np.concatenate([*(one.rows for one in waiting), more])
@@ -257,7 +258,7 @@ class Certification:
         return said.take(slice(start, len(asked)))
 
     def _drop(self, places: list[int]) -> None:
-        """Drop the answers at ascending places."""
+        """Drop the answers at ascending positions."""
         for place in reversed(places):
             del self.rows[place], self.codes[place], self.outcomes[place]
 
@@ -267,7 +268,7 @@ class Certification:
         return problem.rows(np.array(codes, dtype=np.intp).reshape(-1, len(problem.groups)))
 
     def _ahead(self, search: BestFirst) -> list[Codes]:
-        """Return candidates whose turn may come: a call to the judge costs the same for one row and for many."""
+        """Return candidates within the tolerance that may be next: a call of the judge costs the same for many rows."""
         codes = [each for each in search.doubtful(AHEAD) if each.tobytes() not in self.refused]
         if codes:
             held = self.task.problem.check(self.task.problem.rows(np.array(codes)))
@@ -293,7 +294,7 @@ class Certification:
         return VerifiedAnswers(rows, outcome, tuple(proofs), (*distance[:found], *bounds), exhausted=not search.cut)
 
     def _answered(self) -> Bools:
-        """Return (k,) which of the rows proved before are among the answers, or near-copies of them."""
+        """Return (k,) which of the answers known before are among the answers, or near-copies of them."""
         answered: Bools = np.zeros(len(self.verified.rows), dtype=np.bool_)
         for row in self.rows:
             answered |= near_copies(self.task.problem, self.verified.rows, row)

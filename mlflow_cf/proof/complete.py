@@ -1,6 +1,6 @@
-"""Answers that a search has not found although they exist: other changed sets, then other values of the same ones.
+"""Answers that a search has missed: with other changed sets first, then other values of the same ones.
 
-Certificates of explainers that rank answers by what they cost: what they themselves can prove of the cheapest.
+Also certificates of explainers that rank answers by cost, from the bound of the least cost that they prove themselves.
 """
 
 from __future__ import annotations
@@ -13,8 +13,8 @@ import numpy as np
 from mlflow_cf.engine.best_first import SCORE_TOLERANCES, BestFirst
 from mlflow_cf.explainers import Candidates
 from mlflow_cf.problem.points import with_points
-from mlflow_cf.proof.beside import beside_them
 from mlflow_cf.proof.certify import Certification, certify, nearest_of_sets
+from mlflow_cf.proof.neighbours import beside_them
 from mlflow_cf.proof.verify import Inquiry, RowTask, VerifiedAnswers
 from mlflow_cf.search.seeds import codes_of
 from mlflow_cf.words.reasons import Uncertified
@@ -50,7 +50,7 @@ def complete(task: RowTask, verified: VerifiedAnswers, tolerance: float) -> Inqu
 def nearest_ones(task: RowTask, verified: VerifiedAnswers, tolerance: float) -> Inquiry:
     """Put the nearest answers that a search may have missed in the place of verified ones, as far as the budget goes.
 
-    The nearest so many answers have no other changed sets than the nearest of so many sets have.
+    The nearest k answers only have changed sets whose own nearest answer is among the k nearest of distinct sets.
     """
     problem, exact = with_points(task.problem)
     if problem.scorer is None or not exact:
@@ -61,7 +61,7 @@ def nearest_ones(task: RowTask, verified: VerifiedAnswers, tolerance: float) -> 
 
 
 def filled(task: RowTask, verified: VerifiedAnswers, tolerance: float, most: int) -> Inquiry:
-    """Add other values of the changed sets that are known, as far as so many evaluations go."""
+    """Add answers that change the same features to other values, by `most` evaluations."""
     problem = with_points(task.problem)[0]
     codes = codes_of(problem, verified.rows)
     if len(codes) < len(verified.rows):
@@ -83,7 +83,7 @@ NEARLY: Final = 1e-3  # of a cost: how much cheaper a plan may be than one that 
 def certify_by_cost(
     task: RowTask, verified: VerifiedAnswers, candidates: Candidates, tolerance: float
 ) -> VerifiedAnswers:
-    """Return answers with what the explainer proves of their costs; `optimal` is up to 1e-3 of the cost.
+    """Return answers with the explainer's proofs about their costs; `optimal` is up to 1e-3 of the cost.
 
     Args:
         task: the row, with the budget that is left.

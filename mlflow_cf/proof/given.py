@@ -1,6 +1,6 @@
-"""Given counterfactuals verified: what the model says of each, and every constraint by name.
+"""Verification of given counterfactuals: the prediction of each, and every constraint by name.
 
-Plans: which of them come first, and whether every step does what its action does and costs what it costs.
+Also the order of plans, and the check that every step of a plan is possible and costs what the plan says.
 """
 
 from __future__ import annotations
@@ -205,7 +205,7 @@ ROUNDING: Final = 1e-4  # of efforts: explainers may round them
 
 
 def leading_plans(x0: Floats, rows: Floats, plans: Sequence[Plan], costs: Floats) -> tuple[Bools, Bools, Bools]:
-    """Return which plans come first, in three lots (m,): each comes before the next one and before all others.
+    """Return three masks (m,) of plans: those of the first come first, then those of the second and of the third.
 
     First those that are cheaper than every plan of no more steps; then those that no other one beats in cost, number
     of steps and number of changed features; then the cheapest of every number of steps. Otherwise a cheap plan of few

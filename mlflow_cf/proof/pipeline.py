@@ -14,12 +14,12 @@ from mlflow_cf.model.judge import Asked, Decides, Outcome
 from mlflow_cf.plans.functions import counted, with_failures
 from mlflow_cf.plans.plan import Plan
 from mlflow_cf.problem import Codes, Problem
-from mlflow_cf.proof.alone import by_themselves
 from mlflow_cf.proof.by_program import bounded
 from mlflow_cf.proof.certify import at_once, certify
 from mlflow_cf.proof.complete import certify_by_cost, complete, nearest_ones
 from mlflow_cf.proof.given import check_plans, leading_plans
 from mlflow_cf.proof.inquiry import run_proofs
+from mlflow_cf.proof.judged_alone import by_themselves
 from mlflow_cf.proof.select import kinds_of
 from mlflow_cf.proof.verify import Inquiry, RowTask, VerifiedAnswers, prove
 from mlflow_cf.search.population import near_copies
@@ -37,7 +37,7 @@ class Answer:
     """What the pipeline says about one row.
 
     Attributes:
-        status, reason: as in an explanation.
+        status, reason: see `Explanation`.
         verified: verified counterfactuals, or None.
         plans: the plan of each, if they have plans; optima: what a solver says of each, if one did.
         diagnostics: statistics of the search.
@@ -68,7 +68,7 @@ class Proving:
 
 @dataclass(frozen=True, eq=False)
 class VerifiedRow:
-    """What a search found for one row, and what of it was proved to hold."""
+    """The candidates that a search found for one row, and those of them that were verified."""
 
     task: RowTask
     candidates: Candidates
@@ -108,7 +108,7 @@ def search(task: RowTask, search_with: Search, seed: int) -> Answer | Candidates
 
 
 def _check_plans(problem: Problem, candidates: Candidates) -> None:
-    """Refuse plans over rows that are none: a reply could not show them."""
+    """Refuse plans with steps that cannot be decoded to a row: a reply could not show them."""
     rows = [step.row for plan in candidates.plans or () for step in plan]
     if rows and not problem.space.decode_exactly(np.array(rows))[1].all():
         raise ValueError("a step of a plan leads to what is no row")
@@ -123,7 +123,7 @@ def verify_all(
 ) -> list[VerifiedRow | Exception]:
     """Verify the candidates of many rows side by side; an exception stands for the row it ended.
 
-    What is asked `beside` them shares their calls to the judge, and finds out for itself what is said.
+    Inquiries `beside` them share their calls of the judge; their results are not returned.
     """
     proofs = [_verify_candidates(judge, task, candidates, proving) for task, candidates in found]
     return _verified_results(found, run_proofs(judge, space, [*proofs, *beside])[: len(found)])
@@ -189,7 +189,7 @@ def _verify_candidates(judge: Decides, task: RowTask, candidates: Candidates, pr
 
 
 def _lined_up(problem: Problem, candidates: Candidates, proving: Proving) -> tuple[Codes, list[bytes] | None]:
-    """Return the order of candidates, and their kinds where these are not what they change: of plans by their costs."""
+    """Return the order of candidates, and their kinds if these are not their changed sets (plans, near-copies)."""
     order = candidates.order if proving.keeps_order else np.arange(len(candidates.rows))
     rows = candidates.rows[order]
     if problem.variety.near:
@@ -209,7 +209,7 @@ def _lined_up(problem: Problem, candidates: Candidates, proving: Proving) -> tup
 
 
 def _likenesses(problem: Problem, rows: Floats) -> list[bytes]:
-    """Return of which earlier one each of rows (m, d) is a near-copy; of itself, if there is none."""
+    """Return for each of rows (m, d) the key of the first row that it is a near-copy of, perhaps itself."""
     firsts: list[int] = []
     found: list[bytes] = []
     for at, row in enumerate(rows):

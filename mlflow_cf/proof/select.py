@@ -24,7 +24,7 @@ class Queue:
         """Line up candidates (m, d).
 
         With `in_order`, the answers of distinct kinds must be the first acceptable ones: where a candidate was refused,
-        the next one of its kind takes its place in the line. `kinds` (m,) are those of rows that stay as they are.
+        the next one of its kind moves up. `kinds` (m,) is for candidates that are not polished.
         """
         self._problem, self._in_order, self._kinds = problem, in_order, kinds
         self._sets = kinds_of(problem, rows) if kinds is None else kinds

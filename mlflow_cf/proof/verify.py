@@ -1,4 +1,4 @@
-"""Verify, polish, select: nothing leaves that the logged model and every constraint have not accepted.
+"""Verify, polish, select: every answer was accepted by the logged model and by every constraint.
 
 A proof is a generator: it yields candidate rows and is sent what the judge says about them; see `inquiry`.
 """
@@ -21,7 +21,7 @@ from mlflow_cf.words.result import Proof
 
 SPARE = 8  # candidates verified beyond twice the wanted number: a call to the judge costs the same
 Promise = Callable[[Floats], NDArray[np.bool_]] | None
-TOGETHER = 64  # rows of undone changes that are asked about before it is known whether they are needed
+TOGETHER = 64  # rows with an undone change that go with their candidates, before these are known to be accepted
 
 
 @dataclass(frozen=True, eq=False)
@@ -33,8 +33,8 @@ class RowTask:
         budget: what it may cost.
         obstacle: why the model is not opened for this row, if it is not.
         further: what the judges of further requirements must say, in their order.
-        steady: whether further judges that are not opened say the same of a row beside any others.
-        refused: rows that the judge has accepted beside others and refused alone.
+        steady: whether further judges that are not opened predict a row the same whatever rows stand beside it.
+        refused: rows (as bytes) that the judge accepted in a table and refused alone.
     """
 
     problem: Problem
@@ -71,7 +71,7 @@ class VerifiedAnswers:
     Attributes:
         rows: the answers; outcome: what the judge said about them.
         proofs, bounds: (k,) of a certificate, else empty: how each is proved, and what no other one is nearer than.
-        exhausted: a certificate looked at everything.
+        exhausted: whether a certificate has excluded all further answers.
         note: why there is no certificate, if one was wanted.
         origin: (k,) which candidate each comes from; empty where a certificate may have replaced them.
         minimal: (k,) whether the judge was asked about each without one of its changes, and refused all of these
@@ -228,7 +228,7 @@ def _polish(task: RowTask, part: _Part, first: _Undone | None, promise: Promise)
     """
     Z, outcome = part.rows.copy(), part.outcome
     active = np.arange(len(Z))
-    source = np.arange(len(Z))  # where in `outcome` each row's verdict stands
+    source = np.arange(len(Z))  # position in `outcome` of each row's decision
     while len(active):
         undone, first = first, None
         if undone is None:
@@ -261,11 +261,11 @@ def _nearest(task: RowTask, undone: _Undone) -> tuple[NDArray[np.intp], NDArray[
 
 
 def joined_outcomes(outcomes: list[Outcome]) -> Outcome:
-    """Return the outcomes of several lots of rows as one."""
+    """Return the outcomes of several batches of rows as one."""
     if len(outcomes) == 1:
         return outcomes[0]
     scores = [outcome.scores for outcome in outcomes if outcome.scores is not None]
-    further = max((outcome.further for outcome in outcomes), key=len)  # what nobody was asked about has none
+    further = max((outcome.further for outcome in outcomes), key=len)  # empty outcomes have none
     return Outcome(
         np.concatenate([outcome.codes for outcome in outcomes]),
         np.concatenate(scores) if scores else None,

@@ -1,4 +1,4 @@
-"""Who may search now: few requests at the same time, and none of them while another waits for its prediction."""
+"""Limits how many requests are explained at once, and lets their searches pause while others are predicted."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from typing import Final
 # MLflow answers requests on asyncio's pool of min(32, cores + 4) threads: searches never take the last four
 MOST_PLACES: Final = 28
 GIVE_WAY_S: Final = 0.05  # longest pause of a search
-GIVE_WAY: Final = 4.0  # times what it worked since the last one: searches get on even if predictions never cease
+GIVE_WAY: Final = 4.0  # times the work since the last pause, so that searches go on even under constant predictions
 SHORTEST_PAUSE_S: Final = 1e-3
 
 CPU_QUOTA: Final = Path("/sys/fs/cgroup/cpu.max")  # Linux: microseconds of CPU per period, or "max"
@@ -33,9 +33,9 @@ def cores() -> int:
 class Admission:
     """Places for requests that are being explained; one object belongs to one model and all its threads.
 
-    A request holds one place from its first search to its last proof. With places for rows instead, requests would
-    take them from each other row by row and all get replies full of holes; and the proof that the rows of a request
-    share would belong to none of them.
+    A request holds one place from its first search to its last proof. With places per row instead, concurrent requests
+    would all run out of time with some rows unexplained, and the proofs that the rows of a request share would belong
+    to none of them.
 
     Attributes:
         places: how many requests can be explained at once.
@@ -48,16 +48,16 @@ class Admission:
         self._patient = threading.Semaphore(self.places)
         self._predicting = 0
         self._changed = threading.Condition()
-        self._paused = threading.local()  # when each thread went on after its last pause
+        self._paused = threading.local()  # when the last pause of each thread ended
 
     @contextmanager
     def entered(self, patience_s: float | None, *, served: bool = False) -> Iterator[bool]:
-        """Hold a place for the time of a `with` block, which is told whether there was one.
+        """Hold a place for the time of a `with` block; it yields whether there was one.
 
         Args:
             patience_s: seconds to wait for a place; None: as long as it takes.
-            served: whether it is one of many that wait on a server's few threads, which predictions need: no more
-                than there are places wait then, the others are turned away at once.
+            served: whether the request waits on one of a server's few threads, which predictions need too: no more
+                of them wait than there are places, the others are refused at once.
         """
         admitted = self._free.acquire(blocking=False)
         if not admitted:
@@ -79,7 +79,7 @@ class Admission:
 
     @contextmanager
     def more(self, most: int) -> Iterator[int]:
-        """Hold further places for the time of a `with` block, at most so many; it is told how many were free."""
+        """Hold up to `most` further places for the time of a `with` block; it yields how many were free."""
         taken = 0
         try:
             while taken < most and self._free.acquire(blocking=False):
@@ -102,7 +102,7 @@ class Admission:
                 self._changed.notify_all()
 
     def give_way(self) -> None:
-        """Pause shortly while another request predicts: two threads that run Python get on at half the speed each."""
+        """Pause shortly while another request predicts: two threads that run Python have half the speed each."""
         if not self._predicting:
             return
         worked_s = time.perf_counter() - getattr(self._paused, "ended", 0.0)
@@ -114,5 +114,5 @@ class Admission:
         self._paused.ended = time.perf_counter()
 
     def __reduce__(self) -> tuple[type[Admission], tuple[int]]:
-        """Copy the number of places; who holds one stays here."""
+        """Copy the number of places only: requests that hold one belong to this process."""
         return Admission, (self.places,)

@@ -54,7 +54,7 @@ def answer(request: Request, rows: Rows) -> Explanations:
         raise InputError("rows", "there are none", "send at least one row")
     predictions = Predictions(request, CodedRows.of(known, table))
     if not predictions.expected:
-        _ = predictions.rows  # first of all: explanations wait for their place, predictions never do
+        _ = predictions.rows  # predict first: explanations may have to wait for a place, predictions never do
     early: Found = {}
     found: Found = {}
     try:
@@ -70,7 +70,7 @@ def answer(request: Request, rows: Rows) -> Explanations:
 
 
 def _explain_expected(predictions: Predictions, table: pd.DataFrame, found: Found) -> None:
-    """Explain rows before the model predicts them, where it is known what it will say and a place is free at once."""
+    """Explain rows by their expected predictions, before the model is asked, if a place is free at once."""
     request = predictions.request
     wanted = dict(predictions.to_search)
     if not wanted:
@@ -82,7 +82,7 @@ def _explain_expected(predictions: Predictions, table: pd.DataFrame, found: Foun
 
 
 def _confirmed(predictions: Predictions, found: Found) -> Found:
-    """Return the explanations of rows of which the model says what was expected, with what it says."""
+    """Return the explanations of rows that the model predicts as expected, with its predictions."""
     if not found:
         return found
     confirmed = {number: one for number, one in found.items() if predictions.confirmed(number)}
@@ -111,7 +111,7 @@ def _explain_predicted(predictions: Predictions, table: pd.DataFrame, found: Fou
 
 
 def _joined(predictions: Predictions, found: Found, table: pd.DataFrame) -> Explanations:
-    """Return the explanations of all rows, in order; to those that were searched for, say what the model cost."""
+    """Return the explanations of all rows, in order; searched ones get the model's calls and seconds as diagnostics."""
     request = predictions.request
     cost = {"judge_calls": request.judges.calls, "judge_seconds": request.judges.seconds / len(table)}
     answers = []
@@ -122,7 +122,7 @@ def _joined(predictions: Predictions, found: Found, table: pd.DataFrame) -> Expl
 
 
 def _explain_all(predictions: Predictions, rows: dict[int, Row], table: pd.DataFrame, found: Found) -> None:
-    """Explain rows by their number: all under one clock where a limit holds for all, else part by part.
+    """Explain rows by their number: all together where they have one deadline, else in batches.
 
     Raises:
         InputError: constraints that do not fit, also where no row is to be explained: nothing is silently ignored.
@@ -160,16 +160,16 @@ def _explain_all(predictions: Predictions, rows: dict[int, Row], table: pd.DataF
 
 
 def _granted(request: Request, rows: int) -> Request:
-    """Return the request with the time that is granted to so many of its rows."""
+    """Return the request with a deadline that leaves `rows` of its rows their time per row."""
     if request.deadline is None:
         return request
     return replace(request, deadline=max(request.deadline, time.perf_counter() + request.caller.row_seconds * rows))
 
 
 def _explain(explaining: Explaining, started: float, found: Found) -> None:
-    """Explain rows, and note what is found with the seconds of each, however this ends.
+    """Explain rows, and note the explanations with the seconds of each, also when this is interrupted.
 
-    They are those of its own search, and an even share of what was done for all together.
+    The seconds are those of the row's own search, and an even share of the time spent on all together.
     """
     try:
         explaining.run()

@@ -1,6 +1,6 @@
-"""From the options of a request, and what a model was wrapped with, to what its answers must meet.
+"""What the requests to one explained model share, and how the options of one become a `Request`.
 
-What is to be known of an explained model, as plain values.
+Also the description of an explained model as plain values.
 """
 
 from __future__ import annotations
@@ -30,11 +30,11 @@ from mlflow_cf.request.tightened import Tightened
 from mlflow_cf.why_not.lint import lint
 from mlflow_cf.words.description import notes_on_constants
 
-MOST_KEPT: Final = 8  # kinds of requests for which structures and tables stay: callers choose them
+MOST_KEPT: Final = 8  # combinations of options whose structures and tables are kept: callers choose them
 
 
 class Shared(NamedTuple):
-    """What all requests share that ask for the same beside the target.
+    """What requests share that have the same `robust_to`, `plausible` and `margin`.
 
     Attributes:
         requirements: what answers must meet.
@@ -53,7 +53,7 @@ class RequestContext:
     Attributes:
         policy: what holds for all of them.
         model: the model itself, without any further requirement.
-        extra_models: what else answers may be held to.
+        extra_models: other models, and plausibility, that answers may have to meet.
         bound_policy: the policy, bound to the background.
         searches: the explainers; admission: how many requests are explained at the same time.
     """
@@ -67,7 +67,7 @@ class RequestContext:
 
     @cached_property
     def findings(self) -> tuple[str, ...]:
-        """What of the policy is probably not meant, looked for once: on wide tables that takes .4 s."""
+        """Warnings about the policy, computed once: on wide tables that takes 0.4 s."""
         return tuple(lint(self.policy, self.bound_policy))
 
     @property
@@ -86,7 +86,7 @@ class RequestContext:
         return self._shared((), False, None).for_requests
 
     def opened(self, asked: AnyVersions) -> tuple[VersionsAsked, tuple[Requirement, ...]]:
-        """Return the names in `asked` of models that are held, and the others, opened for one call.
+        """Return the names in `asked` of models of this artifact, and the other models, opened for one call.
 
         Raises:
             InputError: one of them cannot be opened, or does not take the same features.
@@ -114,7 +114,7 @@ class RequestContext:
 
     @cached_property
     def _shared(self) -> Callable[[VersionsAsked, PlausiblyAsked, float | None], Shared]:
-        """What `_share` returns, kept for those who ask for the same; of others than the last few it is made anew."""
+        """Returns what `_share` does, and keeps it for the last few combinations of options."""
         return lru_cache(MOST_KEPT, typed=True)(self._share)
 
     @cached_property
@@ -136,7 +136,7 @@ class RequestContext:
         return Shared(requirements, bound_policy, bound_policy.for_requests(self.policy.privacy))
 
     def _versions(self, asked: VersionsAsked) -> Iterator[Requirement]:
-        """Yield the models that answers must hold under, by the policy or because that is asked."""
+        """Yield the models under which answers must be valid, by the policy or because that is asked."""
         for name in asked if isinstance(asked, tuple) else ():
             if name not in self.extra_models.versions:
                 known = list(self.extra_models.versions)
@@ -210,7 +210,7 @@ def _by_request(requirement: Requirement) -> Requirement:
 
 
 def described(context: RequestContext) -> dict[str, Any]:
-    """Return what was wrapped, as plain values that JSON can hold."""
+    """Return what an explained model consists of, as plain values for JSON."""
     judge, opened, space = context.model.judge, context.model.opened, context.model.space
     model = judge.model
     return {

@@ -1,4 +1,4 @@
-"""Whether a problem has an answer at all: searched, verified by the judge, and proved where nothing is found."""
+"""Whether relaxed problems have an answer, for the reasons why a row has none: search, verify, and prove."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ QUICK: Final = 0.1  # share of the time and the evaluations for quick reasons
 class Decider:
     """Answers questions about one row, as long as there are evaluations and time.
 
-    Half of both is kept for questions about the nearest answer: advice helps more than a shorter list of what blocks.
+    Half of both is kept for questions about the nearest answer: advice helps more than a shorter list of constraints.
     """
 
     def __init__(
@@ -51,7 +51,7 @@ class Decider:
         """Set up for a row; `task` makes its task; `left` evaluations may be used, up to a time of `perf_counter`.
 
         `quick`: that an answer is the nearest is not proved, and nothing is kept, because such questions come first.
-        `judges`: of further requirements that whoever is asked speaks for.
+        `judges`: how many further judges the judge that is asked includes.
         """
         self.space, self.task, self.left, self.until = space, task, left, until
         self.quick, self.judges = quick, judges
@@ -74,7 +74,7 @@ class Decider:
         found = search(task, GeCo(last_resort=False).search if question.nearest else _any_of, 0)
         if not question.nearest and isinstance(found, Candidates) and len(found.rows):
             self.left -= task.budget.used
-            return Decision(True, found.rows[0])  # what keeps a constraint in the list need not be asked of the judge
+            return Decision(True, found.rows[0])  # only answers that are shown need the judge
         answer = (yield from self._settled(question, task, found)) if isinstance(found, Candidates) else found
         self.left -= task.budget.used
         if not isinstance(answer, Answer) or answer.status not in ("found", "infeasible"):
@@ -95,7 +95,7 @@ class Decider:
 
 
 def _any_of(problem: Problem, budget: Budget, rng: np.random.Generator) -> Candidates:
-    """Return a candidate if there is any: what brings most together, or what a search finds."""
+    """Return candidates if there are any: by changing what raises the score most in every group, else by a search."""
     pointed, exact = with_points(problem)
     few = pointed.kept(FewChanges.of) if exact and budget.take(len(problem.groups)) else None
     if few is not None and len(codes := few.steepest()):

@@ -1,8 +1,8 @@
-"""Rows that the opened model knows before the logged one is asked: one call then answers for them and for candidates.
+"""Predictions of rows by the opened model, so that one call of the logged one serves for rows and candidates together.
 
-An opened model is known to agree with the logged one. So rows are searched by what its structure says of them, and the
-logged model is asked about them beside the candidates: what a call costs hardly depends on its size. What it
-contradicts was not explained.
+An opened model was checked to agree with the logged one. So rows are explained by what its structure predicts, and the
+logged model is asked about them beside the candidates, because the price of a call hardly depends on its size. Rows
+of which it predicts something else are explained again.
 """
 
 from __future__ import annotations
@@ -25,11 +25,11 @@ from mlflow_cf.structures.capabilities import is_steady
 from mlflow_cf.structures.links import linked
 from mlflow_cf.structures.structure import Structure
 
-FEW: Final = 64  # rows that are one part: a further part costs a further call of the model
+FEW: Final = 64  # rows of a short table, which is one batch: every batch costs a call of the model
 
 
 class Predictions:
-    """What the model says of the rows of a request; it is asked about them alone, or beside candidates.
+    """The predictions of a request's rows; the model is asked about them alone, or beside candidates.
 
     Attributes:
         request: the request; space: covers its rows, and all candidates.
@@ -61,7 +61,7 @@ class Predictions:
         structure = self.request.requirements.opened.structure
         if not self.expected or structure is None or is_steady(structure):
             return rows
-        # such a model rounds by the rows that stand beside one: the numbers are those of the row alone
+        # the model's rounding depends on the other rows of a call: show the numbers of each row alone
         return [
             replace(row, outcome=self.expected[number].outcome) if self._all_agree or self._agrees(number, row) else row
             for number, row in enumerate(rows)
@@ -77,12 +77,12 @@ class Predictions:
         return VerifiedAnswers(codes, self._said)
 
     def confirmed(self, number: int) -> bool:
-        """Whether the model says of a row what was expected."""
+        """Whether the model predicts a row as expected."""
         row = self.rows[number]
         return self._all_agree or self._agrees(number, row)
 
     def _told(self) -> list[Row] | None:
-        """Return the rows with what was said of them beside candidates, if it is what was expected."""
+        """Return the rows as predicted beside candidates, if all of them are as expected; else None."""
         if self._said is None:
             return None
         model, rows = self.request.judge.model, []
@@ -102,14 +102,14 @@ class Predictions:
 
 
 def _expected(request: Request, coded: CodedRows) -> list[Row]:
-    """Return the rows of a short table as the opened model knows them; none if the model must be asked about them."""
+    """Return the rows of a short table as the opened model predicts them; none if the logged one must come first."""
     structure, regression = request.requirements.opened.structure, request.judge.model.regression
     if structure is None or request.requirements.unopened is not None or request.query.explain == "none":
         return []
-    known = coded.space is request.bound_policy.space  # it knows nothing of levels that it never met
+    known = coded.space is request.bound_policy.space  # the structure cannot read unseen levels
     if not known or len(coded.codes) > FEW:
         return []
-    if coded.faults or (regression and not is_steady(structure)):  # its predictions are told to the last bit
+    if coded.faults or (regression and not is_steady(structure)):  # replies show such predictions to the last bit
         return []
     codes = coded.codes
     sums = _sums(request, structure, codes)
@@ -125,7 +125,7 @@ def _expected(request: Request, coded: CodedRows) -> list[Row]:
 
 
 def _sums(request: Request, structure: Structure, codes: Floats) -> Floats:
-    """Return the structure's sums of rows (m, d), those of each row as if it was alone."""
+    """Return the structure's raw scores (m, k) of rows (m, d), rounded as if every row was alone."""
     tables = request.bound_policy.tables
     if tables.structure is structure and len(codes) == 1:
         return structure.sums(tables.tokens_of(codes[0]))

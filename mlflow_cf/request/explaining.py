@@ -1,6 +1,6 @@
-"""The rows of one request explained: all are searched and verified before any time goes into proofs and reasons.
+"""The loop over the rows of a request: all are searched and verified before proofs and reasons take time.
 
-The time limit of a request, shared by its rows: each is searched and proved, and none may starve the others.
+`RowClock` shares the time limit of a request among its rows.
 """
 
 from __future__ import annotations
@@ -71,11 +71,11 @@ class Explaining:
         self._clock = RowClock(request.deadline)
         self._unsearched: list[int] = []
         self._unsettled: dict[int, Unsettled] = {}
-        self._tasks: dict[int, RowTask] = {}  # of the first of these; the others are made anew when their turn comes
+        self._tasks: dict[int, RowTask] = {}  # of the first unsettled rows; those of others are made again when needed
         self._blocked: dict[int, Evidence | None] = {}
 
     def run(self) -> dict[int, Explanation]:
-        """Give every row its answer, then certificates to those that are to have one, then reasons to the others."""
+        """Answer all rows, then certify answers where that is wanted, then give reasons to rows without answer."""
         started, numbers, done = time.perf_counter(), list(self.rows), 0
         while done < len(numbers):
             most = ROWS_AT_ONCE if self.request.deadline is None else min(max(FIRST_ROWS, done), ROWS_AT_ONCE)
@@ -93,7 +93,7 @@ class Explaining:
         return self.explained
 
     def _reason(self, granted_s: float | None) -> None:
-        """Say why rows have no counterfactual, each in an even share of the time, with calls to the judge together."""
+        """Give reasons for rows without counterfactual, in even shares of the time, with common calls of the judge."""
         reasons, blocked = Reasons(self.request, self.space), list(self._blocked.items())
         ends = reasons.ends(granted_s)
         for start in range(0, len(blocked), ROWS_AT_ONCE):
@@ -144,7 +144,7 @@ class Explaining:
             self._without_structure(doubted)
 
     def _note(self, number: int, task: RowTask, verified_row: VerifiedRow | Exception) -> bool:
-        """Note what was verified; return whether the judge refused everything that the opened model believed in."""
+        """Note what was verified; return whether the judge refused all that the opened model predicts as wanted."""
         briefly = bool(self.request.why_not) and task.problem.scorer is not None  # reasons follow
         answer = verified_row if isinstance(verified_row, Exception) else answer_of(verified_row, briefly=briefly)
         if isinstance(verified_row, VerifiedRow):
@@ -160,7 +160,7 @@ class Explaining:
         return False
 
     def _say(self, number: int, task: RowTask | None, answer: Answer | Exception) -> None:
-        """Explain a row for good, unless something is to be said of why it has no counterfactual."""
+        """Note a row's explanation, and whether reasons are to be added because it has no counterfactual."""
         self.explained[number] = explanation(self.request, self.rows[number], task, answer)
         if task is None or task.problem.scorer is None or not isinstance(answer, Answer):
             return
@@ -177,14 +177,14 @@ class Explaining:
         self._answer(replace(self.request, requirements=unopened), numbers)
 
     def _say_what_would_suffice(self, seconds: float) -> None:
-        """Tell rows that were not searched how long the request with all its rows takes, by those that were."""
+        """Estimate for rows that were not searched how long the whole request takes, from the rows that were."""
         rows, searched = self.progress.rows, len(self.rows) - len(self._unsearched)
         for number in self._unsearched if searched else ():
             reason = would_suffice(seconds * rows / searched, rows)
             self.explained[number] = replace(self.explained[number], reason=reason)
 
     def _certify(self) -> None:
-        """Certify in rounds: what the clock cut gets another one if that gives it twice the time."""
+        """Certify in rounds: rows cut off by the clock get another round if that gives them twice the time."""
         waiting, share = list(self._unsettled), 0.0
         while waiting and (left := self._left() / len(waiting)) >= 2 * share:
             share, cut = max(left, SHORTEST_S), []
@@ -242,14 +242,14 @@ def _share(ends: float | None, rows: int) -> float | None:
 
 
 def _is_doubted(verified_row: VerifiedRow, answer: Answer | Exception) -> bool:
-    """Whether the judge refused everything lawful that the opened model believed in."""
+    """Whether the judge refused all admissible candidates, though the opened model predicts them as wanted."""
     problem = verified_row.task.problem
     refused = isinstance(answer, Answer) and answer.verified is None and answer.status == "not_found"
     return refused and problem.scorer is not None and bool(problem.check(verified_row.candidates.rows).any())
 
 
 SEARCH_SHARE = 0.8  # of the time there is; the rest is for the proof of what the search found
-LEAST_S = 0.05  # a search that ends in its first moments finds nothing
+LEAST_S = 0.05  # of a search: a shorter one finds nothing
 MOST_GUESSED_S = 0.03  # of the proof of a row, before any was proved: as long as its search, but no longer than this
 
 

@@ -1,4 +1,4 @@
-"""What a model is wrapped with so that answers can be held to more than its target."""
+"""Other models and plausibility, wrapped with a model so that answers can be required to meet them too."""
 
 from __future__ import annotations
 
@@ -20,11 +20,11 @@ from mlflow_cf.policy.further import AnyVersions, VersionsAsked
 
 @dataclass(frozen=True, eq=False)
 class ExtraModels:
-    """What a model was wrapped with so that answers can be held to more than its target.
+    """Further requirements that a model was wrapped with.
 
     Attributes:
-        versions: name -> another model that answers may have to hold under.
-        plausibility: what was learned of how much rows look like the background, if it was.
+        versions: name -> another model, under which answers may have to be valid.
+        plausibility: the learned measure of how much rows look like the background, if there is one.
     """
 
     versions: Mapping[str, Requirement] = field(default_factory=dict)
@@ -59,7 +59,7 @@ class ExtraModels:
         return cls(opened, plausibility)
 
     def split(self, asked: AnyVersions) -> tuple[VersionsAsked, tuple[Version, ...]]:
-        """Return the names in `asked` that are held here, and the models that are to be opened for it.
+        """Return the names in `asked` of models that are here, and the other models, which are still to be opened.
 
         Raises:
             InputError: it is no list, or has models with malformed names.
@@ -70,7 +70,7 @@ class ExtraModels:
         return named, read_versions([one for one in asked if not (isinstance(one, str) and one in self.versions)])
 
     def describe(self) -> dict[str, str]:
-        """Return what is inside of each, by its path."""
+        """Return the note on the structure of each, by its path."""
         every = [*self.versions.values(), *([self.plausibility.requirement] if self.plausibility else [])]
         return {one.origin.path: one.opened.note for one in every}
 
@@ -80,7 +80,7 @@ class LearnedOnce:
     """What was learned of the background once.
 
     Attributes:
-        learned: by the explainer, if it learns; extra_models: by what else answers can be held to.
+        learned: by the explainer, if it learns; extra_models: by further requirements.
         causal: for the policy's causal equations with a model, in order; empty: it is still to be learned.
     """
 

@@ -1,7 +1,7 @@
-"""Other processes that explain rows of a long table: of threads, only one at a time runs Python.
+"""Helper processes that explain rows of a long table, because only one thread at a time runs Python.
 
 The rows are handed out in parts from the end of the table while this process goes on from its beginning, so that the
-seconds that a process takes to start are no loss. Every row gets the answer that it gets without helpers.
+seconds that a process takes to start are not lost. Every row gets the same answer as without helpers.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from mlflow_cf.words.result import Explanation
 WORTH_S: Final = 10.0  # of work for each helper; a start takes some seconds
 MOST: Final = 8  # each holds MLflow and the model, some hundred megabytes
 AHEAD: Final = 2  # parts that a helper is given beforehand, so that it need not wait
-# Processes that others run beside already: tasks of Spark have a core each, and so have helpers.
+# Modules of processes that have only one core to themselves (tasks of Spark), so that they start no helpers.
 CROWDED: Final = ("pyspark.daemon", "pyspark.worker")
 ONE_THREAD: Final = dict.fromkeys(("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"), "1")
 _logger = logging.getLogger(__name__)
@@ -99,7 +99,7 @@ class Helpers:
         self._pool, self._alone = None, True
 
 
-_WORK: Final[list[Work]] = []  # in a helper alone: what it has been started for
+_WORK: Final[list[Work]] = []  # filled in helper processes only
 
 
 def _begin(work: Work) -> None:

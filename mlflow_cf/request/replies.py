@@ -1,4 +1,4 @@
-"""What is known of a row, as its explanation."""
+"""Explanations of rows, as replies show them."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def bare(request: Request, row: Row) -> Explanation:
     """Return what a row gets that is not searched for: invalid, not asked for, or already as wanted."""
     prediction = None if row.prediction != row.prediction else row.prediction  # NaN is null in a reply
     name, space = request.explainer.name, request.bound_policy.space.bare
-    said = None if row.expected else row.outcome  # else the model will say how likely that is
+    said = None if row.expected else row.outcome  # the logged model will give the probability later
     likely = None if said is None else bound_target(request, row).probability(said)[0]
     status: Status = "invalid" if row.fault else "skipped" if request.query.explain == "none" else "already"
     return Explanation(status, row.fault, prediction, likely, explainer=name, seed=request.seed, space=space)

@@ -29,7 +29,7 @@ class Caller(NamedTuple):
 
     Attributes:
         seconds: for all explanations together, or None; more of them may take `row_seconds` each instead.
-        served: whether it is a request to the model, which knows less than the owner of an explained model may.
+        served: whether it is a request to the served model, which may see less than the owner of the explained model.
         rows: most rows that are explained; None: all.
         trial: whether it is a search before a request, which sees what requests see.
     """
@@ -42,7 +42,7 @@ class Caller(NamedTuple):
 
     @property
     def owner(self) -> bool:
-        """Whether it may see all of the background, and be advised to relax what the policy seals."""
+        """Whether replies may show all of the background, and advise to relax constraints of the policy."""
         return not (self.served or self.trial)
 
     @property
@@ -64,8 +64,8 @@ class Request:
     """Everything the rows of one request share.
 
     Attributes:
-        requirements: the model's own decision, and all else that candidates must meet.
-        judges: decide about all of it, and count the calls that this request costs.
+        requirements: the model's own decision, and all further requirements that candidates must meet.
+        judges: ask the models, and count the calls of this request.
         bound_policy: the policy, bound to the background; with the query's constraints once the request has its place.
         tightened: bound policies with the constraints of earlier requests.
         target: the wanted outcome; a row that meets it needs no counterfactual, whatever else is required of one.
@@ -77,8 +77,8 @@ class Request:
         why_not: how much is found out about rows without counterfactual.
         max_evaluations: rows scored per explained row.
         deadline: `time.perf_counter` value for all explanations together, or None.
-        elsewhere: does the same for a part of the rows in another process, where no deadline holds for all.
-        admission: lets the request in to be explained.
+        elsewhere: explains a part of the rows in another process; used where there is no common deadline.
+        admission: limits how many requests are explained at once.
         caller: who asks, and how long that may take.
     """
 
@@ -106,5 +106,5 @@ class Request:
         return self.requirements.judge
 
     def bound_target(self, own: int) -> BoundTarget:
-        """Return the target for rows of which the model says the class at position `own`."""
+        """Return the target for rows that the model predicts as the class at position `own`."""
         return self.requirements.bound(self.target, own)

@@ -1,4 +1,4 @@
-"""One row of a request bound to everything that decides about it."""
+"""One row of a request as a task: its problem, targets and budget."""
 
 from __future__ import annotations
 
@@ -18,28 +18,28 @@ from mlflow_cf.words.reasons import Uncertified
 
 
 def bound_target(request: Request, row: Row) -> BoundTarget:
-    """Return the target with what a row needs to be held against it."""
+    """Return the target bound to a row's own prediction."""
     return request.bound_target(_own(row))
 
 
 def is_wanted(request: Request, row: Row) -> bool:
-    """Whether there is something to search for."""
+    """Whether a row needs a counterfactual: it is valid, asked for, and not predicted as wanted."""
     if row.fault or row.outcome is None or request.query.explain == "none":
         return False
     return request.target.differs or not bool(bound_target(request, row).met(row.outcome)[0])
 
 
 def wanted_of(request: Request, rows: Sequence[Row]) -> dict[int, Row]:
-    """Return the rows that there is something to search for, by their number."""
+    """Return the rows that need a counterfactual, by their number."""
     return {number: row for number, row in enumerate(rows) if is_wanted(request, row)}
 
 
 def row_task(request: Request, space: FeatureSpace, row: Row) -> RowTask:
-    """Return a row's problem, with a budget of its own."""
+    """Return the task of a row, with a budget of its own."""
     requirements = request.requirements
     targets, opened, partial = requirements.wanted(request.target, _own(row))
     count, most = request.query.count, request.max_evaluations
-    # what the structure takes a level for that is not in the background, the model may know
+    # the structure reads levels that are not in the background as unknown, while the model may know them
     unseen = np.flatnonzero(row.codes >= request.bound_policy.bound_distance.unknown_from).tolist()
     scorer = None if unseen else opened
 
@@ -65,5 +65,5 @@ def row_task(request: Request, space: FeatureSpace, row: Row) -> RowTask:
 
 
 def _own(row: Row) -> int:
-    """Return the position of the class that the model says of a row, -1 without."""
+    """Return the position of the class that the model predicts for a row, -1 without."""
     return -1 if row.outcome is None else int(row.outcome.codes[0])

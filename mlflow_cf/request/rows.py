@@ -29,7 +29,7 @@ class CodedRows:
 
     @classmethod
     def of(cls, known: FeatureSpace, frame: pd.DataFrame) -> CodedRows:
-        """Code rows by the features that are known, and the levels that the background never had."""
+        """Code rows by the `known` features, which are extended by levels that the background does not have."""
         codes, faults = known.encode_rows(frame)
         space = known.covering(frame) if faults else known
         if space is not known:
@@ -39,7 +39,7 @@ class CodedRows:
 
 @dataclass(frozen=True, eq=False)
 class Row:
-    """A row with its codes and the model's prediction; `fault` says why it cannot be explained, if so."""
+    """A row with its codes (d,) and the model's prediction; `fault` is why it cannot be explained, or ""."""
 
     codes: Floats
     fault: str
@@ -48,7 +48,7 @@ class Row:
 
     @property
     def expected(self) -> bool:
-        """Whether the outcome is what the model is expected to say, before it is asked."""
+        """Whether the outcome is a prediction of the opened model; the logged one was not asked yet."""
         return self.prediction is None and self.outcome is not None and int(self.outcome.codes[0]) >= 0
 
 

@@ -1,4 +1,4 @@
-"""What the model says on the way: the probability of what is wanted after each step of the plans of a request."""
+"""The probability of the wanted outcome after each step of the plans of a request."""
 
 from __future__ import annotations
 
@@ -23,8 +23,8 @@ def with_probabilities(
 ) -> dict[int, Explanation]:
     """Return those explanations that have plans, with the probability after each step, and with the steps as text.
 
-    One call tells them all. Rows between a row and its counterfactual may be such as the model cannot predict, or there
-    may be no time or no evaluations left for them: then their steps have none.
+    They all come from one call of the model. Steps have no probability where the model cannot predict the rows between,
+    or no time or evaluations are left.
     """
     planned = {number: one for number, one in explained.items() if any(found.plan for found in one.counterfactuals)}
     between = {number: [s.row for cf in one.counterfactuals for s in cf.plan[:-1]] for number, one in planned.items()}
@@ -42,7 +42,7 @@ def with_probabilities(
 
 
 def _outcome(request: Request, space: FeatureSpace, rows: list[Mapping[str, Level | None]]) -> Outcome | None:
-    """Return what the model says of rows; None: it says nothing, or there is no time to ask."""
+    """Return the model's predictions of rows; None: it fails, or there is no time."""
     if not rows or (request.deadline is not None and time.perf_counter() >= request.deadline):
         return None
     try:
@@ -57,9 +57,9 @@ def _told(explanation: Explanation, likely: Iterator[float | None]) -> Explanati
 
 
 def _with(found: Counterfactual, likely: Iterator[float | None]) -> Counterfactual:
-    """Return a counterfactual whose steps take their probabilities from an iterator; the last one has its own.
+    """Return a counterfactual whose steps take their probabilities from an iterator; the last step has the answer's.
 
-    The steps are told below the sentence that is its text.
+    The plan in words is added to its text.
     """
     if not found.plan:
         return found

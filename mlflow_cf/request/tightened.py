@@ -1,4 +1,4 @@
-"""What constraints of requests leave of a policy, kept for those who send the same again."""
+"""Bound policies with the constraints of requests, kept for requests with the same ones."""
 
 from __future__ import annotations
 

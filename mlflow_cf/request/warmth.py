@@ -1,4 +1,4 @@
-"""What is compiled or loaded on first use shall be so before a clock starts, if nobody waits for another explainer."""
+"""Trial searches before a clock starts, so that what is compiled or loaded on first use costs no request its time."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from mlflow_cf.kernel import ready
 from mlflow_cf.model.judge import Outcome
 from mlflow_cf.policy import Limits, Query
 
-TRIED: Final = 3  # rows, of which the pairs of changes are looked at
+TRIED: Final = 3  # rows whose pairs of changes are tried
 TRIAL_S: Final = 0.5  # of a trial that compiles nothing: wide models take longer for the whole of it
 TRIAL_SHARE: Final = 0.5  # of a request's time, where it names an explainer that nobody has tried yet
 SEVERAL: Final = 3  # answers of a trial of what plain requests seldom need
@@ -42,7 +42,7 @@ def query_to_try(limits: Limits, *, opened: bool, certified: bool, count: int = 
 
 
 class Warmth:
-    """Remembers which explainers were tried on a model, and whether with certificates; shared by its threads."""
+    """Knows which explainers had a trial on a model, and whether with certificates; shared by its threads."""
 
     def __init__(self) -> None:
         self._tried: set[Hashable] = set()

@@ -1,4 +1,4 @@
-"""The tuples of all groups that a search looks at, laid out end to end for kernels."""
+"""The actions of all groups that a search looks at, laid out end to end for kernels."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ class ActionArrays(NamedTuple):
 
     Attributes:
         code, cost, peak: (choices,) and start: (G + 1,) as in `ActionTable`.
-        own: (G,) the choice of the row's own tuple, -1 where there is none; own_code: (G,) the code of that tuple.
+        own: (G,) the choice of the row's own action, -1 where there is none; own_code: (G,) the code of that action.
     """
 
     code: Codes
@@ -48,11 +48,11 @@ class Within(NamedTuple):
 
 @dataclass(frozen=True, eq=False)
 class ActionTable:
-    """Some tuples of every group, group after group, in the order in which a search tries them.
+    """Some actions of every group, group after group, in the order in which a search tries them.
 
     Attributes:
-        problem: whose tuples they are.
-        group, code: (choices,) group and tuple of each.
+        problem: whose actions they are.
+        group, code: (choices,) group and action of each.
         cost, peak: (choices,) what each adds to the distance, as in `Group`.
         start: (G + 1,) where each group's choices start.
     """
@@ -65,21 +65,21 @@ class ActionTable:
     start: Codes
 
     @classmethod
-    def of_places(cls, problem: Problem, places: Codes) -> ActionTable:
-        """Return the tuples at `places` (choices,) among those of all groups, group after group."""
-        if len(places) == len(problem.costs) and (places == np.arange(len(places))).all():  # all of them, as they come
-            start = np.append(problem.start, len(places))
-            code = places - problem.start[problem.group_of]
+    def of_ids(cls, problem: Problem, ids: Codes) -> ActionTable:
+        """Return the actions at `ids` (choices,) among those of all groups, group after group."""
+        if len(ids) == len(problem.costs) and (ids == np.arange(len(ids))).all():  # all of them, as they come
+            start = np.append(problem.start, len(ids))
+            code = ids - problem.start[problem.group_of]
             return cls(problem, problem.group_of, code, problem.costs, problem.peaks, start)
-        group = problem.group_of[places]
+        group = problem.group_of[ids]
         start = np.searchsorted(group, np.arange(len(problem.groups) + 1))
-        return cls(problem, group, places - problem.start[group], problem.costs[places], problem.peaks[places], start)
+        return cls(problem, group, ids - problem.start[group], problem.costs[ids], problem.peaks[ids], start)
 
-    def taken(self, places: Codes) -> Codes:
-        """Return the candidates (m, G) that take the choices at `places` (m, n), each of another group."""
-        codes = np.repeat(self.problem.own[None], len(places), axis=0)
-        for at in places.T:
-            codes[np.arange(len(places)), self.group[at]] = self.code[at]
+    def taken(self, ids: Codes) -> Codes:
+        """Return the candidates (m, G) that take the choices at `ids` (m, n), each of another group."""
+        codes = np.repeat(self.problem.own[None], len(ids), axis=0)
+        for at in ids.T:
+            codes[np.arange(len(ids)), self.group[at]] = self.code[at]
         return codes
 
     @cached_property
@@ -89,7 +89,7 @@ class ActionTable:
 
     @cached_property
     def own(self) -> Codes:
-        """(G,) the choice of the row's own tuple, -1 where there is none."""
+        """(G,) the choice of the row's own action, -1 where there is none."""
         own = np.full(len(self.problem.groups), -1)
         mine = np.flatnonzero(self.code == self.problem.own[self.group])
         own[self.group[mine]] = mine
@@ -112,21 +112,21 @@ class ActionTable:
 
 
 def lawful(problem: Problem) -> Codes:
-    """Return the places of the tuples that the rules allow among those of all groups, ascending."""
+    """Return the places of the actions that the rules allow among those of all groups, ascending."""
     return np.flatnonzero(_allowed(problem))
 
 
 def _allowed(problem: Problem) -> Bools:
-    """Return which of the tuples of all groups the rules allow."""
+    """Return which of the actions of all groups the rules allow."""
     allowed: Bools = np.ones(len(problem.costs), dtype=np.bool_)
     allowed[problem.own + problem.start] = problem.own_allowed
     return allowed
 
 
 def telling(problem: Problem) -> Codes:
-    """Return the places of the tuples worth looking at among those of all groups, ascending.
+    """Return the places of the actions worth looking at among those of all groups, ascending.
 
-    Of the tuples of a lone feature in one cell of the model the nearest stands for all, unless rules over several
+    Of the actions of a single feature in one cell of the model the nearest stands for all, unless rules over several
     groups speak of the feature: whatever accepts another one accepts the nearest too.
     """
     kept = _allowed(problem)
@@ -177,10 +177,10 @@ def drop_beaten(cells: Array, start: Array, own: Array, ascending: Array, kept: 
 
 
 def _unbeaten(group: Group, cells: Encoded, c: float) -> Bools:
-    """Return which tuples (t,) may be in the least key of a box among those of their cell (t,).
+    """Return which actions (t,) may be in the least key of a box among those of their cell (t,).
 
     That is the nearest one. Of those that add as much to the sum, a smaller code may also win, where another group has
-    the largest change; but never against the row's own tuple, which is no change.
+    the largest change; but never against the row's own action, which is no change.
     """
     allowed = np.flatnonzero(group.own_allowed | (np.arange(len(cells)) != group.own))
     top = group.peak[allowed] if c else np.zeros(len(allowed))

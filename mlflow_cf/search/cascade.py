@@ -10,15 +10,16 @@ from mlflow_cf.features import Floats
 from mlflow_cf.problem import Codes, JointRule, Problem
 from mlflow_cf.search.sampling import draw_by_row
 
-MOST_ROWS = 200_000  # rows built at once when all tuples of a group are tried
+MOST_ROWS = 200_000  # rows built at once when all actions of a group are tried
 
 
 class Cascade:
     """Repairs candidates of one problem.
 
-    Groups are visited in topological order. A group that must change gets a tuple; a group one of whose defining rules
-    fails gets a tuple for which all of them hold: the row's own if it does, else one drawn by frequency, or without
-    `rng` the nearest. After the pass every rule is checked again, rejection rules included, and what fails is dropped.
+    Groups are visited in topological order. A group that must change gets another action; a group that a rule defines
+    which fails gets an action for which all rules that define it hold: the row's own if they do for it, else one drawn
+    by frequency, or without `rng` the nearest. Afterwards all rules are checked, also those that define nothing, and
+    candidates that break one are dropped.
     """
 
     def __init__(self, problem: Problem, rng: np.random.Generator | None = None) -> None:
@@ -31,7 +32,7 @@ class Cascade:
                 self.defining.setdefault(owner[joint.rule.defines], []).append(joint)
         # all other groups are left as they are
         self.steps = [n for n in problem.order if n in self.defining or not problem.groups[n].own_allowed]
-        # the groups whose values decide which tuples of a group qualify
+        # the groups whose values decide which actions of a group qualify
         self.context = {
             number: sorted({other for joint in joint_rules for other in joint.groups} - {number})
             for number, joint_rules in self.defining.items()
@@ -69,7 +70,7 @@ class Cascade:
             codes[stuck, number] = self._chosen(drawable, np.zeros(len(stuck), dtype=np.intp), number)
 
     def _satisfy(self, codes: Codes, number: int, kept: Bools) -> None:
-        """Give a new tuple to candidates that break a rule defining this group; mark those that have none."""
+        """Give a new action to candidates that break a rule defining this group; mark those that have none."""
         problem, group = self.problem, self.problem.groups[number]
         holds = np.ones(len(codes), dtype=np.bool_)
         for joint in self.defining[number]:
@@ -87,7 +88,7 @@ class Cascade:
         kept[broken[~back & ~possible]] = False
 
     def _chosen(self, drawable: Bools, rows: Codes, number: int) -> Codes:
-        """Return a tuple of a group for every entry of `rows`, among those that may be drawn (u, t) in that row."""
+        """Return an action of a group for every entry of `rows`, among those that may be drawn (u, t) in that row."""
         group = self.problem.groups[number]
         if self.rng is not None:
             return draw_by_row(np.where(drawable, group.weights, 0.0), rows, self.rng)
@@ -95,17 +96,17 @@ class Cascade:
         return nearest[rows]
 
     def _qualifying(self, contexts: Floats, number: int) -> Bools:
-        """Return (u, t) whether each tuple of a group meets its defining rules beside the rest of each row (u, d)."""
-        group, tuples = self.problem.groups[number], len(self.problem.groups[number].tuples)
-        step = max(1, MOST_ROWS // tuples)
+        """Return (u, t) whether each action of a group meets its defining rules beside the rest of each row (u, d)."""
+        group, actions = self.problem.groups[number], len(self.problem.groups[number].actions)
+        step = max(1, MOST_ROWS // actions)
         parts: list[NDArray[np.bool_]] = []
         for start in range(0, len(contexts), step):
-            rows = np.repeat(contexts[start : start + step], tuples, axis=0)
-            rows[:, group.columns] = np.tile(group.tuples, (len(rows) // tuples, 1))
+            rows = np.repeat(contexts[start : start + step], actions, axis=0)
+            rows[:, group.columns] = np.tile(group.actions, (len(rows) // actions, 1))
             holds = np.ones(len(rows), dtype=np.bool_)
             for joint in self.defining[number]:
                 holds &= joint.rule.holds(rows, self.problem.x0)
-            parts.append(holds.reshape(-1, tuples))
+            parts.append(holds.reshape(-1, actions))
         return np.concatenate(parts)
 
 
@@ -121,7 +122,7 @@ def _distinct(codes: Codes) -> tuple[Codes, Codes]:
 
 
 def alone(problem: Problem, number: int) -> Floats:
-    """Return the distance (t,) from the row to each tuple of a group, where nothing else changes."""
+    """Return the distance (t,) from the row to each action of a group, where nothing else changes."""
     group = problem.groups[number]
     distance: Floats = group.cost + problem.bound_distance.c * group.peak
     return distance

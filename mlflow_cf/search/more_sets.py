@@ -285,7 +285,7 @@ def _actions(problem: Problem, number: int) -> Codes:
     """Return the codes of what a group may become, nearest first."""
     group = problem.groups[number]
     codes = np.argsort(alone(problem, number), kind="stable")
-    known = ~np.isnan(group.tuples[codes]).any(axis=1)
+    known = ~np.isnan(group.actions[codes]).any(axis=1)
     return np.asarray(codes[(codes != group.own) & known])
 
 

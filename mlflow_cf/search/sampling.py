@@ -78,7 +78,7 @@ def draw_by_row(weights: Floats, rows: Codes, rng: np.random.Generator) -> Codes
 
 
 def with_draws(problem: Problem, rng: np.random.Generator) -> Problem:
-    """Return the problem with uniform draws among the tuples of its continuous features, half and half by weight."""
+    """Return the problem with uniform draws among the actions of its continuous features, half and half by weight."""
     if all(group.interval is None for group in problem.groups):
         return problem
     draws = {

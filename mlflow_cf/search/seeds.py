@@ -31,7 +31,7 @@ def _admissible_favourable_rows(problem: Problem) -> Floats:
 
 
 def codes_of(problem: Problem, Z: Floats) -> Codes:
-    """Return the codes (k, G) of rows Z (m, d); rows with a tuple that is not among a group's are left out.
+    """Return the codes (k, G) of rows Z (m, d); rows with an action that is not among a group's are left out.
 
     A number is coded by the nearest value of its cell where a problem has one of every cell.
     """
@@ -48,20 +48,20 @@ def codes_of(problem: Problem, Z: Floats) -> Codes:
 
 def _cell_codes(problem: Problem, group: Group, values: Floats) -> tuple[Codes, Bools]:
     """Return the codes (m,) of numbers (m, 1) by their cells, and which have one."""
-    if problem.cells is None or group.places is None:
+    if problem.cells is None or group.ids is None:
         raise ValueError("the numbers of this group have no cells")
-    candidates = np.arange(len(group.tuples))
+    candidates = np.arange(len(group.actions))
     if not group.own_allowed:
         candidates = np.delete(candidates, group.own)
     sought = problem.cells.places(group.columns[0], values[:, 0])
-    return _sought(candidates, group.places[candidates], sought, ~np.isnan(values[:, 0]))
+    return _sought(candidates, group.ids[candidates], sought, ~np.isnan(values[:, 0]))
 
 
 def _group_codes(problem: Problem, group: Group, values: Floats) -> tuple[Codes, Bools]:
-    """Return the codes (m,) of tuples (m, k) among those of their group's domain, and which have one."""
+    """Return the codes (m,) of actions (m, k) among those of their group's domain, and which have one."""
     del problem
     known, keys = group.domain.keys(values)
-    listed, own_keys = group.domain.keys(group.tuples)
+    listed, own_keys = group.domain.keys(group.actions)
     listed[group.own] = False
     candidates = np.flatnonzero(listed)
     return _sought(candidates, own_keys[candidates], keys, known)

@@ -15,25 +15,25 @@ from mlflow_cf.features.embedding import borders
 from mlflow_cf.problem import Codes, Group, Problem
 from mlflow_cf.problem.points import limits
 
-CELLS = 2**16  # of a table of rows against tuples: it stays in the processor's cache
+CELLS = 2**16  # of a table of rows against actions: it stays in the processor's cache
 
 
 @dataclass(frozen=True, eq=False)
 class Snapping:
-    """Moves every group of a row by itself to the nearest of its tuples; rules over several groups are not asked.
+    """Moves every group of a row by itself to the nearest of its actions; rules over several groups are not asked.
 
-    * A lone number: the nearest admissible one inside the box; of two equally near the one nearer to the row to
+    * A single number: the nearest admissible one inside the box; of two equally near the one nearer to the row to
       explain, then the lower one. A continuous one: any number in its interval that its type can hold.
-    * A lone level: itself if admissible, else the own one, else the first.
-    * A declared group: the tuple with the least sum of changes, numbers in ranges, a mismatch 1; ties: the first.
+    * A single level: itself if admissible, else the own one, else the first.
+    * A declared group: the action with the least sum of changes, numbers in ranges, a mismatch 1; ties: the first.
 
-    The own tuple is inside any box, and is not admissible for a group that must change. If nothing is left in the box,
+    The own action is inside any box, and is not admissible for a group that must change. If nothing is left in the box,
     the box does not count; if nothing is left at all, the group stays as it is. Missing stands for the own value, and
     is never proposed where that is known.
 
     Attributes:
         problem: the row to explain and what it may become.
-        box: (2, d) lowest and highest codes of lone numbers, NaN for no bound.
+        box: (2, d) lowest and highest codes of single numbers, NaN for no bound.
     """
 
     problem: Problem
@@ -47,7 +47,7 @@ class Snapping:
         return embedding.rows(V, self.problem.x0, self._choice(embedding))
 
     def codes(self, Z: Floats) -> Codes:
-        """Return the codes (m, G) of the tuples nearest to rows (m, d); of continuous numbers too."""
+        """Return the codes (m, G) of the actions nearest to rows (m, d); of continuous numbers too."""
         wanted = np.where(np.isnan(Z), self.problem.x0, Z).T.copy()  # one column after the other: faster
         codes = np.empty((len(self.problem.groups), len(Z)), dtype=np.intp)
         for number, group in enumerate(self.problem.groups):
@@ -55,13 +55,13 @@ class Snapping:
         return codes.T.copy()
 
     def nearest(self, number: int) -> NearestActions:
-        """Return what finds the codes of one group's tuples nearest to what is wanted."""
+        """Return what finds the codes of one group's actions nearest to what is wanted."""
         if number not in self._found:
             self._found[number] = self._of(self.problem.groups[number])
         return self._found[number]
 
     def rows(self, Z: Floats) -> Floats:
-        """Return the nearest rows (m, d) to rows (m, d); continuous numbers may lie between their tuples."""
+        """Return the nearest rows (m, d) to rows (m, d); continuous numbers may lie between their actions."""
         snapped = self.problem.rows(self.codes(Z))
         for group in self.problem.groups:
             if group.interval is not None:
@@ -70,10 +70,10 @@ class Snapping:
         return snapped
 
     def _choice(self, embedding: Embedding) -> Bools:
-        """Return (width,) which coordinates belong to a level of some admissible tuple, or to none."""
+        """Return (width,) which coordinates belong to a level of some admissible action, or to none."""
         choice = np.ones(embedding.width, dtype=np.bool_)
         for group in self.problem.groups:
-            admissible = group.tuples[_admissible(group)]
+            admissible = group.actions[_admissible(group)]
             for column, codes in zip(group.columns, admissible.T, strict=True):
                 feature, block = embedding.space.features[column], embedding.blocks[column]
                 if feature.kind == "category":
@@ -90,23 +90,23 @@ class Snapping:
         if not len(codes):
             return _Own(group.own)
         if len(features) > 1:
-            return _Tuples(group.tuples[codes], codes, features)
+            return _Tuples(group.actions[codes], codes, features)
         if features[0].has_order:
             return self._number(group, codes, features[0])
         default = group.own if group.own_allowed else int(codes[0])
         table = np.full(len(features[0].known) + 1, default)
-        levels = group.tuples[codes, 0]
+        levels = group.actions[codes, 0]
         table[levels[~np.isnan(levels)].astype(np.intp)] = codes[~np.isnan(levels)]
         return _Level(table)
 
     def _number(self, group: Group, codes: Codes, feature: Feature) -> _Number:
-        values = group.tuples[codes, 0]
+        values = group.actions[codes, 0]
         ranked = values < feature.unknown_from  # neither missing nor a level without a rank
         low, high = self._ends(group)
         inside = ranked & (((values >= low) & (values <= high)) | (codes == group.own))
         kept = inside if inside.any() or group.own_allowed else ranked
         default = group.own if group.own_allowed else int(codes[kept][0])
-        own = group.tuples[group.own, 0]
+        own = group.actions[group.own, 0]
         return _Number.between(values[kept], codes[kept], default, own, feature.unknown_from)
 
     def _ends(self, group: Group) -> tuple[float, float]:
@@ -134,10 +134,10 @@ class Snapping:
 
 
 class NearestActions(Protocol):
-    """What finds the tuples of one group nearest to what is wanted."""
+    """What finds the actions of one group nearest to what is wanted."""
 
     def codes(self, wanted: Floats) -> Codes:
-        """Return the codes (m,) of the nearest tuples for codes (len(columns), m); missing is the own value."""
+        """Return the codes (m,) of the nearest actions for codes (len(columns), m); missing is the own value."""
         ...
 
 
@@ -151,7 +151,7 @@ class _Own:
 
 @dataclass(frozen=True, eq=False)
 class _Level:
-    """The code of the tuple for every level; the last place is that of a missing own level."""
+    """The code of the action for every level; the last place is that of a missing own level."""
 
     table: Codes
 
@@ -194,22 +194,22 @@ class _Number:
 
 @dataclass(frozen=True, eq=False)
 class _Tuples:
-    """Admissible tuples (t, k) of a declared group, their codes (t,), and its features."""
+    """Admissible actions (t, k) of a declared group, their codes (t,), and its features."""
 
-    tuples: Floats
+    actions: Floats
     found: Codes
     features: list[Feature]
 
     def codes(self, wanted: Floats) -> Codes:
         count = wanted.shape[1]
-        size = max(1, CELLS // len(self.tuples))
+        size = max(1, CELLS // len(self.actions))
         parts = [self._distance(wanted[:, start : start + size]).argmin(axis=1) for start in range(0, count, size)]
         return self.found[np.concatenate(parts)] if parts else np.empty(0, dtype=np.intp)
 
     def _distance(self, wanted: Floats) -> Floats:
-        """Return the distances (m, t) of what is wanted (k, m) from all tuples."""
-        total = np.zeros((wanted.shape[1], len(self.tuples)))
-        for feature, sought, offered in zip(self.features, wanted, self.tuples.T, strict=True):
+        """Return the distances (m, t) of what is wanted (k, m) from all actions."""
+        total = np.zeros((wanted.shape[1], len(self.actions)))
+        for feature, sought, offered in zip(self.features, wanted, self.actions.T, strict=True):
             total += _changes(feature, sought[:, None], offered)
         return total
 
@@ -234,8 +234,8 @@ def _differ(sought: Floats, offered: Floats) -> Bools:
 
 
 def _admissible(group: Group) -> Bools:
-    """Return (t,) which tuples the group may take: all of them, but not the own one if the rules reject it."""
-    admissible = np.ones(len(group.tuples), dtype=np.bool_)
+    """Return (t,) which actions the group may take: all of them, but not the own one if the rules reject it."""
+    admissible = np.ones(len(group.actions), dtype=np.bool_)
     admissible[group.own] = group.own_allowed
     return admissible
 

@@ -80,14 +80,14 @@ def contradiction(problem: Problem) -> str:
     Tries single rules, then pairs, over all combinations of the groups they speak of, where these are few enough.
     """
     if any(group.interval for group in problem.groups):
-        return ""  # the tuples are samples then, and prove nothing
+        return ""  # the actions are samples then, and prove nothing
     work = 0
     for size in (1, 2):
         for rules in combinations(problem.linking, size):
             groups = _involved(problem, rules)
             if size > 1 and len(groups) == sum(len(_involved(problem, [rule])) for rule in rules):
                 continue  # no group in common: what holds alone holds together
-            rows = prod(len(group.tuples) for group in groups)
+            rows = prod(len(group.actions) for group in groups)
             if rows > MOST_ROWS:
                 continue
             work += rows
@@ -117,8 +117,8 @@ def _involved(problem: Problem, rules: Sequence[Rule]) -> list[Group]:
 
 
 def _never_together(problem: Problem, rules: Sequence[Rule], groups: Sequence[Group]) -> bool:
-    """Whether no combination of the groups' tuples meets all the rules; False if there are too many to tell."""
-    rows = _rows(problem, groups, [g.tuples[(np.arange(len(g.tuples)) != g.own) | g.own_allowed] for g in groups])
+    """Whether no combination of the groups' actions meets all the rules; False if there are too many to tell."""
+    rows = _rows(problem, groups, [g.actions[(np.arange(len(g.actions)) != g.own) | g.own_allowed] for g in groups])
     if rows is None:
         return False
     return not np.logical_and.reduce([rule.holds(rows, problem.x0) for rule in rules]).any()
@@ -147,24 +147,24 @@ def _fewest(problem: Problem, rules: Sequence[Rule], rows: Floats | None) -> Seq
     return rules
 
 
-def _rows(problem: Problem, groups: Sequence[Group], tuples: Sequence[Floats]) -> Floats | None:
-    """Return the row with every combination of the groups' tuples; None if there are too many."""
-    count = prod(map(len, tuples))
+def _rows(problem: Problem, groups: Sequence[Group], actions: Sequence[Floats]) -> Floats | None:
+    """Return the row with every combination of the groups' actions; None if there are too many."""
+    count = prod(map(len, actions))
     if count > MOST_ROWS:
         return None
     rows = np.tile(problem.x0, (count, 1))
     repeated = count
-    for group, values in zip(groups, tuples, strict=True):
+    for group, values in zip(groups, actions, strict=True):
         repeated //= max(len(values), 1)
         rows[:, group.columns] = np.resize(values.repeat(repeated, axis=0), (count, len(group.columns)))
     return rows
 
 
 def _domain_tuples(problem: Problem, group: Group) -> Floats:
-    """Return every tuple of the group's domain, the row's own first; none that proposes a missing part."""
+    """Return every action of the group's domain, the row's own first; none that proposes a missing part."""
     own = problem.x0[list(group.columns)]
-    proposed = ~(np.isnan(group.domain.tuples) & ~np.isnan(own)).any(axis=1)
-    return np.vstack([own, group.domain.tuples[proposed]])
+    proposed = ~(np.isnan(group.domain.actions) & ~np.isnan(own)).any(axis=1)
+    return np.vstack([own, group.domain.actions[proposed]])
 
 
 def _causes(rules: Iterable[Rule], groups: Iterable[Group]) -> list[str]:

@@ -48,8 +48,8 @@ def _ranges(constraints: Constraints, bound_policy: BoundPolicy) -> Iterator[str
         column = bound_policy.space.index[name]
         inside = _within(bound_policy, name, bound_policy.background)
         proposed = next(domain for domain in bound_policy.domains if column in domain.columns)
-        rows = np.tile(bound_policy.background[:1], (len(proposed.tuples), 1))
-        rows[:, list(proposed.columns)] = proposed.tuples
+        rows = np.tile(bound_policy.background[:1], (len(proposed.actions), 1))
+        rows[:, list(proposed.columns)] = proposed.actions
         reachable = proposed.interval is not None or bool(_within(bound_policy, name, rows).any())
         path = f"constraints.ranges.{name}"
         if not inside.any():

@@ -66,19 +66,19 @@ def test_a_row_is_bound_as_its_rules_and_its_distance_say(world, kind: str) -> N
     others = {} if kind == "plain" else rules
     bound = lone.bind(PlainRules(rules if kind == "plain" else {}), others, x0)
     for column, domain in enumerate(domains):
-        found, own = bound.tuples(column), x0[column]
-        candidates = np.tile(x0, (len(domain.tuples), 1))
-        candidates[:, column] = domain.tuples[:, 0]
+        found, own = bound.actions(column), x0[column]
+        candidates = np.tile(x0, (len(domain.actions), 1))
+        candidates[:, column] = domain.actions[:, 0]
         lawful = np.ones(len(candidates), dtype=np.bool_)
         for rule in rules[column]:
             lawful &= rule.holds(candidates, x0)
-        kept = np.flatnonzero(lawful & (domain.tuples[:, 0] != own))
-        expected = np.append(domain.tuples[kept, 0], own)
+        kept = np.flatnonzero(lawful & (domain.actions[:, 0] != own))
+        expected = np.append(domain.actions[kept, 0], own)
         order = np.argsort(expected, kind="stable")  # a missing value comes last
         np.testing.assert_array_equal(found.values[:, 0], expected[order])
         assert found.own == order.tolist().index(len(kept))
-        known = np.flatnonzero(domain.tuples[:, 0] == own)
-        np.testing.assert_array_equal(found.places, np.append(kept, known if len(known) else -1)[order])
+        known = np.flatnonzero(domain.actions[:, 0] == own)
+        np.testing.assert_array_equal(found.ids, np.append(kept, known if len(known) else -1)[order])
         np.testing.assert_array_equal(found.weights, np.append(domain.weights[kept], 0.0)[order])
         cost, peak = distance.parts((column,), found.values, x0[[column]])
         np.testing.assert_array_equal(found.cost, cost)

@@ -125,7 +125,7 @@ def test_bound_tuples_are_what_enumeration_leaves(
             if offered(checker, constraints, query, {name: line[name] for name in names})
         }
         values = [problem.space.features[column].value for column in group.columns]
-        bound = [tuple(value(code) for value, code in zip(values, line, strict=True)) for line in group.tuples]
+        bound = [tuple(value(code) for value, code in zip(values, line, strict=True)) for line in group.actions]
         assert bound[group.own] == tuple(query[name] for name in names)
         proposed = bound[: group.own] + bound[group.own + 1 :]
         assert set(proposed) == expected
@@ -137,8 +137,8 @@ def test_bound_tuples_are_what_enumeration_leaves(
                 assert weight == rows.count(line)
         stays = not any(list(checker.broken_keys(constraints, name, query[name], query[name])) for name in names)
         assert group.own_allowed == stays
-        assert (np.lexsort(np.where(np.isnan(group.tuples), np.inf, group.tuples).T[::-1])
-                == np.arange(len(group.tuples))).all()  # fmt: skip
+        assert (np.lexsort(np.where(np.isnan(group.actions), np.inf, group.actions).T[::-1])
+                == np.arange(len(group.actions))).all()  # fmt: skip
 
 
 def checker_groups(checker: Checker, frame: pd.DataFrame) -> list[tuple[str, ...]]:

@@ -154,14 +154,14 @@ def test_every_group_goes_to_the_nearest_of_its_tuples(case):
 
 
 def slow_code(problem: Problem, group: Group, row: np.ndarray, box: np.ndarray | None) -> int:
-    offered = [code for code in range(len(group.tuples)) if code != group.own or group.own_allowed]
+    offered = [code for code in range(len(group.actions)) if code != group.own or group.own_allowed]
     if not offered:
         return group.own
     if len(group.columns) > 1:
-        return min(offered, key=lambda code: slow_distance(problem, group, row, group.tuples[code]))
+        return min(offered, key=lambda code: slow_distance(problem, group, row, group.actions[code]))
     (column,) = group.columns
     feature, wanted = problem.space.features[column], row[column]
-    own, values = problem.x0[column], {code: group.tuples[code, 0] for code in offered}
+    own, values = problem.x0[column], {code: group.actions[code, 0] for code in offered}
     if feature.has_order:
         low, high = (
             (-math.inf, math.inf) if box is None else np.where(np.isnan(box[:, column]), math.inf, box[:, column])
@@ -251,7 +251,7 @@ def test_of_a_block_the_best_admissible_level(problem, data):
     codes = snapping.rows(snapping.read(embedding, V))[:, job]
     group = problem.groups[problem.owner[job]]
     assume(len(group.columns) == 1)
-    kept = group.tuples[:, 0][(np.arange(len(group.tuples)) != group.own) | group.own_allowed]
+    kept = group.actions[:, 0][(np.arange(len(group.actions)) != group.own) | group.own_allowed]
     admissible = [level for level in range(3) if level in kept.tolist()]
     own = embedding.vectors(problem.x0[None])[0, embedding.blocks[job]]
     for vector, code in zip(V[:, embedding.blocks[job]], codes, strict=True):

@@ -111,7 +111,7 @@ def test_changes_left_are_those_of_whole_rows(seed: int, asked: tuple[Row, Row],
     bound_policy = explained(lottery(0), frame, policy).bound_policy.tightened(Constraints.read(request))
     problem = bind(bound_policy, table([query], frame))
     rng = np.random.default_rng(draw)
-    codes = np.column_stack([rng.integers(len(group.tuples), size=40) for group in problem.groups])
+    codes = np.column_stack([rng.integers(len(group.actions), size=40) for group in problem.groups])
     codes = np.where(rng.random(codes.shape) < 0.5, problem.own, codes)
     rows = problem.rows(codes)
     differs = (rows != problem.x0) & ~(np.isnan(rows) & np.isnan(problem.x0))

@@ -23,7 +23,7 @@ def fixed_to(program: Program, variables: Variables, row: np.ndarray) -> None:
     for variable in variables.groups:
         if isinstance(variable, Chosen):
             own = row[list(variable.columns)]
-            same = (variable.tuples == own) | (np.isnan(variable.tuples) & np.isnan(own))
+            same = (variable.actions == own) | (np.isnan(variable.actions) & np.isnan(own))
             program.require([variable.where(same.all(axis=1))], 1.0, 1.0)
         elif np.isnan(row[variable.column]):
             program.require([variable.switch], 0.0, 0.0)

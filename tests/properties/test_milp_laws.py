@@ -56,7 +56,7 @@ def lead(world: Drawn, Z: np.ndarray) -> np.ndarray:
 def every_row(world: Drawn) -> tuple[np.ndarray, np.ndarray]:
     """Return all rows that constraints allow, and how far each is."""
     problem = world.row_task().problem
-    sizes = [len(group.tuples) for group in problem.groups]
+    sizes = [len(group.actions) for group in problem.groups]
     codes = np.stack([place.ravel() for place in np.indices(sizes)], axis=1)
     rows = problem.rows(codes)
     rows = rows[problem.check(rows)]
@@ -150,7 +150,7 @@ def finer(world: Drawn) -> np.ndarray:
     """Return allowed rows with incomes between the observed ones, too."""
     problem = world.row_task().problem
     parts = [
-        np.union1d(group.tuples[:, 0], np.linspace(*group.interval, 9))[:, None] if group.interval else group.tuples
+        np.union1d(group.actions[:, 0], np.linspace(*group.interval, 9))[:, None] if group.interval else group.actions
         for group in problem.groups
     ]
     codes = np.indices([len(part) for part in parts]).reshape(len(parts), -1)

@@ -44,7 +44,7 @@ def feasible(program, variables, row):
     fixed = replace(program, row_lower=[*program.row_lower], row_upper=[*program.row_upper], entries=[*program.entries])
     for variable in variables.groups:
         wanted = row[list(variable.columns)]
-        same = ((variable.tuples == wanted) | (np.isnan(variable.tuples) & np.isnan(wanted))).all(axis=1)
+        same = ((variable.actions == wanted) | (np.isnan(variable.actions) & np.isnan(wanted))).all(axis=1)
         assert same.sum() == 1
         chosen = Affine(variable.selectors[same], np.ones(1), 0.0, 0.0, 1.0)
         fixed.require([chosen], 1.0, 1.0)
@@ -56,12 +56,12 @@ def some_rows(variables, seed, count=8):
     rng = np.random.default_rng(seed)
     rows = np.tile(variables.problem.x0, (count, 1))
     for variable in variables.groups:
-        places = rng.integers(len(variable.tuples), size=count)
+        places = rng.integers(len(variable.actions), size=count)
         keeps = rng.random(count) < 0.5
         own = variables.problem.x0[list(variable.columns)]
-        known = ((variable.tuples == own) | (np.isnan(variable.tuples) & np.isnan(own))).all(axis=1)
+        known = ((variable.actions == own) | (np.isnan(variable.actions) & np.isnan(own))).all(axis=1)
         places = np.where(keeps & known.any(), known.argmax(), places)
-        rows[:, list(variable.columns)] = variable.tuples[places]
+        rows[:, list(variable.columns)] = variable.actions[places]
     return rows
 
 

@@ -28,7 +28,7 @@ def both(world, other):
 
 def some_codes(problem, seed, size=40):
     rng = np.random.default_rng(seed)
-    return np.column_stack([rng.integers(0, len(group.tuples), size) for group in problem.groups])
+    return np.column_stack([rng.integers(0, len(group.actions), size) for group in problem.groups])
 
 
 @dear(2)
@@ -79,7 +79,7 @@ def test_bounds_hold_for_all_rows_of_a_box(world, other):
 def test_the_nearest_for_both_is_found(world, other):
     singles, _, problem = both(world, other)
     assume(not problem.never)
-    sizes = [len(group.tuples) for group in problem.groups]
+    sizes = [len(group.actions) for group in problem.groups]
     assume(np.prod(sizes) <= 50_000)
     codes = np.stack(np.unravel_index(np.arange(np.prod(sizes)), sizes), axis=1)
     Z = problem.rows(codes)

@@ -220,7 +220,7 @@ def test_the_cascade_repairs_or_rejects(
     problem = worlds.bind(bound_policy, worlds.table([query], frame))
     assume(not impossible(problem))
     rng = np.random.default_rng(seed)
-    codes = np.column_stack([rng.integers(len(group.tuples), size=30) for group in problem.groups])
+    codes = np.column_stack([rng.integers(len(group.actions), size=30) for group in problem.groups])
     codes[::2] = np.where(rng.random(codes[::2].shape) < 0.6, problem.own, codes[::2])
     repaired = Cascade(problem, rng).repair(codes)
     checker = judging(frame, constraints, texts)

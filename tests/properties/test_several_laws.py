@@ -95,7 +95,7 @@ def test_answers_are_the_nearest_where_all_that_is_nearer_was_looked_at(world, c
 @given(drawn(("forest",)).filter(lambda world: world.open), st.integers(2, 5), st.integers(0, 2**16))
 def test_a_box_is_listed_as_its_candidates_are_one_by_one(world, count, seed):
     """Whether all rows of a box are rated together, and needless changes found among them, changes nothing."""
-    task = replace(world, count=count).task()
+    task = replace(world, count=count).row_task()
     search_of_all = BestFirst(task.problem, task.budget, np.inf, TOLERANCE)
     choices, rng = search_of_all.choices, np.random.default_rng(seed)
     if not all(np.diff(choices.start)):
@@ -202,7 +202,7 @@ def test_no_other_values_of_the_best_changed_set_are_nearer(world, count):
 @dear(2)
 @given(opened(), st.integers(1, 4), st.sampled_from([(1, 1, 1, 0), (4, 64, 2, 16), (2**20, 16, 8, 64)]))
 def test_pairs_are_the_same_however_few_are_looked_at_together(world, count, at_once):
-    problem = replace(world, count=count).task().problem
+    problem = replace(world, count=count).row_task().problem
     few, other = FewChanges.of(problem), FewChanges.of(problem)
     if few is None or other is None or not few.tells_pairs:
         return

@@ -39,7 +39,7 @@ class World:
         space = self.wrapped.space.covering(self.query)
         self.x0 = space.encode(self.query)[0]
         alone = setting_of(self.frame, {}).domains
-        values = [np.unique(np.append(domain.tuples[:, 0], self.x0[domain.columns[0]])) for domain in alone]
+        values = [np.unique(np.append(domain.actions[:, 0], self.x0[domain.columns[0]])) for domain in alone]
         rows = np.array(list(product(*values)))
         said = self.wrapped.judge.verdict(space.decode(rows))
         self.rows, self.space = rows[said.codes == 1], space

@@ -217,7 +217,7 @@ class Balls:
         codes = self._snapped(Z)
         for number in self.levels:
             group = problem.groups[number]
-            admissible = np.arange(len(group.tuples))
+            admissible = np.arange(len(group.actions))
             admissible = admissible if group.own_allowed else np.delete(admissible, group.own)
             codes[:, number] = self.rng.choice(admissible, size=count)
         return self._few(codes)

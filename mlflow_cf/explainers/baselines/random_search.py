@@ -87,6 +87,6 @@ def _evenly(problem: Problem) -> Problem:
 
 
 def _even(group: Group) -> Group:
-    weights = np.ones(len(group.tuples))
+    weights = np.ones(len(group.actions))
     weights[group.own] = 0.0
     return group.taking(group.bound._replace(weights=weights))

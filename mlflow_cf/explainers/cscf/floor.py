@@ -22,7 +22,7 @@ from mlflow_cf.explainers.cscf.evaluation import Evaluated, Evaluator
 from mlflow_cf.explainers.explainer import LeastCost
 from mlflow_cf.features import Floats
 from mlflow_cf.goal.scorer import Scorer
-from mlflow_cf.plans.bound import BoundAction
+from mlflow_cf.plans.bound_actions import BoundAction
 from mlflow_cf.plans.boxes import BoxWalker, UnboundedError
 from mlflow_cf.problem import Budget, Problem
 from mlflow_cf.structures.capabilities import ends_of, parts_of
@@ -91,7 +91,7 @@ class Reachable:
         """Return the values (v,) that an answer may have, ascending, the row's own among them."""
         if column not in self._known:
             group = self.problem.groups[self.problem.owner[column]]
-            values = np.unique(group.tuples[:, group.columns.index(column)])
+            values = np.unique(group.actions[:, group.columns.index(column)])
             self._known[column] = values[~np.isnan(values)]
         return self._known[column]
 

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from mlflow_cf.features import Floats
 from mlflow_cf.plans.action_model import ActionModel, Declared
-from mlflow_cf.plans.bound import BoundAction, derived
+from mlflow_cf.plans.bound_actions import BoundAction, derived
 from mlflow_cf.plans.kernels import Ints
 from mlflow_cf.plans.relations import Relations
 from mlflow_cf.problem import Group, Problem
@@ -132,7 +132,7 @@ def _admissible(action: BoundAction, problem: Problem) -> BoundAction:
     group = problem.groups[problem.owner[action.column]]
     if group.interval is not None:
         return action
-    values = np.unique(group.tuples[:, group.columns.index(action.column)])
+    values = np.unique(group.actions[:, group.columns.index(action.column)])
     choices = values[~np.isnan(values) & (values != problem.x0[action.column])]
     return replace(action, kind="choose", choices=choices) if len(choices) else action
 
@@ -174,5 +174,5 @@ def ends_of(problem: Problem, column: int) -> tuple[float, float]:
     if group.interval is not None:
         low, high = group.interval
         return low, high
-    values = group.tuples[:, group.columns.index(column)]
+    values = group.actions[:, group.columns.index(column)]
     return float(np.nanmin(values)), float(np.nanmax(values))

@@ -37,7 +37,7 @@ class Deltas:
 
     def __init__(self, problem: Problem) -> None:
         groups = problem.groups
-        sizes = [len(group.tuples) for group in groups]
+        sizes = [len(group.actions) for group in groups]
         self.problem = problem
         self.start: Places = problem.start
         self.own: Places = self.start + problem.own

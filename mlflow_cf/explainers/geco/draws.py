@@ -120,7 +120,7 @@ class Draws:
         """Give every member the first and the last tuple of each group: no draw reaches farther."""
         children = []
         for number, group in enumerate(self.problem.groups):
-            known = np.flatnonzero(~np.isnan(group.tuples).any(axis=1))
+            known = np.flatnonzero(~np.isnan(group.actions).any(axis=1))
             for code in known[[0, -1]] if group.proposals and len(known) else ():
                 children.append(members.copy())
                 children[-1][:, number] = code
@@ -177,9 +177,9 @@ class Draws:
         if not self.problem.bound_distance.c:
             nearer = group.cost[None, :] < own_part[:, None]
         else:
-            tried = np.repeat(members, len(group.tuples), axis=0)
-            tried[:, number] = np.tile(np.arange(len(group.tuples)), len(members))
-            nearer = self.problem.distance(tried).reshape(len(members), len(group.tuples)) < current[:, None]
+            tried = np.repeat(members, len(group.actions), axis=0)
+            tried[:, number] = np.tile(np.arange(len(group.actions)), len(members))
+            nearer = self.problem.distance(tried).reshape(len(members), len(group.actions)) < current[:, None]
         return np.where(nearer, group.weights[None, :], 0.0)
 
     def _ordered(self, codes: Codes) -> list[int]:

@@ -31,7 +31,7 @@ def _nearest_choices(problem: Problem) -> ActionTable:
     places = problem.kept(telling)
     places = places[swept[problem.group_of[places]]]
     alone = problem.costs[places] + problem.bound_distance.c * problem.peaks[places]
-    return ActionTable.of_places(problem, places[np.lexsort((alone, problem.group_of[places]))])
+    return ActionTable.of_ids(problem, places[np.lexsort((alone, problem.group_of[places]))])
 
 
 @dataclass(frozen=True, eq=False)

@@ -174,9 +174,9 @@ class Active:
         box = np.full((2, len(problem.space)), np.nan) if self.snapping.box is None else self.snapping.box
         groups = []
         for number, group in enumerate(problem.groups):
-            kept = np.full(len(group.tuples), number in units or number in repaired)
+            kept = np.full(len(group.actions), number in units or number in repaired)
             if number in units and (ends := box[:, group.columns[0]])[0] <= ends[1]:
-                kept = (group.tuples[:, 0] >= ends[0]) & (group.tuples[:, 0] <= ends[1])
+                kept = (group.actions[:, 0] >= ends[0]) & (group.actions[:, 0] <= ends[1])
             groups.append(_keeping(group, kept))
         return replace(problem, groups=tuple(groups))
 
@@ -204,7 +204,7 @@ class Active:
         """Return the numbers (m,) of a continuous group, and its codes where they are hardly changed."""
         (column,) = unit.group.columns
         own, feature = self.problem.x0[column], self.problem.space.features[column]
-        values = self.snapping.between(unit.group, wanted, unit.group.tuples[codes, 0])
+        values = self.snapping.between(unit.group, wanted, unit.group.actions[codes, 0])
         if not unit.group.own_allowed:
             return values, codes
         kept = np.abs(values - own) < NO_CHANGE * (feature.high - feature.low)
@@ -245,7 +245,7 @@ def active_set(problem: Problem, embedding: Embedding, telling: Floats, most: in
                 continue
         corners = None
         if len(coordinates) == 1 and not isinstance(coordinates[0], NumberCoordinate):
-            corners = np.delete(np.arange(len(group.tuples)), [] if group.own_allowed else [group.own])
+            corners = np.delete(np.arange(len(group.actions)), [] if group.own_allowed else [group.own])
         units.append(Unit(number, group, coordinates, snapping.nearest(number), corners, back))
     return Active(problem, snapping, sorted(units, key=lambda unit: unit.number), tuple(frozen))
 
@@ -255,7 +255,7 @@ def _keeping(group: Group, kept: Bools) -> Group:
     kept = kept.copy()
     kept[group.own] = True
     bound, own = group.bound, int(np.count_nonzero(kept[: group.own]))
-    places = None if bound.places is None else bound.places[kept]
+    places = None if bound.ids is None else bound.ids[kept]
     parts = (bound.values[kept], bound.weights[kept], own, bound.cost[kept], bound.peak[kept], places)
     return group.taking(GroupActions(*parts))
 
@@ -273,8 +273,8 @@ def _hardly_changed(group: Group, number: NumberCoordinate) -> Codes | None:
     """Return the code that stands for each tuple (t,) where some are next to the row's own one; else None."""
     if not group.own_allowed:
         return None
-    codes = np.arange(len(group.tuples))
-    near = np.abs(group.tuples[:, 0] - number.x0) < NO_CHANGE * number.scale
+    codes = np.arange(len(group.actions))
+    near = np.abs(group.actions[:, 0] - number.x0) < NO_CHANGE * number.scale
     near[group.own] = False
     return np.where(near, group.own, codes) if near.any() else None
 
@@ -283,7 +283,7 @@ def _leaves(group: Group, number: NumberCoordinate, ends: Floats, back: Codes | 
     """Whether a box leaves a lone number anything but its own value."""
     if group.interval is not None and number.high[0] - number.low[0] >= NO_CHANGE:
         return True
-    values = group.tuples[:, 0]
+    values = group.actions[:, 0]
     inside = (values >= ends[0]) & (values <= ends[1])
     codes = np.flatnonzero(inside) if back is None else back[inside]
     return bool((codes != group.own).any())

@@ -145,7 +145,7 @@ class LevelCoordinate:
 
 def coordinates_of(problem: Problem, embedding: Embedding, group: Group, options: BoxOptions) -> list[Coordinates]:
     """Return the coordinates of every feature of a group, with boxes that its tuples leave something of."""
-    admissible = np.delete(group.tuples, [] if group.own_allowed else [group.own], axis=0)
+    admissible = np.delete(group.actions, [] if group.own_allowed else [group.own], axis=0)
     found: list[Coordinates] = []
     for place, column in enumerate(group.columns):
         feature, x0, values = problem.space.features[column], float(problem.x0[column]), admissible[:, place]

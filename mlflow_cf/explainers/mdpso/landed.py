@@ -133,7 +133,7 @@ class Landed:
         for at, place in enumerate(self.active.continuous.tolist()):
             unit = self.active.units[place]
             given = np.flatnonzero(found[:, self.at[place]] != codes[:, place])
-            numbers[given, at] = unit.group.tuples[found[given, self.at[place]], 0]
+            numbers[given, at] = unit.group.actions[found[given, self.at[place]], 0]
         broken = (problem.changes_left(whole) < 0).astype(np.intp)
         for number in self.cascade.steps:
             if not problem.groups[number].own_allowed:
@@ -156,14 +156,14 @@ class Landed:
         problem = self.problem
         rows = np.tile(problem.x0, (len(codes), 1))
         for number, column in zip(self.groups.tolist(), codes.T, strict=True):
-            rows[:, problem.columns[number]] = problem.groups[number].tuples[column]
+            rows[:, problem.columns[number]] = problem.groups[number].actions[column]
         for values, place in zip(numbers.T, self.active.continuous.tolist(), strict=True):
             rows[:, self.active.units[place].group.columns[0]] = values
         return rows
 
     @cached_property
     def _start(self) -> Codes:
-        sizes = [len(self.problem.groups[number].tuples) for number in self.groups.tolist()]
+        sizes = [len(self.problem.groups[number].actions) for number in self.groups.tolist()]
         return np.cumsum(sizes, dtype=np.intp) - sizes
 
     @cached_property

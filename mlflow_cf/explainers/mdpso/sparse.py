@@ -67,7 +67,7 @@ def in_deviations(problem: Problem) -> Problem:
     distance = replace(distance, weights=problem.bound_distance.weights)
     groups = []
     for group in problem.groups:
-        cost, peak = distance.parts(group.columns, group.tuples, problem.x0[list(group.columns)])
+        cost, peak = distance.parts(group.columns, group.actions, problem.x0[list(group.columns)])
         groups.append(group.taking(group.bound._replace(cost=cost, peak=peak)))
     return replace(problem, groups=tuple(groups), bound_distance=distance)
 

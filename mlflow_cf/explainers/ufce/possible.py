@@ -60,7 +60,7 @@ class ReachableSets:
         """What each group may become, its own tuple first; all its tuples if repairs may move it."""
         found = []
         for number, own in enumerate(self._problem.own.tolist()):
-            every = np.arange(len(self._problem.groups[number].tuples))
+            every = np.arange(len(self._problem.groups[number].actions))
             within = [values.codes for values in self._subspaces.sequences[number]]
             others = every[every != own] if number in self._moved else np.concatenate([*within, every[:0]])
             found.append(np.append(own, others))

@@ -119,7 +119,7 @@ class Predictors:
                 wanted[place] = self._level(feature, column, number, told)
         found = self._snapping.nearest(number).codes(wanted)
         low, high = self.ends[:, number]
-        return found, ~((group.tuples[found, 0] < low) | (group.tuples[found, 0] > high))  # no ends: NaN
+        return found, ~((group.actions[found, 0] < low) | (group.actions[found, 0] > high))  # no ends: NaN
 
     def _told(self, codes: Codes, column: int) -> Floats:
         """Return the coordinates (m, k) of one feature as predicted from the other groups of candidates (m, G)."""
@@ -135,9 +135,9 @@ class Predictors:
     def _level(self, feature: Feature, column: int, number: int, told: Floats) -> Floats:
         """Return the codes (m,) of the most probable levels that some admissible tuple has."""
         group = self.problem.groups[number]
-        kept = np.ones(len(group.tuples), dtype=np.bool_)
+        kept = np.ones(len(group.actions), dtype=np.bool_)
         kept[group.own] = group.own_allowed
-        some = group.tuples[kept][:, group.columns.index(column)]
+        some = group.actions[kept][:, group.columns.index(column)]
         levels = np.unique(some[some < len(feature.levels)]).astype(np.intp)
         if not len(levels):
             return np.full(len(told), np.nan)
@@ -167,15 +167,15 @@ class Predictors:
         at = np.concatenate([np.arange(embedding.width)[embedding.blocks[column]] for column in group.columns])
         if len(group.columns) == 1 and problem.space.features[group.columns[0]].has_order:
             (column,) = group.columns
-            held = group.tuples[:, 0]
+            held = group.actions[:, 0]
             held = np.where(np.isnan(held) | (held >= problem.space.features[column].unknown_from), np.nan, held)
             scale = embedding.scale[column]
             vectors = (held - embedding.centre[column]) / scale if scale > 0 else np.zeros(len(held))
             fill = (embedding.fill[column] - embedding.centre[column]) / scale if scale > 0 else 0.0
             differ = np.where(np.isnan(vectors), fill, vectors)[:, None] - own[at]
         else:
-            rows = np.tile(problem.x0, (len(group.tuples), 1))
-            rows[:, group.columns] = group.tuples
+            rows = np.tile(problem.x0, (len(group.actions), 1))
+            rows[:, group.columns] = group.actions
             differ = embedding.vectors(rows)[:, at] - own[at]
         self._differences[number] = at, differ
         return at, differ

@@ -83,7 +83,7 @@ def _numbers(problem: Problem, number: int, near: Neighbourhood) -> tuple[tuple[
     """Return the values above and below a number's own, and its ends."""
     group, (column,) = problem.groups[number], problem.groups[number].columns
     own, codes = float(problem.x0[column]), _others(problem.groups[number])
-    values = group.tuples[codes, 0]
+    values = group.actions[codes, 0]
     if not len(codes):
         return (), (own, own)
     if not own < problem.space.features[column].unknown_from:  # missing, or a level without a rank
@@ -103,13 +103,13 @@ def _numbers(problem: Problem, number: int, near: Neighbourhood) -> tuple[tuple[
 def _levels(group: Group, near: Neighbourhood) -> Codes:
     """Return the levels that a group may take, those first that most of the near rows have."""
     codes = _others(group)
-    common = (near.rows[:, group.columns[0], None] == group.tuples[codes, 0]).sum(axis=0)
+    common = (near.rows[:, group.columns[0], None] == group.actions[codes, 0]).sum(axis=0)
     return codes[np.argsort(-common, kind="stable")]
 
 
 def _others(group: Group) -> Codes:
     """Return the tuples other than its own that a group may take, none with a missing value that is known now."""
-    known = ~np.isnan(group.tuples) | np.isnan(group.tuples[group.own])
+    known = ~np.isnan(group.actions) | np.isnan(group.actions[group.own])
     known[group.own] = False
     return np.flatnonzero(known.all(axis=1))
 

@@ -20,8 +20,8 @@ class SingleChanges:
     def search(self, problem: Problem, budget: Budget, rng: np.random.Generator) -> Candidates:
         tried = []
         for number, group in enumerate(problem.groups):
-            codes = np.tile(problem.own, (len(group.tuples), 1))
-            codes[:, number] = np.arange(len(group.tuples))
+            codes = np.tile(problem.own, (len(group.actions), 1))
+            codes[:, number] = np.arange(len(group.actions))
             tried.append(codes)
         codes = Cascade(problem, rng).repair(np.concatenate(tried))
         nearest = np.argsort(problem.distance(codes), kind="stable")

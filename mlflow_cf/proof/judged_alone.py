@@ -1,8 +1,8 @@
-"""Answers as they are by themselves, whatever rows stand beside them.
+"""Answers judged alone, so that their numbers do not depend on the other rows of a call.
 
-Libraries that multiply matrices round a row otherwise in a table of another size. So the numbers of an answer come from
-one way of asking: the row alone. A model of trees says the same in any table. Of another one that is opened, the
-structure says what it says alone, within the tolerance that was checked; all others are asked once more, row by row.
+Libraries that multiply matrices round a row differently in tables of different sizes. So the numbers of an answer are
+those of the row alone. Models of trees predict the same in any table. Other opened models need no further call: their
+structure gives the scores of the row alone, within the checked tolerance. All others are asked again, row by row.
 """
 
 from __future__ import annotations
@@ -27,11 +27,11 @@ from mlflow_cf.structures.links import Encoded, linked
 def by_themselves(
     task: RowTask, verified: VerifiedAnswers, tolerance: float
 ) -> Generator[Asked, Outcome, VerifiedAnswers]:
-    """Return answers with what the model says of each alone; those it refuses then are left out, and noted in `task`.
+    """Return answers with the predictions of each alone; those refused alone are left out, and noted in `task`.
 
     Args:
         task: the row that is explained.
-        verified: its answers, as they were judged together with other rows.
+        verified: its answers, judged together with other rows.
         tolerance: how far a structure's scores may be from the model's.
     """
     scorer = task.problem.scorer or (task.problem.partial if task.steady else None)
@@ -54,7 +54,7 @@ def by_themselves(
 
 
 def _tokens(problem: Problem, scorer: Scorer, row: Floats) -> list[Encoded]:
-    """Return the tokens (1, ...) of a row (d,), one array per column: those that are not the own row's are made."""
+    """Return the tokens (1, ...) of a row (d,), one array per column; only changed values are encoded."""
     if scorer is not problem.scorer:
         return scorer.tokens(range(len(row)), row[None])
     tokens = problem.own_tokens.copy()
@@ -64,13 +64,13 @@ def _tokens(problem: Problem, scorer: Scorer, row: Floats) -> list[Encoded]:
 
 
 def _certain(scorer: Scorer, sums: Floats, tolerance: float) -> bool:
-    """Whether a row with sums (1, k) meets the targets by more than rounding can undo."""
+    """Whether a row with raw scores (1, k) meets the targets by more than rounding can change."""
     favourable, _, margin = rate_sums(sums, scorer.targets)
     return bool(favourable[0] and margin[0] >= SCORE_TOLERANCES * tolerance)
 
 
 def _said(scorer: Scorer, sums: Floats) -> Floats:
-    """Return the model's scores (1, classes) of a row with sums (1, k), of which its own come first."""
+    """Return the model's scores (1, classes) of a row with raw scores (1, k), the model's own columns first."""
     return linked(sums[:, : scorer.own.outputs], scorer.own.link)
 
 
@@ -83,7 +83,7 @@ def _with(verified: VerifiedAnswers, scores: Sequence[Floats]) -> VerifiedAnswer
 
 
 def _some(verified: VerifiedAnswers, outcome: Outcome, kept: NDArray[np.intp]) -> VerifiedAnswers:
-    """Return some of the answers with what is said of them now."""
+    """Return the answers at positions `kept`, with their new outcomes."""
     return replace(
         verified,
         rows=verified.rows[kept],

@@ -1,4 +1,4 @@
-"""Further answers next to those that are known, where the nearest are wanted and no exact search tells them."""
+"""Further answers one change away from verified ones, where the nearest are wanted and no exact search finds them."""
 
 from __future__ import annotations
 
@@ -10,15 +10,15 @@ from mlflow_cf.features import Floats
 from mlflow_cf.problem import Group, Problem
 from mlflow_cf.proof.verify import Inquiry, RowTask, VerifiedAnswers, prove
 
-FEW: Final = 4  # other tuples of levels that are tried, the nearest to the row to explain
+FEW: Final = 4  # other actions of levels that are tried, the nearest to the row to explain
 ROUNDING: Final = 1e-9  # of a least difference
 
 
 def beside_them(task: RowTask, verified: VerifiedAnswers) -> Inquiry:
     """Put nearer answers that are one change away from verified ones in the place of farther ones, again and again.
 
-    The nearest row may lie deep inside of what is wanted: another one then differs in one of its changes, by no more
-    than it must.
+    Where the nearest answer meets the target by a wide margin, the next one often differs in a single change, by just
+    the least difference that answers must have.
     """
     for _ in range(task.problem.count):
         rows = np.concatenate([verified.rows, beside(task.problem, verified.rows)])
@@ -36,9 +36,9 @@ def beside_them(task: RowTask, verified: VerifiedAnswers) -> Inquiry:
 
 
 def beside(problem: Problem, rows: Floats) -> Floats:
-    """Return rows (m, d) that differ from one of `rows` (k, d) in one of its changed groups, by no more than they must.
+    """Return rows (m, d) that differ from one of `rows` (k, d) in one of its changed groups, as little as answers may.
 
-    Of a number they are the nearest on both sides that differ by the least difference.
+    Numbers move to the nearest values on both sides that are the least difference away.
     """
     changed, found = problem.changed(rows), [rows[:0]]
     for row, flags in zip(rows, changed, strict=True):
@@ -52,17 +52,17 @@ def beside(problem: Problem, rows: Floats) -> Floats:
 
 
 def _others(problem: Problem, group: Group, own: Floats) -> Floats:
-    """Return the tuples (t, columns) nearest to those of a row that differ from it."""
+    """Return the actions (t, columns) nearest to those of a row that differ from it."""
     feature = problem.space.features[group.columns[0]]
     if len(group.columns) > 1 or not feature.numeric:
         order = np.argsort(group.cost, kind="stable")
-        others: Floats = group.tuples[order]
+        others: Floats = group.actions[order]
         return np.asarray(others[(others != own).any(axis=1)][:FEW])
     least = problem.variety.min_difference * (feature.high - feature.low)
     if group.interval is not None:
         ends = own[0] + np.array([-1.0, 1.0]) * max(least * (1 + ROUNDING), ROUNDING * (feature.high - feature.low))
         return np.asarray(ends[(ends >= group.interval[0]) & (ends <= group.interval[1])][:, None])
-    values = group.tuples[:, 0]
+    values = group.actions[:, 0]
     values = np.sort(values[np.isfinite(values) & (values != own[0]) & ~(np.abs(values - own[0]) < least)])
     at = int(np.searchsorted(values, own[0]))
     return values[max(at - 1, 0) : at + 1, None]
