@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import textwrap
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any
+from typing import Any, TypeVar
 
 from mlflow_cf.constraints import Constraints, ConstraintSource, Values
+from mlflow_cf.explainers import EXPLAINERS
 from mlflow_cf.explainers.registry import ExplainerSource
 from mlflow_cf.model.judge import Label, OpenModel
 from mlflow_cf.model.versions import Version, read_versions
@@ -29,6 +31,23 @@ from mlflow_cf.validation import validated
 TargetSource = Target | Mapping[str, Any] | Label | None
 PlausibleSource = Plausible | Mapping[str, Any] | str | None
 DistanceSource = Distance | tuple[float, float, float] | Mapping[str, Any]
+Call = TypeVar("Call", bound=Callable[..., Any])
+_NAMES = "            Names: EXPLAINERS."
+
+
+def told_by(*kinds: type) -> Callable[[Call], Call]:
+    """Return what puts the attributes of classes, as they tell them, where a docstring says ``(see `Kind`)``."""
+
+    def with_their_words(call: Call) -> Call:
+        for kind in kinds:
+            told = (kind.__doc__ or "").partition("Attributes:\n")[2].rstrip()
+            call.__doc__ = (call.__doc__ or "").replace(f"        (see `{kind.__name__}`)", told)
+        names = ", ".join(f'``"{name}"``' for name in EXPLAINERS)
+        names = textwrap.fill(f"Names: {names}.", 120, initial_indent=" " * 12, subsequent_indent=" " * 12)
+        call.__doc__ = (call.__doc__ or "").replace(_NAMES, names)
+        return call
+
+    return with_their_words
 
 
 @dataclass(frozen=True)
@@ -36,24 +55,36 @@ class WrapOptions:
     """How to explain a model: the keyword arguments that `wrap`, `save_model` and `log_model` share.
 
     Attributes:
-        target: the wanted outcome; None infers it where two labels are 0 and 1.
-        constraints: what every counterfactual must respect.
-        explainer: a name, a dict of name and options, or an object.
-        features: feature -> facts that win over what the data suggest: kind, levels, step, low, high.
-        distance: weights of l0, l1 and l-infinity, or a `Distance`.
-        values: which values may be proposed: observed, grid or continuous.
-        seed: seed of requests that name none.
-        limits: most a request may ask for.
+        target: the wanted outcome: a label such as ``1`` or ``"good"``; ``Target(label=1, min_probability=0.7)``;
+            ``Target.other()`` for any label but the row's own; ``Target(low=.., high=..)`` for a regression, with one
+            side or both; or a dict of the same keys. None: 1, where the labels are 0 and 1.
+        constraints: what every counterfactual must respect: `Constraints`, a dict, a YAML or JSON file, or PLAF text.
+        explainer: what searches: a name, a dict of ``name`` and ``options``, or an object such as ``GeCo(q=200)``.
+            Names: EXPLAINERS.
+        features: facts that win over what the data suggest, by column: ``kind`` (real, integer, date, ordinal, category
+            or boolean), ``levels`` (all of them; of an ordinal the lowest first), ``step`` between neighbouring
+            numbers, ``low`` and ``high``; such as ``{"grade": {"kind": "ordinal", "levels": ["C", "B", "A"]}}``.
+        distance: weights (l0, l1, linf) of the share of changed features, their mean change and the largest one, which
+            add up to 1; or `Distance`, which can also scale and weigh features.
+        values: which values may be proposed: ``"observed"`` in data; on the ``"grid"`` of a feature's steps from its
+            lowest to its highest value; or any number between these (``"continuous"``).
+        seed: seed of requests that name none; the same rows, query and seed get the same answer.
+        limits: most a request may ask for: `Limits`, or a dict of count, time_limit_s, rows, query and its other keys.
         certify: always prove that answers are the nearest; the model must be one that can be opened.
         privacy: what requests may see of the background: `Privacy`, or a dict of sample (private, summary or shown),
             explainers and k_anonymous.
         seal: what requests cannot change at all: ``"target"``, or nothing.
         trace: make each served explanation an MLflow trace; ``"digests"``: with digests of its rows in their place.
-        robust_to: other models under which answers must meet the same target.
-        plausible: how much answers must look like the background.
-        margin: by how much the probability of the wanted label must exceed the target's, or one half.
-        diversity: which of several answers come first; min_difference: by how much they differ.
-        why_not: how much is found out about rows without counterfactual: ``"quick"``, ``"full"`` or False.
+        robust_to: more models under which answers must meet the same target: fitted ones, MLflow model URIs or folders,
+            or dicts of ``model``, ``name`` and ``required`` (False: only where a request asks for it).
+        plausible: how much answers must look like data: ``"isolation_forest"``, which can be part of proofs, or
+            ``"lof"``, or a dict of ``method``, ``quantile`` (0.05), ``threshold`` of the factor and ``required``.
+        margin: by how much the probability of the wanted label must exceed the target's `min_probability`, or 0.5.
+        diversity: which of several answers come first: the best of every set of changed features (``"sets"``), or the
+            nearest ones (``"near"``).
+        min_difference: several answers differ by a level, or in a number by this share of its range.
+        why_not: how much is found out about rows without counterfactual: ``"quick"``, ``"full"``, or False for nothing,
+            also by request.
     """
 
     target: TargetSource = None

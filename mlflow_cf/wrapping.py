@@ -18,7 +18,7 @@ from mlflow_cf.features import Background, FeatureSpace, Table, stand_ins
 from mlflow_cf.model.flavors import background_of, open_native
 from mlflow_cf.model.judge import OpenModel
 from mlflow_cf.model.versions import open_versions
-from mlflow_cf.options import DistanceSource, PlausibleSource, TargetSource, WrapOptions
+from mlflow_cf.options import DistanceSource, PlausibleSource, TargetSource, WrapOptions, told_by
 from mlflow_cf.policy import Limits, Privacy, Sealable, Trace, WhyNotAsked
 from mlflow_cf.policy.variety import LEAST_DIFFERENCE, Diversity
 from mlflow_cf.request.extra_models import ExtraModels, LearnedOnce
@@ -26,6 +26,7 @@ from mlflow_cf.request.extra_models import ExtraModels, LearnedOnce
 _logger = logging.getLogger(__name__)
 
 
+@told_by(WrapOptions)
 def wrap(
     model: object,
     data: Table,
@@ -60,36 +61,7 @@ def wrap(
             categories, dates and missing values stay as they are; what is proposed comes from these rows. A column that
             never varies here is kept as a row has it.
         labels: (n,) training target of these rows, for explainers that use it; None: they take the model's answers.
-        target: the wanted outcome: a label such as ``1`` or ``"good"``; ``Target(label=1, min_probability=0.7)``;
-            ``Target.other()`` for any label but the row's own; ``Target(low=.., high=..)`` for a regression, with one
-            side or both; or a dict of the same keys. None: 1, where the labels are 0 and 1.
-        constraints: what every counterfactual must respect: `Constraints`, a dict, a YAML or JSON file, or PLAF text.
-        explainer: what searches: ``"geco"``, ``"exact"``, ``"ceocl"``, ``"nearest_row"``, ``"random_search"``; a dict
-            of ``name`` and ``options``; or an object such as ``GeCo(q=200)``.
-        features: facts that win over what the data suggest, by column: ``kind`` (real, integer, date, ordinal, category
-            or boolean), ``levels`` (all of them; of an ordinal the lowest first), ``step`` between neighbouring
-            numbers, ``low`` and ``high``; such as ``{"grade": {"kind": "ordinal", "levels": ["C", "B", "A"]}}``.
-        distance: weights (l0, l1, linf) of the share of changed features, their mean change and the largest one, which
-            add up to 1; or `Distance`, which can also scale and weigh features.
-        values: which values may be proposed: ``"observed"`` in data; on the ``"grid"`` of a feature's steps from its
-            lowest to its highest value; or any number between these (``"continuous"``).
-        seed: seed of requests that name none; the same rows, query and seed get the same answer.
-        limits: most a request may ask for: `Limits`, or a dict of count, time_limit_s, rows, query and its other keys.
-        certify: always prove that answers are the nearest; the model must be one that can be opened.
-        privacy: what requests may see of the background: `Privacy`, or a dict of sample (private, summary or shown),
-            explainers and k_anonymous.
-        seal: what requests cannot change at all: ``"target"``, or nothing.
-        trace: make each served explanation an MLflow trace; ``"digests"``: with digests of its rows in their place.
-        robust_to: more models under which answers must meet the same target: fitted ones, MLflow model URIs or folders,
-            or dicts of ``model``, ``name`` and ``required`` (False: only where a request asks for it).
-        plausible: how much answers must look like data: ``"isolation_forest"``, which can be part of proofs, or
-            ``"lof"``, or a dict of ``method``, ``quantile`` (0.05), ``threshold`` of the factor and ``required``.
-        margin: by how much the probability of the wanted label must exceed the target's `min_probability`, or 0.5.
-        diversity: which of several answers come first: the best of every set of changed features (``"sets"``), or the
-            nearest ones (``"near"``).
-        min_difference: several answers differ by a level, or in a number by this share of its range.
-        why_not: how much is found out about rows without counterfactual: ``"quick"``, ``"full"``, or False for nothing,
-            also by request.
+        (see `WrapOptions`)
         output: what a model without known outputs returns: ``"label"``, ``"score"`` or ``"value"``.
 
     Raises:

@@ -55,11 +55,12 @@ def data_file() -> Callable[[str], Path]:
 @pytest.fixture(scope="module")
 def benchmark() -> Iterator[SimpleNamespace]:
     """Return the modules of the benchmark by name; they are scripts that import each other, so all leave again."""
-    scripts = {path.stem for path in BENCHMARK.glob("*.py")}
+    scripts = {path.stem: path.relative_to(BENCHMARK) for path in BENCHMARK.rglob("*.py")}
+    modules = {name: ".".join(path.with_suffix("").parts) for name, path in scripts.items()}
     with pytest.MonkeyPatch.context() as patch:
         patch.syspath_prepend(BENCHMARK)
-        yield SimpleNamespace(**{name: importlib.import_module(name) for name in sorted(scripts)})
-        for name in scripts:
+        yield SimpleNamespace(**{name: importlib.import_module(module) for name, module in sorted(modules.items())})
+        for name in {*modules.values(), *(path.parts[0] for path in scripts.values())}:
             sys.modules.pop(name, None)
 
 

@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 import mlflow_cf
+from mlflow_cf.explainers import EXPLAINERS
 from mlflow_cf.policy import Query
 
 CALLS: list[Callable[..., Any]] = [
@@ -27,6 +28,13 @@ def test_every_argument_is_explained(call: Callable[..., Any]) -> None:
     for name in set(inspect.signature(call).parameters) - {"self"}:
         assert re.search(rf"^    {name}: \S", words, re.MULTILINE), name
     assert "WrapOptions" not in words
+
+
+@pytest.mark.parametrize("call", CALLS[:3], ids=lambda call: call.__name__)
+def test_all_explainers_are_named(call: Callable[..., Any]) -> None:
+    words = inspect.getdoc(call) or ""
+    assert "(see" not in words
+    assert re.findall(r'``"(\w+)"``', words.partition("Names:")[2].partition("\n    features:")[0]) == list(EXPLAINERS)
 
 
 def test_a_request_is_told_its_options() -> None:

@@ -1,5 +1,6 @@
 """The synthetic classifiers of GeCo's paper, a short version: valid, near the optimum, in time."""
 
+import importlib
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -22,8 +23,8 @@ def synthetic() -> Iterator[Any]:
     """The benchmark's module; it is a script that imports others, so all leave again afterwards."""
     with pytest.MonkeyPatch.context() as patch:
         patch.syspath_prepend(BENCHMARK)
-        yield __import__("synthetic")
-        for name in ("synthetic", "data_sets", "generated", "models"):
+        yield importlib.import_module("parts.synthetic")
+        for name in ("parts.synthetic", "parts", "cases.data_sets", "cases.generated", "cases.models", "cases"):
             sys.modules.pop(name, None)
 
 

@@ -8,27 +8,28 @@ import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
-import beside_papers
-import certificates
-import contest
-import envelope
-import further
-import hard
-import load
 import mlflow
-import page
 import pandas as pd
-import programs
-import runs
-import several
-import structure_speed
-import summary
-import tree_cases
-import tree_contest
-from data_sets import VIEWS, Case, constraints_for, folder, split
-from gates import Gate, told
-from models import LARGE, MODELS, fitted, unopened
-from rival_dice import METHODS
+from cases import tree_cases
+from cases.data_sets import VIEWS, Case, constraints_for, folder, split
+from cases.models import LARGE, MODELS, fitted, unopened
+from pages import page, summary
+from parts import (
+    beside_papers,
+    certificates,
+    contest,
+    envelope,
+    further,
+    hard,
+    load,
+    programs,
+    runs,
+    several,
+    structure_speed,
+    tree_contest,
+)
+from parts.gates import Gate, told
+from rivals.rival_dice import METHODS
 
 Options = argparse.Namespace
 

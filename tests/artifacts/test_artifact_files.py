@@ -1,6 +1,7 @@
 """The folder counterfactual/: exact to the bit, and refused as soon as one bit is another."""
 
 import hashlib
+import itertools
 import json
 import shutil
 
@@ -291,6 +292,37 @@ class TestForgedManifests:
         assert (root / "counterfactual" / "background.parquet").stat().st_size < 10_000
         monkeypatch.setattr(tables, "MOST_CELLS", 200_000)
         refused(root, resealed(root), "background.parquet: cannot be read")
+
+    @pytest.mark.parametrize("write", [tables.write_codes, pq.write_table])
+    def test_a_forged_footer_is_read_or_refused_and_never_ends_the_process(self, tmp_path, write):
+        names, path = ("int64", "float64", "str"), tmp_path / "background.parquet"
+        codes = np.arange(30.0).reshape(10, 3)
+        if write is tables.write_codes:
+            tables.write_codes(path, codes, names)
+        else:
+            pq.write_table(pa.table(dict(zip(names, codes.T, strict=True))), path)
+        raw, refusals = path.read_bytes(), 0
+        footer = range(len(raw) - 8 - int.from_bytes(raw[-8:-4], "little"), len(raw))
+        for place, bit in itertools.product(footer, range(8)):
+            forged = raw[:place] + bytes([raw[place] ^ 1 << bit]) + raw[place + 1 :]
+            try:
+                assert tables.read_codes(forged, names, 10, tables.COMPRESSED).shape == codes.shape
+            except (ValueError, OSError, pa.ArrowException):
+                refusals += 1
+        assert 4 * len(footer) < refusals < 8 * len(footer)
+
+    @pytest.mark.parametrize("codec", ["zstd", "gzip", "snappy"])
+    def test_what_is_compressed_is_refused_before_it_is_unpacked(self, tmp_path, codec):
+        path, rows = tmp_path / "background.parquet", np.zeros(2_000_000)
+        pq.write_table(pa.table({"a": rows}), path, compression=codec, use_dictionary=False, data_page_size=2**30)
+        own, pool = pa.default_memory_pool(), pa.proxy_memory_pool(pa.default_memory_pool())
+        pa.set_memory_pool(pool)
+        try:
+            with pytest.raises(ValueError, match="packed otherwise"):
+                tables.read_codes(bytes(rows.nbytes) + path.read_bytes(), ("a",), len(rows), tables.AS_IT_IS)
+        finally:
+            pa.set_memory_pool(own)
+        assert pool.max_memory() < 100_000
 
     def test_a_file_that_is_too_large_is_not_even_read(self, copy):
         root, digest = copy

@@ -7,6 +7,7 @@ compressed; what they may unpack to is bounded less tightly.
 
 from __future__ import annotations
 
+from collections import deque
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
@@ -17,13 +18,13 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
-from mlflow_cf.artifact.format.footer import footer
 from mlflow_cf.errors import InputError
 from mlflow_cf.features import Floats
 
 MOST_CELLS: Final = 32_000_000  # of a table: 256 MB
 FOOTER_BYTES: Final = 64 * 1024
 FOOTER_BYTES_A_COLUMN: Final = 8 * 1024  # for 32 groups of rows, and a long name
+FOOTER_LIST: Final = 1024  # elements of any list in a footer, beside one for each column
 _ROWS_A_GROUP: Final = 1024**2
 _LABEL: Final = "label"
 _LABEL_TYPES: Final = (pa.bool_(), pa.int64(), pa.float64(), pa.string())
@@ -108,7 +109,7 @@ def read_labels(raw: bytes, rows: int, packing: Packing) -> NDArray[np.generic]:
     if file.schema_arrow.types[0] != pa.string():
         return np.asarray(file.read(use_threads=False).column(0).to_pylist())
     # Each text once, and counted before any is repeated: a few bytes can say "this page of text, a million times".
-    again = pq.ParquetFile(pa.BufferReader(raw), read_dictionary=[_LABEL])
+    again = _parsed(raw, (_LABEL,), read_dictionary=[_LABEL])
     column = again.read(use_threads=False).column(0).combine_chunks()
     longest = pc.sum(pc.take(pc.binary_length(column.dictionary), column.indices)).as_py()
     if longest > packing.most_bytes(raw):
@@ -117,19 +118,40 @@ def read_labels(raw: bytes, rows: int, packing: Packing) -> NDArray[np.generic]:
 
 
 def _opened(raw: bytes, names: tuple[str, ...], packing: Packing) -> pq.ParquetFile:
-    """Check all that the footer says of rows and compression, and only then let pyarrow parse it.
-
-    pyarrow's own objects for groups and columns are never asked for: they end the process where a footer is forged.
-    """
-    said = footer(raw, FOOTER_BYTES + FOOTER_BYTES_A_COLUMN * len(names))
-    if said.rows < 1 or len(said.groups) > said.rows // _ROWS_A_GROUP + 1:
-        raise ValueError("no rows, or more groups of rows than needed")
-    if sum(group.rows for group in said.groups) != said.rows or any(group.rows < 0 for group in said.groups):
-        raise ValueError("groups of other rows than the table's")
-    for group in said.groups:
-        if group.values != (group.rows,) * len(names) or not set(group.codecs) <= set(packing.codecs):
-            raise ValueError("columns that are packed otherwise than ours")
-    file = pq.ParquetFile(pa.BufferReader(raw))
-    if file.metadata.num_rows != said.rows or file.schema_arrow.names != list(names):
+    """Return a file with these columns, all of whose groups of rows are packed like ours."""
+    file = _parsed(raw, names)
+    said = file.metadata
+    if said.num_columns != len(names) or file.schema_arrow.names != list(names):
         raise ValueError("other columns than expected")
+    if said.num_rows < 1 or said.num_row_groups > said.num_rows // _ROWS_A_GROUP + 1:
+        raise ValueError("no rows, or more groups of rows than needed")
+    rows = [_rows_of_group(file, number, packing) for number in range(said.num_row_groups)]
+    if sum(rows) != said.num_rows:
+        raise ValueError("groups of other rows than the table's")
     return file
+
+
+def _parsed(raw: bytes, names: tuple[str, ...], **options: Any) -> pq.ParquetFile:
+    """Parse the footer, which takes no more memory than one of ours does; nothing is unpacked."""
+    most = FOOTER_BYTES + FOOTER_BYTES_A_COLUMN * len(names)
+    if not 0 < int.from_bytes(raw[-8:-4], "little") <= most:
+        raise ValueError("no parquet file, or a footer that is too large")
+    limits = {"thrift_string_size_limit": most, "thrift_container_size_limit": FOOTER_LIST + len(names)}
+    return pq.ParquetFile(pa.BufferReader(raw), **limits, **options)
+
+
+def _rows_of_group(file: pq.ParquetFile, number: int, packing: Packing) -> int:
+    """Return how many rows a group says it has; all its columns have as many values.
+
+    Where what a footer says of a column is forged, asking pyarrow for that column ends the process; a reader of the
+    same columns raises. So there is one first, of batches of no rows: it takes in the footer and unpacks nothing.
+    """
+    columns = range(file.metadata.num_columns)
+    deque(file.reader.iter_batches(0, [number], list(columns), use_threads=False), maxlen=0)
+    group = file.metadata.row_group(number)
+    for column in map(group.column, columns):
+        if column.num_values != group.num_rows or column.compression not in packing.codecs:
+            raise ValueError("columns that are packed otherwise than ours")
+    if group.num_rows < 0:
+        raise ValueError("fewer rows than none")
+    return int(group.num_rows)

@@ -43,7 +43,23 @@ Validate = Literal["here", "process"]
 
 @dataclass(frozen=True)
 class Packaging:
-    """What MLflow's side of an artifact shall look like; see `save_model`."""
+    """What MLflow's side of an artifact shall look like: more keyword arguments of `save_model` and `log_model`.
+
+    Attributes:
+        output: what a model without known outputs returns: ``"label"``, ``"score"`` or ``"value"``.
+        signature: another signature than the one made from data; its param is always ours.
+        input_example: rows, or (rows, params); None: the first rows of data.
+        pip_requirements: requirements of the model, instead of the ones it brings; mlflow-cf is always added. The paths
+            of wheels, such as that of mlflow-cf itself where no index has it, stand beside them: the artifact brings
+            these along.
+        metadata: entries for MLmodel.
+        allow_functions: whether Python functions, as the model or as parts of actions and relationships, may be saved:
+            as pickles, which run code when they are loaded. Those of a module are stored by name.
+        code_paths: files of modules and folders of packages of your own that the model needs, as in MLflow's own
+            flavors: the artifact brings them along, and its manifest seals them.
+        validate: where the finished artifact is tried: ``"here"``, or also in a new ``"process"``, which knows nothing
+            but installed packages and the artifact; None: there too, if the model needs code of your own.
+    """
 
     output: str | None = None
     signature: ModelSignature | None = None

@@ -28,11 +28,12 @@ from mlflow_cf.explained import ExplainedModel
 from mlflow_cf.explainers.registry import ExplainerSource
 from mlflow_cf.features import Table
 from mlflow_cf.model.flavors import fetch
-from mlflow_cf.options import DistanceSource, PlausibleSource, TargetSource, WrapOptions
+from mlflow_cf.options import DistanceSource, PlausibleSource, TargetSource, WrapOptions, told_by
 from mlflow_cf.policy import Limits, Privacy, Sealable, Trace, WhyNotAsked
 from mlflow_cf.policy.variety import LEAST_DIFFERENCE, Diversity
 
 
+@told_by(WrapOptions, Packaging)
 def save_model(
     model: object,
     path: str | Path,
@@ -74,48 +75,8 @@ def save_model(
         data: sample of the training rows in the model's own raw input columns: a table, or an array (n, d). It becomes
             part of the artifact. A column that never varies here is never proposed.
         labels: (n,) training target of these rows, for explainers that use it.
-        target: the wanted outcome: a label; ``Target(label=.., min_probability=..)``; ``Target.other()``, any but the
-            row's own; ``Target(low=.., high=..)`` of a regression; or a dict of these keys. None: 1, where labels are
-            0 and 1.
-        constraints: what every counterfactual must respect: `Constraints`, a dict, a YAML or JSON file, or PLAF text.
-        explainer: what searches: ``"geco"``, ``"exact"``, ``"ceocl"``, ``"nearest_row"``, ``"random_search"``, or an
-            object such as ``GeCo(q=200)``.
-        features: column -> facts that win over what the data suggest: kind (real, integer, date, ordinal, category or
-            boolean), levels (all of them; of an ordinal the lowest first), step, low, high.
-        distance: weights (l0, l1, linf) of the share of changed features, their mean change and the largest one, which
-            add up to 1; or `Distance`, which can also scale and weigh features.
-        values: which values may be proposed: ``"observed"`` in data, on the ``"grid"`` of a feature's steps, or
-            ``"continuous"``: any number from its lowest to its highest.
-        seed: seed of requests that name none.
-        limits: most a request may ask for: `Limits`, or a dict of count, time_limit_s, rows, query and its other keys.
-        certify: always prove that answers are the nearest; the model must be one that can be opened.
-        privacy: what requests may see of the background: `Privacy`, or a dict of sample (private, summary or shown),
-            explainers and k_anonymous.
-        seal: what requests cannot change at all: ``"target"``, or nothing.
-        trace: make each served explanation an MLflow trace; ``"digests"``: with digests of its rows in their place.
-        robust_to: more models under which answers must meet the same target: fitted ones, MLflow model URIs or folders,
-            or dicts of ``model``, ``name`` and ``required`` (False: only where a request asks for it).
-        plausible: how much answers must look like data: ``"isolation_forest"``, which can be part of proofs, or
-            ``"lof"``, or a dict of ``method``, ``quantile`` (0.05), ``threshold`` of the factor and ``required``.
-        margin: by how much the probability of the wanted label must exceed the target's `min_probability`, or 0.5.
-        diversity: which of several answers come first: the best of every set of changed features (``"sets"``), or the
-            nearest ones (``"near"``).
-        min_difference: several answers differ by a level, or in a number by this share of its range.
-        why_not: how much is found out about rows without counterfactual: ``"quick"``, ``"full"``, or False for nothing,
-            also by request.
-        output: what a model without known outputs returns: ``"label"``, ``"score"`` or ``"value"``.
-        signature: another signature than the one made from data; its param is always ours.
-        input_example: rows, or (rows, params); None: the first rows of data.
-        pip_requirements: requirements of the model, instead of the ones it brings; mlflow-cf is always added. The paths
-            of wheels, such as that of mlflow-cf itself where no index has it, stand beside them: the artifact brings
-            these along.
-        metadata: entries for MLmodel.
-        allow_functions: whether Python functions, as the model or as parts of actions and relationships, may be saved:
-            as pickles, which run code when they are loaded. Those of a module are stored by name.
-        code_paths: files of modules and folders of packages of your own that the model needs, as in MLflow's own
-            flavors: the artifact brings them along, and its manifest seals them.
-        validate: where the finished artifact is tried: ``"here"``, or also in a new ``"process"``, which knows nothing
-            but installed packages and the artifact; None: there too, if the model needs code of your own.
+        (see `WrapOptions`)
+        (see `Packaging`)
 
     Raises:
         InputError: anything that does not fit. Nothing is left behind at `path` then.
@@ -130,6 +91,7 @@ def save_model(
         shutil.copytree(staged, folder, dirs_exist_ok=True)
 
 
+@told_by(WrapOptions, Packaging)
 def log_model(
     model: object,
     name: str,
@@ -173,48 +135,10 @@ def log_model(
         data: sample of the training rows in the model's own raw input columns: a table, or an array (n, d). It becomes
             part of the artifact. A column that never varies here is never proposed.
         labels: (n,) training target of these rows, for explainers that use it.
-        target: the wanted outcome: a label; ``Target(label=.., min_probability=..)``; ``Target.other()``, any but the
-            row's own; ``Target(low=.., high=..)`` of a regression; or a dict of these keys. None: 1, where labels are
-            0 and 1.
-        constraints: what every counterfactual must respect: `Constraints`, a dict, a YAML or JSON file, or PLAF text.
-        explainer: what searches: ``"geco"``, ``"exact"``, ``"ceocl"``, ``"nearest_row"``, ``"random_search"``, or an
-            object such as ``GeCo(q=200)``.
-        features: column -> facts that win over what the data suggest: kind (real, integer, date, ordinal, category or
-            boolean), levels (all of them; of an ordinal the lowest first), step, low, high.
-        distance: weights (l0, l1, linf) of the share of changed features, their mean change and the largest one, which
-            add up to 1; or `Distance`, which can also scale and weigh features.
-        values: which values may be proposed: ``"observed"`` in data, on the ``"grid"`` of a feature's steps, or
-            ``"continuous"``: any number from its lowest to its highest.
-        seed: seed of requests that name none.
-        limits: most a request may ask for: `Limits`, or a dict of count, time_limit_s, rows, query and its other keys.
-        certify: always prove that answers are the nearest; the model must be one that can be opened.
-        privacy: what requests may see of the background: `Privacy`, or a dict of sample (private, summary or shown),
-            explainers and k_anonymous.
-        seal: what requests cannot change at all: ``"target"``, or nothing.
-        trace: make each served explanation an MLflow trace; ``"digests"``: with digests of its rows in their place.
-        robust_to: more models under which answers must meet the same target: fitted ones, MLflow model URIs or folders,
-            or dicts of ``model``, ``name`` and ``required`` (False: only where a request asks for it).
-        plausible: how much answers must look like data: ``"isolation_forest"``, which can be part of proofs, or
-            ``"lof"``, or a dict of ``method``, ``quantile`` (0.05), ``threshold`` of the factor and ``required``.
-        margin: by how much the probability of the wanted label must exceed the target's `min_probability`, or 0.5.
-        diversity: which of several answers come first: the best of every set of changed features (``"sets"``), or the
-            nearest ones (``"near"``).
-        min_difference: several answers differ by a level, or in a number by this share of its range.
-        why_not: how much is found out about rows without counterfactual: ``"quick"``, ``"full"``, or False for nothing,
-            also by request.
-        output: what a model without known outputs returns: ``"label"``, ``"score"`` or ``"value"``.
+        (see `WrapOptions`)
+        (see `Packaging`)
         registered_model_name: registers a version under this name.
         tags: tags of the logged model and of the registered version.
-        signature: another signature than the one made from data; its param is always ours.
-        input_example: rows, or (rows, params); None: the first rows of data.
-        pip_requirements: requirements of the model, instead of the ones it brings; mlflow-cf is always added.
-        metadata: entries for MLmodel.
-        allow_functions: whether Python functions, as the model or as parts of actions and relationships, may be saved:
-            as pickles, which run code when they are loaded. Those of a module are stored by name.
-        code_paths: files of modules and folders of packages of your own that the model needs, as in MLflow's own
-            flavors: the artifact brings them along, and its manifest seals them.
-        validate: where the finished artifact is tried: ``"here"``, or also in a new ``"process"``, which knows nothing
-            but installed packages and the artifact; None: there too, if the model needs code of your own.
 
     Raises:
         InputError: anything that does not fit. Nothing is logged then.
