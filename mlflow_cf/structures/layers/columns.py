@@ -17,7 +17,7 @@ DOUBLE = np.dtype(np.float64)
 
 
 class NotOpenedError(Exception):
-    """A part of a model that cannot be compiled; the message says which, for `describe()`."""
+    """A part of a model that cannot be compiled, or is not known; the message says which, for `describe()`."""
 
 
 @dataclass(frozen=True)
