@@ -117,7 +117,7 @@ def _follow(X: Array, at: Any, trees: Trees, branches: Branches, to: Array, out:
 
 @kernel
 def sweep_rows(X: Array, wanted: Array, trees: Trees, room: BranchWorkspace, to: Array, out: Array) -> None:
-    """Do what `sweep_trees` does for rows of comparands (m, columns); the last raw scores of `out` are the row's own."""
+    """Do as `sweep_trees` for rows of comparands (m, columns); the last raw scores of `out` are the row's own."""
     branches = Branches(room.span, room.mask, trees.features)
     start, base, total = trees.features.start, trees.base, out.shape[1] - 1
     for row in range(len(X)):
