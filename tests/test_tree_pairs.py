@@ -13,8 +13,8 @@ from mlflow_cf.structures import Structure
 from mlflow_cf.structures import pairs as pairs_of_changes
 from mlflow_cf.structures.capabilities import SupportsPairs
 from mlflow_cf.structures.joined import Joined
-from mlflow_cf.structures.kernels.blocks import Blocks, Leading, LeadingPairs, SingleEffects
-from mlflow_cf.structures.pairs import PairTables, everything
+from mlflow_cf.structures.kernels.blocks import Blocks, ListedPairs, SingleEffects, Threshold
+from mlflow_cf.structures.pairs import PairTables, no_threshold
 from mlflow_cf.structures.trees import pairs as tree_pairs
 
 PAIRS = [(one, two) for one in range(6) for two in range(one + 1, 6)]
@@ -72,7 +72,7 @@ def check(world: World, seed: int, c: float, limit: float) -> None:
             both = (int(start[one] + a), int(start[two] + b))
             if cost[list(both)].sum() + c * peak[list(both)].max() <= limit:
                 known[both] = world.sums({one: a, two: b})
-    tables, whole = pairs.tables(world.values, *chosen, 10**6), everything(len(base))
+    tables, whole = pairs.tables(world.values, *chosen, 10**6), no_threshold(len(base))
     assert tables is not None
     cells = tables.tables.added.size
     assert not cells or pairs.tables(world.values, *chosen, cells - 1) is None
@@ -85,7 +85,7 @@ def check(world: World, seed: int, c: float, limit: float) -> None:
     check_leading(tables, alone, found, rng)
 
 
-def listed(near: LeadingPairs) -> dict[tuple[int, ...], Any]:
+def listed(near: ListedPairs) -> dict[tuple[int, ...], Any]:
     """Return the sums of every pair of values; no pair comes twice."""
     found = {tuple(both): total for both, total in zip(near.at.tolist(), near.sums, strict=True)}
     assert len(found) == len(near.at)
@@ -96,7 +96,7 @@ def check_blocks(tables: PairTables, alone: SingleEffects, blocks: Blocks, known
     """Compare the bounds of every block with all that it holds; together they hold everything once."""
     total = 0
     for at, far, size, low, high in zip(*blocks, strict=True):
-        held = listed(tables.near(alone, everything(len(alone.base)), at[None]))
+        held = listed(tables.near(alone, no_threshold(len(alone.base)), at[None]))
         assert len(held) <= size
         total += len(held)
         for both, sums in held.items():
@@ -115,7 +115,7 @@ def check_leading(
     weights = rng.choice([-1.0, 0.5, 1.0], len(alone.base))
     leads = {both: float(weights @ sums) for both, sums in known.items()}
     may = float(rng.choice(list(leads.values()))) if leads else 0.0
-    leading = Leading(weights, may - 1e-4)
+    leading = Threshold(weights, may - 1e-4)
     blocks = tables.blocks(alone, leading)
     found = listed(tables.near(alone, leading, blocks.at))
     expected = {both for both, lead in leads.items() if lead >= leading.may}

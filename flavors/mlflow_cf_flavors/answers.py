@@ -1,4 +1,4 @@
-"""How models answer, whatever their kind: rows -> labels, values or scores; and what is refused."""
+"""Callables from rows to labels, values or scores, for models of any kind, and the checks that refuse a model."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from mlflow_cf.model import Label, OpenModel
 Answers = NDArray[Any]
 Floats = NDArray[np.float64]
 Rows = Callable[[pd.DataFrame], Any]
-CLEAR: Final = 1e-6  # by how much a score must lead so that rounding does not decide; relative, where it is above 1
+CLEAR: Final = 1e-6  # least lead of the largest score over the next; relative above 1; below it, rounding may decide
 LABELS_ONLY: Final = "answers labels only, so the search cannot tell how near a row is to the target"
 
 
@@ -77,7 +77,7 @@ class LargestScore:
 
 @dataclass(frozen=True)
 class ClearScore:
-    """Rows -> labels and scores of a model whose label is that of the largest score, but maybe where scores are equal.
+    """Rows -> labels and scores of a model whose label is that of the largest score, except perhaps in ties.
 
     Attributes:
         decide: rows -> its labels (n,).
@@ -89,7 +89,7 @@ class ClearScore:
     classes: tuple[Label, ...]
 
     def __call__(self, rows: Any) -> tuple[Answers, Floats]:
-        """Return the labels of `rows` (n, d), of its own decision unless one score leads in every row, and scores."""
+        """Return labels and scores of `rows` (n, d); the model decides unless all rows have a clear largest score."""
         scores = self.scores(rows)
         if len(self.classes) < 2:
             return self.decide(rows), scores
@@ -105,7 +105,7 @@ def shares(likelier: Floats) -> Floats:
 
 
 def margins(margin: Floats) -> Floats:
-    """Return what speaks for the second class (n,), and against the first one, as one column per class."""
+    """Return the margin (n,) of the second class as one column per class: (-margin, margin)."""
     return np.column_stack((-margin, margin))
 
 

@@ -30,7 +30,7 @@ def compile_xgboost(
         table: the columns it takes; `missing`: what stands for a missing value in them.
         space, rows: see `OpenModel.compile`.
     """
-    del rows  # nothing to measure: the dump tells everything
+    del rows  # the dump has all that is needed
     if not np.isnan(missing):
         raise NotOpenedError(f"XGBoost with missing={missing:g}")
     columns = finished(_numbered(raw_columns(space, table.names), table, space), "XGBoost")
@@ -39,20 +39,20 @@ def compile_xgboost(
 
 def compile_lightgbm(booster: Booster, table: BoosterColumns, space: FeatureSpace, rows: pd.DataFrame) -> Structure:
     """Compile a Booster, which takes the columns of `table`, for the features of `space`."""
-    del rows  # nothing to measure: the first tree holds the constant
+    del rows  # the first tree has the constant
     columns = finished(_numbered(raw_columns(space, table.names), table, space), "LightGBM")
     return lightgbm_trees(booster, columns).compile(space)
 
 
 def lightgbm_trees(booster: Booster, columns: Sequence[Column]) -> TreeModel:
-    """Return the trees of a Booster that takes `columns`; where it was told so, it takes zeros as missing values."""
+    """Return the trees of a Booster over `columns`, some of which may take zeros as missing values."""
     forest, no_zeros = lightgbm_forest(booster)
     seen = [without(column, -TINY, TINY) if number in no_zeros else column for number, column in enumerate(columns)]
     return TreeModel(seen, forest)
 
 
 def _numbered(sources: Sequence[Raw], table: BoosterColumns, space: FeatureSpace) -> list[Source]:
-    """Return levels as the numbers the library gives them when it is fitted; it knows no other levels."""
+    """Return `sources` with levels as the library's own numbers; levels it was not fitted on are missing."""
     numbered: list[Source] = []
     for source in sources:
         known = table.levels.get(space.names[source.feature])

@@ -1,4 +1,4 @@
-"""Models whose scores are a link of sums, before they are compiled: several of them can become one with other sums."""
+"""Models with additive raw scores, before they are compiled; a linear combination of several can be one of them."""
 
 from __future__ import annotations
 
@@ -11,24 +11,24 @@ import numpy as np
 from mlflow_cf.features import FeatureSpace, Floats
 from mlflow_cf.structures import Activation, Column, Forest, Layers, Link, NotOpenedError, TreeEnsemble
 
-ROUNDING: Final = 1e-9  # of what shares add up to
+ROUNDING: Final = 1e-9  # of the sum of shares
 
 
 @dataclass(frozen=True, eq=False)
 class TreeModel:
-    """A forest, and the encoded columns that its nodes test."""
+    """A forest and the encoded columns that its nodes test."""
 
     columns: Sequence[Column]
     forest: Forest
 
     @property
     def link(self) -> Link:
-        """How sums become scores."""
+        """How raw scores become scores."""
         return self.forest.link
 
     @property
     def outputs(self) -> int:
-        """How many sums there are."""
+        """Number of raw scores."""
         return len(self.forest.base)
 
     def compile(self, space: FeatureSpace) -> TreeEnsemble:
@@ -37,7 +37,7 @@ class TreeModel:
 
 
 def _halved(forest: Forest) -> Forest:
-    """Return a forest that adds up the shares of two classes with the second one's alone: the other one is the rest."""
+    """Return a forest of shares of two classes with the second share alone; the first is one minus it."""
     if forest.link != "identity" or forest.outputs[0] >= 0 or forest.value.shape[1] != 2:
         return forest
     leaves = forest.column < 0
@@ -56,7 +56,7 @@ class DenseModel:
     Attributes:
         columns: what its first layer takes.
         weights, biases: of all layers, (inputs, outputs) and (outputs,).
-        activation: between layers; link: turns the last sums into scores.
+        activation: between layers; link: turns raw scores, the last layer, into scores.
     """
 
     columns: Sequence[Column]
@@ -67,7 +67,7 @@ class DenseModel:
 
     @property
     def outputs(self) -> int:
-        """How many sums there are."""
+        """Number of raw scores."""
         return len(self.biases[-1])
 
     def compile(self, space: FeatureSpace) -> Layers:
@@ -79,17 +79,17 @@ Sums = TreeModel | DenseModel
 
 
 class Term(NamedTuple):
-    """The sums of one model times a `matrix` (its sums, new sums)."""
+    """The raw scores of one model times a `matrix` (its raw scores, new raw scores)."""
 
     model: Sums
     matrix: Floats
 
 
 def added(terms: Sequence[Term], offset: Floats, link: Link) -> Sums:
-    """Return the one model whose sums (k,) are those of all `terms` together and `offset` (k,), linked by `link`.
+    """Return a model whose raw scores (k,) are the sum of `terms` and `offset` (k,), turned into scores by `link`.
 
     Raises:
-        NotOpenedError: trees and layers together, several networks, or trees that do not compare alike.
+        NotOpenedError: trees and layers together, several networks, or trees with different comparisons.
     """
     trees = [
         TreeModel(model.columns, _times(model.forest, matrix))
@@ -103,7 +103,7 @@ def added(terms: Sequence[Term], offset: Floats, link: Link) -> Sums:
 
 
 def _times(forest: Forest, matrix: Floats) -> Forest:
-    """Return a forest with its sums times `matrix`; every leaf holds all of the new ones."""
+    """Return a forest with its raw scores times `matrix`; every leaf holds a value per new raw score."""
     sizes = np.diff([*forest.roots.tolist(), len(forest.column)])
     every = forest.outputs[0] < 0
     value = forest.value @ matrix if every else forest.value * matrix[np.repeat(forest.outputs, sizes)]
@@ -141,7 +141,7 @@ def _one_forest(trees: Sequence[TreeModel], offset: Floats, link: Link) -> TreeM
 
 
 def _shifted(nodes: Sequence[np.ndarray[tuple[int], np.dtype[np.int32]]], starts: Floats) -> np.ndarray:
-    """Return the numbers of nodes when every forest follows the one before it."""
+    """Return node numbers of concatenated forests, which start at `starts`."""
     return np.concatenate([some + start for some, start in zip(nodes, starts, strict=True)]).astype(np.int32)
 
 
@@ -160,7 +160,7 @@ def _one_layer(models: Sequence[DenseModel], offset: Floats, link: Link) -> Dens
 
 
 def _columns(of_models: Sequence[Sequence[Column]]) -> tuple[list[Column], list[np.ndarray]]:
-    """Return the columns of all models, each once, and per model where its own are among them."""
+    """Return the distinct columns of all models, and per model the positions of its own."""
     every = {id(column): column for columns in of_models for column in columns}
     position = {key: place for place, key in enumerate(every)}
     places = [np.array([position[id(column)] for column in columns], dtype=np.intp) for columns in of_models]

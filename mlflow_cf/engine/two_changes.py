@@ -16,9 +16,9 @@ from mlflow_cf.goal import Scorer
 from mlflow_cf.problem import Budget, Codes, Problem
 from mlflow_cf.search.action_table import ActionTable
 from mlflow_cf.structures.capabilities import Pairs, SupportsPairs
-from mlflow_cf.structures.kernels.blocks import Blocks, Leading, LeadingPairs, SingleEffects
+from mlflow_cf.structures.kernels.blocks import Blocks, ListedPairs, SingleEffects, Threshold
 from mlflow_cf.structures.links import Encoded
-from mlflow_cf.structures.pairs import PairTables, everything
+from mlflow_cf.structures.pairs import PairTables, no_threshold
 
 VALUES_AT_ONCE = 2**20  # of both columns of all pairs that are looked at together: their classes take 8 MB
 CELLS_AT_ONCE = 2**22  # numbers of the tables of these pairs: 32 MB
@@ -139,10 +139,10 @@ class TwoChanges:
         """Return (n,) how far candidates may be that take the choices at `places` (n, 2)."""
         return sets.limits(*self.choices.group[places].T)
 
-    def _leading(self, doubt: float) -> Leading:
+    def _leading(self, doubt: float) -> Threshold:
         """Return what leads, if a single number decides."""
         lead = self.scorer.decision_score(doubt)
-        return everything(len(self.base)) if lead is None else Leading(lead.weights, lead.may)
+        return no_threshold(len(self.base)) if lead is None else Threshold(lead.weights, lead.may)
 
     def _parts(self, blocks: Blocks, doubt: float) -> list[Codes]:
         """Return positions of blocks that may reach the targets, the nearest ones in the first part.
@@ -160,7 +160,7 @@ class TwoChanges:
             start, listed = stop, int(total[stop - 1]) + MORE * listed
         return parts
 
-    def _keep(self, near: LeadingPairs, alone: SingleEffects, asked: PairSelection, found: FoundPairs) -> None:
+    def _keep(self, near: ListedPairs, alone: SingleEffects, asked: PairSelection, found: FoundPairs) -> None:
         """Add those that may be answers to what was found, and how far others may be."""
         tried, sets = asked.tried, asked.sets
         one, two = near.at.T

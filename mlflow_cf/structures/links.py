@@ -1,4 +1,4 @@
-"""What all structures speak of: tokens, flags, and how sums become scores."""
+"""Encoded values, flags, and the link functions that turn raw scores into scores."""
 
 from __future__ import annotations
 
@@ -10,22 +10,22 @@ from scipy.special import expit
 
 from mlflow_cf.features import Floats
 
-# Where one sum stands for two classes it is the second one's share itself (share), or that of its logistic function.
+# A single raw score of two classes is the probability of the second one (share), or its logit (sigmoid).
 Link = Literal["identity", "share", "sigmoid", "softmax"]
-TIE: Final = 1e-11  # shares that are as near to a half are one, but for the rounding of a sum
+TIE: Final = 1e-11  # shares this near to 0.5 are ties: the difference is rounding
 Encoded = NDArray[Any]
 Flags = NDArray[np.bool_]
 
 
 def linked(totals: Floats, link: Link) -> Floats:
-    """Turn sums of leaves or of a last layer (m, k) into scores; one sum stands for two classes where it is linked."""
+    """Turn raw scores (m, k) into scores (m, classes); a single linked raw score gives two classes."""
     if link == "softmax":
         return shares(totals)
     if link == "share" or (link == "sigmoid" and totals.shape[1] == 1):
         scores = np.empty((len(totals), 2))
         scores[:, 1] = totals[:, 0] if link == "share" else expit(totals[:, 0])
         scores[:, 0] = 1.0 - scores[:, 1]
-        if link == "share":  # a forest that is of two minds says as much for both, and rounds both alike
+        if link == "share":  # forests vote 0.5 for both classes of a tie, rounded alike
             scores[np.abs(scores[:, 1] - 0.5) <= TIE] = 0.5
         return scores
     if link == "sigmoid":  # one against the rest

@@ -1,4 +1,4 @@
-"""What a structure is made of, in plain arrays: enough to write its sums as rows of a mixed-integer program.
+"""What a structure is made of, in plain arrays: enough to write its raw scores as rows of a mixed-integer program.
 
 Features are raw ones, in the order of the structure's columns. `Lookup.cells` says which cell a raw code is in: the
 numbers of cell c are above ``cuts[c - 1]`` and at most ``cuts[c]``; every level has a cell, all unseen ones share one.
@@ -23,13 +23,13 @@ Positions = NDArray[np.integer[Any]]
 
 @dataclass(frozen=True, eq=False)
 class LeafLimits:
-    """What leaves ask of one feature; a leaf that is not listed takes all of its cells.
+    """The cells of one feature that leaves accept; a leaf that is not listed accepts all of them.
 
     Attributes:
-        leaf: (n,) the leaves that ask something, ascending.
-        low, high: (n,) the first and the last cell that each takes of values that are not missing; high < low: none.
-        missing: (n,) whether it takes the cell that missing values have for themselves.
-        taken: (n, cells) which cells it takes; None: all from `low` to `high`.
+        leaf: (n,) the leaves that are listed, ascending.
+        low, high: (n,) first and last accepted cell of values that are not missing; high < low: none.
+        missing: (n,) whether the cell of missing values is accepted, if they have one of their own.
+        taken: (n, cells) which cells are accepted; None: all from `low` to `high`.
     """
 
     leaf: Positions
@@ -41,13 +41,13 @@ class LeafLimits:
 
 @dataclass(frozen=True, eq=False)
 class Leaves:
-    """Trees: a row falls into one leaf of every tree, the one that takes its cells, and sums are `base` plus values.
+    """Trees: a row reaches the leaf of every tree that accepts all its cells; raw scores are `base` plus leaf values.
 
     Attributes:
-        lookups: (d,) how raw codes of a feature become cells; limits: (d,) what leaves ask of it.
-        tree: (leaves,) the tree of every leaf, ascending; leaves that no row reaches are left out.
-        value: (leaves, k) what it adds to the sums.
-        base: (k,) what sums start from; link: turns them into scores.
+        lookups: (d,) how raw codes of a feature become cells; limits: (d,) the cells that leaves accept.
+        tree: (leaves,) the tree of every leaf, ascending; unreachable leaves are left out.
+        value: (leaves, k) what it adds to the raw scores.
+        base: (k,) added to all rows; link: turns raw scores into scores.
     """
 
     lookups: tuple[Lookup, ...]
@@ -60,7 +60,7 @@ class Leaves:
 
 @dataclass(frozen=True, eq=False)
 class Number:
-    """A feature that adds ``affine(code) * weights`` to the sums of the first layer.
+    """A number that adds ``affine(code) * weights`` to the first layer.
 
     Attributes:
         affine: the formula; missing: its value for a missing code, NaN if no row may have one.
@@ -74,7 +74,7 @@ class Number:
 
 @dataclass(frozen=True, eq=False)
 class Choice:
-    """A feature that adds a row of `table` to the sums of the first layer, the one of its cell.
+    """A feature that adds the row of `table` of its cell to the first layer.
 
     Attributes:
         lookup: how raw codes become cells.
@@ -87,13 +87,13 @@ class Choice:
 
 @dataclass(frozen=True, eq=False)
 class Dense:
-    """Layers: the sums of one are `bias` plus what enters, and their activations times `weights` enter the next.
+    """Dense layers: the first is `bias` plus what features add, the next its activations times `weights` plus `biases`.
 
     Attributes:
-        entries: (d,) what each feature adds to the sums of the first layer: all of these together.
+        entries: (d,) per feature the terms that it adds to the first layer.
         bias: (width,) of the first layer.
         weights, biases: of the later layers, (inputs, outputs) and (outputs,).
-        activation: between layers; link: turns the last sums into scores.
+        activation: between layers; link: turns the last layer into scores.
     """
 
     entries: tuple[tuple[Number | Choice, ...], ...]

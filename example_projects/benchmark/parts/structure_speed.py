@@ -18,7 +18,7 @@ from mlflow_cf.features import Floats
 from mlflow_cf.structures import Structure, score_encoded, score_rows
 from mlflow_cf.structures.capabilities import SupportsPairs
 from mlflow_cf.structures.kernels.blocks import SingleEffects
-from mlflow_cf.structures.pairs import everything
+from mlflow_cf.structures.pairs import no_threshold
 
 SIZES = (1, 50, 1_000)
 REPEATS = 31
@@ -204,7 +204,7 @@ def _score_pairs(structure: Structure, own: Sequence[Floats], values: Sequence[F
     nothing = np.zeros(sum(map(len, values)))  # no change is too far
     alone = SingleEffects(np.concatenate(swept), structure.sums(own)[0], nothing, nothing, 0.0, np.inf)
     first, second = np.triu_indices(len(values), k=1)
-    tables, all_of_them = structure.pairs(own).tables(values, first, second, 2**26), everything(structure.outputs)
+    tables, all_of_them = structure.pairs(own).tables(values, first, second, 2**26), no_threshold(structure.outputs)
     if tables is None:
         raise RuntimeError("the pairs of changes take too much memory")
     tables.near(alone, all_of_them, tables.blocks(alone, all_of_them).at)

@@ -1,4 +1,4 @@
-"""How scikit-learn's estimators are asked: on one thread, and once for labels and scores where that is enough."""
+"""Calls of scikit-learn's estimators: on one thread, and once for labels and scores where possible."""
 
 from __future__ import annotations
 
@@ -67,11 +67,11 @@ class OneThread:
     threads: ThreadpoolController = field(default_factory=ThreadpoolController, repr=False, compare=False)
 
     def __reduce__(self) -> tuple[type[OneThread], tuple[Callable[[Any], Any]]]:
-        """Copy what is asked; the handles of the loaded libraries belong to this process."""
+        """Pickle the call alone; handles of loaded libraries belong to this process."""
         return OneThread, (self.ask,)
 
     def instead(self, ask: Callable[[Any], Any]) -> OneThread:
-        """Return the same for another call: to look for the loaded libraries takes milliseconds."""
+        """Return the same for another call; the loaded libraries are not searched again, which takes milliseconds."""
         return OneThread(ask, self.threads)
 
     def __call__(self, table: Any) -> Any:
@@ -112,7 +112,7 @@ def both_of(decide: Labels, scores: Scores, estimator: object, classes: tuple[La
 
 @dataclass(frozen=True)
 class OneByOne:
-    """Rows -> labels and scores, each asked for by itself."""
+    """Rows -> labels and scores, by two calls."""
 
     labels: Labels
     scores: Scores

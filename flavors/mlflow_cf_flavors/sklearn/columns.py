@@ -52,7 +52,7 @@ def transformed(step: Transformer, sources: Sequence[Source], names: Sequence[st
 
 
 def names_after(step: Transformer, names: Sequence[str], before: int, after: int) -> Sequence[str]:
-    """Return what the columns after a step are called, for a ColumnTransformer that follows."""
+    """Return the names of the columns after a step, for a ColumnTransformer that follows."""
     try:
         return [str(name) for name in step.get_feature_names_out()]
     except (AttributeError, ValueError):  # the step has no names; its columns are picked by position
@@ -155,7 +155,7 @@ def _less_and_over(centre: float | None, scale: float | None) -> ClippedLine:
 
 
 def _selected(step: Transformer, sources: Sequence[Source]) -> list[Source]:
-    """Return the columns that a selector keeps, in the precision that all of them had together."""
+    """Return the columns that a selector keeps, cast to the precision of the whole block."""
     dtype = block_dtype(sources)
     kept = [source for source, keeps in zip(sources, step.get_support(), strict=True) if keeps]
     return [stepped(source, CAST, dtype) or source for source in kept]  # levels stay what they are

@@ -1,4 +1,4 @@
-"""scikit-learn's estimators made of others: they are opened where their scores are a link of the others' sums."""
+"""scikit-learn's estimators made of others, whose raw scores are linear in those of the inner estimators."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ Estimator = Any  # scikit-learn carries no types
 
 
 class Read(Protocol):
-    """Reads an inner estimator that takes the columns at `places`, or all of them."""
+    """Reads an inner estimator of the columns at positions `places`, or of all."""
 
     def __call__(self, estimator: Estimator, places: Sequence[int] | None = None) -> Sums:
-        """Return its sums; NotOpenedError if it is not known here."""
+        """Return its additive raw scores; NotOpenedError if it is of an unknown kind."""
         ...
 
 
@@ -36,13 +36,13 @@ def _one_vs_rest(model: Estimator, read: Read) -> Sums:
         if shares and (part.link != "sigmoid" or part.outputs > 1):
             raise NotOpenedError("OneVsRestClassifier of shares, which it divides by their sum")
         matrix = np.zeros((part.outputs, len(parts)))
-        matrix[-1, number] = 1.0  # a margin m stands there as (-m, m)
+        matrix[-1, number] = 1.0  # a margin m is given as (-m, m)
         terms.append(Term(part, matrix))
     return added(terms, np.zeros(len(parts)), "sigmoid" if shares else "identity")
 
 
 def _bagged(model: Estimator, read: Read) -> Sums:
-    """Return the mean over models that each see some of the columns, and may have seen some of the classes only."""
+    """Return the mean of models, each of some columns and perhaps some classes."""
     parts, matrices = [], []
     for one, places in zip(model.estimators_, model.estimators_features_, strict=True):
         parts.append(read(one, places))
@@ -67,9 +67,9 @@ def _voted(model: Estimator, read: Read) -> Sums:
 
 
 def _mean(model: Estimator, parts: Sequence[Sums], matrices: Sequence[Floats]) -> Sums:
-    """Return the sum of `parts`, each times its matrix: their scores must be sums themselves."""
+    """Return the sum of `parts`, each times its matrix; their scores must be raw scores, without a link."""
     labels = hasattr(model, "classes_")
-    # layers of a classifier end in a link, or in margins, which are counted as labels
+    # layers of a classifier have a link, or margins, whose labels are counted instead
     if any(part.link != "identity" or (labels and isinstance(part, DenseModel)) for part in parts):
         raise NotOpenedError(f"{type(model).__name__} of models whose scores are not sums")
     terms = [Term(part, matrix) for part, matrix in zip(parts, matrices, strict=True)]
@@ -91,7 +91,7 @@ def _calibrated(model: Estimator, read: Read) -> Sums:
     slope = np.array([-calibrator.a_ for calibrator in one.calibrators])
     offset = np.array([-calibrator.b_ for calibrator in one.calibrators])
     matrix = np.zeros((part.outputs, outputs))
-    matrix[-outputs:] = np.diag(slope)  # of two sums for two classes, the last is that of the second class
+    matrix[-outputs:] = np.diag(slope)  # with two raw scores for two classes, the second class has the last
     return added([Term(part, matrix)], offset, "sigmoid")
 
 
@@ -99,10 +99,10 @@ def _boosted_votes(model: Estimator, read: Read) -> Sums:
     """Return the weighted votes of single trees, whose leaves each stand for one class."""
     several = len(model.classes_) - 1
     shares = model.estimator_weights_ / model.estimator_weights_.sum()
-    votes = np.eye(several + 1) * (1 + 1 / several) - 1 / several  # for one class, as much against all others together
+    votes = np.eye(several + 1) * (1 + 1 / several) - 1 / several  # 1 for a class, and -1 shared by all others
     ways = votes / several if several > 1 else votes @ np.array([[-1.0], [1.0]])
     terms = []
-    for one, share in zip(model.estimators_, shares, strict=False):  # where it stopped early, more have a weight: 0
+    for one, share in zip(model.estimators_, shares, strict=False):  # stopped early, it has further weights, of 0
         part = read(one)
         if not isinstance(part, TreeModel) or len(part.forest.roots) > 1:
             raise NotOpenedError("AdaBoostClassifier of others than single trees")

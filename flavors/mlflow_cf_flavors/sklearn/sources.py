@@ -25,7 +25,7 @@ from mlflow_cf.structures import (
 Transformer = Any  # scikit-learn carries no types
 DOUBLE = np.dtype(np.float64)
 UNSEEN = object()  # equals no category
-CAST = MonotoneStep(lambda values: values, ClippedLine())  # to the precision of a block, and nothing else
+CAST = MonotoneStep(lambda values: values, ClippedLine())  # a cast to the precision of a block alone
 
 
 @dataclass(frozen=True, eq=False)
@@ -100,7 +100,7 @@ def finished(sources: Sequence[Source], last: str) -> list[Column]:
 
 
 def refusal(step: Any, source: Source) -> NotOpenedError:
-    """Return why a step cannot be opened for a source that is not made of the numbers of one feature."""
+    """Return the error of a step that needs the numbers of one feature, for a source of another kind."""
     kind = step if isinstance(step, str) else type(step).__name__
     if isinstance(source, Combination):
         return NotOpenedError(f"{kind} behind {source.made_by}, which mixes columns")
@@ -132,7 +132,7 @@ def block_dtype(sources: Sequence[Source]) -> np.dtype[Any]:
 
 
 def stepped(source: Source, step: MonotoneStep, dtype: np.dtype[Any]) -> Column | Combination | None:
-    """Return a column after a step, which is done in `dtype`; None if it has no numbers, or none it can be done to."""
+    """Return a column after a step in `dtype`; None if it has no numbers that the step can be applied to."""
     source = as_numbers(source)
     if isinstance(source, NumberColumn):
         cast = replace(step, operation=lambda values: step.operation(values.astype(dtype, copy=False)))

@@ -45,7 +45,7 @@ def compile_model(model: Estimator, space: FeatureSpace, rows: pd.DataFrame) -> 
 
 @dataclass(frozen=True, eq=False)
 class _Input:
-    """What an estimator takes: its columns, what they are called, and some rows of the table they are computed from."""
+    """The inputs of an estimator: its columns, their names, and some rows of the table they are computed from."""
 
     sources: Sequence[Source]
     names: Sequence[str]
@@ -124,7 +124,7 @@ def _categories_first(estimator: Estimator, table: _Input) -> list[Source]:
 
 
 _OUTPUTS: dict[str, Link] = {"logistic": "sigmoid", "softmax": "softmax", "identity": "identity"}
-_ONE_AGAINST_THE_REST = ("SGDClassifier",)  # with scores for each class by itself; others weigh all classes at once
+_ONE_AGAINST_THE_REST = ("SGDClassifier",)  # its classes are scored independently; others use a softmax
 _LINEAR = {
     "ARDRegression",
     "BayesianRidge",
@@ -167,7 +167,7 @@ def _linear(estimator: Estimator, table: _Input) -> DenseModel:
     if hasattr(estimator, "predict_proba"):
         several = type(estimator).__name__ not in _ONE_AGAINST_THE_REST and weights.shape[1] > 1
         link = "softmax" if several else "sigmoid"
-    elif hasattr(estimator, "classes_") and weights.shape[1] == 1:  # one margin m stands for (-m, m)
+    elif hasattr(estimator, "classes_") and weights.shape[1] == 1:  # one margin m is (-m, m)
         weights, biases = np.hstack([-weights, weights]), np.concatenate([-biases, biases])
     return DenseModel(columns, [weights], [biases], "identity", link)
 

@@ -36,7 +36,7 @@ def _joined(trees: list[Any], values: list[Floats], outputs: list[int], link: Li
 
 
 def _averaged(estimator: Estimator) -> Forest:
-    """One tree, or a forest whose trees' shares (or values) are averaged; its threads add them up as they end."""
+    """One tree, or a forest that averages shares or values of its trees; threads add them in the order they finish."""
     trees = [part.tree_ for part in getattr(estimator, "estimators_", [estimator])]
     values = [tree.value[:, 0, :] / len(trees) for tree in trees]
     output = -1 if hasattr(estimator, "classes_") else 0

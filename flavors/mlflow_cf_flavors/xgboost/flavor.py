@@ -183,7 +183,7 @@ def _open_classifier(model: Model, ask: _Ask, objective: str) -> OpenModel:
     kind: ScoreKind = "probability" if objective in _PROBABILITIES else "margin"
     columns = ask.columns
     if not _is_booster(model):
-        # The library cuts whatever its classifier's booster answers at 0.5, also a margin.
+        # The library's classifier compares its booster's answer with 0.5, even a margin.
         scores, classes = _Scores(ask, objective, threshold=0.5), plain_labels(model.classes_)
         check_classes(model, classes)
         labels = Labels(model.predict, columns.table)

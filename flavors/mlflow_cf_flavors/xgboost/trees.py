@@ -83,7 +83,7 @@ def _subsets(trees: Sequence[Tree], starts: Any, nodes: int) -> Subsets | None:
 
 
 def _base(parameters: dict[str, str], link: Link) -> Floats:
-    """Return what the sums start from; base_score is a probability where the link is a sigmoid."""
+    """Return the base raw scores; base_score is a probability where the link is a sigmoid."""
     scores = np.atleast_1d(np.array(json.loads(parameters["base_score"]), dtype=np.float32))
     if link == "sigmoid":
         scores = -np.log(np.float32(1) / scores - np.float32(1))

@@ -1,6 +1,6 @@
-"""Blocks of pairs of changes: all that take one class of values of a feature, and one class of another one.
+"""Bounds on blocks of pairs of changes: a block is one class of values of one feature times one class of another.
 
-What both do beyond each alone is one number for all of a block, so that a few numbers tell whether any of them matters.
+The joint effect is constant on a block, so the raw scores of all its pairs are bounded by a few numbers.
 """
 
 from __future__ import annotations
@@ -15,15 +15,15 @@ from mlflow_cf.structures.kernels.nodes import Array
 
 
 class Tables(NamedTuple):
-    """What two changes do to the sums beyond each alone, for some pairs of columns.
+    """Joint effects of two changes on raw scores, beyond the sum of their single effects, for some pairs of columns.
 
     Attributes:
-        first, second: (p,) the columns of every pair, the first one smaller.
-        start: (d + 1,) where the values of every column start among all of them.
-        classes: int32 classes of the values of the first column of a pair, then of its second one, pair after pair.
-        side: (2 p,) where those of every column of a pair start; counts: (2 p,) how many classes they have.
-        place: (p + 1,) where the table of every pair starts, a line per class of the first column.
-        added: (n, k) what a pair of classes adds.
+        first, second: (p,) the columns of every pair, first < second.
+        start: (d + 1,) offset of every column in the concatenated values of all columns.
+        classes: int32 class of each value of the first column of a pair, then of its second column, pair after pair.
+        side: (2 p,) offset of every column of a pair in `classes`; counts: (2 p,) its number of classes.
+        place: (p + 1,) offset of the table of every pair in `added`, a row per class of the first column.
+        added: (n, k) joint effect of a pair of classes.
     """
 
     first: Array
@@ -37,12 +37,13 @@ class Tables(NamedTuple):
 
 
 class SingleEffects(NamedTuple):
-    """What values do by themselves, and which two of them count.
+    """Single changes of a row, and the distance limit for two of them.
 
     Attributes:
-        sums: (t, k) of the row with one of the values; base: (k,) of the row itself.
-        cost, peak: (t,) what each adds to the distance; c, limit: two count that are no farther than `limit` in all,
-            by the sum of their costs and `c` times the larger peak.
+        sums: (t, k) raw scores of the row with one value changed; base: (k,) of the row itself.
+        cost, peak: (t,) the additive and the maximum part of each change's distance.
+        c: weight of the maximum part: the distance of two changes is the sum of costs plus `c` times the larger peak.
+        limit: pairs farther away than this are ignored.
     """
 
     sums: Array
@@ -53,20 +54,20 @@ class SingleEffects(NamedTuple):
     limit: float
 
 
-class Leading(NamedTuple):
-    """What leads: sums that are at least `may` with these `weights` (k,). Where all of both are 0, everything does."""
+class Threshold(NamedTuple):
+    """Pairs whose weighted raw score, `weights` (k,), is at least `least` pass; all do if weights and least are 0."""
 
     weights: Array
-    may: float
+    least: float
 
 
 class Blocks(NamedTuple):
-    """Blocks in which two values may count and lead.
+    """Blocks with a pair of values that may be within the limit and pass the threshold.
 
     Attributes:
-        at: (b, 3) int32 the pair, the class of the first column, and that of the second one.
-        far: (b,) the least that they are away; size: (b,) how many pairs of values there are, of those that may count.
-        low, high: (b, k) bounds on the sums.
+        at: (b, 3) int32 number of the pair of columns, class of the first column, class of the second.
+        far: (b,) lower bound on the distance; size: (b,) number of pairs of values that may be within the limit.
+        low, high: (b, k) bounds on the raw scores.
     """
 
     at: Array
@@ -76,27 +77,27 @@ class Blocks(NamedTuple):
     high: Array
 
 
-class LeadingPairs(NamedTuple):
-    """Pairs of values that count and lead: which they are `at` (n, 2), and their `sums` (n, k)."""
+class ListedPairs(NamedTuple):
+    """Pairs within the limit that pass the threshold: both values `at` (n, 2), raw scores `sums` (n, k)."""
 
     at: Array
     sums: Array
 
 
 class Sides(NamedTuple):
-    """What the classes of both columns of a pair can do, of the values that may count.
+    """Ranges of the single effects in every class of both columns of a pair, over values that may be within the limit.
 
     Attributes:
-        cost, peak: (2, classes) the least there is; lead: (2, classes) the largest.
-        low, high: (2, classes, k) bounds on the sums.
-        size: (2, classes) how many values.
-        first, next: a value of every class (2, classes), and the one that comes after each (2, values); -1: there is
-            none.
+        cost, peak: (2, classes) least ones; score: (2, classes) largest weighted raw score.
+        low, high: (2, classes, k) least and largest raw scores.
+        size: (2, classes) number of values.
+        first, next: linked lists of the values of each class: its first value (2, classes), and the one after each
+            value (2, values); -1 ends a list.
     """
 
     cost: Array
     peak: Array
-    lead: Array
+    score: Array
     low: Array
     high: Array
     size: Array
@@ -105,16 +106,16 @@ class Sides(NamedTuple):
 
 
 @numba.njit(inline="always")
-def _lead(leading: Leading, sums: Array) -> Any:
-    """Return the weighted sum of sums (k,)."""
+def _decision(threshold: Threshold, sums: Array) -> Any:
+    """Return the weighted sum of raw scores (k,)."""
     total = 0.0
     for k in range(sums.size):
-        total += leading.weights[k] * sums[k]
+        total += threshold.weights[k] * sums[k]
     return total
 
 
 @numba.njit(inline="always")
-def _least(tables: Tables, alone: SingleEffects, column: Any) -> Any:
+def _least_cost(tables: Tables, alone: SingleEffects, column: Any) -> Any:
     """Return the least cost of a value of a column."""
     least = np.inf
     for at in range(tables.start[column], tables.start[column + 1]):
@@ -123,13 +124,13 @@ def _least(tables: Tables, alone: SingleEffects, column: Any) -> Any:
 
 
 @numba.njit(inline="always")
-def _sum_up(tables: Tables, pair: Any, alone: SingleEffects, leading: Leading, found: Sides) -> None:
-    """Write what the classes of both columns of a pair can do, of the values that are within the limit beside some."""
+def _sum_up(tables: Tables, pair: Any, alone: SingleEffects, threshold: Threshold, found: Sides) -> None:
+    """Write `Sides` of a pair, over the values that are within the limit with some value of the other column."""
     columns = (tables.first[pair], tables.second[pair])
     for side in range(2):
         column, at_side, classes = columns[side], 2 * pair + side, tables.counts[2 * pair + side]
-        start, left = tables.start[column], alone.limit - _least(tables, alone, columns[1 - side])
-        found.cost[side, :classes], found.peak[side, :classes], found.lead[side, :classes] = np.inf, np.inf, -np.inf
+        start, left = tables.start[column], alone.limit - _least_cost(tables, alone, columns[1 - side])
+        found.cost[side, :classes], found.peak[side, :classes], found.score[side, :classes] = np.inf, np.inf, -np.inf
         found.low[side, :classes], found.high[side, :classes] = np.inf, -np.inf
         found.first[side, :classes], found.size[side, :classes] = -1, 0
         for at in range(tables.start[column + 1] - start - 1, -1, -1):
@@ -140,27 +141,27 @@ def _sum_up(tables: Tables, pair: Any, alone: SingleEffects, leading: Leading, f
             found.size[side, each] += 1
             found.cost[side, each] = min(found.cost[side, each], alone.cost[value])
             found.peak[side, each] = min(found.peak[side, each], alone.peak[value])
-            found.lead[side, each] = max(found.lead[side, each], _lead(leading, alone.sums[value]))
+            found.score[side, each] = max(found.score[side, each], _decision(threshold, alone.sums[value]))
             for k in range(alone.base.size):
                 found.low[side, each, k] = min(found.low[side, each, k], alone.sums[value, k])
                 found.high[side, each, k] = max(found.high[side, each, k], alone.sums[value, k])
 
 
 @kernel
-def bound_blocks(tables: Tables, alone: SingleEffects, leading: Leading, sides: Sides, found: Blocks) -> int:
-    """Write the blocks in which two values may count and lead; return how many they are."""
-    count, base = 0, _lead(leading, alone.base)
+def bound_blocks(tables: Tables, alone: SingleEffects, threshold: Threshold, sides: Sides, found: Blocks) -> int:
+    """Write `Blocks` and return their number."""
+    count, base = 0, _decision(threshold, alone.base)
     for pair in range(tables.first.size):
-        _sum_up(tables, pair, alone, leading, sides)
+        _sum_up(tables, pair, alone, threshold, sides)
         columns = tables.counts[2 * pair + 1]
         for a in range(tables.counts[2 * pair]):
             place = tables.place[pair] + a * columns
-            added, own = tables.added[place : place + columns], sides.lead[0, a] - base
-            if not _any_leads(added, own, sides.lead[1], leading):  # mostly, and without a branch
+            added, own = tables.added[place : place + columns], sides.score[0, a] - base
+            if not _any_reaches(added, own, sides.score[1], threshold):  # mostly, and without a branch
                 continue
             for b in range(columns):
                 far = sides.cost[0, a] + sides.cost[1, b] + alone.c * max(sides.peak[0, a], sides.peak[1, b])
-                if not far <= alone.limit or own + sides.lead[1, b] + _lead(leading, added[b]) < leading.may:
+                if not far <= alone.limit or own + sides.score[1, b] + _decision(threshold, added[b]) < threshold.least:
                     continue
                 found.at[count, 0], found.at[count, 1], found.at[count, 2] = pair, a, b
                 found.far[count], found.size[count] = far, np.int64(sides.size[0, a]) * sides.size[1, b]
@@ -173,39 +174,39 @@ def bound_blocks(tables: Tables, alone: SingleEffects, leading: Leading, sides: 
 
 
 @numba.njit(inline="always")
-def _any_leads(added: Array, own: Any, leads: Array, leading: Leading) -> Any:
-    """Return whether any block of a line leads."""
-    if leading.weights.size > 1:
+def _any_reaches(added: Array, own: Any, scores: Array, threshold: Threshold) -> Any:
+    """Return whether any block of a row of the table may pass the threshold; True without looking if k > 1."""
+    if threshold.weights.size > 1:
         return True
-    hits, weight = np.int64(0), leading.weights[0]
+    hits, weight = np.int64(0), threshold.weights[0]
     for b in range(len(added)):
-        hits += np.int64(own + leads[b] + weight * added[b, 0] >= leading.may)
+        hits += np.int64(own + scores[b] + weight * added[b, 0] >= threshold.least)
     return hits > 0
 
 
 @kernel
 def list_near(
-    tables: Tables, alone: SingleEffects, leading: Leading, sides: Sides, blocks: Array, near: LeadingPairs
+    tables: Tables, alone: SingleEffects, threshold: Threshold, sides: Sides, blocks: Array, near: ListedPairs
 ) -> int:
-    """Write the pairs of values of `blocks` (b, 3) that count and lead; return how many they are.
+    """Write the pairs of values of `blocks` (b, 3) within the limit that pass the threshold; return their number.
 
-    They are written as far as there is room. The blocks of one pair of columns follow each other.
+    No more are written than fit into `near`. Blocks of the same pair of columns must be adjacent.
     """
-    cost, sums, count, known, base = alone.cost, alone.sums, 0, -1, _lead(leading, alone.base)
+    cost, sums, count, known, base = alone.cost, alone.sums, 0, -1, _decision(threshold, alone.base)
     for at in range(len(blocks)):
         pair, first, second = blocks[at, 0], blocks[at, 1], blocks[at, 2]
         begin, other = tables.start[tables.first[pair]], tables.start[tables.second[pair]]
         if pair != known:
             known = pair
-            _sum_up(tables, pair, alone, leading, sides)
+            _sum_up(tables, pair, alone, threshold, sides)
         added = tables.added[tables.place[pair] + first * tables.counts[2 * pair + 1] + second]
-        more, a = _lead(leading, added) - base, np.int64(sides.first[0, first])
+        more, a = _decision(threshold, added) - base, np.int64(sides.first[0, first])
         while a >= 0:
-            lead, left = _lead(leading, sums[begin + a]) + more, alone.limit - cost[begin + a]
-            b = np.int64(sides.first[1, second]) if lead + sides.lead[1, second] >= leading.may else -1
+            score, left = _decision(threshold, sums[begin + a]) + more, alone.limit - cost[begin + a]
+            b = np.int64(sides.first[1, second]) if score + sides.score[1, second] >= threshold.least else -1
             while b >= 0:
                 far = cost[other + b] + alone.c * max(alone.peak[begin + a], alone.peak[other + b])
-                if far <= left and lead + _lead(leading, sums[other + b]) >= leading.may:
+                if far <= left and score + _decision(threshold, sums[other + b]) >= threshold.least:
                     if count < len(near.at):
                         near.at[count, 0], near.at[count, 1] = begin + a, other + b
                         for k in range(alone.base.size):

@@ -1,8 +1,8 @@
-"""Bounds: the least and the largest sums over all rows whose cells are among the allowed ones.
+"""Bounds on the raw scores of all rows with allowed cells: per tree the least and the largest reachable leaf.
 
-Branches 0 to d - 1 are the allowed cells of every feature on the way down a tree; the further ones keep, for every test
-of that way, what its feature was allowed before it. Ordered features may lack cells between their first and last one:
-`below` (cells + 1,) says how many allowed cells stand before each cell of any feature.
+Branches 0 to d - 1 are the allowed cells of every feature at the present node of a depth-first walk; one further branch
+per level keeps the tested feature's cells from before the test. Allowed cells of ordered features may have gaps:
+`below` (cells + 1,) is the number of allowed cells before each cell, counted over all features.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from mlflow_cf.structures.kernels.nodes import CUT, FEATURE, LEFT, MISSING_LEFT,
 
 @numba.njit(inline="always")
 def narrow(branches: Branches, below: Array, nodes: Nodes, node: Any, left: Any) -> Any:
-    """Keep the allowed cells of a node's feature that go left (or right); return whether there are any."""
+    """Restrict a node's feature to the allowed cells that go left (or right); return whether there are any."""
     span, mask, tests = branches.span, branches.mask, nodes.tests
     feature = tests[node, FEATURE]
     if tests[node, TEST] >= 0:
@@ -41,7 +41,7 @@ def narrow(branches: Branches, below: Array, nodes: Nodes, node: Any, left: Any)
 
 @inner
 def allow(flags: Array, branches: Branches, below: Array) -> None:
-    """Let the cells with a flag (cells,) come to the branches of their features, and count them."""
+    """Set the branches of all features to the cells with a flag (cells,), and count these in `below`."""
     span, mask, start, ordered = branches.span, branches.mask, branches.features.start, branches.features.ordered
     below[0] = 0
     for cell in range(flags.size):
@@ -59,13 +59,13 @@ def allow(flags: Array, branches: Branches, below: Array) -> None:
 
 @inner
 def _extremes(tree: int, branches: Branches, below: Array, trees: Trees, way: Array, ends: Array) -> None:
-    """Write the least and the largest leaf values of a tree that some allowed row reaches into `ends` (2, width)."""
+    """Write the least and the largest reachable leaf values of a tree into `ends` (2, width)."""
     nodes, first = trees.nodes, trees.features.ordered.size
     for place in range(ends.shape[1]):
         ends[0, place], ends[1, place] = np.inf, -np.inf
     at = 0
     way[0, 0], way[0, 1] = nodes.roots[tree], 0
-    while at >= 0:  # way[at]: a node, and how many of its sides were seen
+    while at >= 0:  # way[at]: a node, and how many of its children were visited
         node, seen = way[at, 0], way[at, 1]
         feature = np.int64(nodes.tests[node, FEATURE])
         if feature < 0:
@@ -88,7 +88,7 @@ def _extremes(tree: int, branches: Branches, below: Array, trees: Trees, way: Ar
 
 
 class BoundWorkspace(NamedTuple):
-    """Room to work in: flags (cells,), `below`, the `way` down a tree, and the `ends` of its leaf values."""
+    """Workspace: flags (cells,), `below`, the `way` down a tree (levels, 2), `ends` of leaf values (2, width)."""
 
     flags: Array
     below: Array
@@ -123,12 +123,12 @@ def bound_trees(
 
 
 def bounds_boxes(masks: Array, cells: Array, trees: Trees) -> Array:
-    """Return the sums of every tree's least, largest and largest absolute leaf (3, m, k) that some row reaches.
+    """Return the sums over trees of the least, the largest and the largest absolute reachable leaf (3, m, k).
 
     Args:
-        masks: (m, choices) what is allowed in each box, at least one cell per feature.
-        cells: (choices,) the cell that each choice allows.
-        trees: what is bounded.
+        masks: (m, n) the values of each box, at least one per feature.
+        cells: (n,) the cell of each value of the grid, numbered over all features.
+        trees: the ensemble.
     """
     total, found = trees.features.start[-1], np.empty((3, len(masks), len(trees.base)))
     room = room_for(len(trees.features.ordered) + trees.deepest + 1, trees.features)

@@ -1,4 +1,4 @@
-"""Branches of trees: which cells of a feature come to a node."""
+"""Branches of trees: the cells of a feature with which rows reach a node."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ ALL = np.uint64(0xFFFFFFFFFFFFFFFF)
 
 
 class Branches(NamedTuple):
-    """The cells that come to each of some nodes, of one feature each.
+    """Sets of cells, each of one feature.
 
     Attributes:
-        span: (n, 3) of an ordered feature the first cell, the last one, and whether the missing one comes.
+        span: (n, 3) of an ordered feature the first cell, the last one, and whether that of missing values is included.
         mask: (n, words) of other features one bit per cell.
-        features: whose cells they are.
+        features: the features.
     """
 
     span: Array
@@ -27,14 +27,14 @@ class Branches(NamedTuple):
 
 
 class BranchWorkspace(NamedTuple):
-    """Room for branches: what kernels are given, for each array that enters one takes half a microsecond."""
+    """The arrays of `Branches`, without features: every array that is passed to a kernel takes half a microsecond."""
 
     span: Array
     mask: Array
 
 
 def room_for(count: int, features: Features) -> BranchWorkspace:
-    """Return room for so many branches."""
+    """Return uninitialised arrays for `count` branches."""
     return BranchWorkspace(np.empty((count, 3), np.int64), np.empty((count, features.bits.shape[1]), np.uint64))
 
 
@@ -69,7 +69,7 @@ def part(branches: Branches, at: Any, into: Any, nodes: Nodes, node: Any, left: 
 
 @numba.njit(inline="always")
 def copy(branches: Branches, at: Any, into: Any) -> None:
-    """Let the cells of branch `at` come to branch `into`."""
+    """Copy the cells of branch `at` to branch `into`."""
     for place in range(3):
         branches.span[into, place] = branches.span[at, place]
     for word in range(branches.mask.shape[1]):
@@ -78,7 +78,7 @@ def copy(branches: Branches, at: Any, into: Any) -> None:
 
 @numba.njit(inline="always")
 def all_cells(branches: Branches, at: Any, feature: Any) -> None:
-    """Let all cells of a feature come to branch `at`."""
+    """Set branch `at` to all cells of a feature."""
     span, start = branches.span, branches.features.start
     span[at, 0], span[at, 1], span[at, 2] = 0, start[feature + 1] - start[feature] - 2, 1
     for word in range(branches.mask.shape[1]):

@@ -1,6 +1,6 @@
-"""Classes of cells: where leaves add to pairs of features in rectangles, many cells of a feature are all one.
+"""Classes of cells with equal joint effects: cells of a feature that no edge of a rectangle of leaves separates.
 
-The table of a pair has a line and a column per class, so that it is small even where thousands of cells are tried.
+The table of a pair has a row and a column per class, so that it is small even where thousands of cells are tried.
 """
 
 from __future__ import annotations
@@ -13,16 +13,16 @@ from mlflow_cf.structures.kernels.pairs import Rectangles, TriedCells
 
 @kernel
 def find_classes(rectangles: Rectangles, tried: TriedCells, order: Array, ends: Array, tables: Tables) -> None:
-    """Write the classes of the cells tried into `tables`, how many they are, and where the tables of pairs start.
+    """Write the classes of the tried cells, their numbers, and the offsets of the tables of pairs into `tables`.
 
-    Cells that no rectangle tells apart are of one class.
+    Cells that no rectangle separates are of one class.
 
     Args:
         rectangles: of all pairs; tried: the cells.
-        order: (t,) where each of the cells stands among the values.
-        ends: zeros, one per class of `tables` and one more per side; then the classes of the cells of every side in
-            their own order, and how many classes there are.
-        tables: room for what is written.
+        order: (t,) position of each of the cells among the values.
+        ends: zeros, one per entry of `tables.classes` and one more per side; overwritten by the classes of the cells
+            of every side in ascending order, then the number of classes.
+        tables: where the results are written.
     """
     spans = rectangles.spans
     for at in range(len(spans)):
@@ -44,7 +44,7 @@ def find_classes(rectangles: Rectangles, tried: TriedCells, order: Array, ends: 
 
 @kernel
 def add_rectangles(rectangles: Rectangles, value: Array, ends: Array, tables: Tables) -> None:
-    """Add the `value` (nodes, k) of each rectangle's leaf to the tables, which are 0; see `find_classes`."""
+    """Add the `value` (nodes, k) of each rectangle's leaf to the zero tables, at corners, then as prefix sums."""
     spans, added = rectangles.spans, tables.added
     for at in range(len(rectangles.leaf)):
         leaf, output, pair = rectangles.leaf[at, 0], rectangles.leaf[at, 1], spans[at, 0]

@@ -1,4 +1,4 @@
-"""The first layer over tokens, and lines above rectifiers."""
+"""The first layer as a table over entries, and linear bounds of rectifiers."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ from mlflow_cf.structures.kernels.nodes import Array
 
 
 class First(NamedTuple):
-    """The first layer as a table: a token is a number that scales one row of it, or a level that picks one.
+    """The first layer as a table: an entry is a number that scales one row of it, or a level that picks one.
 
     Attributes:
         table: (rows, width) weights of numbers and of every level.
-        start: (tokens,) first row of a token.
-        levels: (tokens,) number of levels, whose rows are followed by those of unseen and missing ones; -1: a number.
-        stop: (d,) where the tokens of each column end, if those of all columns stand side by side.
-        bias: (width,) what is added to the sums.
+        start: (entries,) first row of an entry.
+        levels: (entries,) number of levels, followed by a row for unseen and one for missing values; -1: a number.
+        stop: (d,) end of each column in the concatenated entries of all columns.
+        bias: (width,) added to all rows.
     """
 
     table: Array
@@ -31,44 +31,44 @@ class First(NamedTuple):
 
 
 @numba.njit(inline="always")
-def row_of(first: First, place: Any, token: Any) -> Any:
-    """Return the row of the table that a token stands for."""
+def row_of(first: First, place: Any, entry: Any) -> Any:
+    """Return the row of the table for an entry."""
     levels = first.levels[place]
     if levels < 0:
         return first.start[place]
-    return first.start[place] + (levels + 1 if np.isnan(token) else min(np.int64(token), levels))
+    return first.start[place] + (levels + 1 if np.isnan(entry) else min(np.int64(entry), levels))
 
 
 @numba.njit(inline="always")
-def _add(sums: Array, first: First, place: Any, token: Any) -> None:
-    row = row_of(first, place, token)
-    factor = token if first.levels[place] < 0 else 1.0
+def _add(sums: Array, first: First, place: Any, entry: Any) -> None:
+    row = row_of(first, place, entry)
+    factor = entry if first.levels[place] < 0 else 1.0
     for unit in range(len(sums)):
         sums[unit] += factor * first.table[row, unit]
 
 
 @kernel
-def add_tokens(tokens: Array, first: First, sums: Array) -> None:
+def add_entries(entries: Array, first: First, sums: Array) -> None:
     """Write what `first_sums` returns into `sums`."""
-    for row in range(len(tokens)):
+    for row in range(len(entries)):
         for unit in range(len(first.bias)):
             sums[row, unit] = first.bias[unit]
-        for place in range(tokens.shape[1]):
-            _add(sums[row], first, place, tokens[row, place])
+        for place in range(entries.shape[1]):
+            _add(sums[row], first, place, entries[row, place])
 
 
-def first_sums(tokens: Array, first: First) -> Array:
-    """Return the sums (m, width) of the first layer for tokens (m, all columns')."""
-    sums = np.empty((len(tokens), len(first.bias)))
-    add_tokens(tokens, first, sums)
+def first_sums(entries: Array, first: First) -> Array:
+    """Return the first layer (m, width) for the entries (m, entries) of all columns."""
+    sums = np.empty((len(entries), len(first.bias)))
+    add_entries(entries, first, sums)
     return sums
 
 
 @kernel
-def add_others(tokens: Array, first: First, part: Array, sums: Array) -> None:
+def add_others(entries: Array, first: First, part: Array, sums: Array) -> None:
     """Write what `sums_without` returns into `sums`; `part` (width,) is room to work in."""
     stop = first.stop
-    for row in range(len(tokens)):
+    for row in range(len(entries)):
         place = 0
         for unit in range(len(part)):
             part[unit] = first.bias[unit]
@@ -76,7 +76,7 @@ def add_others(tokens: Array, first: First, part: Array, sums: Array) -> None:
             for unit in range(len(part)):
                 sums[column, row, unit] = part[unit]
             while place < stop[column]:
-                _add(part, first, place, tokens[row, place])
+                _add(part, first, place, entries[row, place])
                 place += 1
         part[:] = 0.0
         for column in range(len(stop) - 1, -1, -1):
@@ -84,21 +84,21 @@ def add_others(tokens: Array, first: First, part: Array, sums: Array) -> None:
                 sums[column, row, unit] += part[unit]
             while place > (stop[column - 1] if column else 0):
                 place -= 1
-                _add(part, first, place, tokens[row, place])
+                _add(part, first, place, entries[row, place])
 
 
-def sums_without(tokens: Array, first: First) -> Array:
-    """Return (d, m, width): the sums for tokens (m, all columns'), less those of one column each.
+def sums_without(entries: Array, first: First) -> Array:
+    """Return (d, m, width): the first layer for entries (m, entries) without the terms of each column.
 
-    They are added from both ends, not subtracted, so that nothing is lost beside a large column.
+    They are prefix plus suffix sums, since subtracting a large column would lose precision.
     """
-    sums = np.empty((len(first.stop), len(tokens), len(first.bias)))
-    add_others(tokens, first, np.empty(len(first.bias)), sums)
+    sums = np.empty((len(first.stop), len(entries), len(first.bias)))
+    add_others(entries, first, np.empty(len(first.bias)), sums)
     return sums
 
 
 @kernel
-def add_values(tokens: Array, counts: Array, first: First, added: Array, most: Array) -> None:
+def add_values(entries: Array, counts: Array, first: First, added: Array, most: Array) -> None:
     """Write what `value_sums` returns into `added` and `most`."""
     at = value = place = 0
     for column in range(len(counts)):
@@ -106,8 +106,8 @@ def add_values(tokens: Array, counts: Array, first: First, added: Array, most: A
         for _ in range(counts[column]):
             added[value], most[value] = 0.0, 0.0
             for part in range(places):
-                row = row_of(first, place + part, tokens[at])
-                factor = tokens[at] if first.levels[place + part] < 0 else 1.0
+                row = row_of(first, place + part, entries[at])
+                factor = entries[at] if first.levels[place + part] < 0 else 1.0
                 for unit in range(added.shape[1]):
                     term = factor * first.table[row, unit]
                     added[value, unit] += term
@@ -117,21 +117,21 @@ def add_values(tokens: Array, counts: Array, first: First, added: Array, most: A
         place += places
 
 
-def value_sums(tokens: Sequence[Array], first: First) -> tuple[Array, Array]:
-    """Return what every value of every column adds to the sums (v, width), and how large its terms are together.
+def value_sums(entries: Sequence[Array], first: First) -> tuple[Array, Array]:
+    """Return what every value of every column adds to the first layer (v, width), and its sums of absolute terms.
 
     Args:
-        tokens: per column those (t, places) of its values; first: the layer.
+        entries: per column the entries (t, places) of its values; first: the layer.
     """
-    counts = np.array([len(values) for values in tokens])
+    counts = np.array([len(values) for values in entries])
     added, most = np.empty((2, int(counts.sum()), len(first.bias)))
-    add_values(np.concatenate([values.ravel() for values in tokens]), counts, first, added, most)
+    add_values(np.concatenate([values.ravel() for values in entries]), counts, first, added, most)
     return added, most
 
 
 @kernel
 def add_swept(others: Array, added: Array, counts: Array, swept: Array) -> None:
-    """Write the sums (p * v, width), column after column: of every row the others' (d, p, width), and each value's."""
+    """Write `others` (d, p, width) plus `added` (v, width), column by column, to `swept`."""
     at = value = 0
     for column in range(len(counts)):
         for row in range(others.shape[1]):
@@ -144,11 +144,11 @@ def add_swept(others: Array, added: Array, counts: Array, swept: Array) -> None:
 
 @kernel
 def add_ends(masks: Array, added: Array, starts: Array, low: Array, high: Array) -> None:
-    """Add to sums `low` and `high` (m, width) the least and the most that columns add with the choices of each mask.
+    """Add every column's least and largest contribution in each box to `low` and `high` (m, width).
 
     Args:
-        masks: (m, choices) which are allowed.
-        added: (choices, width) what each adds; starts: (d,) the first of every column.
+        masks: (m, n) the values of each box.
+        added: (n, width) contribution of each value; starts: (d,) offset of every column.
     """
     for box in range(len(masks)):
         for column in range(len(starts)):
@@ -163,7 +163,7 @@ def add_ends(masks: Array, added: Array, starts: Array, low: Array, high: Array)
 
 
 class ColumnRange(NamedTuple):
-    """What a column can add to every unit (width,): least, most, and how large its terms are; `added`, `size`: one."""
+    """Range of a column's contributions (width,): low, high, most absolute terms; `added`, `size`: workspace."""
 
     low: Array
     high: Array
@@ -173,16 +173,16 @@ class ColumnRange(NamedTuple):
 
 
 @numba.njit(inline="always")
-def _reach(reached: ColumnRange, tokens: Array, first: First, place: Any, places: Any) -> None:
-    """Write what a column adds at the least and at the most, for its allowed tokens (t * places,)."""
+def _reach(reached: ColumnRange, entries: Array, first: First, place: Any, places: Any) -> None:
+    """Write the range of a column's contributions over its allowed entries (t * places,)."""
     low, high, most, added, size = reached.low, reached.high, reached.most, reached.added, reached.size
     low[:], high[:], most[:] = np.inf, -np.inf, 0.0
-    for allowed in range(0, len(tokens), places):
+    for allowed in range(0, len(entries), places):
         added[:], size[:] = 0.0, 0.0
         for part in range(places):
-            token = tokens[allowed + part]
-            row = row_of(first, place + part, token)
-            factor = token if first.levels[place + part] < 0 else 1.0
+            entry = entries[allowed + part]
+            row = row_of(first, place + part, entry)
+            factor = entry if first.levels[place + part] < 0 else 1.0
             for unit in range(len(low)):
                 term = factor * first.table[row, unit]
                 added[unit] += term
@@ -194,17 +194,17 @@ def _reach(reached: ColumnRange, tokens: Array, first: First, place: Any, places
 
 
 @numba.njit(inline="always")
-def _ends(tokens: Array, ends: Array) -> None:
-    """Write the least and the greatest of some tokens into `ends`; NaN if there is one among them."""
-    ends[:] = tokens[0]
-    for place in range(1, len(tokens)):
-        token = tokens[place]
-        ends[0] = token if np.isnan(token) else min(ends[0], token)
-        ends[1] = token if np.isnan(token) else max(ends[1], token)
+def _ends(entries: Array, ends: Array) -> None:
+    """Write the least and the largest of some entries into `ends` (2,); NaN if one of them is missing."""
+    ends[:] = entries[0]
+    for place in range(1, len(entries)):
+        entry = entries[place]
+        ends[0] = entry if np.isnan(entry) else min(ends[0], entry)
+        ends[1] = entry if np.isnan(entry) else max(ends[1], entry)
 
 
 @kernel
-def add_bounds(tokens: Array, counts: Array, first: First, reached: ColumnRange, ends: Array, found: Array) -> None:
+def add_bounds(entries: Array, counts: Array, first: First, reached: ColumnRange, ends: Array, found: Array) -> None:
     """Write what `first_bounds` returns into `found`; `reached` and `ends` (2,) are room to work in."""
     at = place = 0
     for unit in range(len(first.bias)):
@@ -214,10 +214,10 @@ def add_bounds(tokens: Array, counts: Array, first: First, reached: ColumnRange,
         places = first.stop[column] - place
         if not places:
             continue
-        mine = tokens[at : at + counts[column] * places]
+        mine = entries[at : at + counts[column] * places]
         at += len(mine)
         if places == 1 and first.levels[place] < 0:
-            _ends(mine, ends)  # what is between them adds something between
+            _ends(mine, ends)  # a linear term is extreme at an end
             mine = ends[:]
         _reach(reached, mine, first, place, places)
         for unit in range(len(first.bias)):
@@ -227,15 +227,15 @@ def add_bounds(tokens: Array, counts: Array, first: First, reached: ColumnRange,
         place += places
 
 
-def first_bounds(tokens: Array, counts: Array, first: First) -> Array:
-    """Return (3, width): least and greatest sums of the first layer, and how large their terms are together.
+def first_bounds(entries: Array, counts: Array, first: First) -> Array:
+    """Return (3, width): lower and upper bounds on the first layer, and bounds on its sums of absolute terms.
 
     Args:
-        tokens: the allowed tokens of every column, one after the other.
-        counts: (d,) how many each column may choose from; first: the layer.
+        entries: the allowed entries of all columns, concatenated.
+        counts: (d,) number of allowed values per column; first: the layer.
     """
     found, room = np.empty((3, len(first.bias))), np.empty((5, len(first.bias)))
-    add_bounds(tokens, counts, first, ColumnRange(*room), np.empty(2), found)
+    add_bounds(entries, counts, first, ColumnRange(*room), np.empty(2), found)
     return found
 
 
@@ -255,17 +255,17 @@ def draw_lines(slopes: Array, low: Array, high: Array, terms: Array, lines: Arra
 
 
 def lines_above(slopes: Array, low: Array, high: Array, terms: Array) -> tuple[Array, Array, Array]:
-    """Return linear functions of the sums of a layer that lie above given ones of these sums rectified.
+    """Return linear functions of a layer before activation that lie above given ones of its rectified units.
 
-    Between the bounds of its sum, a rectifier lies below one line and above another (CROWN, Zhang et al. 2018, section
-    3); which one counts depends on the sign of its slope.
+    Between its bounds, a rectifier lies below one line and above another (CROWN, Zhang et al. 2018, section 3); the
+    sign of its slope decides which one is needed.
 
     Args:
         slopes: (m, width) of the given functions.
-        low, high: (width,) bounds of the sums; terms: how large what they are made of is together.
+        low, high: (width,) bounds before activation; terms: (width,) sums of absolute terms.
 
     Returns:
-        slopes (m, width), what is added to them (m,), and how large all that is together (m,).
+        Slopes (m, width), intercepts (m,), and sums of absolute terms (m,), which bound rounding errors.
     """
     lines, added = np.empty(slopes.shape), np.empty((2, len(slopes)))
     draw_lines(slopes, low, high, terms, lines, added)

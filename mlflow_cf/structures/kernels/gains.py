@@ -1,7 +1,7 @@
-"""Gains: by how much the sum of all trees grows at least where one feature of a row is put back to its own cell.
+"""Lower bounds on the gain in raw score when one feature of a row is reset to its own cell, over all rows of a box.
 
-The row and the row with the feature put back go the same way down a tree until they are told apart by a test of this
-feature. Then the one comes to some leaf, the other to one below the other side of that test.
+The row and the reset row follow the same path down a tree until a test of this feature separates them. From there one
+reaches some leaf, the other at worst the least leaf below the other child.
 """
 
 from __future__ import annotations
@@ -18,12 +18,12 @@ from mlflow_cf.structures.kernels.nodes import CUT, FEATURE, LEFT, MISSING_LEFT,
 
 
 class BoxQuery(NamedTuple):
-    """What is asked of a box of rows.
+    """Arguments: a box of rows, and what is reset.
 
     Attributes:
-        flags: (cells,) which cells it allows.
-        own: (d,) the cell that every feature is put back to, -1: it is not asked for.
-        weights: (k,) of the sums.
+        flags: (cells,) the cells of the box.
+        own: (d,) the cell that each feature is reset to; -1: it is not asked for.
+        weights: (k,) of the raw scores.
     """
 
     flags: Array
@@ -32,18 +32,16 @@ class BoxQuery(NamedTuple):
 
 
 class GainWorkspace(NamedTuple):
-    """Room to work in.
+    """Workspace.
 
     Attributes:
-        span, mask: of `Branches`: those of all features, and what each was before the tests on either way down.
-        below: (cells + 1,) how many allowed cells stand before each: the number of an allowed one.
-        way, own_way: (levels, 2) the nodes on the way down, and how many of their sides were seen; the same of a row
-            with a feature put back.
-        parted: (d,) the level where a feature tells both rows apart, -1: nowhere; low: (d,) the least leaf of the row
-            with this feature put back.
-        seen: (d,) the last leaf that lies below a test of the feature; met: (d,) how many do.
-        least: (cells,) what a tree gains least with an allowed cell.
-        loses: (cells,) whether some tree loses by it.
+        span, mask: `Branches` of all features, and those saved before the tests on either path.
+        below: (cells + 1,) number of allowed cells before each cell, which numbers the allowed ones.
+        way, own_way: (levels, 2) nodes on the path, and how many of their children were visited; of the reset row.
+        parted: (d,) level where a feature separates both rows, -1: nowhere; low: (d,) least leaf of the reset row.
+        seen: (d,) the last leaf below a test of the feature; met: (d,) the number of such leaves.
+        least: (cells,) least gain of the present tree per allowed cell.
+        loses: (cells,) whether some tree may lose.
     """
 
     span: Array
@@ -81,7 +79,7 @@ def _worth(nodes: Nodes, node: Any, first: Any, weights: Array) -> Any:
 
 @inner
 def _least_own(root: Any, feature: Any, first: Any, asked: BoxQuery, trees: Trees, work: GainWorkspace) -> float:
-    """Return the least leaf below `root` that some row comes to whose `feature` is put back."""
+    """Return the least leaf below `root` that a row of the box with its `feature` reset can reach."""
     branches, nodes = Branches(work.span, work.mask, trees.features), trees.nodes
     way, low, at = work.own_way, np.inf, 0
     saved = branches.features.ordered.size + work.way.shape[0]
@@ -117,7 +115,7 @@ def _least_own(root: Any, feature: Any, first: Any, asked: BoxQuery, trees: Tree
 
 @inner
 def _note(feature: Any, gain: Any, branches: Branches, work: GainWorkspace) -> None:
-    """Note what a tree gains at a leaf with all cells of a feature that come there."""
+    """Lower the least gain of all cells of a feature that reach a leaf to `gain`."""
     start, least = branches.features.start, work.least
     first, last = start[feature], start[feature + 1] - 1
     if branches.features.ordered[feature]:
@@ -136,7 +134,7 @@ def _note(feature: Any, gain: Any, branches: Branches, work: GainWorkspace) -> N
 
 @inner
 def _note_leaf(depth: Any, leaf: Any, worth: Any, asked: BoxQuery, trees: Trees, work: GainWorkspace) -> None:
-    """Note what a tree gains at one of its leaves with all features that are tested on the way to it."""
+    """Note the gains at a leaf for all features that are tested on the path to it."""
     branches = Branches(work.span, work.mask, trees.features)
     for level in range(depth):
         tested = np.int64(trees.nodes.tests[work.way[level, 0], FEATURE])
@@ -148,7 +146,7 @@ def _note_leaf(depth: Any, leaf: Any, worth: Any, asked: BoxQuery, trees: Trees,
 
 @inner
 def _note_tree(tree: int, asked: BoxQuery, trees: Trees, work: GainWorkspace) -> int:
-    """Note what a tree gains at every leaf, and return how many leaves some row comes to."""
+    """Note the gains at every reachable leaf of a tree; return the number of these leaves."""
     branches, nodes = Branches(work.span, work.mask, trees.features), trees.nodes
     way, features, leaves, at = work.way, trees.features.ordered.size, 0, 0
     first = np.int64(max(nodes.outputs[tree], 0))
@@ -186,7 +184,7 @@ def _note_tree(tree: int, asked: BoxQuery, trees: Trees, work: GainWorkspace) ->
 
 @kernel
 def gain_trees(asked: BoxQuery, trees: Trees, work: GainWorkspace, found: Array) -> None:
-    """Write what all trees gain at least with every allowed cell into `found` (cells,); inf where none of them loses.
+    """Write the least gain of all trees per allowed cell into `found` (cells,); inf where no tree loses.
 
     Cells are numbered as `work.below` says.
     """
@@ -204,7 +202,7 @@ def gain_trees(asked: BoxQuery, trees: Trees, work: GainWorkspace, found: Array)
             if work.met[feature] == 0:
                 continue
             for number in range(below[start[feature]], below[start[feature + 1]]):
-                gain = work.least[number]  # at leaves that are below no test of it nothing changes
+                gain = work.least[number]  # leaves below no test of the feature do not change
                 gain = min(gain, 0.0) if work.met[feature] < leaves else gain
                 found[number] += gain
                 work.loses[number] |= gain < 0
@@ -215,13 +213,13 @@ def gain_trees(asked: BoxQuery, trees: Trees, work: GainWorkspace, found: Array)
 
 
 def gains_of(flags: Array, own: Array, weights: Array, trees: Trees) -> tuple[Array, Array]:
-    """Return what putting back a feature gains at least, for the rows of a box that have each allowed cell of it.
+    """Return lower bounds on the gain of resetting a feature from each allowed cell, over the rows of a box.
 
     Args:
-        flags: (cells,) which cells the box allows, at least one per feature.
-        own: (d,) the cell that every feature is put back to, -1: it is not asked for.
-        weights: (k,) of the sums that are gained.
-        trees: what is added up.
+        flags: (cells,) the cells of the box, at least one per feature.
+        own: (d,) the cell that each feature is reset to; -1: it is not asked for.
+        weights: (k,) of the raw scores.
+        trees: the ensemble.
 
     Returns:
         The gain (allowed cells,), inf where no tree loses; and which number each cell has there (cells + 1,).

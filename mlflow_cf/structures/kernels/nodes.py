@@ -33,7 +33,7 @@ class Nodes(NamedTuple):
 
 
 class Features(NamedTuple):
-    """The features of an ensemble and their cells; the cells of all features stand one after the other.
+    """The features of an ensemble and their cells; those of all features are numbered consecutively.
 
     Attributes:
         start: (d + 1,) first cell of every feature; its last cell stands for missing values.
@@ -47,14 +47,14 @@ class Features(NamedTuple):
 
 
 class Walk(NamedTuple):
-    """Nodes in the form that is walked fastest: a row goes right iff its comparand exceeds the node's cut.
+    """Nodes packed for fast walks: a row goes right iff its comparand exceeds the node's cut.
 
     Attributes:
         key: (nodes,) column of the comparand, shifted by 32 bits, plus the cut.
         left: (nodes,) left child; a leaf is its own.
         start: (d + 1,) first comparand of every feature.
-        offset: (d,) where in `comparands` the first cell of a feature stands.
-        comparands: all comparands of every cell of every feature.
+        offset: (d,) position in `comparands` of the first cell of a feature.
+        comparands: the comparands of every cell of every feature.
     """
 
     key: Array
@@ -68,10 +68,10 @@ class Trees(NamedTuple):
     """An additive ensemble.
 
     Attributes:
-        nodes, features: the trees and what their tests mean.
-        walk: the same trees in the form that is walked fastest.
+        nodes, features: the trees, and the cells that their tests refer to.
+        walk: the same trees, packed for fast walks.
         base: (k,) added to the sums of leaves.
-        deepest: number of tests on the longest way down a tree.
+        deepest: number of tests on the longest path.
     """
 
     nodes: Nodes

@@ -1,10 +1,10 @@
-"""Pairs: what two changes do to the sums of a row beyond what each of them does alone.
+"""Joint effects of two changes on the raw scores of a row, beyond the sum of their single effects.
 
-A leaf takes a row iff it takes the cell of every feature it asks about. If exactly the features i and j change, to the
-cells a and b, the product of what it takes is ``(o_i + u_i(a)) (o_j + u_j(b))``, where o says whether the leaf takes
-the row's own cell, and u how that changes: 1, 0 or -1. The mixed terms are what single changes do, so only ``u_i u_j``
-is left, of the leaves that take the row in all features but these two. The cells where u is not 0 are a few runs of
-the cells that are tried, so a leaf adds its value to a few rectangles.
+A leaf accepts a row iff it accepts its cell of every feature. If exactly the features i and j change, to the cells a
+and b, the product of both indicators is ``(o_i + u_i(a)) (o_j + u_j(b))``, where o is 1 if the leaf accepts the
+row's own cell, and u is its change: 1, 0 or -1. The mixed terms are the single effects, so the joint effect is
+``u_i u_j``, summed over the leaves that accept the row in all features but these two. The cells where u is not 0 are a
+few runs of the tried cells, so a leaf adds its value to a few rectangles.
 """
 
 from __future__ import annotations
@@ -22,9 +22,9 @@ class TriedCells(NamedTuple):
     """The cells tried in place of a row's own.
 
     Attributes:
-        cells: the cells tried, feature after feature, ascending; start: (d + 1,) where those of each feature start.
-        before: how many of the feature's cells that are tried stand before each of its cells; offset: (d,) where the
-            feature starts there.
+        cells: the tried cells of all features, ascending within a feature; start: (d + 1,) offset of each feature.
+        before: number of tried cells of a feature before each of its cells, feature after feature; offset: (d,) where
+            each feature starts there.
     """
 
     cells: Array
@@ -34,11 +34,11 @@ class TriedCells(NamedTuple):
 
 
 class FeaturePairs(NamedTuple):
-    """Pairs of features that are asked for.
+    """The requested pairs of features.
 
     Attributes:
-        tried: the cells tried; most: of one feature at most.
-        number: (d, d) the number of each pair, the smaller feature first, -1 of those that are not asked for.
+        tried: the tried cells; most: the largest number of them for one feature.
+        number: (d, d) the number of each pair, the smaller feature first; -1: it is not requested.
         some: (d,) which features are in any pair.
     """
 
@@ -49,12 +49,12 @@ class FeaturePairs(NamedTuple):
 
 
 class Rectangles(NamedTuple):
-    """Where leaves add to pairs of features: from one of the cells tried to another, of the first and of the second.
+    """Where leaves contribute to pairs of features: a run of tried cells of the first times one of the second.
 
     Attributes:
-        spans: (n, 5) int32, per rectangle: its pair; the first cell tried, and the one behind the last, of either.
-        leaf: (n, 2) int32 the leaf whose value is added, -1 minus its number where it is subtracted; and the output it
-            adds to, -1: it has a value for each.
+        spans: (n, 5) int32, per rectangle: its pair; start and stop of the run of the first feature, and of the second.
+        leaf: (n, 2) int32 the leaf whose value is added, or -1 - leaf if it is subtracted; and the output it
+            belongs to, -1: it has a value for each.
     """
 
     spans: Array
@@ -62,16 +62,16 @@ class Rectangles(NamedTuple):
 
 
 class PairWorkspace(NamedTuple):
-    """Room to work in.
+    """Workspace.
 
     Attributes:
-        way: (levels, 5) the nodes that wait: which, how far down, on which side of the node above, and the features in
-            which it misses the row, -1: there are fewer.
-        trail: (levels, 7) the tests on the way to the present node, see below.
-        passing: (d, 3) of the cells tried of every feature the first and the one behind the last that pass all cuts on
-            the way; and where the feature stands among the `slots`, -1: nowhere.
-        slots: (levels, 3) the features on the way that are in any pair; whether the row misses a leaf in each, and how
-            many of the `ends` (levels, most + 3) there are, where runs of its cells begin and end.
+        way: (levels, 5) stack of nodes: node, depth, which child it is, and up to two features whose tests on the path
+            the row fails, else -1.
+        trail: (levels, 7) the tests on the path to the present node, see the columns below.
+        passing: (d, 3) start and stop of the tried cells of every feature that pass all cuts on the path; and the
+            feature's position among the `slots`, or -1.
+        slots: (levels, 3) features on the path that are in a requested pair; whether the row fails them; and how many
+            `ends` (levels, most + 3) of runs of their cells there are.
     """
 
     way: Array
@@ -81,17 +81,17 @@ class PairWorkspace(NamedTuple):
     ends: Array
 
 
-# Columns of a trail: the feature, and what was passing above; how many of the cells tried go left; the row of the test
-# if it is no cut, else -1; the side that was taken; how many slots were taken above.
+# Columns of a trail: the feature; `passing` above the node; number of tried cells that go left; the row of the test's
+# table, -1 for a cut; the child that was taken; the number of slots above.
 ON, LOW, HIGH, SPLIT, TABLE, SIDE, TAKEN = range(7)
 
 
 @kernel
 def find_rectangles(X: Array, trees: Trees, asked: FeaturePairs, room: PairWorkspace, found: Rectangles) -> int:
-    """Write the rectangles of pairs of features, as far as there is room for them; return how many there are.
+    """Write the rectangles of pairs of features, no more than fit; return how many there are.
 
-    Leaves matter if the row, of comparands X (columns,), misses the tests of two features at most on the way to them.
-    Where no pair that is asked for leads, nothing is walked.
+    A leaf matters if the row, of comparands X (columns,), fails the tests of at most two features on the path to it.
+    Subtrees that matter for no requested pair are skipped.
     """
     walk, tests, way, trail = trees.walk, trees.nodes.tests, room.way, room.trail
     total, known = 0, 0
@@ -130,7 +130,7 @@ def find_rectangles(X: Array, trees: Trees, asked: FeaturePairs, room: PairWorks
 
 @numba.njit(inline="always")
 def _narrowed(test: Array, side: Any) -> Any:
-    """Return which of the cells tried that came to a test pass it, the first and the one behind the last."""
+    """Return start and stop of the tried cells that pass a test, among those that reach it."""
     if test[TABLE] >= 0:
         return test[LOW], test[HIGH]
     return (max(test[LOW], test[SPLIT]), test[HIGH]) if side else (test[LOW], min(test[HIGH], test[SPLIT]))
@@ -138,7 +138,7 @@ def _narrowed(test: Array, side: Any) -> Any:
 
 @numba.njit(inline="always")
 def _follow(known: Any, depth: Any, side: Any, asked: FeaturePairs, room: PairWorkspace) -> Any:
-    """Follow the trail, known so far down, to the node at a depth, on that side of the one above; return the slots."""
+    """Move the trail from its `known` depth to a child at another depth; return the number of slots."""
     trail, passing = room.trail, room.passing
     for at in range(known - 1, max(depth - 1, 0) - 1, -1):
         feature = trail[at, ON]
@@ -157,7 +157,7 @@ def _follow(known: Any, depth: Any, side: Any, asked: FeaturePairs, room: PairWo
 
 @numba.njit(inline="always")
 def _note_test(node: Any, test: Array, taken: Any, trees: Trees, asked: FeaturePairs, room: PairWorkspace) -> None:
-    """Write the test of a node."""
+    """Write the test of a node into its row of the trail."""
     tests, tried = trees.nodes.tests, asked.tried
     feature = np.int64(tests[node, FEATURE])
     test[ON], test[LOW], test[HIGH] = feature, room.passing[feature, 0], room.passing[feature, 1]
@@ -168,7 +168,7 @@ def _note_test(node: Any, test: Array, taken: Any, trees: Trees, asked: FeatureP
 
 @numba.njit(inline="always")
 def _may_miss(feature: Any, one: Any, two: Any, asked: FeaturePairs) -> Any:
-    """Return whether a pair with one more feature is asked for."""
+    """Return whether some requested pair has all failed features and one more."""
     if one < 0:
         return asked.some[feature]
     return two < 0 and asked.number[min(one, feature), max(one, feature)] >= 0
@@ -176,7 +176,7 @@ def _may_miss(feature: Any, one: Any, two: Any, asked: FeaturePairs) -> Any:
 
 @numba.njit(inline="always")
 def _add_leaf(whose: Any, missed: Any, trees: Trees, asked: FeaturePairs, into: Any, total: Any) -> Any:
-    """Write the rectangles of a leaf, which the row misses in some features, behind so many; return how many are."""
+    """Append the rectangles of a leaf, whose tests the row fails in some features, to `total`; return the new total."""
     (node, output, depth, taken), (one, two), (room, found) = whose, missed, into
     slots = room.slots
     for slot in range(taken):
@@ -185,7 +185,7 @@ def _add_leaf(whose: Any, missed: Any, trees: Trees, asked: FeaturePairs, into: 
             slots[slot, 2] = _runs(slot, depth, trees, asked, room)
     for a in range(taken):
         if one >= 0 and not slots[a, 1]:
-            continue  # all pairs have what is missed
+            continue  # all pairs contain the failed features
         for b in range(0 if one >= 0 else a + 1, taken):
             if a == b or (two >= 0 and (a > b or not slots[b, 1])):
                 continue
@@ -199,9 +199,9 @@ def _add_leaf(whose: Any, missed: Any, trees: Trees, asked: FeaturePairs, into: 
 
 @numba.njit(inline="always")
 def _runs(slot: Any, depth: Any, trees: Trees, asked: FeaturePairs, room: PairWorkspace) -> Any:
-    """Write where the runs of tried cells begin and end that pass although the row does not, or the other way round.
+    """Write starts and stops of the runs of tried cells that pass where the row fails, or fail where it passes.
 
-    Returns how many numbers these are.
+    Returns how many numbers were written.
     """
     feature, missed, ends, tried, count = room.slots[slot, 0], room.slots[slot, 1], room.ends[slot], asked.tried, 0
     start, total = tried.start[feature], tried.start[feature + 1] - tried.start[feature]
@@ -240,7 +240,7 @@ def _passes(cell: Any, feature: Any, depth: Any, trees: Trees, trail: Array) -> 
 
 @numba.njit(inline="always")
 def _add(what: Any, one: Any, two: Any, room: PairWorkspace, found: Rectangles, total: Any) -> Any:
-    """Write what a pair has of a leaf by two of its features, behind so many rectangles; return how many there are."""
+    """Append the rectangles of a leaf for one pair of features, all runs times all runs; return the new total."""
     pair, leaf, output = what
     for a in range(0, room.slots[one, 2], 2):
         for b in range(0, room.slots[two, 2], 2):

@@ -1,8 +1,8 @@
-"""Products: the sums of all rows of a box, whose dimensions have some choices, of which a row takes one each.
+"""Raw scores of all rows of a product grid, by difference arrays.
 
-What comes to a leaf is a smaller box: of every dimension some runs of choices. Its value is noted where runs begin and
-where they end, along all dimensions, and all of it is added up once, at the end. So the time does not depend on how
-many rows come to a leaf.
+The rows that reach a leaf are a product of runs of positions, per dimension. Its value is noted with alternating sign
+at the corners of these runs, and prefix sums along all dimensions give the scores once, at the end. So the time does
+not depend on how many rows reach a leaf.
 """
 
 from __future__ import annotations
@@ -17,20 +17,20 @@ from mlflow_cf.structures.kernels.bounds import allow, narrow
 from mlflow_cf.structures.kernels.branches import Branches, copy
 from mlflow_cf.structures.kernels.nodes import FEATURE, LEFT, Array, Trees, is_set
 
-ODD = np.uint64(1 << 63)  # added up, it tells an odd number of ends from an even one
+ODD = np.uint64(1 << 63)  # sign bit: set for corners with an odd number of run ends
 
 
 class BoxRows(NamedTuple):
-    """All rows of a box.
+    """A product grid of rows in C order.
 
     Attributes:
-        dimension: (d,) of every feature; the last one, of a single choice, is that of all with one cell in all rows.
-        size, stride: (n,) how many choices the dimensions have, and how far apart the rows of two choices stand.
-        first: (n + 1,) where the features of every dimension start in `features`.
+        dimension: (d,) of every feature; the last dimension, of size 1, has all features with one cell in all rows.
+        size, stride: (n,) number of positions of every dimension, and the distance of rows of adjacent positions.
+        first: (n + 1,) offset of every dimension in `features`.
         features: the features, dimension after dimension.
-        cells: (d, most) the cell of every feature with each choice of its dimension.
-        before: per cell, and one more, of all features one after the other: how many choices have a cell before it.
-        counted: (n,) whether the choices stand in the order of the cells of their only feature, whose tests are cuts.
+        cells: (d, most) the cell of every feature at each position of its dimension.
+        before: per feature, for each cell and the end: number of positions with a smaller cell.
+        counted: (n,) whether a dimension has one feature, tested by cuts alone, with ascending cells; `before` is used.
     """
 
     dimension: Array
@@ -44,15 +44,15 @@ class BoxRows(NamedTuple):
 
 
 class ProductWorkspace(NamedTuple):
-    """Room to work in.
+    """Workspace.
 
     Attributes:
-        span, mask: of `Branches`: those of all features, and what each was before the tests on the way down.
-        flags: (cells,) which cells the box has; below: (cells + 1,) how many of them stand before each.
-        way: (levels, 2) the nodes on the way down, and how many of their sides were seen.
-        narrowed: (n,) how many tests on the way ask about each dimension.
-        ends: (most + 1,) where runs begin and end, in turns; places: (rows,) of corners.
-        worth: (j,) what a leaf adds to each of the sums that are asked for.
+        span, mask: `Branches` of all features, and those saved before the tests on the path.
+        flags: (cells,) the cells of the grid; below: (cells + 1,) number of them before each cell.
+        way: (levels, 2) nodes on the path, and how many of their children were visited.
+        narrowed: (n,) number of tests on the path per dimension.
+        ends: (most + 1,) alternating starts and stops of runs; places: (rows,) of corners.
+        worth: (j,) weighted values of a leaf.
     """
 
     span: Array
@@ -68,7 +68,7 @@ class ProductWorkspace(NamedTuple):
 
 @numba.njit(inline="always")
 def _takes(branches: Branches, feature: Any, cell: Any) -> Any:
-    """Whether a cell comes to the branch of its feature."""
+    """Whether a cell is in the branch of its feature."""
     span, start = branches.span, branches.features.start
     if not branches.features.ordered[feature]:
         return is_set(branches.mask, feature, cell)
@@ -79,10 +79,10 @@ def _takes(branches: Branches, feature: Any, cell: Any) -> Any:
 
 @numba.njit(inline="always")
 def _counted_ends(box: BoxRows, branches: Branches, dimension: Any, ends: Array) -> Any:
-    """Write where the runs of choices begin and end, in turns, and return how many ends there are."""
+    """Write alternating starts and stops of runs of positions from `before`; return their number."""
     feature, size = box.features[box.first[dimension]], box.size[dimension]
     span, start = branches.span, branches.features.start
-    first = start[feature] + feature  # one figure more per feature than cells
+    first = start[feature] + feature  # `before` has one number more per feature than cells
     missing = start[feature + 1] - start[feature] - 1
     count = 0
     if span[feature, 0] <= span[feature, 1]:
@@ -101,7 +101,7 @@ def _counted_ends(box: BoxRows, branches: Branches, dimension: Any, ends: Array)
 
 @numba.njit(inline="always")
 def _ends(box: BoxRows, branches: Branches, dimension: Any, ends: Array) -> Any:
-    """Write where runs of choices begin and end, in turns, but for the end of all; return how many there are."""
+    """Write alternating starts and stops of runs of positions, without a stop at the very end; return their number."""
     size, count = box.size[dimension], 0
     if box.counted[dimension]:
         count = _counted_ends(box, branches, dimension, ends)
@@ -126,7 +126,7 @@ def _ends(box: BoxRows, branches: Branches, dimension: Any, ends: Array) -> Any:
 
 @numba.njit(inline="always")
 def _note_leaf(box: BoxRows, branches: Branches, room: ProductWorkspace, corners: Array) -> None:
-    """Note what a leaf is worth at the corners of what comes to it."""
+    """Note a leaf's weighted values at the corners of the runs that reach it."""
     ends, places, worth = room.ends, room.places, room.worth
     places[0], rows = np.uint64(0), 1
     for dimension in range(box.size.size - 1):
@@ -186,7 +186,7 @@ def note_leaves(box: BoxRows, trees: Trees, weights: Array, room: ProductWorkspa
 
 @kernel
 def add_up(sums: Array, size: Array, stride: Array) -> None:
-    """Add up, in place, what is noted at the corners of boxes (k, rows) along all dimensions (n,)."""
+    """Turn values noted at corners (k, rows) into prefix sums along all dimensions (n,), in place."""
     for output in range(len(sums)):
         line = sums[output]
         for dimension in range(size.size - 1):
@@ -194,5 +194,5 @@ def add_up(sums: Array, size: Array, stride: Array) -> None:
             for start in range(0, line.size, step * size[dimension]):
                 for choice in range(1, size[dimension]):
                     here = start + choice * step
-                    for row in range(step):  # in one go for several rows, as these are apart
+                    for row in range(step):  # vectorised: these rows are independent
                         line[here + row] += line[here - step + row]

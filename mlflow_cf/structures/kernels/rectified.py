@@ -13,8 +13,8 @@ from mlflow_cf.kernel import kernel
 from mlflow_cf.structures.kernels.dense import First, row_of, sums_without
 from mlflow_cf.structures.kernels.nodes import Array
 
-BLOCK: Final = 64  # values swept at a time: what they add to every hidden unit stays in the cache
-MOST: Final = 1 << 20  # numbers that a sweep holds at a time beside its result: 8 MB
+BLOCK: Final = 64  # values swept at a time: their contributions to all hidden units stay in the cache
+MOST: Final = 1 << 20  # floats that a sweep holds at a time beside its result: 8 MB
 
 
 class Last(NamedTuple):
@@ -25,22 +25,22 @@ class Last(NamedTuple):
 
 
 class Swept(NamedTuple):
-    """What is swept.
+    """Arguments of a sweep.
 
     Attributes:
-        others: (d, m, width) sums of the first layer without one column each.
-        tokens: those of the values of all columns, one after the other; counts: (d,) how many values each has.
+        others: (d, m, width) first layer of the rows without the terms of each column.
+        entries: entries of the values of all columns, concatenated; counts: (d,) number of values of each column.
         wanted: (m, d) which columns of which rows are swept.
     """
 
     others: Array
-    tokens: Array
+    entries: Array
     counts: Array
     wanted: Array
 
 
 class SweepWorkspace(NamedTuple):
-    """Room to work in: (width, BLOCK) what values add to every unit, their sums (k, BLOCK), and themselves (BLOCK,)."""
+    """Workspace: contributions to units (width, BLOCK), raw scores (k, BLOCK), one entry of the values (BLOCK,)."""
 
     added: Array
     sums: Array
@@ -48,13 +48,13 @@ class SweepWorkspace(NamedTuple):
 
 
 @numba.njit(inline="always")
-def _put_added(tokens: Array, first: First, place: Any, places: Any, room: SweepWorkspace) -> None:
-    """Write what values with tokens (t * places,) of one column add to every unit."""
+def _put_added(entries: Array, first: First, place: Any, places: Any, room: SweepWorkspace) -> None:
+    """Write the contributions of one column's values, of entries (t * places,), to every unit."""
     room.added[:] = 0.0
-    size = len(tokens) // places
+    size = len(entries) // places
     for part in range(places):
         for value in range(size):
-            room.column[value] = tokens[value * places + part]
+            room.column[value] = entries[value * places + part]
         number = first.levels[place + part] < 0
         for unit in range(len(room.added)):
             weights = first.table[:, unit]
@@ -69,7 +69,7 @@ def _put_added(tokens: Array, first: First, place: Any, places: Any, room: Sweep
 
 @numba.njit(inline="always")
 def _put_sums(base: Array, size: Any, last: Last, room: SweepWorkspace, totals: Array) -> None:
-    """Write the last sums (t, k) of values, from what they add and the other columns' sums `base` (width,)."""
+    """Write raw scores (t, k) of values, given their contributions and those of the other columns, `base` (width,)."""
     for output in range(len(last.bias)):
         sums = room.sums[output]
         sums[:] = last.bias[output]
@@ -83,44 +83,44 @@ def _put_sums(base: Array, size: Any, last: Last, room: SweepWorkspace, totals: 
 
 @numba.njit(inline="always")
 def _put_sums_of_numbers(
-    base: Array, tokens: Array, weights: Array, last: Last, room: SweepWorkspace, totals: Array
+    base: Array, entries: Array, weights: Array, last: Last, room: SweepWorkspace, totals: Array
 ) -> None:
-    """Do the same for numbers (t,) with `weights` (width,), without writing down what they add."""
+    """Do the same for numbers (t,) with `weights` (width,), whose contributions are not stored."""
     for output in range(len(last.bias)):
         sums = room.sums[output]
         sums[:] = last.bias[output]
         for unit in range(len(base)):
             other, weight, mine = base[unit], last.weights[unit, output], weights[unit]
-            for value in range(len(tokens)):
-                sums[value] += weight * np.maximum(other + tokens[value] * mine, 0.0)
-        for value in range(len(tokens)):
+            for value in range(len(entries)):
+                sums[value] += weight * np.maximum(other + entries[value] * mine, 0.0)
+        for value in range(len(entries)):
             totals[value, output] = sums[value]
 
 
 @kernel
 def rectify(swept: Swept, first: First, last: Last, room: SweepWorkspace, totals: Array) -> None:
-    """Write the last sums `totals` (m, values of all columns, k).
+    """Write the raw scores `totals` (m, values of all columns, k).
 
-    Values run in the innermost loop, so that it is vectorised without adding in another order.
+    Values run in the innermost loop, so that it is vectorised without changing the order of additions.
     """
-    token = at = place = 0
+    entry = at = place = 0
     for column in range(swept.counts.size):
         places = first.stop[column] - place
         number = places == 1 and first.levels[place] < 0
         for start in range(0, swept.counts[column], BLOCK):
             size = min(BLOCK, swept.counts[column] - start)
-            tokens = swept.tokens[token + start * places : token + (start + size) * places]
+            entries = swept.entries[entry + start * places : entry + (start + size) * places]
             if not number:
-                _put_added(tokens, first, place, places, room)
+                _put_added(entries, first, place, places, room)
             for row in range(len(swept.wanted)):
                 if not swept.wanted[row, column]:
                     continue
                 base, found = swept.others[column, row], totals[row, at + start : at + start + size]
                 if number:
-                    _put_sums_of_numbers(base, tokens, first.table[first.start[place]], last, room, found)
+                    _put_sums_of_numbers(base, entries, first.table[first.start[place]], last, room, found)
                 else:
                     _put_sums(base, size, last, room, found)
-        token += swept.counts[column] * places
+        entry += swept.counts[column] * places
         at += swept.counts[column]
         place += places
 
@@ -128,23 +128,23 @@ def rectify(swept: Swept, first: First, last: Last, room: SweepWorkspace, totals
 def sweep_rectified(
     rows: Array, values: Sequence[Array | None], wanted: Array | None, first: First, last: Last
 ) -> list[Array | None]:
-    """Return per column the last sums (m, t, k) of every row with this one column's value replaced.
+    """Return, per column, the raw scores (m, t, k) of rows with this column alone set to each of its values.
 
     Args:
-        rows: (m, all columns') tokens of the rows.
-        values: per column the tokens (t, places) of its values, None for a column that is not swept.
-        wanted: (m, d) where False, any sums will do.
+        rows: (m, entries) entries of all columns.
+        values: per column the entries (t, places) of its values, None for a column that is not swept.
+        wanted: (m, d) where False, the raw scores may be anything.
         first, last: the layers.
     """
     counts = np.array([0 if some is None else len(some) for some in values])
-    tokens = np.concatenate([np.empty(0), *(some.ravel() for some in values if some is not None)])
+    entries = np.concatenate([np.empty(0), *(some.ravel() for some in values if some is not None)])
     flags = np.ones((len(rows), len(values)), np.bool_) if wanted is None else np.ascontiguousarray(wanted)
     width, totals = len(first.bias), np.empty((len(rows), int(counts.sum()), len(last.bias)))
     room = SweepWorkspace(np.empty((width, BLOCK)), np.empty((len(last.bias), BLOCK)), np.empty(BLOCK))
     many = max(1, MOST // (len(values) * width))
     for start in range(0, len(rows), many):
         part = slice(start, start + many)
-        swept = Swept(sums_without(rows[part], first), tokens, counts, flags[part])
+        swept = Swept(sums_without(rows[part], first), entries, counts, flags[part])
         rectify(swept, first, last, room, totals[part])
     ends = np.cumsum([0, *counts]).tolist()
     return [

@@ -1,4 +1,4 @@
-"""Partial evaluation: the trees that are left once only some cells can occur (GeCo section 6)."""
+"""Partial evaluation: trees pruned to the rows that have allowed cells alone (GeCo section 6)."""
 
 from __future__ import annotations
 
@@ -13,19 +13,19 @@ from mlflow_cf.structures.kernels.branches import Branches, BranchWorkspace, roo
 from mlflow_cf.structures.kernels.nodes import CUT, FEATURE, LEFT, MISSING_LEFT, TEST, Array, Nodes, Trees, Walk
 from mlflow_cf.structures.kernels.score import NEVER, find_comparands
 
-ONE, SOME, ALL = range(3)  # how many cells of a feature may occur
+ONE, SOME, ALL = range(3)  # how many cells of a feature are allowed
 
 
 class KeptFeatures(NamedTuple):
-    """The features that are kept, and what may occur of all.
+    """The features that are kept, and the allowed cells of all.
 
     Attributes:
         columns: (n,) the features that are kept.
-        starts: (2, n + 1) where their cells and where their comparands start.
-        many: (3, d) ONE, SOME or ALL of the cells of every feature; of those that are kept their new numbers, and how
-            far their comparands move.
+        starts: (2, n + 1) new offsets of their cells, and of their comparands.
+        many: (3, d) per feature whether ONE, SOME or ALL cells are allowed; the new number of a kept one; and the shift
+            of its comparands.
         below: (cells + 1,) see `bounds`.
-        row: (1, d) a cell of every feature that may occur; X: the comparands of that row.
+        row: (1, d) an allowed cell of every feature; X: the comparands of that row.
     """
 
     columns: Array
@@ -64,7 +64,7 @@ def _sides(branches: Branches, below: Array, nodes: Nodes, node: Any) -> Any:
 
 @numba.njit(inline="always")
 def _keep(flags: Array, kept: KeptFeatures, trees: Trees) -> Any:
-    """Write what `KeptFeatures` holds, and return whether some cells, neither one nor all, may occur of a feature."""
+    """Fill in `KeptFeatures`; return whether some feature has SOME of its cells allowed."""
     start, comparands, some = trees.features.start, trees.walk.start, False
     for feature in range(start.size - 1):
         count, own = 0, 0
@@ -88,9 +88,9 @@ def _keep(flags: Array, kept: KeptFeatures, trees: Trees) -> Any:
 def prune(flags: Array, kept: KeptFeatures, trees: Trees, room: BranchWorkspace, waits: Array, pruned: Pruned) -> int:
     """Write the pruned trees, in order and with siblings side by side, and return how many nodes they have.
 
-    `kept` is filled in, but for its columns; `room` and `waits` (2, nodes) are room to work in. Tests of features
-    with one cell are followed by comparands, and those of features with all cells are kept: asking where sets of cells
-    go at every test doubles the time of restricting a row.
+    `kept` has its columns and is filled in otherwise; `room` and `waits` (2, nodes) are workspace. Features with one
+    allowed cell are followed by comparands, and tests of features with all cells are kept: testing sets of cells at
+    every node doubles the time of restricting a row.
     """
     nodes, walk, X, source, target = trees.nodes, trees.walk, kept.X, waits[0], waits[1]
     branches, many = Branches(room.span, room.mask, trees.features), kept.many
@@ -130,14 +130,14 @@ def prune(flags: Array, kept: KeptFeatures, trees: Trees, room: BranchWorkspace,
 
 
 def restrict_trees(flags: Array, columns: Array, trees: Trees) -> Trees:
-    """Return the same trees for rows of allowed cells, over some of the features; all others have one allowed cell.
+    """Return the trees pruned to rows of allowed cells, over some of the features; all others have one allowed cell.
 
-    Every tree stays, if only as a leaf, so that leaves are added up in the same order.
+    Every tree stays, if only as a leaf, so that leaves are added in the same order.
 
     Args:
-        flags: (cells,) which cells may occur, at least one per feature.
+        flags: (cells,) the allowed cells, at least one per feature.
         columns: the features that are kept.
-        trees: what is restricted.
+        trees: the ensemble.
     """
     nodes, features, walk, d = trees.nodes, trees.features, trees.walk, len(trees.features.ordered)
     kept = KeptFeatures(

@@ -26,7 +26,7 @@ NEVER = np.int64(2**31 - 1)  # no comparand is greater: missing values that go r
 
 
 def walk_of(nodes: Nodes, features: Features) -> Walk:
-    """Return how `nodes` are walked: an ordered feature has one comparand, or two if missing values go both ways."""
+    """Pack `nodes` for fast walks: an ordered feature has one comparand, or two if missing values go both ways."""
     feature, test = nodes.tests[:, FEATURE], nodes.tests[:, TEST]
     column = np.zeros(len(feature), dtype=np.int64)
     cut = np.where(feature < 0, NEVER, np.where(test >= 0, 0, nodes.tests[:, CUT])).astype(np.int64)
@@ -83,7 +83,7 @@ def _add(totals: Array, row: Any, output: Any, values: Array, node: Any) -> None
 
 @kernel
 def walk_trees(cells: Array, X: Array, nodes: Nodes, walk: Walk, totals: Array) -> None:
-    """Do what `add_trees` does, with room `X` for the comparands of whole eights of rows."""
+    """Do what `add_trees` does, with workspace `X` for the comparands of rows, padded to a multiple of eight."""
     find_comparands(cells, walk, X)
     key, left, width = walk.key, walk.left, np.uint64(walk.start[-1])
     for tree in range(nodes.roots.size):
@@ -92,7 +92,7 @@ def walk_trees(cells: Array, X: Array, nodes: Nodes, walk: Walk, totals: Array) 
             a = b = c = d = e = f = g = h = root
             at = np.uint64(row) * width
             moved = True
-            while moved:  # eight walks at a time: none waits for the memory of another
+            while moved:  # eight walks at a time hide the latency of memory
                 before = a + b + c + d + e + f + g + h
                 for _ in range(3):
                     a = _next(X, at, key, left, a)

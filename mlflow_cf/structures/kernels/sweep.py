@@ -1,15 +1,15 @@
-"""Exact sweeps: what every change of one feature does to the sums of a row, for all its cells at once.
+"""Exact sweeps: the raw scores of a row with one feature changed to each of its cells, for all features at once.
 
 A leaf is a box of cells. It matters for the changes of one feature iff the row satisfies all its tests but those of
 this feature. So each tree is walked along the row; wherever a test would send other cells of its feature elsewhere,
 that branch is followed too, with the row's own cells of all other features. A leaf reached that way stands for a set
-of cells: its difference to the row's own leaf is noted at the ends of an interval (and added up once, at the end), or
+of cells: its difference to the row's own leaf is noted at the ends of an interval (prefix sums follow, at the end), or
 for every cell of a set.
 
-Branches 0 to d - 1 are the row's own way, one per feature; the others leave it, and `to` holds their four figures: the
-node they lead to, the feature whose cells come there, the row's own leaf, and the output of the tree. All trees are
-walked first and all branches are followed then: a call per tree takes a quarter of the time of a sweep of 100 trees.
-What stands for a node is unsigned, so that no index is asked whether it is negative.
+Branches 0 to d - 1 are the row's own path, one per feature; the others leave it, and `to` (branches, 4) holds: the node
+they lead to, the feature whose cells go there, the row's own leaf, and the output of the tree. All trees are walked
+before any branch is followed: a call per tree would take a quarter of the time of a sweep of 100 trees. Node numbers
+are unsigned, which saves the check for negative indices.
 """
 
 from __future__ import annotations
@@ -32,13 +32,13 @@ BIT[(np.uint64(1) << np.arange(64, dtype=np.uint64)) * FIRST >> np.uint64(58)] =
 
 @numba.njit(inline="always")
 def _note(out: Array, branches: Branches, at: Any, feature: Any, place: Any, more: Any) -> None:
-    """Note a difference of one sum for the cells of branch `at`, which are some of a feature."""
+    """Note a difference of one raw score for the cells of branch `at`, all of one feature."""
     span, mask, start = branches.span, branches.mask, branches.features.start
     first, last = start[feature], start[feature + 1] - 1
     if not branches.features.ordered[feature]:
         for word in range(mask.shape[1]):
             cells = mask[at, word]
-            while cells:  # often one of many: a test whether a row has a certain level
+            while cells:  # often a single one: a test for one level
                 lowest = cells & (~cells + np.uint64(1))
                 cell = first + 64 * word + BIT[(lowest * FIRST) >> np.uint64(58)]
                 if cell > last:
@@ -56,14 +56,14 @@ def _note(out: Array, branches: Branches, at: Any, feature: Any, place: Any, mor
 
 @numba.njit(inline="always")
 def _next(X: Array, walk: Walk, node: Any) -> Any:
-    """Return the node to the left or right of which a row goes, by its comparands."""
+    """Return the child that a row goes to, by its comparands."""
     key = walk.key[node]
     return np.uint64(walk.left[node] + (X[np.uint64(key >> 32)] > (key & 0xFFFFFFFF)))
 
 
 @inner
 def _own_ways(X: Array, wanted: Array, trees: Trees, branches: Branches, to: Array, sums: Array) -> Any:
-    """Walk a row down all trees and add its leaves to `sums`; return one more than the last branch that leaves."""
+    """Walk a row down all trees, add its leaves to `sums`, and note the branches that leave; return their end."""
     nodes, walk = trees.nodes, trees.walk
     tests, value = nodes.tests, nodes.value
     at: Any = wanted.size
@@ -91,7 +91,7 @@ def _own_ways(X: Array, wanted: Array, trees: Trees, branches: Branches, to: Arr
 
 @inner
 def _follow(X: Array, at: Any, trees: Trees, branches: Branches, to: Array, out: Array) -> None:
-    """Follow the branches that leave, those before `at`, to their leaves; note how these differ from the row's own."""
+    """Follow the branches before `at` that leave the path to their leaves; note differences from the row's own."""
     walk, tests, value = trees.walk, trees.nodes.tests, trees.nodes.value
     first = trees.features.ordered.size
     while at > first:
@@ -104,7 +104,7 @@ def _follow(X: Array, at: Any, trees: Trees, branches: Branches, to: Array, out:
             lefts, rights = part(branches, at, at + 1, trees.nodes, node, True)
             left = np.uint64(walk.left[node])
             node = left + np.uint64(not lefts)
-            if lefts and rights:  # the right part waits where it is
+            if lefts and rights:  # the right part stays on the stack
                 to[at + 1, 1], to[at + 1, 2], to[at + 1, 3] = to[at, 1], own, to[at, 3]
                 to[at, 0] = left + np.uint64(1)
                 at += 1
@@ -117,7 +117,7 @@ def _follow(X: Array, at: Any, trees: Trees, branches: Branches, to: Array, out:
 
 @kernel
 def sweep_rows(X: Array, wanted: Array, trees: Trees, room: BranchWorkspace, to: Array, out: Array) -> None:
-    """Do what `sweep_trees` does for rows of comparands (m, columns); the last sums of `out` are the row's own."""
+    """Do as `sweep_trees` for rows of comparands (m, columns); the last raw scores of `out` are the row's own."""
     branches = Branches(room.span, room.mask, trees.features)
     start, base, total = trees.features.start, trees.base, out.shape[1] - 1
     for row in range(len(X)):
@@ -135,12 +135,12 @@ def sweep_rows(X: Array, wanted: Array, trees: Trees, room: BranchWorkspace, to:
 
 
 def sweep_trees(cells: Array, wanted: Array, trees: Trees) -> Array:
-    """Return the sums (m, cells, k) of rows of cells (m, d) with one feature changed to each of its cells.
+    """Return the raw scores (m, cells, k) of rows of cells (m, d) with one feature changed to each of its cells.
 
     Args:
         cells: (m, d).
-        wanted: (m, d) which features of which rows are changed; the cells of others hold the row's own sums.
-        trees: what is swept.
+        wanted: (m, d) which features of which rows are changed; the cells of others hold the row's own raw scores.
+        trees: the ensemble.
     """
     features, total = trees.features, trees.features.start[-1]
     size = cells.shape[1] + (len(trees.nodes.roots) + 1) * (trees.deepest + 1)

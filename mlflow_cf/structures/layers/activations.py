@@ -1,4 +1,4 @@
-"""What happens between the layers of a network; activations overwrite what they are given."""
+"""Activations between the layers of a network; they work in place."""
 
 from __future__ import annotations
 
@@ -28,12 +28,12 @@ def _tanh(sums: Floats) -> Floats:
     return np.tanh(sums, out=sums)
 
 
-# "identity" never stands between layers, it is folded away
+# layers with "identity" between them are folded into one
 ACTIVATIONS: dict[Activation, Callable[[Floats], Floats]] = {"relu": _rectified, "logistic": _logistic, "tanh": _tanh}
 
 
 def folded(weights: Sequence[Floats], biases: Sequence[Floats]) -> tuple[Sequence[Floats], Sequence[Floats]]:
-    """Return the one layer that layers without activation amount to."""
+    """Return the product of layers without activation as one layer, weights and bias."""
     whole, bias = weights[0], biases[0]
     for later, more in zip(weights[1:], biases[1:], strict=True):
         whole, bias = whole @ later, bias @ later + more

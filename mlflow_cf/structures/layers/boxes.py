@@ -1,7 +1,4 @@
-"""Bounds of a linear model: every column adds its own share, so that boxes which differ in one are bounded together.
-
-Bounds of a network: intervals and lines are propagated through its layers for every box.
-"""
+"""Bounds of layers on boxes: sums of column-wise extremes for a linear model, propagated bounds for a network."""
 
 from __future__ import annotations
 
@@ -18,13 +15,13 @@ from mlflow_cf.structures.links import Flags
 
 @dataclass(frozen=True, eq=False)
 class LinearBoxes:
-    """Bounds of parts of one box.
+    """Bounds of a linear model on boxes of one grid: exact, but for rounding.
 
     Attributes:
-        bias: (k,) what is added to the sums.
-        added: (choices, k) what every choice adds to them; finite.
-        starts: (d,) the first choice of every column.
-        slack: (k,) by how much sums may be rounded otherwise.
+        bias: (k,) added to all rows.
+        added: (n, k) contribution of every value of the grid; finite.
+        starts: (d,) offset of every column in the n values.
+        slack: (k,) bound on rounding errors.
     """
 
     bias: Floats
@@ -33,13 +30,13 @@ class LinearBoxes:
     slack: Floats
 
     def bounds(self, masks: Flags) -> tuple[Floats, Floats]:
-        """Return bounds (m, k), (m, k) on the sums of all rows whose choices are allowed by each of `masks`."""
+        """Return bounds (m, k), (m, k) on the raw scores of all rows of the boxes `masks` (m, n)."""
         low, high = np.tile(self.bias, (2, len(masks), 1))
         add_ends(np.ascontiguousarray(masks), self.added, self.starts, low, high)
         return low - self.slack, high + self.slack
 
     def confined(self, mask: Flags, near: Flags, groups: Sequence[Sequence[int]]) -> tuple[Floats, Floats]:
-        """Return bounds (g, k), (g, k) of a box with the columns of one of `groups` confined to `near` choices."""
+        """Return bounds (g, k), (g, k) of a box with one group's columns confined; see `SupportsConfined`."""
         found = []
         for whole, some in zip(self._ends(mask), self._ends(mask & near), strict=True):
             change = np.array([(some[list(columns)] - whole[list(columns)]).sum(axis=0) for columns in groups])
@@ -47,14 +44,14 @@ class LinearBoxes:
         return found[0] - self.slack, found[1] + self.slack
 
     def gains(self, mask: Flags, own: NDArray[np.intp], weights: Floats) -> Floats:
-        """Return (choices,) what putting back the column of each choice gains; see `Boxes`."""
-        del mask  # whatever the others are
+        """Return (n,) the gain of resetting a column from each value; see `SupportsGains`."""
+        del mask  # columns do not interact
         counts = np.diff(np.append(self.starts, len(self.added)))
         gained: Floats = (self.added[np.repeat(own, counts)] - self.added) @ weights
         return gained - 2 * self.slack @ np.abs(weights)
 
     def _ends(self, mask: Flags) -> tuple[Floats, Floats]:
-        """Return the least and the most (d, k) that every column adds; beyond all numbers where it has no choice."""
+        """Return least and largest contributions (d, k) of every column; inf and -inf if it has no value."""
         allowed = mask[:, None]
         low: Floats = np.minimum.reduceat(np.where(allowed, self.added, np.inf), self.starts, axis=0)
         high: Floats = np.maximum.reduceat(np.where(allowed, self.added, -np.inf), self.starts, axis=0)
@@ -63,22 +60,22 @@ class LinearBoxes:
 
 @dataclass(frozen=True, eq=False)
 class LayerBoxes:
-    """Bounds of parts of one box.
+    """Bounds of a network on boxes of one grid, propagated for each box.
 
     Attributes:
-        bounds_of: bounds the sums for the tokens of all columns, one after the other, and how many values each has.
-        tokens: the tokens of all values, one after the other; choices: the value each belongs to.
-        starts: (d,) the first value of every column.
+        bounds_of: bounds raw scores, given the entries of all columns, concatenated, and the number of values of each.
+        entries: entries of all n values, concatenated; choices: (entries,) the value that each belongs to.
+        starts: (d,) offset of every column in the n values.
     """
 
     bounds_of: Callable[[Floats, NDArray[np.intp]], tuple[Floats, Floats]]
-    tokens: Floats
+    entries: Floats
     choices: NDArray[np.intp]
     starts: NDArray[np.intp]
 
     def bounds(self, masks: Flags) -> tuple[Floats, Floats]:
-        """Return bounds (m, k), (m, k) on the sums of all rows whose values are allowed by each of `masks`."""
+        """Return bounds (m, k), (m, k) on the raw scores of all rows of the boxes `masks` (m, n)."""
         counts = np.add.reduceat(masks, self.starts, axis=1, dtype=np.intp)
         pairs = zip(masks, counts, strict=True)
-        found = [self.bounds_of(self.tokens[mask[self.choices]], some) for mask, some in pairs]
+        found = [self.bounds_of(self.entries[mask[self.choices]], some) for mask, some in pairs]
         return np.array([low for low, _ in found]), np.array([high for _, high in found])

@@ -17,7 +17,7 @@ DOUBLE = np.dtype(np.float64)
 
 
 class NotOpenedError(Exception):
-    """A part of a model that cannot be compiled; the message says which, for `describe()`."""
+    """A part of a model that cannot be compiled, or is not known; the message says which, for `describe()`."""
 
 
 @dataclass(frozen=True)
@@ -30,7 +30,7 @@ class ClippedLine:
     high: float = math.inf
 
     def then(self, later: ClippedLine) -> ClippedLine:
-        """Return the formula of `later` applied to what this one gives."""
+        """Return the composition: `later` applied to the result of this one."""
 
         def clipped(end: float) -> float:
             return min(max(later.slope * end + later.offset, later.low), later.high)
@@ -48,7 +48,7 @@ class MonotoneStep:
 
     Attributes:
         operation: values (n,) -> values (n,), in the estimator's own arithmetic.
-        affine: the same as a formula, but for rounding and for missing values; None if there is none.
+        affine: the operation as a formula, up to rounding and missing values; None if it has none.
     """
 
     operation: Operation
@@ -63,7 +63,7 @@ class NumberColumn:
         feature: raw column.
         steps: applied one after the other to values (n,), in the estimator's own arithmetic.
         dtype: what holds the result of the last step.
-        gap: lowest and highest encoded value of those that the estimator takes as missing.
+        gap: the estimator takes encoded values from the first to the second number as missing.
     """
 
     feature: int
@@ -72,7 +72,7 @@ class NumberColumn:
     gap: tuple[float, float] | None = None
 
     def monotone(self, codes: Floats) -> Floats:
-        """Return the encoded values (n,) of raw codes (n,), as if there were no gap."""
+        """Return the encoded values (n,) of raw codes (n,), ignoring the gap."""
         values: NDArray[Any] = codes
         for step in self.steps:
             values = step.operation(values)
@@ -88,7 +88,7 @@ class NumberColumn:
 
     @property
     def affine(self) -> ClippedLine | None:
-        """The encoding as a formula, but for rounding and for missing values; None if there is none."""
+        """The encoding as a formula, up to rounding and missing values; None if it has none."""
         whole = ClippedLine()
         for step in self.steps:
             if step.affine is None:
@@ -119,7 +119,7 @@ class IntervalColumn:
     """A number for every interval of a raw number, such as one column of a one-hot block of bins.
 
     Attributes:
-        number: the number that is cut into intervals.
+        number: the encoded number that is cut into intervals.
         cuts: ascending; an interval holds the values above one cut that are at most the next one.
         table: (cuts + 2,) encoded value of every interval, then of missing values.
     """

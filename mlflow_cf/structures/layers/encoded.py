@@ -1,4 +1,4 @@
-"""The tokens of linear models and networks: what of a feature's value enters the first layer."""
+"""Encoded values of linear models and networks: the entries of the first layer that come from one feature."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ from mlflow_cf.structures.trees.cells import Lookup, last_values
 
 @dataclass(frozen=True)
 class LevelCodes:
-    """Levels, whose codes are their tokens."""
+    """Levels, whose codes are their entries."""
 
     count: int
 
     def encode(self, codes: Floats) -> Floats:
-        """Return the tokens (n,) of raw codes (n,)."""
+        """Return the entries (n,) of raw codes (n,)."""
         return codes
 
 
@@ -31,14 +31,14 @@ Entries = tuple[tuple[Number | Choice, ...], ...]
 
 
 def key_of(column: Column) -> object:
-    """Return what is equal for encoded columns of one feature that are told by the same token."""
+    """Return a key that is equal for encoded columns of one feature that are functions of the same entry."""
     if isinstance(column, IntervalColumn):
         return id(column.number), id(column.cuts)
     return "levels" if isinstance(column, LevelColumn) else id(column)
 
 
-def token_of(group: Sequence[tuple[Column, Floats]]) -> tuple[Source, Floats, int]:
-    """Return what makes the token of encoded columns with the same key, its rows of the table and `First.levels`."""
+def merged(group: Sequence[tuple[Column, Floats]]) -> tuple[Source, Floats, int]:
+    """Return the source of the entry of encoded columns with one key, its rows of the table and `First.levels`."""
     rows = np.array([row for _, row in group], dtype=np.float64)
     one = group[0][0]
     if isinstance(one, NumberColumn):
@@ -50,12 +50,12 @@ def token_of(group: Sequence[tuple[Column, Floats]]) -> tuple[Source, Floats, in
 
 
 def _numbered(column: IntervalColumn) -> IntervalColumn:
-    """Return the column that numbers the intervals of another one, which are then like levels."""
+    """Return the column whose values are the numbers of the intervals, which are then like levels."""
     return replace(column, table=np.append(np.arange(len(column.cuts) + 1.0), np.nan))
 
 
 def ends_of(sources: Sequence[Source]) -> Floats | None:
-    """Return the ends, ascending, of the intervals that a raw number is cut into; None if it is not only cut."""
+    """Return the ends, ascending, of the intervals of a raw number; None if it also enters as a number."""
     if any(isinstance(source, NumberColumn) for source in sources):
         return None
     cuts = [_raw_cuts(source) for source in sources if isinstance(source, IntervalColumn)]
@@ -68,7 +68,7 @@ def _raw_cuts(column: IntervalColumn) -> Floats:
 
 
 def entries_of(sources: Sequence[Sequence[Source]], first: First) -> Entries | None:
-    """Return what every feature adds to the first layer; None if there is no formula for some number."""
+    """Return the terms that every feature adds to the first layer; None if a number has no formula."""
     starts, levels = iter(first.start.tolist()), iter(first.levels.tolist())
     entries = []
     for feature in sources:
@@ -81,7 +81,7 @@ def entries_of(sources: Sequence[Sequence[Source]], first: First) -> Entries | N
 
 
 def _entry(source: Source, rows: Floats) -> Number | Choice | None:
-    """Return what a token adds, whose rows of the table are known; a number has one."""
+    """Return the term of an entry with these rows of the table; a number has one row."""
     if isinstance(source, LevelCodes):
         return Choice(Lookup.of(np.append(np.arange(float(source.count)), np.inf)), rows)
     if isinstance(source, IntervalColumn):

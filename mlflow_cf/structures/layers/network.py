@@ -1,7 +1,4 @@
-"""Linear models and networks: the first layer becomes a table over levels and numbers, the rest stays dense.
-
-Products of matrices on one core.
-"""
+"""Linear models and networks: the first layer becomes a table over levels and numbers, the others stay dense."""
 
 from __future__ import annotations
 
@@ -27,11 +24,11 @@ from mlflow_cf.structures.kernels.rectified import MOST, Last, sweep_rectified
 from mlflow_cf.structures.layers.activations import ACTIVATIONS, Activation, folded
 from mlflow_cf.structures.layers.boxes import LayerBoxes, LinearBoxes
 from mlflow_cf.structures.layers.columns import Column, NotOpenedError
-from mlflow_cf.structures.layers.encoded import Source, ends_of, entries_of, key_of, token_of
+from mlflow_cf.structures.layers.encoded import Source, ends_of, entries_of, key_of, merged
 from mlflow_cf.structures.links import Encoded, Flags, Link
 from mlflow_cf.structures.parts import Dense
 
-_CELLS = 1 << 16  # numbers that go through further layers at a time: 512 kB, about what stays in the cache
+_CELLS = 1 << 16  # floats that go through the later layers at a time: 512 kB, about what stays in the cache
 _ULP = 2.0**-52
 
 
@@ -39,14 +36,14 @@ _ULP = 2.0**-52
 class Layers:
     """A linear model (one layer) or a network of dense layers.
 
-    The tokens of a feature of levels are its codes; those of a number are the encoded columns that come from it, or
-    the intervals it falls into.
+    The encoded value (..., width) of a feature has one entry per source: the code of a level, a transformed number, or
+    the number of the interval that it falls into.
 
     Attributes:
-        sources: per feature, what makes its tokens from codes (n,).
-        first: the first layer over the tokens of all features.
+        sources: per feature, what computes each of its entries from codes (n,).
+        first: the first layer over the entries of all features.
         weights, biases: of the later layers, (inputs, outputs) and (outputs,).
-        activation: between layers; link: turns the last sums into scores.
+        activation: between layers; link: turns raw scores, the last layer, into scores.
     """
 
     sources: tuple[tuple[Source, ...], ...]
@@ -72,13 +69,13 @@ class Layers:
         alike: list[dict[object, list[tuple[Column, Floats]]]] = [{} for _ in range(len(space))]
         for column, row in zip(columns, weights[0], strict=True):
             alike[column.feature].setdefault(key_of(column), []).append((column, row))
-        parts = [[token_of(group) for group in groups.values()] for groups in alike]
-        sources = tuple(tuple(source for source, _, _ in tokens) for tokens in parts)
-        tables = [table for tokens in parts for _, table, _ in tokens]
+        parts = [[merged(group) for group in groups.values()] for groups in alike]
+        sources = tuple(tuple(source for source, _, _ in entries) for entries in parts)
+        tables = [table for entries in parts for _, table, _ in entries]
         first = First(
             table=np.concatenate([np.empty((0, weights[0].shape[1])), *tables]),
             start=np.cumsum([0, *map(len, tables)])[:-1],
-            levels=np.array([levels for tokens in parts for _, _, levels in tokens], dtype=np.int64),
+            levels=np.array([levels for entries in parts for _, _, levels in entries], dtype=np.int64),
             stop=np.cumsum([*map(len, sources)]),
             bias=biases[0].astype(np.float64),
         )
@@ -95,18 +92,18 @@ class Layers:
 
     @property
     def outputs(self) -> int:
-        """How many sums there are."""
+        """Number of raw scores."""
         return len(self.biases[-1] if self.biases else self.first.bias)
 
     def encode(self, column: int, codes: Floats) -> Encoded:
-        """Return the tokens (n, width) of raw codes (n,) of one feature."""
-        tokens = np.empty((len(codes), len(self.sources[column])))
+        """Return the encoded values (n, width) of raw codes (n,) of one feature."""
+        entries = np.empty((len(codes), len(self.sources[column])))
         for place, source in enumerate(self.sources[column]):
-            tokens[:, place] = source.encode(codes)
-        return tokens
+            entries[:, place] = source.encode(codes)
+        return entries
 
     def ends(self, column: int) -> Floats | None:
-        """Return the ends of the intervals a number is cut into; None if it counts as it is."""
+        """Return the ends of the intervals of a number; None if it also enters as a number."""
         return ends_of(self.sources[column])
 
     def ordered(self, column: int) -> bool:
@@ -120,45 +117,42 @@ class Layers:
         Raises:
             NotOpenedError: no formula describes how some number is encoded.
         """
-        entries = entries_of(self.sources, self.first)
-        if entries is None:
+        found = entries_of(self.sources, self.first)
+        if found is None:
             raise NotOpenedError("a number that is transformed in a way that is no formula")
-        return (Dense(entries, self.first.bias, self.weights, self.biases, self.activation, self.link),)
+        return (Dense(found, self.first.bias, self.weights, self.biases, self.activation, self.link),)
 
-    def sums(self, tokens: Sequence[Encoded]) -> Floats:
-        """Return the sums of the last layer (m, k) for the tokens of every column."""
-        return self._last(first_sums(self._side_by_side(tokens), self.first))
+    def sums(self, entries: Sequence[Encoded]) -> Floats:
+        """Return the raw scores (m, k) of rows with entries (m, width) per column."""
+        return self._last(first_sums(self._side_by_side(entries), self.first))
 
     def restrict(self, row: Sequence[Encoded], changed: Sequence[int]) -> Layers:
-        """Return the layers over the columns `changed` alone; the tokens of all others stay those of `row`.
-
-        What the others add becomes part of the first bias.
-        """
+        """Return the layers over the columns `changed` alone; what the others add becomes part of the first bias."""
         fixed = [column for column in range(len(row)) if column not in changed]
-        tokens = np.concatenate([np.empty(0), *(row[column] for column in fixed)])
-        bias = first_sums(tokens[None], self._part(fixed, self.first.bias))[0]
+        entries = np.concatenate([np.empty(0), *(row[column] for column in fixed)])
+        bias = first_sums(entries[None], self._part(fixed, self.first.bias))[0]
         sources = tuple(self.sources[column] for column in changed)
         return replace(self, sources=sources, first=self._part(changed, bias))
 
     def sweep(
         self, rows: Sequence[Encoded], values: Sequence[Encoded | None], wanted: Flags | None = None
     ) -> list[Floats | None]:
-        """Return per column the sums (p, t, k) of every row with this one column's value replaced.
+        """Return, per column, the raw scores (p, t, k) of p rows with this column alone set to each of its values.
 
         Args:
-            rows: per column the tokens (p, width) of p rows.
-            values: per column the tokens (t, width) of its values, None for a column that is not swept.
-            wanted: (p, d) where False, any sums will do.
+            rows: per column the entries (p, width) of p rows.
+            values: per column the entries (t, width) of its values, None for a column that is not swept.
+            wanted: (p, d) where False, the raw scores may be anything.
         """
-        tokens, width = self._side_by_side(rows), len(self.first.bias)
+        entries, width = self._side_by_side(rows), len(self.first.bias)
         if self.activation == "relu" and len(self.weights) == 1:
-            return sweep_rectified(tokens, values, wanted, self.first, Last(self.weights[0], self.biases[0]))
+            return sweep_rectified(entries, values, wanted, self.first, Last(self.weights[0], self.biases[0]))
         many = max(1, MOST // (len(rows) * width))
         if not self.weights:
-            return self._sweep_line(tokens, values, many)
-        totals = [None if v is None else np.empty((len(tokens), len(v), self.outputs)) for v in values]
-        for start in range(0, len(tokens), many):
-            others = sums_without(tokens[start : start + many], self.first)
+            return self._sweep_line(entries, values, many)
+        totals = [None if v is None else np.empty((len(entries), len(v), self.outputs)) for v in values]
+        for start in range(0, len(entries), many):
+            others = sums_without(entries[start : start + many], self.first)
             for column, (allowed, found) in enumerate(zip(values, totals, strict=True)):
                 if allowed is not None and found is not None:
                     part = found[start : start + many]
@@ -171,20 +165,20 @@ class Layers:
         return totals
 
     def bounds(self, allowed: Sequence[Encoded]) -> tuple[Floats, Floats]:
-        """Return lower and upper bounds (k,) on the sums over all combinations of allowed values.
+        """Return lower and upper bounds (k,) on the raw scores over all combinations of allowed values.
 
-        They are exact for a linear model. Through layers intervals are propagated, and through rectifiers lines too,
-        whose bounds can be a little wider for fewer values: a search keeps the narrower ones. Both are wider than
-        computed by what rounding can amount to.
+        They are exact for a linear model. Layers propagate intervals, and linear bounds too if they are rectified
+        (CROWN); the latter can widen a little for fewer values, so a search keeps the narrower ones. All are widened
+        by a bound on rounding errors.
 
         Args:
-            allowed: per column the tokens (t, width) of the values it may take, at least one.
+            allowed: per column the entries (t, width) of the values it may take, at least one.
         """
         return self.bounds_of(np.concatenate([part.ravel() for part in allowed]), np.array([*map(len, allowed)]))
 
-    def bounds_of(self, tokens: Floats, counts: NDArray[np.intp]) -> tuple[Floats, Floats]:
-        """Return `bounds` for the tokens of all columns, one after the other, and how many values (d,) each has."""
-        low, high, size = first_bounds(tokens, counts, self.first)
+    def bounds_of(self, entries: Floats, counts: NDArray[np.intp]) -> tuple[Floats, Floats]:
+        """Return `bounds`, given the entries of all columns, concatenated, and the number of values (d,) of each."""
+        low, high, size = first_bounds(entries, counts, self.first)
         slack = (len(self.first.start) + 4) * _ULP * size
         low, high = low - slack, high + slack
         hidden = []
@@ -196,13 +190,13 @@ class Layers:
             reach = (ends[1] - ends[0]) @ magnitudes / 2 + (len(weights) + 8) * _ULP * size
             low, high = centre - reach, centre + reach
         if hidden and self.activation == "relu":
-            lower, upper = self._bounds_by_lines(tokens, counts, hidden)
+            lower, upper = self._bounds_by_lines(entries, counts, hidden)
             low, high = np.maximum(low, lower), np.minimum(high, upper)
         return low, high
 
     def boxes(self, values: Sequence[Encoded]) -> LinearBoxes | LayerBoxes:
-        """Return what bounds parts of a box whose columns have the tokens `values` (t, width)."""
-        sizes = [len(tokens) for tokens in values]
+        """Return the bounds of boxes in the grid of `values` (t, width) per column."""
+        sizes = [len(entries) for entries in values]
         starts = np.cumsum([0, *sizes])[:-1]
         if not self.weights:
             added, most = value_sums(values, self.first)
@@ -213,13 +207,13 @@ class Layers:
         return LayerBoxes(self.bounds_of, np.concatenate([part.ravel() for part in values]), choices, starts)
 
     def _bounds_by_lines(
-        self, tokens: Floats, counts: NDArray[np.intp], hidden: Sequence[Floats]
+        self, entries: Floats, counts: NDArray[np.intp], hidden: Sequence[Floats]
     ) -> tuple[Floats, Floats]:
-        """Return bounds (k,) from linear models that lie above the sums and above the negated sums.
+        """Return bounds (k,) from linear functions above the raw scores and above the negated ones (CROWN).
 
         Args:
-            tokens, counts: the allowed ones, as `first_bounds` takes them.
-            hidden: per hidden layer (3, width) the bounds of its sums, and how large their terms are together.
+            entries, counts: the allowed ones, as `first_bounds` takes them.
+            hidden: per hidden layer (3, width): lower bound, upper bound and sum of absolute terms before activation.
         """
         slopes = np.ascontiguousarray(np.concatenate([self.weights[-1].T, -self.weights[-1].T]))
         shift = np.concatenate([self.biases[-1], -self.biases[-1]])
@@ -233,7 +227,7 @@ class Layers:
                 slopes = slopes @ self.weights[layer - 1].T
         first = self.first
         line = first._replace(table=first.table @ slopes.T, bias=shift + slopes @ first.bias)
-        most = first_bounds(tokens, counts, line)[1]
+        most = first_bounds(entries, counts, line)[1]
         most += 4 * (len(first.start) + sum(map(len, self.weights)) + 8) * _ULP * size
         outputs = len(self.biases[-1])
         return -most[outputs:], most[:outputs]
@@ -245,22 +239,22 @@ class Layers:
         return [self._part([column], nothing) for column in range(len(self.sources))]
 
     @cached_property
-    def _tokens_each(self) -> list[int]:
-        """How many tokens a value of each column has."""
+    def _widths(self) -> list[int]:
+        """Number of entries of each column."""
         return [len(source) for source in self.sources]
 
     @cached_property
     def _magnitudes(self) -> list[Floats]:
         return [np.abs(weights) for weights in self.weights]
 
-    def _side_by_side(self, tokens: Sequence[Encoded]) -> Floats:
-        """Return the tokens of all columns as one array in rows, whatever the order in memory of its parts."""
-        whole = np.empty((len(tokens[0]), len(self.first.start)))
-        np.concatenate(tokens, axis=1, out=whole)
+    def _side_by_side(self, entries: Sequence[Encoded]) -> Floats:
+        """Return the entries of all columns as one array (m, entries) in C order."""
+        whole = np.empty((len(entries[0]), len(self.first.start)))
+        np.concatenate(entries, axis=1, out=whole)
         return whole
 
     def _part(self, columns: Sequence[int], bias: Floats) -> First:
-        """Return the first layer over some columns, with another bias."""
+        """Return the first layer over some columns alone, with another bias."""
         stops = self.first.stop[list(columns)]
         sizes = [len(self.sources[column]) for column in columns]
         places = [place for stop, size in zip(stops.tolist(), sizes, strict=True) for place in range(stop - size, stop)]
@@ -269,14 +263,14 @@ class Layers:
         return First(self.first.table, self.first.start[chosen], self.first.levels[chosen], stop, bias)
 
     def _last(self, sums: Floats) -> Floats:
-        """Return the last layer's sums (m, k) for those of the first (m, width), which are overwritten."""
+        """Return the last layer (m, k) for the first one (m, width) before activation, which is overwritten."""
         for weights, bias in zip(self.weights, self.biases, strict=True):
             sums = times(ACTIVATIONS[self.activation](sums), weights) + bias
         return sums
 
     def _sweep_line(self, rows: Floats, values: Sequence[Encoded | None], many: int) -> list[Floats | None]:
-        """Return what `sweep` does, for a linear model and the tokens of rows side by side, so `many` at a time."""
-        swept = [np.empty((0, tokens)) if v is None else v for v, tokens in zip(values, self._tokens_each, strict=True)]
+        """Sweep a linear model, `many` rows (p, entries) at a time."""
+        swept = [np.empty((0, entries)) if v is None else v for v, entries in zip(values, self._widths, strict=True)]
         counts, (added, _) = np.array([*map(len, swept)]), value_sums(swept, self.first)
         parts = []
         for start in range(0, max(len(rows), 1), many):
@@ -288,12 +282,12 @@ class Layers:
         together = parts[0] if len(parts) == 1 else [np.concatenate(some) for some in zip(*parts, strict=True)]
         return [None if v is None else found for v, found in zip(values, together, strict=True)]
 
-    def _sweep_column(self, others: Floats, tokens: Encoded, first: First) -> Floats:
-        """Return the last sums (m, t, k) for others (m, width) and the tokens of the one column of `first`."""
-        totals = np.empty((len(others), len(tokens), self.outputs))
+    def _sweep_column(self, others: Floats, entries: Encoded, first: First) -> Floats:
+        """Return raw scores (m, t, k), given the first layer without a column (m, width) and the column's values."""
+        totals = np.empty((len(others), len(entries), self.outputs))
         many = max(1, _CELLS // others.shape[1])
-        for start in range(0, len(tokens), many):
-            added = first_sums(tokens[start : start + many], first)
+        for start in range(0, len(entries), many):
+            added = first_sums(entries[start : start + many], first)
             step = max(1, many // len(added))
             for row in range(0, len(others), step):
                 sums = others[row : row + step, None] + added
@@ -304,14 +298,14 @@ class Layers:
 
 # OpenBLAS starts threads beyond so many multiplications (its SMP_THRESHOLD_MIN * GEMM_MULTITHREAD_THRESHOLD).
 ALONE: Final = 2**18
-FEWEST: Final = 16  # rows at once that are worth it
+FEWEST: Final = 16  # rows of a batch; smaller batches cost more than they save
 
 
 def times(left: Floats, right: Floats) -> Floats:
-    """Return left (m, k) times right (k, n), in portions of rows that are too small for threads.
+    """Return left (m, k) times right (k, n), in batches of rows that are too small for threads.
 
     Beside other work, threads that wait for each other take up to fifty times as long as the product itself, and their
-    number is a setting of the whole process. Matrices of more than 2^14 numbers are multiplied as ever.
+    number is a setting of the whole process. Larger right matrices, of more than 2^14 numbers, are multiplied at once.
     """
     many = ALONE // right.size
     if len(left) <= many or many < FEWEST:

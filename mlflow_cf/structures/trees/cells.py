@@ -1,11 +1,9 @@
-"""Cells: what a forest can tell apart of a raw feature, and the tests of its nodes in terms of them.
+"""Cells: sets of raw values of a feature that a forest does not distinguish, and its tests as sets of cells.
 
-The cells of a feature are numbered 0 to size - 1; the last one stands for missing values. A feature is *ordered* if
-all its nodes ask whether a value is at most a threshold: then its cells are the intervals between thresholds in
-ascending order. Otherwise every test of the feature has a table that says which cells go left; cells of numbers are
-still intervals in ascending order.
-
-Where the tests of encoded numbers change their answer, in terms of the raw numbers.
+The cells of a feature are numbered 0 to size - 1; the last one is for missing values. A feature is *ordered* if all
+its nodes compare with thresholds: then its cells are the intervals between thresholds in ascending order. Otherwise
+every test of the feature has a table of the cells that go left; cells of numbers are still intervals in ascending
+order. Thresholds of encoded numbers are inverted to raw numbers exactly, by bisection.
 """
 
 from __future__ import annotations
@@ -34,12 +32,12 @@ MOST_ENTRIES = 2**24  # of the tables of one feature; they are made for few test
 
 @dataclass(frozen=True, eq=False)
 class Lookup:
-    """Codes of one feature to cells.
+    """Map from the codes of one feature to cells.
 
     Attributes:
         cuts: ascending, the last one infinite; a cell holds the codes above one cut that are at most the next one.
             Levels have a cell each, then one for all unseen ones.
-        place: (cuts + 1,) the cells in this order, then that of missing values: the last one, unless they are filled.
+        place: (cuts + 1,) cell of each interval, then that of missing values: the last one, unless they are imputed.
     """
 
     cuts: Floats
@@ -47,7 +45,7 @@ class Lookup:
 
     @classmethod
     def of(cls, cuts: Floats, filled: int | None = None) -> Lookup:
-        """Return the lookup with `cuts`; missing values go to the cell `filled`."""
+        """Return the lookup with `cuts`; missing values go to the cell `filled`, if they are imputed."""
         place = np.arange(len(cuts) + 1, dtype=np.int32)
         if filled is not None:
             place[-1] = filled
@@ -65,23 +63,23 @@ class Lookup:
 
     def cells(self, codes: Floats) -> Ints:
         """Return the cells (n,) of raw codes (n,)."""
-        # missing values are sorted behind the infinite cut; taking from a table costs no more than a cast to int32
+        # searchsorted puts NaN after the infinite cut; the table lookup costs no more than a cast to int32
         return self.place[self.cuts.searchsorted(codes)]
 
 
 @dataclass(frozen=True, eq=False)
 class Tests:
-    """The tests of all nodes of a forest over cells.
+    """The tests of all nodes of a forest as sets of cells.
 
     Attributes:
         lookups: one per raw feature.
         feature: (nodes,) raw feature a node tests, -1 for a leaf.
-        cut: (nodes,) ordered features: the last cell that goes left; a missing value goes where the forest says.
+        cut: (nodes,) ordered features: the last cell that goes left, but for missing values, see `Forest.missing_left`.
         test: (nodes,) row of `goes_left` for the other features, -1 for ordered ones.
         goes_left: (tests, most cells) whether a cell goes left.
     """
 
-    __test__ = False  # no test of pytest's
+    __test__ = False  # pytest must not collect it
 
     lookups: tuple[Lookup, ...]
     feature: Ints
@@ -125,7 +123,7 @@ def _nodes_of(feature: Ints, count: int) -> list[Nodes]:
 
 
 def _is_ordered(forest: Forest, columns: Sequence[Column], nodes: Nodes) -> bool:
-    """Whether all tests of a number are cuts, and a missing value is the same for all of them."""
+    """Whether all tests of a number are cuts, and a missing value is encoded alike for all of them."""
     used = [columns[number] for number in np.unique(forest.column[nodes]).tolist()]
     if forest.subsets is not None and (forest.subsets.row[nodes] >= 0).any():
         return False
@@ -155,7 +153,7 @@ def _last(forest: Forest, column: Column, limits: Floats) -> Floats:
 
 
 def _points(forest: Forest, columns: Sequence[Column], nodes: Nodes) -> Floats:
-    """Return raw values between which no test of a number changes its answer, ascending."""
+    """Return the last raw value of every interval on which all tests of a number are constant, ascending, if finite."""
     points = [np.empty(0)]
     for number in np.unique(forest.column[nodes]).tolist():
         column, mine = columns[number], nodes[forest.column[nodes] == number]
@@ -189,7 +187,7 @@ def _tests(forest: Forest, columns: Sequence[Column], nodes: Nodes, cuts: Floats
     table = np.empty((len(distinct), len(cuts) + 1), dtype=np.bool_)
     for number in np.unique(distinct[:, 0]).astype(np.intp).tolist():
         mine = np.flatnonzero(distinct[:, 0] == number)
-        with np.errstate(over="ignore", invalid="ignore"):  # of the largest number of all, in the last cell
+        with np.errstate(over="ignore", invalid="ignore"):  # the last cell is represented by the largest float
             values = forest.seen(columns[number].encode(_one_per_cell(columns[number], cuts)))
         compared, looked_up = mine[distinct[mine, 3] < 0], mine[distinct[mine, 3] >= 0]
         table[compared] = values <= distinct[compared, 1:2]
@@ -200,7 +198,7 @@ def _tests(forest: Forest, columns: Sequence[Column], nodes: Nodes, cuts: Floats
 
 
 def _one_per_cell(column: Column, cuts: Floats) -> Floats:
-    """Return a raw code of every cell: its largest one, then a missing value."""
+    """Return the largest raw code of every cell, then a missing value."""
     beyond = float(len(cuts) - 1) if isinstance(column, LevelColumn) else np.finfo(np.float64).max
     return np.concatenate([cuts[:-1], [beyond, np.nan]])
 
@@ -221,10 +219,10 @@ _BITS = np.int64(2**63 - 1)
 def last_values(number: Column, limits: Floats, *, narrow: bool) -> Floats:
     """Return the largest raw values (n,) whose encoded values are at most `limits` (n,).
 
-    To the last bit, since the encoding itself is asked. Infinite where all raw values are, or none is.
+    Exact to the last bit: it bisects floats with the encoding itself. Infinite if all raw values are, or none is.
 
     Args:
-        number: the encoding, a `NumberColumn`: it never reverses an order.
+        number: the encoding, a `NumberColumn`, which is monotone.
         limits: ascending.
         narrow: whether encoded values are cast to float32 before they are compared.
     """
@@ -239,7 +237,7 @@ def last_values(number: Column, limits: Floats, *, narrow: bool) -> Floats:
             return (values.astype(np.float32).astype(np.float64) if narrow else values) <= limits
 
     none, every = ~passes(np.full_like(limits, -LARGEST)), passes(np.full_like(limits, LARGEST))
-    # the order of floats is that of their bits read as integers: halve the interval between them until nothing is left
+    # bisect over the bits of floats read as integers, which have the same order
     low, high = _ordered(np.full_like(limits, -LARGEST)), _ordered(np.full_like(limits, LARGEST))
     for _ in range(64):
         middle = (low >> 1) + (high >> 1) + (low & high & 1)
@@ -249,12 +247,12 @@ def last_values(number: Column, limits: Floats, *, narrow: bool) -> Floats:
 
 
 def _last_narrow(limits: Floats) -> Floats:
-    """Return the largest numbers that are at most `limits` once they are rounded to float32."""
+    """Return the largest float64 numbers whose float32 rounding is at most `limits`."""
     with np.errstate(over="ignore"):
         rounded = limits.astype(np.float32)
         below = np.where(rounded > limits, np.nextafter(rounded, np.float32(-np.inf)), rounded)
         above = np.nextafter(below, np.float32(np.inf))
-        # what is beyond the largest float32 rounds as if 2^128 were the next one
+        # beyond the largest float32, rounding acts as if 2^128 were the next one
         ends = [np.clip(end.astype(np.float64), -(2.0**128), 2.0**128) for end in (below, above)]
         middle = (ends[0] + ends[1]) / 2
         passes = middle.astype(np.float32) <= below  # a tie is rounded to the even one

@@ -1,7 +1,4 @@
-"""Decision trees, forests and boosting over cells: the intervals and levels that a model can tell apart.
-
-The sums of all rows of a box, from trees.
-"""
+"""Decision trees, forests and boosting over cells: the intervals and levels that a model distinguishes."""
 
 from __future__ import annotations
 
@@ -37,8 +34,8 @@ class TreeEnsemble:
 
     Attributes:
         lookups: one per feature: how its codes become cells.
-        trees: what kernels take; link: turns sums into scores.
-        steady: see `Structure`; a row walks down the trees alone, but some libraries add them up in any order.
+        trees: the arrays of the kernels; link: turns raw scores into scores.
+        steady: see `SupportsSteady`; False if the library adds trees in varying order.
     """
 
     lookups: tuple[Lookup, ...]
@@ -51,7 +48,7 @@ class TreeEnsemble:
         """Compile `forest`, whose nodes test `columns`, for the features of `space`.
 
         Raises:
-            NotOpenedError: a test that cannot be told in terms of raw features.
+            NotOpenedError: a test that cannot be expressed over cells of raw features.
         """
         tests = Tests.compile(forest, columns, space)
         nodes = _joined(forest, tests)
@@ -70,7 +67,7 @@ class TreeEnsemble:
 
     @property
     def outputs(self) -> int:
-        """How many sums there are."""
+        """Number of raw scores."""
         return len(self.trees.base)
 
     def encode(self, column: int, codes: Floats) -> Encoded:
@@ -82,33 +79,33 @@ class TreeEnsemble:
         return self.lookups[column].cuts
 
     def ordered(self, column: int) -> bool:
-        """Return whether all tests of a feature are cuts."""
+        """Return whether all tests of a feature compare with thresholds."""
         return bool(self.trees.features.ordered[column])
 
     def parts(self) -> tuple[Leaves]:
-        """Return the leaves of all trees, and the cells that each takes."""
+        """Return the leaves of all trees, and the cells that each accepts."""
         return self._parts
 
     @cached_property
     def _parts(self) -> tuple[Leaves]:
-        """What is asked for by every program of every row, and takes longer to find than small programs to solve."""
+        """Cached: every program of every row needs it, and small programs are solved faster than it is found."""
         return (leaves_of(self.trees, self.lookups, self.link),)
 
     def sums(self, tokens: Sequence[Encoded]) -> Floats:
-        """Return the sums of leaves (m, k) for the cells of every feature.
+        """Return the raw scores (m, k) of rows with cells (m,) per feature.
 
-        They are added up in the library's own order and precision, so that float32 sums agree to the last bit.
+        Leaves are added in the library's own order and precision, so that float32 sums agree to the last bit.
         """
         totals = np.tile(self.trees.base.astype(self.trees.nodes.value.dtype), (len(tokens[0]), 1))
         add_trees(np.column_stack(tokens), self.trees, totals)
         return totals.astype(np.float64)
 
     def product(self, tokens: Sequence[Encoded], dimension: NDArray[np.intp], weights: Floats | None = None) -> Floats:
-        """Return the sums (m, k) of all rows that take one choice of every dimension, those of the last one fastest."""
+        """Return the raw scores (m, k) of all rows of a grid, or these times `weights`; see `SupportsProduct`."""
         return product_of(tokens, dimension, self.trees, weights).T
 
     def restrict(self, row: Sequence[Encoded], changed: Sequence[int]) -> TreeEnsemble:
-        """Return the structure of the `changed` columns alone, the others fixed to the cells of a row."""
+        """Return the trees over the columns `changed` alone, the others fixed to the cells of `row`."""
         start = self.trees.features.start
         flags = np.zeros(start[-1], dtype=np.bool_)
         flags[start[:-1] + np.asarray(row)] = True
@@ -120,23 +117,20 @@ class TreeEnsemble:
     def sweep(
         self, rows: Sequence[Encoded], values: Sequence[Encoded | None], wanted: Flags | None = None
     ) -> list[Floats | None]:
-        """Return, per column, the sums (m, t, k) of rows with this column's cell replaced by each of `values` (t,).
-
-        Columns without values are not swept and get None. Where `wanted` (m, d) is False, any sums will do.
-        """
+        """Return, per column, the raw scores (m, t, k) of m rows with this column alone set to each of its `values`."""
         if len(values) == 2 and (values[0] is None) != (values[1] is None):
             return self._grid(rows, values)
         cells = np.column_stack(rows)
         if wanted is None:
             wanted = np.tile([tokens is not None for tokens in values], (len(cells), 1))
-        wanted = np.ascontiguousarray(wanted)  # kernels are compiled once more for flags that stand in columns
+        wanted = np.ascontiguousarray(wanted)  # Fortran order would compile the kernel a second time
         sums = sweep_trees(cells, wanted, self.trees)
         starts = self.trees.features.start.tolist()
-        parts = (sums[:, start:stop] for start, stop in pairwise(starts))  # taking from a part is twice as fast
+        parts = (sums[:, start:stop] for start, stop in pairwise(starts))  # take from a slice: twice as fast
         return [None if tokens is None else part.take(tokens, 1) for part, tokens in zip(parts, values, strict=True)]
 
     def _grid(self, rows: Sequence[Encoded], values: Sequence[Encoded | None]) -> list[Floats | None]:
-        """Sweep one of two columns: rows differ in the other one alone, so that a tree is walked once for all."""
+        """Sweep one of two columns as a grid of both, which walks every tree once."""
         both = (rows[n] if tokens is None else tokens for n, tokens in enumerate(values))
         (first, one), (second, two) = (np.unique(tokens, return_inverse=True) for tokens in both)
         sums = product_of([first, second], np.arange(2), self.trees).T.reshape(len(first), len(second), -1)
@@ -144,12 +138,12 @@ class TreeEnsemble:
         return [sums.swapaxes(0, 1), None] if values[1] is None else [None, sums]
 
     def bounds(self, allowed: Sequence[Encoded]) -> tuple[Floats, Floats]:
-        """Return bounds (k,) on the sums of all rows whose cells are among those allowed per column (t,), t >= 1."""
+        """Return bounds (k,), (k,) on the raw scores of all rows with allowed cells (t,) per column, t >= 1."""
         low, high = self.boxes(allowed).bounds(np.ones((1, sum(map(len, allowed))), dtype=np.bool_))
         return low[0], high[0]
 
     def boxes(self, values: Sequence[Encoded]) -> TreeBoxes:
-        """Return what bounds parts of a box whose columns have the cells `values` (t,)."""
+        """Return the bounds of boxes in the grid of cells `values` (t,) per column."""
         start = self.trees.features.start
         cells = np.concatenate([start[column] + tokens for column, tokens in enumerate(values)])
         flags = np.zeros(start[-1], dtype=np.bool_)
@@ -157,32 +151,32 @@ class TreeEnsemble:
         return TreeBoxes(restrict_trees(flags, np.arange(len(values)), self.trees), cells)
 
     def pairs(self, row: Sequence[Encoded]) -> TreePairs:
-        """Return what two changes of a `row` (1,) together do."""
+        """Return the pairs of changes of a `row` (1,)."""
         return TreePairs.of(self.trees, row)
 
 
 @dataclass(frozen=True, eq=False)
 class TreeBoxes:
-    """Bounds of parts of one box; what is outside of it is pruned from the trees.
+    """Bounds of trees on boxes of one grid.
 
     Attributes:
-        trees: the pruned trees.
-        cells: cell of every choice, column after column.
+        trees: the trees, pruned to the grid.
+        cells: (n,) cell of every value of the grid, numbered over all features.
     """
 
     trees: Trees
     cells: Ints
 
     def bounds(self, masks: Flags) -> tuple[Floats, Floats]:
-        """Return bounds (m, k), (m, k) on the sums of all rows whose choices are allowed by each of `masks`."""
-        trees, masks = self.trees, np.ascontiguousarray(masks)  # one kernel for flags in rows or in columns
+        """Return bounds (m, k), (m, k) on the raw scores of all rows of the boxes `masks` (m, n)."""
+        trees, masks = self.trees, np.ascontiguousarray(masks)  # Fortran order would compile the kernel a second time
         low, high, sizes = bounds_boxes(masks, self.cells, trees)
-        # sums are rounded otherwise, in another order and maybe in float32: by the size of all terms, which may cancel
+        # the model may add in another order, or in float32: errors scale with the sum of absolute terms
         slack = np.finfo(trees.nodes.value.dtype).eps * (len(trees.nodes.roots) + 1) * sizes
         return low - slack, high + slack
 
     def gains(self, mask: Flags, own: NDArray[np.intp], weights: Floats) -> Floats:
-        """Return (choices,) what putting back the column of each choice gains at least; see `Boxes`."""
+        """Return (n,) lower bounds on the gain of resetting a column from each value; see `SupportsGains`."""
         flags = np.zeros(self.trees.features.start[-1], dtype=np.bool_)
         flags[self.cells[mask]] = True
         back = np.where(own >= 0, self.cells[own] - self.trees.features.start[:-1], -1)
@@ -195,14 +189,14 @@ class TreeBoxes:
 
     @cached_property
     def sizes(self) -> Floats:
-        """(k,) the sums of the largest absolute leaves of all trees."""
+        """(k,) sums over trees of the largest absolute leaf."""
         everything = np.ones((1, len(self.cells)), dtype=np.bool_)
         sizes: Floats = bounds_boxes(everything, self.cells, self.trees)[2, 0]
         return sizes
 
 
 def _joined(forest: Forest, tests: Tests) -> Nodes:
-    """Return the nodes of a forest with siblings side by side and roots first."""
+    """Return the nodes of a forest, roots first and siblings adjacent."""
     inner = np.flatnonzero(tests.feature >= 0)
     place = np.empty(len(tests.feature), dtype=np.int32)
     place[forest.roots] = np.arange(len(forest.roots))
@@ -229,13 +223,13 @@ Numbers = NDArray[np.intp]
 
 
 def product_of(cells: Sequence[Encoded], dimension: Numbers, trees: Trees, weights: Floats | None = None) -> Floats:
-    """Return the sums (j, rows) of all rows that take one choice of every dimension, the last one's fastest.
+    """Return the raw scores (j, rows) of all rows of a grid in C order.
 
     Args:
-        cells: per feature, its cell with every choice (t,) of its dimension. Choices whose cells ascend are faster.
+        cells: per feature, its cell (t,) at every position of its dimension; ascending cells are faster.
         dimension: (d,) of every feature, 0 to n - 1.
-        trees: what is added up.
-        weights: (k, j) of their sums in those that are asked for; without, each of these.
+        trees: the ensemble.
+        weights: (k, j) return the raw scores times these.
     """
     sizes = np.ones(dimension.max(initial=-1) + 1, dtype=np.int64)
     sizes[dimension] = [len(some) for some in cells]
@@ -262,7 +256,7 @@ def product_of(cells: Sequence[Encoded], dimension: Numbers, trees: Trees, weigh
 
 
 def _box(cells: Sequence[Encoded], dimension: Numbers, sizes: Numbers, features: Features) -> BoxRows:
-    """Return a box whose dimensions have so many choices; those of a single one count as one, the last."""
+    """Return the grid with dimensions of these `sizes`; all dimensions of size 1 are merged into the last one."""
     free = np.flatnonzero(sizes > 1)
     place = np.full(len(sizes), len(free))
     place[free] = np.arange(len(free))

@@ -17,12 +17,12 @@ Ints = NDArray[np.int32]
 
 @dataclass(frozen=True, eq=False)
 class Subsets:
-    """The categories that go left.
+    """Sets of categories that go left.
 
     Attributes:
-        row: (nodes,) row of `left` for nodes that look a category up, -1 for those that compare.
-        left: (sets, categories + 1) whether the categories 0, 1, ... go left, then whether any other value does.
-        above: values above it and below 1 are category 0; other fractions count as the whole number towards 0.
+        row: (nodes,) row of `left` for nodes that test categories, -1 for those that compare.
+        left: (sets, categories + 1) whether the categories 0, 1, ... go left, then whether all other values do.
+        above: values above it and below 1 are category 0; other fractions are truncated.
     """
 
     row: Ints
@@ -47,11 +47,11 @@ class Forest:
         threshold: (nodes,) what it compares with.
         missing_left: (nodes,) where missing values go.
         left, right: (nodes,) children.
-        value: (nodes, k) leaf values, in the precision the library adds them up in.
-        rule: when a value goes left, in the library's own precision.
-        base: (outputs,) added to the sums; link: turns sums into scores.
-        subsets: what nodes that look categories up ask instead, if there are any.
-        steady: whether the library adds the trees of a row up in one order, always.
+        value: (nodes, k) leaf values, in the precision of the library's sums.
+        rule: the comparison by which a value goes left, in the library's own precision.
+        base: (outputs,) added to the sums of leaves; link: turns raw scores into scores.
+        subsets: the tests of nodes that test categories, if there are any.
+        steady: whether the library always adds the trees of a row in the same order.
     """
 
     roots: Ints
@@ -70,7 +70,7 @@ class Forest:
 
     @property
     def narrow(self) -> bool:
-        """Whether values are cast to float32 before anything is asked of them."""
+        """Whether values are cast to float32 before they are tested."""
         return self.rule != "<= float64"
 
     def limits(self, nodes: NDArray[np.intp]) -> Floats:
@@ -88,7 +88,7 @@ class Forest:
             return values.astype(np.float32).astype(np.float64)
 
     def ends(self, subsets: Subsets) -> Floats:
-        """Return the largest value of every category, and of the values below them, ascending, after `seen`."""
+        """Return the largest value below all categories, then that of every category, ascending, after `seen`."""
         precision = np.float32 if self.narrow else np.float64
         whole = np.arange(1, subsets.left.shape[1], dtype=precision)
         return np.append(subsets.above, np.nextafter(whole, precision(0)))

@@ -25,7 +25,7 @@ from mlflow_cf.structures.trees.cells import Lookup
 
 
 def leaves_of(trees: Trees, lookups: Sequence[Lookup], link: Link) -> Leaves:
-    """Return the leaves of compiled trees that some row reaches, tree after tree."""
+    """Return the reachable leaves of compiled trees, tree after tree."""
     nodes, base = trees.nodes, trees.base
     tree = _tree_of(nodes)
     leaves = np.flatnonzero(nodes.tests[:, FEATURE] < 0)
@@ -63,7 +63,7 @@ def _tree_of(nodes: Nodes) -> Array:
 
 
 def _ways(nodes: Nodes, leaves: Array) -> tuple[Array, Array, Flags]:
-    """Return all tests on the ways from `leaves` up: the position of the leaf, the node, and whether it goes left."""
+    """Return all tests on the paths to `leaves`: position of the leaf, node, and whether the path goes left."""
     inner = np.flatnonzero(nodes.tests[:, FEATURE] >= 0)
     parent = np.full(len(nodes.tests), -1)
     parent[nodes.tests[inner, LEFT]] = parent[nodes.tests[inner, LEFT] + 1] = inner
@@ -78,7 +78,7 @@ def _ways(nodes: Nodes, leaves: Array) -> tuple[Array, Array, Flags]:
 
 
 def _limits(leaf: Array, tests: Array, goes_left: Flags, features: Features, lookup: Lookup) -> LeafLimits:
-    """Return what leaves ask of one feature by the `tests` (n, 5) on their ways, and the sides (n,) that they take."""
+    """Return the cells of one feature that leaves accept, by the `tests` (n, 5) and directions (n,) on their paths."""
     order = np.argsort(leaf, kind="stable")
     tests, goes_left = tests[order], goes_left[order]
     distinct, first = np.unique(leaf[order], return_index=True)
@@ -100,7 +100,7 @@ def _limits(leaf: Array, tests: Array, goes_left: Flags, features: Features, loo
 
 
 def _kept(limits: LeafLimits, reached: Flags) -> LeafLimits:
-    """Return the limits of the leaves that are reached, by their numbers among these."""
+    """Return the limits of the reachable leaves, renumbered."""
     kept = reached[limits.leaf]
     taken = None if limits.taken is None else limits.taken[kept]
     number = np.cumsum(reached) - 1
@@ -108,7 +108,7 @@ def _kept(limits: LeafLimits, reached: Flags) -> LeafLimits:
 
 
 def _values(nodes: Nodes, leaves: Array, outputs: Array, width: int) -> Floats:
-    """Return what leaves add to all sums (leaves, width); `outputs` (leaves,) are those of their trees."""
+    """Return the contributions of leaves (leaves, width); `outputs` (leaves,) are those of their trees."""
     if (outputs < 0).all():
         return nodes.value[leaves].astype(np.float64)
     value = np.zeros((len(leaves), width))

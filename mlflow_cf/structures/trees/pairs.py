@@ -1,4 +1,4 @@
-"""What two changes together do to the sums of trees."""
+"""Joint effects of two changes on the raw scores of trees."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from mlflow_cf.structures.kernels.score import find_comparands
 from mlflow_cf.structures.links import Encoded
 from mlflow_cf.structures.pairs import Numbers, PairTables
 
-EXPECTED = 64  # rectangles of a tree, mostly
+EXPECTED = 64  # rectangles of a tree to allocate at first; enough for most
 
 
 @dataclass(frozen=True, eq=False)
@@ -29,8 +29,8 @@ class TreePairs:
     """The pairs of changes of one row.
 
     Attributes:
-        trees: what they are changes for.
-        X: (columns,) the row's comparands.
+        trees: the ensemble.
+        X: (columns,) the row's comparands, see `Walk`.
     """
 
     trees: Trees
@@ -38,13 +38,13 @@ class TreePairs:
 
     @classmethod
     def of(cls, trees: Trees, row: Sequence[Encoded]) -> TreePairs:
-        """Return the pairs of changes from the cells of a `row` (1,), one array per feature."""
+        """Return the pairs of changes of a `row` of cells (1,) per feature."""
         X = np.empty(trees.walk.start[-1], np.int32)
         find_comparands(np.concatenate(row).astype(np.int32)[None], trees.walk, X)
         return cls(trees, X)
 
     def tables(self, values: Sequence[Encoded], first: Numbers, second: Numbers, most: int) -> PairTables | None:
-        """Return what changes to `values` (t,), one array per feature, do; see `Pairs.tables`."""
+        """Return the joint effects of changes to cells `values` (t,) per feature; see `Pairs.tables`."""
         tried, order = self._tried(values)
         rectangles = self._rectangles(_asked(tried, first, second))
         empty = PairTables.empty(first, second, tried.start).tables
@@ -58,19 +58,19 @@ class TreePairs:
         return PairTables(tables)
 
     def _tried(self, values: Sequence[Encoded]) -> tuple[TriedCells, Numbers]:
-        """Return the cells tried, ascending by feature, and (t,) where each of them stands among the values."""
+        """Return the tried cells, ascending by feature, and (t,) the position of each among the values."""
         start = np.cumsum([0, *map(len, values)])
         sizes = np.diff(self.trees.features.start)
         offset = np.append(0, (sizes + 1).cumsum())
         cells = np.concatenate([np.empty(0, np.int32), *values]).astype(np.int32)
         key = cells + offset[:-1].repeat(np.diff(start))
-        order = np.argsort(key, kind="stable")  # values mostly ascend
+        order = np.argsort(key, kind="stable")  # fast: values mostly ascend
         counts = np.bincount(key, minlength=offset[-1])
         before = counts.cumsum() - counts - start[:-1].repeat(sizes + 1)
         return TriedCells(cells[order], start, before, offset[:-1]), order
 
     def _rectangles(self, asked: FeaturePairs) -> Rectangles:
-        """Return where the leaves add to pairs of features."""
+        """Return where leaves contribute to pairs of features."""
         levels, features = self.trees.deepest + 1, len(asked.some)
         room = PairWorkspace(
             way=np.empty((levels, 5), dtype=np.int64),
@@ -88,7 +88,7 @@ class TreePairs:
 
 
 def _asked(tried: TriedCells, first: Numbers, second: Numbers) -> FeaturePairs:
-    """Return the pairs of features (p,), (p,) as they are asked for."""
+    """Return the requested pairs of features (p,), (p,) as kernels take them."""
     features = len(tried.start) - 1
     number, some = np.full((features, features), -1), np.zeros(features, dtype=np.bool_)
     number[first, second] = np.arange(len(first))
