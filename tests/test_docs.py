@@ -22,6 +22,7 @@ from typing import Any
 
 import click
 import pytest
+from laws import THOROUGH
 
 import mlflow_cf
 from mlflow_cf.cli import main
@@ -52,6 +53,8 @@ Path("features.py").write_text(
 )
 """,
 }
+# the tests of a suite that are enough here: the conformance tests run all of them on the same files
+BRIEFLY = {"explainer": "all_constraints or something_is_found or nothing_exists or name_and_options"}
 # what must hold after some pages
 AFTER = {
     "getting-started.md": """
