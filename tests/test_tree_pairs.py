@@ -118,8 +118,8 @@ def check_leading(
     leading = Threshold(weights, may - 1e-4)
     blocks = tables.blocks(alone, leading)
     found = listed(tables.near(alone, leading, blocks.at))
-    expected = {both for both, lead in leads.items() if lead >= leading.may}
-    near = {both for both, lead in leads.items() if abs(lead - leading.may) < 1e-9}  # rounding decides
+    expected = {both for both, lead in leads.items() if lead >= leading.least}
+    near = {both for both, lead in leads.items() if abs(lead - leading.least) < 1e-9}  # rounding decides
     assert expected ^ found.keys() <= near
     for both, sums in found.items():
         np.testing.assert_allclose(sums, known[both], rtol=0, atol=1e-12)
