@@ -1,8 +1,7 @@
-"""One step of a plan: the state after it, what it costs, and whether it can be done (CSCF sections 1, 2 and 5).
+"""The declared actions of plans over coded states: what a step leads to and costs (CSCF sections 1, 2 and 5).
 
-The actions that a request leaves of a policy's: fewer, in smaller ranges, under more conditions, never cheaper.
-
-What is left can be done under the policy, too, leads to the same states there, and costs no more there.
+A request can narrow the policy's actions: fewer of them, smaller ranges, more conditions, higher efforts. Every step
+that it leaves is also possible under the policy, leads to the same state there, and costs no more there.
 """
 
 from __future__ import annotations
@@ -39,7 +38,7 @@ LEAST_CHANGE = 1e-9  # of a number, as a share of its range; less is rounding
 
 @dataclass(frozen=True)
 class Declared:
-    """What can be done, and what makes it cheaper, as users write it."""
+    """Actions, and relationships that make them cheaper, as users write them."""
 
     actions: tuple[Action, ...] = ()
     relationships: tuple[Relationship, ...] = ()
@@ -69,13 +68,13 @@ class Stepped:
 
 @dataclass(frozen=True, eq=False)
 class ActionModel:
-    """What can be done, over states in codes.
+    """Actions over coded states.
 
     Attributes:
         space: the features, with codes for every level that a state may have.
-        actions: what can be done; relations: what makes it cheaper.
-        measure: of the change of a feature whose action has no effort.
-        declared: what it was bound from; left: what a request has left of its actions, if one has spoken of them.
+        actions: the bound actions; relations: which features make them cheaper.
+        measure: the distance, which is the effort of actions that declare none.
+        declared: what it was bound from; left: the actions as a request names them, empty if it names none.
         least_change: by feature, how much a number must change to count as changed; by default 1e-9 of its range.
     """
 
@@ -89,7 +88,7 @@ class ActionModel:
 
     @classmethod
     def of(cls, constraints: Constraints, space: FeatureSpace, measure: PlanDistance) -> ActionModel | None:
-        """Return what constraints declare; None if that is nothing."""
+        """Return the action model that constraints declare; None if they declare none."""
         declared = Declared(constraints.actions, constraints.relationships)
         return None if declared == Declared() else cls.bind(declared, space, measure, "constraints.")
 
@@ -141,7 +140,7 @@ class ActionModel:
         undefined, and where a level is unknown or a number not finite.
         """
         action, after = self.actions[number], states.copy()
-        valid = np.ones(len(states), dtype=np.bool_)  # so far: nothing is asked about what cannot be done anyway
+        valid = np.ones(len(states), dtype=np.bool_)  # so far: later parts are evaluated for possible steps only
         _meet(action.before, valid, states, states)
         after[:, action.column] = self.snapped(action.column, outcome)
         valid &= self._known(action.column, after[:, action.column])

@@ -1,6 +1,6 @@
-"""Actions bound to the features: what may be done with each, and the conditions under which.
+"""Declared actions bound to the features: values, effects, efforts and conditions.
 
-How changes are measured, as far as plans need to know.
+Also `PlanDistance`, the part of the distance that plans use.
 """
 
 from __future__ import annotations

@@ -1,8 +1,7 @@
-"""Sequences of actions over boxes of values: where they may lead, and what they cost at least.
+"""Interval arithmetic for plans: lower bounds of what sequences of actions cost over boxes of values.
 
-Expressions and conditions over boxes of states: what they can be there, and never less than that.
-
-What is unknown or undefined somewhere in a box (a missing value, a division by zero) may be anything.
+The interval of an expression contains all its values in a box of states. What is unknown or undefined somewhere in the
+box (a missing value, a division by zero) may have any value.
 """
 
 from __future__ import annotations
@@ -26,7 +25,7 @@ SLACK: Final = 1e-12  # of the size of a number: what rounding can amount to
 
 
 class UnboundedError(Exception):
-    """A part that nothing is known of over a box: it is computed by Python."""
+    """A part without bounds over a box: a Python function computes it."""
 
 
 class Interval(NamedTuple):

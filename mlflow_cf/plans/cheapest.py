@@ -14,12 +14,12 @@ from mlflow_cf.plans.action_model import ActionModel
 from mlflow_cf.plans.plan import Plan, PlannedStep
 
 EXACT: Final = 8  # changes up to which every order is looked at
-BEAM: Final = 500  # ways that are followed beyond that, the cheapest ones
+BEAM: Final = 500  # for more changes: how many partial orders are kept, the cheapest ones
 
 
 @dataclass(frozen=True, eq=False)
 class Taken:
-    """One step of a way: the number of the action, and what it costs."""
+    """One step: the number of the action, what it costs, and the state (d,) after it."""
 
     action: int
     effort: float
@@ -29,7 +29,7 @@ class Taken:
 
 @dataclass(frozen=True, eq=False)
 class Way:
-    """Steps so far, and what they cost together."""
+    """A partial order of changes: steps so far, what they cost together, and the state (d,) reached."""
 
     cost: float
     steps: tuple[Taken, ...]
@@ -37,7 +37,7 @@ class Way:
 
     @property
     def rank(self) -> tuple[float, tuple[int, ...]]:
-        """What is first among equals: the cheapest, then the one whose actions were named first."""
+        """Sort key: the cost, then the numbers of the actions."""
         return self.cost, tuple(step.action for step in self.steps)
 
     @property

@@ -127,7 +127,7 @@ class BoundFunction:
 
 @contextmanager
 def counted() -> Iterator[Counter[str]]:
-    """Count how often functions fail inside, in this thread: ``the effort of action 'a' raised KeyError`` -> number."""
+    """Count failures in a `with` block, in this thread: ``the effort of action 'a' raised KeyError`` -> number."""
     counter: Counter[str] = Counter()
     token = _failures.set(counter)
     try:

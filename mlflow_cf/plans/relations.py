@@ -1,4 +1,4 @@
-"""What earlier steps make cheaper: the discounts of a graph of features (CSCF section 2)."""
+"""Discounts: how much cheaper a step is after earlier ones, by a graph of features (CSCF section 2)."""
 
 from __future__ import annotations
 

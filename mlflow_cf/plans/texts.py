@@ -1,4 +1,4 @@
-"""What stands in actions and relationships, each as a PLAF text or a Python function, and names of features."""
+"""The parts of actions and relationships, PLAF texts or Python functions, as expressions and rules."""
 
 from __future__ import annotations
 

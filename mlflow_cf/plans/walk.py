@@ -1,6 +1,6 @@
 """Sequences of actions followed from one row, all of them together (CSCF sections 1, 2 and 5).
 
-An action model as arrays, which kernels follow.
+Also the compilation of an action model to arrays, which kernels can follow.
 """
 
 from __future__ import annotations

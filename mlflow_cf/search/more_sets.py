@@ -93,7 +93,7 @@ class MoreSets:
 
     @property
     def cutoff(self) -> float:
-        """What is as far is no answer: the distance of the last one that is wanted."""
+        """The distance of the last wanted answer: candidates must be nearer."""
         last = self.problem.count - 1
         return float(self.answers.score[last]) if len(self.answers) > last else np.inf
 
@@ -201,7 +201,7 @@ class MoreSets:
         return codes, np.arange(len(codes)) < len(self.answers)
 
     def _alike(self) -> Codes:
-        """Return the positions of favourable candidates that change what an answer changes."""
+        """Return the positions of favourable candidates with the changed set of an answer."""
         own = self.problem.own
         one, two = self.answers.codes != own, self.favourable.codes != own
         return np.flatnonzero((one[:, None] == two).all(axis=2).any(axis=0))

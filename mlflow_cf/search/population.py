@@ -24,10 +24,11 @@ class Population:
     Attributes:
         codes: (p, G).
         favourable: (p,) whether the target is met.
-        score: (p,) distance, plus what missing the target costs: 1 and what the grade lacks to 1 (GeCo section 2), or
-            a price for what the sums lack.
-        merit: (p,) how near each comes to the target, the more the better: a grade, or what its sums lack, negated.
-        fresh: (p,) whether the member came with the last selection.
+        score: (p,) distance, plus a penalty for missing the target: 2 - grade (GeCo section 2), or one for the
+            shortfall of raw scores.
+        merit: (p,) how near each comes to the target, higher is better: its grade, or its negated shortfall of raw
+            scores (`goal.raw_scores.lacking`).
+        fresh: (p,) whether the member is new since the last selection.
     """
 
     codes: Codes
@@ -158,7 +159,7 @@ def changed_sets(problem: Problem, codes: Codes) -> tuple[Bools, NDArray[np.intp
 def apart(changed: Bools, most: int) -> list[int]:
     """Return the first changed sets (s, G), at most `most`, that contain none of those before them.
 
-    What contains one may turn into it once needless changes are undone, and would then be the same answer.
+    A set that contains another one may become it once redundant changes are undone: then both are one answer.
     """
     found: list[int] = []
     for position, flags in enumerate(changed):
@@ -268,10 +269,10 @@ class Seen:
 
 
 def near_copies(problem: Problem, Z: Floats, row: Floats, times: int = 1) -> Bools:
-    """Return (m,) which rows Z (m, d) tell the same as a row (d,): equal levels, and about equal numbers.
+    """Return (m,) which rows Z (m, d) are near-copies of a row (d,): equal levels, and about equal numbers.
 
-    No number differs by the least difference, or so many `times` as much. Unless the nearest answers are wanted, they
-    change the same groups, too.
+    All numbers differ by less than `times` the least difference of the policy. Unless the nearest answers are wanted,
+    near-copies also change the same groups.
     """
     least = times * problem.variety.min_difference * problem.kept(_ranges)
     with np.errstate(invalid="ignore"):  # a missing value is far from all numbers

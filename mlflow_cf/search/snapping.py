@@ -55,7 +55,7 @@ class Snapping:
         return codes.T.copy()
 
     def nearest(self, number: int) -> NearestActions:
-        """Return what finds the codes of one group's actions nearest to what is wanted."""
+        """Return the object that finds the nearest actions of one group, made once."""
         if number not in self._found:
             self._found[number] = self._of(self.problem.groups[number])
         return self._found[number]
@@ -134,7 +134,7 @@ class Snapping:
 
 
 class NearestActions(Protocol):
-    """What finds the actions of one group nearest to what is wanted."""
+    """Finds the actions of one group that are nearest to given values."""
 
     def codes(self, wanted: Floats) -> Codes:
         """Return the codes (m,) of the nearest actions for codes (len(columns), m); missing is the own value."""

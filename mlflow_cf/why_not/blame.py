@@ -1,6 +1,6 @@
-"""Why no counterfactual can exist: the rules that leave nothing, named as few as possible.
+"""Why no counterfactual can exist: a smallest set of rules that leaves no candidate.
 
-Constraints named in a sentence, those of one kind together.
+Also the naming of constraints in a sentence, those of one kind together.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ def impossible(problem: Problem) -> str:
 
 
 def _too_many(problem: Problem) -> str:
-    """Return which limit the groups that must change exceed, else ""."""
+    """Return the limit on changes that the groups which must change exceed, in words, else ""."""
     must = [number for number, group in enumerate(problem.groups) if not group.own_allowed]
     for limit in problem.limits if must else ():
         counts = problem.counts_of(limit)
@@ -168,7 +168,7 @@ def _domain_tuples(problem: Problem, group: Group) -> Floats:
 
 
 def _causes(rules: Iterable[Rule], groups: Iterable[Group]) -> list[str]:
-    """Return what leaves too little of some groups, in words: rules, and what is withheld of what rows have."""
+    """Return in words what rules out all actions of some groups: rules, and rare combinations that are withheld."""
     withheld = [WITHHOLDS] if any(group.domain.withheld for group in groups) else []
     return [*by_kind([rule.origin for rule in rules]), *withheld] or [VALUES]
 

@@ -1,4 +1,4 @@
-"""What of a policy is probably not meant: warnings with the path of the constraint, never errors.
+"""Warnings about a policy that is probably not meant so, with the path of the constraint; never errors.
 
 It is cheap enough for every wrapping: whole columns are looked at once, and rows are bound for a sample alone.
 """
@@ -77,7 +77,7 @@ def _directions(constraints: Constraints) -> Iterator[str]:
 
 
 def _free(bound_policy: BoundPolicy) -> Iterator[str]:
-    """Yield features whose names sound like what nobody can change, and of which no rule speaks."""
+    """Yield features whose names sound like unchangeable traits, and that no rule is about."""
     spoken = frozenset().union(*(rule.columns("x_cf") for rule in bound_policy.rules))
     for column, feature in enumerate(bound_policy.space.features):
         if column in spoken or feature.constant:

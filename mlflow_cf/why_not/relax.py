@@ -52,7 +52,7 @@ class Question:
 
 @dataclass(frozen=True, eq=False)
 class Decision:
-    """What a search says of a question.
+    """The result of a search for an answer to a question.
 
     Attributes:
         found: whether there is a counterfactual; None if that is not decided.
@@ -75,7 +75,7 @@ class WhyNot:
         proved: whether it is known that they leave nothing; minimal: whether each of them is needed for that.
         advice: the relaxation of one constraint whose answer is nearest, in words, or "".
         tried: for `diagnostics`, every relaxation with the distance of its answer, None without.
-        decided: whether there is surely no answer where none is told.
+        decided: whether it is known that relaxations without a distance have no answer.
         joined: groups that are never left out: without them, a request would learn which values rows have.
         withheld: groups with combinations that requests are not proposed, as few rows share them.
         missed: whether there is an answer that the search has not found.
@@ -139,13 +139,14 @@ class Relaxations:
 
 @dataclass(frozen=True, eq=False)
 class Unanswered:
-    """A row that has no answer, and what is known of rows that would be one.
+    """A row without answer, and the answers to relaxed questions found so far.
 
     Attributes:
         relaxations: of what is asked.
         x0: (d,) its codes, by `space`.
         decide: answers questions; it returns undecided once the budget is used up.
-        broken: what each answer to a relaxed question breaks; where all of it is left out, that answer remains.
+        broken: for each answer to a relaxed question, the constraints it breaks; if all of these are left out, it is an
+            answer.
     """
 
     relaxations: Relaxations
