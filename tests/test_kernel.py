@@ -22,10 +22,10 @@ logging.basicConfig(format="%(name)s %(levelname)s %(message)s")
 import mlflow_cf
 import numpy as np
 from mlflow_cf.engine.nodes import LeastCosts, Lows, tighten_boxes
-from mlflow_cf.search.action_table import Flat, Within
+from mlflow_cf.search.action_table import ActionArrays, Within
 whole, none = np.zeros(1, np.intp), np.zeros(1)
 lows = Lows(np.empty(1), np.empty(1, np.intp), np.empty((1, 1), np.intp))
-flat = Flat(whole, none + 1, none, np.array([0, 1]), whole - 1, whole)
+flat = ActionArrays(whole, none + 1, none, np.array([0, 1]), whole - 1, whole)
 tighten_boxes(np.ones((1, 1), np.bool_), flat, Within(0.0, 2.0, 1), 2.0, LeastCosts.room(1), lows)
 print(mlflow_cf.__file__, lows.distance[0])
 """

@@ -53,6 +53,8 @@ def _cell_codes(problem: Problem, group: Group, values: Floats) -> tuple[Codes, 
     candidates = np.arange(len(group.actions))
     if not group.own_allowed:
         candidates = np.delete(candidates, group.own)
+    # where a rule ends inside a cell, several values have it: the nearest stands for it
+    candidates = candidates[np.argsort(group.cost[candidates], kind="stable")]
     sought = problem.cells.places(group.columns[0], values[:, 0])
     return _sought(candidates, group.ids[candidates], sought, ~np.isnan(values[:, 0]))
 
@@ -68,7 +70,7 @@ def _group_codes(problem: Problem, group: Group, values: Floats) -> tuple[Codes,
 
 
 def _sought(candidates: Codes, keys: Codes, sought: Codes, known: Bools) -> tuple[Codes, Bools]:
-    """Return the candidate (m,) with each of the keys that are sought, and which of the known ones there are."""
+    """Return the first candidate (m,) with each of the keys that are sought, and which of the known ones there are."""
     if not len(candidates):
         return np.zeros(len(sought), dtype=np.intp), np.zeros(len(sought), dtype=np.bool_)
     order = np.argsort(keys, kind="stable")
