@@ -15,7 +15,7 @@ from mlflow_cf.metrics.catalog import (
     validity,
 )
 from mlflow_cf.metrics.changes import Options, changed
-from mlflow_cf.metrics.costs import PlanSteps, discounted_cost, relative_difference, sequence_cost, sequence_length
+from mlflow_cf.metrics.costs import Steps, discounted_cost, relative_difference, sequence_cost, sequence_length
 from mlflow_cf.metrics.feedback import Wishes, actionability, actionable, feasibility
 from mlflow_cf.metrics.outliers import Inliers, plausibility
 from mlflow_cf.metrics.pairs import (
@@ -57,7 +57,7 @@ __all__ = [
     "Labelled",
     "Measure",
     "Options",
-    "PlanSteps",
+    "Steps",
     "Summary",
     "Wishes",
     "actionability",

@@ -51,7 +51,7 @@ class Answers:
     satisfied: Bools | None = None
     inliers: Inliers | None = None
     wishes: feedback.Wishes | None = None
-    plans: tuple[costs.PlanSteps, ...] = ()
+    plans: tuple[costs.Steps, ...] = ()
     spent: Mapping[str, float] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
@@ -182,7 +182,7 @@ def _apart(metric: Callable[[FeatureSpace, Floats, Options], float | None]) -> _
     return lambda answers, options: metric(answers.space, answers.Z, options) if len(answers.Z) > 1 else None
 
 
-def _plan(cost: Callable[[costs.PlanSteps], float]) -> _Function:
+def _plan(cost: Callable[[costs.Steps], float]) -> _Function:
     return lambda answers, _: mean(np.array([cost(steps) for steps in answers.plans]))
 
 

@@ -10,7 +10,7 @@ from mlflow_cf.errors import InputError
 
 
 @dataclass(frozen=True)
-class PlanSteps:
+class Steps:
     """The steps of one plan, in order.
 
     Attributes:
@@ -30,7 +30,7 @@ class PlanSteps:
             raise InputError("discounts", f"{self.discounts} leaves [0, 1]", "")
 
 
-def sequence_cost(steps: PlanSteps) -> float:
+def sequence_cost(steps: Steps) -> float:
     """sum_i b_i: the effort of all steps without discount.
 
     Unit: the effort's. Better: down. Source: SCF, CSCF.
@@ -38,7 +38,7 @@ def sequence_cost(steps: PlanSteps) -> float:
     return float(sum(steps.efforts))
 
 
-def discounted_cost(steps: PlanSteps) -> float:
+def discounted_cost(steps: Steps) -> float:
     """sum_i b_i * g_i: what earlier steps make easier costs less.
 
     Unit: the effort's. Better: down. Source: CSCF.
@@ -47,7 +47,7 @@ def discounted_cost(steps: PlanSteps) -> float:
     return float(sum(effort * discount for effort, discount in zip(steps.efforts, discounts, strict=True)))
 
 
-def sequence_length(steps: PlanSteps) -> float:
+def sequence_length(steps: Steps) -> float:
     """Number of steps.
 
     Unit: steps. Better: down. Source: CSCF.

@@ -49,7 +49,7 @@ from mlflow_cf.problem.binding import Domains, admissible
 from mlflow_cf.problem.distance import BoundDistance
 from mlflow_cf.problem.grounding import Grounding
 from mlflow_cf.problem.problem import Problem
-from mlflow_cf.problem.steps import Steps
+from mlflow_cf.problem.steps import StepRules
 from mlflow_cf.structures.structure import Structure
 
 MOST_RELAXED: Final = (
@@ -261,7 +261,7 @@ class BoundPolicy:
             check=lambda Z: bound_policy.accepts(Z, x0),
             scorer=scorer,
             bound_together=packed_groups,
-            steps=Steps(bound_policy.all_rules, bound_policy.domains, bound_policy.accepts),
+            steps=StepRules(bound_policy.all_rules, bound_policy.domains, bound_policy.accepts),
             domain_tokens=self.tables.tokens if known else {},
             cells=self.tables.cells if known else None,
             action_model=bound_policy.action_model.covering(space) if bound_policy.action_model else None,

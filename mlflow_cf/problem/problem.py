@@ -23,7 +23,7 @@ from mlflow_cf.problem.group import Codes, Group, JointRule
 from mlflow_cf.problem.intervals import Cells
 from mlflow_cf.problem.packed import BoundColumns
 from mlflow_cf.problem.single_features import PackedGroups
-from mlflow_cf.problem.steps import Steps
+from mlflow_cf.problem.steps import StepRules
 from mlflow_cf.structures.links import Encoded
 
 Made = TypeVar("Made")
@@ -76,7 +76,7 @@ class Problem:
     scorer: Scorer | None = None
     partial: Scorer | None = None
     bound_together: PackedGroups | None = None
-    steps: Steps | None = None
+    steps: StepRules | None = None
     domain_tokens: Mapping[int, Encoded] = field(default_factory=dict)
     cells: Cells | None = None
     celled: frozenset[int] = frozenset()

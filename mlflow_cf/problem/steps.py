@@ -20,7 +20,7 @@ AT_ONCE: Final = 20_000  # steps that are checked together
 
 
 @dataclass(frozen=True, eq=False)
-class Steps:
+class StepRules:
     """Which rows may follow which on a path.
 
     Most steps are decided cheaply: a rule that keeps or raises a feature is transitive, so that rows which x0 may not

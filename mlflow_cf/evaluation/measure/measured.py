@@ -17,7 +17,7 @@ from mlflow_cf.errors import InputError
 from mlflow_cf.explained import ExplainedModel
 from mlflow_cf.explainers.registry import ExplainerSource
 from mlflow_cf.features import FeatureSpace, Floats
-from mlflow_cf.metrics import METRICS, Answers, Inliers, Options, PlanSteps, Wishes, measure
+from mlflow_cf.metrics import METRICS, Answers, Inliers, Options, Steps, Wishes, measure
 from mlflow_cf.request.answer import INTERRUPTED
 from mlflow_cf.request.progress import Progress
 from mlflow_cf.words.explanations import Explanations, Interrupted
@@ -211,8 +211,8 @@ def _of_the_nearest(explanation: Explanation) -> dict[str, Any]:
     }
 
 
-def _steps(found: Counterfactual) -> PlanSteps:
-    return PlanSteps(tuple(step.effort for step in found.plan), tuple(step.discount for step in found.plan))
+def _steps(found: Counterfactual) -> Steps:
+    return Steps(tuple(step.effort for step in found.plan), tuple(step.discount for step in found.plan))
 
 
 def _spent(explanation: Explanation) -> Mapping[str, float]:
