@@ -11,8 +11,8 @@ from sklearn.ensemble import RandomForestClassifier
 from sklearn.linear_model import LogisticRegression
 
 import mlflow_cf
-from mlflow_cf.engine.beyond import beyond_reach
 from mlflow_cf.engine.few_changes import FewChanges
+from mlflow_cf.engine.nodes import beyond_reach
 from mlflow_cf.explainers import UFCE, Candidates
 
 

@@ -8,7 +8,7 @@ from typing import Annotated, Any, Literal
 from pydantic import BaseModel, ConfigDict, Field, StrictBool, StrictStr, model_validator
 from pydantic_core import PydanticCustomError
 
-from mlflow_cf.constraints.functions import TextOrFunction
+from mlflow_cf.constraints.functions import PythonFunction, TextOrFunction, places
 from mlflow_cf.errors import InputError
 from mlflow_cf.validation import Number, UserModel, validated
 
@@ -133,3 +133,9 @@ def listed(source: Mapping[Any, Any], path: str) -> tuple[dict[str, Any], ...]:
         if not (isinstance(pair, tuple) and len(pair) == 2):
             raise InputError(path, f"{str(pair)[:60]!r} is no pair (from, to)", "write a list of objects")
     return tuple({"from": of, "to": to, "factor": factor} for (of, to), factor in source.items())
+
+
+def functions_in(actions: Sequence[Action], relationships: Sequence[Relationship] = ()) -> dict[str, PythonFunction]:
+    """Return the functions of actions and relationships by their paths, such as ``actions[0].effort``."""
+    plain = {"actions": [dict(action) for action in actions], "relationships": [dict(edge) for edge in relationships]}
+    return {path: function for path, holder, key in places(plain) if callable(function := holder[key])}

@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING, Annotated, Any, Final
+from collections.abc import Callable, Iterator, Mapping
+from typing import Annotated, Any, Final
 
 from pydantic import PlainSerializer, PlainValidator, SerializationInfo
 from pydantic_core import PydanticCustomError
-
-if TYPE_CHECKING:
-    from mlflow_cf.constraints.actions import Action, Relationship
 
 PythonFunction = Callable[..., Any]
 NAMED: Final = "function"  # the one key of what stands for a function among plain values
@@ -21,15 +18,9 @@ def placeholder(function: PythonFunction) -> dict[str, str]:
     return {NAMED: known if isinstance(known, str) else type(function).__qualname__}
 
 
-def functions_in(actions: Sequence[Action], relationships: Sequence[Relationship] = ()) -> dict[str, PythonFunction]:
-    """Return the functions of actions and relationships by their paths, such as ``actions[0].effort``."""
-    plain = {"actions": [dict(action) for action in actions], "relationships": [dict(edge) for edge in relationships]}
-    return {path: function for path, holder, key in _places(plain) if callable(function := holder[key])}
-
-
 def named_functions(constraints: Mapping[str, Any]) -> dict[str, str]:
     """Return the names of the functions that constraints, as plain values, only name; by their paths."""
-    return {path: holder[key][NAMED] for path, holder, key in _places(constraints) if _is_name(holder[key])}
+    return {path: holder[key][NAMED] for path, holder, key in places(constraints) if _is_name(holder[key])}
 
 
 def fill(constraints: Mapping[str, Any], functions: Mapping[str, PythonFunction]) -> None:
@@ -38,14 +29,14 @@ def fill(constraints: Mapping[str, Any], functions: Mapping[str, PythonFunction]
     Raises:
         ValueError: these are other places than those of the functions.
     """
-    places = [place for place in _places(constraints) if _is_name(place[1][place[2]])]
-    if {path for path, _, _ in places} != set(functions):
+    named = [place for place in places(constraints) if _is_name(place[1][place[2]])]
+    if {path for path, _, _ in named} != set(functions):
         raise ValueError("functions of other places")
-    for path, holder, key in places:
+    for path, holder, key in named:
         holder[key] = functions[path]
 
 
-def _places(constraints: Mapping[str, Any]) -> Iterator[tuple[str, Any, Any]]:
+def places(constraints: Mapping[str, Any]) -> Iterator[tuple[str, Any, Any]]:
     """Yield where a function may stand: its path, what holds it, and its key there."""
     for number, action in enumerate(constraints.get("actions") or ()):
         path = f"actions[{number}]"

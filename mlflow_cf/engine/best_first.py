@@ -15,7 +15,7 @@ import numpy as np
 from mlflow_cf.constraints.rules import Bools
 from mlflow_cf.engine.dominated import Needless
 from mlflow_cf.engine.few_changes import FewChanges
-from mlflow_cf.engine.frontier import Candidate, Node, Waiting
+from mlflow_cf.engine.frontier import KeyedCandidate, Node, Waiting
 from mlflow_cf.engine.listed import WORTH, Listed, ListedCandidates, gains
 from mlflow_cf.engine.nodes import Parting, boxes_of_sets, choices_within, tighten, whole_box
 from mlflow_cf.features import Floats
@@ -71,10 +71,10 @@ class BestFirst:
         """Changed sets (G,), as bytes, of which no more candidates are looked for."""
         return self._waiting.closed
 
-    def next(self) -> Candidate | None:
+    def next(self) -> KeyedCandidate | None:
         """Return the next candidate; None if there are no more within the limit, or if the budget is used up."""
         while not self.cut and (least := self._waiting.pop(self.limit, self.budget)) is not None:
-            if isinstance(least, Candidate):
+            if isinstance(least, KeyedCandidate):
                 return least
             key, box = least
             if self.budget.spent or not self._look_into(box):
@@ -101,7 +101,7 @@ class BestFirst:
             self.limit = limit
             self.within = self.within._replace(limit=limit)
 
-    def stop(self, leaf: Candidate) -> None:
+    def stop(self, leaf: KeyedCandidate) -> None:
         """End the search before a candidate it has returned."""
         self._waiting.add_leaf(leaf)
         self.cut = True

@@ -22,7 +22,7 @@ Key = tuple[float, int, tuple[int, ...]]
 
 
 @dataclass(frozen=True, eq=False)
-class Candidate:
+class KeyedCandidate:
     """One candidate.
 
     Attributes:
@@ -63,7 +63,7 @@ class CandidateSet:
     Attributes:
         codes: (m, G) their tuples.
         distance: (m,) how far away they are.
-        certain: (m,) see `Candidate`.
+        certain: (m,) see `KeyedCandidate`.
         changed: (G,) what they change.
         checked: (G,) the groups of which none of them has a change that is certainly needless.
         tested: how many, from the first one on, have none at all.
@@ -98,9 +98,9 @@ class CandidateSet:
         """The key of the first."""
         return self._key(0)
 
-    def leaf(self, at: int) -> Candidate:
+    def leaf(self, at: int) -> KeyedCandidate:
         """Return one of them."""
-        return Candidate(self._key(at), self.codes[at], bool(self.certain[at]))
+        return KeyedCandidate(self._key(at), self.codes[at], bool(self.certain[at]))
 
     def after(self, first: int) -> CandidateSet:
         """Return what is left without the first ones, at most those that are tested."""
@@ -155,13 +155,13 @@ class Waiting:
             for leaves in CandidateSet.by_set(self._own, codes, distance, certain, checked):
                 self._wait(leaves)
 
-    def add_leaf(self, leaf: Candidate) -> None:
+    def add_leaf(self, leaf: KeyedCandidate) -> None:
         """Let a candidate wait that was returned."""
         certain, everything = np.array([leaf.certain]), np.ones(len(self._own), dtype=np.bool_)
         (leaves,) = CandidateSet.by_set(self._own, leaf.codes[None], np.array([leaf.key[0]]), certain, everything)
         self._wait(leaves)
 
-    def pop(self, limit: float, budget: Budget) -> Candidate | tuple[Key, Node] | None:
+    def pop(self, limit: float, budget: Budget) -> KeyedCandidate | tuple[Key, Node] | None:
         """Return the next candidate or box, None if there is none within a limit or the budget is used up before."""
         while self._heap and self.low <= limit:
             key, _, least = heapq.heappop(self._heap)

@@ -3,6 +3,8 @@
 A box is a mask (choices,) with at least one choice per group.
 
 Parting boxes of candidates: where, and what of them needs no further look.
+
+A target that nothing reaches, known by one look at the bounds of everything that may be proposed.
 """
 
 from __future__ import annotations
@@ -19,6 +21,7 @@ from mlflow_cf.engine.dominated import Losing, Needless
 from mlflow_cf.features import Floats
 from mlflow_cf.kernel import kernel
 from mlflow_cf.problem import Budget, Codes, Problem
+from mlflow_cf.problem.points import with_points
 from mlflow_cf.search.action_table import ActionArrays, ActionTable, Within, lawful, telling
 from mlflow_cf.structures.capabilities import SupportsConfined, boxes_of
 
@@ -328,3 +331,18 @@ class Parting:
         half = 1 if here[0] == self.choices.own[number] else (len(here) + 1) // 2
         nearer: Codes = here[: half if len(here) > 1 else 0]
         return nearer
+
+
+def beyond_reach(problem: Problem, doubt: float) -> bool:
+    """Whether the model's bounds prove that no candidate meets the target; False: they do not tell.
+
+    Scores may be off by `doubt`, in units of max(1, |score|).
+    """
+    problem, exact = with_points(problem)
+    if problem.scorer is None or not exact:
+        return False
+    choices = ActionTable.of_ids(problem, problem.kept(telling))
+    if (choices.start[:-1] == choices.start[1:]).any():
+        return True  # a group has no tuple left
+    low, high = boxes_of(problem.scorer.structure, choices.tokens).bounds(whole_box(choices)[:, choices.columns])
+    return bool(problem.scorer.upper_bound(low, high, doubt)[0] < 0)

@@ -216,11 +216,11 @@ class CountedJudge:
 
 
 @dataclass(frozen=True, eq=False)
-class OneByOne:
+class AskedAlone:
     """Rows (m, d) that the judge is asked about one by one, as long as it is not `late`; the others stay unanswered."""
 
     rows: Floats
     late: Callable[[], bool]
 
 
-Asked = Floats | OneByOne
+Asked = Floats | AskedAlone

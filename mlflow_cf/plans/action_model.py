@@ -14,9 +14,8 @@ from typing import Final, NamedTuple
 import numpy as np
 
 from mlflow_cf.constraints import Constraints, Origin, Pause, no_pause
-from mlflow_cf.constraints.actions import Action, Relationship
+from mlflow_cf.constraints.actions import Action, Relationship, functions_in
 from mlflow_cf.constraints.expressions import Apply, Computed, Const, Expression, evaluate
-from mlflow_cf.constraints.functions import functions_in
 from mlflow_cf.constraints.rules import Atom, Bools, Rule
 from mlflow_cf.errors import InputError, did_you_mean, raise_all
 from mlflow_cf.features import Feature, FeatureSpace, Floats

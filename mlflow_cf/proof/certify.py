@@ -14,7 +14,7 @@ import numpy as np
 from mlflow_cf.constraints.rules import Bools
 from mlflow_cf.engine.best_first import SCORE_TOLERANCES, BestFirst
 from mlflow_cf.engine.few_changes import FewChanges
-from mlflow_cf.engine.frontier import Candidate
+from mlflow_cf.engine.frontier import KeyedCandidate
 from mlflow_cf.features import Floats
 from mlflow_cf.model.judge import Asked, Outcome
 from mlflow_cf.problem import Codes
@@ -300,7 +300,7 @@ class Certification:
             answered |= near_copies(self.task.problem, self.verified.rows, row)
         return answered
 
-    def _repeats(self, leaf: Candidate) -> bool:
+    def _repeats(self, leaf: KeyedCandidate) -> bool:
         """Whether a candidate's changed set is answered already, or the candidate is a near-copy of an answer."""
         if self.filling:
             problem = self.task.problem
@@ -309,7 +309,7 @@ class Certification:
         own = self.task.problem.own
         return any(((leaf.codes != own) == (codes != own)).all() for codes in self.codes)
 
-    def _add(self, leaf: Candidate, row: Floats, outcome: Outcome, search: BestFirst) -> None:
+    def _add(self, leaf: KeyedCandidate, row: Floats, outcome: Outcome, search: BestFirst) -> None:
         self.rows.append(row)
         self.codes.append(leaf.codes)
         self.outcomes.append(outcome)

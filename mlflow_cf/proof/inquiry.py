@@ -11,7 +11,7 @@ from typing import TypeVar
 import numpy as np
 
 from mlflow_cf.features import FeatureSpace, Floats
-from mlflow_cf.model.judge import Asked, Decides, OneByOne, Outcome
+from mlflow_cf.model.judge import Asked, AskedAlone, Decides, Outcome
 from mlflow_cf.proof.verify import joined_outcomes
 
 T = TypeVar("T")
@@ -58,15 +58,15 @@ def _advance(
 
 def _judged(judge: Decides, space: FeatureSpace, batches: list[Asked]) -> list[Outcome | Exception]:
     """Ask the judge about all batches at once; one by one if it fails, so that only the culprit suffers."""
-    together = [at for at, batch in enumerate(batches) if not isinstance(batch, OneByOne)]
+    together = [at for at, batch in enumerate(batches) if not isinstance(batch, AskedAlone)]
     found = dict(zip(together, _in_one_call(judge, space, [_rows(batches[at]) for at in together]), strict=True))
     for at, batch in enumerate(batches):
-        if isinstance(batch, OneByOne):
+        if isinstance(batch, AskedAlone):
             found[at] = _one_by_one(judge, space, batch)
     return [found[at] for at in range(len(batches))]
 
 
-def _one_by_one(judge: Decides, space: FeatureSpace, batch: OneByOne) -> Outcome | Exception:
+def _one_by_one(judge: Decides, space: FeatureSpace, batch: AskedAlone) -> Outcome | Exception:
     """Ask the judge about row after row, of which each costs a call."""
     said: list[Outcome] = []
     for row in batch.rows:
@@ -80,7 +80,7 @@ def _one_by_one(judge: Decides, space: FeatureSpace, batch: OneByOne) -> Outcome
 
 
 def _rows(batch: Asked) -> Floats:
-    return batch.rows if isinstance(batch, OneByOne) else batch
+    return batch.rows if isinstance(batch, AskedAlone) else batch
 
 
 def _in_one_call(judge: Decides, space: FeatureSpace, batches: list[Floats]) -> list[Outcome | Exception]:

@@ -17,7 +17,7 @@ from mlflow_cf.engine.best_first import SCORE_TOLERANCES
 from mlflow_cf.features import Floats
 from mlflow_cf.goal import Scorer
 from mlflow_cf.goal.raw_scores import rate_sums
-from mlflow_cf.model.judge import Asked, OneByOne, Outcome
+from mlflow_cf.model.judge import Asked, AskedAlone, Outcome
 from mlflow_cf.problem import Problem
 from mlflow_cf.proof.verify import RowTask, VerifiedAnswers, joined_outcomes
 from mlflow_cf.structures.capabilities import is_steady
@@ -43,7 +43,7 @@ def by_themselves(
             return verified if is_steady(scorer.own) else _with(verified, [_said(scorer, alone) for alone in sums])
     if task.budget.take(len(verified.rows)) < len(verified.rows):
         return verified
-    outcome = yield OneByOne(verified.rows, lambda: task.budget.late)
+    outcome = yield AskedAlone(verified.rows, lambda: task.budget.late)
     said = len(outcome.codes)
     if said < len(verified.rows):  # the clock ran out: the others stay as they were judged together
         rest = verified.outcome.take(np.arange(said, len(verified.rows)))

@@ -11,8 +11,8 @@ from typing import Final
 import numpy as np
 
 from mlflow_cf.engine.best_first import SCORE_TOLERANCES
-from mlflow_cf.engine.beyond import beyond_reach
 from mlflow_cf.engine.few_changes import FewChanges
+from mlflow_cf.engine.nodes import beyond_reach
 from mlflow_cf.explainers import Candidates, GeCo
 from mlflow_cf.features import FeatureSpace
 from mlflow_cf.problem import Budget, Problem
