@@ -156,11 +156,12 @@ def bind_columns(
             if value == own:
                 known = place - packed.start[group]
                 continue
-            row.candidate[column] = value
             if row.refused.size and row.refused[place]:
                 continue
-            if not keeps(program, first, last, row.candidate, row.x0, row.stack):
-                continue
+            if first < last:
+                row.candidate[column] = value
+                if not keeps(program, first, last, row.candidate, row.x0, row.stack):
+                    continue
             change = (
                 scaled_change(value, own, packed.positions[place], row.own_at[group], packed.scaled, group) * weight
             )
