@@ -7,7 +7,7 @@ import pandas as pd
 import pytest
 
 import mlflow_cf
-from mlflow_cf.constraints import Constraints
+from mlflow_cf.constraints import Constraints, no_pause
 from mlflow_cf.errors import InputError, InputErrors
 from mlflow_cf.explained import ExplainedModel
 from mlflow_cf.features import FeatureSpace
@@ -15,6 +15,7 @@ from mlflow_cf.model.judge import OpenModel
 from mlflow_cf.options import WrapOptions
 from mlflow_cf.policy import Distance
 from mlflow_cf.problem import BoundPolicy
+from mlflow_cf.request.tightened import MOST_KEPT, Tightened
 from mlflow_cf.wrapping import assemble
 
 DEGREES = ["none", "bachelor", "master", "doctor"]
@@ -263,3 +264,55 @@ class TestServed:
     def test_the_local_interface_checks_constraints_too(self, loan: ExplainedModel) -> None:
         with pytest.raises(InputError, match=r"constraints\.immutable: would free 'job'"):
             loan.explain(pd.DataFrame([ROW]), constraints=mlflow_cf.Constraints(immutable=()))
+
+
+class TestKept:
+    """The same constraints are compiled once; others never get what was compiled for them."""
+
+    KEPT, POLICY = Tightened(), bound_policy({"groups": [["age", "income"]], "increasing": ["age"]})
+
+    def of(self, request: dict[str, Any], kept: Tightened | None = None) -> BoundPolicy:
+        return (kept or self.KEPT).of(self.POLICY, Constraints.read(request), no_pause)
+
+    def test_the_same_ones_are_compiled_once(self) -> None:
+        request = {"ranges": {"income": [10, 30]}, "immutable": ["job"]}
+        assert self.of(request) is self.of(dict(request))
+
+    @pytest.mark.parametrize("other", [{"ranges": {"income": [10, 31]}}, {"ranges": {"income": [None, 30]}}, {}])
+    def test_others_are_others(self, other: dict[str, Any]) -> None:
+        assert self.of({"ranges": {"income": [10, 30]}}) is not self.of(other)
+
+    def test_the_last_few_stay(self) -> None:
+        kept = Tightened()
+        first = self.of({"max_changes": 1}, kept)
+        for high in range(MOST_KEPT - 1):
+            self.of({"ranges": {"income": [0, high]}}, kept)
+        assert self.of({"max_changes": 1}, kept) is first
+        for high in range(MOST_KEPT):
+            self.of({"ranges": {"income": [1, 1 + high]}}, kept)
+        assert self.of({"max_changes": 1}, kept) is not first
+
+    def test_functions_that_look_alike_are_told_apart(self) -> None:
+        class Effort:
+            def __init__(self, effort: float) -> None:
+                self.effort = effort
+
+            def __call__(self, *_: Any) -> float:
+                return self.effort
+
+            def __repr__(self) -> str:
+                return "Effort()"
+
+        actions = [{"name": "earn", "feature": "income", "low": 0, "high": 10}]
+        kept, policy = Tightened(), bound_policy({"actions": actions})
+        asked = [Constraints.read({"actions": [{**actions[0], "effort": Effort(effort)}]}) for effort in (1.0, 5.0)]
+        assert repr(asked[0]) == repr(asked[1])
+        one, other = (kept.of(policy, each, no_pause) for each in asked)
+        assert one is not other
+
+    def test_what_leaves_out_rules_is_made_once_and_what_parts_a_group_each_time(self) -> None:
+        rule, group = self.POLICY.rules[0].origin, self.POLICY.joined[0].origin
+        assert self.POLICY.without(frozenset([rule])) is self.POLICY.without(frozenset([rule]))
+        parted, again = self.POLICY.without(frozenset([group])), self.POLICY.without(frozenset([group]))
+        assert parted is not again
+        assert len(parted.domains) == len(self.POLICY.domains) + 1

@@ -52,9 +52,7 @@ from mlflow_cf.problem.problem import Problem
 from mlflow_cf.problem.steps import StepRules
 from mlflow_cf.structures.structure import Structure
 
-MOST_RELAXED: Final = (
-    64  # bound policies without some constraints that stay beside each; those of groups hold new tables
-)
+MOST_RELAXED: Final = 64  # policies without some constraints that stay beside each; they share its tables
 
 
 @dataclass(frozen=True, eq=False)
@@ -197,31 +195,34 @@ class BoundPolicy:
             action_model=self.action_model and self.action_model.narrowed(request.actions, pause, reveal=self.reveal),
         )
 
-    @cached_property
-    def without(self) -> Callable[[frozenset[Origin]], BoundPolicy]:
-        """Returns the policy without some constraints; the last few are kept, because many rows leave out the same."""
-        return lru_cache(MOST_RELAXED)(self._without)
-
-    def _without(self, left_out: frozenset[Origin]) -> BoundPolicy:
+    def without(self, left_out: frozenset[Origin]) -> BoundPolicy:
         """Return the policy without some constraints; the features of a group that is left out stand by themselves."""
-        rules = tuple(rule for rule in self.rules if rule.origin not in left_out)
-        limits = tuple(limit for limit in self.limits if limit.origin not in left_out)
         joined = tuple(group for group in self.joined if group.origin not in left_out)
+        relaxed = self._without_rules(left_out)
         if len(joined) == len(self.joined):
-            return replace(self, rules=rules, limits=limits)
+            return relaxed
         parts = {column for group in self.joined if group.origin in left_out for column in group.columns}
         domains = parted(self.domains, parts, self.space, self.constraints, self.values)
         order = tuple(range(len(domains)))
         with suppress(InputError):  # rules inside of a group may define its features by each other
-            order = repair_order(rules, tuple(domain.columns for domain in domains), self.space.names)
+            order = repair_order(relaxed.rules, tuple(domain.columns for domain in domains), self.space.names)
         return replace(
-            self,
-            rules=rules,
-            limits=tuple(limit.parted(parts) for limit in limits),
+            relaxed,
+            limits=tuple(limit.parted(parts) for limit in relaxed.limits),
             joined=joined,
             tables=replace(self.tables, all=domains),
             order=order,
         )
+
+    @cached_property
+    def _without_rules(self) -> Callable[[frozenset[Origin]], BoundPolicy]:
+        """Returns the policy without some rules and limits; the last few are kept: many rows leave out the same."""
+
+        def relaxed(left_out: frozenset[Origin]) -> BoundPolicy:
+            rules = tuple(rule for rule in self.rules if rule.origin not in left_out)
+            return replace(self, rules=rules, limits=tuple(one for one in self.limits if one.origin not in left_out))
+
+        return lru_cache(MOST_RELAXED)(relaxed)
 
     @property
     def joining(self) -> dict[Origin, Domain]:

@@ -6,6 +6,7 @@ from threading import Lock
 from typing import Final
 
 from mlflow_cf.constraints import Constraints, Pause
+from mlflow_cf.constraints.actions import functions_in
 from mlflow_cf.problem import BoundPolicy
 
 MOST_KEPT: Final = 8  # bound policies of requests that stay; each may hold the tables of groups that it names
@@ -29,7 +30,8 @@ class Tightened:
         Raises:
             InputError: they do not fit the features, or would loosen the policy.
         """
-        if asked.causal:  # Python functions may be in there, and what they are is not in their names
+        # what a Python function does is not in its name
+        if asked.causal or functions_in(asked.actions, asked.relationships):
             return bound_policy.tightened(asked, pause)
         key = bound_policy, repr(asked)
         with self._lock:
