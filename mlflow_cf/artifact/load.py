@@ -1,6 +1,6 @@
-"""An explained model from the files of an artifact.
+"""How an artifact is checked as it lies in a folder, and how an explained model is made of it.
 
-Check an artifact as it lies in a folder: nothing of the model inside is imported, opened or run.
+The check imports, opens and runs nothing of the model inside.
 """
 
 from __future__ import annotations

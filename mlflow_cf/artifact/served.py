@@ -1,7 +1,4 @@
-"""The served model: what ``mlflow models serve`` and ``mlflow.pyfunc.load_model`` talk to.
-
-The replies of a served model as one table.
-"""
+"""The served model, which ``mlflow models serve`` and ``mlflow.pyfunc.load_model`` talk to, and its replies as a table."""
 
 from __future__ import annotations
 

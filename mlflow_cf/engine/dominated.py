@@ -1,12 +1,12 @@
-"""Choices that lose: whatever takes one of them and meets the target certainly meets it without this change, too.
+"""Actions and changes that no nearest answer needs.
 
-Other than the bounds of a box, such a difference is not blurred by what the other groups do: a tree that does not ask
-about the group adds nothing to it. Boxes that are neither missed nor met by their bounds lose most of their choices.
+An action is dominated if whatever takes it and meets the target meets it without this change, too. A change of a
+candidate is redundant if what is left without it meets the target. Both are told from one group at a time. Bounds of a
+node are blurred by what the other groups do; this difference is not, because a tree that does not ask about the group
+adds nothing to it.
 
-Changes that are certainly needless: what is left without one of them meets the target as well.
-
-Where several answers are wanted, none of them has such a change. The nearest answer with one more change, however
-small, comes right behind it, and so do a thousand others; an exact search has to drop them in boxes.
+Where several answers are wanted, none has a redundant change. Without this rule the nearest answer would be followed by
+a thousand others that each change one feature more, however little.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
-"""Candidates of one and of two changes, all of them decided at once: by a sweep, and by what pairs add to it.
+"""All candidates of one change, by a sweep of the structure, and of two, by what pairs of changes add to it.
 
-How far two changes are that suffice, if what each does to the model adds up: where it pays to look.
+`nearest_two` estimates how far away the nearest two changes are, as if their effects on the score added up.
 """
 
 from __future__ import annotations

@@ -1,7 +1,4 @@
-"""What waits in an exact search: candidates, and boxes of them.
-
-What waits in an exact search, least possible key first.
-"""
+"""The frontier of an exact search: candidates and nodes that wait, least possible key first."""
 
 from __future__ import annotations
 

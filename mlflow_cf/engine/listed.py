@@ -1,9 +1,4 @@
-"""The candidates of a box one by one: all of them together, as a product of what each group may take.
-
-The candidates of a box that are near enough, enumerated without looking at the others.
-
-All candidates around a row that may be answers, once some search has listed them.
-"""
+"""The candidates of a node, listed and scored: as a product grid of actions, or only those that are near enough."""
 
 from __future__ import annotations
 

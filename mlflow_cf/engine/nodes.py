@@ -1,10 +1,7 @@
-"""Boxes of candidates: which tuples each group may take, and the least key any of them can have.
+"""Nodes of branch and bound: for every group the actions that candidates may take, with bounds and a least key.
 
-A box is a mask (choices,) with at least one choice per group.
-
-Parting boxes of candidates: where, and what of them needs no further look.
-
-A target that nothing reaches, known by one look at the bounds of everything that may be proposed.
+A node is a mask (actions,) over the action table. `tighten` drops actions that are too far away, `Parting` splits a
+node by the model's bounds, and `beyond_reach` tells by the bounds of the whole table that nothing meets the target.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
-"""The choices of which two at a time are looked at, and in which portions.
+"""Which pairs of actions are looked at, in batches of a limited size.
 
-Of candidates of two changes those that may become answers, where several changed sets are wanted.
+Where several answers are wanted, these are only the pairs that may become the first answer of their changed set.
 """
 
 from __future__ import annotations

@@ -1,7 +1,4 @@
-"""A sample of training rows.
-
-Rows that stand in for a background of which nothing but its columns, each by itself, may be kept.
-"""
+"""The background: a sample of training rows, or rows that stand in for it where only single columns may be kept."""
 
 from __future__ import annotations
 

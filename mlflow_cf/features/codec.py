@@ -1,6 +1,6 @@
-"""Raw pandas columns to float64 codes and back, one column at a time.
+"""Raw pandas columns to float64 codes and back.
 
-Levels of many columns decoded in one go: to take from an array of pandas costs the same for all of them.
+Levels of many columns are decoded together: taking from a pandas array costs the same for one column as for all.
 """
 
 from __future__ import annotations

@@ -1,11 +1,8 @@
-"""Structures as rows of a program, whatever they are made of.
+"""Structures as rows of a mixed-integer program.
 
-Linear models and ReLU networks as rows, with bounds on every neuron by intervals over what the row may have.
-
-Trees as rows: one leaf of every tree is reached, whose boxes of cells hold all that the row has.
-
-For each tree, feature and end of a box, the leaves that end there or before together need the feature to be at most
-there. That is at least as tight as a row per split, and leaves need not be integer once the cells are.
+Linear models and ReLU networks get bounds on every neuron, by intervals over what the row may have. Of every tree one
+leaf is reached. For each tree, feature and threshold, the leaves that end there or before together need the feature to
+be at most there: at least as tight as one row per split, and leaves need not be integer once the cells are.
 """
 
 from __future__ import annotations

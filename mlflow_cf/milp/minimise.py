@@ -1,6 +1,6 @@
-"""The nearest row by a model, and a bound on how near any can be: programs built, solved, and cut again.
+"""The nearest row by a program, with a lower bound: built, solved, and cut again where a constraint was left out.
 
-Which family of constraints leaves nothing: they are added one after the other until no row is feasible.
+Where nothing is feasible, families of constraints are added one after the other to name the one that leaves nothing.
 """
 
 from __future__ import annotations

@@ -1,7 +1,4 @@
-"""Proximity: what is minimised, the problem's own distance or one of the paper's objectives.
-
-Sparsity: few changes, as a price of each and as limits on their number.
-"""
+"""What a program minimises: the problem's distance or an objective of the paper, and a price or limit on changes."""
 
 from __future__ import annotations
 

@@ -1,7 +1,4 @@
-"""A mixed-integer program being built: columns with bounds and costs, and rows, in plain arrays.
-
-What a mixed-integer program cannot say.
-"""
+"""A mixed-integer program being built: columns with bounds and costs, and rows, in plain arrays."""
 
 from __future__ import annotations
 

@@ -1,10 +1,9 @@
-"""Rules that link several groups, and those of real numbers, as rows.
+"""Rules and causal equations as rows of a program.
 
-A rule that is answered by code for every combination of tuples needs no arithmetic: for all but one of its groups, a
-combination leaves some tuples of the last one. Any other rule is ``IF P THEN Q`` over linear comparisons, with a
-binary for each. What is neither is left out, and cut off when an answer breaks it.
-
-Causal equations as rows: a child less its function of its parents is what it was (CE-OCL section 2.1, causality).
+A rule over several groups whose values are few is tabulated: for all groups but one, a combination leaves some actions
+of the last one. Any other rule is ``IF P THEN Q`` over linear comparisons, with a binary for each. What is neither is
+left out, and cut off when an answer breaks it. A causal child less its function of the parents keeps its value (CE-OCL
+section 2.1, causality).
 """
 
 from __future__ import annotations

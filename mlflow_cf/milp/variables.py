@@ -1,10 +1,8 @@
-"""The variables of one row: what its counterfactual has of every feature, whatever `values` says.
+"""The variables of one row: what its counterfactual may have in every group.
 
-A group of several features, a category, and a number that takes few values have one selector for each admissible
-tuple, so that nothing needs a large constant. Any other number is real: it moves up or down by shares of the width of
-its box, and a switch says whether it moves at all.
-
-What a program may choose of every group: tuples that are near enough to count, or the box of a real number.
+A group of several features, a category, and a number with few values have one selector for each action, so that nothing
+needs a large constant. Any other number is real: it moves up or down by shares of the width of its range, and a switch
+says whether it moves at all.
 """
 
 from __future__ import annotations

@@ -1,9 +1,8 @@
-"""Plausibility as a requirement: a score of how much a row looks like the background, and how low it may be.
+"""Plausibility as a requirement: how much a row looks like the background, and how much it must.
 
-An isolation forest over the background (Liu, Ting and Zhou 2008): what few cuts set apart is not like the rest.
-
-scikit-learn grows it. It is scored, swept and bounded as the trees that it is: the mean length of the paths on which a
-row comes down, of which scikit-learn's ``score_samples`` is a growing function.
+By an isolation forest (Liu, Ting and Zhou 2008), which scikit-learn grows, or by the local outlier factor. The forest
+is scored, swept and bounded as the trees that it is: scikit-learn's ``score_samples`` is a growing function of the
+mean path length.
 """
 
 from __future__ import annotations

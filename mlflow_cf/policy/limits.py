@@ -1,6 +1,6 @@
-"""What one request may ask for at most, and how large its options may be.
+"""The most that one request may ask for, and how large its options may be.
 
-How large the options of a request are, found out without reading more of them than a policy lets pass.
+Options are measured without reading more of them than the policy lets pass.
 """
 
 from __future__ import annotations

@@ -1,7 +1,4 @@
-"""What every kind of model must do once it is opened, for every kind of target.
-
-What a flavor module must offer.
-"""
+"""The suite of flavors: what a flavor module must offer, and what its models must do once they are opened."""
 
 from __future__ import annotations
 

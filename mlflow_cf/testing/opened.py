@@ -1,7 +1,4 @@
-"""What every kind of model must do once it is opened, whatever it predicts.
-
-What certificates of an opened model must say, found again by trying every row there is.
-"""
+"""What every opened model must do, whatever it predicts; certificates are checked by trying every row there is."""
 
 from __future__ import annotations
 

@@ -1,7 +1,4 @@
-"""What a comparison of versions has measured, and the gate that a version may have to pass.
-
-Thresholds of a gate as they are written on a command line.
-"""
+"""What a comparison of versions has measured, and the gate of thresholds that a version may have to pass."""
 
 from __future__ import annotations
 

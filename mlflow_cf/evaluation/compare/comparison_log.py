@@ -1,7 +1,4 @@
-"""A comparison in MLflow: one run with a child per version, metrics on the logged models, tables and figures.
-
-Figures of a comparison: survival, burden by group, and what the advice leans on.
-"""
+"""A comparison in MLflow: one run with a child per version, metrics on the logged models, tables and figures."""
 
 from __future__ import annotations
 

@@ -1,7 +1,4 @@
-"""Measured versions put side by side: the tables of a comparison.
-
-Who carries the burden: how good the answers are for each group, and how that moved between two versions.
-"""
+"""The tables of a comparison: measured versions side by side, and what the advice costs each group of people."""
 
 from __future__ import annotations
 

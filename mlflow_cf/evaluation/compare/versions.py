@@ -1,7 +1,4 @@
-"""The versions that are compared: found by name, alias or URI, loaded, and plain models wrapped like the others.
-
-What MLflow knows of the models to compare: versions of registered names, logged models, and their states.
-"""
+"""The versions to compare: found in MLflow by name, alias or URI, loaded, and plain models wrapped like the others."""
 
 from __future__ import annotations
 

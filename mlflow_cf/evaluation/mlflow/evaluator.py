@@ -1,7 +1,4 @@
-"""The evaluator ``counterfactual`` of ``mlflow.models.evaluate``; MLflow finds it by its entry point.
-
-What MLflow's evaluator asks for, as an evaluation, and its result in MLflow's own words.
-"""
+"""The evaluator ``counterfactual`` of ``mlflow.models.evaluate``, which MLflow finds by its entry point."""
 
 from __future__ import annotations
 

@@ -1,7 +1,4 @@
-"""An evaluation in MLflow: metrics of the run and of the LoggedModel, the data set, tables and figures.
-
-Figures of an evaluation: how explanations ended, how near answers are, what they change, what groups get.
-"""
+"""An evaluation in MLflow: metrics of the run and of the LoggedModel, the data set, tables and figures."""
 
 from __future__ import annotations
 

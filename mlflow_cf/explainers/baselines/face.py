@@ -1,6 +1,6 @@
-"""FACE: the favourable row of the background to which the cheapest way over similar rows leads.
+"""FACE: the favourable background row that the cheapest path over similar rows leads to.
 
-The background as a graph: rows, edges between those that are near each other, and how dense it is around them.
+Rows are the nodes of a graph, with edges between near ones; a path is cheap where the background is dense.
 """
 
 from __future__ import annotations

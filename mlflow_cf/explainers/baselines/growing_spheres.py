@@ -1,7 +1,4 @@
-"""Growing spheres: points are drawn in ever larger layers around the row until one of them is favourable.
-
-Points drawn in balls, and in layers of them, around the row to explain.
-"""
+"""Growing spheres: points drawn in ever larger layers around the row until one of them is favourable."""
 
 from __future__ import annotations
 

@@ -1,7 +1,4 @@
-"""CSCF (Naumann and Ntoutsi 2021): ordered actions that lead to a counterfactual, and what they cost.
-
-Which of several plans come first.
-"""
+"""CSCF (Naumann and Ntoutsi 2021): ordered actions that lead to a counterfactual, and what they cost."""
 
 from __future__ import annotations
 

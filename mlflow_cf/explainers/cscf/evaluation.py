@@ -1,7 +1,4 @@
-"""What sequences lead to, and what that is worth (CSCF sections 3 and 5).
-
-What is known of states, by their keys.
-"""
+"""What sequences of actions lead to, and what that is worth (CSCF sections 3 and 5); no state is scored twice."""
 
 from __future__ import annotations
 

@@ -1,9 +1,7 @@
-"""What a plan of few steps costs at least: best-first over sequences of actions and boxes of their values.
+"""A lower bound on the cost of plans of few steps: best first over sequences of actions and boxes of their values.
 
-A box is left out if some step surely cannot be done, if the structure's bounds show that no row in it is as wanted, or
-if it costs no less than what is known. Others are halved.
-
-What an opened model can say of boxes of rows.
+A box is given up if a step cannot be done in it, if the structure's bounds show that no row in it meets the target, or
+if it costs at least as much as the best known plan. Others are halved.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
-"""Values of plans moved towards the model's boundary, so that no plan is needlessly expensive.
+"""Plans made cheaper: values moved towards the model's boundary, and all short sequences of actions tried.
 
-Short sequences of actions, all of them: what a genetic algorithm may miss (CSCF section 9, item 8).
+A genetic algorithm may miss short sequences (CSCF section 9, item 8).
 """
 
 from __future__ import annotations

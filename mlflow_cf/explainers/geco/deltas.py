@@ -1,7 +1,4 @@
-"""Candidates by their changes alone: GeCo's delta-representation (section 5).
-
-Partial evaluation: candidates rated by the model restricted to what they change (GeCo section 6).
-"""
+"""Candidates stored by their changes alone, and scored by the model restricted to these (GeCo sections 5 and 6)."""
 
 from __future__ import annotations
 

@@ -1,7 +1,4 @@
-"""The members of a search by sweeps, and how more are found: all neighbours of some, or candidates one by one.
-
-Candidates without the changes that they can do without, as the opened model says.
-"""
+"""The population of a search by sweeps, and how it grows: by all neighbours of some members, or row by row."""
 
 from __future__ import annotations
 

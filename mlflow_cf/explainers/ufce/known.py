@@ -1,7 +1,4 @@
-"""What UFCE learns from the background once, as arrays, and reads back for every search.
-
-Mutual information between features: which of them go together (UFCE section 2).
-"""
+"""What UFCE learns from the background once, as arrays: mutual information, predictors, vectors (UFCE section 2)."""
 
 from __future__ import annotations
 

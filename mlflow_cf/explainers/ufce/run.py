@@ -1,7 +1,4 @@
-"""One search of UFCE: stage after stage under one budget, and the plausible ones of what each has found.
-
-What candidates cost: the problem's distance, or the paper's delta (UFCE section 6).
-"""
+"""One search of UFCE: stage after stage under one budget; plausible candidates, the cheapest first (UFCE section 6)."""
 
 from __future__ import annotations
 
