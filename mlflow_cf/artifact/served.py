@@ -1,4 +1,4 @@
-"""The served model, which ``mlflow models serve`` and ``mlflow.pyfunc.load_model`` talk to, and its replies as a table."""
+"""The served model behind ``mlflow models serve`` and ``mlflow.pyfunc.load_model``, and its replies as a table."""
 
 from __future__ import annotations
 

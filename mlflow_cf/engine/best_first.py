@@ -13,7 +13,7 @@ from math import prod
 import numpy as np
 
 from mlflow_cf.constraints.rules import Bools
-from mlflow_cf.engine.dominated import Needless
+from mlflow_cf.engine.dominated import RedundantChanges
 from mlflow_cf.engine.few_changes import FewChanges
 from mlflow_cf.engine.frontier import KeyedCandidate, Node, Waiting
 from mlflow_cf.engine.listed import WORTH, Listed, ListedCandidates, gains
@@ -25,7 +25,7 @@ from mlflow_cf.search.action_table import Within
 SCORE_TOLERANCES = 4  # tolerances: scores may be off on either side of a comparison
 MOST_LISTED = 2**18  # sums of a box's candidates that are made together instead of parting it further
 MOST_ALONE = 128  # candidates of a box that are scored one by one
-MORE_ALONE = 128  # times as many, where most of them are dropped because a change is needless
+MORE_ALONE = 128  # times as many, where most of them are dropped because a change is redundant
 MOST_CHECKED = 16  # candidates, nearest first, of which one may lower the limit
 
 
@@ -35,7 +35,7 @@ class BestFirst:
     Only candidates no farther away than `limit` are looked at. Candidates whose changed groups are among `closed` may
     be left out, and so may those that neither the model nor any rule can tell from a nearer one. Where one answer is
     wanted, candidates that are farther than one that certainly meets the target may be left out, too; where several
-    are, those with a change that is certainly needless are.
+    are, those with a change that is certainly redundant are.
     With `sets` (s, G), candidates are those whose changed groups are one of these sets, and none of them is left out;
     nor is any where the nearest answers are wanted, whatever they change.
     """
@@ -49,12 +49,12 @@ class BestFirst:
         self.choices = choices_within(problem, limit, whole=whole)
         self.within = Within(problem.bound_distance.c, limit, problem.most_changes)
         self.doubt = SCORE_TOLERANCES * tolerance
-        self.needless = Needless(problem, self.choices, self.doubt) if problem.count > 1 else None
-        self._alone = MOST_ALONE * (1 if self.needless is None else MORE_ALONE)
+        self.redundant = RedundantChanges(problem, self.choices, self.doubt) if problem.count > 1 else None
+        self._alone = MOST_ALONE * (1 if self.redundant is None else MORE_ALONE)
         self.cut = False
-        self._waiting = Waiting(problem.own, self.needless)
+        self._waiting = Waiting(problem.own, self.redundant)
         if all(np.diff(self.choices.start) > 0):
-            self._parting = Parting(problem, self.choices, self.needless, self.doubt, budget)
+            self._parting = Parting(problem, self.choices, self.redundant, self.doubt, budget)
             boxes = whole_box(self.choices) if sets is None else boxes_of_sets(self.choices, sets)
             self._push(boxes.copy())
             few = problem.kept(FewChanges.of) if len(self._waiting) and not whole else None
@@ -120,8 +120,8 @@ class BestFirst:
 
     @cached_property
     def _undoing(self) -> Bools:
-        """(G,) the groups whose changes may be put back, where needless ones are looked for."""
-        return np.zeros(len(self.choices.own), dtype=np.bool_) if self.needless is None else self.needless.free
+        """(G,) the groups whose changes may be put back, where redundant ones are looked for."""
+        return np.zeros(len(self.choices.own), dtype=np.bool_) if self.redundant is None else self.redundant.free
 
     @cached_property
     def _together(self) -> int:
@@ -184,7 +184,7 @@ class BestFirst:
         lawful = self._lawful(codes)
         codes, certain = codes[lawful], certain[lawful]
         distance = self.problem.distance(codes)
-        if self.needless is None and certain.any():
+        if self.redundant is None and certain.any():
             self._lower(distance, codes, certain)
             near = distance <= self.limit
             codes, distance, certain = codes[near], distance[near], certain[near]
@@ -233,7 +233,7 @@ class BestFirst:
         if self.budget.take(groups) < groups:  # like bounds: a sweep costs little more
             self.cut = True
             return
-        before, self._waiting = self._waiting, Waiting(self.problem.own, self.needless)
+        before, self._waiting = self._waiting, Waiting(self.problem.own, self.redundant)
         if not self._add(few.singles(self.limit, self.doubt), 1):
             self.cut, self._waiting = True, before
             return

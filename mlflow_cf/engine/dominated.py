@@ -21,13 +21,13 @@ from mlflow_cf.structures.capabilities import Boxes, SupportsGains
 
 
 def undoable(problem: Problem, choices: ActionTable) -> Bools:
-    """Return (G,) the groups whose changes may be put back: no rule minds, and the row's own tuple is a choice."""
+    """Return (G,) the groups whose changes may be put back: no rule minds, and the row's own values are an action."""
     lawful = [group.own_allowed and number not in problem.linked for number, group in enumerate(problem.groups)]
     return np.array(lawful) & (choices.own >= 0)
 
 
-class Losing:
-    """Tells which choices of boxes lose."""
+class DominatedActions:
+    """Tells which actions of boxes are dominated."""
 
     def __init__(self, problem: Problem, choices: ActionTable, boxes: Boxes | None, doubt: float) -> None:
         """Set up for boxes of `choices`, bounded by `boxes`; scores may be off by `doubt`."""
@@ -37,7 +37,7 @@ class Losing:
         self._lead: DecisionScore | None = None
         if self._boxes is not None and problem.scorer is not None and alone.any():
             self._lead = problem.scorer.decision_score(doubt)
-        place = np.empty(len(choices.columns), dtype=np.intp)  # of choices, column after column
+        place = np.empty(len(choices.columns), dtype=np.intp)  # of actions, column after column
         place[choices.columns] = np.arange(len(place))
         self._own: Codes = np.where(alone, place[choices.own], -1)[problem.owner]
         changes = alone[choices.group]
@@ -45,22 +45,22 @@ class Losing:
         self._changes: Bools = changes[choices.columns]
 
     def dropped(self, box: Bools) -> Bools:
-        """Return a box (choices,) without the choices that lose; the same where nothing is known."""
+        """Return a box (actions,) without its dominated actions; the same where nothing is known."""
         if self._lead is None or self._boxes is None:
             return box
         columns = self.choices.columns
         mask = box[columns]
         gains = self._boxes.gains(mask, self._own, self._lead.weights)
-        loses = self._changes & mask & (gains >= self._lead.step)
-        if not loses.any():
+        dominated = self._changes & mask & (gains >= self._lead.step)
+        if not dominated.any():
             return box
         left = box.copy()
-        left[columns[loses]] = False
+        left[columns[dominated]] = False
         return left
 
 
-class Needless:
-    """Tells which changes of candidates are certainly needless."""
+class RedundantChanges:
+    """Tells which changes of candidates are certainly redundant."""
 
     def __init__(self, problem: Problem, choices: ActionTable, doubt: float) -> None:
         """Set up for boxes of `choices`; scores may be off by `doubt`."""
@@ -68,23 +68,23 @@ class Needless:
         self.free = undoable(problem, choices)
 
     def stays(self, box: Bools) -> Bools:
-        """Return (G,) which groups a box (choices,) allows to stay as they are."""
+        """Return (G,) which groups a box (actions,) allows to stay as they are."""
         own = self.choices.own
         return (own >= 0) & box[own]
 
     def back(self, box: Bools) -> Codes:
-        """Return the groups that all candidates of a box (choices,) change beside another one, and may put back."""
+        """Return the groups that all candidates of a box (actions,) change beside another one, and may put back."""
         changed = ~self.stays(box)
         back: Codes = np.flatnonzero(changed & self.free) if changed.sum() > 1 else np.empty(0, dtype=np.intp)
         return back
 
     def optional(self, box: Bools) -> Bools:
-        """Return (G,) the groups that some candidates of a box (choices,) change beside another one that all change."""
+        """Return (G,) the groups that some candidates of a box (actions,) change beside another one that all change."""
         stays = self.stays(box)
         return stays & self.free & (not stays.all())
 
     def of(self, codes: Codes, checked: Bools) -> Bools:
-        """Return (m,) which candidates (m, G) have a certainly needless change of a group not `checked` (G,) yet."""
+        """Return (m,) which candidates (m, G) have a certainly redundant change of a group not `checked` (G,) yet."""
         found = np.zeros(len(codes), dtype=np.bool_)
         if self.problem.scorer is None or not (codes != self.problem.own)[:, ~checked].any():
             return found

@@ -137,7 +137,7 @@ class FewChanges:
         """Return the candidates (m, G) of two changes, no farther than `limit`, that may meet the target.
 
         The nearest come first, none farther than those that certainly are the answers. Where several are wanted, those
-        with a change that is certainly needless are left out, and of every two groups what is farther than the first
+        with a change that is certainly redundant are left out, and of every two groups what is farther than the first
         that certainly meets the target. None where tables of more than `most` numbers had to be made, where the
         model does not tell, or where the budget does not last.
         """

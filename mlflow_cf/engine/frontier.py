@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mlflow_cf.constraints.rules import Bools
-from mlflow_cf.engine.dominated import Needless
+from mlflow_cf.engine.dominated import RedundantChanges
 from mlflow_cf.features import Floats
 from mlflow_cf.problem import Budget, Codes
 
@@ -62,7 +62,7 @@ class CandidateSet:
         distance: (m,) how far away they are.
         certain: (m,) see `KeyedCandidate`.
         changed: (G,) what they change.
-        checked: (G,) the groups of which none of them has a change that is certainly needless.
+        checked: (G,) the groups of which none of them has a change that is certainly redundant.
         tested: how many, from the first one on, have none at all.
         dropped: how many had one.
     """
@@ -104,11 +104,11 @@ class CandidateSet:
         rest = replace(self, codes=self.codes[first:], distance=self.distance[first:], certain=self.certain[first:])
         return replace(rest, tested=self.tested - first)
 
-    def without(self, needless: Bools) -> CandidateSet:
-        """Return those that are left once the first (t,) were tested, and some of them are `needless`."""
-        kept = np.concatenate([np.flatnonzero(~needless), np.arange(len(needless), len(self.codes))])
+    def without(self, redundant: Bools) -> CandidateSet:
+        """Return those that are left once the first (t,) were tested, and some of them are `redundant`."""
+        kept = np.concatenate([np.flatnonzero(~redundant), np.arange(len(redundant), len(self.codes))])
         rest = replace(self, codes=self.codes[kept], distance=self.distance[kept], certain=self.certain[kept])
-        return replace(rest, tested=int((~needless).sum()), dropped=self.dropped + int(needless.sum()))
+        return replace(rest, tested=int((~redundant).sum()), dropped=self.dropped + int(redundant.sum()))
 
     def _key(self, at: int) -> Key:
         return float(self.distance[at]), int(self.changed.sum()), tuple(self.codes[at].tolist())
@@ -124,9 +124,9 @@ class Waiting:
         closed: changed sets (G,) as bytes; candidates with one of them are dropped.
     """
 
-    def __init__(self, own: Codes, needless: Needless | None) -> None:
-        """Let nothing wait. Candidates beside a row with tuples `own` (G,) are dropped if a change is `needless`."""
-        self._own, self._needless = own, needless
+    def __init__(self, own: Codes, redundant: RedundantChanges | None) -> None:
+        """Let nothing wait. Candidates beside a row with tuples `own` (G,) are dropped if a change is `redundant`."""
+        self._own, self._redundant = own, redundant
         self.closed: set[bytes] = set()
         self._serial = count()
         self._heap: list[tuple[Key, int, CandidateSet | Node]] = []
@@ -147,7 +147,7 @@ class Waiting:
         heapq.heappush(self._heap, (key, next(self._serial), box))
 
     def add(self, codes: Codes, distance: Floats, certain: Bools, checked: Bools) -> None:
-        """Let candidates (m, G) wait, without a needless change of the groups `checked` (G,); see `CandidateSet`."""
+        """Let candidates (m, G) wait, without a redundant change of the groups `checked` (G,); see `CandidateSet`."""
         if len(codes):
             for leaves in CandidateSet.by_set(self._own, codes, distance, certain, checked):
                 self._wait(leaves)
@@ -191,7 +191,7 @@ class Waiting:
             heapq.heappush(self._heap, (leaves.key, next(self._serial), leaves))
 
     def _tested(self, leaves: CandidateSet) -> CandidateSet:
-        """Test the first of some candidates; the longer all had a needless change, the more of them."""
+        """Test the first of some candidates; the longer all had a redundant change, the more of them."""
         first = leaves.codes[: min(max(FIRST_TESTED, leaves.dropped), MOST_TESTED)]
         none = np.zeros(len(first), dtype=np.bool_)
-        return leaves.without(none if self._needless is None else self._needless.of(first, leaves.checked))
+        return leaves.without(none if self._redundant is None else self._redundant.of(first, leaves.checked))

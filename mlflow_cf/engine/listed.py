@@ -23,7 +23,7 @@ from mlflow_cf.search.action_table import ActionTable, Within
 
 WORTH = 2**8  # a row of a product takes so many times less than a row by itself
 SET_UP = 2**14  # rows of a product take as long as what comes before them
-MOST_ADDED = 4  # times as many rows of a product, to see which changes are needless
+MOST_ADDED = 4  # times as many rows of a product, to see which changes are redundant
 
 
 @dataclass(frozen=True, eq=False)
@@ -104,7 +104,7 @@ class ListedCandidates:
     Attributes:
         codes: (m, G) of each.
         certain: (m,) whether it certainly meets the target.
-        checked: (G,) the groups of which no candidate has a change that is certainly needless.
+        checked: (G,) the groups of which no candidate has a change that is certainly redundant.
     """
 
     codes: Codes
@@ -147,7 +147,7 @@ class Listed:
         return self.rows.codes(near_numbers(self._axes(self.places, np.zeros(len(self.places), np.bool_)), within))
 
     def rated(self, within: Within, scorer: Scorer, doubt: float) -> ListedCandidates | None:
-        """Return which of the candidates that are near may be answers, but for those with a needless change.
+        """Return which of the candidates that are near may be answers, but for those with a redundant change.
 
         Scores may be off by `doubt`. None where candidates are rated as fast by themselves.
         """

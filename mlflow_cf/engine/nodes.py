@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mlflow_cf.constraints.rules import Bools
-from mlflow_cf.engine.dominated import Losing, Needless
+from mlflow_cf.engine.dominated import DominatedActions, RedundantChanges
 from mlflow_cf.features import Floats
 from mlflow_cf.kernel import kernel
 from mlflow_cf.problem import Budget, Codes, Problem
@@ -216,14 +216,14 @@ class Parting:
     """Parts boxes of `choices` by the model's bounds; scores may be off by `doubt`."""
 
     def __init__(
-        self, problem: Problem, choices: ActionTable, needless: Needless | None, doubt: float, budget: Budget
+        self, problem: Problem, choices: ActionTable, redundant: RedundantChanges | None, doubt: float, budget: Budget
     ) -> None:
-        """Prune the model to the choices; where several answers are wanted, `needless` changes are looked for."""
-        self.problem, self.choices, self.needless, self.doubt, self.budget = problem, choices, needless, doubt, budget
+        """Prune the model to the choices; where several answers are wanted, `redundant` changes are looked for."""
+        self.problem, self.choices, self.redundant, self.doubt, self.budget = problem, choices, redundant, doubt, budget
         scorer = problem.scorer
         self._boxes = None if scorer is None else boxes_of(scorer.structure, choices.tokens)
         self._confining = self._boxes if isinstance(self._boxes, SupportsConfined) else None
-        self._losing = Losing(problem, choices, self._boxes, doubt)
+        self._dominated = DominatedActions(problem, choices, self._boxes, doubt)
 
     def of(self, box: Bools) -> Bools | None:
         """Part a box (choices,) in two, or drop choices of it.
@@ -237,7 +237,7 @@ class Parting:
         """
         near = [self._nearer(box, number) for number in range(len(self.choices.own))]
         free = [number for number, here in enumerate(near) if len(here)]
-        back = [] if self.needless is None else self.needless.back(box).tolist()
+        back = [] if self.redundant is None else self.redundant.back(box).tolist()
         if self.budget.take(len(free) + len(back)) < len(free) + len(back):
             return None
         if back and self._all_sure(box, back):
@@ -261,7 +261,7 @@ class Parting:
 
     def worthwhile(self, box: Bools) -> Bools:
         """Return a box (choices,) without choices that no nearest answer takes."""
-        return self._losing.dropped(box)
+        return self._dominated.dropped(box)
 
     def reach(self, masks: Bools) -> Floats:
         """Return how far boxes come into the target, or so near that the judge must be asked; < 0: not at all."""
@@ -284,8 +284,8 @@ class Parting:
         kept, scorer = np.zeros(len(free), dtype=np.bool_), self.problem.scorer
         if scorer is None:
             return np.zeros(len(free)), kept
-        if self.needless is not None:
-            optional = self.needless.optional(box)
+        if self.redundant is not None:
+            optional = self.redundant.optional(box)
             kept = np.array([bool(optional[n]) and near[n][0] == self.choices.own[n] for n in free])
             kept[kept] = scorer.certainly_met(ends[0][kept], ends[1][kept], self.doubt)
         return scorer.upper_bound(*ends, self.doubt), kept

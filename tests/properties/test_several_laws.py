@@ -91,7 +91,7 @@ def test_nothing_nearer_changes_the_same_groups_once_all_of_it_was_looked_at(wor
 
 @given(drawn(("forest",)).filter(lambda world: world.open), st.integers(2, 5), st.integers(0, 2**16))
 def test_a_box_is_listed_as_its_candidates_are_one_by_one(world, count, seed):
-    """Whether all rows of a box are rated together, and needless changes found among them, changes nothing."""
+    """Whether all rows of a box are rated together, and redundant changes found among them, changes nothing."""
     task = replace(world, count=count).row_task()
     search_of_all = BestFirst(task.problem, task.budget, np.inf, TOLERANCE)
     choices, rng = search_of_all.choices, np.random.default_rng(seed)
@@ -101,7 +101,7 @@ def test_a_box_is_listed_as_its_candidates_are_one_by_one(world, count, seed):
     fresh = world.row_task().budget
 
     def waiting(add, *candidates):
-        search_of_all._waiting = Waiting(task.problem.own, search_of_all.needless)
+        search_of_all._waiting = Waiting(task.problem.own, search_of_all.redundant)
         assert add(*candidates)
         leaves = iter(lambda: search_of_all._waiting.pop(np.inf, fresh), None)
         return [(leaf.key, leaf.certain) for leaf in leaves]

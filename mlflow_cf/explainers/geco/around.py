@@ -8,7 +8,7 @@ from itertools import combinations, count
 import numpy as np
 
 from mlflow_cf.constraints.rules import Bools
-from mlflow_cf.engine.dominated import Losing, Needless
+from mlflow_cf.engine.dominated import DominatedActions, RedundantChanges
 from mlflow_cf.engine.listed import WORTH, Listed, ListedCandidates, gains
 from mlflow_cf.engine.nodes import choices_within, loose, tighten, whole_box
 from mlflow_cf.explainers.geco.members import Members
@@ -26,7 +26,7 @@ LARGEST = 2**25  # rows of the whole: of more, the boxes that are near hold more
 class Around:
     """Looks at the candidates around the row of a problem, in boxes of which the nearest come first.
 
-    Scores may be off by `doubt`; where several answers are wanted, needless changes are left out.
+    Scores may be off by `doubt`; where several answers are wanted, redundant changes are left out.
     """
 
     def __init__(self, members: Members, doubt: float) -> None:
@@ -34,7 +34,7 @@ class Around:
         problem = members.problem
         self.members, self.doubt = members, doubt
         self.choices = choices_within(problem, loose(members.bar))
-        self.needless = Needless(problem, self.choices, doubt)
+        self.redundant = RedundantChanges(problem, self.choices, doubt)
         self._left = MOST // members.scorer.numbers(doubt)
         self._serial = count()
         self._heap: list[tuple[float, int, Bools]] = []
@@ -52,10 +52,10 @@ class Around:
         if self._tightened(whole)[1] > LARGEST or not gains(self.choices, self.members.scorer):
             return False
         boxes = boxes_of(self.members.scorer.structure, self.choices.tokens)
-        losing = Losing(self.members.problem, self.choices, boxes, self.doubt)
+        dominated = DominatedActions(self.members.problem, self.choices, boxes, self.doubt)
         self._wait(whole)
         while self._heap and self._heap[0][0] <= self._within.limit:
-            box = losing.dropped(heapq.heappop(self._heap)[2])
+            box = dominated.dropped(heapq.heappop(self._heap)[2])
             low, size = self._tightened(box)
             if low > self._within.limit:
                 continue
@@ -109,7 +109,7 @@ class Around:
 
     def _look(self, box: Bools) -> bool:
         """Look at all candidates of a box; return whether there was room for that."""
-        listed = Listed.of(self.choices, box, self.needless.free)
+        listed = Listed.of(self.choices, box, self.redundant.free)
         self._left -= listed.rows.size
         budget, work = self.members.budget, 1 + listed.rows.size // WORTH
         if self._left < 0 or budget.left < work or budget.take(work) < work:
@@ -122,7 +122,7 @@ class Around:
         """Let the nearest lawful candidates of every changed set become members, those that are certain and others."""
         problem, codes = self.members.problem, rated.codes
         some = np.flatnonzero(problem.held(codes))
-        some = some[~self.needless.of(codes[some], rated.checked)]
+        some = some[~self.redundant.of(codes[some], rated.checked)]
         some = some[np.argsort(problem.distance(codes[some]), kind="stable")]
         if len(some):
             parts = [

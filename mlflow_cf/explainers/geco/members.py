@@ -182,7 +182,7 @@ class Members:
         return fittest(self.problem, found, self.q)
 
     def _minimal(self, found: Population) -> Population:
-        """Return candidates, the favourable ones without needless changes."""
+        """Return candidates, the favourable ones without redundant changes."""
         codes, favourable = found.codes.copy(), found.favourable
         codes[favourable] = minimal(self.problem, self.scorer, codes[favourable])
         return replace(found, codes=codes, score=np.where(favourable, self.problem.distance(codes), found.score))
