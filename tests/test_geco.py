@@ -15,11 +15,12 @@ from mlflow_cf.errors import InputError
 from mlflow_cf.explained import ExplainedModel
 from mlflow_cf.explainers import GeCo
 from mlflow_cf.explainers.geco.deltas import Places
-from mlflow_cf.explainers.geco.draws import Draws
+from mlflow_cf.explainers.geco.drawn import Drawn
+from mlflow_cf.explainers.geco.draws import MOST_CODES, Draws
 from mlflow_cf.model.judge import OpenModel
 from mlflow_cf.options import WrapOptions
 from mlflow_cf.problem import Budget, Codes, Problem
-from mlflow_cf.search.population import Population, changed_sets, fittest, score_candidates
+from mlflow_cf.search.population import Population, changed_sets, fittest, none_scored, score_candidates
 from mlflow_cf.search.sampling import draw_by_row, draw_distinct
 from mlflow_cf.wrapping import assemble
 
@@ -281,6 +282,24 @@ class TestOperators:
         changes = (codes != problem.own).sum(axis=1)
         repaired = started(problem).cascade.repair(codes)
         assert repaired.tolist() == codes[(changes > 0) & (changes <= 2)].tolist()
+
+
+class TestDrawn:
+    """Constructions for models that are not opened."""
+
+    def test_neighbours_of_many_members_are_made_a_few_at_a_time(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        """On 300 columns, those of 250 members took 1 GB and a second in which nobody asked the clock."""
+        frame = pd.DataFrame(RNG.normal(size=(60, 120)), columns=[f"c{number}" for number in range(120)])
+        asked = problem_of(
+            wrapped(OpenModel("test", (0, 1), lambda rows: np.zeros(len(rows), dtype=int)), frame), frame
+        )
+        run = started(asked)
+        drawn, made, clock = Drawn(run, none_scored(asked), 20), [], iter([False, False, True])
+        monkeypatch.setattr(drawn, "score", lambda codes: made.append(codes.size))
+        monkeypatch.setattr(Budget, "spent", property(lambda _: next(clock)))
+        drawn.around(random_codes(asked, 80))
+        assert len(made) == 2
+        assert max(made) <= 2 * MOST_CODES
 
 
 class TestSearch:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from mlflow_cf.constraints.rules import Bools
-from mlflow_cf.explainers.geco.draws import Draws
+from mlflow_cf.explainers.geco.draws import MOST_CODES, Draws
 from mlflow_cf.explainers.geco.knapsack import KnapsackItems
 from mlflow_cf.features import Floats
 from mlflow_cf.problem import Codes
@@ -74,4 +74,10 @@ class Drawn:
 
     def around(self, members: Codes) -> None:
         """Score and keep `members` (m, G) and candidates that differ from one of them in one group."""
-        self.score(np.concatenate([self.cascade.repair(members), self.run.codes_of(members, self.size)]))
+        waiting = self.cascade.repair(members)
+        each = max(1, MOST_CODES // (self.size * len(self.problem.groups) ** 2))
+        for start in range(0, len(members), each):
+            if self.budget.spent:
+                return
+            self.score(np.concatenate([waiting, self.run.codes_of(members[start : start + each], self.size)]))
+            waiting = waiting[:0]
