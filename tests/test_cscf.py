@@ -25,6 +25,7 @@ from mlflow_cf.explainers.cscf.evolution import elites
 from mlflow_cf.explainers.cscf.genes import Ordered, decoded, encoded
 from mlflow_cf.explainers.cscf.orders import reordered
 from mlflow_cf.explainers.cscf.possible import Possible, possible
+from mlflow_cf.explainers.cscf.refine import TRIES, Refining
 from mlflow_cf.features import FeatureSpace
 from mlflow_cf.plans.action_model import ActionModel, Declared
 from mlflow_cf.plans.walk import Walker
@@ -374,6 +375,31 @@ def test_orders_are_tried_only_where_they_matter_and_within_the_budget(monkeypat
         assert len(reordered(several, plan)) == 0
         assert not walked
         monkeypatch.undo()
+
+
+def test_values_are_refined_a_few_plans_at_a_time_until_the_clock_ends(monkeypatch: pytest.MonkeyPatch) -> None:
+    """On 300 columns, what nobody reached any more was written out as rows, some .1 s past the clock."""
+    table = pd.DataFrame({"a": [0.0, 10.5], "b": [0.0, 10.5]})
+    problem = bound(table, lambda Z: Z.sum(axis=1) > 6, row=(0, 0), values="continuous")
+    steps = Ordered(np.array([[0, 1]] * 5), np.linspace(8, 10, 10).reshape(5, 2))
+
+    def refined(at_once: int, rounds: int) -> tuple[Evaluated, list[int]]:
+        evaluator, sizes = Evaluator(problem, possible(problem, {}, discounts=True), Budget(10**6), rounded=False), []
+        plans, evaluate = evaluator.evaluate(steps), evaluator.evaluate
+        monkeypatch.setattr(Evaluator, "at_once", at_once)
+        monkeypatch.setattr(Evaluator, "cut", property(lambda _: len(sizes) >= rounds))
+        monkeypatch.setattr(evaluator, "evaluate", lambda tried: sizes.append(len(tried)) or evaluate(tried))
+        return Refining(evaluator, np.random.default_rng(0)).run(plans, any_distance=True), sizes
+
+    whole, sizes = refined(10**6, 3)
+    assert sizes == [5 * TRIES] * 3
+    parts, sizes = refined(2 * TRIES, 9)
+    assert sizes == [2 * TRIES, 2 * TRIES, TRIES] * 3
+    np.testing.assert_array_equal(parts.sequences.values, whole.sequences.values)
+    begun, sizes = refined(2 * TRIES, 2)
+    assert sizes == [2 * TRIES] * 2
+    assert (begun.sequences.values[:4] != steps.values[:4]).any()
+    np.testing.assert_array_equal(begun.sequences.values[4], steps.values[4])
 
 
 def test_answers_stand_in_their_cheapest_order() -> None:

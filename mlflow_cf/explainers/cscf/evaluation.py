@@ -140,7 +140,7 @@ class Evaluator:
         Where not `all_of_them`, ends that cannot be answers anyway are not scored, and count as not wanted. What the
         budget leaves no room for counts as what cannot be done.
         """
-        size = max(1, CELLS // len(self.problem.space))
+        size = self.at_once
         parts = [self._evaluated(sequences.take(np.arange(min(size, len(sequences)))), all_of_them=all_of_them)]
         for start in range(size, len(sequences), size):
             if self.cut:
@@ -174,6 +174,11 @@ class Evaluator:
         objectives = np.full((len(sequences), 2 + often.shape[1]), np.inf)
         objectives[done] = np.column_stack([ends.cost[done], self.gower(ends.states[done]), often[done]])
         return Evaluated(sequences, ends.states, objectives, violations, grade)
+
+    @property
+    def at_once(self) -> int:
+        """How many sequences are followed between two looks at the clock."""
+        return max(1, CELLS // len(self.problem.space))
 
     @property
     def cut(self) -> bool:

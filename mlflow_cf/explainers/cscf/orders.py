@@ -15,7 +15,6 @@ from mlflow_cf.search.population import row_keys
 
 MOST: Final = 256  # beginnings of a plan that are followed, the cheapest ones: all of up to eight steps
 MOST_WALKED: Final = 2**20  # beginnings in all: about a second; plans of eight steps have 16,000 each, of four 250
-CELLS: Final = 2**17  # features of the beginnings that are followed between two looks at the clock: 20 ms
 
 
 def reordered(evaluator: Evaluator, plans: Evaluated) -> Evaluated:
@@ -30,7 +29,7 @@ def reordered(evaluator: Evaluator, plans: Evaluated) -> Evaluated:
     lengths = plans.lengths
     for steps in np.unique(lengths[lengths > 1]).tolist():
         some, begun = np.flatnonzero(lengths == steps), min(MOST, 2**steps) * steps
-        size = max(1, CELLS // (begun * len(evaluator.problem.space)))
+        size = max(1, evaluator.at_once // begun)
         for start in range(0, len(some), size):
             walked += begun * steps * min(size, len(some) - start)
             if evaluator.cut or walked > MOST_WALKED:

@@ -41,13 +41,25 @@ class Refining:
         for _ in range(ROUNDS):
             if not len(plans) or self.evaluator.cut:
                 break
-            tried = self.evaluator.evaluate(self._tries(plans, reach))
-            better, cheapest = self._better(plans, tried, any_distance=any_distance)
+            better, found = self._round(plans, self._tries(plans, reach), any_distance=any_distance)
             reach[~better] *= SHRINK
             if better.any():
-                both = Evaluated.together([plans, tried.take(cheapest[better])])
+                both = Evaluated.together([plans, *found])
                 plans = both.take(np.where(better, len(plans) + better.cumsum() - 1, np.arange(len(plans))))
         return plans
+
+    def _round(self, plans: Evaluated, tries: Ordered, *, any_distance: bool) -> tuple[np.ndarray, list[Evaluated]]:
+        """Return (m,) which plans have become cheaper in time, and the cheapest tries of these."""
+        better, found = np.zeros(len(plans), dtype=np.bool_), list[Evaluated]()
+        each = max(1, self.evaluator.at_once // TRIES)
+        for start in range(0, len(plans), each):
+            if start and self.evaluator.cut:
+                break
+            some = np.arange(start, min(start + each, len(plans)))
+            tried = self.evaluator.evaluate(tries.take(np.arange(some[0] * TRIES, (some[-1] + 1) * TRIES)))
+            better[some], cheapest = self._better(plans.take(some), tried, any_distance=any_distance)
+            found.append(tried.take(cheapest[better[some]]))
+        return better, found
 
     def _tries(self, plans: Evaluated, reach: Floats) -> Ordered:
         """Return (m * TRIES) sequences next to the plans."""
@@ -77,7 +89,6 @@ POINTS: Final = (2_048, 12_288, 24_576)  # of all sequences of one, two and thre
 FEWEST: Final = 5  # values of an action
 STARTED: Final = 2  # steps of the sequences that have several
 STARTS: Final = 4  # values with which a sequence is refined; those of whole numbers are far apart
-CELLS: Final = 2**17  # features of the points that are followed together: 10 ms
 
 
 def short_plans(evaluator: Evaluator, most: int) -> Evaluated:
@@ -102,7 +113,7 @@ def _of_length(evaluator: Evaluator, length: int) -> list[Evaluated]:
     possible, found = evaluator.possible, list[Evaluated]()
     orders = list(permutations(range(len(possible)), length))
     grids = [(order, _grid(possible, order, POINTS[length - 1] // len(orders))) for order in orders]
-    at_once, start = CELLS // len(evaluator.problem.space), 0
+    at_once, start = evaluator.at_once, 0
     while start < len(grids) and not (found and evaluator.cut):
         size, end = 0, start
         while end < len(grids) and (end == start or size + len(grids[end][1]) <= at_once):
