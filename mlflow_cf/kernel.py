@@ -25,7 +25,8 @@ SOURCES: Final = (
     "plans/kernels.py",
     "problem/packed.py",
     "problem/scaled.py",
-    "search/action_table.py",
+    "engine/actions.py",
+    "problem/action_table.py",
     *(f"structures/kernels/{name}.py" for name in
       ("blocks", "bounds", "branches", "classes", "dense", "gains", "nodes", "pairs", "product", "rectified",
        "restrict", "score", "sweep")),

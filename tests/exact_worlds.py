@@ -13,6 +13,7 @@ from rule_worlds import comparisons, rule_texts
 from worlds import FEATURES, KEYS, background, stepped, table, wide_rows
 
 from mlflow_cf.constraints import Constraints
+from mlflow_cf.engine.engine import Engine
 from mlflow_cf.errors import InputError
 from mlflow_cf.features import FeatureSpace
 from mlflow_cf.goal import BoundTarget, Scorer
@@ -262,7 +263,7 @@ class Drawn:
             rate_background=lambda: self.target.rate(self.verdict(self.bound_policy.background)),
             scorer=scorer,
         )
-        return RowTask(problem, self.target, Budget(evaluations))
+        return RowTask(Engine(problem), self.target, Budget(evaluations))
 
     def proved(self, task: RowTask, rows: np.ndarray, *, polish: bool) -> VerifiedAnswers:
         """Return verified answers among rows, as another explainer would have them."""

@@ -11,8 +11,7 @@ from sklearn.ensemble import RandomForestClassifier
 from sklearn.linear_model import LogisticRegression
 
 import mlflow_cf
-from mlflow_cf.engine.few_changes import FewChanges
-from mlflow_cf.engine.nodes import beyond_reach
+from mlflow_cf.engine.engine import Engine
 from mlflow_cf.explainers import UFCE, Candidates
 
 
@@ -56,14 +55,15 @@ def test_what_it_tells_is_what_all_rows_tell(*, seed, forest, at, frozen, rules,
     if model.predict(row)[0] or explained.explain(row, explainer=seen)[0].status == "infeasible":
         return
     problem = seen.problem
+    engine = Engine(problem)
     codes = np.array(list(product(*(range(len(group.actions)) for group in problem.groups))))
     rows = problem.rows(codes)
     lawful = rows[problem.check(rows)]
     favourable = model.predict(problem.space.decode(lawful)[list(frame)]) if len(lawful) else np.empty(0)
-    assert not (beyond_reach(problem, 1e-6) and favourable.any())
+    assert not (engine.beyond_reach(1e-6) and favourable.any())
     if not forest and not rules and not groups and most is None:
-        assert beyond_reach(problem, 1e-6) != favourable.any()
-    few = problem.kept(FewChanges.of)
+        assert engine.beyond_reach(1e-6) != favourable.any()
+    few = engine.few
     if few is None:
         return
     steepest = problem.rows(few.steepest())

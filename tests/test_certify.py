@@ -10,7 +10,7 @@ from sklearn.linear_model import LogisticRegression
 from sklearn.tree import DecisionTreeClassifier
 
 import mlflow_cf
-from mlflow_cf.engine.few_changes import FewChanges
+from mlflow_cf.engine.engine import Engine
 from mlflow_cf.explainers.explainer import Candidates
 from mlflow_cf.goal import BoundTarget, Scorer
 from mlflow_cf.policy import Target
@@ -82,7 +82,7 @@ def row_task(judging, wrong, count):
         rate_background=lambda: target.rate(judging.outcome),
         scorer=Scorer.of([(wrong.opened.structure, target)], len(judging.space)),
     )
-    return RowTask(problem, target, Budget(10**6))
+    return RowTask(Engine(problem), target, Budget(10**6))
 
 
 def test_a_structure_that_refuses_what_the_judge_accepts_proves_nothing():
@@ -105,7 +105,7 @@ def test_what_only_a_search_doubts_keeps_no_answer_from_being_proved_at_once():
     nearly = boundary - 4e-5 / slope
     judging = mlflow_cf.wrap(model, pd.DataFrame({"x": np.append(line["x"], nearly)}), target=1)
     task = row_task(judging, judging, count=1)
-    few = task.problem.kept(FewChanges.of)
+    few = task.engine.few
     assert task.problem.rows(few.nearest_singles(np.inf, 1e-4, 1)[0])[:2].tolist() == [[nearly], [6.0]]
     (known,) = run_proofs(judging.judge, judging.space, [prove(task, np.array([[6.0]]), polish=True)])
     assert at_once(task, known, 1e-6).proofs == ("optimal",)

@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 from laws import dear
 from worlds import background, constraint_dicts, explained, stepped, table, wide_rows
 
+from mlflow_cf.engine.engine import Engine
 from mlflow_cf.errors import InputError
 from mlflow_cf.explainers.geco import picking
 from mlflow_cf.explainers.geco.neighbours import Neighbours, RatedNeighbours
@@ -64,7 +65,7 @@ class World:
 
     def neighbourhoods(self) -> Neighbours:
         assert self.problem.scorer is not None
-        return Neighbours(self.problem, self.problem.scorer, self.cascade, Keys(self.problem))
+        return Neighbours(Engine(self.problem), self.problem.scorer, self.cascade, Keys(self.problem))
 
     def of(self, parents: Codes, bar: float, budget: Budget | None = None) -> tuple[Found, Codes]:
         near, others = self.neighbourhoods().of(parents, bar, budget or Budget(PLENTY))

@@ -14,13 +14,14 @@ import numpy as np
 
 from mlflow_cf.constraints.rules import Bools
 from mlflow_cf.engine.dominated import RedundantChanges
+from mlflow_cf.engine.engine import Engine
 from mlflow_cf.engine.few_changes import FewChanges
 from mlflow_cf.engine.frontier import KeyedCandidate, Node, Waiting
 from mlflow_cf.engine.listed import WORTH, Listed, ListedCandidates, gains
-from mlflow_cf.engine.nodes import Parting, boxes_of_sets, choices_within, tighten, whole_box
+from mlflow_cf.engine.nodes import Parting, boxes_of_sets, tighten, whole_box
 from mlflow_cf.features import Floats
-from mlflow_cf.problem import Budget, Codes, Problem
-from mlflow_cf.search.action_table import Within
+from mlflow_cf.problem import Budget, Codes
+from mlflow_cf.problem.action_table import Within
 
 SCORE_TOLERANCES = 4  # tolerances: scores may be off on either side of a comparison
 MOST_LISTED = 2**18  # sums of a box's candidates that are made together instead of parting it further
@@ -41,12 +42,13 @@ class BestFirst:
     """
 
     def __init__(
-        self, problem: Problem, budget: Budget, limit: float, tolerance: float, sets: Bools | None = None
+        self, engine: Engine, budget: Budget, limit: float, tolerance: float, sets: Bools | None = None
     ) -> None:
-        self.problem, self.budget, self.limit = problem, budget, limit
+        self.problem = problem = engine.problem
+        self.budget, self.limit = budget, limit
         self.joint_rules = problem.joint_rules
         whole = sets is not None or problem.variety.near
-        self.choices = choices_within(problem, limit, whole=whole)
+        self.choices = engine.within(limit, whole=whole)
         self.within = Within(problem.bound_distance.c, limit, problem.most_changes)
         self.doubt = SCORE_TOLERANCES * tolerance
         self.redundant = RedundantChanges(problem, self.choices, self.doubt) if problem.count > 1 else None
@@ -57,7 +59,7 @@ class BestFirst:
             self._parting = Parting(problem, self.choices, self.redundant, self.doubt, budget)
             boxes = whole_box(self.choices) if sets is None else boxes_of_sets(self.choices, sets)
             self._push(boxes.copy())
-            few = problem.kept(FewChanges.of) if len(self._waiting) and not whole else None
+            few = engine.few if len(self._waiting) and not whole else None
             if few is not None:
                 self._decide_few(few, boxes)
 

@@ -16,7 +16,7 @@ import numpy as np
 from mlflow_cf.constraints.rules import Bools
 from mlflow_cf.goal.scorer import DecisionScore
 from mlflow_cf.problem import Codes, Problem
-from mlflow_cf.search.action_table import ActionTable
+from mlflow_cf.problem.action_table import ActionTable
 from mlflow_cf.structures.capabilities import Boxes, SupportsGains
 
 

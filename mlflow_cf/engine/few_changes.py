@@ -13,14 +13,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mlflow_cf.constraints.rules import Bools
-from mlflow_cf.engine.nodes import loose
+from mlflow_cf.engine.actions import loose
 from mlflow_cf.engine.pair_batches import FirstOfSets, PairSelection, TriedActions
 from mlflow_cf.engine.two_changes import TwoChanges
 from mlflow_cf.features import Floats
 from mlflow_cf.goal import Scorer
 from mlflow_cf.kernel import kernel
 from mlflow_cf.problem import Budget, Codes, Problem
-from mlflow_cf.search.action_table import ActionTable, telling
+from mlflow_cf.problem.action_table import ActionTable
 
 ROUNDING = 1e-12  # of a sum
 SWEPT = 1e-5  # sums of a sweep are rounded otherwise than those of a single row, which may be sums in float32
@@ -37,12 +37,11 @@ class FewChanges:
         scorer: rates candidates; choices: all tuples worth looking at.
     """
 
-    def __init__(self, problem: Problem, scorer: Scorer) -> None:
+    def __init__(self, problem: Problem, scorer: Scorer, actions: ActionTable) -> None:
         """Sweep the row."""
-        self.problem, self.scorer = problem, scorer
-        self.choices = ActionTable.of_ids(problem, problem.kept(telling))
+        self.problem, self.scorer, self.choices = problem, scorer, actions
         self._own = problem.own_tokens
-        values = [tokens if len(tokens) > 1 else None for tokens in self.choices.tokens]
+        values = [tokens if len(tokens) > 1 else None for tokens in self.choices.encoded]
         self._sums = np.empty((len(self.choices.code), scorer.structure.outputs))
         for number, sums in zip(problem.owner.tolist(), scorer.structure.sweep(self._own, values), strict=True):
             if sums is not None:
@@ -51,12 +50,6 @@ class FewChanges:
         self._changed[self.choices.own] = False
         self._single: tuple[float, float, Codes] | None = None  # limit, doubt, and what was found then
         self._known: tuple[float, float, Codes, Bools] | None = None  # the same of pairs, and whether each suffices
-
-    @classmethod
-    def of(cls, problem: Problem) -> FewChanges | None:
-        """Return what is known of a problem; None where a sweep does not look at all single changes."""
-        whole = len(problem.groups) == len(problem.space) and all(group.own_allowed for group in problem.groups)
-        return cls(problem, problem.scorer) if whole and problem.scorer is not None else None
 
     def least(self, changes: int) -> float:
         """Return what so many changes cost at least, added up in whatever order."""
@@ -118,7 +111,7 @@ class FewChanges:
         while stop < len(far) and not any(map(np.any, held)):
             start, last = stop, min(stop + at_once, len(far)) - 1
             stop, at_once = int(np.searchsorted(far, loose(float(far[last])), side="right")), 2 * at_once
-            codes = self.choices.taken(places[start:stop, None])
+            codes = self.choices.candidates(places[start:stop, None])
             lawful = self.problem.held(codes)
             parts.append(codes[lawful])
             held.append(sure[start:stop][lawful])
@@ -186,7 +179,7 @@ class FewChanges:
             found = self._pairs_of_sets(limit, doubt, budget, most)
         if found is None:
             return None
-        codes = self.choices.taken(found[0])
+        codes = self.choices.candidates(found[0])
         held = self.problem.held(codes)
         return codes[held], found[1][held]
 
@@ -240,7 +233,7 @@ class FewChanges:
 
     def _codes(self, places: Codes) -> Codes:
         """Return the lawful candidates (m, G) that take the choices at `places` (k, n), each of another group."""
-        codes = self.choices.taken(places)
+        codes = self.choices.candidates(places)
         return np.asarray(codes[self.problem.held(codes)])
 
 

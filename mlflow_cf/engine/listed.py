@@ -13,13 +13,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mlflow_cf.constraints.rules import Bools
+from mlflow_cf.engine.actions import loose
 from mlflow_cf.engine.few_changes import SWEPT
-from mlflow_cf.engine.nodes import loose
 from mlflow_cf.features import Floats
 from mlflow_cf.goal import Scorer
 from mlflow_cf.kernel import kernel
 from mlflow_cf.problem import Codes
-from mlflow_cf.search.action_table import ActionTable, Within
+from mlflow_cf.problem.action_table import ActionTable, Within
 
 WORTH = 2**8  # a row of a product takes so many times less than a row by itself
 SET_UP = 2**14  # rows of a product take as long as what comes before them
@@ -91,9 +91,9 @@ class Rows:
         """
         if scorer.products is None:
             return None
-        choices, owner = self.choices, self.choices.problem.owner
+        choices, owner = self.choices, self.choices.owner
         places = [self.places[number] - choices.start[number] for number in owner.tolist()]
-        tokens = [choices.tokens[column][some] for column, some in enumerate(places)]
+        tokens = [choices.encoded[column][some] for column, some in enumerate(places)]
         return scorer.products.product(tokens, owner, weights)
 
 
@@ -164,7 +164,7 @@ class Listed:
     def rated_alone(self, within: Within, scorer: Scorer, doubt: float) -> ListedCandidates:
         """Return which of the candidates that are near may be answers, rated by themselves."""
         codes = self.near(within)
-        may, sure = scorer.decisions(scorer.structure.sums(self.choices.problem.tokens(codes)), doubt)
+        may, sure = scorer.decisions(scorer.structure.sums(self.choices.encoded_candidates(codes)), doubt)
         return ListedCandidates(codes[may], sure[may], np.zeros(len(self.places), dtype=np.bool_))
 
     def _axes(self, places: Sequence[Codes], checked: Bools) -> Axes:

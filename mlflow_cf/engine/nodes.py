@@ -14,44 +14,17 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mlflow_cf.constraints.rules import Bools
+from mlflow_cf.engine.actions import SLACK, loose
 from mlflow_cf.engine.dominated import DominatedActions, RedundantChanges
 from mlflow_cf.features import Floats
+from mlflow_cf.goal import Scorer
 from mlflow_cf.kernel import kernel
 from mlflow_cf.problem import Budget, Codes, Problem
-from mlflow_cf.problem.points import with_points
-from mlflow_cf.search.action_table import ActionArrays, ActionTable, Within, lawful, telling
+from mlflow_cf.problem.action_table import ActionArrays, ActionTable, Within
 from mlflow_cf.structures.capabilities import SupportsConfined, boxes_of
 
 Array = NDArray[Any]
 MOST_LEAST = 3  # groups that must change at least, as far as bounds know
-SLACK = 1e-12  # of the limit, so that rounding never drops a tuple that is as near
-
-
-def loose(limit: float) -> float:
-    """Return a limit that nothing exceeds by rounding alone."""
-    return limit + SLACK * max(1.0, limit)
-
-
-def all_loose(limits: Floats) -> Floats:
-    """Return the same of limits (n,)."""
-    return np.asarray(limits + SLACK * np.maximum(1.0, limits))
-
-
-def choices_within(problem: Problem, limit: float, *, whole: bool = False) -> ActionTable:
-    """Return the choices of a problem no farther away than `limit`, nearest first within each group.
-
-    With `whole`, also those that the model cannot tell from a nearer one.
-    """
-    places = lawful(problem) if whole else problem.kept(telling)
-    groups, costs = problem.group_of[places], problem.costs[places]
-    least = np.full(len(problem.groups), np.inf)
-    np.minimum.at(least, groups, costs)
-    rest = least.sum() - least if np.isfinite(least).all() else np.full(len(least), np.inf)
-    stays = places == (problem.own + problem.start)[groups]
-    near = stays | (rest[groups] + costs <= loose(limit))
-    places, groups, costs, stays = places[near], groups[near], costs[near], stays[near]
-    top = problem.peaks[places] if problem.bound_distance.c else np.zeros(len(places))
-    return ActionTable.of_ids(problem, places[np.lexsort((places, ~stays, top, costs, groups))])
 
 
 def whole_box(choices: ActionTable) -> Bools:
@@ -87,7 +60,7 @@ def tighten(masks: Bools, choices: ActionTable, within: Within) -> Lows:
     changes, code = np.empty(len(masks), dtype=np.intp), np.empty((len(masks), groups), dtype=np.intp)
     lows = Lows(np.empty(len(masks)), changes, code)
     nearest = LeastCosts.room(groups)
-    tighten_boxes(masks, choices.flat, within, loose(within.limit), nearest, lows)
+    tighten_boxes(masks, choices.arrays, within, loose(within.limit), nearest, lows)
     return lows
 
 
@@ -221,7 +194,7 @@ class Parting:
         """Prune the model to the choices; where several answers are wanted, `redundant` changes are looked for."""
         self.problem, self.choices, self.redundant, self.doubt, self.budget = problem, choices, redundant, doubt, budget
         scorer = problem.scorer
-        self._boxes = None if scorer is None else boxes_of(scorer.structure, choices.tokens)
+        self._boxes = None if scorer is None else boxes_of(scorer.structure, choices.encoded)
         self._confining = self._boxes if isinstance(self._boxes, SupportsConfined) else None
         self._dominated = DominatedActions(problem, choices, self._boxes, doubt)
 
@@ -330,16 +303,9 @@ class Parting:
         return nearer
 
 
-def beyond_reach(problem: Problem, doubt: float) -> bool:
-    """Whether the model's bounds prove that no candidate meets the target; False: they do not tell.
-
-    Scores may be off by `doubt`, in units of max(1, |score|).
-    """
-    problem, exact = with_points(problem)
-    if problem.scorer is None or not exact:
-        return False
-    choices = ActionTable.of_ids(problem, problem.kept(telling))
-    if (choices.start[:-1] == choices.start[1:]).any():
-        return True  # a group has no tuple left
-    low, high = boxes_of(problem.scorer.structure, choices.tokens).bounds(whole_box(choices)[:, choices.columns])
-    return bool(problem.scorer.upper_bound(low, high, doubt)[0] < 0)
+def beyond_reach(scorer: Scorer, actions: ActionTable, doubt: float) -> bool:
+    """Whether the model's bounds prove that no candidate of a table meets the target; scores may be off by `doubt`."""
+    if (actions.start[:-1] == actions.start[1:]).any():
+        return True  # a group has no action left
+    low, high = boxes_of(scorer.structure, actions.encoded).bounds(whole_box(actions)[:, actions.columns])
+    return bool(scorer.upper_bound(low, high, doubt)[0] < 0)

@@ -11,11 +11,11 @@ from typing import NamedTuple
 import numpy as np
 
 from mlflow_cf.constraints.rules import Bools
-from mlflow_cf.engine.nodes import all_loose
+from mlflow_cf.engine.actions import all_loose
 from mlflow_cf.features import Floats
 from mlflow_cf.goal import Scorer
 from mlflow_cf.problem import Codes, Problem
-from mlflow_cf.search.action_table import ActionTable
+from mlflow_cf.problem.action_table import ActionTable
 from mlflow_cf.structures.links import Encoded
 
 
@@ -67,7 +67,7 @@ class FirstOfSets:
         _, sure = self.scorer.decisions(sums, self.doubt)
         sure &= ~self._may[places].any(axis=1) & (distance < self._nearest[groups[:, 0], groups[:, 1]])
         if sure.any() and (self.problem.linking or not self.problem.plain_limits or self.problem.most_changes < 2):
-            sure[sure] = self.problem.held(self.choices.taken(places[sure]))
+            sure[sure] = self.problem.held(self.choices.candidates(places[sure]))
         first = self._first(order, groups, sure)
         while len(first) and not (good := self._lawful(places[first])).all():
             sure[first[~good]] = False
@@ -82,7 +82,7 @@ class FirstOfSets:
 
     def _lawful(self, places: Codes) -> Bools:
         """Return (n,) whether the rows that take the choices at `places` (n, c) meet every constraint."""
-        return self.problem.check(self.problem.rows(self.choices.taken(places)))
+        return self.problem.check(self.problem.rows(self.choices.candidates(places)))
 
 
 class TriedActions(NamedTuple):
@@ -103,11 +103,11 @@ class TriedActions(NamedTuple):
     @classmethod
     def of(cls, choices: ActionTable, tried: Bools) -> TriedActions:
         """Return the choices that are `tried` (choices,)."""
-        columns, owner = choices.columns, choices.problem.owner
+        columns, owner = choices.columns, choices.owner
         some = tried[columns]
         ends = np.diff(choices.start)[owner].cumsum()
         start = np.append(0, some.cumsum()[ends - 1])
-        parts = zip(choices.tokens, pairwise([0, *ends.tolist()]), strict=True)
+        parts = zip(choices.encoded, pairwise([0, *ends.tolist()]), strict=True)
         places = columns[some]
         tokens = [table[some[first:stop]] for table, (first, stop) in parts]
         return cls(places, start, choices.cost[places], choices.peak[places], tokens)

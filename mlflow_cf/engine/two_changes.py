@@ -9,12 +9,12 @@ from functools import cached_property
 import numpy as np
 
 from mlflow_cf.constraints.rules import Bools
-from mlflow_cf.engine.nodes import loose
+from mlflow_cf.engine.actions import loose
 from mlflow_cf.engine.pair_batches import FirstOfSets, PairSelection, batches
 from mlflow_cf.features import Floats
 from mlflow_cf.goal import Scorer
 from mlflow_cf.problem import Budget, Codes, Problem
-from mlflow_cf.search.action_table import ActionTable
+from mlflow_cf.problem.action_table import ActionTable
 from mlflow_cf.structures.capabilities import Pairs, SupportsPairs
 from mlflow_cf.structures.kernels.blocks import Blocks, ListedPairs, SingleEffects, Threshold
 from mlflow_cf.structures.links import Encoded
@@ -187,7 +187,7 @@ class TwoChanges:
             last, most = min(most, len(rest)) - 1, MORE_LAWFUL * most
             bar = np.partition(distance[rest], last)[last]
             some, rest = rest[distance[rest] <= bar], rest[distance[rest] > bar]
-            codes = self.choices.taken(places[some])
+            codes = self.choices.candidates(places[some])
             lawful = (self.problem.changes_left(codes) >= 0) & self.problem.check(self.problem.rows(codes))
             if lawful.any():
                 return float(distance[some[lawful]].min())

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, Protocol, runtime_c
 import numpy as np
 from numpy.typing import NDArray
 
+from mlflow_cf.engine.engine import Engine
 from mlflow_cf.errors import InputError
 from mlflow_cf.explainers.learned import Facts, Learned, Learning
 from mlflow_cf.features import Floats
@@ -62,6 +63,7 @@ class Candidates:
         complete: whether answers that are missing among those wanted shall be looked for by exact search.
         promise: rows (m, d) -> (m,): what the explainer says of its answers beyond target and constraints; needless
             changes are put back only where that still holds. None: nothing more.
+        engine: what the search has found out about the row by its opened model: certificates go on from there.
     """
 
     rows: Floats
@@ -77,6 +79,7 @@ class Candidates:
     optima: tuple[Optimum, ...] = ()
     complete: bool = False
     promise: Callable[[Floats], NDArray[np.bool_]] | None = None
+    engine: Engine | None = None
 
     def __post_init__(self) -> None:
         if self.more is not None and not (self.plans is None and self.costs is None):

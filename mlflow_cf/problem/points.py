@@ -25,10 +25,6 @@ def with_points(problem: Problem) -> tuple[Problem, bool]:
     to propose the nearest value that the rules allow, up to one step of the column's type. For all other models, and
     for rules over several groups, the points are evenly spaced and prove nothing.
     """
-    return problem.kept(_pointed)
-
-
-def _pointed(problem: Problem) -> tuple[Problem, bool]:
     intervals = [number for number, group in enumerate(problem.groups) if group.interval is not None]
     if not intervals:
         return problem, True

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Any, TypeVar, cast
 
 import numpy as np
 
@@ -16,7 +15,8 @@ from mlflow_cf.features import FeatureSpace, Floats
 from mlflow_cf.goal.rating import BoundTarget, Rating
 from mlflow_cf.goal.scorer import Scorer
 from mlflow_cf.plans.action_model import ActionModel
-from mlflow_cf.policy.variety import USUAL, Variety
+from mlflow_cf.policy.variety import USUAL, Variety, ranges
+from mlflow_cf.problem.action_table import ActionTable
 from mlflow_cf.problem.distance import BoundDistance
 from mlflow_cf.problem.grounding import Linking
 from mlflow_cf.problem.group import Codes, Group, JointRule
@@ -26,7 +26,6 @@ from mlflow_cf.problem.single_features import PackedGroups
 from mlflow_cf.problem.steps import StepRules
 from mlflow_cf.structures.links import Encoded
 
-Made = TypeVar("Made")
 FEW = 1_000  # candidates up to which rules are checked on their rows instead of in tables
 
 
@@ -83,13 +82,6 @@ class Problem:
     action_model: ActionModel | None = None
     target: BoundTarget | None = None
     variety: Variety = USUAL
-    _made: dict[Any, Any] = field(default_factory=dict, init=False, repr=False)
-
-    def kept(self, make: Callable[[Problem], Made]) -> Made:
-        """Return `make(self)`, computed once per problem and kept."""
-        if make not in self._made:
-            self._made[make] = make(self)
-        return cast(Made, self._made[make])
 
     @property
     def _packed_groups(self) -> PackedGroups | None:
@@ -156,7 +148,7 @@ class Problem:
 
     def tokens(self, codes: Codes) -> list[Encoded]:
         """Return the structure's tokens of candidates by code (m, G), one array per column."""
-        return [table[codes[:, number]] for table, number in zip(self.token_tables, self.owner.tolist(), strict=True)]
+        return self.actions.encoded_candidates(codes)
 
     @cached_property
     def own_tokens(self) -> list[Encoded]:
@@ -204,37 +196,30 @@ class Problem:
 
     def distance(self, codes: Codes) -> Floats:
         """Return the distance (m,) of codes (m, G), bit for bit that of their rows."""
-        ids = codes + self.start
-        total: Floats = np.add.accumulate(self.costs[ids], axis=1)[:, -1]  # in order, unlike `sum`
+        packed = self._packed
+        ids = codes + packed.start[:-1]
+        total: Floats = np.add.accumulate(packed.cost[ids], axis=1)[:, -1]  # in order, unlike `sum`
         if self.bound_distance.c:
-            total = total + self.bound_distance.c * self.peaks[ids].max(axis=1)
+            total = total + self.bound_distance.c * packed.peak[ids].max(axis=1)
         return total
 
     @cached_property
-    def start(self) -> Codes:
-        """(G,) where every group starts among the packed actions of all groups: an action's id is start + code."""
-        return np.asarray(self._packed.start[:-1])
+    def actions(self) -> ActionTable:
+        """All actions of all groups; an action's place is where its group starts and its number in the group."""
+        packed = self._packed
+        group = np.repeat(np.arange(len(self.groups)), np.diff(packed.start))
+        code = np.arange(len(group)) - packed.start[group]
+        cost, peak = np.asarray(packed.cost), np.asarray(packed.peak)
+        return ActionTable(group, code, cost, peak, packed.start, self.own, self.owner, self._encoded, whole=True)
 
-    @cached_property
-    def group_of(self) -> Codes:
-        """(t,) the group of every action, by id."""
-        return np.repeat(np.arange(len(self.groups)), np.diff(self._packed.start))
-
-    @cached_property
-    def costs(self) -> Floats:
-        """(t,) the cost of every action, by id; see `GroupActions`."""
-        return np.asarray(self._packed.cost)
-
-    @cached_property
-    def peaks(self) -> Floats:
-        """(t,) the peak of every action, by id; see `GroupActions`."""
-        return np.asarray(self._packed.peak)
+    def _encoded(self) -> list[Encoded]:
+        return [] if self.scorer is None else self.token_tables
 
     @cached_property
     def _columns_start(self) -> Codes:
         """(d,) where every column starts among `_columns_values`."""
         if self._single_features:
-            return np.asarray(self.start[self.owner])
+            return np.asarray(self._packed.start[:-1][self.owner])
         sizes = np.diff(self._packed.start)[self.owner]
         return np.cumsum(sizes, dtype=np.intp) - sizes
 
@@ -299,6 +284,11 @@ class Problem:
     def counts_of(self, limit: ChangeLimit) -> list[Codes]:
         """Return, per group, how many changes (t,) a limit counts for each of its actions."""
         return [limit.counts(group.columns, group.actions, self.x0) for group in self.groups]
+
+    @cached_property
+    def least_differences(self) -> Floats:
+        """(d,) by how much numbers of two answers differ at least, by the policy."""
+        return self.variety.min_difference * ranges(self.space.features)
 
     def changed(self, Z: Floats) -> Bools:
         """Return (m, G) flags of the groups in which rows Z (m, d) differ from the query row."""

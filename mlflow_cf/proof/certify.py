@@ -13,13 +13,11 @@ import numpy as np
 
 from mlflow_cf.constraints.rules import Bools
 from mlflow_cf.engine.best_first import SCORE_TOLERANCES, BestFirst
-from mlflow_cf.engine.few_changes import FewChanges
 from mlflow_cf.engine.frontier import KeyedCandidate
 from mlflow_cf.features import Floats
 from mlflow_cf.model.judge import Asked, Outcome
-from mlflow_cf.problem import Codes
+from mlflow_cf.problem import Codes, Problem
 from mlflow_cf.problem.binding import same
-from mlflow_cf.problem.points import with_points
 from mlflow_cf.proof.by_program import certify_by_program
 from mlflow_cf.proof.select import nearest
 from mlflow_cf.proof.verify import NOTHING, Inquiry, RowTask, VerifiedAnswers, joined_outcomes
@@ -45,22 +43,22 @@ def certify(task: RowTask, verified: VerifiedAnswers, tolerance: float) -> Inqui
         return verified if verified.proofs else replace(verified, note=Uncertified("late"))
     if (settled := at_once(task, verified, tolerance)).proofs:
         return settled
-    problem, exact = with_points(task.problem)
-    if not exact or (problem.variety.near and problem.count > 1 and problem is not task.problem):
+    engine, known = task.engine, verified
+    problem = engine.problem
+    if not engine.exact or (problem.variety.near and problem.count > 1 and problem is not task.problem):
         # of the nearest several, points between those of the model count, too
         return (yield from certify_by_program(task, verified, tolerance))
-    task, known = replace(task, problem=problem), verified
     if problem.variety.near and problem.count > 1:
         # near-copies of an answer do not count: twice as many are needed to bound the distance of the last one
-        twice = replace(task, problem=replace(problem, count=2 * problem.count))
+        twice = replace(task, engine=engine.wanting(2 * problem.count))
         known = yield from nearest_of_sets(twice, verified, tolerance)
     run = Certification(task, known, (yield from needed(task, known)), filling=problem.variety.near)
-    search = BestFirst(problem, task.budget, run.limit(), tolerance)
+    search = BestFirst(engine, task.budget, run.limit(), tolerance)
     agreed = not search.misses(known.rows).any() and (yield from run.extend(search))
     if agreed and run.rows and run.missing and not search.cut and not run.filling:
         # there is no further changed set: what is next has one of those that are known
         run.filling = True
-        search = BestFirst(problem, task.budget, run.limit(), tolerance, np.array(run.codes) != problem.own)
+        search = BestFirst(engine, task.budget, run.limit(), tolerance, np.array(run.codes) != problem.own)
         agreed = yield from run.extend(search)
     if not agreed or (run.missing and not search.cut and run.overlooked):
         return replace(verified, note=Uncertified("disagree"))
@@ -69,12 +67,13 @@ def certify(task: RowTask, verified: VerifiedAnswers, tolerance: float) -> Inqui
 
 def nearest_of_sets(task: RowTask, verified: VerifiedAnswers, tolerance: float) -> Inquiry:
     """Return the nearest answers with the changed sets of verified ones, as far as a part of the budget goes."""
-    problem, part = task.problem, task.budget.part(NEAREST)
+    part = task.budget.part(NEAREST)
     if not len(verified.rows):
         return verified
     inner = replace(task, budget=part)
     run = Certification(inner, verified, (yield from needed(inner, verified)), filling=True)
-    search = BestFirst(problem, part, run.limit(), tolerance, problem.changed(verified.rows))
+    sets = task.problem.changed(verified.rows)
+    search = BestFirst(task.engine, part, run.limit(), tolerance, sets)
     agreed = yield from run.extend(search)
     task.budget.take(part.used)
     found = run.result(search)
@@ -89,8 +88,8 @@ def at_once(task: RowTask, verified: VerifiedAnswers, tolerance: float) -> Verif
     """
     if task.problem.count > 1 or len(verified.rows) != 1 or verified.proofs or task.budget.late:
         return verified
-    problem, exact = with_points(task.problem)
-    few, distance = problem.kept(FewChanges.of) if exact else None, float(task.distance(verified.rows)[0])
+    engine, problem, distance = task.engine, task.engine.problem, float(task.distance(verified.rows)[0])
+    few = engine.few if engine.exact else None
     score_tolerance = SCORE_TOLERANCES * tolerance
     if few is None or few.least(3) <= distance:
         return verified
@@ -167,9 +166,14 @@ class Certification:
     _unconfirmed: list[Unconfirmed] = field(default_factory=list)
 
     @property
+    def problem(self) -> Problem:
+        """The problem that is searched."""
+        return self.task.engine.problem
+
+    @property
     def missing(self) -> int:
         """How many answers are still to be found."""
-        return self.task.problem.count - len(self.rows)
+        return self.problem.count - len(self.rows)
 
     @property
     def overlooked(self) -> bool:
@@ -179,7 +183,7 @@ class Certification:
 
     def limit(self) -> float:
         """Return the cutoff: an upper bound of the last answer's distance, from the answers known before."""
-        problem, rows = self.task.problem, self.verified.rows[self.needed & ~self._answered()]
+        problem, rows = self.problem, self.verified.rows[self.needed & ~self._answered()]
         distance = self.task.distance(rows)
         order = np.argsort(distance, kind="stable")
         if self.filling:
@@ -202,7 +206,7 @@ class Certification:
         What the structure is certain of is asked of the judge together, as late as possible: a call costs about the
         same for one answer and for many.
         """
-        problem, budget = self.task.problem, self.task.budget
+        problem, budget = self.problem, self.task.budget
         while self.missing and (leaf := search.next()) is not None:
             if self._repeats(leaf) or leaf.codes.tobytes() in self.refused:
                 continue
@@ -264,14 +268,14 @@ class Certification:
 
     def _rows(self, codes: list[Codes]) -> Floats:
         """Return the rows (m, d) of candidates by code."""
-        problem = self.task.problem
+        problem = self.problem
         return problem.rows(np.array(codes, dtype=np.intp).reshape(-1, len(problem.groups)))
 
     def _ahead(self, search: BestFirst) -> list[Codes]:
         """Return candidates within the tolerance that may be next: a call of the judge costs the same for many rows."""
         codes = [each for each in search.doubtful(AHEAD) if each.tobytes() not in self.refused]
         if codes:
-            held = self.task.problem.check(self.task.problem.rows(np.array(codes)))
+            held = self.problem.check(self.problem.rows(np.array(codes)))
             codes = [each for each, lawful in zip(codes, held, strict=True) if lawful]
         return codes[: self.task.budget.take(min(len(codes), self.task.budget.left))]
 
@@ -297,16 +301,16 @@ class Certification:
         """Return (k,) which of the answers known before are among the answers, or near-copies of them."""
         answered: Bools = np.zeros(len(self.verified.rows), dtype=np.bool_)
         for row in self.rows:
-            answered |= near_copies(self.task.problem, self.verified.rows, row)
+            answered |= near_copies(self.problem, self.verified.rows, row)
         return answered
 
     def _repeats(self, leaf: KeyedCandidate) -> bool:
         """Whether a candidate's changed set is answered already, or the candidate is a near-copy of an answer."""
         if self.filling:
-            problem = self.task.problem
+            problem = self.problem
             row = problem.rows(leaf.codes[None])[0]
             return bool(near_copies(problem, np.array(self.rows).reshape(-1, len(row)), row).any())
-        own = self.task.problem.own
+        own = self.problem.own
         return any(((leaf.codes != own) == (codes != own)).all() for codes in self.codes)
 
     def _add(self, leaf: KeyedCandidate, row: Floats, outcome: Outcome, search: BestFirst) -> None:
@@ -314,6 +318,6 @@ class Certification:
         self.codes.append(leaf.codes)
         self.outcomes.append(outcome)
         if not self.filling:
-            search.closed.add((leaf.codes != self.task.problem.own).tobytes())
+            search.closed.add((leaf.codes != self.problem.own).tobytes())
         if self.missing:
             search.look_no_farther(self.limit())

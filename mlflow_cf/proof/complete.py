@@ -12,7 +12,6 @@ import numpy as np
 
 from mlflow_cf.engine.best_first import SCORE_TOLERANCES, BestFirst
 from mlflow_cf.explainers import Candidates
-from mlflow_cf.problem.points import with_points
 from mlflow_cf.proof.certify import Certification, certify, nearest_of_sets
 from mlflow_cf.proof.neighbours import beside_them
 from mlflow_cf.proof.verify import Inquiry, RowTask, VerifiedAnswers
@@ -31,7 +30,7 @@ def complete(task: RowTask, verified: VerifiedAnswers, tolerance: float) -> Inqu
         verified: verified answers, at least one and fewer than are wanted.
         tolerance: how far the structure's scores may be from the model's.
     """
-    if task.problem.scorer is None or not with_points(task.problem)[1]:
+    if task.problem.scorer is None or not task.engine.exact:
         return verified
     for most in MOST:
         part = task.budget.part(most)
@@ -52,26 +51,25 @@ def nearest_ones(task: RowTask, verified: VerifiedAnswers, tolerance: float) -> 
 
     The nearest k answers only have changed sets whose own nearest answer is among the k nearest of distinct sets.
     """
-    problem, exact = with_points(task.problem)
-    if problem.scorer is None or not exact:
+    if task.problem.scorer is None or not task.engine.exact:
         return (yield from beside_them(task, verified))
-    found = yield from nearest_of_sets(replace(task, problem=problem), verified, tolerance)
+    found = yield from nearest_of_sets(task, verified, tolerance)
     found = replace(found, proofs=(), bounds=(), exhausted=False)
-    return found if problem is task.problem else (yield from beside_them(task, found))
+    return found if task.engine.problem is task.problem else (yield from beside_them(task, found))
 
 
 def filled(task: RowTask, verified: VerifiedAnswers, tolerance: float, most: int) -> Inquiry:
     """Add answers that change the same features to other values, by `most` evaluations."""
-    problem = with_points(task.problem)[0]
+    problem = task.engine.problem
     codes = codes_of(problem, verified.rows)
     if len(codes) < len(verified.rows):
         return verified
     part = task.budget.part(most)
     outcomes = [verified.outcome.take(slice(at, at + 1)) for at in range(len(verified.rows))]
-    inner = replace(task, problem=problem, budget=part)
+    inner = replace(task, budget=part)
     needed = np.ones(len(verified.rows), dtype=np.bool_)
     run = Certification(inner, verified, needed, True, list(verified.rows), list(codes), outcomes)
-    search = BestFirst(problem, part, np.inf, tolerance, codes != problem.own)
+    search = BestFirst(task.engine, part, np.inf, tolerance, codes != problem.own)
     agreed = yield from run.extend(search)
     task.budget.take(part.used)
     return replace(run.result(search), proofs=(), bounds=(), exhausted=False) if agreed else verified

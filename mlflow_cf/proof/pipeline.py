@@ -93,8 +93,11 @@ class VerifiedRow:
         return tuple(known[position] if position < len(known) else None for position in places)
 
 
-def search(task: RowTask, search_with: Search, seed: int) -> Answer | Candidates:
-    """Search candidates for one row, or say at once why there are none."""
+def search(task: RowTask, search_with: Search, seed: int) -> Answer | tuple[RowTask, Candidates]:
+    """Search candidates for one row, or say at once why there are none.
+
+    The task that is returned beside them knows what the search has found out about the row.
+    """
     reason = impossible(task.problem)
     if reason:
         return Answer("infeasible", reason, evidence="evident")
@@ -104,7 +107,9 @@ def search(task: RowTask, search_with: Search, seed: int) -> Answer | Candidates
     candidates = replace(candidates, diagnostics=with_failures(candidates.diagnostics, failures))
     _check_plans(task.problem, candidates)
     task.budget.release()
-    return candidates
+    if candidates.engine is None:
+        return task, candidates
+    return replace(task, engine=candidates.engine), replace(candidates, engine=None)
 
 
 def _check_plans(problem: Problem, candidates: Candidates) -> None:

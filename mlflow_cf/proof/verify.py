@@ -11,6 +11,7 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 from numpy.typing import NDArray
 
+from mlflow_cf.engine.engine import Engine
 from mlflow_cf.features import Floats
 from mlflow_cf.goal import BoundTarget
 from mlflow_cf.model.judge import Asked, Outcome
@@ -29,7 +30,7 @@ class RowTask:
     """One row to explain.
 
     Attributes:
-        problem: what is searched; target: what the judge must say.
+        engine: what is known of the row; target: what the judge must say.
         budget: what it may cost.
         obstacle: why the model is not opened for this row, if it is not.
         further: what the judges of further requirements must say, in their order.
@@ -37,13 +38,18 @@ class RowTask:
         refused: rows (as bytes) that the judge accepted in a table and refused alone.
     """
 
-    problem: Problem
+    engine: Engine
     target: BoundTarget
     budget: Budget
     obstacle: Uncertified = UNOPENED
     further: tuple[BoundTarget, ...] = ()
     steady: bool = False
     refused: set[bytes] = field(default_factory=set)
+
+    @property
+    def problem(self) -> Problem:
+        """The problem of the row."""
+        return self.engine.given
 
     def meets(self, outcome: Outcome) -> NDArray[np.bool_]:
         """Return (m,) whether rows with this outcome meet the target and all further requirements."""

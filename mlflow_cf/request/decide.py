@@ -11,12 +11,10 @@ from typing import Final
 import numpy as np
 
 from mlflow_cf.engine.best_first import SCORE_TOLERANCES
-from mlflow_cf.engine.few_changes import FewChanges
-from mlflow_cf.engine.nodes import beyond_reach
+from mlflow_cf.engine.engine import Engine
 from mlflow_cf.explainers import Candidates, GeCo
 from mlflow_cf.features import FeatureSpace
 from mlflow_cf.problem import Budget, Problem
-from mlflow_cf.problem.points import with_points
 from mlflow_cf.proof.inquiry import run_proofs
 from mlflow_cf.proof.pipeline import Answer, Evidence, search, settle
 from mlflow_cf.proof.verify import RowTask
@@ -68,14 +66,14 @@ class Decider:
         task = self.task(question)
         task = replace(task, budget=task.budget.anew(left))
         task.budget.start(until, until)
-        if beyond_reach(task.problem, SCORE_TOLERANCES * question.requirements.judges.tolerance):
+        if task.engine.beyond_reach(SCORE_TOLERANCES * question.requirements.judges.tolerance):
             self.left -= 1
             return Decision(False)
-        found = search(task, GeCo(last_resort=False).search if question.nearest else _any_of, 0)
-        if not question.nearest and isinstance(found, Candidates) and len(found.rows):
+        found = search(task, partial(_nearest if question.nearest else _any_of, task.engine), 0)
+        if not question.nearest and not isinstance(found, Answer) and len(found[1].rows):
             self.left -= task.budget.used
-            return Decision(True, found.rows[0])  # only answers that are shown need the judge
-        answer = (yield from self._settled(question, task, found)) if isinstance(found, Candidates) else found
+            return Decision(True, found[1].rows[0])  # only answers that are shown need the judge
+        answer = found if isinstance(found, Answer) else (yield from self._settled(question, *found))
         self.left -= task.budget.used
         if not isinstance(answer, Answer) or answer.status not in ("found", "infeasible"):
             return Decision(None)
@@ -94,13 +92,18 @@ class Decider:
         return run_proofs(judges, self.space, [settling])[0]
 
 
-def _any_of(problem: Problem, budget: Budget, rng: np.random.Generator) -> Candidates:
+def _nearest(engine: Engine, problem: Problem, budget: Budget, rng: np.random.Generator) -> Candidates:
+    """Return the nearest candidates that a search finds."""
+    del problem
+    return GeCo(last_resort=False).explore(engine, budget, rng)
+
+
+def _any_of(engine: Engine, problem: Problem, budget: Budget, rng: np.random.Generator) -> Candidates:
     """Return candidates if there are any: by changing what raises the score most in every group, else by a search."""
-    pointed, exact = with_points(problem)
-    few = pointed.kept(FewChanges.of) if exact and budget.take(len(problem.groups)) else None
+    few = engine.few if engine.exact and budget.take(len(problem.groups)) else None
     if few is not None and len(codes := few.steepest()):
-        return Candidates(pointed.rows(codes))
-    return GeCo(last_resort=False).search(problem, budget, rng)
+        return Candidates(engine.problem.rows(codes))
+    return _nearest(engine, problem, budget, rng)
 
 
 class Reasons:

@@ -128,10 +128,10 @@ class Explaining:
             except Exception as error:  # noqa: BLE001  whatever goes wrong, the prediction must still leave
                 self._say(number, task, error)
                 continue
-            if isinstance(result, Candidates):
-                found[number] = task, result
-            else:
+            if isinstance(result, Answer):
                 self._say(number, task, result)
+            else:
+                found[number] = result
         started = time.perf_counter()
         # rows without a candidate leave it for later, beside what is asked to say why
         beside = [self.predictions.asked()] if any(len(some.rows) for _, some in found.values()) else []

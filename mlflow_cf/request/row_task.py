@@ -7,6 +7,7 @@ from dataclasses import replace
 
 import numpy as np
 
+from mlflow_cf.engine.engine import Engine
 from mlflow_cf.features import FeatureSpace, Floats
 from mlflow_cf.goal import BoundTarget, Rating
 from mlflow_cf.goal.requirements import rate_all
@@ -61,7 +62,7 @@ def row_task(request: Request, space: FeatureSpace, row: Row) -> RowTask:
         obstacle = Uncertified("unseen_level", f"{feature.value(row.codes[unseen[0]])!r} of {feature.name}")
     problem = replace(problem, target=targets[0], variety=request.variety, partial=None if unseen else partial)
     budget = Budget(most, reserve, request.admission.give_way)
-    return RowTask(problem, targets[0], budget, obstacle, targets[1:], steady=requirements.steady)
+    return RowTask(Engine(problem), targets[0], budget, obstacle, targets[1:], steady=requirements.steady)
 
 
 def _own(row: Row) -> int:

@@ -253,8 +253,8 @@ class MoreSets:
             parts.append(np.column_stack([some, np.full(len(some), number)]))
             strongest.append(int(here[merit[here].argmax()]))
         at, group = np.concatenate(parts).T
-        code = failed.codes[at, group]
-        single = SingleChanges(group, code, merit[at], self.problem.costs[self.problem.start[group] + code])
+        code, actions = failed.codes[at, group], self.problem.actions
+        single = SingleChanges(group, code, merit[at], actions.cost[actions.start[group] + code])
         alone_best, parents = np.array(strongest, dtype=np.intp), np.unique(at)
         firsts = alone_best[np.argsort(-merit[alone_best], kind="stable")[:BEAM]]
         parents = parents[np.argsort(-merit[parents], kind="stable")[:MOST_PARENTS]]

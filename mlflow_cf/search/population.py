@@ -10,7 +10,6 @@ from numpy.typing import NDArray
 
 from mlflow_cf.constraints.rules import Bools
 from mlflow_cf.features import Floats
-from mlflow_cf.policy.variety import ranges
 from mlflow_cf.problem import Budget, Codes, Problem
 from mlflow_cf.problem.binding import same
 
@@ -201,7 +200,7 @@ class Keys:
     """
 
     def __init__(self, problem: Problem) -> None:
-        self._start, places = problem.start, len(problem.costs)
+        self._start, places = problem.actions.start[:-1], len(problem.actions.code)
         mixed = _mixed(np.arange(1, places + len(problem.groups) + 1, dtype=np.uint64))
         self._table, self._salt = mixed[:places], mixed[places:]
         self._places = np.append(self._table, np.uint64(0))
@@ -274,13 +273,9 @@ def near_copies(problem: Problem, Z: Floats, row: Floats, times: int = 1) -> Boo
     All numbers differ by less than `times` the least difference of the policy. Unless the nearest answers are wanted,
     near-copies also change the same groups.
     """
-    least = times * problem.variety.min_difference * problem.kept(_ranges)
+    least = times * problem.least_differences
     with np.errstate(invalid="ignore"):  # a missing value is far from all numbers
         copies: Bools = np.all(same(Z, row) | (np.abs(Z - row) < least), axis=1)
     if not problem.variety.near and copies.any():
         copies[copies] = (problem.changed(Z[copies]) == problem.changed(row[None])).all(axis=1)
     return copies
-
-
-def _ranges(problem: Problem) -> Floats:
-    return ranges(problem.space.features)

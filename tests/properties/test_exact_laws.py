@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from laws import dear
 
 from mlflow_cf.engine.best_first import BestFirst
-from mlflow_cf.engine.few_changes import FewChanges
+from mlflow_cf.engine.engine import Engine
 from mlflow_cf.engine.frontier import CandidateSet
 from mlflow_cf.policy import Distance
 from mlflow_cf.policy.variety import Variety
@@ -83,7 +83,7 @@ def test_the_nearest_that_differ_by_so_much_are_those_of_enumeration(world, leas
 
 def varied(task, variety):
     """Return a case whose answers differ as `variety` says."""
-    return replace(task, problem=replace(task.problem, variety=variety))
+    return replace(task, engine=Engine(replace(task.problem, variety=variety)))
 
 
 shares = st.sampled_from([0.02, 0.2, 1.0])
@@ -105,7 +105,7 @@ def test_what_sweeps_and_pairs_prove_is_what_boxes_prove(world, share):
     known = world.proved(world.row_task(), some_rows(world, Enumerated(world), share), polish=True)
     swept = world.certified(world.row_task(), known)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(FewChanges, "of", lambda _problem: None)
+        patch.setattr(Engine, "few", None)
         bounded = world.certified(world.row_task(), known)
     np.testing.assert_array_equal(swept.rows, bounded.rows)
     assert (swept.proofs, swept.bounds, swept.exhausted) == (bounded.proofs, bounded.bounds, bounded.exhausted)
@@ -128,7 +128,7 @@ def test_a_structure_that_lies_proves_nothing_wrong(world, other, share):
     known = world.proved(task, some_rows(world, expected, share), polish=True)
     found = world.certified(task, known)
     assert all(row.tobytes() in expected.known for row in found.rows)
-    if BestFirst(task.problem, task.budget, np.inf, TOLERANCE).misses(known.rows).any():
+    if BestFirst(task.engine, task.budget, np.inf, TOLERANCE).misses(known.rows).any():
         assert found.note.cause == "disagree"
         assert found.proofs == ()
 
@@ -212,9 +212,9 @@ class Watched(BestFirst):
 
     expected: Enumerated
 
-    def __init__(self, problem, budget, limit, tolerance, sets=None):
-        super().__init__(problem, budget, limit, tolerance, sets)
-        codes = self.expected.codes(problem)
+    def __init__(self, engine, budget, limit, tolerance, sets=None):
+        super().__init__(engine, budget, limit, tolerance, sets)
+        codes = self.expected.codes(self.problem)
         listed = [set(self.choices.code[a:b].tolist()) for a, b in pairwise(self.choices.start)]
         wanted = [all(code in some for code, some in zip(line, listed, strict=True)) for line in codes.tolist()]
         if sets is not None:
@@ -280,7 +280,7 @@ def test_candidates_come_in_the_order_of_their_keys(world, part):
     expected = Enumerated(world)
     limit = np.inf if part > 0.7 or not len(expected.rows) else expected.distance[int(part * len(expected.rows))]
     task = world.row_task()
-    search = type("WatchedHere", (Watched,), {"expected": expected})(task.problem, task.budget, limit, TOLERANCE)
+    search = type("WatchedHere", (Watched,), {"expected": expected})(task.engine, task.budget, limit, TOLERANCE)
     leaves = list(iter(search.next, None))
     assert all(one.key < two.key for one, two in pairwise(leaves))
     met = {row.tobytes() for row in expected.rows}

@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 from laws import dear
 
 from mlflow_cf.engine.best_first import BestFirst
+from mlflow_cf.engine.engine import Engine
 from mlflow_cf.explainers import GeCo
 from mlflow_cf.goal import Scorer
 from mlflow_cf.problem import Budget
@@ -87,7 +88,7 @@ def test_the_nearest_for_both_is_found(world, other):
     for single in singles:
         good &= single.rate(Z).favourable
     nearest = problem.distance(codes[good]).min(initial=np.inf)
-    search = BestFirst(problem, Budget(10**7), np.inf, TOLERANCE)
+    search = BestFirst(Engine(problem), Budget(10**7), np.inf, TOLERANCE)
     while (leaf := search.next()) is not None:
         row = problem.rows(leaf.codes[None])
         if problem.check(row)[0] and all(single.rate(row).favourable[0] for single in singles):

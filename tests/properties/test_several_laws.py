@@ -12,7 +12,6 @@ from laws import dear
 
 from mlflow_cf.engine import few_changes, listed, two_changes
 from mlflow_cf.engine.best_first import BestFirst
-from mlflow_cf.engine.few_changes import FewChanges
 from mlflow_cf.engine.frontier import Waiting
 from mlflow_cf.explainers import GeCo
 from mlflow_cf.explainers.geco import around
@@ -38,7 +37,7 @@ def answers(world):
     found = search(task, GeCo(last_resort=False).search, 0)
     if isinstance(found, Answer):
         return None
-    (verified,) = verify_all(world.judge, world.space, [(task, found)], Proving(polish=True))
+    (verified,) = verify_all(world.judge, world.space, [found], Proving(polish=True))
     verified = verified.verified
     return verified, task.problem.changed(verified.rows), task
 
@@ -72,7 +71,7 @@ def test_nothing_nearer_changes_the_same_groups_once_all_of_it_was_looked_at(wor
     if not len(expected.rows):
         return
     task = replace(world, count=count).row_task()
-    members = Sweeps(task.problem, task.budget, 20, 5, range(1, 3)).members
+    members = Sweeps(task.engine, task.budget, 20, 5, range(1, 3)).members
     known = expected.codes(members.problem)[data.draw(st.integers(0, len(expected.rows) - 1))]
     members.score(known[None])
     if not members.population.favourable.any():
@@ -93,7 +92,7 @@ def test_nothing_nearer_changes_the_same_groups_once_all_of_it_was_looked_at(wor
 def test_a_box_is_listed_as_its_candidates_are_one_by_one(world, count, seed):
     """Whether all rows of a box are rated together, and redundant changes found among them, changes nothing."""
     task = replace(world, count=count).row_task()
-    search_of_all = BestFirst(task.problem, task.budget, np.inf, TOLERANCE)
+    search_of_all = BestFirst(task.engine, task.budget, np.inf, TOLERANCE)
     choices, rng = search_of_all.choices, np.random.default_rng(seed)
     if not all(np.diff(choices.start)):
         return
@@ -125,7 +124,7 @@ def test_nodes_count_as_evaluations(world, count, most):
     """However little the nodes of a search cost, there are no more of them than evaluations."""
     world = replace(world, count=count)
     task = world.row_task(most)
-    search_of_all = BestFirst(task.problem, task.budget, np.inf, TOLERANCE)
+    search_of_all = BestFirst(task.engine, task.budget, np.inf, TOLERANCE)
     steps = 0
     for name in ("_part", "_list"):
         step = getattr(search_of_all, name)
@@ -199,8 +198,7 @@ def test_no_other_values_of_the_best_changed_set_are_nearer(world, count):
 @dear(2)
 @given(opened(), st.integers(1, 4), st.sampled_from([(1, 1, 1, 0), (4, 64, 2, 16), (2**20, 16, 8, 64)]))
 def test_pairs_are_the_same_however_few_are_looked_at_together(world, count, at_once):
-    problem = replace(world, count=count).row_task().problem
-    few, other = FewChanges.of(problem), FewChanges.of(problem)
+    few, other = (replace(world, count=count).row_task().engine.few for _ in range(2))
     if few is None or other is None or not few.tells_pairs:
         return
     every = few.pairs(np.inf, CLOSE, Budget(10**9))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any, ClassVar, Final, Literal
 
 import numpy as np
@@ -211,7 +212,7 @@ class Balls:
             if self.clip:
                 low, high = np.array([(f.low, f.high) for f in problem.space.features]).T
                 Z[:, self.columns] = Z[:, self.columns].clip(low[self.columns], high[self.columns])
-        codes = self._snapped(Z)
+        codes = self._snapping.codes(Z)
         for number in self.levels:
             group = problem.groups[number]
             admissible = np.arange(len(group.actions))
@@ -219,8 +220,9 @@ class Balls:
             codes[:, number] = self.rng.choice(admissible, size=count)
         return self._few(codes)
 
-    def _snapped(self, Z: Floats) -> Codes:
-        return self.problem.kept(_snapping).codes(Z)
+    @cached_property
+    def _snapping(self) -> Snapping:
+        return Snapping(self.problem)
 
     def _few(self, codes: Codes) -> Codes:
         """Put back the smallest changes of candidates (m, G) that change too many groups."""
@@ -245,7 +247,3 @@ class Balls:
     def away(self, codes: Codes) -> Floats:
         """Return the Euclidean distances (m,) of candidates from the row."""
         return np.asarray(np.sqrt((self.changes(codes) ** 2).sum(axis=1)))
-
-
-def _snapping(problem: Problem) -> Snapping:
-    return Snapping(problem)

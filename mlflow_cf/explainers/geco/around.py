@@ -8,12 +8,13 @@ from itertools import combinations, count
 import numpy as np
 
 from mlflow_cf.constraints.rules import Bools
+from mlflow_cf.engine.actions import loose
 from mlflow_cf.engine.dominated import DominatedActions, RedundantChanges
 from mlflow_cf.engine.listed import WORTH, Listed, ListedCandidates, gains
-from mlflow_cf.engine.nodes import choices_within, loose, tighten, whole_box
+from mlflow_cf.engine.nodes import tighten, whole_box
 from mlflow_cf.explainers.geco.members import Members
 from mlflow_cf.problem import Codes
-from mlflow_cf.search.action_table import Within
+from mlflow_cf.problem.action_table import Within
 from mlflow_cf.search.population import changed_sets
 from mlflow_cf.structures.capabilities import boxes_of
 
@@ -33,7 +34,7 @@ class Around:
         """Look no farther than what the members know."""
         problem = members.problem
         self.members, self.doubt = members, doubt
-        self.choices = choices_within(problem, loose(members.bar))
+        self.choices = members.engine.within(loose(members.bar))
         self.redundant = RedundantChanges(problem, self.choices, doubt)
         self._left = MOST // members.scorer.numbers(doubt)
         self._serial = count()
@@ -51,7 +52,7 @@ class Around:
         whole[self.choices.own[self.choices.own >= 0]] = True
         if self._tightened(whole)[1] > LARGEST or not gains(self.choices, self.members.scorer):
             return False
-        boxes = boxes_of(self.members.scorer.structure, self.choices.tokens)
+        boxes = boxes_of(self.members.scorer.structure, self.choices.encoded)
         dominated = DominatedActions(self.members.problem, self.choices, boxes, self.doubt)
         self._wait(whole)
         while self._heap and self._heap[0][0] <= self._within.limit:

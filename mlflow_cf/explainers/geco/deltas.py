@@ -36,12 +36,12 @@ class Deltas:
         groups = problem.groups
         sizes = [len(group.actions) for group in groups]
         self.problem = problem
-        self.start: Places = problem.start
+        self.start: Places = problem.actions.start[:-1]
         self.own: Places = self.start + problem.own
-        self.none = len(problem.costs)
+        self.none = len(problem.actions.code)
         self.group: Codes = np.repeat(np.arange(len(groups) + 1), [*sizes, 1])
         self.cells = np.repeat([*(len(group.columns) for group in groups), 0], [*sizes, 1])
-        self._cost, self._peak = np.append(problem.costs, 0.0), np.append(problem.peaks, 0.0)
+        self._cost, self._peak = np.append(problem.actions.cost, 0.0), np.append(problem.actions.peak, 0.0)
 
     def of(self, codes: Codes) -> Places:
         """Return the places (m, k) of candidates by code (m, G)."""

@@ -10,6 +10,7 @@ from typing import Annotated, Any, ClassVar, Literal
 import numpy as np
 from pydantic import Field, StrictBool, StrictInt
 
+from mlflow_cf.engine.engine import Engine
 from mlflow_cf.errors import InputError
 from mlflow_cf.explainers.baselines.random_search import RandomSearch
 from mlflow_cf.explainers.explainer import Candidates
@@ -88,13 +89,18 @@ class GeCo:
 
     def search(self, problem: Problem, budget: Budget, rng: np.random.Generator) -> Candidates:
         """Run Algorithm 1 of the paper until the best results are stable (sections 4 and 9 of our notes)."""
+        return self.explore(Engine(problem), budget, rng)
+
+    def explore(self, engine: Engine, budget: Budget, rng: np.random.Generator) -> Candidates:
+        """Do what `search` does, from what is known of the row."""
+        problem = engine.given
         if self.sweep and problem.partial is not None:
-            rows = sifted(problem, budget, lambda opened, left: self._by_sweeps(opened, left).rows)
+            rows = sifted(problem, budget, lambda opened, left: self._by_sweeps(Engine(opened), left).rows)
             if len(rows) >= problem.count or budget.cut:
                 return Candidates(rows, complete=len(rows) > 0)
         by_sweeps = self.sweep and problem.scorer is not None
         drawn = None if by_sweeps else rng.bit_generator.state
-        found = self._by_sweeps(problem, budget) if by_sweeps else self._by_draws(problem, budget, rng)
+        found = self._by_sweeps(engine, budget) if by_sweeps else self._by_draws(problem, budget, rng)
         if len(found.rows) or budget.cut or not self.last_resort:
             return found
         if drawn is not None:  # the same draws as without GeCo, so that it misses nothing that these find
@@ -103,11 +109,11 @@ class GeCo:
         # nothing found: where the model was opened, there may be a proof of that
         return replace(found, rows=rows, certify=found.certify and not len(rows))
 
-    def _by_sweeps(self, problem: Problem, budget: Budget) -> Candidates:
-        stable = max(STABLE, problem.count)
-        search = Sweeps(problem, budget, self.q, stable, range(self.min_generations, self.max_generations + 1))
+    def _by_sweeps(self, engine: Engine, budget: Budget) -> Candidates:
+        stable = max(STABLE, engine.given.count)
+        search = Sweeps(engine, budget, self.q, stable, range(self.min_generations, self.max_generations + 1))
         rows, statistics = search.run()
-        return Candidates(rows, statistics, certify=search.settled or not len(rows), complete=True)
+        return Candidates(rows, statistics, certify=search.settled or not len(rows), complete=True, engine=engine)
 
     def _by_draws(self, problem: Problem, budget: Budget, rng: np.random.Generator) -> Candidates:
         problem, stable = with_draws(problem, rng), max(STABLE, problem.count)

@@ -8,6 +8,7 @@ from typing import ClassVar
 import numpy as np
 
 from mlflow_cf.constraints.rules import Bools
+from mlflow_cf.engine.engine import Engine
 from mlflow_cf.explainers.geco.knapsack import KnapsackItems, by_ratio, price
 from mlflow_cf.explainers.geco.neighbours import Neighbours, RatedNeighbours
 from mlflow_cf.explainers.geco.statistics import Statistics
@@ -45,11 +46,12 @@ class Members:
 
     PHASES: ClassVar = ("sweep", "cross", "score")
 
-    def __init__(self, problem: Problem, scorer: Scorer, budget: Budget, q: int, statistics: Statistics) -> None:
-        self.problem, self.scorer, self.budget, self.q = problem, scorer, budget, q
+    def __init__(self, engine: Engine, scorer: Scorer, budget: Budget, q: int, statistics: Statistics) -> None:
+        self.engine, self.scorer, self.budget, self.q = engine, scorer, budget, q
+        self.problem = problem = engine.problem
         self.cascade = Cascade(problem)
         self.seen = Seen(problem)
-        self.neighbours = Neighbours(problem, scorer, self.cascade, self.seen.keys)
+        self.neighbours = Neighbours(engine, scorer, self.cascade, self.seen.keys)
         self.population = none_scored(problem)
         self.bar, self.price, self.constructed = np.inf, 0.0, False
         self.statistics = statistics

@@ -13,11 +13,12 @@ from dataclasses import dataclass
 import numpy as np
 
 from mlflow_cf.constraints.rules import Bools
+from mlflow_cf.engine.engine import Engine
 from mlflow_cf.explainers.geco.picking import Parents, PickedGroups, pick
 from mlflow_cf.features import Floats
 from mlflow_cf.goal import Scorer
 from mlflow_cf.problem import Budget, Codes, Problem
-from mlflow_cf.search.action_table import ActionTable, Within, telling
+from mlflow_cf.problem.action_table import ActionTable, Within
 from mlflow_cf.search.cascade import Cascade, alone
 from mlflow_cf.search.population import Keys
 
@@ -25,13 +26,12 @@ FAR = 1e3  # more than any distance
 MOST_JOINT = 20_000  # tuples of groups of several features that are tried beside the candidates of one call
 
 
-def _nearest_choices(problem: Problem) -> ActionTable:
-    """Return the tuples worth looking at of all swept groups, nearest first."""
+def _nearest_swept(problem: Problem, actions: ActionTable) -> ActionTable:
+    """Return those of some actions whose groups are swept, nearest first."""
     swept = np.array([len(group.columns) == 1 and group.proposals > 0 for group in problem.groups])
-    places = problem.kept(telling)
-    places = places[swept[problem.group_of[places]]]
-    alone = problem.costs[places] + problem.bound_distance.c * problem.peaks[places]
-    return ActionTable.of_ids(problem, places[np.lexsort((alone, problem.group_of[places]))])
+    ids = np.flatnonzero(swept[actions.group])
+    alone = actions.cost[ids] + problem.bound_distance.c * actions.peak[ids]
+    return actions.take(ids[np.lexsort((alone, actions.group[ids]))])
 
 
 @dataclass(frozen=True, eq=False)
@@ -74,10 +74,11 @@ class RatedNeighbours:
 class Neighbours:
     """The neighbourhoods of candidates of one problem; no change of a group beside the same others comes twice."""
 
-    def __init__(self, problem: Problem, scorer: Scorer, cascade: Cascade, keys: Keys) -> None:
-        self.problem, self.scorer, self.cascade, self.keys = problem, scorer, cascade, keys
+    def __init__(self, engine: Engine, scorer: Scorer, cascade: Cascade, keys: Keys) -> None:
+        self.problem = problem = engine.problem
+        self.scorer, self.cascade, self.keys = scorer, cascade, keys
         linked = frozenset(number for joint in cascade.joint_rules for number in joint.groups)
-        self.choices = _nearest_choices(problem)
+        self.choices = _nearest_swept(problem, engine.actions)
         self.linked = sorted(linked)
         self.joint = [n for n, group in enumerate(problem.groups) if len(group.columns) > 1 and group.proposals]
         self.known: set[int] = set()
@@ -112,7 +113,7 @@ class Neighbours:
         """Return (p, G) which groups of which candidates to change: where it may be nearer than `bar`, and is new."""
         problem = self.problem
         changed = parents != problem.own
-        parts = problem.costs[parents + problem.start]
+        parts = problem.actions.cost[parents + problem.actions.start[:-1]]
         low = parts.sum(axis=1)[:, None] - parts + np.where(changed, self.back, self.least)
         wanted: Bools = (low < bar) & (self.sizes > 0)
         wanted &= changed | (problem.changes_left(parents) > 0)[:, None]
@@ -127,7 +128,7 @@ class Neighbours:
         problem, choices = self.problem, self.choices
         columns: Bools = wanted[:, problem.owner]
         some = np.any(columns, axis=0).tolist()
-        values = [tokens if any_ else None for tokens, any_ in zip(choices.tokens, some, strict=True)]
+        values = [tokens if any_ else None for tokens, any_ in zip(choices.encoded, some, strict=True)]
         rows = [table[parents[:, n]] for table, n in zip(problem.token_tables, problem.owner, strict=True)]
         found = self.scorer.structure.sweep(rows, values, columns)
         sums = np.full((len(parents), len(choices.code), self.scorer.structure.outputs), np.nan)
@@ -135,11 +136,12 @@ class Neighbours:
             if part is not None:
                 group = problem.owner[column]
                 sums[:, choices.start[group] : choices.start[group + 1]] = part
-        places = parents + problem.start
+        actions = problem.actions
+        ids = parents + actions.start[:-1]
         within = Within(problem.bound_distance.c, bar, problem.most_changes)
         parent, at, verdict, shortfall, distance = pick(
-            Parents(parents, problem.costs[places], problem.peaks[places]),
-            choices.flat,
+            Parents(parents, actions.cost[ids], actions.peak[ids]),
+            choices.arrays,
             PickedGroups(wanted, held),
             sums,
             self.scorer.targets,

@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 
 from mlflow_cf.goal.raw_scores import Targets, lacking, rate_sums, rounding
 from mlflow_cf.kernel import kernel
-from mlflow_cf.search.action_table import ActionArrays, Within
+from mlflow_cf.problem.action_table import ActionArrays, Within
 
 Array = NDArray[Any]
 

@@ -9,6 +9,7 @@ from functools import cached_property
 import numpy as np
 
 from mlflow_cf.constraints.rules import Bools
+from mlflow_cf.engine.engine import Engine
 from mlflow_cf.engine.few_changes import FewChanges
 from mlflow_cf.engine.two_changes import WORTH_ONE
 from mlflow_cf.explainers.geco.around import Around
@@ -16,8 +17,7 @@ from mlflow_cf.explainers.geco.construction import exchange, grow, improve, star
 from mlflow_cf.explainers.geco.members import Members
 from mlflow_cf.explainers.geco.statistics import Statistics
 from mlflow_cf.features import Floats
-from mlflow_cf.problem import Budget, Codes, Problem
-from mlflow_cf.problem.points import with_points
+from mlflow_cf.problem import Budget, Codes
 from mlflow_cf.search.population import changed_sets
 from mlflow_cf.search.seeds import codes_of, nearest_favourable_rows
 
@@ -40,9 +40,9 @@ class Sweeps:
     generations of crossover and sweeps then come nearer.
     """
 
-    def __init__(self, problem: Problem, budget: Budget, q: int, stable: int, generations: range) -> None:
+    def __init__(self, engine: Engine, budget: Budget, q: int, stable: int, generations: range) -> None:
         """Set up a search that keeps `q` members for some `generations` until the best `stable` ones do not change."""
-        (self.problem, self.exact), self.budget = with_points(problem), budget
+        self.engine, self.problem, self.budget = engine, engine.problem, budget
         if self.problem.scorer is None:
             raise ValueError("sweeps need a structure")
         self.scorer = self.problem.scorer
@@ -53,7 +53,7 @@ class Sweeps:
     @cached_property
     def members(self) -> Members:
         """The members of the search."""
-        return Members(self.problem, self.scorer, self.budget, self.q, self.statistics)
+        return Members(self.engine, self.scorer, self.budget, self.q, self.statistics)
 
     def run(self) -> tuple[Floats, dict[str, int | float]]:
         """Return favourable rows (m, d), nearest first, and the statistics of the search."""
@@ -155,10 +155,10 @@ class Sweeps:
     def _few(self) -> FewChanges | None:
         """Return what few changes do, where the budget lasts for a sweep."""
         groups = len(self.problem.groups)
-        if not self.exact or self.budget.left < groups:
+        if not self.engine.exact or self.budget.left < groups:
             return None
         with self._counted("sweep", 1):
-            return self.problem.kept(FewChanges.of) if self.budget.take(groups) else None
+            return self.engine.few if self.budget.take(groups) else None
 
     def _single(self, few: FewChanges) -> Codes | None:
         """Return the nearest favourable single changes (m, G) if no two changes can be as near; else None."""

@@ -1,0 +1,136 @@
+"""The actions that a search looks at: those that rules allow; of those that a model cannot tell apart the nearest."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from mlflow_cf.constraints.rules import Bools
+from mlflow_cf.features import Floats
+from mlflow_cf.kernel import kernel
+from mlflow_cf.problem import Codes, Group, Problem
+from mlflow_cf.problem.action_table import ActionTable
+from mlflow_cf.structures.links import Encoded
+
+Array = NDArray[Any]
+SLACK = 1e-12  # of the limit, so that rounding never drops an action that is as near
+
+
+def loose(limit: float) -> float:
+    """Return a limit that nothing exceeds by rounding alone."""
+    return limit + SLACK * max(1.0, limit)
+
+
+def all_loose(limits: Floats) -> Floats:
+    """Return the same of limits (n,)."""
+    return np.asarray(limits + SLACK * np.maximum(1.0, limits))
+
+
+def lawful_actions(problem: Problem) -> Codes:
+    """Return the actions of all groups that the rules allow, ascending."""
+    return np.flatnonzero(_allowed(problem))
+
+
+def _allowed(problem: Problem) -> Bools:
+    """Return (t,) which of the actions of all groups the rules allow."""
+    actions = problem.actions
+    allowed: Bools = np.ones(len(actions.code), dtype=np.bool_)
+    allowed[actions.own] = problem.own_allowed
+    return allowed
+
+
+def distinct_actions(problem: Problem) -> Codes:
+    """Return the actions of all groups that are worth looking at, ascending.
+
+    Of the actions of a single feature in one cell of the model the nearest stands for all, unless rules over several
+    groups speak of the feature: whatever accepts another one accepts the nearest too.
+    """
+    kept = _allowed(problem)
+    if problem.scorer is None:
+        return np.flatnonzero(kept)
+    cells, ascending = np.zeros(len(kept), dtype=np.int64), np.zeros(len(problem.groups), dtype=np.bool_)
+    tables, linked, in_order = problem.token_tables, problem.linked, _in_order(problem)
+    start = problem.actions.start
+    for number, columns in enumerate(problem.columns):
+        known = tables[columns[0]]
+        if number in linked or len(columns) > 1 or known.ndim > 1 or len(known) < 3:
+            continue
+        part = slice(start[number], start[number + 1])
+        if known.dtype.kind == "i" and in_order[columns[0]]:
+            cells[part], ascending[number] = known, True
+        elif len(set(known.tolist())) < len(known):
+            kept[part] &= _unbeaten(problem.groups[number], known, problem.bound_distance.c)
+    drop_beaten(cells, start, problem.own, ascending, kept)
+    return np.flatnonzero(kept)
+
+
+def _in_order(problem: Problem) -> list[bool]:
+    """Return of every column whether its values cost more the farther they are from the row's own in their order."""
+    distance = problem.bound_distance
+    if not distance.b or distance.percentiles is not None:
+        return [False] * len(problem.space)
+    ranked: list[bool] = ((distance.scale > 0) & (problem.x0 < distance.unknown_from)).tolist()
+    return ranked
+
+
+@kernel
+def drop_beaten(cells: Array, start: Array, own: Array, ascending: Array, kept: Array) -> None:
+    """Unmark those `kept` (t,) of groups in ascending order that have one in their cell which is nearer to the own one.
+
+    The own one is nearer than all others, if it is kept.
+    """
+    for group in range(own.size):
+        if not ascending[group]:
+            continue
+        first, last = start[group], start[group + 1] - 1
+        middle = first + own[group]
+        stays = kept[middle]
+        for at in range(first, middle):
+            if cells[at] == cells[at + 1] and (at + 1 < middle or stays):
+                kept[at] = False
+        for at in range(last, middle, -1):
+            if cells[at] == cells[at - 1] and (at - 1 > middle or stays):
+                kept[at] = False
+
+
+def _unbeaten(group: Group, cells: Encoded, c: float) -> Bools:
+    """Return which actions (t,) may be in the least key of a box among those of their cell (t,).
+
+    That is the nearest one. Of those that add as much to the sum, a smaller code may also win, where another group has
+    the largest change; but never against the row's own action, which is no change.
+    """
+    allowed = np.flatnonzero(group.own_allowed | (np.arange(len(cells)) != group.own))
+    top = group.peak[allowed] if c else np.zeros(len(allowed))
+    nearest = allowed[np.lexsort((allowed, allowed != group.own, top, group.cost[allowed]))]
+    _, first, cell = np.unique(cells[nearest], return_index=True, return_inverse=True)
+    kept = np.zeros(len(nearest), dtype=np.bool_)
+    kept[first] = True
+    if c > 0:
+        rank = np.where(nearest == group.own, -1, nearest)
+        least = rank[first]
+        equal = group.cost[nearest] == group.cost[nearest[first]][cell]
+        for at in np.flatnonzero(equal & (rank < least[cell])).tolist():
+            kept[at] |= rank[at] < least[cell[at]]
+            least[cell[at]] = min(least[cell[at]], rank[at])
+    unbeaten = np.zeros(len(cells), dtype=np.bool_)
+    unbeaten[nearest[kept]] = True
+    return unbeaten
+
+
+def actions_within(problem: Problem, ids: Codes, limit: float) -> ActionTable:
+    """Return those of some actions that a candidate no farther than `limit` may take, nearest first within each group.
+
+    Beside an action, all other groups cost at least their least.
+    """
+    actions = problem.actions
+    groups, costs = actions.group[ids], actions.cost[ids]
+    least = np.full(len(problem.groups), np.inf)
+    np.minimum.at(least, groups, costs)
+    rest = least.sum() - least if np.isfinite(least).all() else np.full(len(least), np.inf)
+    stays = ids == actions.own[groups]
+    near = stays | (rest[groups] + costs <= loose(limit))
+    ids, groups, costs, stays = ids[near], groups[near], costs[near], stays[near]
+    top = actions.peak[ids] if problem.bound_distance.c else np.zeros(len(ids))
+    return actions.take(ids[np.lexsort((ids, ~stays, top, costs, groups))])

@@ -1,0 +1,81 @@
+"""The engine of one row: nearest first under the bounds of the opened model, and what is known of the row so far.
+
+A search, a certificate and a reason of the same row are handed the same engine, so that each goes on from what those
+before it have found out: the points of continuous numbers, the actions worth looking at, a sweep of all single changes,
+tables of pairs.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from functools import cached_property
+
+from mlflow_cf.engine.actions import actions_within, distinct_actions, lawful_actions
+from mlflow_cf.engine.few_changes import FewChanges
+from mlflow_cf.engine.nodes import beyond_reach
+from mlflow_cf.problem import Codes, Problem
+from mlflow_cf.problem.action_table import ActionTable
+from mlflow_cf.problem.points import with_points
+
+
+class Engine:
+    """What is known of one row; belongs to one thread. Nothing is computed before it is asked for.
+
+    Attributes:
+        given: the problem of the row, perhaps with intervals of continuous numbers.
+    """
+
+    def __init__(self, given: Problem) -> None:
+        """Set up for a problem."""
+        self.given = given
+
+    @cached_property
+    def _pointed(self) -> tuple[Problem, bool]:
+        return with_points(self.given)
+
+    @property
+    def problem(self) -> Problem:
+        """The problem with points in place of intervals: what is searched."""
+        return self._pointed[0]
+
+    @property
+    def exact(self) -> bool:
+        """Whether the points contain the nearest counterfactual, so that there can be proofs."""
+        return self._pointed[1]
+
+    @cached_property
+    def _distinct(self) -> Codes:
+        return distinct_actions(self.problem)
+
+    @cached_property
+    def actions(self) -> ActionTable:
+        """The actions worth looking at: of those that the model cannot tell apart the nearest."""
+        return self.problem.actions.take(self._distinct)
+
+    @cached_property
+    def few(self) -> FewChanges | None:
+        """What one change does and what two do; None where a sweep does not look at all single changes."""
+        problem = self.problem
+        whole = len(problem.groups) == len(problem.space) and all(group.own_allowed for group in problem.groups)
+        return FewChanges(problem, problem.scorer, self.actions) if whole and problem.scorer is not None else None
+
+    def wanting(self, count: int) -> Engine:
+        """Return an engine for so many answers of the same row, among the same points."""
+        return Engine(replace(self.problem, count=count))
+
+    def beyond_reach(self, tolerance: float) -> bool:
+        """Whether bounds prove that nothing meets the target, although scores may be off by `tolerance`.
+
+        Tolerances are in units of max(1, |score|). False: they do not tell.
+        """
+        if self.problem.scorer is None or not self.exact:
+            return False
+        return beyond_reach(self.problem.scorer, self.actions, tolerance)
+
+    def within(self, limit: float, *, whole: bool = False) -> ActionTable:
+        """Return the actions that a candidate no farther than `limit` may take, nearest first within each group.
+
+        With `whole`, also those that the model cannot tell from a nearer one.
+        """
+        ids = lawful_actions(self.problem) if whole else self._distinct
+        return actions_within(self.problem, ids, limit)
