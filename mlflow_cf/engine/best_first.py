@@ -48,16 +48,16 @@ class BestFirst:
         self.budget, self.limit = budget, limit
         self.joint_rules = problem.joint_rules
         whole = sets is not None or problem.variety.near
-        self.choices = engine.within(limit, whole=whole)
+        self.actions = engine.within(limit, whole=whole)
         self.within = Within(problem.bound_distance.c, limit, problem.most_changes)
-        self.doubt = SCORE_TOLERANCES * tolerance
-        self.redundant = RedundantChanges(problem, self.choices, self.doubt) if problem.count > 1 else None
+        self.tolerance = SCORE_TOLERANCES * tolerance
+        self.redundant = RedundantChanges(problem, self.actions, self.tolerance) if problem.count > 1 else None
         self._alone = MOST_ALONE * (1 if self.redundant is None else MORE_ALONE)
         self.cut = False
         self._waiting = Waiting(problem.own, self.redundant)
-        if all(np.diff(self.choices.start) > 0):
-            self._parting = Parting(problem, self.choices, self.redundant, self.doubt, budget)
-            boxes = whole_box(self.choices) if sets is None else boxes_of_sets(self.choices, sets)
+        if all(np.diff(self.actions.start) > 0):
+            self._parting = Parting(problem, self.actions, self.redundant, self.tolerance, budget)
+            boxes = whole_box(self.actions) if sets is None else boxes_of_sets(self.actions, sets)
             self._push(boxes.copy())
             few = engine.few if len(self._waiting) and not whole else None
             if few is not None:
@@ -118,27 +118,29 @@ class BestFirst:
         if scorer is None or not len(Z):
             return np.zeros(len(Z), dtype=np.bool_)
         favourable, margin = scorer.margins(scorer.tokens(range(Z.shape[1]), Z))
-        return np.asarray(~favourable & (margin >= self.doubt))
+        return np.asarray(~favourable & (margin >= self.tolerance))
 
     @cached_property
     def _undoing(self) -> Bools:
         """(G,) the groups whose changes may be put back, where redundant ones are looked for."""
-        return np.zeros(len(self.choices.own), dtype=np.bool_) if self.redundant is None else self.redundant.free
+        return np.zeros(len(self.actions.own), dtype=np.bool_) if self.redundant is None else self.redundant.free
 
     @cached_property
     def _together(self) -> int:
         """How many candidates can be rated together."""
         scorer = self.problem.scorer
-        return MOST_LISTED // scorer.numbers(self.doubt) if scorer is not None and gains(self.choices, scorer) else 0
+        return (
+            MOST_LISTED // scorer.numbers(self.tolerance) if scorer is not None and gains(self.actions, scorer) else 0
+        )
 
     def _few(self, mask: Bools) -> bool:
-        sizes = np.add.reduceat(mask, self.choices.start[:-1], dtype=np.intp)
+        sizes = np.add.reduceat(mask, self.actions.start[:-1], dtype=np.intp)
         size: int = prod(sizes.tolist())
         return size <= self._alone or (size <= MOST_LISTED and size <= self._together)
 
     def _push(self, masks: Bools, *, worthwhile: bool = False) -> None:
-        """Add boxes (m, choices), but those that hold no candidate."""
-        lows = tighten(masks, self.choices, self.within)
+        """Add boxes (m, actions), but those that hold no candidate."""
+        lows = tighten(masks, self.actions, self.within)
         alive = np.flatnonzero(np.isfinite(lows.distance))
         alive = alive[[self._possible(mask) for mask in masks[alive]]]
         found = self._parting.reach(masks[alive])
@@ -149,8 +151,8 @@ class BestFirst:
 
     def _possible(self, mask: Bools) -> bool:
         """Whether every rule over several groups holds for some candidate of a box, and its changes may be new."""
-        choices = self.choices
-        chosen = [choices.code[a:b][mask[a:b]] for a, b in zip(choices.start[:-1], choices.start[1:], strict=True)]
+        actions = self.actions
+        chosen = [actions.code[a:b][mask[a:b]] for a, b in zip(actions.start[:-1], actions.start[1:], strict=True)]
         for joint in self.joint_rules:
             if joint.table is not None and not joint.table[np.ix_(*(chosen[number] for number in joint.groups))].any():
                 return False
@@ -171,9 +173,9 @@ class BestFirst:
         """Add all candidates of a box one by one; return False if the budget does not last for that."""
         if not self.budget.take(1):  # there may be no lawful one among them, and it took time all the same
             return False
-        listed = Listed.of(self.choices, box, self._undoing)
+        listed = Listed.of(self.actions, box, self._undoing)
         scorer = self.problem.scorer
-        rated = None if scorer is None else listed.rated(self.within, scorer, self.doubt)
+        rated = None if scorer is None else listed.rated(self.within, scorer, self.tolerance)
         if rated is not None:
             return self._keep(rated, listed.rows.size)
         if listed.size > self._alone:
@@ -214,7 +216,9 @@ class BestFirst:
             return False
         certain = np.zeros(len(codes), dtype=np.bool_)
         if problem.scorer is not None and len(codes):
-            may, certain = problem.scorer.decisions(problem.scorer.structure.sums(problem.tokens(codes)), self.doubt)
+            may, certain = problem.scorer.decisions(
+                problem.scorer.structure.sums(problem.tokens(codes)), self.tolerance
+            )
             codes, certain = codes[may], certain[may]
         self._waiting.add(codes, problem.distance(codes), certain, np.zeros(len(problem.groups), dtype=np.bool_))
         return True
@@ -236,11 +240,11 @@ class BestFirst:
             self.cut = True
             return
         before, self._waiting = self._waiting, Waiting(self.problem.own, self.redundant)
-        if not self._add(few.singles(self.limit, self.doubt), 1):
+        if not self._add(few.singles(self.limit, self.tolerance), 1):
             self.cut, self._waiting = True, before
             return
         self.within = self.within._replace(least=2)
-        pairs = few.pairs(self.limit, self.doubt, self.budget)
+        pairs = few.pairs(self.limit, self.tolerance, self.budget)
         if pairs is not None and self._add(pairs, 2):
             self.within = self.within._replace(least=3)
         self._push(whole)

@@ -20,35 +20,35 @@ from mlflow_cf.problem.action_table import ActionTable
 from mlflow_cf.structures.capabilities import Boxes, SupportsGains
 
 
-def undoable(problem: Problem, choices: ActionTable) -> Bools:
+def undoable(problem: Problem, actions: ActionTable) -> Bools:
     """Return (G,) the groups whose changes may be put back: no rule minds, and the row's own values are an action."""
     lawful = [group.own_allowed and number not in problem.linked for number, group in enumerate(problem.groups)]
-    return np.array(lawful) & (choices.own >= 0)
+    return np.array(lawful) & (actions.own >= 0)
 
 
 class DominatedActions:
     """Tells which actions of boxes are dominated."""
 
-    def __init__(self, problem: Problem, choices: ActionTable, boxes: Boxes | None, doubt: float) -> None:
-        """Set up for boxes of `choices`, bounded by `boxes`; scores may be off by `doubt`."""
-        self.choices = choices
+    def __init__(self, problem: Problem, actions: ActionTable, boxes: Boxes | None, tolerance: float) -> None:
+        """Set up for boxes of `actions`, bounded by `boxes`; scores may be off by `tolerance`."""
+        self.actions = actions
         self._boxes = boxes if isinstance(boxes, SupportsGains) else None
-        alone = undoable(problem, choices) & [len(columns) == 1 for columns in problem.columns]
+        alone = undoable(problem, actions) & [len(columns) == 1 for columns in problem.columns]
         self._lead: DecisionScore | None = None
         if self._boxes is not None and problem.scorer is not None and alone.any():
-            self._lead = problem.scorer.decision_score(doubt)
-        place = np.empty(len(choices.columns), dtype=np.intp)  # of actions, column after column
-        place[choices.columns] = np.arange(len(place))
-        self._own: Codes = np.where(alone, place[choices.own], -1)[problem.owner]
-        changes = alone[choices.group]
-        changes[choices.own[alone]] = False
-        self._changes: Bools = changes[choices.columns]
+            self._lead = problem.scorer.decision_score(tolerance)
+        place = np.empty(len(actions.columns), dtype=np.intp)  # of actions, column after column
+        place[actions.columns] = np.arange(len(place))
+        self._own: Codes = np.where(alone, place[actions.own], -1)[problem.owner]
+        changes = alone[actions.group]
+        changes[actions.own[alone]] = False
+        self._changes: Bools = changes[actions.columns]
 
     def dropped(self, box: Bools) -> Bools:
         """Return a box (actions,) without its dominated actions; the same where nothing is known."""
         if self._lead is None or self._boxes is None:
             return box
-        columns = self.choices.columns
+        columns = self.actions.columns
         mask = box[columns]
         gains = self._boxes.gains(mask, self._own, self._lead.weights)
         dominated = self._changes & mask & (gains >= self._lead.step)
@@ -62,14 +62,14 @@ class DominatedActions:
 class RedundantChanges:
     """Tells which changes of candidates are certainly redundant."""
 
-    def __init__(self, problem: Problem, choices: ActionTable, doubt: float) -> None:
-        """Set up for boxes of `choices`; scores may be off by `doubt`."""
-        self.problem, self.choices, self.doubt = problem, choices, doubt
-        self.free = undoable(problem, choices)
+    def __init__(self, problem: Problem, actions: ActionTable, tolerance: float) -> None:
+        """Set up for boxes of `actions`; scores may be off by `tolerance`."""
+        self.problem, self.actions, self.tolerance = problem, actions, tolerance
+        self.free = undoable(problem, actions)
 
     def stays(self, box: Bools) -> Bools:
         """Return (G,) which groups a box (actions,) allows to stay as they are."""
-        own = self.choices.own
+        own = self.actions.own
         return (own >= 0) & box[own]
 
     def back(self, box: Bools) -> Codes:
@@ -93,6 +93,6 @@ class RedundantChanges:
         owner, undone = owner[held], undone[held]
         if len(owner):
             scorer = self.problem.scorer
-            _, sure = scorer.decisions(scorer.structure.sums(self.problem.tokens(undone)), self.doubt)
+            _, sure = scorer.decisions(scorer.structure.sums(self.problem.tokens(undone)), self.tolerance)
             found[owner[sure]] = True
         return found

@@ -26,7 +26,7 @@ ROUNDING = 1e-12  # of a sum
 SWEPT = 1e-5  # sums of a sweep are rounded otherwise than those of a single row, which may be sums in float32
 MOST_CELLS = 2**24  # numbers in the tables of pairs of changes, in a third of a second
 FARTHER = 1.01  # than they are expected, two changes mostly suffice
-NEAR = 2**21  # pairs of choices that are looked at first where several answers are wanted
+NEAR = 2**21  # pairs of actions that are looked at first where several answers are wanted
 
 
 class FewChanges:
@@ -34,21 +34,21 @@ class FewChanges:
 
     Attributes:
         problem: every feature is a group by itself, and may stay as it is.
-        scorer: rates candidates; choices: all tuples worth looking at.
+        scorer: rates candidates; actions: all actions worth looking at.
     """
 
     def __init__(self, problem: Problem, scorer: Scorer, actions: ActionTable) -> None:
         """Sweep the row."""
-        self.problem, self.scorer, self.choices = problem, scorer, actions
+        self.problem, self.scorer, self.actions = problem, scorer, actions
         self._own = problem.own_tokens
-        values = [tokens if len(tokens) > 1 else None for tokens in self.choices.encoded]
-        self._sums = np.empty((len(self.choices.code), scorer.structure.outputs))
+        values = [tokens if len(tokens) > 1 else None for tokens in self.actions.encoded]
+        self._sums = np.empty((len(self.actions.code), scorer.structure.outputs))
         for number, sums in zip(problem.owner.tolist(), scorer.structure.sweep(self._own, values), strict=True):
             if sums is not None:
-                self._sums[self.choices.start[number] : self.choices.start[number + 1]] = sums[0]
-        self._changed = np.ones(len(self.choices.code), dtype=np.bool_)
-        self._changed[self.choices.own] = False
-        self._single: tuple[float, float, Codes] | None = None  # limit, doubt, and what was found then
+                self._sums[self.actions.start[number] : self.actions.start[number + 1]] = sums[0]
+        self._changed = np.ones(len(self.actions.code), dtype=np.bool_)
+        self._changed[self.actions.own] = False
+        self._single: tuple[float, float, Codes] | None = None  # limit, tolerance, and what was found then
         self._known: tuple[float, float, Codes, Bools] | None = None  # the same of pairs, and whether each suffices
 
     def least(self, changes: int) -> float:
@@ -64,8 +64,8 @@ class FewChanges:
     @cached_property
     def _least(self) -> Floats:
         """(G,) the least cost of a change of every group."""
-        cost = np.where(self._changed, self.choices.cost, np.inf)
-        least: Floats = np.minimum.reduceat(cost, self.choices.start[:-1])  # its own value is among those of each
+        cost = np.where(self._changed, self.actions.cost, np.inf)
+        least: Floats = np.minimum.reduceat(cost, self.actions.start[:-1])  # its own value is among those of each
         return least
 
     def steepest(self) -> Codes:
@@ -75,34 +75,34 @@ class FewChanges:
         """
         lacks = self.scorer.lacks(self._sums)
         lacks[np.isnan(lacks)] = np.inf
-        order = np.lexsort((lacks, self.choices.group))
-        best = order[np.searchsorted(self.choices.group, np.arange(len(self.problem.groups)))]
+        order = np.lexsort((lacks, self.actions.group))
+        best = order[np.searchsorted(self.actions.group, np.arange(len(self.problem.groups)))]
         best = best[np.argsort(lacks[best], kind="stable")]
         best = best[self._changed[best]]
         codes = np.repeat(self.problem.own[None], len(best), axis=0)
         for number, at in enumerate(best.tolist()):
-            codes[number:, self.choices.group[at]] = self.choices.code[at]
+            codes[number:, self.actions.group[at]] = self.actions.code[at]
         codes = codes[self.problem.held(codes)]
         return codes[self.scorer.margins(self.problem.tokens(codes))[0]][:1] if len(codes) else codes
 
-    def singles(self, limit: float, doubt: float) -> Codes:
+    def singles(self, limit: float, tolerance: float) -> Codes:
         """Return the candidates (m, G) of one change, no farther than `limit`, that may meet the target.
 
-        What is within `doubt` of the target may.
+        What is within `tolerance` of the target may.
         """
-        if self._single is None or limit > self._single[0] or doubt > self._single[1]:
-            places, _, _ = self._alone(limit, doubt)
-            self._single = limit, doubt, self._codes(places[:, None])
+        if self._single is None or limit > self._single[0] or tolerance > self._single[1]:
+            places, _, _ = self._alone(limit, tolerance)
+            self._single = limit, tolerance, self._codes(places[:, None])
         codes = self._single[2]
         return np.asarray(codes[self.problem.distance(codes) <= limit])
 
-    def nearest_singles(self, limit: float, doubt: float, at_once: int) -> tuple[Codes, Bools]:
+    def nearest_singles(self, limit: float, tolerance: float, at_once: int) -> tuple[Codes, Bools]:
         """Return the nearest of them (m, G), and (m,) whether each certainly meets the target.
 
         They are looked at so many at a time and then twice as many, those that are as far as the last one among them,
         until one of them certainly does.
         """
-        places, sure, far = self._alone(limit, doubt)
+        places, sure, far = self._alone(limit, tolerance)
         order = np.argsort(far, kind="stable")
         places, sure, far = places[order], sure[order], far[order]
         parts: list[Codes] = []
@@ -111,22 +111,22 @@ class FewChanges:
         while stop < len(far) and not any(map(np.any, held)):
             start, last = stop, min(stop + at_once, len(far)) - 1
             stop, at_once = int(np.searchsorted(far, loose(float(far[last])), side="right")), 2 * at_once
-            codes = self.choices.candidates(places[start:stop, None])
+            codes = self.actions.candidates(places[start:stop, None])
             lawful = self.problem.held(codes)
             parts.append(codes[lawful])
             held.append(sure[start:stop][lawful])
         found = np.concatenate([self.problem.own[None][:0], *parts])
-        self._single = float(far[stop]) * (1 - ROUNDING) if stop < len(far) else limit, doubt, found
+        self._single = float(far[stop]) * (1 - ROUNDING) if stop < len(far) else limit, tolerance, found
         return found, np.concatenate([np.empty(0, dtype=np.bool_), *held])
 
-    def _alone(self, limit: float, doubt: float) -> tuple[Codes, Bools, Floats]:
-        """Return the choices (n,) that may meet the target alone, whether each certainly does, and how far it is."""
-        far = self.choices.cost + self.problem.bound_distance.c * self.choices.peak
+    def _alone(self, limit: float, tolerance: float) -> tuple[Codes, Bools, Floats]:
+        """Return the actions (n,) that may meet the target alone, whether each certainly does, and how far it is."""
+        far = self.actions.cost + self.problem.bound_distance.c * self.actions.peak
         tried = np.flatnonzero(self._changed & (far <= loose(limit)))
-        may, sure = self.scorer.decisions(self._sums[tried], doubt + SWEPT)
+        may, sure = self.scorer.decisions(self._sums[tried], tolerance + SWEPT)
         return tried[may], sure[may], far[tried[may]]
 
-    def pairs(self, limit: float, doubt: float, budget: Budget, most: int = MOST_CELLS) -> Codes | None:
+    def pairs(self, limit: float, tolerance: float, budget: Budget, most: int = MOST_CELLS) -> Codes | None:
         """Return the candidates (m, G) of two changes, no farther than `limit`, that may meet the target.
 
         The nearest come first, none farther than those that certainly are the answers. Where several are wanted, those
@@ -134,22 +134,22 @@ class FewChanges:
         that certainly meets the target. None where tables of more than `most` numbers had to be made, where the
         model does not tell, or where the budget does not last.
         """
-        found = self.nearest_pairs(limit, doubt, budget, most)
+        found = self.nearest_pairs(limit, tolerance, budget, most)
         return None if found is None else found[0]
 
     def nearest_pairs(
-        self, limit: float, doubt: float, budget: Budget, most: int = MOST_CELLS
+        self, limit: float, tolerance: float, budget: Budget, most: int = MOST_CELLS
     ) -> tuple[Codes, Bools] | None:
         """Return what `pairs` does, and (m,) whether each certainly meets the target."""
         if loose(limit) < self.least(2):
             return self.problem.own[None][:0], np.empty(0, dtype=np.bool_)
         if not self.tells_pairs:
             return None
-        if self._known is None or limit > self._known[0] or doubt > self._known[1]:
-            found = self._pairs(loose(limit), doubt + SWEPT, budget, most)
+        if self._known is None or limit > self._known[0] or tolerance > self._known[1]:
+            found = self._pairs(loose(limit), tolerance + SWEPT, budget, most)
             if found is None:
                 return None
-            self._known = limit, doubt, *found
+            self._known = limit, tolerance, *found
         codes, sure = self._known[2:]
         near = self.problem.distance(codes) <= limit
         return codes[near], sure[near]
@@ -165,37 +165,37 @@ class FewChanges:
         need = float(self.scorer.lacks(self._two.base[None])[0])
         if not np.isfinite(need):
             return np.inf
-        choices, some = self.choices, np.flatnonzero(self._changed)
+        actions, some = self.actions, np.flatnonzero(self._changed)
         lacks = self.scorer.lacks(self._sums[some])
         gain = np.where(np.isfinite(lacks), need - lacks, -np.inf)
         c = self.problem.bound_distance.c
-        return nearest_two(gain, choices.cost[some], choices.peak[some], choices.group[some], need, c)
+        return nearest_two(gain, actions.cost[some], actions.peak[some], actions.group[some], need, c)
 
-    def _pairs(self, limit: float, doubt: float, budget: Budget, most: int) -> tuple[Codes, Bools] | None:
+    def _pairs(self, limit: float, tolerance: float, budget: Budget, most: int) -> tuple[Codes, Bools] | None:
         if self.problem.count == 1:
-            asked = PairSelection(self._tried(limit, None), limit, doubt, None)
+            asked = PairSelection(self._tried(limit, None), limit, tolerance, None)
             found = self._two.look(asked, budget, most, self.expected * FARTHER)
         else:
-            found = self._pairs_of_sets(limit, doubt, budget, most)
+            found = self._pairs_of_sets(limit, tolerance, budget, most)
         if found is None:
             return None
-        codes = self.choices.candidates(found[0])
+        codes = self.actions.candidates(found[0])
         held = self.problem.held(codes)
         return codes[held], found[1][held]
 
-    def _pairs_of_sets(self, limit: float, doubt: float, budget: Budget, most: int) -> tuple[Codes, Bools] | None:
-        """Return the choices of pairs; often the nearest ones suffice, and else they tell how far the others may be."""
-        sets = self._sets(doubt)
+    def _pairs_of_sets(self, limit: float, tolerance: float, budget: Budget, most: int) -> tuple[Codes, Bools] | None:
+        """Return the actions of pairs; often the nearest ones suffice, and else they tell how far the others may be."""
+        sets = self._sets(tolerance)
         farthest = min(limit, loose(sets.limit))
         near = self._limit_of(NEAR, farthest, self._changed & ~sets.enough)
-        found = self._two.look(PairSelection(self._tried(near, sets), near, doubt, sets), budget, most)
+        found = self._two.look(PairSelection(self._tried(near, sets), near, tolerance, sets), budget, most)
         farthest = min(farthest, loose(sets.limit))
         if found is not None and near < farthest:
-            found = self._two.look(PairSelection(self._tried(farthest, sets), farthest, doubt, sets), budget, most)
+            found = self._two.look(PairSelection(self._tried(farthest, sets), farthest, tolerance, sets), budget, most)
         return found
 
     def _limit_of(self, most: int, limit: float, some: Bools) -> float:
-        """Return the largest distance, at most `limit`, within which pairs of `some` choices are at most so many."""
+        """Return the largest distance, at most `limit`, within which pairs of `some` actions are at most so many."""
         if self._pairs_within(limit, some) <= most:
             return limit
         steps = np.unique(self._beside[some & (self._beside <= limit)])
@@ -203,17 +203,17 @@ class FewChanges:
         return float(steps[max(bisect_right(steps, most, key=within) - 1, 0)])
 
     def _pairs_within(self, limit: float, some: Bools) -> int:
-        """Return how many pairs of `some` choices there are within a limit."""
-        counts = np.bincount(self.choices.group[some & (self._beside <= limit)], minlength=1)
+        """Return how many pairs of `some` actions there are within a limit."""
+        counts = np.bincount(self.actions.group[some & (self._beside <= limit)], minlength=1)
         return int(counts.sum() ** 2 - (counts**2).sum()) // 2
 
     @cached_property
     def _two(self) -> TwoChanges:
         """What pairs of changes do."""
-        return TwoChanges(self.problem, self.scorer, self.choices, self._own, self._sums)
+        return TwoChanges(self.problem, self.scorer, self.actions, self._own, self._sums)
 
-    def _sets(self, doubt: float) -> FirstOfSets:
-        return FirstOfSets(self.problem, self.scorer, self.choices, self._sums, doubt)
+    def _sets(self, tolerance: float) -> FirstOfSets:
+        return FirstOfSets(self.problem, self.scorer, self.actions, self._sums, tolerance)
 
     def _tried(self, limit: float, sets: FirstOfSets | None) -> TriedActions:
         """Return the changes that are within a limit beside the least change of another feature.
@@ -221,19 +221,19 @@ class FewChanges:
         With `sets`, those that suffice alone are not tried.
         """
         tried = self._changed & (self._beside <= limit)
-        return TriedActions.of(self.choices, tried if sets is None else tried & ~sets.enough)
+        return TriedActions.of(self.actions, tried if sets is None else tried & ~sets.enough)
 
     @cached_property
     def _beside(self) -> Floats:
-        """(choices,) what each costs beside the least change of another feature."""
-        choices, least = self.choices, self._least
+        """(actions,) what each costs beside the least change of another feature."""
+        actions, least = self.actions, self._least
         nearest = np.sort(least)[:2]
-        beside: Floats = choices.cost + np.where(least[choices.group] == nearest[0], nearest[-1], nearest[0])
+        beside: Floats = actions.cost + np.where(least[actions.group] == nearest[0], nearest[-1], nearest[0])
         return beside
 
     def _codes(self, places: Codes) -> Codes:
-        """Return the lawful candidates (m, G) that take the choices at `places` (k, n), each of another group."""
-        codes = self.choices.candidates(places)
+        """Return the lawful candidates (m, G) that take the actions at `places` (k, n), each of another group."""
+        codes = self.actions.candidates(places)
         return np.asarray(codes[self.problem.held(codes)])
 
 

@@ -24,7 +24,7 @@ class KeyedCandidate:
 
     Attributes:
         key: its key.
-        codes: (G,) its tuples.
+        codes: (G,) its actions.
         certain: whether it meets the target by more than the tolerance; if not, the judge may refuse it.
     """
 
@@ -38,8 +38,8 @@ class Node:
     """A set of candidates.
 
     Attributes:
-        bits: the mask (choices,) of allowed tuples, eight to a byte: a long search holds many boxes.
-        size: number of choices.
+        bits: the mask (actions,) of allowed actions, eight to a byte: a long search holds many boxes.
+        size: number of actions.
         worthwhile: whether those that lose were looked for.
     """
 
@@ -49,7 +49,7 @@ class Node:
 
     @property
     def mask(self) -> Bools:
-        """The mask (choices,) of allowed tuples."""
+        """The mask (actions,) of allowed actions."""
         return np.unpackbits(self.bits, count=self.size).astype(np.bool_)
 
 
@@ -58,7 +58,7 @@ class CandidateSet:
     """Candidates that change the same groups, in the order of their keys.
 
     Attributes:
-        codes: (m, G) their tuples.
+        codes: (m, G) their actions.
         distance: (m,) how far away they are.
         certain: (m,) see `KeyedCandidate`.
         changed: (G,) what they change.
@@ -79,7 +79,7 @@ class CandidateSet:
     def by_set(
         cls, own: Codes, codes: Codes, distance: Floats, certain: Bools, checked: Bools
     ) -> Iterator[CandidateSet]:
-        """Yield candidates (m, G) beside a row with the tuples `own` (G,), by what they change."""
+        """Yield candidates (m, G) beside a row with the actions `own` (G,), by what they change."""
         changed = codes != own
         whole = np.packbits(changed, axis=1)
         _, first, of = np.unique(
@@ -125,7 +125,7 @@ class Waiting:
     """
 
     def __init__(self, own: Codes, redundant: RedundantChanges | None) -> None:
-        """Let nothing wait. Candidates beside a row with tuples `own` (G,) are dropped if a change is `redundant`."""
+        """Let nothing wait. Candidates beside a row with actions `own` (G,) are dropped if a change is `redundant`."""
         self._own, self._redundant = own, redundant
         self.closed: set[bytes] = set()
         self._serial = count()

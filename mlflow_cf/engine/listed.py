@@ -28,20 +28,20 @@ MOST_ADDED = 4  # times as many rows of a product, to see which changes are redu
 
 @dataclass(frozen=True, eq=False)
 class Rows:
-    """All candidates that take one of some choices of every group, numbered in C order.
+    """All candidates that take one of some actions of every group, numbered in C order.
 
     Attributes:
-        choices: those of all boxes.
+        actions: those of all boxes.
         places: per group, some of them (t,), their codes ascending.
     """
 
-    choices: ActionTable
+    actions: ActionTable
     places: tuple[Codes, ...]
 
     @classmethod
-    def of(cls, choices: ActionTable, places: Sequence[Codes]) -> Rows:
-        """Return the candidates that take one of the choices at `places` of every group, in any order."""
-        return cls(choices, tuple(some[np.argsort(choices.code[some])] for some in places))
+    def of(cls, actions: ActionTable, places: Sequence[Codes]) -> Rows:
+        """Return the candidates that take one of the actions at `places` of every group, in any order."""
+        return cls(actions, tuple(some[np.argsort(actions.code[some])] for some in places))
 
     @cached_property
     def size(self) -> int:
@@ -50,7 +50,7 @@ class Rows:
 
     @cached_property
     def stride(self) -> list[int]:
-        """Per group, how far apart the numbers are of candidates that take one choice and the next."""
+        """Per group, how far apart the numbers are of candidates that take one action and the next."""
         sizes = list(map(len, self.places))
         return [prod(sizes[group + 1 :]) for group in range(len(sizes))]
 
@@ -60,28 +60,28 @@ class Rows:
         return [np.sort(places) for places in self.places]
 
     def at(self, group: int, places: Codes) -> Codes:
-        """Return what choices of a group, at `places` (t,) among all, add to the numbers of candidates."""
+        """Return what actions of a group, at `places` (t,) among all, add to the numbers of candidates."""
         if len(self.places[group]) == 1:
             return np.zeros(len(places), dtype=np.intp)
-        code = self.choices.code
+        code = self.actions.code
         return np.asarray(np.searchsorted(code[self.places[group]], code[places]) * self.stride[group])
 
     def codes(self, numbers: Codes) -> Codes:
         """Return the codes (m, G) of candidates."""
         codes = np.empty((len(numbers), len(self.places)), dtype=np.intp)
         for group, (places, stride) in enumerate(zip(self.places, self.stride, strict=True)):
-            codes[:, group] = self.choices.code[places[numbers // stride % len(places)]]
+            codes[:, group] = self.actions.code[places[numbers // stride % len(places)]]
         return codes
 
-    def told(self, scorer: Scorer, doubt: float) -> Told | None:
-        """Return what all of them are rated by, if scores may be off by `doubt`; None if nothing is gained."""
-        lead = scorer.decision_score(doubt)
+    def told(self, scorer: Scorer, tolerance: float) -> Told | None:
+        """Return what all of them are rated by, if scores may be off by `tolerance`; None if nothing is gained."""
+        lead = scorer.decision_score(tolerance)
         sums = self.sums(scorer, None if lead is None else lead.weights[:, None])
         if sums is None:
             return None
         if lead is not None:
             return Told(sums[:, 0], lead.may, lead.sure)
-        may, sure = scorer.decisions(sums, doubt)
+        may, sure = scorer.decisions(sums, tolerance)
         return Told(may.astype(np.float64) + sure, 1.0, 2.0)
 
     def sums(self, scorer: Scorer, weights: Floats | None = None) -> Floats | None:
@@ -91,9 +91,9 @@ class Rows:
         """
         if scorer.products is None:
             return None
-        choices, owner = self.choices, self.choices.owner
-        places = [self.places[number] - choices.start[number] for number in owner.tolist()]
-        tokens = [choices.encoded[column][some] for column, some in enumerate(places)]
+        actions, owner = self.actions, self.actions.owner
+        places = [self.places[number] - actions.start[number] for number in owner.tolist()]
+        tokens = [actions.encoded[column][some] for column, some in enumerate(places)]
         return scorer.products.product(tokens, owner, weights)
 
 
@@ -117,25 +117,25 @@ class Listed:
     """All candidates of a box.
 
     Attributes:
-        choices: those of all boxes.
-        places: per group, which of the choices the box allows, nearest first.
+        actions: those of all boxes.
+        places: per group, which of the actions the box allows, nearest first.
         rows: these candidates, among others that put changes back.
         checked: (G,) the groups whose changes are put back there.
     """
 
-    choices: ActionTable
+    actions: ActionTable
     places: tuple[Codes, ...]
     rows: Rows
     checked: Bools
 
     @classmethod
-    def of(cls, choices: ActionTable, box: Bools, back: Bools) -> Listed:
-        """Return the candidates of a box (choices,), beside which the changes of some groups (G,) may be put `back`."""
-        ends = np.cumsum(np.add.reduceat(box, choices.start[:-1], dtype=np.intp))
+    def of(cls, actions: ActionTable, box: Bools, back: Bools) -> Listed:
+        """Return the candidates of a box (actions,), beside which the changes of some groups (G,) may be put `back`."""
+        ends = np.cumsum(np.add.reduceat(box, actions.start[:-1], dtype=np.intp))
         places = tuple(np.split(np.flatnonzero(box), ends[:-1]))
-        more = _with_own(choices, places, back)
-        checked = back & [own in some for own, some in zip(choices.own, more, strict=True)]
-        return cls(choices, places, Rows.of(choices, more), checked)
+        more = _with_own(actions, places, back)
+        checked = back & [own in some for own, some in zip(actions.own, more, strict=True)]
+        return cls(actions, places, Rows.of(actions, more), checked)
 
     @property
     def size(self) -> int:
@@ -146,50 +146,50 @@ class Listed:
         """Return the codes (m, G) of the candidates that are near enough and have as many changes as they may."""
         return self.rows.codes(near_numbers(self._axes(self.places, np.zeros(len(self.places), np.bool_)), within))
 
-    def rated(self, within: Within, scorer: Scorer, doubt: float) -> ListedCandidates | None:
+    def rated(self, within: Within, scorer: Scorer, tolerance: float) -> ListedCandidates | None:
         """Return which of the candidates that are near may be answers, but for those with a redundant change.
 
-        Scores may be off by `doubt`. None where candidates are rated as fast by themselves.
+        Scores may be off by `tolerance`. None where candidates are rated as fast by themselves.
         """
         rows, checked = self.rows, self.checked
         enough = -(-(rows.size + SET_UP) // WORTH)
         if len(near_numbers(self._axes(rows.by_cost, checked), within._replace(least=0), most=enough)) < enough:
             return None
-        told = rows.told(scorer, doubt + SWEPT)
+        told = rows.told(scorer, tolerance + SWEPT)
         if told is None:
             return None
         found = near_numbers(self._axes(self.places, checked), within, told)
         return ListedCandidates(rows.codes(found), told.lead[found] >= told.sure, checked)
 
-    def rated_alone(self, within: Within, scorer: Scorer, doubt: float) -> ListedCandidates:
+    def rated_alone(self, within: Within, scorer: Scorer, tolerance: float) -> ListedCandidates:
         """Return which of the candidates that are near may be answers, rated by themselves."""
         codes = self.near(within)
-        may, sure = scorer.decisions(scorer.structure.sums(self.choices.encoded_candidates(codes)), doubt)
+        may, sure = scorer.decisions(scorer.structure.sums(self.actions.encoded_candidates(codes)), tolerance)
         return ListedCandidates(codes[may], sure[may], np.zeros(len(self.places), dtype=np.bool_))
 
     def _axes(self, places: Sequence[Codes], checked: Bools) -> Axes:
-        rows, own = self.rows, self.choices.own
+        rows, own = self.rows, self.actions.own
         steps = [rows.at(group, some) for group, some in enumerate(places)]
         undone = np.full(len(places), -1)
         for group in np.flatnonzero(checked).tolist():
             undone[group] = rows.at(group, own[group : group + 1])[0]
-        return axes_of(self.choices, places, steps, undone)
+        return axes_of(self.actions, places, steps, undone)
 
 
-def gains(choices: ActionTable, scorer: Scorer) -> bool:
-    """Whether candidates of these choices are rated faster together."""
-    own = Rows(choices, tuple(choices.start[:-1, None]))
+def gains(actions: ActionTable, scorer: Scorer) -> bool:
+    """Whether candidates of these actions are rated faster together."""
+    own = Rows(actions, tuple(actions.start[:-1, None]))
     return own.sums(scorer) is not None
 
 
-def _with_own(choices: ActionTable, places: Sequence[Codes], back: Bools) -> list[Codes]:
-    """Return choices per group, beside which the row's own one of some groups to put `back` that all change stands."""
+def _with_own(actions: ActionTable, places: Sequence[Codes], back: Bools) -> list[Codes]:
+    """Return actions per group, beside which the row's own one of some groups to put `back` that all change stands."""
     more, size = list(places), prod(map(len, places))
     most = max(MOST_ADDED * size, SET_UP)
     for group in sorted(np.flatnonzero(back).tolist(), key=lambda group: -len(places[group])):
         added = size + size // len(places[group])
-        if choices.own[group] not in places[group] and added <= most:
-            more[group] = np.append(choices.own[group], places[group])
+        if actions.own[group] not in places[group] and added <= most:
+            more[group] = np.append(actions.own[group], places[group])
             size = added
     return more
 
@@ -201,10 +201,10 @@ class Axes(NamedTuple):
     """The groups that tell candidates apart, or that add to their distance or their changes, in the groups' order.
 
     Attributes:
-        first: (n + 1,) where the choices of each start, nearest first.
-        cost, peak: (choices,) what each adds to the distance; moved: (choices,) 1 if it is a change.
-        step: (choices,) what each adds to the number of a candidate.
-        undone: (n,) what the row's own choice of each group adds, -1 where none is to be put back.
+        first: (n + 1,) where the actions of each start, nearest first.
+        cost, peak: (actions,) what each adds to the distance; moved: (actions,) 1 if it is a change.
+        step: (actions,) what each adds to the number of a candidate.
+        undone: (n,) what the row's own action of each group adds, -1 where none is to be put back.
         rest: (n + 1,) what the groups from each on cost at least.
     """
 
@@ -234,7 +234,7 @@ NOTHING = Told(np.empty(0), 0.0, 0.0)
 
 
 class Stack(NamedTuple):
-    """What the choices of the groups before each (n,) add up to, and which choice of the group `comes` next."""
+    """What the actions of the groups before each (n,) add up to, and which action of the group `comes` next."""
 
     comes: Array
     distance: Array
@@ -256,9 +256,9 @@ def _needed(axes: Axes, stack: Stack, told: Told, number: Any, changes: Any) -> 
     if not told.lead[number] >= told.may:
         return False
     for at in range(stack.comes.size if changes > 1 else 0):
-        choice = stack.comes[at] - 1
-        undone = number - axes.step[choice] + axes.undone[at]
-        if axes.moved[choice] and axes.undone[at] >= 0 and told.lead[undone] >= told.sure:
+        action = stack.comes[at] - 1
+        undone = number - axes.step[action] + axes.undone[at]
+        if axes.moved[action] and axes.undone[at] >= 0 and told.lead[undone] >= told.sure:
             return False
     return True
 
@@ -273,15 +273,15 @@ def enumerate_near(axes: Axes, within: Within, loose: float, stack: Stack, told:
     last, count, at = axes.first.size - 2, 0, 0
     stack.comes[0], stack.distance[0], stack.top[0], stack.changes[0], stack.number[0] = 0, 0.0, 0.0, 0, 0
     while at >= 0 and count < numbers.size:
-        choice = stack.comes[at]
-        distance = stack.distance[at] + axes.cost[choice] if choice < axes.first[at + 1] else np.nan
-        if not distance + axes.rest[at + 1] <= loose:  # there is no choice left, or all that are left are farther
+        action = stack.comes[at]
+        distance = stack.distance[at] + axes.cost[action] if action < axes.first[at + 1] else np.nan
+        if not distance + axes.rest[at + 1] <= loose:  # there is no action left, or all that are left are farther
             at -= 1
             continue
         stack.comes[at] += 1
-        top = max(stack.top[at], axes.peak[choice])
-        changes = stack.changes[at] + axes.moved[choice]
-        number = stack.number[at] + axes.step[choice]
+        top = max(stack.top[at], axes.peak[action])
+        changes = stack.changes[at] + axes.moved[action]
+        number = stack.number[at] + axes.step[action]
         if at == last:
             if _counts(distance, top, changes, within) and (
                 told.lead.size == 0 or _needed(axes, stack, told, number, changes)
@@ -295,24 +295,24 @@ def enumerate_near(axes: Axes, within: Within, loose: float, stack: Stack, told:
     return count
 
 
-def axes_of(choices: ActionTable, places: Sequence[Codes], steps: Sequence[Codes], undone: Codes) -> Axes:
-    """Return the candidates that take a choice at `places` of every group.
+def axes_of(actions: ActionTable, places: Sequence[Codes], steps: Sequence[Codes], undone: Codes) -> Axes:
+    """Return the candidates that take an action at `places` of every group.
 
     Args:
-        choices: those of all groups, nearest first.
-        places: per group, some of its choices (t,), nearest first.
-        steps: per group, what these choices add to the number of a candidate.
+        actions: those of all groups, nearest first.
+        places: per group, some of its actions (t,), nearest first.
+        steps: per group, what these actions add to the number of a candidate.
         undone: (G,) see `Axes`.
     """
-    cost, own = choices.cost, choices.own
+    cost, own = actions.cost, actions.own
     telling = [n for n, here in enumerate(places) if len(here) > 1 or here[0] != own[n] or cost[here[0]] > 0] or [0]
     all_places = np.concatenate([places[number] for number in telling])
     least = np.array([cost[places[number][0]] for number in telling])
     return Axes(
         first=np.cumsum([0, *(len(places[number]) for number in telling)]),
         cost=cost[all_places],
-        peak=choices.peak[all_places],
-        moved=(all_places != own[choices.group[all_places]]).astype(np.int64),
+        peak=actions.peak[all_places],
+        moved=(all_places != own[actions.group[all_places]]).astype(np.int64),
         step=np.concatenate([steps[number] for number in telling]),
         undone=undone[telling],
         rest=np.append(least[::-1].cumsum()[::-1], 0.0),

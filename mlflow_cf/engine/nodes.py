@@ -27,16 +27,16 @@ Array = NDArray[Any]
 MOST_LEAST = 3  # groups that must change at least, as far as bounds know
 
 
-def whole_box(choices: ActionTable) -> Bools:
-    """Return the box (1, choices) of all candidates."""
-    return np.ones((1, len(choices.code)), dtype=np.bool_)
+def whole_box(actions: ActionTable) -> Bools:
+    """Return the box (1, actions) of all candidates."""
+    return np.ones((1, len(actions.code)), dtype=np.bool_)
 
 
-def boxes_of_sets(choices: ActionTable, sets: Bools) -> Bools:
-    """Return the boxes (s, choices) of the candidates whose changed groups are just those of each of `sets` (s, G)."""
-    own = np.zeros(len(choices.code), dtype=np.bool_)
-    own[choices.own[choices.own >= 0]] = True
-    boxes: Bools = sets[:, choices.group] != own
+def boxes_of_sets(actions: ActionTable, sets: Bools) -> Bools:
+    """Return the boxes (s, actions) of the candidates whose changed groups are just those of each of `sets` (s, G)."""
+    own = np.zeros(len(actions.code), dtype=np.bool_)
+    own[actions.own[actions.own >= 0]] = True
+    boxes: Bools = sets[:, actions.group] != own
     return boxes
 
 
@@ -54,13 +54,13 @@ class Lows(NamedTuple):
     code: Codes
 
 
-def tighten(masks: Bools, choices: ActionTable, within: Within) -> Lows:
-    """Drop, in place, choices of boxes (m, choices) that no candidate within limits has; none of them is lost."""
-    groups = len(choices.own)
+def tighten(masks: Bools, actions: ActionTable, within: Within) -> Lows:
+    """Drop, in place, actions of boxes (m, actions) that no candidate within limits has; none of them is lost."""
+    groups = len(actions.own)
     changes, code = np.empty(len(masks), dtype=np.intp), np.empty((len(masks), groups), dtype=np.intp)
     lows = Lows(np.empty(len(masks)), changes, code)
     nearest = LeastCosts.room(groups)
-    tighten_boxes(masks, choices.arrays, within, loose(within.limit), nearest, lows)
+    tighten_boxes(masks, actions.arrays, within, loose(within.limit), nearest, lows)
     return lows
 
 
@@ -68,7 +68,7 @@ class LeastCosts(NamedTuple):
     """What a box allows at least.
 
     Attributes:
-        first: (G,) the first choice of every group; tops: (G,) the smallest peak of all that it allows.
+        first: (G,) the first action of every group; tops: (G,) the smallest peak of all that it allows.
         further: (MOST_LEAST + 1,) the least costs, ascending, of changing groups that need not change; inf where there
             are fewer; whose: (MOST_LEAST + 1,) these groups.
     """
@@ -87,7 +87,7 @@ class LeastCosts(NamedTuple):
 
 @numba.njit(inline="always")
 def _least(mask: Array, flat: ActionArrays, nearest: LeastCosts, smallest: Array) -> tuple[float, int]:
-    """Write each group's nearest choice, smallest code and smallest peak; return the sum of least costs and changes."""
+    """Write each group's nearest action, smallest code and smallest peak; return the sum of least costs and changes."""
     first, tops = nearest.first, nearest.tops
     total, changes = 0.0, 0
     for group in range(flat.own.size):
@@ -186,29 +186,35 @@ MOST_FLAGS = 2**22  # of the parts of a box that are bounded in one go: 4 MB
 
 
 class Parting:
-    """Parts boxes of `choices` by the model's bounds; scores may be off by `doubt`."""
+    """Parts boxes of `actions` by the model's bounds; scores may be off by `tolerance`."""
 
     def __init__(
-        self, problem: Problem, choices: ActionTable, redundant: RedundantChanges | None, doubt: float, budget: Budget
+        self,
+        problem: Problem,
+        actions: ActionTable,
+        redundant: RedundantChanges | None,
+        tolerance: float,
+        budget: Budget,
     ) -> None:
-        """Prune the model to the choices; where several answers are wanted, `redundant` changes are looked for."""
-        self.problem, self.choices, self.redundant, self.doubt, self.budget = problem, choices, redundant, doubt, budget
+        """Prune the model to the actions; where several answers are wanted, `redundant` changes are looked for."""
+        self.problem, self.actions, self.budget = problem, actions, budget
+        self.redundant, self.tolerance = redundant, tolerance
         scorer = problem.scorer
-        self._boxes = None if scorer is None else boxes_of(scorer.structure, choices.encoded)
+        self._boxes = None if scorer is None else boxes_of(scorer.structure, actions.encoded)
         self._confining = self._boxes if isinstance(self._boxes, SupportsConfined) else None
-        self._dominated = DominatedActions(problem, choices, self._boxes, doubt)
+        self._dominated = DominatedActions(problem, actions, self._boxes, tolerance)
 
     def of(self, box: Bools) -> Bools | None:
-        """Part a box (choices,) in two, or drop choices of it.
+        """Part a box (actions,) in two, or drop actions of it.
 
-        Every group is tried with the nearer of its choices alone: the row's own tuple, or the nearer half. Where that
-        cannot meet the target, none of these choices can stay; where all of it does, no others are needed; else the
+        Every group is tried with the nearer of its actions alone: the row's own action, or the nearer half. Where that
+        cannot meet the target, none of these actions can stay; where all of it does, no others are needed; else the
         group that loses most by it is parted there.
 
         Returns:
-            The boxes (m, choices) that are left of it, at most two; None if the budget does not last for that.
+            The boxes (m, actions) that are left of it, at most two; None if the budget does not last for that.
         """
-        near = [self._nearer(box, number) for number in range(len(self.choices.own))]
+        near = [self._nearer(box, number) for number in range(len(self.actions.own))]
         free = [number for number, here in enumerate(near) if len(here)]
         back = [] if self.redundant is None else self.redundant.back(box).tolist()
         if self.budget.take(len(free) + len(back)) < len(free) + len(back):
@@ -226,14 +232,14 @@ class Parting:
             for number in np.flatnonzero(kept).tolist():
                 mask = self._confined(mask, near, free[number])
             return mask[None]
-        sizes = np.array([-len(near[number]) for number in free])  # among equals the one with the most choices
+        sizes = np.array([-len(near[number]) for number in free])  # among equals the one with the most actions
         chosen = int(np.lexsort((sizes, left))[0])
         rest = box.copy()
         rest[near[free[chosen]]] = False
         return np.stack([self._confined(box, near, free[chosen]), rest])
 
     def worthwhile(self, box: Bools) -> Bools:
-        """Return a box (choices,) without choices that no nearest answer takes."""
+        """Return a box (actions,) without actions that no nearest answer takes."""
         return self._dominated.dropped(box)
 
     def reach(self, masks: Bools) -> Floats:
@@ -241,14 +247,14 @@ class Parting:
         scorer = self.problem.scorer
         if scorer is None or not len(masks):
             return np.zeros(len(masks))
-        return scorer.upper_bound(*self._bounds(masks), self.doubt)
+        return scorer.upper_bound(*self._bounds(masks), self.tolerance)
 
     def _all_sure(self, box: Bools, back: Sequence[int]) -> bool:
         """Whether all candidates of a box certainly meet the target with one of some groups put back."""
-        own = [self.choices.own[number : number + 1] for number in range(len(self.choices.own))]
+        own = [self.actions.own[number : number + 1] for number in range(len(self.actions.own))]
         low, high = self._bounds(np.stack([self._confined(box, own, number) for number in back]))
         scorer = self.problem.scorer
-        return scorer is not None and bool(scorer.certainly_met(low, high, self.doubt).any())
+        return scorer is not None and bool(scorer.certainly_met(low, high, self.tolerance).any())
 
     def _judged(
         self, box: Bools, ends: tuple[Floats, Floats], near: Sequence[Codes], free: Sequence[int]
@@ -259,17 +265,17 @@ class Parting:
             return np.zeros(len(free)), kept
         if self.redundant is not None:
             optional = self.redundant.optional(box)
-            kept = np.array([bool(optional[n]) and near[n][0] == self.choices.own[n] for n in free])
-            kept[kept] = scorer.certainly_met(ends[0][kept], ends[1][kept], self.doubt)
-        return scorer.upper_bound(*ends, self.doubt), kept
+            kept = np.array([bool(optional[n]) and near[n][0] == self.actions.own[n] for n in free])
+            kept[kept] = scorer.certainly_met(ends[0][kept], ends[1][kept], self.tolerance)
+        return scorer.upper_bound(*ends, self.tolerance), kept
 
     def _ends(self, box: Bools, near: Sequence[Codes], free: Sequence[int]) -> tuple[Floats, Floats] | None:
-        """Return bounds (f, k), (f, k) of a box with each of some groups confined to its nearer choices.
+        """Return bounds (f, k), (f, k) of a box with each of some groups confined to its nearer actions.
 
         None: the time does not last for that.
         """
         if self._confining is not None:
-            columns, flags = self.choices.columns, np.zeros(len(box), dtype=np.bool_)
+            columns, flags = self.actions.columns, np.zeros(len(box), dtype=np.bool_)
             flags[np.concatenate([near[number] for number in free])] = True
             groups = [self.problem.columns[number] for number in free]
             return self._confining.confined(box[columns], flags[columns], groups)
@@ -285,27 +291,27 @@ class Parting:
         """Return bounds (m, k), (m, k) on the sums of boxes; without structure, of nothing."""
         if self._boxes is None:
             return np.empty((len(masks), 0)), np.empty((len(masks), 0))
-        return self._boxes.bounds(masks[:, self.choices.columns])
+        return self._boxes.bounds(masks[:, self.actions.columns])
 
     def _confined(self, box: Bools, near: Sequence[Codes], number: int) -> Bools:
-        """Return the part of a box (choices,) in which a group has its nearer choices alone."""
+        """Return the part of a box (actions,) in which a group has its nearer actions alone."""
         part = box.copy()
-        part[self.choices.start[number] : self.choices.start[number + 1]] = False
+        part[self.actions.start[number] : self.actions.start[number + 1]] = False
         part[near[number]] = True
         return part
 
     def _nearer(self, mask: Bools, number: int) -> Codes:
-        """Return the nearer choices of a group, by which it would be parted; none if it has one choice only."""
-        start, stop = self.choices.start[number], self.choices.start[number + 1]
+        """Return the nearer actions of a group, by which it would be parted; none if it has one action only."""
+        start, stop = self.actions.start[number], self.actions.start[number + 1]
         here = start + np.flatnonzero(mask[start:stop])
-        half = 1 if here[0] == self.choices.own[number] else (len(here) + 1) // 2
+        half = 1 if here[0] == self.actions.own[number] else (len(here) + 1) // 2
         nearer: Codes = here[: half if len(here) > 1 else 0]
         return nearer
 
 
-def beyond_reach(scorer: Scorer, actions: ActionTable, doubt: float) -> bool:
-    """Whether the model's bounds prove that no candidate of a table meets the target; scores may be off by `doubt`."""
+def beyond_reach(scorer: Scorer, actions: ActionTable, tolerance: float) -> bool:
+    """Whether bounds prove that no candidate of a table meets the target, though scores may be off by `tolerance`."""
     if (actions.start[:-1] == actions.start[1:]).any():
         return True  # a group has no action left
     low, high = boxes_of(scorer.structure, actions.encoded).bounds(whole_box(actions)[:, actions.columns])
-    return bool(scorer.upper_bound(low, high, doubt)[0] < 0)
+    return bool(scorer.upper_bound(low, high, tolerance)[0] < 0)

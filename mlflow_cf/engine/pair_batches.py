@@ -22,17 +22,17 @@ from mlflow_cf.structures.links import Encoded
 class FirstOfSets:
     """The nearest certain candidate of every changed set met so far.
 
-    It is certain if it meets the target by more than a doubt, and with either change alone misses it by as much.
+    It is certain if it meets the target by more than a tolerance, and with either change alone misses it by as much.
 
     Attributes:
-        enough: (choices,) which changes certainly suffice alone: beside another change they are all that is needed.
+        enough: (actions,) which changes certainly suffice alone: beside another change they are all that is needed.
     """
 
-    def __init__(self, problem: Problem, scorer: Scorer, choices: ActionTable, sums: Floats, doubt: float) -> None:
-        """Start with the single changes to `choices`, which have the sums (choices, k)."""
-        self.problem, self.scorer, self.choices, self.doubt = problem, scorer, choices, doubt
-        changed = choices.code != problem.own[choices.group]
-        may, enough = scorer.decisions(sums, doubt)
+    def __init__(self, problem: Problem, scorer: Scorer, actions: ActionTable, sums: Floats, tolerance: float) -> None:
+        """Start with the single changes to `actions`, which have the sums (actions, k)."""
+        self.problem, self.scorer, self.actions, self.tolerance = problem, scorer, actions, tolerance
+        changed = actions.code != problem.own[actions.group]
+        may, enough = scorer.decisions(sums, tolerance)
         self._may, self.enough = changed & may, changed & enough
         sure = np.flatnonzero(self.enough)
         sure = sure[self._lawful(sure[:, None])] if len(sure) else sure
@@ -40,8 +40,8 @@ class FirstOfSets:
         self.enough[sure] = True
         # by the smaller and the larger group; of single changes, twice by the only one
         self._nearest = np.full((len(problem.groups), len(problem.groups)), np.inf)
-        alone = choices.group[sure]
-        far = choices.cost + problem.bound_distance.c * choices.peak
+        alone = actions.group[sure]
+        far = actions.cost + problem.bound_distance.c * actions.peak
         np.minimum.at(self._nearest, (alone, alone), far[sure])
 
     @property
@@ -59,15 +59,15 @@ class FirstOfSets:
         """Look for the nearest certain candidate of every changed set among n candidates.
 
         Args:
-            places: (n, 2) the choices they take.
+            places: (n, 2) the actions they take.
             sums: (n, k) of each; distance: (n,) of each.
         """
-        groups = np.sort(self.choices.group[places], axis=1)
+        groups = np.sort(self.actions.group[places], axis=1)
         order = np.lexsort((distance, groups[:, 1], groups[:, 0]))
-        _, sure = self.scorer.decisions(sums, self.doubt)
+        _, sure = self.scorer.decisions(sums, self.tolerance)
         sure &= ~self._may[places].any(axis=1) & (distance < self._nearest[groups[:, 0], groups[:, 1]])
         if sure.any() and (self.problem.linking or not self.problem.plain_limits or self.problem.most_changes < 2):
-            sure[sure] = self.problem.held(self.choices.candidates(places[sure]))
+            sure[sure] = self.problem.held(self.actions.candidates(places[sure]))
         first = self._first(order, groups, sure)
         while len(first) and not (good := self._lawful(places[first])).all():
             sure[first[~good]] = False
@@ -81,15 +81,15 @@ class FirstOfSets:
         return np.asarray(some[first])
 
     def _lawful(self, places: Codes) -> Bools:
-        """Return (n,) whether the rows that take the choices at `places` (n, c) meet every constraint."""
-        return self.problem.check(self.problem.rows(self.choices.candidates(places)))
+        """Return (n,) whether the rows that take the actions at `places` (n, c) meet every constraint."""
+        return self.problem.check(self.problem.rows(self.actions.candidates(places)))
 
 
 class TriedActions(NamedTuple):
-    """The choices tried, column after column.
+    """The actions tried, column after column.
 
     Attributes:
-        places: (t,) which of all choices they are; start: (d + 1,) where those of each column start.
+        places: (t,) which of all actions they are; start: (d + 1,) where those of each column start.
         cost, peak: (t,) what each adds to the distance.
         tokens: per column, their tokens.
     """
@@ -101,16 +101,16 @@ class TriedActions(NamedTuple):
     tokens: list[Encoded]
 
     @classmethod
-    def of(cls, choices: ActionTable, tried: Bools) -> TriedActions:
-        """Return the choices that are `tried` (choices,)."""
-        columns, owner = choices.columns, choices.owner
+    def of(cls, actions: ActionTable, tried: Bools) -> TriedActions:
+        """Return the actions that are `tried` (actions,)."""
+        columns, owner = actions.columns, actions.owner
         some = tried[columns]
-        ends = np.diff(choices.start)[owner].cumsum()
+        ends = np.diff(actions.start)[owner].cumsum()
         start = np.append(0, some.cumsum()[ends - 1])
-        parts = zip(choices.encoded, pairwise([0, *ends.tolist()]), strict=True)
+        parts = zip(actions.encoded, pairwise([0, *ends.tolist()]), strict=True)
         places = columns[some]
         tokens = [table[some[first:stop]] for table, (first, stop) in parts]
-        return cls(places, start, choices.cost[places], choices.peak[places], tokens)
+        return cls(places, start, actions.cost[places], actions.peak[places], tokens)
 
     @property
     def counts(self) -> Codes:
@@ -118,7 +118,7 @@ class TriedActions(NamedTuple):
         return np.diff(self.start)
 
     def pairs(self, limit: float) -> ColumnPairs:
-        """Return the pairs of columns of which two choices may be within the limit, the nearest first."""
+        """Return the pairs of columns of which two actions may be within the limit, the nearest first."""
         filled = np.flatnonzero(self.counts)
         least = np.full(len(self.counts), np.inf)
         if len(filled):
@@ -139,17 +139,17 @@ class ColumnPairs(NamedTuple):
 
 
 class PairSelection(NamedTuple):
-    """Which pairs of choices are looked at.
+    """Which pairs of actions are looked at.
 
     Attributes:
-        tried: the choices; limit: how far two may be.
-        doubt: by how much sums may be off.
+        tried: the actions; limit: how far two may be.
+        tolerance: by how much sums may be off.
         sets: the nearest candidates by what they change, where several answers are wanted.
     """
 
     tried: TriedActions
     limit: float
-    doubt: float
+    tolerance: float
     sets: FirstOfSets | None
 
 

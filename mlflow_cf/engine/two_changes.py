@@ -36,7 +36,7 @@ class FoundPairs:
 
     Attributes:
         limit: how far answers can be at most.
-        places: (n, 2) the choices of candidates; far: (n,) how far these are; sure: (n,) whether each certainly meets
+        places: (n, 2) the actions of candidates; far: (n,) how far these are; sure: (n,) whether each certainly meets
             the targets.
     """
 
@@ -57,13 +57,13 @@ class TwoChanges:
 
     Attributes:
         problem, scorer: what decides about them.
-        choices: the changes; sums: (choices, k) of the row with each of them.
+        actions: the changes; sums: (actions, k) of the row with each of them.
         own: the row's tokens (1, ...), one array per column.
     """
 
     problem: Problem
     scorer: Scorer
-    choices: ActionTable
+    actions: ActionTable
     own: Sequence[Encoded]
     sums: Floats
 
@@ -76,13 +76,13 @@ class TwoChanges:
     @cached_property
     def base(self) -> Floats:
         """The row's own sums (k,)."""
-        largest = int(np.diff(self.choices.start).argmax())
-        if self.choices.start[largest + 1] - self.choices.start[largest] > 1:  # swept, its own tuple with all others
-            return np.asarray(self.sums[self.choices.own[largest]])
+        largest = int(np.diff(self.actions.start).argmax())
+        if self.actions.start[largest + 1] - self.actions.start[largest] > 1:  # swept, its own action with all others
+            return np.asarray(self.sums[self.actions.own[largest]])
         return np.asarray(self.scorer.structure.sums(self.own)[0])
 
     def look(self, asked: PairSelection, budget: Budget, most: int, near: float = 0.0) -> tuple[Codes, Bools] | None:
-        """Return the choices (m, 2) of candidates that may be answers, and whether they certainly meet the targets.
+        """Return the actions (m, 2) of candidates that may be answers, and whether they certainly meet the targets.
 
         The nearest come first. None: see `FewChanges.pairs`. Columns with changes as `near` as that come in front.
         """
@@ -119,10 +119,10 @@ class TwoChanges:
         self, tables: PairTables, alone: SingleEffects, asked: PairSelection, budget: Budget, found: FoundPairs
     ) -> bool:
         """Add candidates of some pairs of columns to those `found`; return whether that came to an end."""
-        owner, leading, sets = self.problem.owner, self._leading(asked.doubt), asked.sets
+        owner, leading, sets = self.problem.owner, self._leading(asked.tolerance), asked.sets
         first, second = owner[tables.tables.first], owner[tables.tables.second]
         blocks = tables.blocks(alone._replace(limit=found.limit), leading)
-        for part in self._parts(blocks, asked.doubt):
+        for part in self._parts(blocks, asked.tolerance):
             inside = part[blocks.far[part] <= found.limit]
             if sets is not None:
                 pair = blocks.at[inside, 0]
@@ -136,22 +136,22 @@ class TwoChanges:
         return True
 
     def _limits(self, places: Codes, sets: FirstOfSets) -> Floats:
-        """Return (n,) how far candidates may be that take the choices at `places` (n, 2)."""
-        return sets.limits(*self.choices.group[places].T)
+        """Return (n,) how far candidates may be that take the actions at `places` (n, 2)."""
+        return sets.limits(*self.actions.group[places].T)
 
-    def _leading(self, doubt: float) -> Threshold:
+    def _leading(self, tolerance: float) -> Threshold:
         """Return what leads, if a single number decides."""
-        lead = self.scorer.decision_score(doubt)
+        lead = self.scorer.decision_score(tolerance)
         return no_threshold(len(self.base)) if lead is None else Threshold(lead.weights, lead.may)
 
-    def _parts(self, blocks: Blocks, doubt: float) -> list[Codes]:
+    def _parts(self, blocks: Blocks, tolerance: float) -> list[Codes]:
         """Return positions of blocks that may reach the targets, the nearest ones in the first part.
 
         In each, those of one pair of columns follow each other.
         """
         some = np.arange(len(blocks.far))
-        if self.scorer.decision_score(doubt) is None:
-            some = some[self.scorer.upper_bound(blocks.low, blocks.high, doubt) >= 0]
+        if self.scorer.decision_score(tolerance) is None:
+            some = some[self.scorer.upper_bound(blocks.low, blocks.high, tolerance) >= 0]
         some = some[np.argsort(blocks.far[some], kind="stable")]
         total, parts, start, listed = blocks.size[some].cumsum(), [], 0, LISTED_AT_ONCE
         while start < len(some):
@@ -165,7 +165,7 @@ class TwoChanges:
         tried, sets = asked.tried, asked.sets
         one, two = near.at.T
         distance = tried.cost[one] + tried.cost[two] + alone.c * np.maximum(tried.peak[one], tried.peak[two])
-        may, sure = self.scorer.decisions(near.sums, asked.doubt)
+        may, sure = self.scorer.decisions(near.sums, asked.tolerance)
         if sets is None:
             certain = np.flatnonzero(sure & (distance <= found.limit))
             found.limit = min(
@@ -181,13 +181,13 @@ class TwoChanges:
         found.add(tried.places[near.at[some]], distance[some], sure[some])
 
     def _nearest_lawful(self, places: Codes, distance: Floats) -> float:
-        """Return how far the nearest lawful one of candidates is, which take the choices at `places` (n, 2)."""
+        """Return how far the nearest lawful one of candidates is, which take the actions at `places` (n, 2)."""
         rest, most = np.arange(len(places)), FEW
         while len(rest):  # mostly one of the first few is
             last, most = min(most, len(rest)) - 1, MORE_LAWFUL * most
             bar = np.partition(distance[rest], last)[last]
             some, rest = rest[distance[rest] <= bar], rest[distance[rest] > bar]
-            codes = self.choices.candidates(places[some])
+            codes = self.actions.candidates(places[some])
             lawful = (self.problem.changes_left(codes) >= 0) & self.problem.check(self.problem.rows(codes))
             if lawful.any():
                 return float(distance[some[lawful]].min())

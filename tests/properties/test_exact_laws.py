@@ -215,7 +215,7 @@ class Watched(BestFirst):
     def __init__(self, engine, budget, limit, tolerance, sets=None):
         super().__init__(engine, budget, limit, tolerance, sets)
         codes = self.expected.codes(self.problem)
-        listed = [set(self.choices.code[a:b].tolist()) for a, b in pairwise(self.choices.start)]
+        listed = [set(self.actions.code[a:b].tolist()) for a, b in pairwise(self.actions.start)]
         wanted = [all(code in some for code, some in zip(line, listed, strict=True)) for line in codes.tolist()]
         if sets is not None:
             known = [any((changed == some).all() for some in sets) for changed in self.expected.changed]
@@ -256,8 +256,8 @@ class Watched(BestFirst):
         return self._inside(entry.mask, line)
 
     def _inside(self, mask, line):
-        parts = enumerate(pairwise(self.choices.start))
-        return all(mask[a:b][self.choices.code[a:b] == line[number]].any() for number, (a, b) in parts)
+        parts = enumerate(pairwise(self.actions.start))
+        return all(mask[a:b][self.actions.code[a:b] == line[number]].any() for number, (a, b) in parts)
 
     def _check(self, wanted, entries):
         for key, line in wanted:

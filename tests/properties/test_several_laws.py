@@ -93,7 +93,7 @@ def test_a_box_is_listed_as_its_candidates_are_one_by_one(world, count, seed):
     """Whether all rows of a box are rated together, and redundant changes found among them, changes nothing."""
     task = replace(world, count=count).row_task()
     search_of_all = BestFirst(task.engine, task.budget, np.inf, TOLERANCE)
-    choices, rng = search_of_all.choices, np.random.default_rng(seed)
+    choices, rng = search_of_all.actions, np.random.default_rng(seed)
     if not all(np.diff(choices.start)):
         return
 

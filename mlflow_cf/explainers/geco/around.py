@@ -27,16 +27,16 @@ LARGEST = 2**25  # rows of the whole: of more, the boxes that are near hold more
 class Around:
     """Looks at the candidates around the row of a problem, in boxes of which the nearest come first.
 
-    Scores may be off by `doubt`; where several answers are wanted, redundant changes are left out.
+    Scores may be off by `tolerance`; where several answers are wanted, redundant changes are left out.
     """
 
-    def __init__(self, members: Members, doubt: float) -> None:
+    def __init__(self, members: Members, tolerance: float) -> None:
         """Look no farther than what the members know."""
         problem = members.problem
-        self.members, self.doubt = members, doubt
-        self.choices = members.engine.within(loose(members.bar))
-        self.redundant = RedundantChanges(problem, self.choices, doubt)
-        self._left = MOST // members.scorer.numbers(doubt)
+        self.members, self.tolerance = members, tolerance
+        self.actions = members.engine.within(loose(members.bar))
+        self.redundant = RedundantChanges(problem, self.actions, tolerance)
+        self._left = MOST // members.scorer.numbers(tolerance)
         self._serial = count()
         self._heap: list[tuple[float, int, Bools]] = []
 
@@ -46,14 +46,14 @@ class Around:
         Returns:
             Whether that came to an end. Nothing is looked at where candidates are not rated faster together.
         """
-        if not all(np.diff(self.choices.start) > 0):
+        if not all(np.diff(self.actions.start) > 0):
             return True
-        whole = whole_box(self.choices)[0] & (changed | (self.choices.own < 0))[self.choices.group]
-        whole[self.choices.own[self.choices.own >= 0]] = True
-        if self._tightened(whole)[1] > LARGEST or not gains(self.choices, self.members.scorer):
+        whole = whole_box(self.actions)[0] & (changed | (self.actions.own < 0))[self.actions.group]
+        whole[self.actions.own[self.actions.own >= 0]] = True
+        if self._tightened(whole)[1] > LARGEST or not gains(self.actions, self.members.scorer):
             return False
-        boxes = boxes_of(self.members.scorer.structure, self.choices.encoded)
-        dominated = DominatedActions(self.members.problem, self.choices, boxes, self.doubt)
+        boxes = boxes_of(self.members.scorer.structure, self.actions.encoded)
+        dominated = DominatedActions(self.members.problem, self.actions, boxes, self.tolerance)
         self._wait(whole)
         while self._heap and self._heap[0][0] <= self._within.limit:
             box = dominated.dropped(heapq.heappop(self._heap)[2])
@@ -67,17 +67,17 @@ class Around:
         return True
 
     def pairs(self, codes: Codes) -> None:
-        """Look at all that a candidate (G,) becomes by other tuples of any two groups that it changes."""
-        choices, own = self.choices, self.members.problem.own
-        alone = choices.code == codes[choices.group]
-        kept = np.bincount(choices.group[alone], minlength=len(codes)) == 1
-        if not kept.all() or not gains(choices, self.members.scorer):
+        """Look at all that a candidate (G,) becomes by other actions of any two groups that it changes."""
+        actions, own = self.actions, self.members.problem.own
+        alone = actions.code == codes[actions.group]
+        kept = np.bincount(actions.group[alone], minlength=len(codes)) == 1
+        if not kept.all() or not gains(actions, self.members.scorer):
             return
         self._left = MOST_PAIRED
-        sizes = np.diff(choices.start)
+        sizes = np.diff(actions.start)
         pairs = combinations(np.flatnonzero(codes != own).tolist(), 2)
         for one, two in sorted(pairs, key=lambda pair: sizes[list(pair)].prod()):
-            box = alone | (choices.group == one) | (choices.group == two)
+            box = alone | (actions.group == one) | (actions.group == two)
             if self._tightened(box)[0] <= self._within.limit and not self._look(box):
                 return
 
@@ -87,10 +87,10 @@ class Around:
             heapq.heappush(self._heap, (low, next(self._serial), box))
 
     def _tightened(self, box: Bools) -> tuple[float, float]:
-        """Drop, in place, choices that are too far; return how far the rest is at least, and how many rows it has."""
+        """Drop, in place, actions that are too far; return how far the rest is at least, and how many rows it has."""
         within = self._within
-        low = tighten(box[None], self.choices, within).distance[0]
-        sizes = np.add.reduceat(box, self.choices.start[:-1], dtype=np.intp)
+        low = tighten(box[None], self.actions, within).distance[0]
+        sizes = np.add.reduceat(box, self.actions.start[:-1], dtype=np.intp)
         return float(low), float(sizes.prod(dtype=np.float64))
 
     @property
@@ -99,8 +99,8 @@ class Around:
         return Within(problem.bound_distance.c, loose(self.members.bar), problem.most_changes)
 
     def _part(self, box: Bools) -> None:
-        """Wait with the nearer and the farther half of what the group with the most choices may take."""
-        start = self.choices.start
+        """Wait with the nearer and the farther half of what the group with the most actions may take."""
+        start = self.actions.start
         number = int(np.add.reduceat(box, start[:-1], dtype=np.intp).argmax())
         here = start[number] + np.flatnonzero(box[start[number] : start[number + 1]])
         for half in (here[len(here) // 2 :], here[: len(here) // 2]):
@@ -110,13 +110,13 @@ class Around:
 
     def _look(self, box: Bools) -> bool:
         """Look at all candidates of a box; return whether there was room for that."""
-        listed = Listed.of(self.choices, box, self.redundant.free)
+        listed = Listed.of(self.actions, box, self.redundant.free)
         self._left -= listed.rows.size
         budget, work = self.members.budget, 1 + listed.rows.size // WORTH
         if self._left < 0 or budget.left < work or budget.take(work) < work:
             return False
         scorer, within = self.members.scorer, self._within
-        self._keep(listed.rated(within, scorer, self.doubt) or listed.rated_alone(within, scorer, self.doubt))
+        self._keep(listed.rated(within, scorer, self.tolerance) or listed.rated_alone(within, scorer, self.tolerance))
         return True
 
     def _keep(self, rated: ListedCandidates) -> None:

@@ -21,12 +21,12 @@ Places = NDArray[np.intp]
 class Deltas:
     """How candidates of one problem are written by their changes.
 
-    A candidate is the ascending list of the places of its changed tuples: the tuples of all groups are numbered one
+    A candidate is the ascending list of the places of its changed actions: the actions of all groups are numbered one
     group after the other. Candidates with fewer changes than others beside them, in (m, k), end in `none`.
 
     Attributes:
-        start: (G,) place of every group's first tuple.
-        own: (G,) places of the query row's own tuples.
+        start: (G,) place of every group's first action.
+        own: (G,) places of the query row's own actions.
         none: the place that stands for no change.
         group: (none + 1,) group of every place; of `none` the number of groups.
         cells: (none + 1,) how many features a place stands for.
@@ -97,8 +97,8 @@ class Deltas:
 
         Args:
             one, two: the candidates.
-            lower: (m, 2k - 1) which tuple of a group that both changed to keep: the lower one, or else the higher.
-                An entry counts where both tuples come to stand side by side in the ascending union.
+            lower: (m, 2k - 1) which action of a group that both changed to keep: the lower one, or else the higher.
+                An entry counts where both actions come to stand side by side in the ascending union.
         """
         union = np.sort(np.column_stack([one, two]), axis=1)
         group = self.group[union]

@@ -16,7 +16,7 @@ class Drawn:
     """What a construction asks of draws; see `construction.Explored`."""
 
     def __init__(self, run: Draws, population: Population, size: int) -> None:
-        """Set up for the population of `run`; `size` tuples are drawn per group."""
+        """Set up for the population of `run`; `size` actions are drawn per group."""
         self.problem, self.budget, self.cascade = run.problem, run.budget, run.cascade
         self.run, self.population, self.size, self.bar = run, population, size, np.inf
 

@@ -93,9 +93,9 @@ class Draws:
         yield self._repaired(np.full((1, 1), self.deltas.none))
 
     def mutate(self, codes: Codes, size: int) -> Iterator[Places]:
-        """Give every member a new tuple in each group it has not changed yet (section 4, mutate).
+        """Give every member a new action in each group it has not changed yet (section 4, mutate).
 
-        A group that must change was never unchanged, so it gets new tuples all the way: the repair gave it only one.
+        A group that must change was never unchanged, so it gets new actions all the way: the repair gave it only one.
         """
         return self.statistics.made("mutate", self._blocks(self._mutated(codes, size)))
 
@@ -109,7 +109,7 @@ class Draws:
             yield self.deltas.with_place(np.repeat(members, drawn.shape[1], axis=0), drawn.ravel())
 
     def codes_of(self, members: Codes, size: int, *, outermost: bool = False) -> Codes:
-        """Return candidates (m, G) with a new tuple in one group that a member has not changed; see `mutate`."""
+        """Return candidates (m, G) with a new action in one group that a member has not changed; see `mutate`."""
         codes = [np.empty((0, len(self.problem.groups)), dtype=np.intp)]
         codes += [self.deltas.codes(block) for block in self.mutate(members, size)]
         if outermost:
@@ -117,7 +117,7 @@ class Draws:
         return np.concatenate(codes)
 
     def _outermost(self, members: Codes) -> Codes:
-        """Give every member the first and the last tuple of each group: no draw reaches farther."""
+        """Give every member the first and the last action of each group: no draw reaches farther."""
         children = []
         for number, group in enumerate(self.problem.groups):
             known = np.flatnonzero(~np.isnan(group.actions).any(axis=1))
@@ -140,7 +140,7 @@ class Draws:
         yield from self._nearer(best)
 
     def _nearer(self, best: Codes) -> Iterator[Places]:
-        """Replace each changed tuple by one that brings its member nearer; one group at a time, then all at once."""
+        """Replace each changed action by one that brings its member nearer; one group at a time, then all at once."""
         current = self.problem.distance(best)
         places = self.deltas.of(best)
         together = places
@@ -159,7 +159,7 @@ class Draws:
         yield together
 
     def all_nearer(self, best: Codes) -> Iterator[Places]:
-        """Return every child that brings a member nearer by another tuple in one of its changed groups."""
+        """Return every child that brings a member nearer by another action in one of its changed groups."""
         return self.statistics.made("mutate", self._blocks(self._all_nearer(best)))
 
     def _all_nearer(self, best: Codes) -> Iterator[Places]:
@@ -171,7 +171,7 @@ class Draws:
             yield self.deltas.with_place(places[members[member]], self.deltas.start[number] + code)
 
     def _nearer_weights(self, members: Codes, number: int, current: Floats) -> Floats:
-        """Return (r, t) weights of the tuples of one group that make each member's distance strictly smaller."""
+        """Return (r, t) weights of the actions of one group that make each member's distance strictly smaller."""
         group = self.problem.groups[number]
         own_part = group.cost[members[:, number]]
         if not self.problem.bound_distance.c:

@@ -35,9 +35,9 @@ class GeCo:
 
     Attributes:
         q: survivors of a generation.
-        m_init, m_mut: tuples drawn per group for the row itself, and for every later member.
+        m_init, m_mut: actions drawn per group for the row itself, and for every later member.
         min_generations, max_generations: passes of the loop.
-        refine: put answers together by construction where no single change suffices, and try all nearer tuples of the
+        refine: put answers together by construction where no single change suffices, and try all nearer actions of the
             best results' changes afterwards; False: the paper's algorithm alone.
         sweep: whether all changes of one group of a member are scored at once instead of drawing some; "auto": if the
             model could be opened. Sweeps use no random numbers; `m_init`, `m_mut`, `refine` and `partial` mean nothing
@@ -161,7 +161,7 @@ class GeCo:
         return population
 
     def _refine(self, run: Draws, population: Population) -> Population:
-        """Try every nearer tuple of the best members' changes until none helps: draws may miss the nearest one."""
+        """Try every nearer action of the best members' changes until none helps: draws may miss the nearest one."""
         best = run.problem.count + 1
         for _ in range(self.max_generations):
             favourable = population.codes[population.favourable]

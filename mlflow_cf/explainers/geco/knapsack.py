@@ -15,7 +15,7 @@ LEAST_COST = 1e-12
 
 
 class KnapsackItems(NamedTuple):
-    """Single changes of one candidate: the group, its new tuple, what that brings and what it costs, (n,) each."""
+    """Single changes of one candidate: the group, its new action, what that brings and what it costs, (n,) each."""
 
     group: Codes
     code: Codes

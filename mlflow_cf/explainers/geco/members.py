@@ -29,7 +29,7 @@ from mlflow_cf.search.population import (
 
 AT_ONCE = 32  # members swept in one go; then the bar is lowered to what they brought
 PREMIUM = 2.0  # on what the nearest single change that suffices pays: what comes near the target is worth a detour
-MOST_CHOICES = 2**22  # of all groups of the members swept in one go: their sums take 32 MB per output
+MOST_ACTIONS = 2**22  # of all groups of the members swept in one go: their sums take 32 MB per output
 
 
 class Members:
@@ -56,7 +56,7 @@ class Members:
         self.bar, self.price, self.constructed = np.inf, 0.0, False
         self.statistics = statistics
         self._swept: set[bytes] = set()
-        self._at_once = max(1, min(AT_ONCE, MOST_CHOICES // max(1, len(self.neighbours.choices.code))))
+        self._at_once = max(1, min(AT_ONCE, MOST_ACTIONS // max(1, len(self.neighbours.actions.code))))
 
     def start(self, row: Codes) -> tuple[float, KnapsackItems]:
         """Look at all neighbours of the row to start from (G,), which tell the price of what is lacking.

@@ -2,7 +2,7 @@
 
 Tuples of a lone feature that the model cannot tell apart (one cell of a tree) and that no rule over several groups
 speaks of differ in distance alone, so only the nearest of them is a neighbour worth looking at. For the same reason no
-tuple farther away than the nearest favourable one of its group is, nor one that is both farther away and no better
+action farther away than the nearest favourable one of its group is, nor one that is both farther away and no better
 graded than another.
 """
 
@@ -23,7 +23,7 @@ from mlflow_cf.search.cascade import Cascade, alone
 from mlflow_cf.search.population import Keys
 
 FAR = 1e3  # more than any distance
-MOST_JOINT = 20_000  # tuples of groups of several features that are tried beside the candidates of one call
+MOST_JOINT = 20_000  # actions of groups of several features that are tried beside the candidates of one call
 
 
 def _nearest_swept(problem: Problem, actions: ActionTable) -> ActionTable:
@@ -40,7 +40,7 @@ class RatedNeighbours:
 
     Attributes:
         parents: (p, G) the candidates.
-        parent: (n,) whose neighbour each is; group, code: (n,) the one tuple in which it differs.
+        parent: (n,) whose neighbour each is; group, code: (n,) the one action in which it differs.
         verdict: (n,) 1 favourable, 0 not, -1 too close to call.
         shortfall: (n,) what it lacks to be favourable; see `shortfalls`.
         distance: (n,) as far as rounding goes.
@@ -78,11 +78,11 @@ class Neighbours:
         self.problem = problem = engine.problem
         self.scorer, self.cascade, self.keys = scorer, cascade, keys
         linked = frozenset(number for joint in cascade.joint_rules for number in joint.groups)
-        self.choices = _nearest_swept(problem, engine.actions)
+        self.actions = _nearest_swept(problem, engine.actions)
         self.linked = sorted(linked)
         self.joint = [n for n, group in enumerate(problem.groups) if len(group.columns) > 1 and group.proposals]
         self.known: set[int] = set()
-        self.sizes = np.diff(self.choices.start)
+        self.sizes = np.diff(self.actions.start)
         self.sizes[self.joint] = [problem.groups[number].proposals for number in self.joint]
         # what a group adds at least if it changes, and what it adds at least at all
         self.least = np.array([np.delete(group.cost, group.own).min(initial=np.inf) for group in problem.groups])
@@ -91,7 +91,7 @@ class Neighbours:
     def of(self, parents: Codes, bar: float, budget: Budget) -> tuple[RatedNeighbours, Codes]:
         """Return the rated neighbours of candidates (p, G) that are nearer than `bar`, and others that are not rated.
 
-        These are the neighbours that had to be repaired, and the tuples of groups of several features.
+        These are the neighbours that had to be repaired, and the actions of groups of several features.
         """
         wanted = self._wanted(parents, bar)
         some = wanted.any(axis=1)
@@ -125,39 +125,38 @@ class Neighbours:
         return wanted
 
     def _swept(self, parents: Codes, wanted: Bools, held: Bools, bar: float) -> RatedNeighbours:
-        problem, choices = self.problem, self.choices
+        problem, actions = self.problem, self.actions
         columns: Bools = wanted[:, problem.owner]
         some = np.any(columns, axis=0).tolist()
-        values = [tokens if any_ else None for tokens, any_ in zip(choices.encoded, some, strict=True)]
+        values = [tokens if any_ else None for tokens, any_ in zip(actions.encoded, some, strict=True)]
         rows = [table[parents[:, n]] for table, n in zip(problem.token_tables, problem.owner, strict=True)]
         found = self.scorer.structure.sweep(rows, values, columns)
-        sums = np.full((len(parents), len(choices.code), self.scorer.structure.outputs), np.nan)
+        sums = np.full((len(parents), len(actions.code), self.scorer.structure.outputs), np.nan)
         for column, part in enumerate(found):
             if part is not None:
                 group = problem.owner[column]
-                sums[:, choices.start[group] : choices.start[group + 1]] = part
-        actions = problem.actions
-        ids = parents + actions.start[:-1]
+                sums[:, actions.start[group] : actions.start[group + 1]] = part
+        ids, whole = parents + problem.actions.start[:-1], problem.actions
         within = Within(problem.bound_distance.c, bar, problem.most_changes)
         parent, at, verdict, shortfall, distance = pick(
-            Parents(parents, actions.cost[ids], actions.peak[ids]),
-            choices.arrays,
+            Parents(parents, whole.cost[ids], whole.peak[ids]),
+            actions.arrays,
             PickedGroups(wanted, held),
             sums,
             self.scorer.targets,
             within,
         )
-        return RatedNeighbours(parents, parent, choices.group[at], choices.code[at], verdict, shortfall, distance)
+        return RatedNeighbours(parents, parent, actions.group[at], actions.code[at], verdict, shortfall, distance)
 
     def _held(self, parents: Codes, wanted: Bools) -> Bools:
-        """Return (p, choices) whether the rules over several groups hold for the neighbours."""
-        choices = self.choices
-        held: Bools = np.ones((len(parents), len(choices.code)), dtype=np.bool_)
+        """Return (p, actions) whether the rules over several groups hold for the neighbours."""
+        actions = self.actions
+        held: Bools = np.ones((len(parents), len(actions.code)), dtype=np.bool_)
         for number in self.linked:
             members = np.flatnonzero(wanted[:, number])
-            own = slice(choices.start[number], choices.start[number + 1])
+            own = slice(actions.start[number], actions.start[number + 1])
             children = np.repeat(parents[members], own.stop - own.start, axis=0)
-            children[:, number] = np.tile(choices.code[own], len(members))
+            children[:, number] = np.tile(actions.code[own], len(members))
             good = np.ones(len(children), dtype=np.bool_)
             for joint in self.cascade.joint_rules:
                 if number in joint.groups:
@@ -166,18 +165,18 @@ class Neighbours:
         for joint in self.cascade.joint_rules:  # a parent that breaks a rule does so whatever else changes
             broken = ~joint.holds(parents)
             if broken.any():
-                held[np.ix_(broken, ~np.isin(choices.group, list(joint.groups)))] = False
+                held[np.ix_(broken, ~np.isin(actions.group, list(joint.groups)))] = False
         return held
 
     def _broken(self, parents: Codes, wanted: Bools, held: Bools, bar: float) -> Codes:
         """Return the neighbours (m, G) that break a rule over several groups."""
         if not self.linked:
             return parents[:0]
-        choices = self.choices
-        broken = ~held & wanted[:, choices.group] & (choices.code != parents[:, choices.group]) & (choices.cost < bar)
+        actions = self.actions
+        broken = ~held & wanted[:, actions.group] & (actions.code != parents[:, actions.group]) & (actions.cost < bar)
         parent, at = np.nonzero(broken)
         children = parents[parent]
-        children[np.arange(len(at)), choices.group[at]] = choices.code[at]
+        children[np.arange(len(at)), actions.group[at]] = actions.code[at]
         return children
 
     def _tuples(self, parents: Codes, wanted: Bools, number: int, bar: float) -> Codes:

@@ -15,7 +15,7 @@ Array = NDArray[Any]
 
 
 class Parents(NamedTuple):
-    """Candidates (p, G) by code, and what their tuples add to the distance."""
+    """Candidates (p, G) by code, and what their actions add to the distance."""
 
     codes: Array
     costs: Array
@@ -23,14 +23,14 @@ class Parents(NamedTuple):
 
 
 class PickedGroups(NamedTuple):
-    """Which groups (p, G) of which candidates to change, and (p, choices) where the rules over several groups hold."""
+    """Which groups (p, G) of which candidates to change, and (p, actions) where the rules over several groups hold."""
 
     groups: Array
     held: Array
 
 
 class ActionScores(NamedTuple):
-    """What every choice of every candidate (p, choices) lacks, and a verdict where that is next to nothing.
+    """What every action of every candidate (p, actions) lacks, and a verdict where that is next to nothing.
 
     The verdict is 1 for favourable, 0 for not, -1 in doubt; `near` is what is next to nothing.
     """
@@ -46,14 +46,14 @@ DOUBT = 1e-5  # sums of a sweep are rounded otherwise than those of a single row
 def pick(
     parents: Parents, flat: ActionArrays, wanted: PickedGroups, sums: Array, targets: Targets, within: Within
 ) -> tuple[Array, Array, Array, Array, Array]:
-    """Return the neighbours worth keeping: parent, choice, favourable or not (-1: in doubt), shortfall, distance.
+    """Return the neighbours worth keeping: parent, action, favourable or not (-1: in doubt), shortfall, distance.
 
     The distance may be off by what rounding makes of another order of adding up.
 
     Args:
         parents: whose neighbours; flat: what their groups may take.
         wanted: which neighbours.
-        sums: (p, choices, k) of the neighbours, rated against `targets`; NaN where nothing is wanted.
+        sums: (p, actions, k) of the neighbours, rated against `targets`; NaN where nothing is wanted.
         within: only what is nearer counts, and changes no more groups.
     """
     found = np.empty((5, sums.shape[0] * sums.shape[1]))
@@ -63,7 +63,7 @@ def pick(
 
 
 def _rated(sums: Array, targets: Targets) -> ActionScores:
-    """Rate all sums (p, choices, k), also those of no choice that is wanted: to select these takes longer."""
+    """Rate all sums (p, actions, k), also those of no action that is wanted: to select these takes longer."""
     flat = sums.reshape(-1, sums.shape[2])
     lacks, verdict = lacking(flat, targets), np.zeros(len(flat), np.int8)
     near = rounding(flat, targets, DOUBT)

@@ -250,7 +250,7 @@ class Sweeps:
         return self.generations.stop - 1
 
     def _cross(self) -> Codes:
-        """Join the best members of every two changed sets; where both changed a group, the better one's tuple wins."""
+        """Join the best members of every two changed sets; where both changed a group, the better one's action wins."""
         population = self.members.population
         near = population.codes[self.problem.distance(population.codes) < self.members.bar]
         changed, first = changed_sets(self.problem, near)
