@@ -8,6 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mlflow_cf.constraints.rules import Bools
+from mlflow_cf.engine.limits import ROUNDING
 from mlflow_cf.features import Floats
 from mlflow_cf.kernel import kernel
 from mlflow_cf.problem import Codes, Group, Problem
@@ -15,17 +16,16 @@ from mlflow_cf.problem.action_table import ActionTable
 from mlflow_cf.structures.links import Encoded
 
 Array = NDArray[Any]
-SLACK = 1e-12  # of the limit, so that rounding never drops an action that is as near
 
 
 def loose(limit: float) -> float:
     """Return a limit that nothing exceeds by rounding alone."""
-    return limit + SLACK * max(1.0, limit)
+    return limit + ROUNDING * max(1.0, limit)
 
 
 def all_loose(limits: Floats) -> Floats:
     """Return the same of limits (n,)."""
-    return np.asarray(limits + SLACK * np.maximum(1.0, limits))
+    return np.asarray(limits + ROUNDING * np.maximum(1.0, limits))
 
 
 def lawful_actions(problem: Problem) -> Codes:

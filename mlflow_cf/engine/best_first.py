@@ -13,21 +13,16 @@ from math import prod
 import numpy as np
 
 from mlflow_cf.constraints.rules import Bools
+from mlflow_cf.engine import limits
 from mlflow_cf.engine.dominated import RedundantChanges
 from mlflow_cf.engine.engine import Engine
 from mlflow_cf.engine.few_changes import FewChanges
 from mlflow_cf.engine.frontier import KeyedCandidate, Node, Waiting
-from mlflow_cf.engine.listed import WORTH, Listed, ListedCandidates, gains
+from mlflow_cf.engine.listed import Listed, ListedCandidates, gains
 from mlflow_cf.engine.nodes import Parting, boxes_of_sets, tighten, whole_box
 from mlflow_cf.features import Floats
 from mlflow_cf.problem import Budget, Codes
 from mlflow_cf.problem.action_table import Within
-
-SCORE_TOLERANCES = 4  # tolerances: scores may be off on either side of a comparison
-MOST_LISTED = 2**18  # sums of a box's candidates that are made together instead of parting it further
-MOST_ALONE = 128  # candidates of a box that are scored one by one
-MORE_ALONE = 128  # times as many, where most of them are dropped because a change is redundant
-MOST_CHECKED = 16  # candidates, nearest first, of which one may lower the limit
 
 
 class BestFirst:
@@ -50,9 +45,9 @@ class BestFirst:
         whole = sets is not None or problem.variety.near
         self.actions = engine.within(limit, whole=whole)
         self.within = Within(problem.bound_distance.c, limit, problem.most_changes)
-        self.tolerance = SCORE_TOLERANCES * tolerance
+        self.tolerance = limits.SCORE_TOLERANCES * tolerance
         self.redundant = RedundantChanges(problem, self.actions, self.tolerance) if problem.count > 1 else None
-        self._alone = MOST_ALONE * (1 if self.redundant is None else MORE_ALONE)
+        self._alone = limits.MOST_ALONE * (1 if self.redundant is None else limits.MORE_ALONE)
         self.cut = False
         self._waiting = Waiting(problem.own, self.redundant)
         if all(np.diff(self.actions.start) > 0):
@@ -129,14 +124,14 @@ class BestFirst:
     def _together(self) -> int:
         """How many candidates can be rated together."""
         scorer = self.problem.scorer
-        return (
-            MOST_LISTED // scorer.numbers(self.tolerance) if scorer is not None and gains(self.actions, scorer) else 0
-        )
+        if scorer is None or not gains(self.actions, scorer):
+            return 0
+        return limits.MOST_LISTED // scorer.numbers(self.tolerance)
 
     def _few(self, mask: Bools) -> bool:
         sizes = np.add.reduceat(mask, self.actions.start[:-1], dtype=np.intp)
         size: int = prod(sizes.tolist())
-        return size <= self._alone or (size <= MOST_LISTED and size <= self._together)
+        return size <= self._alone or (size <= limits.MOST_LISTED and size <= self._together)
 
     def _push(self, masks: Bools, *, worthwhile: bool = False) -> None:
         """Add boxes (m, actions), but those that hold no candidate."""
@@ -192,7 +187,7 @@ class BestFirst:
             self._lower(distance, codes, certain)
             near = distance <= self.limit
             codes, distance, certain = codes[near], distance[near], certain[near]
-        count = len(codes) + size // WORTH
+        count = len(codes) + size // limits.LISTED_PER_ROW
         if self.budget.take(count) < count:
             return False
         self._waiting.add(codes, distance, certain, rated.checked)
@@ -200,7 +195,7 @@ class BestFirst:
 
     def _lower(self, distance: Floats, codes: Codes, certain: Bools) -> None:
         """Look no farther than the nearest of candidates (m, G) that certainly is an answer, where one is wanted."""
-        for at in np.argsort(np.where(certain, distance, np.inf), kind="stable")[:MOST_CHECKED].tolist():
+        for at in np.argsort(np.where(certain, distance, np.inf), kind="stable")[: limits.MOST_CHECKED].tolist():
             if distance[at] > self.limit or not certain[at]:
                 return
             if self.problem.check(self.problem.rows(codes[[at]])).all():

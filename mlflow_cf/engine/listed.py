@@ -13,17 +13,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mlflow_cf.constraints.rules import Bools
+from mlflow_cf.engine import limits
 from mlflow_cf.engine.actions import loose
-from mlflow_cf.engine.few_changes import SWEPT
 from mlflow_cf.features import Floats
 from mlflow_cf.goal import Scorer
 from mlflow_cf.kernel import kernel
 from mlflow_cf.problem import Codes
 from mlflow_cf.problem.action_table import ActionTable, Within
-
-WORTH = 2**8  # a row of a product takes so many times less than a row by itself
-SET_UP = 2**14  # rows of a product take as long as what comes before them
-MOST_ADDED = 4  # times as many rows of a product, to see which changes are redundant
 
 
 @dataclass(frozen=True, eq=False)
@@ -152,10 +148,10 @@ class Listed:
         Scores may be off by `tolerance`. None where candidates are rated as fast by themselves.
         """
         rows, checked = self.rows, self.checked
-        enough = -(-(rows.size + SET_UP) // WORTH)
+        enough = -(-(rows.size + limits.SET_UP) // limits.LISTED_PER_ROW)
         if len(near_numbers(self._axes(rows.by_cost, checked), within._replace(least=0), most=enough)) < enough:
             return None
-        told = rows.told(scorer, tolerance + SWEPT)
+        told = rows.told(scorer, tolerance + limits.SWEPT)
         if told is None:
             return None
         found = near_numbers(self._axes(self.places, checked), within, told)
@@ -185,7 +181,7 @@ def gains(actions: ActionTable, scorer: Scorer) -> bool:
 def _with_own(actions: ActionTable, places: Sequence[Codes], back: Bools) -> list[Codes]:
     """Return actions per group, beside which the row's own one of some groups to put `back` that all change stands."""
     more, size = list(places), prod(map(len, places))
-    most = max(MOST_ADDED * size, SET_UP)
+    most = max(limits.MOST_ADDED * size, limits.SET_UP)
     for group in sorted(np.flatnonzero(back).tolist(), key=lambda group: -len(places[group])):
         added = size + size // len(places[group])
         if actions.own[group] not in places[group] and added <= most:

@@ -14,8 +14,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mlflow_cf.constraints.rules import Bools
-from mlflow_cf.engine.actions import SLACK, loose
+from mlflow_cf.engine import limits
+from mlflow_cf.engine.actions import loose
 from mlflow_cf.engine.dominated import DominatedActions, RedundantChanges
+from mlflow_cf.engine.limits import ROUNDING
 from mlflow_cf.features import Floats
 from mlflow_cf.goal import Scorer
 from mlflow_cf.kernel import kernel
@@ -24,7 +26,6 @@ from mlflow_cf.problem.action_table import ActionArrays, ActionTable, Within
 from mlflow_cf.structures.capabilities import SupportsConfined, boxes_of
 
 Array = NDArray[Any]
-MOST_LEAST = 3  # groups that must change at least, as far as bounds know
 
 
 def whole_box(actions: ActionTable) -> Bools:
@@ -81,7 +82,7 @@ class LeastCosts(NamedTuple):
     @classmethod
     def room(cls, groups: int) -> LeastCosts:
         """Return arrays for so many groups."""
-        some = MOST_LEAST + 1
+        some = limits.MOST_LEAST + 1
         return cls(np.empty(groups, np.intp), np.empty(groups), np.empty(some), np.empty(some, np.intp))
 
 
@@ -160,7 +161,7 @@ def tighten_boxes(
         if least > 1:
             _further(mask, flat, nearest)
         if changed < least and least > 1:  # added up in another order than distances are
-            low = max(total, total + _added(nearest, least - changed, -1) - SLACK * max(1.0, total))
+            low = max(total, total + _added(nearest, least - changed, -1) - ROUNDING * max(1.0, total))
         if low == np.inf or low + c * top > limit:
             continue
         distance[box] = low + c * top
@@ -180,9 +181,6 @@ def tighten_boxes(
                 left += mask[at]
             if not left:
                 distance[box] = np.inf
-
-
-MOST_FLAGS = 2**22  # of the parts of a box that are bounded in one go: 4 MB
 
 
 class Parting:
@@ -280,7 +278,7 @@ class Parting:
             groups = [self.problem.columns[number] for number in free]
             return self._confining.confined(box[columns], flags[columns], groups)
         parts: list[tuple[Floats, Floats]] = []
-        many = max(1, MOST_FLAGS // len(box))
+        many = max(1, limits.MOST_FLAGS // len(box))
         for start in range(0, len(free), many):
             if start and self.budget.spent:
                 return None

@@ -10,8 +10,8 @@ from typing import Final
 
 import numpy as np
 
-from mlflow_cf.engine.best_first import SCORE_TOLERANCES
 from mlflow_cf.engine.engine import Engine
+from mlflow_cf.engine.limits import SCORE_TOLERANCES
 from mlflow_cf.explainers import Candidates, GeCo
 from mlflow_cf.features import FeatureSpace
 from mlflow_cf.problem import Budget, Problem

@@ -10,7 +10,8 @@ import numpy as np
 from mlflow_cf.constraints.rules import Bools
 from mlflow_cf.engine.actions import loose
 from mlflow_cf.engine.dominated import DominatedActions, RedundantChanges
-from mlflow_cf.engine.listed import WORTH, Listed, ListedCandidates, gains
+from mlflow_cf.engine.limits import LISTED_PER_ROW
+from mlflow_cf.engine.listed import Listed, ListedCandidates, gains
 from mlflow_cf.engine.nodes import tighten, whole_box
 from mlflow_cf.explainers.geco.members import Members
 from mlflow_cf.problem import Codes
@@ -112,7 +113,7 @@ class Around:
         """Look at all candidates of a box; return whether there was room for that."""
         listed = Listed.of(self.actions, box, self.redundant.free)
         self._left -= listed.rows.size
-        budget, work = self.members.budget, 1 + listed.rows.size // WORTH
+        budget, work = self.members.budget, 1 + listed.rows.size // LISTED_PER_ROW
         if self._left < 0 or budget.left < work or budget.take(work) < work:
             return False
         scorer, within = self.members.scorer, self._within

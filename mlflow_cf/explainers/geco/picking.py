@@ -7,6 +7,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from mlflow_cf.engine.limits import SWEPT
 from mlflow_cf.goal.raw_scores import Targets, lacking, rate_sums, rounding
 from mlflow_cf.kernel import kernel
 from mlflow_cf.problem.action_table import ActionArrays, Within
@@ -40,9 +41,6 @@ class ActionScores(NamedTuple):
     near: float
 
 
-DOUBT = 1e-5  # sums of a sweep are rounded otherwise than those of a single row, which may be sums in float32
-
-
 def pick(
     parents: Parents, flat: ActionArrays, wanted: PickedGroups, sums: Array, targets: Targets, within: Within
 ) -> tuple[Array, Array, Array, Array, Array]:
@@ -66,10 +64,10 @@ def _rated(sums: Array, targets: Targets) -> ActionScores:
     """Rate all sums (p, actions, k), also those of no action that is wanted: to select these takes longer."""
     flat = sums.reshape(-1, sums.shape[2])
     lacks, verdict = lacking(flat, targets), np.zeros(len(flat), np.int8)
-    near = rounding(flat, targets, DOUBT)
+    near = rounding(flat, targets, SWEPT)
     close = np.flatnonzero(np.abs(lacks) <= near)  # of others no exponentials are needed to tell
     favourable, _, margin = rate_sums(flat[close], targets)
-    verdict[close] = np.where(margin < DOUBT, -1, favourable)
+    verdict[close] = np.where(margin < SWEPT, -1, favourable)
     return ActionScores(lacks.reshape(sums.shape[:2]), verdict.reshape(sums.shape[:2]), near)
 
 

@@ -11,7 +11,7 @@ import numpy as np
 from mlflow_cf.constraints.rules import Bools
 from mlflow_cf.engine.engine import Engine
 from mlflow_cf.engine.few_changes import FewChanges
-from mlflow_cf.engine.two_changes import WORTH_ONE
+from mlflow_cf.engine.limits import PAIRS_PER_ROW
 from mlflow_cf.explainers.geco.around import Around
 from mlflow_cf.explainers.geco.construction import exchange, grow, improve, start_of
 from mlflow_cf.explainers.geco.members import Members
@@ -174,7 +174,7 @@ class Sweeps:
             return None
         single = self._nearest(*few.nearest_singles(np.inf, CLOSE, AT_FIRST))
         farthest = min([np.inf, *self.problem.distance(single[:1]).tolist()])
-        most, pairs, limit = min(SOON, self.budget.left // SOON_SHARE * WORTH_ONE), None, farthest
+        most, pairs, limit = min(SOON, self.budget.left // SOON_SHARE * PAIRS_PER_ROW), None, farthest
         for limit in sorted({min(few.expected * farther, farthest) for farther in FARTHER}, reverse=True):
             with self._counted("sweep", 2):
                 pairs = few.nearest_pairs(limit, CLOSE, self.budget, most)

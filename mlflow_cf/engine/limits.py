@@ -1,0 +1,38 @@
+"""The thresholds of the engine, each with what it was measured by. None of them changes an answer, but for time.
+
+A **sum** is one raw score of one candidate. A row's evaluation, of which budgets count, takes about as long as the sums
+of 2**10 pairs or of 2**8 listed candidates.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+# What may be off
+ROUNDING: Final = 1e-12  # of a distance, relative: nothing that is as near is dropped because it was added up otherwise
+SWEPT: Final = 1e-5  # of sums of sweeps and products: those of single rows, perhaps in float32, are rounded otherwise
+SCORE_TOLERANCES: Final = 4  # tolerances of the opened model: scores may be off on either side of a comparison
+
+# Pairs of changes
+MOST_PAIRED: Final = 2**24  # numbers in the tables of a certificate: a third of a second
+PAIRED_FIRST: Final = 2**21  # pairs that are looked at first where several answers are wanted
+FARTHER: Final = 1.01  # than they are expected if effects add up; two changes mostly suffice within that
+PAIRS_PER_ROW: Final = 2**10  # as many take about as long as the evaluation of a row
+VALUES_AT_ONCE: Final = 2**20  # of both columns of all pairs that are looked at together: their classes take 8 MB
+CELLS_AT_ONCE: Final = 2**22  # numbers of the tables of these pairs: 32 MB
+LISTED_AT_ONCE: Final = 2**12  # pairs of values in the nearest blocks, and then so much more at a time:
+MORE_LISTED: Final = 4
+MOST_FOUND: Final = 20_000  # candidates of two changes; where there are more, most are not needed
+FEW: Final = 4  # candidates of which one is mostly lawful; else so many times more are looked at, again and again:
+MORE_LAWFUL: Final = 16
+
+# Nodes of branch and bound
+MOST_LEAST: Final = 3  # groups that must change at least, as far as bounds know
+MOST_FLAGS: Final = 2**22  # of the parts of a node that are bounded in one go: 4 MB
+MOST_LISTED: Final = 2**18  # sums of a node's candidates that are made together instead of parting it further
+MOST_ALONE: Final = 128  # candidates of a node that are scored one by one
+MORE_ALONE: Final = 128  # times as many, where most of them are dropped because a change is redundant
+MOST_CHECKED: Final = 16  # candidates, nearest first, of which one may lower the limit
+LISTED_PER_ROW: Final = 2**8  # a row of a product takes so many times less than a row by itself
+SET_UP: Final = 2**14  # rows of a product take as long as what comes before them
+MOST_ADDED: Final = 4  # times as many rows of a product, to see which changes are redundant
