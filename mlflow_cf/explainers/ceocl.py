@@ -10,7 +10,9 @@ from typing import Any, ClassVar, Final, Literal, cast
 import numpy as np
 
 from mlflow_cf.errors import InputError
-from mlflow_cf.explainers.ceocl.region import (
+from mlflow_cf.explainers.explainer import Candidates, Search
+from mlflow_cf.explainers.geco.geco import GeCo
+from mlflow_cf.explainers.hull import (
     check_learned,
     check_region,
     favourable_rows,
@@ -18,8 +20,6 @@ from mlflow_cf.explainers.ceocl.region import (
     learn_region,
     region_of,
 )
-from mlflow_cf.explainers.explainer import Candidates, Search
-from mlflow_cf.explainers.geco.geco import GeCo
 from mlflow_cf.explainers.learned import Facts, Learned
 from mlflow_cf.explainers.options import Span, asked, check_options
 from mlflow_cf.features import Floats
