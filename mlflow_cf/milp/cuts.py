@@ -91,11 +91,6 @@ class OtherValues:
         return total(sides)
 
 
-def changed_groups(variables: Variables, row: Floats) -> tuple[int, ...]:
-    """Return the groups in which a row (d,) differs from the row to explain."""
-    return tuple(np.flatnonzero(variables.problem.changed(row[None])[0]).tolist())
-
-
 def add_cuts(program: Program, variables: Variables, cuts: Sequence[Cut]) -> None:
     """Add the rows of cuts."""
     for cut in cuts:

@@ -188,13 +188,6 @@ class Variables:
             return difference(ONE, variable.switch) if np.isnan(variable.own) else NOTHING
         return variable.where(np.isnan(variable.values(feature)))
 
-    def level(self, feature: int, code: float) -> Affine:
-        """Return 1 if a category has this level, else 0."""
-        variable = self.of(feature)
-        if isinstance(variable, Real):
-            raise TypeError("a real number has no levels")
-        return variable.where(variable.values(feature) == code)
-
     def changed(self, feature: int) -> Affine:
         """Return 1 if a feature may differ from the row's own value, else 0."""
         variable = self.of(feature)
