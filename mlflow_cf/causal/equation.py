@@ -72,6 +72,18 @@ class StructuralEquation:
             values + np.where(nothing, 0.0, above) / 2,
         )
 
+    def put_child(self, row: Floats, x0: Floats) -> None:
+        """Set the child of `row` (d,) to the admissible value nearest to what its parents say, in place."""
+        child, parents, admissible = self.function.child, list(self.function.parents), self.admissible
+        if not differing(row[None], x0)[0, parents].any() or np.isnan(x0[child]):
+            row[child] = x0[child]
+            return
+        values = self.function.values(np.array([row, x0]))
+        wanted = x0[child] + values[0] - values[1]
+        if np.isfinite(wanted):
+            every = np.array([wanted]) if admissible is None or not len(admissible) else admissible
+            row[child] = every[np.abs(every - wanted).argmin()]
+
     @cached_property
     def widest(self) -> float:
         """The most by which any value of the child may be off."""
@@ -104,3 +116,14 @@ def causal_rules(
         text = f"{feature.name} must follow {names}"
         rules.append(Rule((), then, Origin(source, "causal", position=number), text, defines=function.child))
     return tuple(rules)
+
+
+def followed(rules: Sequence[Rule], row: Floats, x0: Floats) -> Floats:
+    """Return a row (d,) whose children have what their equations among `rules` say exactly, or the nearest to it."""
+    row = row.copy()
+    equations = [rule.then.left.by for rule in rules if isinstance(rule.then.left, Computed)]
+    for _ in equations:  # a child may be a parent of another one
+        for equation in equations:
+            if isinstance(equation, StructuralEquation):
+                equation.put_child(row, x0)
+    return row

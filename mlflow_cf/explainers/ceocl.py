@@ -13,6 +13,9 @@ from mlflow_cf.errors import InputError
 from mlflow_cf.explainers.explainer import Candidates, Search
 from mlflow_cf.explainers.geco.geco import GeCo
 from mlflow_cf.explainers.hull import (
+    PENALTY,
+    Enlarged,
+    Norm,
     check_learned,
     check_region,
     favourable_rows,
@@ -22,11 +25,10 @@ from mlflow_cf.explainers.hull import (
 )
 from mlflow_cf.explainers.learned import Facts, Learned
 from mlflow_cf.explainers.options import Span, asked, check_options
+from mlflow_cf.explainers.programs import LOOSE, ProgramAnswers, diverse, first_infeasible, nearest_possible
 from mlflow_cf.features import Floats
-from mlflow_cf.milp.diverse import LOOSE, ProgramAnswers, diverse, nearest_possible
 from mlflow_cf.milp.embed import check_linear
-from mlflow_cf.milp.manifold import PENALTY, Enlarged, Norm
-from mlflow_cf.milp.minimise import Minimum, first_infeasible
+from mlflow_cf.milp.minimise import Minimum
 from mlflow_cf.milp.model import MARGIN, SLACK, Aim, Model
 from mlflow_cf.milp.objective import CountedOn, Objective, prices_of
 from mlflow_cf.milp.program import NotLinearError

@@ -1,11 +1,20 @@
-"""Where favourable rows lie: learned from the background once, a region of hulls for every row to explain."""
+"""Convex hulls of favourable background rows, in which CE-OCL keeps its answers (the data manifold).
+
+``x + s = sum(lambda_i * point_i)``, ``sum(lambda) = 1``, ``lambda >= 0`` and ``|s| <= eps`` (CE-OCL section 2.1), over
+numbers scaled by their range and one coordinate for each level. What the hulls are made of is learned from the
+background once; every row to explain has a region of its own, made of the points nearest to it.
+"""
 
 from __future__ import annotations
 
-from typing import Any, Final
+from dataclasses import dataclass
+from typing import Any, Final, Literal
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy.optimize import linprog
+from scipy.sparse import block_array, csr_array, eye_array
+from scipy.spatial import ConvexHull, QhullError
 from scipy.spatial.distance import cdist
 
 from mlflow_cf.errors import InputError
@@ -13,7 +22,9 @@ from mlflow_cf.explainers.learned import Facts, Learned, known_labels
 from mlflow_cf.features import Floats
 from mlflow_cf.features.embedding import Embedding
 from mlflow_cf.goal.raw_scores import SumTarget
-from mlflow_cf.milp.manifold import Enlarged, Region, corners
+from mlflow_cf.milp.affine import Affine, total
+from mlflow_cf.milp.program import Entries, Program
+from mlflow_cf.milp.variables import Chosen, Real, Variables
 from mlflow_cf.problem import Budget, Problem
 
 Rows = NDArray[np.integer[Any]]
@@ -26,6 +37,188 @@ STARTS: Final = 10  # of k-means, the best of which is kept
 ROWS: Final = "rows"
 LABELS: Final = "labels"
 CENTRES: Final = "hulls"
+
+PENALTY: Final = 1e5  # of leaving the hull, as in the paper's code
+TOLERANCE: Final = 1e-6  # of scaled coordinates, by which a row may miss the region that it was found in
+MOST_DIMENSIONS: Final = 5  # of a hull whose corners are looked for: 0.06 s for 2,000 points; 1.1 s with one more
+
+Norm = Literal["l1", "l2", "linf"]
+
+
+@dataclass(frozen=True)
+class Enlarged:
+    """By how much a hull is enlarged.
+
+    Attributes:
+        eps: the largest distance from the hull in scaled coordinates.
+        norm: how it is measured. For ``l2`` the ball of ``l1`` stands, which lies inside of that of ``l2``: every
+            answer is sound, some are missed.
+        penalty: what each unit of that distance (``l1``) costs instead, however far; 0: `eps` holds.
+    """
+
+    eps: float = 0.0
+    norm: Norm = "l1"
+    penalty: float = 0.0
+
+
+@dataclass(frozen=True, eq=False)
+class Region:
+    """Hulls of points, in one of which an answer must lie.
+
+    Attributes:
+        embedding: how rows become vectors.
+        points: (n, width) vectors, n >= 1, distinct; clusters: (n,) the hull that each belongs to.
+        enlarged: by how much the hulls are enlarged.
+        whole: whether these are all points; of fewer, hulls are smaller, and that nothing is in them proves nothing.
+    """
+
+    embedding: Embedding
+    points: Floats
+    clusters: NDArray[np.intp]
+    enlarged: Enlarged = Enlarged()
+    whole: bool = True
+
+    @property
+    def exact(self) -> bool:
+        """Whether it leaves out no row that is asked for and adds no price, so that bounds and proofs of none hold."""
+        return self.whole and not self.enlarged.penalty and (self.enlarged.norm != "l2" or not self.enlarged.eps)
+
+    def add(self, program: Program, variables: Variables) -> None:
+        """Keep what the row becomes in one of the hulls, or near it."""
+        shares = program.add_columns(np.zeros(len(self.points)), np.ones(len(self.points)))
+        self._add_shares(program, shares)
+        slack = self._add_slack(program)
+        place, at = np.nonzero(self.points)
+        width = self.embedding.width
+        parts = _coordinates(variables, self.embedding)
+        sizes = [len(part.columns) for part in parts]
+        entries = Entries(
+            np.concatenate([np.repeat(np.arange(width), sizes), at, slack.row]),
+            np.concatenate([*(part.columns for part in parts), shares[place], slack.column]),
+            np.concatenate([*(part.coefficients for part in parts), -self.points[place, at], slack.value]),
+        )
+        constant = -np.array([part.constant for part in parts])
+        program.add_rows(constant, constant, entries)
+
+    def holds(self, Z: Floats) -> NDArray[np.bool_]:
+        """Return (m,) whether rows (m, d) lie in the region, up to rounding; each is decided by linear programs."""
+        free = bool(self.enlarged.penalty)
+        eps = 0.0 if free else self.enlarged.eps
+        apart = [self.apart(vector) for vector in self.embedding.vectors(Z)]
+        return np.array([free or distance <= eps + TOLERANCE for distance in apart], dtype=np.bool_)
+
+    def apart(self, vector: Floats) -> float:
+        """Return how far a vector (width,) is from the nearest hull, by the region's norm (of ``l2``, by ``l1``)."""
+        return min(self._apart(vector, self.points[self.clusters == cluster]) for cluster in np.unique(self.clusters))
+
+    def _apart(self, vector: Floats, points: Floats) -> float:
+        width, count = len(vector), len(points)
+        slacks = 1 if self.enlarged.norm == "linf" else width
+        spread = csr_array(np.ones((width, 1))) if slacks == 1 else eye_array(width)
+        here = csr_array(points.T)
+        found = linprog(
+            np.append(np.zeros(count), np.ones(slacks)),
+            A_ub=block_array([[here, -spread], [-here, -spread]]),
+            b_ub=np.append(vector, -vector),
+            A_eq=np.append(np.ones(count), np.zeros(slacks))[None],
+            b_eq=[1.0],
+        )
+        return float(found.fun) if found.status == 0 else np.inf
+
+    def _add_shares(self, program: Program, shares: NDArray[np.integer]) -> None:
+        """Let the shares of one hull's points add up to 1, and all others be 0."""
+        names, cluster = np.unique(self.clusters, return_inverse=True)
+        here, one = np.ones(len(shares)), np.ones(len(names))
+        if len(names) == 1:
+            program.add_rows(one, one, Entries(np.zeros(len(shares), dtype=np.intp), shares, here))
+            return
+        chosen = program.add_binaries(len(names))
+        entries = Entries(
+            np.concatenate([cluster, np.arange(len(names))]),
+            np.concatenate([shares, chosen]),
+            np.concatenate([here, -one]),
+        )
+        program.add_rows(0.0 * one, 0.0 * one, entries)
+        program.require([Affine(chosen, one, 0.0, 0.0, float(len(names)))], 1.0, 1.0)
+
+    def _add_slack(self, program: Program) -> Entries:
+        """Return what the enlargement adds to the rows of all coordinates."""
+        at, enlarged = np.arange(self.embedding.width), self.enlarged
+        if not enlarged.eps and not enlarged.penalty:
+            return Entries(at[:0], at[:0], np.empty(0))
+        most = np.full(len(at), np.inf if enlarged.penalty else enlarged.eps)
+        none = np.zeros(len(at))
+        if enlarged.norm == "linf" and not enlarged.penalty:
+            return Entries(at, program.add_columns(-most, most), np.ones(len(at)))
+        up = program.add_columns(none, most, cost=enlarged.penalty)
+        down = program.add_columns(none, most, cost=enlarged.penalty)
+        both = np.concatenate([up, down])
+        if not enlarged.penalty:
+            program.require([Affine(both, np.ones(len(both)), 0.0, 0.0, np.inf)], -np.inf, enlarged.eps)
+        return Entries(np.concatenate([at, at]), both, np.repeat([1.0, -1.0], len(at)))
+
+
+def corners(points: Floats) -> NDArray[np.intp]:
+    """Return which points (n, width) have the same convex hull as all of them; of many numbers, all.
+
+    A coordinate that is at one of its two ends for every point, such as that of a level, parts them into faces of a
+    box: a corner of the hull of such a face is one of the whole, and no mixture of points leaves a corner of the box.
+    """
+    low, high = points.min(axis=0), points.max(axis=0)
+    at_ends = ((points == low) | (points == high)).all(axis=0)
+    inner = points[:, ~at_ends]
+    if inner.shape[1] > MOST_DIMENSIONS:
+        return np.arange(len(points))
+    _, face = np.unique(points[:, at_ends], axis=0, return_inverse=True)
+    parts = [np.flatnonzero(face == number) for number in range(int(face.max()) + 1)]
+    return np.sort(np.concatenate([part[_corners(inner[part])] for part in parts]))
+
+
+def _corners(points: Floats) -> NDArray[np.intp]:
+    """Return the corners of the hull of points (n, k); all points where these lie in a plane."""
+    width = points.shape[1]
+    if width == 0:
+        return np.zeros(1, dtype=np.intp)
+    if width == 1:
+        return np.unique([points.argmin(), points.argmax()])
+    spread = points.max(axis=0) > points.min(axis=0)
+    if not spread.all():
+        return _corners(points[:, spread])
+    if len(points) <= width + 1:
+        return np.arange(len(points))
+    try:
+        return np.asarray(ConvexHull(points).vertices, dtype=np.intp)
+    except QhullError:
+        return np.arange(len(points))
+
+
+def _coordinates(variables: Variables, embedding: Embedding) -> list[Affine]:
+    """Return the vector of what the row becomes, coordinate by coordinate."""
+    found: dict[int, Affine] = {}
+    for variable in variables.groups:
+        if isinstance(variable, Chosen):
+            found.update(_of_tuples(variable, embedding, variables.problem.x0))
+        else:
+            found[embedding.blocks[variable.column].start] = _of_number(variable, variables, embedding)
+    return [found[at] for at in range(embedding.width)]
+
+
+def _of_tuples(variable: Chosen, embedding: Embedding, x0: Floats) -> dict[int, Affine]:
+    """Return the coordinates of a group's features."""
+    rows = np.tile(x0, (len(variable.codes), 1))
+    rows[:, list(variable.columns)] = variable.actions
+    vectors = embedding.vectors(rows)
+    places = [at for column in variable.columns for at in range(*embedding.blocks[column].indices(embedding.width))]
+    return {at: Affine.chosen(variable.selectors, vectors[:, at]) for at in places}
+
+
+def _of_number(variable: Real, variables: Variables, embedding: Embedding) -> Affine:
+    """Return the coordinate of a number that takes any value; a missing one stands where the median does."""
+    column = variable.column
+    centre, scale = float(embedding.centre[column]), float(embedding.scale[column])
+    stays = variables.missing(column).times(float(embedding.fill[column]))
+    value = total([variable.value, stays])
+    return value.plus(-centre).times(1.0 / (scale or 1.0))
 
 
 def learn_region(facts: Facts, clusters: int) -> Learned:

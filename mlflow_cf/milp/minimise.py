@@ -1,7 +1,4 @@
-"""The nearest row by a program, with a lower bound: built, solved, and cut again where a constraint was left out.
-
-Where nothing is feasible, families of constraints are added one after the other to name the one that leaves nothing.
-"""
+"""The nearest row by a program, with a lower bound: built, solved, and cut again where a constraint was left out."""
 
 from __future__ import annotations
 
@@ -12,17 +9,16 @@ from typing import Final, Literal
 
 import numpy as np
 
+from mlflow_cf.causal.equation import followed
 from mlflow_cf.constraints.expressions import Computed
 from mlflow_cf.constraints.rules import Rule
 from mlflow_cf.features import Floats
 from mlflow_cf.milp.cuts import Cut, OtherValues
 from mlflow_cf.milp.model import Built, Model, build
-from mlflow_cf.milp.rules import followed, groups_of
+from mlflow_cf.milp.rules import groups_of
 from mlflow_cf.milp.solve import MOST_NODES, Effort, Solved, solve, solve_squares
 from mlflow_cf.milp.validity import ClassTarget, alternatives
-from mlflow_cf.problem import Budget, Group, Problem
-from mlflow_cf.problem.binding import same
-from mlflow_cf.problem.group import GroupActions
+from mlflow_cf.problem import Budget
 
 MOST_REPAIRS: Final = 20  # cuts of answers that break a rule which rows cannot express
 
@@ -135,7 +131,7 @@ def _followed(model: Model, row: Floats) -> Floats | None:
     rules = [joint.rule for joint in model.problem.joint_rules if isinstance(joint.rule.then.left, Computed)]
     if not rules or model.families:
         return None
-    moved = held(model, followed(model.problem, rules, row))
+    moved = held(model, followed(rules, row, model.problem.x0))
     return moved if model.problem.check(moved[None])[0] else None
 
 
@@ -180,43 +176,3 @@ def _solved(built: Built, budget: Budget, seed: int) -> Solved:
     if not built.program.squares or solved.values is None:
         return solved
     return replace(solved, values=solve_squares(built.program, solved.values, Effort(budget.seconds_left, seed=seed)))
-
-
-Blocking = Literal["validity", "sparsity", "rules", "further"]
-
-
-def first_infeasible(model: Model, budget: Budget, seed: int) -> Blocking | None:
-    """Return the first family, in the order of the paper, with which nothing is feasible; None if some row may be.
-
-    Validity and coherence come first, then the limit on changes, then what rules leave of each feature and of
-    several, then further families.
-
-    Raises:
-        NotLinearError: rows cannot express the model.
-    """
-    bare = replace(model, problem=_bare(model.problem), limited=False, ruled=False, families=())
-    steps: Sequence[tuple[Blocking, Model]] = (
-        ("validity", bare),
-        ("sparsity", replace(bare, limited=True)),
-        ("rules", replace(model, families=())),
-        ("further", model),
-    )
-    for name, step in steps:
-        if lower_bound(step, budget, seed).status == "infeasible":
-            return name
-    return None
-
-
-def _bare(problem: Problem) -> Problem:
-    """Return the problem without the rules of single groups: they may take any tuple of their domains."""
-    return replace(problem, groups=tuple(_free(problem, group) for group in problem.groups))
-
-
-def _free(problem: Problem, group: Group) -> Group:
-    own = problem.x0[list(group.columns)]
-    actions = group.domain.actions
-    admissible = ~(np.isnan(actions) & ~np.isnan(own)).any(axis=1) & ~same(actions, own).all(axis=1)
-    actions = np.concatenate([own[None], actions[admissible]])
-    cost, peak = problem.bound_distance.parts(group.columns, actions, own)
-    free = group.taking(GroupActions(actions, np.ones(len(actions)), 0, cost, peak))
-    return replace(free, ground=tuple, own_allowed=True)

@@ -19,9 +19,8 @@ from mlflow_cf.causal.additive import Additive
 from mlflow_cf.causal.equation import StructuralEquation
 from mlflow_cf.causal.formula import CausalFormula, bends
 from mlflow_cf.causal.function import StructuralFunction
-from mlflow_cf.constraints.expressions import Computed, Const, Expression, Recoded, Ref, Sum, differing
+from mlflow_cf.constraints.expressions import Computed, Const, Expression, Recoded, Ref, Sum
 from mlflow_cf.constraints.rules import Atom, Bools, Rule
-from mlflow_cf.features import Floats
 from mlflow_cf.milp.affine import Affine, difference, total
 from mlflow_cf.milp.embed import check_linear, embed
 from mlflow_cf.milp.functions import embed_additive, embed_formula
@@ -330,26 +329,3 @@ def _bend(function: StructuralFunction) -> str:
             except NotLinearError as error:
                 return str(error)
             return ""
-
-
-def followed(problem: Problem, rules: Sequence[Rule], row: Floats) -> Floats:
-    """Return a row (d,) whose children have what their equations among `rules` say exactly, or the nearest to it."""
-    row, x0 = row.copy(), problem.x0
-    equations = [rule.then.left.by for rule in rules if isinstance(rule.then.left, Computed)]
-    for _ in equations:  # a child may be a parent of another one
-        for equation in equations:
-            if isinstance(equation, StructuralEquation):
-                _put(equation, row, x0)
-    return row
-
-
-def _put(equation: StructuralEquation, row: Floats, x0: Floats) -> None:
-    """Move the child of an equation to where its parents say."""
-    child, parents, known = equation.function.child, list(equation.function.parents), equation.admissible
-    if not differing(row[None], x0)[0, parents].any() or np.isnan(x0[child]):
-        row[child] = x0[child]
-        return
-    values = equation.function.values(np.array([row, x0]))
-    wanted = x0[child] + values[0] - values[1]
-    if np.isfinite(wanted):
-        row[child] = wanted if known is None or not len(known) else known[np.abs(known - wanted).argmin()]

@@ -1,10 +1,14 @@
-"""Several answers one after the other: other changes first, then other values of the same changes."""
+"""Answers of CE-OCL's programs: several one after the other, or the name of what leaves none.
+
+After each answer other changes are asked for first, then other values of the same changes. Where nothing is feasible,
+families of constraints are added one after the other to name the one that leaves nothing.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Final
+from typing import Final, Literal
 
 import numpy as np
 
@@ -13,12 +17,16 @@ from mlflow_cf.features import Floats
 from mlflow_cf.milp.cuts import Cut, OtherChanges, OtherValues
 from mlflow_cf.milp.minimise import Minimum, lower_bound, minimise
 from mlflow_cf.milp.model import SLACK, Model
-from mlflow_cf.problem import Budget, Problem
+from mlflow_cf.problem import Budget, Group, Problem
+from mlflow_cf.problem.binding import same
+from mlflow_cf.problem.group import GroupActions
 
 TRIES: Final = 4  # with a margin ten times as large each
 SURE: Final = 2e-6  # of scores: an answer nearer to the end of its target may be refused by the model itself
 LEAST_MARGIN: Final = 1e-7
 LOOSE: Final = 4e-5  # of scores: what misses a target by more is refused by every model that was opened
+
+Blocking = Literal["validity", "sparsity", "rules", "further"]
 
 
 @dataclass(frozen=True, eq=False)
@@ -140,3 +148,40 @@ def _or_known(found: Minimum, incumbent: Minimum) -> Minimum:
         return found
     status = "optimal" if found.status == "infeasible" else found.status
     return replace(incumbent, status=status, bound=min(found.bound, incumbent.cost))
+
+
+def first_infeasible(model: Model, budget: Budget, seed: int) -> Blocking | None:
+    """Return the first family, in the order of the paper, with which nothing is feasible; None if some row may be.
+
+    Validity and coherence come first, then the limit on changes, then what rules leave of each feature and of
+    several, then further families.
+
+    Raises:
+        NotLinearError: rows cannot express the model.
+    """
+    bare = replace(model, problem=_bare(model.problem), limited=False, ruled=False, families=())
+    steps: Sequence[tuple[Blocking, Model]] = (
+        ("validity", bare),
+        ("sparsity", replace(bare, limited=True)),
+        ("rules", replace(model, families=())),
+        ("further", model),
+    )
+    for name, step in steps:
+        if lower_bound(step, budget, seed).status == "infeasible":
+            return name
+    return None
+
+
+def _bare(problem: Problem) -> Problem:
+    """Return the problem without the rules of single groups: they may take any tuple of their domains."""
+    return replace(problem, groups=tuple(_free(problem, group) for group in problem.groups))
+
+
+def _free(problem: Problem, group: Group) -> Group:
+    own = problem.x0[list(group.columns)]
+    actions = group.domain.actions
+    admissible = ~(np.isnan(actions) & ~np.isnan(own)).any(axis=1) & ~same(actions, own).all(axis=1)
+    actions = np.concatenate([own[None], actions[admissible]])
+    cost, peak = problem.bound_distance.parts(group.columns, actions, own)
+    free = group.taking(GroupActions(actions, np.ones(len(actions)), 0, cost, peak))
+    return replace(free, ground=tuple, own_allowed=True)
