@@ -77,8 +77,7 @@ class OtherValues:
         value = self.row[variable.column]
         if np.isnan(value):
             return variable.switch
-        above, below = program.add_binaries(2).tolist()
-        sides = [Affine(np.array([column]), np.ones(1), 0.0, 0.0, 1.0) for column in (above, below)]
+        sides = [program.add_binary(), program.add_binary()]  # above and below
         gap = variable.shift.plus(-(value - variable.origin) / variable.step)  # in shares of the box
         feature = variables.problem.space.features[variable.column]
         share = APART * ((feature.high - feature.low) or variable.step) / variable.step

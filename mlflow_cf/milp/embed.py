@@ -128,8 +128,7 @@ def _number(book: CellBook, feature: int, entry: Number) -> list[Affine]:
 
 def _named(program: Program, part: Affine) -> Affine:
     """Return an expression as one column of its own."""
-    columns = program.add_columns(np.array([part.low]), np.array([part.high]))
-    same = Affine(columns, np.ones(1), 0.0, part.low, part.high)
+    same = program.add_column(part.low, part.high)
     program.require([difference(part, same)], 0.0, 0.0)
     return same
 
@@ -154,12 +153,10 @@ def rectified(program: Program, line: Affine) -> Affine:
         return Affine.of(0.0)
     if line.low >= 0:
         return line
-    (column,) = program.add_columns(np.zeros(1), np.array([line.high])).tolist()
-    (active,) = program.add_binaries(1).tolist()
-    value = Affine(np.array([column]), np.ones(1), 0.0, 0.0, line.high)
+    value, active = program.add_column(0.0, line.high), program.add_binary()
     over = difference(value, line)
-    off = Affine(np.array([active]), np.array([line.low]), -line.low, 0.0, -line.low)  # -low if not active
-    on = Affine(np.array([active]), np.array([line.high]), 0.0, 0.0, line.high)
+    off = active.times(line.low).plus(-line.low)  # -low if not active
+    on = active.times(line.high)
     program.require([over, difference(over, off), difference(value, on)], [0.0, -np.inf, -np.inf], [np.inf, 0.0, 0.0])
     return value
 

@@ -49,8 +49,7 @@ def _change(variables: Variables, variable: Real) -> Affine:
 
 def _add_largest(program: Program, parts: list[Affine], weight: float) -> None:
     high = max(part.high for part in parts)
-    (column,) = program.add_columns(np.zeros(1), np.array([high]), cost=weight).tolist()
-    largest = Affine(np.array([column]), np.ones(1), 0.0, 0.0, high)
+    largest = program.add_column(0.0, high, cost=weight)
     program.require([difference(largest, part) for part in parts if not part.fixed or part.constant], 0.0, np.inf)
 
 
@@ -106,9 +105,8 @@ def _costs(problem: Problem, column: int, codes: Floats, objective: Objective) -
 def _add_square(program: Program, variable: Real, factor: float) -> None:
     """Add the square of ``factor * size`` by tangents."""
     size = variable.size.times(factor)
-    (column,) = program.add_columns(np.zeros(1), np.array([size.high**2]), cost=1.0).tolist()
-    program.squares.append(Square(column, variable.up, variable.down, factor))
-    square = Affine(np.array([column]), np.ones(1), 0.0, 0.0, size.high**2)
+    square = program.add_column(0.0, size.high**2, cost=1.0)
+    program.squares.append(Square(int(square.columns[0]), variable.up, variable.down, factor))
     points = size.high * np.linspace(0.0, 1.0, TANGENTS) ** 2
     lines = [difference(square, size.times(2.0 * point)) for point in points.tolist()]
     program.require(lines, -(points**2), np.inf)

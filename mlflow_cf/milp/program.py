@@ -68,6 +68,15 @@ class Program:
             self.costs.append(Affine(columns, prices, 0.0, -np.inf, np.inf))
         return columns
 
+    def add_column(self, low: float, high: float, *, integer: bool = False, cost: float = 0.0) -> Affine:
+        """Add one column with bounds and return it as an expression."""
+        column = self.add_columns(np.array([low]), np.array([high]), integer=integer, cost=cost)
+        return Affine(column, np.ones(1), 0.0, low, high)
+
+    def add_binary(self) -> Affine:
+        """Add a column that is 0 or 1 and return it as an expression."""
+        return self.add_column(0.0, 1.0, integer=True)
+
     def add_binaries(self, count: int) -> Columns:
         """Add columns that are 0 or 1 and return their numbers (count,)."""
         return self.add_columns(np.zeros(count), np.ones(count), integer=True)

@@ -82,8 +82,7 @@ def _added(program: Program, variables: Variables, rule: Rule) -> bool:
         return False
     broken: list[Affine] = []
     for condition in conditions:
-        (column,) = program.add_binaries(1).tolist()
-        holds = Affine(np.array([column]), np.ones(1), 0.0, 0.0, 1.0)
+        holds = program.add_binary()
         condition.require_unless(program, holds)
         broken.append(holds.times(-1.0).plus(1.0))
     then.require(program, total(broken))
@@ -128,8 +127,7 @@ class LinearComparison:
 
     def _away(self, program: Program, loose: Affine) -> None:
         """Keep the line on one side of 0."""
-        (column,) = program.add_binaries(1).tolist()
-        above = Affine(np.array([column]), np.ones(1), 0.0, 0.0, 1.0)
+        above = program.add_binary()
         self._at_most(program, self.line, -self.strict, total([loose, above]))
         self._at_most(program, self.line.times(-1.0), -self.strict, total([loose, above.times(-1.0).plus(1.0)]))
 

@@ -255,10 +255,7 @@ def _real(program: Program, group: Group, box: ChangedRange, own: float) -> Real
     step = (max(high, origin) - min(low, origin)) or 1.0
     least, most = (low - origin) / step, (high - origin) / step
     up, down = program.add_columns(np.zeros(2), np.array([max(most, 0.0), max(-least, 0.0)])).tolist()
-    switch = ONE
-    if group.own_allowed:
-        (column,) = program.add_binaries(1).tolist()
-        switch = Affine(np.array([column]), np.ones(1), 0.0, 0.0, 1.0)
+    switch = program.add_binary() if group.own_allowed else ONE
     real = Real(group.columns[0], own, low, high, step, up, down, switch)
     program.require(
         [difference(real.shift, switch.times(least)), difference(real.shift, switch.times(most))],
