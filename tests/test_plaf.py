@@ -10,7 +10,9 @@ import pandas as pd
 import pytest
 
 from mlflow_cf.constraints import Constraints
-from mlflow_cf.constraints.plaf import (
+from mlflow_cf.errors import InputError, InputErrors
+from mlflow_cf.features import FeatureSpace
+from mlflow_cf.plaf import (
     MAX_LENGTH,
     Compared,
     Literally,
@@ -21,8 +23,6 @@ from mlflow_cf.constraints.plaf import (
     parse_program,
     parse_rule,
 )
-from mlflow_cf.errors import InputError, InputErrors
-from mlflow_cf.features import FeatureSpace
 from mlflow_cf.policy import Distance
 from mlflow_cf.problem import BoundPolicy
 

@@ -11,11 +11,11 @@ from mlflow_cf.constraints.expressions import MISSING, Const, Expression, Ref, S
 from mlflow_cf.constraints.limits import ChangeLimit, Columns, JoinedGroup
 from mlflow_cf.constraints.model import Constraints, Relative
 from mlflow_cf.constraints.origin import Key, Origin, Source
-from mlflow_cf.constraints.plaf import parse_rule
 from mlflow_cf.constraints.resolve import known_levels, resolve
 from mlflow_cf.constraints.rules import Atom, Comparison, Rule
 from mlflow_cf.errors import MOST_TOLD, InputError, did_you_mean, raise_all
 from mlflow_cf.features import Feature, FeatureSpace
+from mlflow_cf.plaf import parse_rule
 
 Pause = Callable[[], None]
 MOST_LEVELS = 24  # named in a rule's words

@@ -6,11 +6,10 @@ from typing import Final
 
 from mlflow_cf.constraints.equations import CausalEquation
 from mlflow_cf.constraints.expressions import Apply, Const, Expression, Ref, Sum
-from mlflow_cf.constraints.plaf import parse_expression
 from mlflow_cf.constraints.resolve import check_sides
-from mlflow_cf.constraints.syntax import Call, Literally, Node, Operation, Reference, nodes_of
 from mlflow_cf.errors import InputError, did_you_mean
 from mlflow_cf.features import Feature, FeatureSpace
+from mlflow_cf.plaf import Call, Literally, Node, Operation, Reference, nodes_of, parse_expression
 
 ROW: Final = ("x",)  # what formulas speak of: the row whose child they tell, whichever it is
 

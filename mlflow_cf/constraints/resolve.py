@@ -10,7 +10,9 @@ from typing import Literal
 from mlflow_cf.constraints.expressions import Apply, Const, Expression, Recoded, Ref, Side, Sum, level_table
 from mlflow_cf.constraints.origin import Origin
 from mlflow_cf.constraints.rules import Atom, Rule
-from mlflow_cf.constraints.syntax import (
+from mlflow_cf.errors import InputError, did_you_mean
+from mlflow_cf.features import Feature, FeatureSpace, days
+from mlflow_cf.plaf import (
     Call,
     Compared,
     FunctionName,
@@ -22,8 +24,6 @@ from mlflow_cf.constraints.syntax import (
     Statement,
     nodes_of,
 )
-from mlflow_cf.errors import InputError, did_you_mean
-from mlflow_cf.features import Feature, FeatureSpace, days
 
 UNKNOWN = Const(float("inf"))  # a level no feature has: equal to nothing, and without a rank
 _MIRROR: dict[Sign, Sign] = {"<": ">", "<=": ">=", ">": "<", ">=": "<=", "==": "==", "!=": "!="}

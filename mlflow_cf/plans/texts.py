@@ -7,11 +7,11 @@ from typing import Final
 from mlflow_cf.constraints.expressions import Const, Expression, Side
 from mlflow_cf.constraints.functions import NAMED, PythonFunction, placeholder
 from mlflow_cf.constraints.origin import Origin
-from mlflow_cf.constraints.plaf import parse_expression, parse_rule
 from mlflow_cf.constraints.resolve import check_sides, resolve, resolve_code, resolve_number
 from mlflow_cf.constraints.rules import Atom, Rule
 from mlflow_cf.errors import InputError, did_you_mean
 from mlflow_cf.features import Feature, FeatureSpace
+from mlflow_cf.plaf import parse_expression, parse_rule
 from mlflow_cf.plans.functions import FunctionResult, Place, computed
 
 Source = str | PythonFunction
