@@ -84,7 +84,7 @@ class Region:
         return self.whole and not self.enlarged.penalty and (self.enlarged.norm != "l2" or not self.enlarged.eps)
 
     def add(self, program: Program, variables: Variables) -> None:
-        """Keep what the row becomes in one of the hulls, or near it."""
+        """Require that the new row lies in one of the hulls, or near it."""
         shares = program.add_columns(np.zeros(len(self.points)), np.ones(len(self.points)))
         self._add_shares(program, shares)
         slack = self._add_slack(program)
@@ -108,7 +108,7 @@ class Region:
         return np.array([free or distance <= eps + TOLERANCE for distance in apart], dtype=np.bool_)
 
     def apart(self, vector: Floats) -> float:
-        """Return how far a vector (width,) is from the nearest hull, by the region's norm (of ``l2``, by ``l1``)."""
+        """Return the distance of a vector (width,) from the nearest hull, by the region's norm; ``l1`` for ``l2``."""
         return min(self._apart(vector, self.points[self.clusters == cluster]) for cluster in np.unique(self.clusters))
 
     def _apart(self, vector: Floats, points: Floats) -> float:
@@ -126,7 +126,7 @@ class Region:
         return float(found.fun) if found.status == 0 else np.inf
 
     def _add_shares(self, program: Program, shares: NDArray[np.integer]) -> None:
-        """Let the shares of one hull's points add up to 1, and all others be 0."""
+        """Require that the shares of one hull's points add up to 1, and all others are 0."""
         names, cluster = np.unique(self.clusters, return_inverse=True)
         here, one = np.ones(len(shares)), np.ones(len(names))
         if len(names) == 1:
@@ -142,7 +142,7 @@ class Region:
         program.require([Affine(chosen, one, 0.0, 0.0, float(len(names)))], 1.0, 1.0)
 
     def _add_slack(self, program: Program) -> Entries:
-        """Return what the enlargement adds to the rows of all coordinates."""
+        """Return the coefficients by which hulls are enlarged, in the constraints of all coordinates."""
         at, enlarged = np.arange(self.embedding.width), self.enlarged
         if not enlarged.eps and not enlarged.penalty:
             return Entries(at[:0], at[:0], np.empty(0))
@@ -193,17 +193,17 @@ def _corners(points: Floats) -> NDArray[np.intp]:
 
 
 def _coordinates(variables: Variables, embedding: Embedding) -> list[Affine]:
-    """Return the vector of what the row becomes, coordinate by coordinate."""
+    """Return the vector of the new row as expressions, coordinate by coordinate."""
     found: dict[int, Affine] = {}
     for variable in variables.groups:
         if isinstance(variable, Chosen):
-            found.update(_of_tuples(variable, embedding, variables.problem.x0))
+            found.update(_of_actions(variable, embedding, variables.problem.x0))
         else:
             found[embedding.blocks[variable.column].start] = _of_number(variable, variables, embedding)
     return [found[at] for at in range(embedding.width)]
 
 
-def _of_tuples(variable: Chosen, embedding: Embedding, x0: Floats) -> dict[int, Affine]:
+def _of_actions(variable: Chosen, embedding: Embedding, x0: Floats) -> dict[int, Affine]:
     """Return the coordinates of a group's features."""
     rows = np.tile(x0, (len(variable.codes), 1))
     rows[:, list(variable.columns)] = variable.actions
