@@ -120,16 +120,10 @@ class Program:
     @property
     def matrix(self) -> tuple[NDArray[np.int32], NDArray[np.int32], Floats]:
         """All rows as a sparse matrix (starts, columns, values), with equal entries added up."""
-        whole = csr_array(
-            (
-                np.concatenate([np.empty(0), *(part.value for part in self.entries)]),
-                (
-                    np.concatenate([np.empty(0, dtype=np.intp), *(part.row for part in self.entries)]),
-                    np.concatenate([np.empty(0, dtype=np.intp), *(part.column for part in self.entries)]),
-                ),
-            ),
-            shape=(self.height, self.size),
-        )
+        none = np.empty(0, dtype=np.intp)
+        every = [Entries(none, none, np.empty(0)), *self.entries]
+        places = np.concatenate([one.row for one in every]), np.concatenate([one.column for one in every])
+        whole = csr_array((np.concatenate([one.value for one in every]), places), shape=(self.height, self.size))
         whole.sum_duplicates()
         whole.eliminate_zeros()
         return whole.indptr.astype(np.int32), whole.indices.astype(np.int32), whole.data

@@ -114,16 +114,9 @@ class LinearComparison:
 
     def require_unless(self, program: Program, holds: Affine) -> None:
         """Require that the comparison is false where `holds` is 0."""
-        negated = self.line.times(-1.0)
-        match self.sign:
-            case "<=":
-                LinearComparison(negated, "<", self.strict).require(program, holds)
-            case "<":
-                LinearComparison(negated, "<=", self.strict).require(program, holds)
-            case "!=":
-                LinearComparison(self.line, "==", self.strict).require(program, holds)
-            case _:
-                LinearComparison(self.line, "!=", self.strict).require(program, holds)
+        sign = {"<=": "<", "<": "<=", "!=": "==", "==": "!="}[self.sign]
+        line = self.line.times(-1.0) if sign in ("<", "<=") else self.line
+        LinearComparison(line, sign, self.strict).require(program, holds)
 
     def _away(self, program: Program, loose: Affine) -> None:
         """Require that the expression is not 0, on either side of it."""
