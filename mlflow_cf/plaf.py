@@ -28,8 +28,8 @@ FunctionName = Literal["abs", "min", "max", "floor", "exp"]
 
 
 @dataclass(frozen=True)
-class Literally:
-    """A number, a string (a level) or true/false."""
+class Constant:
+    """A constant: a number, a string (a level) or true/false."""
 
     value: float | str | bool
 
@@ -61,7 +61,7 @@ class Call:
     depth: int
 
 
-Node = Literally | Reference | Operation | Call
+Node = Constant | Reference | Operation | Call
 
 
 @dataclass(frozen=True)
@@ -94,7 +94,7 @@ class PlafProgram:
 
 
 def nodes_of(node: Node) -> Iterator[Node]:
-    """Yield an expression and all its parts."""
+    """Yield an expression and all its subexpressions."""
     yield node
     match node:
         case Operation(_, left, right):
@@ -117,11 +117,11 @@ def _comparison_text(comparison: Compared) -> str:
 def text_of(node: Node) -> str:
     """Return an expression in PLAF again."""
     match node:
-        case Literally(bool(value)):
+        case Constant(bool(value)):
             return "true" if value else "false"
-        case Literally(str(value)):
+        case Constant(str(value)):
             return f'"{value}"' if "'" in value else f"'{value}'"
-        case Literally(value):
+        case Constant(value):
             number = float(value)
             return repr(int(number)) if number.is_integer() and abs(number) < 1e15 else repr(number)
         case Reference(side, feature):
@@ -157,7 +157,7 @@ def parse_rule(text: str, path: str, *, functions: bool = False) -> Statement:
 
 
 def _check_plain(parts: Iterable[Part], path: str) -> None:
-    """Refuse functions."""
+    """Raise an `InputError` if a rule calls a function."""
     for rule in (part for part in parts if isinstance(part, Statement)):
         for comparison in (*rule.when, rule.then):
             for node in (*nodes_of(comparison.left), *nodes_of(comparison.right)):
@@ -198,12 +198,12 @@ Part = Group | Statement
 
 
 class _RefusedError(Exception):
-    """Its arguments are the fact and the fix."""
+    """Text that is refused while it is parsed; the arguments are the fact and the fix."""
 
 
 @v_args(inline=True)
 class _Builder(Transformer[Token, object]):
-    """Builds our nodes while lark parses, bottom-up, so that nothing recurses over the input."""
+    """Builds syntax trees while lark parses, bottom-up, so that nothing recurses over the input."""
 
     def program(self, *parts: Part) -> list[Part]:
         return list(parts)
@@ -245,24 +245,24 @@ class _Builder(Transformer[Token, object]):
         return Call(function, arguments, depth)
 
     def negative(self, sign: Token, inner: Node) -> Node:
-        if isinstance(inner, Literally) and isinstance(inner.value, float):
-            return Literally(-inner.value)
-        return self.arithmetic(Literally(0.0), sign, inner)
+        if isinstance(inner, Constant) and isinstance(inner.value, float):
+            return Constant(-inner.value)
+        return self.arithmetic(Constant(0.0), sign, inner)
 
-    def number(self, token: Token) -> Literally:
+    def number(self, token: Token) -> Constant:
         value = float(token)
         if not math.isfinite(value):
             raise _RefusedError(f"line {token.line}, column {token.column}: {token[:40]} is too large a number", "")
-        return Literally(value)
+        return Constant(value)
 
-    def string(self, token: Token) -> Literally:
-        return Literally(str(token)[1:-1])
+    def string(self, token: Token) -> Constant:
+        return Constant(str(token)[1:-1])
 
-    def yes(self) -> Literally:
-        return Literally(value=True)
+    def yes(self) -> Constant:
+        return Constant(value=True)
 
-    def no(self) -> Literally:
-        return Literally(value=False)
+    def no(self) -> Constant:
+        return Constant(value=False)
 
     def reference(self, side: Token, feature: str) -> Reference:
         return Reference("x_cf" if side.startswith("x_cf") else "x", feature)

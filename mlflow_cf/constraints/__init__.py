@@ -1,4 +1,4 @@
-"""Constraints: what users write, the rules they compile to, and the values they leave."""
+"""Constraints: the form that users write, the rules that they compile to, and the values that features may take."""
 
 from mlflow_cf.constraints.compile import (
     Pause,
