@@ -1,7 +1,7 @@
-"""Interval arithmetic for plans: lower bounds of what sequences of actions cost over boxes of values.
+"""Interval arithmetic for plans: lower bounds of the cost of sequences of actions over boxes of values.
 
-The interval of an expression contains all its values in a box of states. What is unknown or undefined somewhere in the
-box (a missing value, a division by zero) may have any value.
+The interval of an expression contains all its values in a box of states. It is unbounded where the expression is
+unknown or undefined somewhere in the box (a missing value, a division by zero).
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ SLACK: Final = 1e-12  # of the size of a number: what rounding can amount to
 
 
 class UnboundedError(Exception):
-    """A part without bounds over a box: a Python function computes it."""
+    """An expression without bounds over a box: a Python function computes it."""
 
 
 class Interval(NamedTuple):
@@ -36,18 +36,18 @@ class Interval(NamedTuple):
 
     @classmethod
     def of(cls, low: Floats, high: Floats) -> Interval:
-        """Return the interval between ends; what is not a number may be anything."""
+        """Return the interval between two ends; an end that is NaN makes it unbounded."""
         return cls(np.where(np.isnan(low), -np.inf, low), np.where(np.isnan(high), np.inf, high))
 
     @property
     def is_point(self) -> Bools:
-        """(m,) whether there is one value."""
+        """Whether each interval (m,) is a single value."""
         points: Bools = self.low == self.high
         return points
 
 
 def interval_of(expression: Expression, after: Interval, before: Interval) -> Interval:
-    """Return what an expression can be (m,) in boxes of states (m, d) after a step, and of those before it."""
+    """Return intervals (m,) of an expression over boxes of states (m, d) after and before a step."""
     match expression:
         case Const(value):
             ends = np.full(len(after.low), value)
@@ -102,7 +102,7 @@ def _applied(function: str, several: Sequence[Interval]) -> Interval:
 
 
 def _looked_up(codes: Interval, table: Floats) -> Interval:
-    """Return the codes that a level may have in another feature; any, where it is not known which level it is."""
+    """Return intervals of the code of a level in another feature; unbounded where the level is not known."""
     known = codes.is_point & (codes.low >= 0) & (codes.low < len(table))
     found = table[np.where(known, codes.low, 0).astype(np.intp)]
     found = np.where(known & np.isfinite(found), found, np.nan)
@@ -110,14 +110,14 @@ def _looked_up(codes: Interval, table: Floats) -> Interval:
 
 
 def _loose(low: Floats, high: Floats) -> Interval:
-    """Return an interval that is wider by what rounding can amount to."""
+    """Return an interval widened by a bound of the rounding error."""
     with np.errstate(invalid="ignore"):
         slack = SLACK * np.maximum(np.abs(low), np.abs(high))
         return Interval.of(low - slack, high + slack)
 
 
 def may_hold(rule: Rule, after: Interval, before: Interval) -> Bools:
-    """Return (m,) in which boxes a condition holds for some state, as far as is known."""
+    """Return (m,) whether a condition may hold for some state of each box; False is certain."""
     possible = _may(rule.then, after, before)[0]
     for atom in rule.when:
         possible |= _may(atom, after, before)[1]
@@ -125,7 +125,7 @@ def may_hold(rule: Rule, after: Interval, before: Interval) -> Bools:
 
 
 def may_fail(rule: Rule, after: Interval, before: Interval) -> Bools:
-    """Return (m,) in which boxes a condition fails for some state, as far as is known."""
+    """Return (m,) whether a condition may fail for some state of each box; False is certain."""
     possible = _may(rule.then, after, before)[1]
     for atom in rule.when:
         possible &= _may(atom, after, before)[0]
@@ -159,10 +159,10 @@ MOST_HELPED: Final = 4  # features of an action that others help, up to which al
 
 
 class ReachedBoxes(NamedTuple):
-    """Where m boxes of values lead.
+    """The outcome of a sequence of actions over m boxes of values.
 
     Attributes:
-        states: boxes (m, d) that all states are in; cost: (m,) what they cost at least.
+        states: boxes (m, d) that contain all final states; cost: (m,) a lower bound.
         possible: (m,) False where some step surely cannot be done.
     """
 
@@ -173,10 +173,10 @@ class ReachedBoxes(NamedTuple):
 
 @dataclass(frozen=True, eq=False)
 class BoxWalker:
-    """Follows sequences over boxes of values.
+    """Bounds the outcome of sequences of actions from one row over boxes of values.
 
     Attributes:
-        action_model: what can be done; x0: (d,) where all sequences start.
+        action_model: the possible actions; x0: (d,) where all sequences start.
         unit: efforts are rounded to multiples of it.
     """
 
@@ -185,7 +185,7 @@ class BoxWalker:
     unit: float = 0.0
 
     def walk(self, order: Sequence[int], low: Floats, high: Floats) -> ReachedBoxes:
-        """Follow one sequence of t actions with values between `low` and `high` (m, t)."""
+        """Return the outcome of one sequence of t actions with values between `low` and `high` (m, t)."""
         start = np.tile(self.x0, (len(low), 1))
         states = Interval.of(start, start)
         cost, possible = np.zeros(len(low)), np.ones(len(low), dtype=np.bool_)
@@ -214,7 +214,7 @@ class BoxWalker:
         return after
 
     def _put(self, after: Interval, column: int, values: Interval) -> None:
-        """Note what a feature becomes: on its grid, and a level that is known."""
+        """Set the interval of a feature in the boxes `after`, rounded to its grid and to known levels."""
         feature = self.action_model.space.features[column]
         if feature.numeric and feature.step is not None:
             low, high = (self.action_model.snapped(column, end) for end in values)
@@ -235,7 +235,7 @@ class BoxWalker:
         return Interval(np.minimum(np.maximum(low, 0.0) / scale, 1.0) * weight, most)
 
     def _discount(self, action: BoundAction, states: Interval, after: Interval) -> Floats:
-        """Return what is left of an effort at least (m,), whichever features the step changes as far as is known."""
+        """Return a lower bound (m,) of the discount of a step."""
         columns = [column for column in action.columns if column in self._helps]
         if not columns:
             return np.ones(len(states.low))
@@ -253,7 +253,7 @@ class BoxWalker:
         return least
 
     def _changes(self, column: int, states: Interval, after: Interval) -> tuple[Bools, Bools]:
-        """Return (m,) whether a step may change a feature, and whether it must."""
+        """Return (m,) whether a step may change a feature, and (m,) whether it surely does."""
         low, high = after.low[:, column] - states.high[:, column], after.high[:, column] - states.low[:, column]
         least = float(self.action_model.least_changes[column])
         with np.errstate(invalid="ignore"):

@@ -1,4 +1,4 @@
-"""The cheapest order of given changes."""
+"""The cheapest order of steps that make given changes."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ BEAM: Final = 500  # for more changes: how many partial orders are kept, the che
 
 @dataclass(frozen=True, eq=False)
 class Taken:
-    """One step: the number of the action, what it costs, and the state (d,) after it."""
+    """One step: the number of its action, its cost, and the state (d,) after it."""
 
     action: int
     effort: float
@@ -29,7 +29,7 @@ class Taken:
 
 @dataclass(frozen=True, eq=False)
 class Way:
-    """A partial order of changes: steps so far, what they cost together, and the state (d,) reached."""
+    """A partial sequence: the steps so far, their total cost, and the state (d,) reached."""
 
     cost: float
     steps: tuple[Taken, ...]
@@ -42,14 +42,14 @@ class Way:
 
     @property
     def used(self) -> frozenset[int]:
-        """The numbers of its actions."""
+        """The numbers of the actions that it has used."""
         return frozenset(step.action for step in self.steps)
 
 
 def cheapest_plan(action_model: ActionModel, x0: Floats, end: Floats) -> Plan:
-    """Return the steps of the cheapest way from x0 (d,) to `end` (d,); none if there is no way.
+    """Return the steps of the cheapest sequence from x0 (d,) to `end` (d,); none if no sequence leads there.
 
-    Changed features that no action is about get one of their own.
+    Changed features that no action changes get a derived action.
     """
     action_model = action_model.completed(np.flatnonzero(differing(end[None], x0)[0]).tolist())
     way = cheapest_order(action_model, x0, end)
@@ -62,11 +62,11 @@ def cheapest_plan(action_model: ActionModel, x0: Floats, end: Floats) -> Plan:
 
 
 def cheapest_order(action_model: ActionModel, x0: Floats, end: Floats) -> Way | None:
-    """Return the cheapest way from x0 (d,) to `end` (d,); None: no order of the action model's actions leads there.
+    """Return the cheapest sequence of actions from x0 (d,) to `end` (d,); None: no sequence leads there.
 
-    Each step takes one feature that still differs to where it shall end, by an action that was not used before; what
-    an effect moves need no step. Ways that used the same actions and are in the same state go on alike, so that only
-    the cheaper one is followed: for n changes there are 2^n of them, not n!.
+    Each step sets one feature that still differs to its final value, by an action that was not used before; features
+    that an effect changes need no step. Sequences that used the same actions and are in the same state continue alike,
+    so that only the cheaper one is kept (dynamic programming): for n changes there are 2^n of them, not n!.
     """
     wanted = int(differing(x0[None], end).sum())
     ways, best = [Way(0.0, (), x0)], None
@@ -90,7 +90,7 @@ def cheapest_order(action_model: ActionModel, x0: Floats, end: Floats) -> Way | 
 
 
 def _taken(action_model: ActionModel, number: int, ways: Sequence[Way], end: Floats) -> list[Way]:
-    """Return the ways that one more action leads to."""
+    """Return the partial sequences with one more action."""
     action = action_model.actions[number]
     if not ways:
         return []
