@@ -1,7 +1,7 @@
-"""Causal equations over whole rows: a number moves by as much as its function of its parents does (CE-OCL 2.1).
+"""Causal equations over whole rows: a number changes by as much as a function of its parents does (CE-OCL 2.1).
 
-``x_child = xhat_child + c(x_parents) - c(xhat_parents)``, up to what values the child can take: where that is some
-numbers only, half the gap to the next one. So a child stays while its parents stay, and none moves by itself.
+``x_child = xhat_child + c(x_parents) - c(xhat_parents)``. The tolerance is half of the gap to the next value where the
+child has only some admissible values. A child keeps its value while its parents keep theirs, and never changes alone.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ ROUNDING: Final = 1e-9  # of the range, and of the number: what sums may lose
 
 @dataclass(frozen=True, eq=False)
 class StructuralEquation:
-    """One equation.
+    """One causal equation, as a computation over rows.
 
     A missing child stays missing, whatever its parents do. A missing parent counts as the median, or as the most
     frequent level.
@@ -47,7 +47,7 @@ class StructuralEquation:
         return (self.function.child, *self.function.parents)
 
     def values(self, Z: Floats, x0: Floats) -> Floats:
-        """Return by how much candidates Z (m, d) of x0 (d,), or of a row each (m, d), miss it (m,); <= 0: not."""
+        """Return (m,) by how much candidates Z (m, d) of x0 (d,), or of a row each, violate it; <= 0: not at all."""
         child, columns = self.function.child, list(self.columns)
         differs = differing(Z[:, columns], x0[..., columns])
         wanted = x0[..., child] + self.function.values(Z) - self.function.values(np.atleast_2d(x0))
@@ -59,7 +59,7 @@ class StructuralEquation:
         return np.where(alone, np.where(stays, 0.0, np.inf), moved)
 
     def reach(self, values: Floats) -> tuple[Floats, Floats]:
-        """Return between which numbers (m,), (m,) the equation must come out for a child to have `values` (m,)."""
+        """Return the ends (m,), (m,) of what the equation may give for a child that has `values` (m,)."""
         if self.admissible is None:
             return values - SLACK * self.width, values + SLACK * self.width
         known, places = self._bordered, self.admissible
@@ -73,7 +73,7 @@ class StructuralEquation:
         )
 
     def put_child(self, row: Floats, x0: Floats) -> None:
-        """Set the child of `row` (d,) to the admissible value nearest to what its parents say, in place."""
+        """Set the child of `row` (d,), in place, to the admissible value nearest to that of the equation."""
         child, parents, admissible = self.function.child, list(self.function.parents), self.admissible
         if not differing(row[None], x0)[0, parents].any() or np.isnan(x0[child]):
             row[child] = x0[child]
@@ -86,7 +86,7 @@ class StructuralEquation:
 
     @cached_property
     def widest(self) -> float:
-        """The most by which any value of the child may be off."""
+        """The largest tolerance of any value of the child."""
         if self.admissible is None:
             return SLACK * self.width
         return float(np.diff(self.admissible).max(initial=0.0)) / 2
@@ -119,7 +119,7 @@ def causal_rules(
 
 
 def followed(rules: Sequence[Rule], row: Floats, x0: Floats) -> Floats:
-    """Return a row (d,) whose children have what their equations among `rules` say exactly, or the nearest to it."""
+    """Return a row (d,) with all children of causal equations among `rules` set to their admissible values."""
     row = row.copy()
     equations = [rule.then.left.by for rule in rules if isinstance(rule.then.left, Computed)]
     for _ in equations:  # a child may be a parent of another one
