@@ -51,14 +51,14 @@ class StructuralEquation:
         child, columns = self.function.child, list(self.columns)
         differs = differing(Z[:, columns], x0[..., columns])
         wanted = x0[..., child] + self.function.values(Z) - self.function.values(np.atleast_2d(x0))
-        low, high = self.reach(Z[:, child])
+        low, high = self.allowed_range(Z[:, child])
         missed = np.maximum(low - wanted, wanted - high) - ROUNDING * (self.width + np.abs(wanted))
         moved = np.where(np.isnan(missed), np.inf, missed)
         stays = ~differs[:, 0]
         alone = ~differs[:, 1:].any(axis=1) | np.isnan(x0[..., child])  # the child has nothing to follow
         return np.where(alone, np.where(stays, 0.0, np.inf), moved)
 
-    def reach(self, values: Floats) -> tuple[Floats, Floats]:
+    def allowed_range(self, values: Floats) -> tuple[Floats, Floats]:
         """Return the ends (m,), (m,) of what the equation may give for a child that has `values` (m,)."""
         if self.admissible is None:
             return values - SLACK * self.width, values + SLACK * self.width

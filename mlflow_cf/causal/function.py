@@ -58,7 +58,7 @@ class StructuralFunction:
         if isinstance(structure, Additive | CausalFormula):
             return cls(child, parents, structure, structure.values, arrays, name)
         row = [structure.encode(column, np.zeros(1))[0] for column in range(len(space))]  # what is not read
-        return cls(child, parents, structure, _Summed(structure.restrict(row, parents)), arrays, name)
+        return cls(child, parents, structure, _RestrictedScore(structure.restrict(row, parents)), arrays, name)
 
     def values(self, Z: Floats) -> Floats:
         """Return its values (m,) for coded rows (m, d); NaN where it is undefined."""
@@ -79,7 +79,7 @@ class StructuralFunction:
 
 
 @dataclass(frozen=True, eq=False)
-class _Summed:
+class _RestrictedScore:
     """A structure restricted to the parents, as a function of their codes."""
 
     structure: Structure

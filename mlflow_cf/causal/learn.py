@@ -38,7 +38,7 @@ def fit(kind: Kind, inputs: Floats, child: Floats) -> Arrays:
     arrays[last] = arrays[last] * width
     shifted = "value" if kind == "tree" else _last(arrays, "bias")
     arrays[shifted] = arrays[shifted] * (1.0 if kind == "tree" else width) + low
-    spread = width and len(child) > 1  # else there is nothing to be told
+    spread = width and len(child) > 1  # else there is nothing to learn
     return {**arrays, "r2": np.array(float(r2_score(scaled, fitted.predict(inputs))) if spread else 1.0)}
 
 

@@ -44,7 +44,7 @@ LARGEST: Final = float(np.finfo(np.float64).max)  # stands for infinity: stored 
 ACTIVATIONS: Final[tuple[Activation, ...]] = ("identity", "relu", "logistic", "tanh")
 TREES: Final = {"cut_sizes", "cuts", "nodes", "values", "sets", "roots", "base"}
 LAYERS: Final = {"cut_sizes", "cuts", "numbers", "shapes", "weights", "biases", "activation"}
-NO_CELLS: Final = -1  # of a parent that is told by numbers alone
+NO_CELLS: Final = -1  # in place of the number of cuts, for a parent without cells
 END: Final = -1  # of a node that is a leaf, or compares
 
 
@@ -72,8 +72,8 @@ def _of_trees(trees: TreeEnsemble) -> dict[str, NDArray[Any]]:
     for parent, lookup in enumerate(trees.lookups):
         mine = (tested == parent) & ~tabled
         threshold[mine] = np.clip(lookup.cuts[nodes.tests[mine, CUT]], -LARGEST, LARGEST)
-    asked = [bool((tabled & (tested == parent)).any()) for parent in range(len(trees.lookups))]
-    lookups = [lookup if some else None for lookup, some in zip(trees.lookups, asked, strict=True)]
+    looked_up = [bool((tabled & (tested == parent)).any()) for parent in range(len(trees.lookups))]
+    lookups = [lookup if some else None for lookup, some in zip(trees.lookups, looked_up, strict=True)]
     left = np.where(inner, nodes.tests[:, LEFT], 0)
     subset = np.where(tabled, nodes.tests[:, TEST], END)
     return {
@@ -98,8 +98,8 @@ def _of_layers(dense: Dense, space: FeatureSpace) -> dict[str, NDArray[Any]]:
                 numbers.append([parent, a.slope, a.offset, max(a.low, -LARGEST), min(a.high, LARGEST)])
                 of_numbers.append(entry.weights)
         choices = [entry for entry in entries if isinstance(entry, Choice)]
-        lookups.append(_finest(choices))
-        of_cells += _added(choices, lookups[-1], levelled=not space.features[parent].numeric)
+        lookups.append(_common_cells(choices))
+        of_cells += _cell_values(choices, lookups[-1], levelled=not space.features[parent].numeric)
     weights = [np.array([*of_numbers, *of_cells]).reshape(-1, len(dense.bias)), *dense.weights]
     biases = [dense.bias, *dense.biases]
     return {
@@ -129,14 +129,14 @@ def _cuts(lookups: Sequence[Lookup | None]) -> dict[str, NDArray[Any]]:
     }
 
 
-def _finest(choices: Sequence[Choice]) -> Lookup | None:
+def _common_cells(choices: Sequence[Choice]) -> Lookup | None:
     """Return the coarsest cells that refine those of all `choices`; None without any."""
     if not choices:
         return None
     return Lookup.of(np.unique(np.concatenate([choice.lookup.cuts for choice in choices])))
 
 
-def _added(choices: Sequence[Choice], lookup: Lookup | None, *, levelled: bool) -> list[Floats]:
+def _cell_values(choices: Sequence[Choice], lookup: Lookup | None, *, levelled: bool) -> list[Floats]:
     """Return what each cell adds to the outputs of the first layer, summed over all choices."""
     if lookup is None:
         return []

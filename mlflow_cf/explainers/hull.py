@@ -239,7 +239,7 @@ def learn_region(facts: Facts, clusters: int) -> Learned:
 
 
 def check_learned(learned: Learned) -> None:
-    """Refuse what `learn_region` did not write.
+    """Raise an error for arrays that `learn_region` did not write.
 
     Raises:
         KeyError, ValueError: something is missing, or does not go together.
@@ -253,7 +253,7 @@ def check_learned(learned: Learned) -> None:
 
 
 def favourable_rows(learned: Learned, problem: Problem) -> Rows:
-    """Return those rows of the background with the wanted label that are nearest to a problem's row.
+    """Return the background rows (positions) with the wanted label that are nearest to a problem's row.
 
     Raises:
         InputError: no background row has the label that is wanted.
@@ -287,7 +287,7 @@ def known_inside(problem: Problem, near: Rows, budget: Budget) -> Floats:
 
 
 def _nearest(embedding: Embedding, background: Floats, rows: Rows, x0: Floats) -> Rows:
-    """Return those of some rows of the background that are nearest to x0 (d,), no more than `MOST_POINTS`."""
+    """Return those of background rows (positions) nearest to x0 (d,), `MOST_POINTS` at most."""
     if len(rows) <= MOST_POINTS:
         return rows
     own = embedding.vectors(x0[None])
@@ -297,7 +297,7 @@ def _nearest(embedding: Embedding, background: Floats, rows: Rows, x0: Floats) -
 
 
 def check_region(facts: Facts) -> None:
-    """Refuse the hull of a class that no row has.
+    """Refuse a hull of rows with the wanted label where no background row has it.
 
     Raises:
         InputError: none has it.

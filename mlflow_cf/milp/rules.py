@@ -289,9 +289,9 @@ def _function_range(variables: Variables, equation: StructuralEquation) -> tuple
     """Return the least and the largest value that the function may have for the child's new value."""
     child = variables.of(equation.function.child)
     if not isinstance(child, Real):
-        low, high = equation.reach(np.nan_to_num(child.values(equation.function.child)))
+        low, high = equation.allowed_range(np.nan_to_num(child.values(equation.function.child)))
         return Affine.chosen(child.selectors, low), Affine.chosen(child.selectors, high)
-    low, high = equation.reach(np.array([child.own]))  # of an own value off the grid the next ones may be far
+    low, high = equation.allowed_range(np.array([child.own]))  # of an own value off the grid the next ones may be far
     slack = max(equation.widest, child.own - float(low[0]), float(high[0]) - child.own)
     return child.value.plus(-slack), child.value.plus(slack)
 

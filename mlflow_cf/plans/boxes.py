@@ -62,7 +62,7 @@ def interval_of(expression: Expression, after: Interval, before: Interval) -> In
         case Apply(function, several):
             return _applied(function, [interval_of(of, after, before) for of in several])
         case Recoded(of, _, _, table):
-            return _looked_up(interval_of(of, after, before), np.array(table))
+            return _recoded(interval_of(of, after, before), np.array(table))
         case _:
             raise UnboundedError
 
@@ -70,9 +70,9 @@ def interval_of(expression: Expression, after: Interval, before: Interval) -> In
 @np.errstate(invalid="ignore", over="ignore", divide="ignore")
 def _combined(sign: str, left: Interval, right: Interval) -> Interval:
     if sign == "+":
-        return _loose(left.low + right.low, left.high + right.high)
+        return _widened(left.low + right.low, left.high + right.high)
     if sign == "-":
-        return _loose(left.low - right.high, left.high - right.low)
+        return _widened(left.low - right.high, left.high - right.low)
     if sign == "/":
         crosses = (right.low <= 0) & (right.high >= 0)
         right = Interval(
@@ -80,7 +80,7 @@ def _combined(sign: str, left: Interval, right: Interval) -> Interval:
         )  # of both signs
     ends = np.array([a * b for a in left for b in right])
     unknown = np.isnan(ends).any(axis=0)
-    return _loose(np.where(unknown, -np.inf, ends.min(axis=0)), np.where(unknown, np.inf, ends.max(axis=0)))
+    return _widened(np.where(unknown, -np.inf, ends.min(axis=0)), np.where(unknown, np.inf, ends.max(axis=0)))
 
 
 def _size(of: Interval) -> Interval:
@@ -96,12 +96,12 @@ def _applied(function: str, several: Sequence[Interval]) -> Interval:
     if function == "floor":
         return Interval(np.floor(several[0].low), np.floor(several[0].high))
     if function == "exp":
-        return _loose(np.exp(several[0].low), np.exp(several[0].high))
+        return _widened(np.exp(several[0].low), np.exp(several[0].high))
     reduced = np.minimum if function == "min" else np.maximum
     return Interval(reduced.reduce([one.low for one in several]), reduced.reduce([one.high for one in several]))
 
 
-def _looked_up(codes: Interval, table: Floats) -> Interval:
+def _recoded(codes: Interval, table: Floats) -> Interval:
     """Return intervals of the code of a level in another feature; unbounded where the level is not known."""
     known = codes.is_point & (codes.low >= 0) & (codes.low < len(table))
     found = table[np.where(known, codes.low, 0).astype(np.intp)]
@@ -109,7 +109,7 @@ def _looked_up(codes: Interval, table: Floats) -> Interval:
     return Interval.of(found, found)
 
 
-def _loose(low: Floats, high: Floats) -> Interval:
+def _widened(low: Floats, high: Floats) -> Interval:
     """Return an interval widened by a bound of the rounding error."""
     with np.errstate(invalid="ignore"):
         slack = SLACK * np.maximum(np.abs(low), np.abs(high))
@@ -118,21 +118,21 @@ def _loose(low: Floats, high: Floats) -> Interval:
 
 def may_hold(rule: Rule, after: Interval, before: Interval) -> Bools:
     """Return (m,) whether a condition may hold for some state of each box; False is certain."""
-    possible = _may(rule.then, after, before)[0]
+    possible = _possible_truths(rule.then, after, before)[0]
     for atom in rule.when:
-        possible |= _may(atom, after, before)[1]
+        possible |= _possible_truths(atom, after, before)[1]
     return possible
 
 
 def may_fail(rule: Rule, after: Interval, before: Interval) -> Bools:
     """Return (m,) whether a condition may fail for some state of each box; False is certain."""
-    possible = _may(rule.then, after, before)[1]
+    possible = _possible_truths(rule.then, after, before)[1]
     for atom in rule.when:
-        possible &= _may(atom, after, before)[0]
+        possible &= _possible_truths(atom, after, before)[0]
     return possible
 
 
-def _may(atom: Atom, after: Interval, before: Interval) -> tuple[Bools, Bools]:
+def _possible_truths(atom: Atom, after: Interval, before: Interval) -> tuple[Bools, Bools]:
     """Return (m,) whether an atom may be true, and whether it may be false; both where something may be unknown."""
     left, right = interval_of(atom.left, after, before), interval_of(atom.right, after, before)
     within = np.isfinite([*left, *right]).all(axis=0) & (np.maximum(left.high, right.high) < atom.unknown_from)
@@ -239,9 +239,9 @@ class BoxWalker:
         columns = [column for column in action.columns if column in self._helps]
         if not columns:
             return np.ones(len(states.low))
-        shares = np.array([np.mean([self._share(edge, states) for edge in self._helps[c]], axis=0) for c in columns])
+        factors = np.array([np.mean([self._factor(edge, states) for edge in self._helps[c]], axis=0) for c in columns])
         if len(columns) > MOST_HELPED:
-            lowest: Floats = np.minimum(shares.min(axis=0), 1.0)
+            lowest: Floats = np.minimum(factors.min(axis=0), 1.0)
             return lowest
         may, must = np.array([self._changes(column, states, after) for column in columns]).swapaxes(0, 1)
         least = np.where(must.any(axis=0), np.inf, 1.0)
@@ -249,7 +249,7 @@ class BoxWalker:
             chosen = np.array(some)[:, None]
             if chosen.any():
                 fits = (may | ~chosen).all(axis=0) & (~must | chosen).all(axis=0)
-                least = np.where(fits, np.minimum(least, shares[chosen[:, 0]].mean(axis=0)), least)
+                least = np.where(fits, np.minimum(least, factors[chosen[:, 0]].mean(axis=0)), least)
         return least
 
     def _changes(self, column: int, states: Interval, after: Interval) -> tuple[Bools, Bools]:
@@ -269,7 +269,7 @@ class BoxWalker:
             found.setdefault(edge.to, []).append(edge)
         return found
 
-    def _share(self, edge: Edge, states: Interval) -> Floats:
+    def _factor(self, edge: Edge, states: Interval) -> Floats:
         if edge.factor is not None:
             return np.clip(interval_of(edge.factor, states, states).low, 0.0, 1.0)
         least, open_yet = np.ones(len(states.low)), np.ones(len(states.low), dtype=np.bool_)

@@ -212,7 +212,7 @@ def _scaled(program: ActionProgram, column: int, after: float, before: float) ->
 
 
 @inner
-def _share(program: ActionProgram, edge: int, state: Floats, stack: Floats) -> float:
+def _edge_factor(program: ActionProgram, edge: int, state: Floats, stack: Floats) -> float:
     """Return the factor in [0, 1] of one edge, from one feature to another."""
     spans = program.edges[edge]
     if spans[1] >= 0:
@@ -235,7 +235,7 @@ def _discount(program: ActionProgram, scratch: Scratch) -> float:
         column, helps, shares = program.edges[at, 0], 0, 0.0
         while at < len(program.edges) and program.edges[at, 0] == column:
             if scratch.changed[column]:
-                shares += _share(program, at, scratch.before, scratch.stack)
+                shares += _edge_factor(program, at, scratch.before, scratch.stack)
             helps += 1
             at += 1
         if scratch.changed[column]:
@@ -245,7 +245,7 @@ def _discount(program: ActionProgram, scratch: Scratch) -> float:
 
 
 @inner
-def _act(program: ActionProgram, action: int, value: float, state: Floats, scratch: Scratch) -> float:
+def _apply_action(program: ActionProgram, action: int, value: float, state: Floats, scratch: Scratch) -> float:
     """Apply one action to `state`, in place, and return its effort, or -1 if it is impossible."""
     spans, before, stack = program.actions[action], scratch.before, scratch.stack
     column = spans[0]
@@ -284,7 +284,7 @@ def walk_all(program: ActionProgram, sequences: Sequences, scratch: Scratch, end
             action = sequences.actions[number, place]
             if action < 0:
                 break
-            effort = _act(program, action, sequences.values[number, place], state, scratch)
+            effort = _apply_action(program, action, sequences.values[number, place], state, scratch)
             if effort < 0:
                 for column in range(len(state)):
                     state[column] = scratch.before[column]
