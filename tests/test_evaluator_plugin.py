@@ -16,7 +16,7 @@ from sklearn.tree import DecisionTreeRegressor
 
 import mlflow_cf
 from mlflow_cf import InputError
-from mlflow_cf.evaluation.mlflow.evaluator import CounterfactualEvaluator
+from mlflow_cf.evaluation.evaluator import CounterfactualEvaluator
 
 OURS = {"model_type": "counterfactual", "evaluators": "counterfactual"}
 pytestmark = pytest.mark.usefixtures("undrawn")

@@ -18,8 +18,8 @@ from mlflow_cf.artifact.publish import versions
 from mlflow_cf.errors import ArtifactError, InputError
 from mlflow_cf.features import FeatureSpace
 from mlflow_cf.metrics.outliers import Inliers
+from mlflow_cf.metrics.plausibility_model import SEED, TREES, Isolation, Plausibility, average_path
 from mlflow_cf.model.judge import Judge
-from mlflow_cf.plausibility.plausibility import SEED, TREES, Isolation, Plausibility, average_path
 from mlflow_cf.policy import Query
 from mlflow_cf.policy.further import Plausible, Plausibly
 from mlflow_cf.request.context import MOST_KEPT

@@ -80,7 +80,7 @@ class TestHull:
         assert near.counterfactuals[0].proof == "none"
 
     def test_the_nearest_points_are_enough(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        monkeypatch.setattr("mlflow_cf.explainers.ceocl.region.MOST_POINTS", 4)
+        monkeypatch.setattr("mlflow_cf.explainers.hull.MOST_POINTS", 4)
         held, rows = answer(manifold="hull")
         assert held.diagnostics["manifold"]["points"] == 4
         assert not held.diagnostics["manifold"]["whole"]
@@ -127,7 +127,7 @@ class TestHull:
 class TestRequests:
     def test_a_request_may_ask_for_it(self, monkeypatch: pytest.MonkeyPatch) -> None:
         explained = wrapped()
-        monkeypatch.setattr("mlflow_cf.explainers.ceocl.ceocl.learn_region", None)  # nothing is learned for a request
+        monkeypatch.setattr("mlflow_cf.explainers.ceocl.learn_region", None)  # nothing is learned for a request
         asked = {"name": "ceocl", "options": {"manifold": "hull", "eps": 0.0}}
         reply = explained.predict(POOR, {"counterfactual": {"explainer": asked}})
         row = reply["counterfactuals"][0][0]["row"]

@@ -10,10 +10,12 @@ import pandas as pd
 import pytest
 
 from mlflow_cf.constraints import Constraints
-from mlflow_cf.constraints.plaf import (
+from mlflow_cf.errors import InputError, InputErrors
+from mlflow_cf.features import FeatureSpace
+from mlflow_cf.plaf import (
     MAX_LENGTH,
     Compared,
-    Literally,
+    Constant,
     Operation,
     Reference,
     Statement,
@@ -21,8 +23,6 @@ from mlflow_cf.constraints.plaf import (
     parse_program,
     parse_rule,
 )
-from mlflow_cf.errors import InputError, InputErrors
-from mlflow_cf.features import FeatureSpace
 from mlflow_cf.policy import Distance
 from mlflow_cf.problem import BoundPolicy
 
@@ -49,7 +49,7 @@ class TestStatements:
     def test_conditions(self) -> None:
         found = rule("IF x_cf.age > x.age and x.age < 3 THEN x_cf.age = 5")
         assert found == Statement(
-            (Compared(AGE, ">", OLD), Compared(OLD, "<", Literally(3.0))), Compared(AGE, "==", Literally(5.0))
+            (Compared(AGE, ">", OLD), Compared(OLD, "<", Constant(3.0))), Compared(AGE, "==", Constant(5.0))
         )
 
     @pytest.mark.parametrize(
@@ -100,7 +100,7 @@ class TestExpressions:
          ("--3", 3.0), ("-(2)", -2.0), ("007", 7.0), ("1e-400", 0.0), ("9007199254740993", 9007199254740992.0)],
     )  # fmt: skip
     def test_numbers(self, text: str, value: float) -> None:
-        assert right(text) == Literally(value)
+        assert right(text) == Constant(value)
 
     @pytest.mark.parametrize(
         ("text", "value"),
@@ -108,7 +108,7 @@ class TestExpressions:
          ("'a and b'", "a and b"), ("'`'", "`"), ("true", True), ("TRUE", True), ("False", False)],
     )  # fmt: skip
     def test_levels_and_truth(self, text: str, value: Any) -> None:
-        assert right(text) == Literally(value)
+        assert right(text) == Constant(value)
         assert type(right(text).value) is type(value)
 
     @pytest.mark.parametrize(
@@ -133,7 +133,7 @@ class TestExpressions:
         assert right(text) != right("x.age + 99")
 
     def test_left_to_right(self) -> None:
-        one, two, three = (Literally(float(n)) for n in (1, 2, 3))
+        one, two, three = (Constant(float(n)) for n in (1, 2, 3))
         assert right("1 - 2 - 3") == Operation("-", Operation("-", one, two, 1), three, 2)
         assert right("1 - (2 - 3)") == Operation("-", one, Operation("-", two, three, 1), 2)
 
@@ -344,8 +344,8 @@ def test_threads_may_parse_at_once() -> None:
 def test_long_rules_that_are_fine() -> None:
     conditions = " and ".join(["x.a > 1"] * 800)
     assert len(rule(f"IF {conditions} THEN x_cf.a = 1").when) == 800
-    assert right("(" * 4_900 + "1" + ")" * 4_900) == Literally(1.0)
-    assert right("-" * 9_000 + "1") == Literally(1.0)
+    assert right("(" * 4_900 + "1" + ")" * 4_900) == Constant(1.0)
+    assert right("-" * 9_000 + "1") == Constant(1.0)
 
 
 def test_nesting_has_a_limit() -> None:

@@ -13,10 +13,9 @@ from hypothesis import strategies as st
 
 import mlflow_cf
 from mlflow_cf.constraints.actions import read_actions, read_relationships
-from mlflow_cf.constraints.plaf import parse_expression, parse_rule
-from mlflow_cf.constraints.syntax import text_of
 from mlflow_cf.errors import InputError
 from mlflow_cf.features import FeatureSpace, Floats
+from mlflow_cf.plaf import parse_expression, parse_rule, text_of
 from mlflow_cf.plans.action_model import ActionModel, Declared
 from mlflow_cf.plans.bound_actions import derived
 from mlflow_cf.plans.cheapest import cheapest_order

@@ -1,4 +1,4 @@
-"""Functions that add up what each parent contributes: a slope, a table of points, or a number for every level."""
+"""Additive causal functions: the sum of a slope, a table of points or a number per level of each parent."""
 
 from __future__ import annotations
 
@@ -15,24 +15,24 @@ from mlflow_cf.structures.layers.columns import level_cells
 
 @dataclass(frozen=True, eq=False)
 class Slope:
-    """What one more of a number adds; `usual` is what counts for a missing one."""
+    """A linear term of a number: `per` unit; a missing number counts as `usual`."""
 
     per: float
     usual: float
 
     def of(self, codes: Floats) -> Floats:
-        """Return what codes (n,) add."""
+        """Return the values (n,) of the term for codes (n,)."""
         added: Floats = np.where(np.isnan(codes), self.usual, codes) * self.per
         return added
 
 
 @dataclass(frozen=True, eq=False)
 class Table:
-    """Straight lines between points, and the same as at the end beyond.
+    """A piecewise linear term of a number, constant beyond the first and the last point.
 
     Attributes:
-        at: (k,) numbers, ascending; added: (k,) what they add.
-        usual: what counts for a missing number.
+        at: (k,) numbers, ascending; added: (k,) the values of the term at these.
+        usual: what a missing number counts as.
     """
 
     at: Floats
@@ -40,19 +40,19 @@ class Table:
     usual: float
 
     def of(self, codes: Floats) -> Floats:
-        """Return what codes (n,) add."""
+        """Return the values (n,) of the term for codes (n,)."""
         added: Floats = np.interp(np.where(np.isnan(codes), self.usual, codes), self.at, self.added)
         return added
 
 
 @dataclass(frozen=True, eq=False)
 class ByLevel:
-    """What each level adds (levels + 2,), then unseen levels and a missing value."""
+    """A term of a category: a value per level (levels + 2,); the last two are for unseen levels and missing values."""
 
     added: Floats
 
     def of(self, codes: Floats) -> Floats:
-        """Return what codes (n,) add."""
+        """Return the values (n,) of the term for codes (n,)."""
         added: Floats = self.added[level_cells(codes, len(self.added) - 2)]
         return added
 
@@ -62,14 +62,14 @@ Term = Slope | Table | ByLevel
 
 @dataclass(frozen=True, eq=False)
 class Additive:
-    """The sum of `constant` and what each parent adds, in the order of the parents."""
+    """The sum of a constant and one term per parent, in the order of the parents."""
 
     constant: float
     terms: tuple[Term, ...]
 
     @property
     def kind(self) -> str:
-        """What it is, for `describe()`."""
+        """Its kind, for `describe()`."""
         return "piecewise linear" if any(isinstance(term, Table) for term in self.terms) else "linear"
 
     def values(self, codes: Floats) -> Floats:
@@ -81,7 +81,7 @@ class Additive:
 
 
 def term_of(feature: Feature, coefficient: Coefficient) -> Term:
-    """Return what a parent adds by its coefficient, which fits it."""
+    """Return the term of a parent by its coefficient, which fits it."""
     if isinstance(coefficient, tuple):
         codes = [feature.code(value) for value, _ in coefficient]
         at = np.array([np.nan if code is None else code for code in codes])

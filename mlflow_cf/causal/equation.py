@@ -1,7 +1,7 @@
-"""Causal equations over whole rows: a number moves by as much as its function of its parents does (CE-OCL 2.1).
+"""Causal equations over whole rows: a number changes by as much as a function of its parents does (CE-OCL 2.1).
 
-``x_child = xhat_child + c(x_parents) - c(xhat_parents)``, up to what values the child can take: where that is some
-numbers only, half the gap to the next one. So a child stays while its parents stay, and none moves by itself.
+``x_child = xhat_child + c(x_parents) - c(xhat_parents)``. The tolerance is half of the gap to the next value where the
+child has only some admissible values. A child keeps its value while its parents keep theirs, and never changes alone.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ ROUNDING: Final = 1e-9  # of the range, and of the number: what sums may lose
 
 @dataclass(frozen=True, eq=False)
 class StructuralEquation:
-    """One equation.
+    """One causal equation, as a computation over rows.
 
     A missing child stays missing, whatever its parents do. A missing parent counts as the median, or as the most
     frequent level.
@@ -47,19 +47,19 @@ class StructuralEquation:
         return (self.function.child, *self.function.parents)
 
     def values(self, Z: Floats, x0: Floats) -> Floats:
-        """Return by how much candidates Z (m, d) of x0 (d,), or of a row each (m, d), miss it (m,); <= 0: not."""
+        """Return (m,) by how much candidates Z (m, d) of x0 (d,), or of a row each, violate it; <= 0: not at all."""
         child, columns = self.function.child, list(self.columns)
         differs = differing(Z[:, columns], x0[..., columns])
         wanted = x0[..., child] + self.function.values(Z) - self.function.values(np.atleast_2d(x0))
-        low, high = self.reach(Z[:, child])
+        low, high = self.allowed_range(Z[:, child])
         missed = np.maximum(low - wanted, wanted - high) - ROUNDING * (self.width + np.abs(wanted))
         moved = np.where(np.isnan(missed), np.inf, missed)
         stays = ~differs[:, 0]
         alone = ~differs[:, 1:].any(axis=1) | np.isnan(x0[..., child])  # the child has nothing to follow
         return np.where(alone, np.where(stays, 0.0, np.inf), moved)
 
-    def reach(self, values: Floats) -> tuple[Floats, Floats]:
-        """Return between which numbers (m,), (m,) the equation must come out for a child to have `values` (m,)."""
+    def allowed_range(self, values: Floats) -> tuple[Floats, Floats]:
+        """Return the ends (m,), (m,) of what the equation may give for a child that has `values` (m,)."""
         if self.admissible is None:
             return values - SLACK * self.width, values + SLACK * self.width
         known, places = self._bordered, self.admissible
@@ -72,9 +72,21 @@ class StructuralEquation:
             values + np.where(nothing, 0.0, above) / 2,
         )
 
+    def put_child(self, row: Floats, x0: Floats) -> None:
+        """Set the child of `row` (d,), in place, to the admissible value nearest to that of the equation."""
+        child, parents, admissible = self.function.child, list(self.function.parents), self.admissible
+        if not differing(row[None], x0)[0, parents].any() or np.isnan(x0[child]):
+            row[child] = x0[child]
+            return
+        values = self.function.values(np.array([row, x0]))
+        wanted = x0[child] + values[0] - values[1]
+        if np.isfinite(wanted):
+            every = np.array([wanted]) if admissible is None or not len(admissible) else admissible
+            row[child] = every[np.abs(every - wanted).argmin()]
+
     @cached_property
     def widest(self) -> float:
-        """The most by which any value of the child may be off."""
+        """The largest tolerance of any value of the child."""
         if self.admissible is None:
             return SLACK * self.width
         return float(np.diff(self.admissible).max(initial=0.0)) / 2
@@ -104,3 +116,14 @@ def causal_rules(
         text = f"{feature.name} must follow {names}"
         rules.append(Rule((), then, Origin(source, "causal", position=number), text, defines=function.child))
     return tuple(rules)
+
+
+def followed(rules: Sequence[Rule], row: Floats, x0: Floats) -> Floats:
+    """Return a row (d,) with all children of causal equations among `rules` set to their admissible values."""
+    row = row.copy()
+    equations = [rule.then.left.by for rule in rules if isinstance(rule.then.left, Computed)]
+    for _ in equations:  # a child may be a parent of another one
+        for equation in equations:
+            if isinstance(equation, StructuralEquation):
+                equation.put_child(row, x0)
+    return row

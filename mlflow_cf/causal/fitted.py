@@ -1,4 +1,4 @@
-"""Regressors that somebody fitted already, opened once: what is inside is kept as plain arrays."""
+"""Fitted regressors as causal functions: they are opened once, and stored as plain arrays."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ COMPARED: Final = 500  # rows on which what was opened is compared with the regr
 def with_arrays(
     constraints: Constraints, space: FeatureSpace, rows: pd.DataFrame, background: Floats
 ) -> tuple[Constraints, tuple[Arrays, ...]]:
-    """Return constraints that name the functions which were fitted elsewhere, and these as arrays.
+    """Return constraints with marks in place of fitted regressors and networks, and these as arrays.
 
     Args:
         constraints: perhaps with estimators and networks.
@@ -41,28 +41,28 @@ def with_arrays(
     Raises:
         InputError: equations that do not fit the features, or a regressor that cannot be opened.
     """
-    if all(_told(equation) for equation in constraints.causal):
+    if all(_is_plain(equation) for equation in constraints.causal):
         return constraints, ()
     raise_all(equation_errors(constraints.causal, space, "policy", reveal=True))
     equations: list[CausalEquation] = []
     kept: list[Arrays] = []
     for number, equation in enumerate(constraints.causal):
         path = f"constraints.causal[{number}].model"
-        if _told(equation):
+        if _is_plain(equation):
             equations.append(equation)
             kept += [] if equation.model is None else [{}]
             continue
         name = "network" if equation.network is not None else _name(equation.model)
         arrays = _arrays(equation, space, rows, path)
         equations.append(equation.model_copy(update={"model": Stored(stored=name), "network": None}))
-        kept.append({**arrays, "r2": _share(equations[-1], space, background, arrays)})
+        kept.append({**arrays, "r2": _r2(equations[-1], space, background, arrays)})
     return constraints.model_copy(update={"causal": tuple(equations)}), tuple(kept)
 
 
-def _told(equation: CausalEquation) -> bool:
-    """Whether the policy tells all of an equation, or how it is learned."""
-    told = equation.model is None or isinstance(equation.model, str | Stored)
-    return told and equation.network is None
+def _is_plain(equation: CausalEquation) -> bool:
+    """Whether an equation is plain data: it has no fitted regressor and no network to store as arrays."""
+    plain = equation.model is None or isinstance(equation.model, str | Stored)
+    return plain and equation.network is None
 
 
 def _name(model: Any) -> str:
@@ -111,19 +111,19 @@ def _closed(equation: CausalEquation, obstacle: str, path: str) -> InputError:
 
 
 def _compare(function: StructuralFunction, opened: OpenModel, codes: Floats, table: pd.DataFrame, path: str) -> None:
-    """Refuse what says something else than the regressor that was opened."""
-    own, told = np.asarray(opened.decide(table), dtype=np.float64), function.of_parents(codes)
-    worst = float((np.abs(told - own) / np.maximum(1.0, np.abs(own))).max())
+    """Refuse an opened function that differs from the regressor's own predictions."""
+    own, found = np.asarray(opened.decide(table), dtype=np.float64), function.of_parents(codes)
+    worst = float((np.abs(found - own) / np.maximum(1.0, np.abs(own))).max())
     if not worst <= opened.tolerance:
         fact = f"what was opened differs from its predictions by {worst:.1e}"
         raise InputError(path, fact, "give a formula, a network or coefficients")
 
 
-def _share(equation: CausalEquation, space: FeatureSpace, background: Floats, arrays: Arrays) -> NDArray[Any]:
-    """Return which share of the child's variance is told by a function, on the rows that have the child (R2)."""
+def _r2(equation: CausalEquation, space: FeatureSpace, background: Floats, arrays: Arrays) -> NDArray[Any]:
+    """Return the share of the child's variance that a function explains (R2), on the rows that have the child."""
     known = background[~np.isnan(background[:, space.index[equation.child]])]
     truth = known[:, space.index[equation.child]]
     parents: Sequence[int] = [space.index[name] for name in equation.parents]
-    told = StructuralFunction.of(equation, space, restored(arrays, space, parents), arrays).values(known)
+    found = StructuralFunction.of(equation, space, restored(arrays, space, parents), arrays).values(known)
     spread = float(((truth - truth.mean()) ** 2).sum()) if len(truth) else 0.0
-    return np.array(1.0 - float(((truth - told) ** 2).sum()) / spread if spread else 1.0)
+    return np.array(1.0 - float(((truth - found) ** 2).sum()) / spread if spread else 1.0)

@@ -1,4 +1,4 @@
-"""Functions that are formulas of the parents."""
+"""Causal functions that are formulas of the parents."""
 
 from __future__ import annotations
 
@@ -19,11 +19,11 @@ PIECEWISE: Final = ("abs", "min", "max")
 
 @dataclass(frozen=True, eq=False)
 class CausalFormula:
-    """A formula; NaN where it is undefined, as where it divides by 0.
+    """A formula of the parents; its value is NaN where it is undefined, such as at a division by 0.
 
     Attributes:
-        expression: over ``x_cf``, whose columns are the places of the parents.
-        usual: (p,) what counts for a missing value.
+        expression: over ``x_cf``, whose columns are the positions of the parents.
+        usual: (p,) what a missing value counts as.
         text: as it was written.
     """
 
@@ -36,25 +36,25 @@ class CausalFormula:
         """Return the formula of an equation.
 
         Raises:
-            InputError: it is none.
+            InputError: the text is no formula of the parents.
         """
         usual = np.array([usual_code(space[name]) for name in equation.parents])
         return cls(formula_of(equation, text, space, path), usual, text)
 
     @property
     def kind(self) -> str:
-        """What it is, for `describe()`."""
+        """Its kind, for `describe()`."""
         curved = next(bends(self.expression), None)
         return f"formula {self.text}" + ("" if curved is None else f" (with {curved}: not piecewise linear)")
 
     def values(self, codes: Floats) -> Floats:
-        """Return it (m,) for the codes of the parents (m, p)."""
+        """Return the values (m,) for the codes of the parents (m, p)."""
         filled = np.where(np.isnan(codes), self.usual, codes)
         return evaluate(self.expression, filled, np.zeros(filled.shape[1]))
 
 
 def bends(expression: Expression) -> Iterator[str]:
-    """Yield in words what makes an expression other than piecewise linear."""
+    """Yield, in words, each part of an expression that is not piecewise linear."""
     match expression:
         case Sum(sign, left, right):
             yield from bends(left)

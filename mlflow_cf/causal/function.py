@@ -1,4 +1,4 @@
-"""Structural functions: what a number is expected to be by its parents, and by nothing else."""
+"""Structural functions of causal equations: the expected value of a number, given its parents."""
 
 from __future__ import annotations
 
@@ -30,11 +30,11 @@ class StructuralFunction:
     """The function of one causal equation.
 
     Attributes:
-        child: column of the number; parents: columns of what it follows, in order.
-        structure: its one sum is in the child's own unit; a `Structure` is over all features.
-        of_parents: codes of the parents (m, p) -> the sums (m,), NaN where they are undefined.
-        arrays: what was learned or fitted, to be stored; empty of a function that the policy tells.
-        name: what it was when it was given, if that is not told by its structure.
+        child: column of the number; parents: columns of the features that it follows, in order.
+        structure: what computes it, in the child's own unit; a `Structure` is over all features.
+        of_parents: codes of the parents (m, p) -> values (m,), NaN where they are undefined.
+        arrays: the learned or fitted parameters, to be stored; empty where the policy has them.
+        name: of a fitted function, what the user passed, such as the class of an estimator; else empty.
     """
 
     child: int
@@ -52,16 +52,16 @@ class StructuralFunction:
         structure: Structure | Additive | CausalFormula,
         arrays: Arrays,
     ) -> StructuralFunction:
-        """Return the function of an equation, by what computes it."""
+        """Return the function of an equation, given the structure that computes it."""
         child, parents = space.index[equation.child], _parents(equation, space)
         name = equation.model.stored if isinstance(equation.model, Stored) else ""
         if isinstance(structure, Additive | CausalFormula):
             return cls(child, parents, structure, structure.values, arrays, name)
         row = [structure.encode(column, np.zeros(1))[0] for column in range(len(space))]  # what is not read
-        return cls(child, parents, structure, _Summed(structure.restrict(row, parents)), arrays, name)
+        return cls(child, parents, structure, _RestrictedScore(structure.restrict(row, parents)), arrays, name)
 
     def values(self, Z: Floats) -> Floats:
-        """Return what it gives (m,) for coded rows (m, d); NaN where it is undefined."""
+        """Return its values (m,) for coded rows (m, d); NaN where it is undefined."""
         codes = Z[:, list(self.parents)]
         new = np.ones(len(codes), dtype=np.bool_)  # searches try many values of a child beside the same parents
         np.any(codes[1:] != codes[:-1], axis=1, out=new[1:])
@@ -69,7 +69,7 @@ class StructuralFunction:
         return found
 
     def describe(self, space: FeatureSpace) -> dict[str, Any]:
-        """Return what is worth knowing of it; `r2` on the background, null of a given one."""
+        """Return a description as plain values; `r2` is on the background, null for a given function."""
         return {
             "child": space.names[self.child],
             "parents": [space.names[parent] for parent in self.parents],
@@ -79,13 +79,13 @@ class StructuralFunction:
 
 
 @dataclass(frozen=True, eq=False)
-class _Summed:
-    """The sum of a structure over the parents alone."""
+class _RestrictedScore:
+    """A structure restricted to the parents, as a function of their codes."""
 
     structure: Structure
 
     def __call__(self, codes: Floats) -> Floats:
-        """Return the sums (m,) of codes (m, p)."""
+        """Return the raw scores (m,) of codes (m, p)."""
         tokens = [self.structure.encode(place, column) for place, column in enumerate(codes.T)]
         found: Floats = self.structure.sums(tokens)[:, 0]
         return found
@@ -94,17 +94,17 @@ class _Summed:
 def structural_functions(
     constraints: Constraints, space: FeatureSpace, background: Floats, kept: Sequence[Arrays] = ()
 ) -> tuple[StructuralFunction, ...]:
-    """Return the functions of all causal equations, which fit the features.
+    """Return the functions of all causal equations of constraints; these are known to fit the features.
 
     Args:
         constraints: whose equations these are.
         space: the features.
         background: (n, d) rows to learn from.
-        kept: what is known of those that are learned or fitted, in order; those without arrays are learned.
+        kept: the stored arrays of those with a model, in order; those without arrays are learned.
 
     Raises:
         InputError: nothing to learn one from, or an estimator that was not opened.
-        KeyError, ValueError: what was kept belongs to other equations.
+        KeyError, ValueError: the stored arrays belong to other equations.
     """
     known = iter(kept)
     functions = []
@@ -120,13 +120,13 @@ def structural_functions(
 
 
 def by_equation(functions: Sequence[StructuralFunction]) -> dict[str, NDArray[Any]]:
-    """Return the arrays of all that were learned, by the position of the equation and their own name."""
+    """Return the arrays of all functions in one mapping, keyed by the position of the equation and their own name."""
     learned = [(number, function.arrays) for number, function in enumerate(functions) if function.arrays]
     return {f"e{number}_{name}": array for number, arrays in learned for name, array in arrays.items()}
 
 
 def of_equations(arrays: Arrays, numbers: Sequence[int]) -> tuple[Arrays, ...]:
-    """Return the arrays of some equations, from those of `by_equation`.
+    """Return the arrays of some equations from the mapping of `by_equation`.
 
     Raises:
         ValueError: there are others, or an equation has none.
@@ -161,10 +161,10 @@ def _given(equation: CausalEquation, space: FeatureSpace, path: str) -> Structur
 
 
 def _learned(equation: CausalEquation, space: FeatureSpace, background: Floats, path: str) -> Arrays:
-    """Return what is learned from the rows that have the child.
+    """Return the parameters learned from the rows that have the child.
 
     Raises:
-        InputError: there are none; or it was to be fitted elsewhere.
+        InputError: there are no such rows; or the equation only names a fitted regressor.
     """
     if equation.model not in LEARNABLE:
         raise InputError(path, "names a function that another model stores", "pass the fitted estimator itself")
@@ -177,10 +177,10 @@ def _learned(equation: CausalEquation, space: FeatureSpace, background: Floats, 
 
 
 def _restored(equation: CausalEquation, space: FeatureSpace, arrays: Arrays) -> StructuralFunction:
-    """Return a function that was learned or fitted.
+    """Return a learned or fitted function, restored from its arrays.
 
     Raises:
-        KeyError, ValueError: the arrays are not what is known of these features.
+        KeyError, ValueError: the arrays do not fit these features.
     """
     if isinstance(equation.model, Stored):
         structure = restored(arrays, space, _parents(equation, space))
@@ -190,7 +190,7 @@ def _restored(equation: CausalEquation, space: FeatureSpace, arrays: Arrays) -> 
 
 
 def _of_kind(kind: Kind, equation: CausalEquation, space: FeatureSpace, arrays: Arrays) -> Structure:
-    """Return a function that was learned as a structure."""
+    """Return the structure of a learned function."""
     columns = input_columns(space, _parents(equation, space))
     layers = {"linear": 1, "mlp": 2}.get(kind, 0)
     names = [f"{name}_{at}" for at in range(layers) for name in ("weights", "bias")] or [*NODES]
@@ -236,7 +236,7 @@ def _tree_of(columns: list[Column], space: FeatureSpace, nodes: Arrays) -> Struc
 
 
 def _check_tree(nodes: Mapping[str, np.ndarray], columns: int) -> None:
-    """Refuse nodes that are no tree over so many inputs: a child stands behind its parent."""
+    """Raise a ValueError if nodes are no tree over so many inputs, in which children come after their parents."""
     column, count = nodes["column"], len(nodes["column"])
     inner = np.flatnonzero(column >= 0)
     sound = nodes["value"].shape == (count, 1) and all(nodes[name].shape == (count,) for name in NODES[:4])

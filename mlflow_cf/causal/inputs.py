@@ -1,4 +1,4 @@
-"""What structural functions see of their parents: numbers between 0 and 1, and one column for every level."""
+"""Inputs of structural functions: numbers scaled to between 0 and 1, and one column for every level."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from mlflow_cf.structures import ClippedLine, Column, LevelColumn, MonotoneStep,
 
 
 def input_columns(space: FeatureSpace, parents: Sequence[int]) -> list[Column]:
-    """Return the inputs of a learned function, parent after parent.
+    """Return the encoded columns that a learned function reads, parent after parent.
 
     * A number or date is its place between the lowest (0) and the highest value (1), an ordinal that of its rank, a
       boolean is 0 or 1.
@@ -35,7 +35,7 @@ def _inputs(feature: Feature, at: int) -> list[Column]:
 
 
 def usual_code(feature: Feature) -> float:
-    """Return what stands in for a missing value: the median of a number or rank, else the most frequent level."""
+    """Return the code that a missing value counts as: the median of a number or rank, else the most frequent level."""
     if not len(feature.values):
         return feature.low
     if feature.has_order:
@@ -44,7 +44,7 @@ def usual_code(feature: Feature) -> float:
 
 
 def _width(feature: Feature) -> float:
-    """Return the range of a number; infinite where it has one value, which then is 0."""
+    """Return the range of a number; infinite where it has one value, so that the input is 0."""
     return feature.high - feature.low if feature.high > feature.low else np.inf
 
 

@@ -23,7 +23,7 @@ ROUNDS: Final = 500  # of lbfgs
 
 
 def fit(kind: Kind, inputs: Floats, child: Floats) -> Arrays:
-    """Learn a number (n,) from inputs (n, k).
+    """Fit a function of inputs (n, k) to a number (n,), and return its arrays.
 
     Returns:
         `r2` on these rows, and the layers (`weights_0` (k, width), `bias_0`, ...) or the nodes of the tree (`column`,
@@ -38,7 +38,7 @@ def fit(kind: Kind, inputs: Floats, child: Floats) -> Arrays:
     arrays[last] = arrays[last] * width
     shifted = "value" if kind == "tree" else _last(arrays, "bias")
     arrays[shifted] = arrays[shifted] * (1.0 if kind == "tree" else width) + low
-    spread = width and len(child) > 1  # else there is nothing to be told
+    spread = width and len(child) > 1  # else there is nothing to learn
     return {**arrays, "r2": np.array(float(r2_score(scaled, fitted.predict(inputs))) if spread else 1.0)}
 
 
@@ -69,7 +69,7 @@ def _tree(inputs: Floats, child: Floats) -> tuple[Any, dict[str, NDArray[Any]]]:
 
 
 def _mlp(inputs: Floats, child: Floats) -> tuple[Any, dict[str, NDArray[Any]]]:
-    """Fit one hidden layer of rectifiers, as wide as predicts left-out rows best."""
+    """Fit a network with one hidden layer of rectifiers; its width is the best one on held-out rows."""
     from sklearn.exceptions import ConvergenceWarning  # noqa: PLC0415  as above
     from sklearn.model_selection import KFold, cross_val_score  # noqa: PLC0415
     from sklearn.neural_network import MLPRegressor  # noqa: PLC0415

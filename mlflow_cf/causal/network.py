@@ -1,4 +1,4 @@
-"""Networks as users write them, as the arrays of functions that were fitted elsewhere."""
+"""Networks that users write, converted to the arrays in which fitted functions are stored."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from mlflow_cf.features import Feature, FeatureSpace, Floats
 
 
 def arrays_of_network(equation: CausalEquation, network: Network, space: FeatureSpace) -> dict[str, NDArray[Any]]:
-    """Return the arrays of a network that fits its parents; see `opened`."""
+    """Return the arrays, as in `opened`, of a network that fits its parents."""
     weights = [np.array(layer, dtype=np.float64) for layer in network.weights]
     inputs = equation.parents if network.inputs is None else network.inputs
     numbers: list[list[float]] = []
@@ -50,6 +50,6 @@ def _parent(entry: str | tuple[str, str]) -> str:
 
 
 def _code(feature: Feature, entry: str | tuple[str, str]) -> int:
-    """Return the level of which an input is 1."""
+    """Return the code of the level for which an input is 1."""
     wanted = str(True) if isinstance(entry, str) else entry[1]
     return [str(level) for level in feature.levels].index(wanted)

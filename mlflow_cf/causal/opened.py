@@ -1,7 +1,7 @@
-"""Functions that were fitted elsewhere, as plain arrays: what is inside of a regressor, over its parents' raw values.
+"""Fitted regressors as plain arrays: their trees or layers over the raw values of the parents.
 
 Trees are `nodes`, `values`, `sets`, `roots` and `base`; layers are `numbers`, `shapes`, `weights`, `biases` and
-`activation`. Both have `cut_sizes` and `cuts`: the cells that they tell apart of some parents.
+`activation`. Both have `cut_sizes` and `cuts`: the ends of the cells (intervals) of parents that are looked up.
 """
 
 from __future__ import annotations
@@ -44,15 +44,15 @@ LARGEST: Final = float(np.finfo(np.float64).max)  # stands for infinity: stored 
 ACTIVATIONS: Final[tuple[Activation, ...]] = ("identity", "relu", "logistic", "tanh")
 TREES: Final = {"cut_sizes", "cuts", "nodes", "values", "sets", "roots", "base"}
 LAYERS: Final = {"cut_sizes", "cuts", "numbers", "shapes", "weights", "biases", "activation"}
-NO_CELLS: Final = -1  # of a parent that is told by numbers alone
+NO_CELLS: Final = -1  # in place of the number of cuts, for a parent without cells
 END: Final = -1  # of a node that is a leaf, or compares
 
 
 def arrays_of(structure: Structure, space: FeatureSpace) -> dict[str, NDArray[Any]]:
-    """Return what is inside of a regressor of all features of `space`, as arrays.
+    """Return the arrays of an opened regressor over all features of `space`.
 
     Raises:
-        NotOpenedError: it has several sums, sums that are linked, or is made of something else.
+        NotOpenedError: it has several raw scores, a link function, or consists of other parts than trees or layers.
     """
     if structure.outputs != 1 or structure.link != "identity":
         raise NotOpenedError("a model of something else than one number")
@@ -72,8 +72,8 @@ def _of_trees(trees: TreeEnsemble) -> dict[str, NDArray[Any]]:
     for parent, lookup in enumerate(trees.lookups):
         mine = (tested == parent) & ~tabled
         threshold[mine] = np.clip(lookup.cuts[nodes.tests[mine, CUT]], -LARGEST, LARGEST)
-    asked = [bool((tabled & (tested == parent)).any()) for parent in range(len(trees.lookups))]
-    lookups = [lookup if some else None for lookup, some in zip(trees.lookups, asked, strict=True)]
+    looked_up = [bool((tabled & (tested == parent)).any()) for parent in range(len(trees.lookups))]
+    lookups = [lookup if some else None for lookup, some in zip(trees.lookups, looked_up, strict=True)]
     left = np.where(inner, nodes.tests[:, LEFT], 0)
     subset = np.where(tabled, nodes.tests[:, TEST], END)
     return {
@@ -98,8 +98,8 @@ def _of_layers(dense: Dense, space: FeatureSpace) -> dict[str, NDArray[Any]]:
                 numbers.append([parent, a.slope, a.offset, max(a.low, -LARGEST), min(a.high, LARGEST)])
                 of_numbers.append(entry.weights)
         choices = [entry for entry in entries if isinstance(entry, Choice)]
-        lookups.append(_finest(choices))
-        of_cells += _added(choices, lookups[-1], levelled=not space.features[parent].numeric)
+        lookups.append(_common_cells(choices))
+        of_cells += _cell_values(choices, lookups[-1], levelled=not space.features[parent].numeric)
     weights = [np.array([*of_numbers, *of_cells]).reshape(-1, len(dense.bias)), *dense.weights]
     biases = [dense.bias, *dense.biases]
     return {
@@ -110,7 +110,7 @@ def _of_layers(dense: Dense, space: FeatureSpace) -> dict[str, NDArray[Any]]:
 
 
 def packed(weights: Sequence[Floats], biases: Sequence[Floats], activation: Activation) -> dict[str, NDArray[Any]]:
-    """Return layers as arrays: their shapes, and all weights and biases one after the other."""
+    """Return layers as arrays: their shapes, and all weights and biases concatenated."""
     return {
         "shapes": np.array([[*layer.shape] for layer in weights], dtype=np.int64),
         "weights": np.concatenate([layer.ravel() for layer in weights]).astype(np.float64),
@@ -120,7 +120,7 @@ def packed(weights: Sequence[Floats], biases: Sequence[Floats], activation: Acti
 
 
 def _cuts(lookups: Sequence[Lookup | None]) -> dict[str, NDArray[Any]]:
-    """Return the finite cuts of all parents that have cells."""
+    """Return the finite cuts of all parents that have cells, concatenated, with their numbers per parent."""
     finite = [None if lookup is None else lookup.cuts[:-1] for lookup in lookups]
     sizes = [NO_CELLS if cuts is None else len(cuts) for cuts in finite]
     return {
@@ -129,15 +129,15 @@ def _cuts(lookups: Sequence[Lookup | None]) -> dict[str, NDArray[Any]]:
     }
 
 
-def _finest(choices: Sequence[Choice]) -> Lookup | None:
-    """Return the cells that tell apart what any of some choices does."""
+def _common_cells(choices: Sequence[Choice]) -> Lookup | None:
+    """Return the coarsest cells that refine those of all `choices`; None without any."""
     if not choices:
         return None
     return Lookup.of(np.unique(np.concatenate([choice.lookup.cuts for choice in choices])))
 
 
-def _added(choices: Sequence[Choice], lookup: Lookup | None, *, levelled: bool) -> list[Floats]:
-    """Return what each cell adds to the sums of the first layer, by all choices together."""
+def _cell_values(choices: Sequence[Choice], lookup: Lookup | None, *, levelled: bool) -> list[Floats]:
+    """Return what each cell adds to the outputs of the first layer, summed over all choices."""
     if lookup is None:
         return []
     codes = lookup.cuts.copy()
@@ -146,10 +146,12 @@ def _added(choices: Sequence[Choice], lookup: Lookup | None, *, levelled: bool) 
 
 
 def restored(arrays: Arrays, space: FeatureSpace, parents: Sequence[int]) -> Structure:
-    """Return a structure over all features of `space` that reads `parents`; a missing one counts as what is usual.
+    """Return the structure of stored arrays, over all features of `space`; it reads `parents`.
+
+    A missing parent counts as its usual value.
 
     Raises:
-        KeyError, ValueError: these arrays are none of a function of so many parents.
+        KeyError, ValueError: the arrays are no function of so many parents.
     """
     names = set(arrays) - {"r2"}
     if names not in (TREES, LAYERS) or not all(np.isfinite(array).all() for array in arrays.values()):
@@ -160,10 +162,10 @@ def restored(arrays: Arrays, space: FeatureSpace, parents: Sequence[int]) -> Str
 
 @dataclass(frozen=True, eq=False)
 class _Cells:
-    """The parents as columns.
+    """The parents as encoded columns.
 
     Attributes:
-        cuts: per parent, those between the cells that it is told by; None: it is told by numbers alone.
+        cuts: per parent, those between its cells; None: it has no cells, only its number counts.
         plain: per parent, its raw number.
     """
 
@@ -188,13 +190,13 @@ class _Cells:
         return cls(space, parents, known, [NumberColumn(parent) for parent in parents])
 
     def number(self, place: int, formula: ClippedLine) -> NumberColumn:
-        """Return a parent as a number."""
+        """Return the encoded column of a parent's number."""
         parent = self.parents[place]
         usual = usual_code(self.space.features[parent])
         return NumberColumn(parent, (MonotoneStep(partial(_formula, usual, formula), formula),))
 
-    def told(self, place: int, table: Floats) -> Column:
-        """Return the column with a number for every cell of a parent."""
+    def by_cell(self, place: int, table: Floats) -> Column:
+        """Return the encoded column with the number that `table` has for each cell of a parent."""
         parent, cuts = self.parents[place], self.cuts[place]
         if cuts is None:
             raise ValueError("a parent without cells")
@@ -219,7 +221,7 @@ def _layers(arrays: Arrays, cells: _Cells) -> Structure:
     columns: list[Column] = [cells.number(int(place), _affine(*line)) for place, *line in numbers.tolist()]
     for place, cuts in enumerate(cells.cuts):
         count = 0 if cuts is None else len(cuts) + 1
-        columns += [cells.told(place, row) for row in np.eye(count)]
+        columns += [cells.by_cell(place, row) for row in np.eye(count)]
     weights, biases = _unpacked(arrays, len(columns))
     return Layers.compile(columns, cells.space, weights, biases, ACTIVATIONS[int(arrays["activation"])], "identity")
 
@@ -248,7 +250,7 @@ def _trees(arrays: Arrays, cells: _Cells) -> Structure:
     nodes, values, sets = arrays["nodes"], arrays["values"], arrays["sets"]
     _check_nodes(arrays, len(cells.parents))
     columns = [
-        cells.number(place, ClippedLine()) if cuts is None else cells.told(place, np.arange(len(cuts) + 1.0))
+        cells.number(place, ClippedLine()) if cuts is None else cells.by_cell(place, np.arange(len(cuts) + 1.0))
         for place, cuts in enumerate(cells.cuts)
     ]
     inner = nodes[:, 0] >= 0
@@ -276,7 +278,7 @@ def _trees(arrays: Arrays, cells: _Cells) -> Structure:
 
 
 def _check_nodes(arrays: Arrays, parents: int) -> None:
-    """Refuse nodes that are no trees over so many parents: every node but roots is the child of one before it."""
+    """Raise a ValueError if nodes are no trees over so many parents: all but roots are children of an earlier node."""
     nodes, values, sets, roots = (arrays[name] for name in ("nodes", "values", "sets", "roots"))
     sound = nodes.ndim == 2 and nodes.shape[1] == 3 and values.shape == (len(nodes), 2) and sets.ndim == 2
     sound = sound and nodes.dtype == roots.dtype == np.int32 and sets.dtype == np.bool_

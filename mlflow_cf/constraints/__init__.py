@@ -1,4 +1,4 @@
-"""Constraints: what users write, the rules they compile to, and the values they leave."""
+"""Constraints: the form that users write, the rules that they compile to, and the values that features may take."""
 
 from mlflow_cf.constraints.compile import (
     Pause,
@@ -16,7 +16,6 @@ from mlflow_cf.constraints.model import Constraints, ConstraintSource, Relative
 from mlflow_cf.constraints.order import repair_order
 from mlflow_cf.constraints.origin import Origin
 from mlflow_cf.constraints.rules import Rule
-from mlflow_cf.constraints.tighten import check_sealed, check_tightens
 
 __all__ = [
     "CausalEquation",
@@ -34,8 +33,6 @@ __all__ = [
     "build_domains",
     "change_limit",
     "check_groups",
-    "check_sealed",
-    "check_tightens",
     "compile_rules",
     "group_columns",
     "joined_groups",

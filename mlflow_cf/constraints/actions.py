@@ -1,4 +1,4 @@
-"""What a person can do, and what makes it easier, as users write it."""
+"""Actions that a person can take, and relationships that make them cheaper, as users write them."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ Share = Annotated[Number, Field(ge=0, le=1)]
 
 
 class Action(UserModel):
-    """One thing that can be done once, and what it moves.
+    """A declared action: it changes one feature, perhaps with effects on others, and can be taken once.
 
     All texts are PLAF, with ``abs``, ``min``, ``max``, ``floor`` and ``exp``; in them ``x`` is the state before the
     step and ``x_cf`` the state after it. In Python any of them can be a function instead, of states as dicts of plain
@@ -27,8 +27,8 @@ class Action(UserModel):
     logged once with the type of the error. To be stored, a function needs ``allow_functions=True``.
 
     Attributes:
-        name: what it is called in a plan.
-        feature: what it is about.
+        name: by which plans name it.
+        feature: the feature that it changes.
         kind: whether a value v is added to the feature (``change``), set (``set``), or chosen among `levels`
             (``choose``).
         low, high: the least and the largest v; None leaves it open, which a search does not accept.
@@ -66,7 +66,7 @@ class Action(UserModel):
 
 
 class Relationship(UserModel):
-    """How one feature makes actions on another cheaper.
+    """A relationship: the state of one feature makes actions on another one cheaper.
 
     Attributes:
         source: the feature that helps (the key ``from``); to: the feature whose actions become cheaper.
@@ -124,7 +124,7 @@ def read_relationships(source: RelationshipSource) -> tuple[Relationship, ...]:
 
 
 def listed(source: Mapping[Any, Any], path: str) -> tuple[dict[str, Any], ...]:
-    """Return what a mapping of (from, to) to a factor says, as a list of relationships.
+    """Return a mapping of (from, to) to a factor as a list of relationships.
 
     Raises:
         InputError: a key is no pair.

@@ -1,4 +1,4 @@
-"""Which causal equations fit the features, and each other."""
+"""Checks that causal equations fit the features, and each other."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ FUNCTIONS: Final = {
 def equation_errors(
     equations: Sequence[CausalEquation], space: FeatureSpace, source: Source, *, reveal: bool
 ) -> Iterator[InputError]:
-    """Yield what is wrong with the equations of a policy or a request; `reveal`: messages may name levels."""
+    """Yield the errors of the causal equations of a policy or a request; `reveal`: messages may name levels."""
     first: dict[str, int] = {}
     for number, equation in enumerate(equations):
         path = f"{PATH}[{number}]"
@@ -43,7 +43,7 @@ def equation_errors(
 
 
 def circle_errors(equations: Sequence[CausalEquation]) -> Iterator[InputError]:
-    """Yield the circle in which equations depend on each other, if there is one."""
+    """Yield an error if equations depend on each other in a circle."""
     graph = TopologicalSorter({equation.child: equation.parents for equation in equations})
     try:
         graph.prepare()
@@ -53,7 +53,7 @@ def circle_errors(equations: Sequence[CausalEquation]) -> Iterator[InputError]:
 
 
 def further_errors(policy: Sequence[CausalEquation], request: Sequence[CausalEquation]) -> Iterator[InputError]:
-    """Yield what is wrong with the equations of a request beside those of a policy, each in order by itself."""
+    """Yield the errors of a request's equations beside those of a policy; each side is valid by itself."""
     known = {equation.child for equation in policy}
     again = [number for number, equation in enumerate(request) if equation.child in known]
     for number in again:
@@ -102,7 +102,7 @@ def _function_errors(equation: CausalEquation, source: Source, path: str) -> Ite
 
 
 def _given_errors(equation: CausalEquation, space: FeatureSpace, path: str, *, reveal: bool) -> Iterator[InputError]:
-    """Yield what is wrong with a function that is given."""
+    """Yield the errors of the coefficients, the network or the formula of an equation."""
     for name, coefficient in (equation.coefficients or {}).items():
         where = f"{path}.coefficients.{name}"
         if name not in equation.parents:
@@ -110,7 +110,7 @@ def _given_errors(equation: CausalEquation, space: FeatureSpace, path: str, *, r
         elif name in space.index:
             yield from _coefficient_errors(space[name], coefficient, where, reveal=reveal)
     if any(name not in space.index for name in equation.parents):
-        return  # which has been said
+        return  # `_parent_errors` yields these
     if equation.network is not None:
         yield from network_errors(equation, equation.network, space, f"{path}.network", reveal=reveal)
     if equation.formula is not None:

@@ -1,4 +1,4 @@
-"""Check constraints against the features and compile each of them to rules."""
+"""Checks constraints against the features and compiles each of them to rules."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ from mlflow_cf.constraints.expressions import MISSING, Const, Expression, Ref, S
 from mlflow_cf.constraints.limits import ChangeLimit, Columns, JoinedGroup
 from mlflow_cf.constraints.model import Constraints, Relative
 from mlflow_cf.constraints.origin import Key, Origin, Source
-from mlflow_cf.constraints.plaf import parse_rule
 from mlflow_cf.constraints.resolve import known_levels, resolve
 from mlflow_cf.constraints.rules import Atom, Comparison, Rule
 from mlflow_cf.errors import MOST_TOLD, InputError, did_you_mean, raise_all
 from mlflow_cf.features import Feature, FeatureSpace
+from mlflow_cf.plaf import parse_rule
 
 Pause = Callable[[], None]
 MOST_LEVELS = 24  # named in a rule's words
@@ -23,7 +23,7 @@ MAX_RULE_TEXT = 100_000  # characters of all rules together; a request is read i
 
 
 def no_pause() -> None:
-    """Go on: what work that nobody waits for does between its parts."""
+    """Do nothing: the pause of work that has no deadline."""
 
 
 def compile_rules(
@@ -34,14 +34,14 @@ def compile_rules(
     *,
     reveal: bool = True,
 ) -> tuple[Rule, ...]:
-    """Return one rule or more for every constraint of the policy, or of a request, but for causal equations.
+    """Return the rules of all constraints of a policy or a request, one or more each, except causal equations.
 
-    Those are checked here, and become rules once their functions are known.
+    These are checked here, and become rules once their functions are known.
 
     Args:
-        constraints: what was written.
+        constraints: as users write them.
         space: the features.
-        source: who wrote it.
+        source: whether a policy or a request has them.
         pause: called before each constraint; whatever it raises ends the work.
         reveal: whether errors may name levels that were not written.
 
@@ -85,7 +85,7 @@ def group_columns(constraints: Constraints, space: FeatureSpace) -> tuple[Column
 
 
 def joined_groups(constraints: Constraints, space: FeatureSpace, source: Source) -> tuple[JoinedGroup, ...]:
-    """Return the groups that constraints name."""
+    """Return the feature groups that constraints declare."""
     return tuple(
         JoinedGroup(tuple(sorted(space.index[name] for name in names)), Origin(source, "groups", position=number))
         for number, names in enumerate(constraints.groups)
@@ -93,13 +93,13 @@ def joined_groups(constraints: Constraints, space: FeatureSpace, source: Source)
 
 
 def change_limit(constraints: Constraints, groups: tuple[Columns, ...], source: Source) -> tuple[ChangeLimit, ...]:
-    """Return the limit that constraints set on the number of changes, which counts by `groups`; none if they do not."""
+    """Return the limit on the number of changed `groups` that constraints set, or an empty tuple."""
     most = constraints.max_changes
     return () if most is None else (ChangeLimit(most, groups, Origin(source, "max_changes")),)
 
 
 class _Compiler:
-    """Collects errors so that a user sees many of them in one go, and stops where a message would hold no more."""
+    """Compiles constraints, and collects errors so that one message shows many of them."""
 
     def __init__(self, space: FeatureSpace, source: Source, *, reveal: bool) -> None:
         self.space, self.source, self.reveal = space, source, reveal
@@ -210,7 +210,7 @@ def _relative(c: _Compiler, constraints: Constraints) -> Iterator[Rule]:
 
 
 def _relative_bounds(limits: Relative, own: Ref) -> Iterator[tuple[Comparison, Expression, str]]:
-    """Yield comparisons, bounds and words; the bound is arithmetic, so that filling in a missing value is refused."""
+    """Yield a comparison, its bound, and words for each limit; as the bound is arithmetic, a missing value fails it."""
     if limits.up is not None:
         yield "<=", Sum("+", own, Const(float(limits.up))), f"up by {limits.up}"
     if limits.down is not None:

@@ -1,4 +1,4 @@
-"""The values each group of features may be proposed: built once from the background, bound to every row later."""
+"""Domains: the values that each feature group may be proposed, built once from the background."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ class Domain:
         return replace(self, actions=self.actions[kept], weights=self.weights[kept], withheld=True)
 
     def keys(self, values: Floats) -> tuple[NDArray[np.bool_], NDArray[np.intp]]:
-        """Return (m,) whether each action is one of the domain's, and if so a number that no other action has."""
+        """Return (m,) whether each action is in the domain, and (m,) its key: a number that no other action has."""
         if not len(self.actions):
             return np.zeros(len(values), dtype=np.bool_), np.zeros(len(values), dtype=np.intp)
         if len(self.columns) == 1:
@@ -74,9 +74,9 @@ class Domain:
 
     @cached_property
     def _parts(self) -> list[tuple[Floats, NDArray[np.intp]]]:
-        """Return for every part its distinct values, and the numbers of the beginnings up to it that occur.
+        """Return for every column its distinct values, and the keys of the prefixes up to it that occur.
 
-        Beginnings are numbered anew after each part, so that many parts do not run out of numbers.
+        Prefixes are numbered anew after each column, so that keys of many columns do not overflow.
         """
         parts = []
         keys = np.zeros(len(self.actions), dtype=np.intp)
@@ -104,15 +104,15 @@ def build_domains(
         if len(columns) > 1:
             domains.append(combinations.domain(columns))
         else:
-            domains.append(_alone(space, columns[0], constraints, values))
+            domains.append(_feature_domain(space, columns[0], constraints, values))
     return tuple(domains)
 
 
-def _alone(space: FeatureSpace, column: int, constraints: Constraints, values: Values) -> Domain:
+def _feature_domain(space: FeatureSpace, column: int, constraints: Constraints, values: Values) -> Domain:
     feature = space.features[column]
     if feature.name in constraints.immutable and values != "observed" and _steps(feature) > MAX_GRID:
         values = "observed"  # none of them is ever proposed
-    return _within_range(_lone(feature, (column,), values), feature, constraints)
+    return _within_range(_single_feature(feature, (column,), values), feature, constraints)
 
 
 def parted(
@@ -122,9 +122,9 @@ def parted(
     constraints: Constraints,
     values: Values,
 ) -> tuple[Domain, ...]:
-    """Return the domains where the columns `parts` stand in no group: each has its own domain, as `build_domains` says.
+    """Return the domains with the groups of the columns `parts` dissolved into single features.
 
-    A number of a group needs no step for the grid; one without a step is proposed what was observed.
+    Their domains are those of `build_domains`; on a grid, a number without a step is proposed observed values.
     """
     found = []
     for domain in domains:
@@ -133,12 +133,12 @@ def parted(
             continue
         for column in domain.columns:
             stepless = values == "grid" and space.features[column].step is None
-            found.append(_alone(space, column, constraints, "observed" if stepless else values))
+            found.append(_feature_domain(space, column, constraints, "observed" if stepless else values))
     return tuple(sorted(found, key=lambda domain: domain.columns))
 
 
 def _within_range(domain: Domain, feature: Feature, constraints: Constraints) -> Domain:
-    """Let a continuous number reach the ends its constraint names, also beyond the background."""
+    """Return the domain of a continuous number with the range that its constraint names, also beyond the background."""
     if domain.interval is None or feature.name not in constraints.ranges:
         return domain
     ends = zip(constraints.ranges[feature.name], domain.interval, strict=True)
@@ -147,21 +147,22 @@ def _within_range(domain: Domain, feature: Feature, constraints: Constraints) ->
 
 
 class Combinations:
-    """What background rows (n, d) have together in several columns; knows the order in each column it has met.
+    """The combinations of values that background rows (n, d) have in several columns.
 
-    That takes half of the memory of the background at most, and leaves one sort of n numbers per group.
+    The ranks of each column are computed once. They take half of the memory of the background at most, and leave one
+    sort of n numbers per group.
 
     Attributes:
         background: the coded rows.
     """
 
     def __init__(self, background: Floats) -> None:
-        """Set up for coded rows; nothing is looked at yet."""
+        """Set up for coded rows, without computing anything."""
         self.background = background
         self._columns: dict[int, tuple[int, NDArray[np.int32]]] = {}
 
     def domain(self, columns: tuple[int, ...], pause: Pause = no_pause) -> Domain:
-        """Return the distinct combinations in `columns`, which ascend; `pause` is called between the parts of it."""
+        """Return the domain of a group of ascending `columns`; `pause` is called between steps of the work."""
         keys, size = np.zeros(len(self.background), dtype=np.int64), 1  # keys of rows ascend as their combinations do
         for column in columns:
             pause()
@@ -177,7 +178,7 @@ class Combinations:
         return Domain(columns, self.background[first][:, columns], counts.astype(np.float64))
 
     def __reduce__(self) -> tuple[type[Combinations], tuple[Floats]]:
-        """Copy the rows; what else there is comes from these."""
+        """Pickle the rows alone: ranks are computed from them."""
         return Combinations, (self.background,)
 
 
@@ -188,7 +189,7 @@ def regrouped(
     combinations: Combinations,
     pause: Pause = no_pause,
 ) -> tuple[Domain, ...]:
-    """Return the domains with the groups of `constraints`: known ones as they are, the others from the background.
+    """Return the domains of the groups of `constraints`: those of `domains` where these have one, else new ones.
 
     Args:
         domains: of the groups there are.
@@ -205,12 +206,12 @@ def regrouped(
 
 
 def _ranked(values: NDArray[Any]) -> tuple[int, NDArray[np.int32]]:
-    """Return how many distinct values there are, and the place (n,) of each among them; missing ones come last."""
+    """Return the number of distinct values, and the rank (n,) of each among them; missing ones come last."""
     distinct, ranks = np.unique(_sortable(values), return_inverse=True)
     return len(distinct), ranks.astype(np.int32)
 
 
-def _lone(feature: Feature, columns: tuple[int, ...], values: Values) -> Domain:
+def _single_feature(feature: Feature, columns: tuple[int, ...], values: Values) -> Domain:
     if values == "observed" or not feature.has_order or feature.constant:
         return Domain(columns, feature.values[:, None], feature.counts)
     if feature.step is None and values == "continuous":

@@ -1,4 +1,4 @@
-"""What moves a number, as users write it: a function that is learned, fitted already, or given."""
+"""Causal equations as users write them: a number follows other features by a learned, fitted or given function."""
 
 from __future__ import annotations
 
@@ -30,10 +30,10 @@ MAX_LAYERS: Final = 16
 
 
 class Stored(BaseModel):
-    """A function that a policy keeps as arrays beside it.
+    """The mark of a function whose arrays the artifact stores beside the policy.
 
     Attributes:
-        stored: what it was when it was given, such as the class of an estimator.
+        stored: what the user passed, such as the class of an estimator.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid")
@@ -42,7 +42,7 @@ class Stored(BaseModel):
 
 
 def _as_lists(value: Any) -> Any:
-    """Return arrays as lists."""
+    """Return an array, or a list of arrays, as nested lists."""
     if isinstance(value, list | tuple):
         return [_as_lists(entry) for entry in value]
     return value.tolist() if hasattr(value, "tolist") else value
@@ -79,7 +79,7 @@ Coefficient = Number | Mapping[StrictStr, Number] | Points
 
 
 def _model(value: object) -> object:
-    """Return the name of a function to learn, an estimator as it is, or what a policy says of one it stores."""
+    """Return the name of a function to learn, an estimator, or the mark of a stored function."""
     if isinstance(value, Mapping) and set(value) == {"stored"} and isinstance(value["stored"], str):
         return Stored(stored=value["stored"])
     named = isinstance(value, str) and value in LEARNABLE
@@ -102,7 +102,7 @@ Source = Annotated[
 
 
 class CausalEquation(BaseModel):
-    """What moves a number: it goes up and down by as much as a function of its parents does.
+    """A causal equation: a number goes up and down by as much as a function of its parents does.
 
     Exactly one of `model`, `coefficients`, `network` and `formula` says which function.
 

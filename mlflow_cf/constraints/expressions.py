@@ -1,4 +1,4 @@
-"""What rules compare: values of the query row ``x`` and of the counterfactual ``x_cf``, and arithmetic on them."""
+"""Expressions that rules compare: values of the query row ``x`` and of the counterfactual ``x_cf``, and arithmetic."""
 
 from __future__ import annotations
 
@@ -80,7 +80,7 @@ class Changed:
 
 
 class Computation(Protocol):
-    """A number that is no formula: how far a causal equation is missed, or what a Python function returns."""
+    """A number that Python code computes: the error of a causal equation, or the result of a Python function."""
 
     @property
     def columns(self) -> tuple[int, ...]:
@@ -88,13 +88,13 @@ class Computation(Protocol):
         ...
 
     def values(self, Z: Floats, x0: Floats) -> Floats:
-        """Return it (m,) for candidates Z (m, d) of x0 (d,), or of a row each (m, d); NaN where it is unknown."""
+        """Return the numbers (m,) for candidates Z (m, d) of x0 (d,), or of a row each (m, d); NaN where unknown."""
         ...
 
 
 @dataclass(frozen=True)
 class Computed:
-    """What an object computes."""
+    """The expression of a `Computation`."""
 
     by: Computation
 
@@ -170,8 +170,8 @@ def _of_others(expression: Size | Recoded | Apply, Z: Floats, x0: Floats) -> Flo
 
 def _changed(groups: Sequence[Sequence[int]], Z: Floats, x0: Floats) -> Floats:
     differs = differing(Z, x0)
-    lone = [columns[0] for columns in groups if len(columns) == 1]
-    count: Floats = differs[:, lone].sum(axis=1, dtype=np.float64)
+    singles = [columns[0] for columns in groups if len(columns) == 1]
+    count: Floats = differs[:, singles].sum(axis=1, dtype=np.float64)
     for columns in groups:
         if len(columns) > 1:
             count += differs[:, columns].any(axis=1)

@@ -1,4 +1,4 @@
-"""Formulas of causal equations: texts over the parents, as expressions over the columns of these."""
+"""Formulas of causal equations: PLAF texts as expressions over the parents."""
 
 from __future__ import annotations
 
@@ -6,22 +6,21 @@ from typing import Final
 
 from mlflow_cf.constraints.equations import CausalEquation
 from mlflow_cf.constraints.expressions import Apply, Const, Expression, Ref, Sum
-from mlflow_cf.constraints.plaf import parse_expression
 from mlflow_cf.constraints.resolve import check_sides
-from mlflow_cf.constraints.syntax import Call, Literally, Node, Operation, Reference, nodes_of
 from mlflow_cf.errors import InputError, did_you_mean
 from mlflow_cf.features import Feature, FeatureSpace
+from mlflow_cf.plaf import Call, Constant, Node, Operation, Reference, nodes_of, parse_expression
 
-ROW: Final = ("x",)  # what formulas speak of: the row whose child they tell, whichever it is
+ROW: Final = ("x",)  # the one row that formulas mention
 
 
 def formula_of(equation: CausalEquation, text: str, space: FeatureSpace, path: str) -> Expression:
-    """Return a formula as an expression over the parents of an equation, by their places among these.
+    """Return a formula as an expression whose columns are the positions of an equation's parents.
 
     A date counts as days since 1970, and a boolean as 1 where it is true.
 
     Raises:
-        InputError: text that is no formula, or of other features than all the parents; levels.
+        InputError: text that is no formula, mentions other features or not all parents, or calculates with levels.
     """
     node = parse_expression(text, path)
     check_sides(node, ROW, path)
@@ -39,9 +38,9 @@ def formula_of(equation: CausalEquation, text: str, space: FeatureSpace, path: s
 
 def _expression(node: Node, equation: CausalEquation, space: FeatureSpace, path: str) -> Expression:
     match node:
-        case Literally(float(value)):
+        case Constant(float(value)):
             return Const(value)
-        case Literally(value):
+        case Constant(value):
             raise InputError(path, f"{str(value)[:60]!r} is no number", "calculate with numbers")
         case Reference(_, name):
             _check_number(space[name], path)

@@ -1,4 +1,4 @@
-"""Python functions where a text may stand: what users pass in memory, and how each is named where only texts can be."""
+"""Python functions in place of PLAF texts of actions and relationships, and their placeholders when stored."""
 
 from __future__ import annotations
 
@@ -13,21 +13,21 @@ NAMED: Final = "function"  # the one key of what stands for a function among pla
 
 
 def placeholder(function: PythonFunction) -> dict[str, str]:
-    """Return what stands for a function among plain values: its name, which nothing can be made of."""
+    """Return the placeholder of a function among plain values: its name."""
     known = getattr(function, "__qualname__", None)
     return {NAMED: known if isinstance(known, str) else type(function).__qualname__}
 
 
 def named_functions(constraints: Mapping[str, Any]) -> dict[str, str]:
-    """Return the names of the functions that constraints, as plain values, only name; by their paths."""
+    """Return the names of all placeholders of functions in constraints (plain values), by their paths."""
     return {path: holder[key][NAMED] for path, holder, key in places(constraints) if _is_name(holder[key])}
 
 
 def fill(constraints: Mapping[str, Any], functions: Mapping[str, PythonFunction]) -> None:
-    """Put functions where constraints, as plain values, only name them.
+    """Replace the placeholders in constraints (plain values) by functions, in place.
 
     Raises:
-        ValueError: these are other places than those of the functions.
+        ValueError: the placeholders have other paths than the functions.
     """
     named = [place for place in places(constraints) if _is_name(place[1][place[2]])]
     if {path for path, _, _ in named} != set(functions):
@@ -37,7 +37,7 @@ def fill(constraints: Mapping[str, Any], functions: Mapping[str, PythonFunction]
 
 
 def places(constraints: Mapping[str, Any]) -> Iterator[tuple[str, Any, Any]]:
-    """Yield where a function may stand: its path, what holds it, and its key there."""
+    """Yield every place that may have a function: its path, its container, and its key there."""
     for number, action in enumerate(constraints.get("actions") or ()):
         path = f"actions[{number}]"
         if action.get("effort") is not None:

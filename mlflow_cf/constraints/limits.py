@@ -1,4 +1,4 @@
-"""How many groups may change, and which features make a group."""
+"""Limits on how many feature groups may change, and the declared groups."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ Columns = tuple[int, ...]
 
 @dataclass(frozen=True)
 class JoinedGroup:
-    """Columns, ascending, that change together, and the constraint that says so."""
+    """A declared feature group: ascending columns that change together, and the constraint that declares it."""
 
     columns: Columns
     origin: Origin
@@ -28,12 +28,12 @@ class JoinedGroup:
 
 @dataclass(frozen=True)
 class ChangeLimit:
-    """Most groups that may differ from the query row.
+    """A limit on the number of groups that differ from the query row.
 
     Attributes:
-        most: how many.
-        groups: the columns of every group as whoever set the limit counts them: the policy by its own groups, a
-            request by those that it joins as well.
+        most: the largest number.
+        groups: the columns of every group that counts as one: for a policy its own groups, for a request also those
+            that it joins.
         origin: the constraint.
     """
 
@@ -43,25 +43,25 @@ class ChangeLimit:
 
     @cached_property
     def rule(self) -> Rule:
-        """The limit over whole rows."""
+        """The limit as a rule over whole rows."""
         return self._rule(self.groups)
 
     def parted(self, parts: Collection[int]) -> ChangeLimit:
-        """Return the limit where the columns `parts` are no groups: each counts by itself."""
+        """Return the limit with the groups of the columns `parts` dissolved: each column counts by itself."""
         split = (((column,) for column in group) if set(group) & set(parts) else (group,) for group in self.groups)
         return replace(self, groups=tuple(sorted(chain.from_iterable(split))))
 
     def inside(self, columns: Columns) -> tuple[Columns, ...]:
-        """Return the groups that a group of `columns` joins."""
+        """Return the groups of this limit that lie within a group of `columns`."""
         return tuple(group for group in self.groups if set(group) <= set(columns))
 
     def within(self, columns: Columns) -> Rule | None:
-        """Return the limit on what a group of `columns` changes alone; None if that is never too much."""
+        """Return the limit as a rule over one group of `columns`; None if that group alone never exceeds it."""
         inside = self.inside(columns)
         return self._rule(inside) if len(inside) > self.most else None
 
     def counts(self, columns: Columns, actions: Floats, x0: Floats) -> NDArray[np.intp]:
-        """Return how many changes each of actions (t, len(columns)) of a group is in a row (d,)."""
+        """Return (t,) how many changes each action (t, len(columns)) of a group counts as, in a row x0 (d,)."""
         rows = np.tile(x0, (len(actions), 1))
         rows[:, columns] = actions
         return evaluate(Changed(self.inside(columns)), rows, x0).astype(np.intp)

@@ -21,8 +21,8 @@ from pydantic import (
 
 from mlflow_cf.constraints.actions import MAX_ACTIONS, MAX_RELATIONSHIPS, Action, Relationship, listed
 from mlflow_cf.constraints.equations import CausalEquation, Names
-from mlflow_cf.constraints.plaf import is_program, parse_program
 from mlflow_cf.errors import InputError
+from mlflow_cf.plaf import is_program, parse_program
 from mlflow_cf.validation import Number, UserModel, validated
 
 MAX_RULES = 256

@@ -1,4 +1,4 @@
-"""Which networks, as plain arrays, fit the parents of an equation."""
+"""Checks that networks, as plain arrays, fit the parents of a causal equation."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from mlflow_cf.features import Feature, FeatureSpace
 def network_errors(
     equation: CausalEquation, network: Network, space: FeatureSpace, path: str, *, reveal: bool
 ) -> Iterator[InputError]:
-    """Yield what is wrong with a network; the parents are features."""
+    """Yield the errors of a network; the parents are known to be features."""
     yield from _input_errors(equation, network, space, path, reveal=reveal)
     if len(network.weights) != len(network.biases):
         fact = f"{len(network.weights)} layers of weights and {len(network.biases)} of biases"
@@ -63,7 +63,7 @@ def _entry_errors(feature: Feature, entry: str | tuple[str, str], path: str, *, 
 
 
 def level_errors(feature: Feature, levels: Iterable[str], path: str, *, reveal: bool) -> Iterator[InputError]:
-    """Yield which of some levels a feature does not have."""
+    """Yield an error for each of some levels that a feature does not have."""
     known = {str(level) for level in feature.levels}
     for level in levels:
         if level not in known:

@@ -1,4 +1,4 @@
-"""In which order groups are repaired: a group whose value others depend on comes first (GeCo section 3.2)."""
+"""The order in which groups are repaired: a group that the rules of others depend on comes first (GeCo section 3.2)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which constraint a rule comes from."""
+"""The constraint that a rule comes from."""
 
 from __future__ import annotations
 
@@ -31,10 +31,10 @@ _ELSEWHERE: Final = {"min_probability": "target.min_probability"} | {k: k for k 
 
 @dataclass(frozen=True)
 class Origin:
-    """One constraint, as small as it can be left out.
+    """One constraint, in the smallest unit that can be left out.
 
     Attributes:
-        source: who asks for it.
+        source: whether the policy or the request has it.
         key: the key it stands under; `min_probability` stands in the target.
         name: the feature it is about, if its key goes by feature, or the model of ``robust_to``.
         position: its place in the list of its key (and feature), if that is a list of constraints.
@@ -49,16 +49,16 @@ class Origin:
 
     @property
     def section(self) -> str:
-        """Where its key stands, such as ``constraints.ranges``."""
+        """The path of its key, such as ``constraints.ranges``."""
         whose = "policy." if self.source == "policy" and self.beside_request else ""
         return f"{whose}{_ELSEWHERE.get(self.key, f'constraints.{self.key}')}"
 
     @property
     def place(self) -> str:
-        """Where it stands below its key, such as ``age`` or ``[0]``."""
+        """Its name or position below its key, such as ``age`` or ``[0]``."""
         return self.name + ("" if self.position is None else f"[{self.position}]")
 
     @property
     def path(self) -> str:
-        """Where it was declared, such as ``constraints.ranges.age`` or ``constraints.rules[0]``."""
+        """The path where it was declared, such as ``constraints.ranges.age`` or ``constraints.rules[0]``."""
         return f"{self.section}.{self.place}" if self.name else f"{self.section}{self.place}"

@@ -1,4 +1,4 @@
-"""Rules as programs for one kernel, which checks whole rows against all of them."""
+"""Rules as programs in postfix notation for a compiled kernel, which checks rows against all of them."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ SUMS: Final = {"+": ADD, "-": SUBTRACT, "*": MULTIPLY, "/": DIVIDE}
 
 
 class ProgramStep(NamedTuple):
-    """One step of an expression: what it does, with which column or constant."""
+    """One instruction of a postfix expression: the operation, and its column or constant."""
 
     does: int
     column: int = 0
@@ -33,7 +33,7 @@ class ProgramStep(NamedTuple):
 
 
 class RuleProgram(NamedTuple):
-    """Rules for a kernel.
+    """The programs of several rules, as arrays.
 
     Attributes:
         rule: (r + 1,) where the atoms of every rule start: its conditions, and last what must hold.
@@ -55,7 +55,7 @@ class RuleProgram(NamedTuple):
 
     @classmethod
     def of(cls, rules: Sequence[Rule]) -> RuleProgram:
-        """Return the program of plain rules."""
+        """Return the program of plain rules; see `is_plain`."""
         atoms = [atom for rule in rules for atom in (*rule.when, rule.then)]
         sides = [list(_steps(side)) for atom in atoms for side in (atom.left, atom.right)]
         steps = [step for side in sides for step in side]
@@ -77,7 +77,7 @@ def _is_bare(expression: Expression) -> bool:
 
 
 def _steps(expression: Expression) -> Iterator[ProgramStep]:
-    """Yield the steps of an expression, operands first."""
+    """Yield the instructions of an expression, operands first."""
     match expression:
         case Const(value):
             yield ProgramStep(CONSTANT, constant=value)
@@ -93,7 +93,7 @@ def _steps(expression: Expression) -> Iterator[ProgramStep]:
 
 
 def is_plain(rule: Rule) -> bool:
-    """Whether a kernel knows all that a rule says."""
+    """Whether a kernel can check a rule: it has numbers, values of rows and arithmetic alone."""
     return all(atom.sign != "in" and _is_plain(atom.left) and _is_plain(atom.right) for atom in (*rule.when, rule.then))
 
 
@@ -113,8 +113,8 @@ class Checks:
     """Rules that are checked together.
 
     Attributes:
-        program: those that a kernel knows; others: those that it does not.
-        plain: (r,) which of all rules a kernel knows.
+        program: the plain ones, which a kernel checks; others: the rest.
+        plain: (r,) which of all rules are plain.
     """
 
     program: RuleProgram
@@ -123,7 +123,7 @@ class Checks:
 
     @classmethod
     def of(cls, rules: Iterable[Rule]) -> Checks:
-        """Return some rules together."""
+        """Return the checks of rules."""
         every = tuple(rules)
         plain = [is_plain(rule) for rule in every]
         program = RuleProgram.of(list(compress(every, plain)))
@@ -131,7 +131,7 @@ class Checks:
         return cls(program, others, np.array(plain, dtype=np.bool_))
 
     def held(self, Z: Floats, x0: Floats) -> Bools:
-        """Return (r, m) which rules candidates Z (m, d) keep beside a row x0 (d,)."""
+        """Return (r, m) which rules hold for candidates Z (m, d) of a row x0 (d,)."""
         kept = np.ones((len(self.plain), len(Z)), dtype=np.bool_)
         program, own = self.program, np.ascontiguousarray(np.atleast_2d(x0))
         if len(program.sign):
@@ -143,7 +143,7 @@ class Checks:
         return kept
 
     def refuse(self, Z: Floats, x0: Floats, held: Bools) -> None:
-        """Unmark, in place, the rows `held` (m,) of Z (m, d) that break a rule beside x0 (d,), or a row each (m, d)."""
+        """Set `held` (m,) to False, in place, where candidates Z (m, d) of x0 (d,), or of a row each, break a rule."""
         program = self.program
         if len(program.sign):
             own = np.ascontiguousarray(np.atleast_2d(x0))
@@ -170,7 +170,7 @@ def compares(sign: Any, left: Any, right: Any, unknown_from: Any, tolerance: Any
 
 @inner
 def _value(program: Any, side: Any, candidate: Any, own: Any, stack: Any) -> Any:
-    """Return what a side of an atom comes to; a number that is not finite is unknown."""
+    """Return the value of one side of an atom; NaN (unknown) where it is not finite."""
     top = -1
     for step in range(program.side[side], program.side[side + 1]):
         does = program.does[step]
@@ -211,7 +211,7 @@ def _holds(program: Any, atom: Any, candidate: Any, own: Any, stack: Any) -> Any
 
 @inner
 def keeps(program: Any, first: Any, last: Any, candidate: Any, own: Any, stack: Any) -> Any:
-    """Whether a candidate (d,) keeps the rules from number `first` on, up to `last`, beside a row (d,)."""
+    """Whether the rules from number `first` on, up to `last`, hold for a candidate (d,) of a row `own` (d,)."""
     for rule in range(first, last):
         then = program.rule[rule + 1] - 1
         applies = True
@@ -224,7 +224,7 @@ def keeps(program: Any, first: Any, last: Any, candidate: Any, own: Any, stack: 
 
 @kernel
 def check_rules(program: RuleProgram, Z: Array, x0: Array, stack: Array, held: Array) -> None:
-    """Unmark the rows `held` (m,) of Z (m, d) that break a rule beside x0 (m, d), or (1, d)."""
+    """Set `held` (m,) to False for candidates Z (m, d) of rows x0 (m, d), or of one (1, d), that break a rule."""
     rules = program.rule.size - 1
     for row in range(held.size):
         if held[row]:
@@ -233,7 +233,7 @@ def check_rules(program: RuleProgram, Z: Array, x0: Array, stack: Array, held: A
 
 @kernel
 def check_each(program: RuleProgram, Z: Array, x0: Array, stack: Array, held: Array) -> None:
-    """Write which rules (r, m) candidates Z (m, d) keep beside a row x0 (1, d)."""
+    """Write to `held` (r, m) which rules hold for candidates Z (m, d) of a row x0 (1, d)."""
     for rule in range(held.shape[0]):
         for row in range(held.shape[1]):
             held[rule, row] = keeps(program, rule, rule + 1, Z[row], x0[0], stack)

@@ -1,4 +1,4 @@
-"""PLAF syntax to rules: names to columns, levels and dates to codes, types checked."""
+"""Resolves PLAF syntax trees to rules: names to columns, levels and dates to codes; types are checked."""
 
 from __future__ import annotations
 
@@ -10,11 +10,13 @@ from typing import Literal
 from mlflow_cf.constraints.expressions import Apply, Const, Expression, Recoded, Ref, Side, Sum, level_table
 from mlflow_cf.constraints.origin import Origin
 from mlflow_cf.constraints.rules import Atom, Rule
-from mlflow_cf.constraints.syntax import (
+from mlflow_cf.errors import InputError, did_you_mean
+from mlflow_cf.features import Feature, FeatureSpace, days
+from mlflow_cf.plaf import (
     Call,
     Compared,
+    Constant,
     FunctionName,
-    Literally,
     Node,
     Operation,
     Reference,
@@ -22,8 +24,6 @@ from mlflow_cf.constraints.syntax import (
     Statement,
     nodes_of,
 )
-from mlflow_cf.errors import InputError, did_you_mean
-from mlflow_cf.features import Feature, FeatureSpace, days
 
 UNKNOWN = Const(float("inf"))  # a level no feature has: equal to nothing, and without a rank
 _MIRROR: dict[Sign, Sign] = {"<": ">", "<=": ">=", ">": "<", ">=": "<=", "==": "==", "!=": "!="}
@@ -46,29 +46,29 @@ class _Side:
 
 
 def known_levels(feature: Feature, word: object, *, reveal: bool) -> str:
-    """Return what to write in place of a `word` that is no level of `feature`; its levels only if they may be told."""
+    """Return the fix for a `word` that is no level of `feature`; it names levels only if `reveal` allows it."""
     return did_you_mean(word, feature.levels, "levels") if reveal else "write levels as the model's data have them"
 
 
 def resolve(
     statement: Statement, space: FeatureSpace, origin: Origin, *, reveal: bool = True, path: str | None = None
 ) -> Rule:
-    """Return the rule of a statement; `reveal` lets errors and warnings name levels, `path` is where it stands.
+    """Return the rule of a statement at `path`; with `reveal`, errors and warnings may name levels.
 
     Raises:
         InputError: unknown features, levels compared with numbers, an order where there is none, arithmetic on levels.
     """
     path = origin.path if path is None else path
     when = tuple(_atom(comparison, space, path, reveal=reveal) for comparison in statement.when)
-    then = _turned(statement.then)
+    then = _definition_first(statement.then)
     return Rule(when, _atom(then, space, path, reveal=reveal), origin, str(statement), _defined(then, space))
 
 
 def check_sides(node: Node, sides: Sequence[Side], path: str) -> None:
-    """Refuse expressions about a state that is not known where they stand.
+    """Refuse expressions that mention another side (``x``, ``x_cf``) than `sides`.
 
     Raises:
-        InputError: they mention it.
+        InputError: one mentions it.
     """
     for part in nodes_of(node):
         if isinstance(part, Reference) and part.side not in sides:
@@ -77,7 +77,7 @@ def check_sides(node: Node, sides: Sequence[Side], path: str) -> None:
 
 
 def resolve_number(node: Node, space: FeatureSpace, path: str) -> Expression:
-    """Return the expression of a number, such as an effort.
+    """Return a numeric expression, such as an effort.
 
     Raises:
         InputError: unknown features, or what is no number.
@@ -89,7 +89,7 @@ def resolve_number(node: Node, space: FeatureSpace, path: str) -> Expression:
 
 
 def resolve_code(node: Node, feature: Feature, space: FeatureSpace, path: str, *, reveal: bool = True) -> Expression:
-    """Return the expression of a value for a feature, as its column holds it; unknown where that has no such value.
+    """Return the expression of a value that a feature is set to, in the feature's codes; unknown where it has no code.
 
     Raises:
         InputError: unknown features, or a value of another kind.
@@ -102,16 +102,16 @@ def resolve_code(node: Node, feature: Feature, space: FeatureSpace, path: str, *
         return _beside_level(feature, right, path, reveal=reveal)
     kind: Literal["number", "date"] = "date" if feature.kind == "date" else "number"
     left = _Side(left.expression, kind, feature)
-    right = _dated(right, left, path)
+    right = _as_date(right, left, path)
     if right.kind != kind:
         raise InputError(path, f"sets {feature.name}, a {kind}, to {_called(right)}", "give a value of its kind")
-    return _held(right, left)
+    return _as_stored(right, left)
 
 
-def _turned(then: Compared) -> Compared:
-    """Put a lone ``x_cf.F`` on the left, where it defines F; leave every other form alone (GeCo section 3.2)."""
-    lone = isinstance(then.right, Reference) and then.right.side == "x_cf"
-    if lone and all(reference.side == "x" for reference in _references(then.left)):
+def _definition_first(then: Compared) -> Compared:
+    """Return a comparison with a bare ``x_cf.F`` moved to the left, where it defines F (GeCo section 3.2)."""
+    bare = isinstance(then.right, Reference) and then.right.side == "x_cf"
+    if bare and all(reference.side == "x" for reference in _references(then.left)):
         return Compared(then.right, _MIRROR[then.sign], then.left)
     return then
 
@@ -138,17 +138,17 @@ def _atom(comparison: Compared, space: FeatureSpace, path: str, *, reveal: bool)
         return _level_atom(left, sign, right, path, reveal=reveal)
     if left.kind == right.kind == "word":
         return _word_atom(left, sign, right, path)
-    left, right = _dated(left, right, path), _dated(right, left, path)
+    left, right = _as_date(left, right, path), _as_date(right, left, path)
     if left.kind != right.kind:
         raise InputError(path, f"compares {_called(left)} with {_called(right)}", "compare like with like")
-    return Atom(_held(left, right), sign, _held(right, left))
+    return Atom(_as_stored(left, right), sign, _as_stored(right, left))
 
 
 def _side(node: Node, space: FeatureSpace, path: str) -> _Side:
     match node:
-        case Literally(bool() | str() as word):
+        case Constant(bool() | str() as word):
             return _Side(UNKNOWN, "word", word=word)
-        case Literally(value):
+        case Constant(value):
             return _Side(Const(float(value)), "number")
         case Reference(side, name):
             if name not in space.index:
@@ -175,7 +175,7 @@ def _cut(word: object) -> str:
 
 
 def _sum(sign: Literal["+", "-", "*", "/"], left: _Side, right: _Side, path: str) -> _Side:
-    """Numbers go with numbers; a date plus or minus days is a date, the difference of two dates is days."""
+    """Return arithmetic on numbers and dates: date and days make a date, the difference of two dates is days."""
     kinds = (left.kind, right.kind)
     result: Literal["number", "date"] | None = None
     if kinds == ("number", "number") or (kinds == ("date", "date") and sign == "-"):
@@ -194,15 +194,15 @@ def _applied(name: FunctionName, arguments: list[_Side], path: str) -> _Side:
     return _Side(Apply(name, tuple(argument.expression for argument in arguments)), "number")
 
 
-def _held(side: _Side, other: _Side) -> Expression:
-    """Return a bare number beside a bare feature as the feature's column holds it."""
+def _as_stored(side: _Side, other: _Side) -> Expression:
+    """Return a constant that a bare feature is compared with, rounded to the type of the feature's column."""
     if side.kind == "number" and isinstance(side.expression, Const) and other.feature is not None:
         return Const(other.feature.held(side.expression.value))
     return side.expression
 
 
-def _dated(side: _Side, other: _Side, path: str) -> _Side:
-    """Read a word beside a date as an ISO date."""
+def _as_date(side: _Side, other: _Side, path: str) -> _Side:
+    """Return a word that is compared with a date as the code of an ISO date."""
     if side.kind != "word" or other.kind != "date":
         return side
     code = None if other.feature is None else other.feature.code(side.word)
@@ -234,7 +234,7 @@ def _level_atom(left: _Side, sign: Sign, right: _Side, path: str, *, reveal: boo
 
 
 def _beside_level(feature: Feature, side: _Side, path: str, *, reveal: bool) -> Expression:
-    """Return the code of what a level of `feature` is compared with."""
+    """Return the code, in `feature`, of a word that its levels are compared with."""
     word = side.word if side.kind == "word" else side.expression.value if isinstance(side.expression, Const) else None
     comparable = side.kind == "word" or any(isinstance(level, int | float) for level in feature.levels)
     if word is None or not comparable or (feature.kind == "boolean" and not isinstance(word, bool)):

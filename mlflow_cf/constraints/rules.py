@@ -54,7 +54,7 @@ class Atom:
     tolerance: float = 0.0
 
     def holds(self, Z: Floats, x0: Floats) -> Bools:
-        """Return (m,) truth of the atom for candidates Z (m, d) of the query row x0 (d,), or of a row each (m, d)."""
+        """Return (m,) whether the atom holds for candidates Z (m, d) of the query row x0 (d,), or of a row each."""
         left = evaluate(self.left, Z, x0)
         if self.sign == "in":
             return np.isin(left, self.members)
@@ -99,7 +99,7 @@ class Rule:
     defines: int | None = None
 
     def holds(self, Z: Floats, x0: Floats) -> Bools:
-        """Return (m,) truth of the rule for candidates Z (m, d) of the query row x0 (d,), or of a row each (m, d)."""
+        """Return (m,) whether the rule holds for candidates Z (m, d) of the query row x0 (d,), or of a row each."""
         if not self.when:
             return self.then.holds(Z, x0)
         applies = np.ones(len(Z), dtype=np.bool_)
@@ -116,10 +116,10 @@ class Rule:
 
 
 def ground(rule: Rule, x0: Floats) -> Rule | None:
-    """Replace every reference to the query row by its value (GeCo section 3.4); None if the rule always holds.
+    """Return the rule with the values of the query row in place of references to it (GeCo section 3.4).
 
-    Conditions that only speak of the query row are decided here. What is left mentions ``x_cf``, unless the rule
-    is false whatever the counterfactual is: then it has no condition and its `then` mentions no ``x_cf``.
+    None if the rule always holds. Conditions on the query row alone are decided here. All atoms that are left mention
+    ``x_cf``, except a `then` that is false for this row whatever the counterfactual is.
     """
     if not applies(rule, x0):
         return None
@@ -128,7 +128,7 @@ def ground(rule: Rule, x0: Floats) -> Rule | None:
 
 
 def applies(rule: Rule, x0: Floats) -> bool:
-    """Whether a rule may fail for some counterfactual of a row (d,), as far as what it says of that row alone tells."""
+    """Whether a rule may fail for some counterfactual of a row (d,), by its conditions and `then` on that row alone."""
     one = x0[None, :]
     if not all(atom.holds(one, x0)[0] for atom in rule.when if not atom.columns("x_cf")):
         return False

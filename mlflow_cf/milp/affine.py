@@ -16,7 +16,7 @@ Columns = NDArray[np.integer[Any]]
 
 @dataclass(frozen=True, eq=False)
 class Affine:
-    """``constant + sum(coefficients * columns)``, which lies between `low` and `high` whatever the program does.
+    """``constant + sum(coefficients * columns)``, and bounds `low` and `high` that hold for every solution.
 
     Attributes:
         columns, coefficients: (n,); a column may stand here more than once.
@@ -35,7 +35,7 @@ class Affine:
 
     @classmethod
     def chosen(cls, columns: Columns, values: Floats) -> Affine:
-        """Return the value (n,) of the one of some selectors (n,) that is 1; one of them is, and n >= 1."""
+        """Return the sum of `values` (n,), n >= 1, weighted by binary columns (n,) of which exactly one is 1."""
         if len(columns) == 1:
             return cls.of(float(values[0]))
         base = float(values.min())  # fewer and smaller coefficients
@@ -44,7 +44,7 @@ class Affine:
 
     @property
     def fixed(self) -> bool:
-        """Whether it has one value only."""
+        """Whether it is a constant."""
         return not len(self.columns)
 
     def times(self, factor: float) -> Affine:
@@ -58,7 +58,7 @@ class Affine:
         return Affine(self.columns, self.coefficients, self.constant + constant, low, high)
 
     def value(self, values: Floats) -> float:
-        """Return what it is for the values of all columns."""
+        """Return its value in a solution, which has the values of all columns of the program."""
         return float(self.constant + self.coefficients @ values[self.columns])
 
 
@@ -76,5 +76,5 @@ def total(parts: Sequence[Affine]) -> Affine:
 
 
 def difference(left: Affine, right: Affine) -> Affine:
-    """Return one expression less another."""
+    """Return `left` minus `right`."""
     return total([left, right.times(-1.0)])

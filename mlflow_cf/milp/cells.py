@@ -1,4 +1,7 @@
-"""Which cell of a structure's lookup a feature is in, as columns that leaves and tables of levels share."""
+"""Cells: the intervals or levels of a feature that a structure tells apart, as binary columns of a program.
+
+Trees and tables of levels that look a feature up in the same way share the columns.
+"""
 
 from __future__ import annotations
 
@@ -18,7 +21,7 @@ Members = NDArray[np.bool_]
 
 @dataclass(frozen=True, eq=False)
 class CellColumns:
-    """The cells that a feature may be in.
+    """The cells that a feature may be in, with a binary column for each.
 
     Attributes:
         cells: (c,) their numbers, ascending; missing values may have one of their own.
@@ -31,7 +34,7 @@ class CellColumns:
     prefix: Columns
 
     def among(self, members: Members) -> Affine:
-        """Return 1 if it is in one of some of the cells (c,), else 0."""
+        """Return an expression that is 1 if the feature is in one of the flagged cells (c,), else 0."""
         if members.all() or not members.any():
             return Affine.of(float(members.all()))
         steps = np.diff(members.astype(np.float64))
@@ -39,13 +42,13 @@ class CellColumns:
         return Affine(self.prefix[at], -steps[at], float(members[-1]), 0.0, 1.0)
 
     def chosen(self, values: Floats) -> Affine:
-        """Return the value (c,) of the cell that it is in."""
+        """Return an expression that is the value of the feature's cell; `values` (c,) has one per cell."""
         return Affine.of(float(values[0])) if len(values) == 1 else Affine.chosen(self.columns, values)
 
 
 @dataclass(frozen=True, eq=False)
 class CellBook:
-    """The cells of every feature by every lookup, made when they are first asked for.
+    """The cell columns of every pair of feature and lookup, added when they are first asked for.
 
     Attributes:
         program, variables: to which they are added.
@@ -56,7 +59,7 @@ class CellBook:
     _made: dict[tuple[int, int], tuple[Lookup, CellColumns]] = field(default_factory=dict, init=False, repr=False)
 
     def of(self, feature: int, lookup: Lookup) -> CellColumns:
-        """Return the cells of a feature by a lookup."""
+        """Return the cell columns of a feature under a lookup."""
         key = feature, id(lookup)
         if key not in self._made:  # keeping the lookup keeps its id
             variable = self.variables.of(feature)
@@ -68,14 +71,14 @@ class CellBook:
         return self._made[key][1]
 
     def _of_chosen(self, variable: Chosen, feature: int, lookup: Lookup) -> tuple[Columns, Columns]:
-        """Return the cells of the codes, and selectors or sums of them."""
+        """Return the cells of a group's actions, and a column for each: a selector, or a sum of selectors."""
         cells, inverse = np.unique(lookup.cells(variable.values(feature)), return_inverse=True)
         if len(cells) == 1:
             return cells, np.empty(0, dtype=np.intp)
         return cells, self._sums(variable.selectors, inverse, len(cells))
 
     def _sums(self, parts: Columns, owner: Columns, count: int) -> Columns:
-        """Return columns (count,) that are sums of others (n,), one or more each, by their owner (n,)."""
+        """Return columns (count,) that are the sums of the columns `parts` (n,) with the same owner (n,)."""
         if len(parts) == count:
             return parts[np.argsort(owner)]
         columns = self.program.add_columns(np.zeros(count), np.ones(count))
@@ -83,14 +86,14 @@ class CellBook:
         return columns
 
     def _tie(self, columns: Columns, sums: Entries) -> None:
-        """Let columns (n,) be the sums of others, row by row."""
+        """Require that columns (n,) equal sums of others; `sums` has a row of coefficients for each."""
         here = np.arange(len(columns))
         row, column = np.concatenate([sums.row, here]), np.concatenate([sums.column, columns])
         entries = Entries(row, column, np.concatenate([sums.value, np.full(len(columns), -1.0)]))
         self.program.add_rows(np.zeros(len(columns)), np.zeros(len(columns)), entries)
 
     def _of_real(self, variable: Real, lookup: Lookup) -> tuple[Columns, Columns]:
-        """Return the cells that a real number reaches, and a binary for each; the number is between its ends."""
+        """Return the cells that a real number can lie in, and a binary column for each."""
         known = not np.isnan(variable.own)
         low, high = min(variable.low, variable.origin), max(variable.high, variable.origin)
         first, last = np.searchsorted(lookup.cuts, [low, high]).tolist()
@@ -115,9 +118,10 @@ class CellBook:
         return cells, self._sums(pieces, inverse, len(cells))
 
     def _sides(self, variable: Real, cuts: Floats, own: int) -> tuple[Floats, Floats]:
-        """Return between which shifts a real number is in each of its pieces, the last of which may be missing.
+        """Return the least and the largest shift (p,), (p,) of a real number within each of its pieces.
 
-        Above a cut is `strict` above it, or half of the way to the next one where that is less.
+        The last piece may be that of a missing value. "Above a cut" means by `strict` or more, or by half of the way to
+        the next cut where that is less.
         """
         shift = variable.shift
         ends = np.clip((cuts - variable.origin) / variable.step, shift.low, shift.high)
@@ -129,7 +133,7 @@ class CellBook:
         return floors, stops
 
     def _prefix(self, columns: Columns) -> Columns:
-        """Return columns with the sums of the first 1, 2, .. columns but the last."""
+        """Return columns with the cumulative sums of `columns`, without that of all of them, which is 1."""
         if len(columns) <= 2:
             return columns[:1]
         count = len(columns) - 2

@@ -1,8 +1,7 @@
-"""Cuts: answers that are not wanted again, or that broke a rule that rows cannot express."""
+"""Cuts: constraints that exclude earlier answers, or answers that broke a rule which is not linear."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final, Protocol
 
@@ -21,36 +20,36 @@ LEAST: Final = 2e-6  # of the width of a real number's box: the solver meets row
 
 
 class Cut(Protocol):
-    """Something that rows leave out of a program."""
+    """Something that is excluded from the solutions of a program."""
 
     def add(self, program: Program, variables: Variables) -> None:
-        """Add its rows."""
+        """Add its constraints."""
         ...
 
 
 @dataclass(frozen=True, eq=False)
 class OtherChanges:
-    """Not all of the groups that an earlier answer changed.
+    """Excludes answers that change all groups which an earlier answer changed.
 
-    This excludes supersets of them, too: most only add needless changes. A plain no-good cut would not do, because a
-    real number's switch may be on without a change.
+    Supersets are excluded, too: most only add redundant changes. A plain no-good cut would not do, because a real
+    number's switch may be on without a change.
     """
 
     groups: tuple[int, ...]
 
     def add(self, program: Program, variables: Variables) -> None:
-        """Add its row."""
+        """Add its constraint."""
         program.require([variables.changes(self.groups)], -np.inf, len(self.groups) - 1.0)
 
 
 @dataclass(frozen=True, eq=False)
 class OtherValues:
-    """Another tuple, or a number that is clearly another one, in some of the groups.
+    """Excludes answers that have about the values of an earlier one in all of some groups.
 
     Attributes:
-        row: (d,) the earlier answer; groups: of which one must differ from it.
-        least: the share of its range by which a number must differ, if any other tuple is not enough.
-        unless: groups of which one that stays as the row to explain has it will do instead.
+        row: (d,) the earlier answer; groups: those of which one or more must differ from it.
+        least: the share of its range by which a number must differ; None: any other action will do.
+        unless: groups; an answer that leaves one of them unchanged is not excluded.
     """
 
     row: Floats
@@ -59,13 +58,13 @@ class OtherValues:
     unless: tuple[int, ...] = ()
 
     def add(self, program: Program, variables: Variables) -> None:
-        """Add its rows."""
+        """Add its constraints."""
         differs = [self._differs(program, variables, number) for number in self.groups]
         stays = [variables.changes([number]).times(-1.0).plus(1.0) for number in self.unless]
         program.require([total([*differs, *stays])], 1.0, np.inf)
 
     def _differs(self, program: Program, variables: Variables, number: int) -> Affine:
-        """Return what is 1 only if a group differs from the answer."""
+        """Return an expression that is 1 only if a group differs from the earlier answer."""
         variable, problem = variables.groups[number], variables.problem
         columns = list(problem.columns[number])
         least = (self.least or 0.0) * ranges([problem.space.features[column] for column in columns])
@@ -77,8 +76,7 @@ class OtherValues:
         value = self.row[variable.column]
         if np.isnan(value):
             return variable.switch
-        above, below = program.add_binaries(2).tolist()
-        sides = [Affine(np.array([column]), np.ones(1), 0.0, 0.0, 1.0) for column in (above, below)]
+        sides = [program.add_binary(), program.add_binary()]  # above and below
         gap = variable.shift.plus(-(value - variable.origin) / variable.step)  # in shares of the box
         feature = variables.problem.space.features[variable.column]
         share = APART * ((feature.high - feature.low) or variable.step) / variable.step
@@ -89,14 +87,3 @@ class OtherValues:
             program.require([difference(apart, side.times(far - apart.low))], apart.low, np.inf)
         program.require([total(sides)], -np.inf, 1.0)
         return total(sides)
-
-
-def changed_groups(variables: Variables, row: Floats) -> tuple[int, ...]:
-    """Return the groups in which a row (d,) differs from the row to explain."""
-    return tuple(np.flatnonzero(variables.problem.changed(row[None])[0]).tolist())
-
-
-def add_cuts(program: Program, variables: Variables, cuts: Sequence[Cut]) -> None:
-    """Add the rows of cuts."""
-    for cut in cuts:
-        cut.add(program, variables)

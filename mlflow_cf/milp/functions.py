@@ -1,7 +1,7 @@
-"""Functions of the row as linear expressions: tables of points, and formulas as far as these are piecewise linear.
+"""Causal functions as linear expressions: tables of points, and formulas as far as these are piecewise linear.
 
-A part of a formula that depends on one feature of few values is a number for each of them, whatever it computes, and
-a product with such a part is as many products with numbers. What else is no straight line has no row.
+A part of a formula that depends on one feature with few values is tabulated, whatever it computes; a product with such
+a part is one product with a number for each value. Anything else that is not piecewise linear cannot be expressed.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ POINTS: Final = 65  # of a curve: what lies between is off by 1/32,768 of how mu
 
 
 def embed_additive(program: Program, variables: Variables, parents: Sequence[int], function: Additive) -> Affine:
-    """Return what parents add together."""
+    """Return the value of an additive function of the parents."""
     terms = zip(parents, function.terms, strict=True)
     return total([_term(program, variables, parent, term) for parent, term in terms]).plus(function.constant)
 
@@ -37,12 +37,12 @@ def _term(program: Program, variables: Variables, parent: int, term: Term) -> Af
         return Affine.chosen(variable.selectors, term.of(variable.values(parent)))
     if isinstance(term, ByLevel):
         raise TypeError("a real number has no levels")
-    number = _known(variables, parent, term.usual)
-    return number.times(term.per) if isinstance(term, Slope) else _along(program, number, term.at, term.added)
+    number = _filled(variables, parent, term.usual)
+    return number.times(term.per) if isinstance(term, Slope) else _piecewise(program, number, term.at, term.added)
 
 
-def _known(variables: Variables, parent: int, usual: float) -> Affine:
-    """Return a real number, which is `usual` where it stays missing."""
+def _filled(variables: Variables, parent: int, usual: float) -> Affine:
+    """Return the expression of a real number that counts as `usual` where it stays missing."""
     missing, value = variables.missing(parent), variables.value(parent)
     if missing.fixed:
         return value
@@ -51,8 +51,11 @@ def _known(variables: Variables, parent: int, usual: float) -> Affine:
     return Affine(whole.columns, whole.coefficients, whole.constant, *ends)
 
 
-def _along(program: Program, number: Affine, at: Floats, added: Floats) -> Affine:
-    """Return what a table of points says of a number: the segments are filled one after the other."""
+def _piecewise(program: Program, number: Affine, at: Floats, added: Floats) -> Affine:
+    """Return the piecewise linear function through the points (`at`, `added`) of a number.
+
+    Its segments are filled one after the other: the incremental model of a piecewise linear function.
+    """
     inside = (at > number.low) & (at < number.high)
     ends = np.array([number.low, *at[inside], number.high])
     levels = np.interp(ends, at, added)
@@ -78,12 +81,13 @@ def _along(program: Program, number: Affine, at: Floats, added: Floats) -> Affin
 def embed_formula(
     program: Program, variables: Variables, parents: Sequence[int], formula: CausalFormula
 ) -> tuple[Affine, bool]:
-    """Return a formula of parents, and whether it is exact; what it is undefined for cannot be chosen.
+    """Return a formula of the parents as an expression, and whether that is exact.
 
-    Where it bends in one real number it is nearly a table of points, but in programs that bound what rows can have.
+    Values for which it is undefined cannot be chosen. A part that is not linear in one real number is approximated by
+    straight lines between points of it, but not in programs for lower bounds, which must be exact.
 
     Raises:
-        NotLinearError: it bends in several features together, or where nothing may be left out.
+        NotLinearError: it is not linear in several features together, or must be exact.
     """
     embedding = _Embedding(program, variables, tuple(parents), formula.usual)
     return embedding.of(formula.expression), not embedding.curved
@@ -91,12 +95,12 @@ def embed_formula(
 
 @dataclass(frozen=True, eq=False)
 class _Embedding:
-    """How parts of a formula become linear expressions.
+    """The state in which the parts of one formula become linear expressions.
 
     Attributes:
         parents: the columns that the places of its references stand for.
-        usual: (p,) what counts for a missing value of each.
-        curved: parts so far that are nearly what they stand for.
+        usual: (p,) what a missing value of each parent counts as.
+        curved: the parts so far that are approximated.
     """
 
     program: Program
@@ -106,16 +110,16 @@ class _Embedding:
     curved: list[Expression] = field(default_factory=list)
 
     def of(self, expression: Expression) -> Affine:
-        """Return a part of the formula.
+        """Return a part of the formula as an expression.
 
         Raises:
             NotLinearError: see `embed_formula`.
         """
-        if (alone := self._alone(expression)) is not None:
+        if (alone := self._as_a_whole(expression)) is not None:
             return alone
         match expression:
             case Ref(_, place):
-                return _known(self.variables, self.parents[place], float(self.usual[place]))
+                return _filled(self.variables, self.parents[place], float(self.usual[place]))
             case Sum("*" | "/" as sign, left, right):
                 return self._scaled(left, right, quotient=sign == "/")
             case Sum(sign, left, right):
@@ -124,9 +128,9 @@ class _Embedding:
                 return self._applied(function, [self.of(part) for part in several])
         raise NotLinearError("a formula of this kind")
 
-    def _nearly(self, expression: Expression, place: int) -> Affine:
-        """Return a part that bends in one real number by straight lines between points of it."""
-        number = _known(self.variables, self.parents[place], float(self.usual[place]))
+    def _approximated(self, expression: Expression, place: int) -> Affine:
+        """Return straight lines between points of a part that is not linear in one real number."""
+        number = _filled(self.variables, self.parents[place], float(self.usual[place]))
         at = np.linspace(number.low, number.high, POINTS)
         codes = np.zeros((POINTS, len(self.parents)))
         codes[:, place] = at
@@ -134,10 +138,10 @@ class _Embedding:
         if np.isnan(values).any():
             raise NotLinearError("a formula that is undefined in between")
         self.curved.append(expression)
-        return _along(self.program, number, at, values)
+        return _piecewise(self.program, number, at, values)
 
     def _applied(self, function: Function, lines: Sequence[Affine]) -> Affine:
-        """Return a function of lines."""
+        """Return a function of expressions; ``abs``, ``min`` and ``max`` can be expressed."""
         if function == "abs":
             lines = [lines[0], lines[0].times(-1.0)]
         elif function not in PIECEWISE:
@@ -145,8 +149,8 @@ class _Embedding:
         sign = -1.0 if function == "min" else 1.0
         return reduce(partial(_larger, self.program), [line.times(sign) for line in lines]).times(sign)
 
-    def _alone(self, expression: Expression) -> Affine | None:
-        """Return a part that is a number, or depends on one feature in a way that needs no look inside; else None."""
+    def _as_a_whole(self, expression: Expression) -> Affine | None:
+        """Return a part that is constant, tabulated or approximated as a whole; None of any other."""
         places = sorted({part.column for part in references(expression)})
         owners = {id(variable): variable for variable in map(self._variable, places)}
         if not owners:
@@ -155,14 +159,14 @@ class _Embedding:
             selectors, values = self._tabled(expression, one, places)
             return Affine.chosen(selectors, values)
         if len(places) == 1 and self.variables.strict and any(True for _ in bends(expression)):
-            return self._nearly(expression, places[0])
+            return self._approximated(expression, places[0])
         return None
 
     def _variable(self, place: int) -> Chosen | Real:
         return self.variables.of(self.parents[place])
 
     def _tabled(self, expression: Expression, variable: Chosen, places: Sequence[int]) -> tuple[Columns, Floats]:
-        """Return the selectors (n,) of what a part is defined for, and its values (n,); the others stay unchosen."""
+        """Return the selectors (n,) of a group's actions, and a part's values (n,); undefined ones are forbidden."""
         codes = np.zeros((len(variable.codes), len(self.parents)))
         for place in places:
             values = variable.values(self.parents[place])
@@ -174,7 +178,7 @@ class _Embedding:
         return variable.selectors, np.where(unknown, found[~unknown][:1].sum(), found)
 
     def _scaled(self, left: Expression, right: Expression, *, quotient: bool) -> Affine:
-        """Return a product, or a quotient, one part of which takes few values."""
+        """Return a product, or a quotient, one operand of which is constant or tabulated."""
         if quotient:
             right = Sum("/", Const(1.0), right)
         for factor, other in ((right, left), (left, right)):
@@ -190,7 +194,7 @@ class _Embedding:
         raise NotLinearError("a product or a quotient of what may take any value")
 
     def _times(self, line: Affine, selectors: Columns, values: Floats) -> Affine:
-        """Return a line times the value (n,) of the selector that is 1: a copy of the line for every distinct value."""
+        """Return an expression times the value (n,) of the selector that is 1, by a copy for every distinct value."""
         distinct, inverse = np.unique(values, return_inverse=True)
         if len(distinct) == 1:
             return line.times(float(distinct[0]))
@@ -211,7 +215,7 @@ class _Embedding:
 
 
 def _larger(program: Program, left: Affine, right: Affine) -> Affine:
-    """Return the larger of two lines."""
+    """Return the larger of two expressions."""
     over = rectified(program, difference(left, right))
     both = total([right, over])
     return Affine(both.columns, both.coefficients, both.constant, max(left.low, right.low), max(left.high, right.high))

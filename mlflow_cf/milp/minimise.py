@@ -1,7 +1,4 @@
-"""The nearest row by a program, with a lower bound: built, solved, and cut again where a constraint was left out.
-
-Where nothing is feasible, families of constraints are added one after the other to name the one that leaves nothing.
-"""
+"""The nearest row by a mixed-integer program, and a lower bound: built, solved, and cut where a rule was left out."""
 
 from __future__ import annotations
 
@@ -12,17 +9,16 @@ from typing import Final, Literal
 
 import numpy as np
 
+from mlflow_cf.causal.equation import followed
 from mlflow_cf.constraints.expressions import Computed
 from mlflow_cf.constraints.rules import Rule
 from mlflow_cf.features import Floats
 from mlflow_cf.milp.cuts import Cut, OtherValues
 from mlflow_cf.milp.model import Built, Model, build
-from mlflow_cf.milp.rules import followed, groups_of
+from mlflow_cf.milp.rules import groups_of
 from mlflow_cf.milp.solve import MOST_NODES, Effort, Solved, solve, solve_squares
 from mlflow_cf.milp.validity import ClassTarget, alternatives
-from mlflow_cf.problem import Budget, Group, Problem
-from mlflow_cf.problem.binding import same
-from mlflow_cf.problem.group import GroupActions
+from mlflow_cf.problem import Budget
 
 MOST_REPAIRS: Final = 20  # cuts of answers that break a rule which rows cannot express
 
@@ -31,14 +27,14 @@ Status = Literal["optimal", "infeasible", "limit", "failed", "broken"]
 
 @dataclass(frozen=True, eq=False)
 class Minimum:
-    """What is known of the least a model can cost.
+    """The outcome of a minimisation: the best row found and a lower bound of the cost.
 
     Attributes:
         status: whether the optimum was found; nothing is feasible; a limit ended the search; the solver failed; or
-            every answer broke a rule that rows cannot express, or was put right.
+            every answer broke a rule that is not linear, or was repaired.
         row: (d,) the best row found; None: none was.
-        cost: what it costs by the model; inf without a row.
-        bound: no row that the model leaves costs less.
+        cost: its cost under the model's aim; inf without a row.
+        bound: no row that the model allows costs less.
     """
 
     status: Status
@@ -48,14 +44,14 @@ class Minimum:
 
 
 def minimise(model: Model, cuts: Sequence[Cut], budget: Budget, seed: int) -> Minimum:
-    """Return the row that costs least, over all ways of meeting the targets.
+    """Return the row of least cost, over all ways of meeting the targets.
 
     Raises:
-        NotLinearError: rows cannot express the model.
+        NotLinearError: linear constraints cannot express the model.
     """
     best = Minimum("infeasible", bound=np.inf)
     for wanted in ways(model):
-        found = _repaired(model, wanted, list(cuts), (budget, seed))
+        found = _minimum_by_cuts(model, wanted, list(cuts), (budget, seed))
         nearer = found if found.cost < best.cost else best
         status = best.status if best.status not in ("infeasible", "optimal") else found.status
         if status == "infeasible" and nearer.row is not None:
@@ -67,10 +63,10 @@ def minimise(model: Model, cuts: Sequence[Cut], budget: Budget, seed: int) -> Mi
 
 
 def lower_bound(model: Model, budget: Budget, seed: int) -> Minimum:
-    """Return the least cost that any row can have, by rows that leave out none of them: rules may be missing.
+    """Return a lower bound of the cost of all valid rows; the program may lack rules, so that it excludes none of them.
 
     Raises:
-        NotLinearError: rows cannot express the model.
+        NotLinearError: linear constraints cannot express the model.
     """
     best = Minimum("infeasible", bound=np.inf)
     for wanted in ways(model):
@@ -96,51 +92,51 @@ def ways(model: Model) -> list[tuple[ClassTarget, ...]]:
 Run = tuple[Budget, int]
 
 
-def _repaired(model: Model, wanted: Sequence[ClassTarget], cuts: list[Cut], run: Run) -> Minimum:
-    """Return the best row for one way of meeting the targets; what breaks a rule is cut off and asked for anew."""
+def _minimum_by_cuts(model: Model, wanted: Sequence[ClassTarget], cuts: list[Cut], run: Run) -> Minimum:
+    """Return the best row for one way of meeting the targets; rows that break a rule are cut off."""
     bound = -np.inf
     for repairs in count():
         if run[0].spent:  # large models take long to be written as a program
             return Minimum("limit", bound=bound)
         built = build(model, wanted, cuts)
         solved = Solved("infeasible", bound=np.inf) if built is None else _solved(built, *run)
-        nearly = built is not None and _nearly(built)
-        # cuts may leave out more than the broken row, and what is said nearly more or less than there is
-        bound = bound if repairs or nearly else max(bound, solved.bound)
+        approximate = built is not None and _approximate(built)
+        # cuts may exclude more than the broken row, and approximations more or less than there is
+        bound = bound if repairs or approximate else max(bound, solved.bound)
         if built is None or solved.values is None:
-            status: Status = "broken" if (repairs or nearly) and solved.status == "infeasible" else solved.status
+            status: Status = "broken" if (repairs or approximate) and solved.status == "infeasible" else solved.status
             return Minimum(status, bound=bound)
         row, cost = _row(model, (wanted, cuts), run, (built, solved.values))
         lawful = row is not None and bool(model.problem.check(row[None])[0])
         if row is not None and not lawful and (moved := _followed(model, row)) is not None:
             lawful, row, cost = True, moved, float(model.aim.costs(model.problem, moved[None])[0])
         if lawful:
-            return Minimum("broken" if nearly else solved.status, row, cost, bound)
+            return Minimum("broken" if approximate else solved.status, row, cost, bound)
         if repairs == MOST_REPAIRS or row is None or not built.left_out:
             return Minimum("broken", bound=bound)
         cuts = [*cuts, OtherValues(row, _to_change(built, row))]
     raise AssertionError("the loop ends by itself")
 
 
-def _nearly(built: Built) -> bool:
-    """Whether rows say only nearly, or not at all, what causal equations ask for."""
+def _approximate(built: Built) -> bool:
+    """Whether causal equations are approximated, or left out."""
     return any(isinstance(rule.then.left, Computed) for rule in built.left_out)
 
 
 def _followed(model: Model, row: Floats) -> Floats | None:
-    """Return a row with all children where their equations want them, if that breaks no rule.
+    """Return a row with the children of causal equations set exactly; None if that breaks a rule.
 
-    Not where there are further families: a hull may end before it.
+    None where there are further families, too: a hull may end before the exact value.
     """
     rules = [joint.rule for joint in model.problem.joint_rules if isinstance(joint.rule.then.left, Computed)]
     if not rules or model.families:
         return None
-    moved = held(model, followed(model.problem, rules, row))
+    moved = as_stored(model, followed(rules, row, model.problem.x0))
     return moved if model.problem.check(moved[None])[0] else None
 
 
 def _to_change(built: Built, row: Floats) -> tuple[int, ...]:
-    """Return the groups of a rule that a row breaks."""
+    """Return the groups of the first rule that a row breaks."""
     rules: tuple[Rule, ...] = built.left_out
     x0 = built.variables.problem.x0
     broken = [rule for rule in rules if not rule.holds(row[None], x0)[0]]
@@ -150,20 +146,20 @@ def _to_change(built: Built, row: Floats) -> tuple[int, ...]:
 def _row(
     model: Model, how: tuple[Sequence[ClassTarget], Sequence[Cut]], run: Run, found: tuple[Built, Floats]
 ) -> tuple[Floats | None, float]:
-    """Return the row that a solution says, of values that are admissible, and what it costs."""
+    """Return the row of a solution, with admissible values, and its cost."""
     built, values = found
     row, cost = built.variables.row(values), built.program.exact_cost(values)
     if built.whole:
-        return held(model, row), cost
+        return as_stored(model, row), cost
     near = build(model, *how, near=row)
     solved = Solved("infeasible") if near is None else _solved(near, *run)
     if near is None or solved.values is None:
         return None, np.inf
-    return held(model, near.variables.row(solved.values)), near.program.exact_cost(solved.values)
+    return as_stored(model, near.variables.row(solved.values)), near.program.exact_cost(solved.values)
 
 
-def held(model: Model, row: Floats) -> Floats:
-    """Return a row as its columns' types hold it."""
+def as_stored(model: Model, row: Floats) -> Floats:
+    """Return a row (d,) rounded to the types of its columns."""
     space = model.problem.space
     coded: Floats = space.encode(space.decode(row[None]))[0]
     return coded
@@ -180,43 +176,3 @@ def _solved(built: Built, budget: Budget, seed: int) -> Solved:
     if not built.program.squares or solved.values is None:
         return solved
     return replace(solved, values=solve_squares(built.program, solved.values, Effort(budget.seconds_left, seed=seed)))
-
-
-Blocking = Literal["validity", "sparsity", "rules", "further"]
-
-
-def first_infeasible(model: Model, budget: Budget, seed: int) -> Blocking | None:
-    """Return the first family, in the order of the paper, with which nothing is feasible; None if some row may be.
-
-    Validity and coherence come first, then the limit on changes, then what rules leave of each feature and of
-    several, then further families.
-
-    Raises:
-        NotLinearError: rows cannot express the model.
-    """
-    bare = replace(model, problem=_bare(model.problem), limited=False, ruled=False, families=())
-    steps: Sequence[tuple[Blocking, Model]] = (
-        ("validity", bare),
-        ("sparsity", replace(bare, limited=True)),
-        ("rules", replace(model, families=())),
-        ("further", model),
-    )
-    for name, step in steps:
-        if lower_bound(step, budget, seed).status == "infeasible":
-            return name
-    return None
-
-
-def _bare(problem: Problem) -> Problem:
-    """Return the problem without the rules of single groups: they may take any tuple of their domains."""
-    return replace(problem, groups=tuple(_free(problem, group) for group in problem.groups))
-
-
-def _free(problem: Problem, group: Group) -> Group:
-    own = problem.x0[list(group.columns)]
-    actions = group.domain.actions
-    admissible = ~(np.isnan(actions) & ~np.isnan(own)).any(axis=1) & ~same(actions, own).all(axis=1)
-    actions = np.concatenate([own[None], actions[admissible]])
-    cost, peak = problem.bound_distance.parts(group.columns, actions, own)
-    free = group.taking(GroupActions(actions, np.ones(len(actions)), 0, cost, peak))
-    return replace(free, ground=tuple, own_allowed=True)

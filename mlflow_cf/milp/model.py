@@ -1,4 +1,4 @@
-"""The model of one row: its variables, and family after family of rows."""
+"""The mixed-integer model of one row to explain: its variables, and one family of constraints after the other."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import numpy as np
 
 from mlflow_cf.constraints.rules import Rule
 from mlflow_cf.features import Floats
-from mlflow_cf.milp.cuts import Cut, add_cuts
+from mlflow_cf.milp.cuts import Cut
 from mlflow_cf.milp.embed import embed
 from mlflow_cf.milp.objective import (
     CountedOn,
@@ -35,25 +35,25 @@ SLACK: Final = 10 * FEASIBILITY  # of a cutoff or a bound: the solver scales row
 
 
 class Family(Protocol):
-    """Rows that only an explainer knows of, such as a region that answers must lie in."""
+    """Constraints of an explainer's own, such as a region that answers must lie in."""
 
     @property
     def exact(self) -> bool:
-        """Whether its rows leave out nothing that is asked for and cost nothing, so that optima are proofs."""
+        """Whether it excludes no valid row and adds no cost, so that optima are proofs."""
         ...
 
     def add(self, program: Program, variables: Variables) -> None:
-        """Add its rows."""
+        """Add its constraints."""
         ...
 
 
 @dataclass(frozen=True, eq=False)
 class Aim:
-    """What is minimised.
+    """The objective: what is minimised.
 
     Attributes:
         objective: the problem's distance, or one of the paper's.
-        mu: what each change costs on top; counted_on: what a changed category counts as.
+        mu: what each change costs on top; counted_on: whether a changed category counts once or twice.
     """
 
     objective: Objective = "distance"
@@ -71,22 +71,22 @@ class Aim:
         return f"{self.objective} + {self.mu:g} * {self.counted_on}" if self.mu else self.objective
 
     def costs(self, problem: Problem, rows: Floats) -> Floats:
-        """Return what rows (m, d) cost, (m,)."""
+        """Return the costs (m,) of rows (m, d)."""
         costs: Floats = costs_of(problem, self.objective, rows)
         return costs + prices_of(problem, self.mu, self.counted_on, rows) if self.mu else costs
 
 
 @dataclass(frozen=True, eq=False)
 class Model:
-    """What is asked of a program.
+    """A question to the solver: the row, what is minimised, and which constraints hold.
 
     Attributes:
         problem: the row and its constraints.
         aim: what is minimised.
         margin: by how much the targets are met; below 0 the tolerance within which they may be missed.
-        cutoff: a cost that is known to be reached.
-        families: further rows.
-        limited, ruled: whether the number of changes is limited, and rules over several groups are to be kept.
+        cutoff: the cost of the incumbent; dearer rows are excluded.
+        families: further constraints.
+        limited, ruled: whether limits on changes, and rules over several groups, are part of the model.
     """
 
     problem: Problem
@@ -104,8 +104,8 @@ class Built:
 
     Attributes:
         program, variables: what is solved.
-        left_out: rules that its rows do not express.
-        whole: whether every value that is admissible, and no other one, can be chosen.
+        left_out: the rules that linear constraints do not express.
+        whole: whether exactly the admissible values can be chosen.
     """
 
     program: Program
@@ -119,12 +119,12 @@ def build(model: Model, wanted: Sequence[ClassTarget], cuts: Sequence[Cut], near
 
     Args:
         model: what is asked.
-        wanted: the classes that meet its targets.
-        cuts: what is left out.
+        wanted: the class that meets each of its targets.
+        cuts: what is excluded on top.
         near: see `domains_of`.
 
     Raises:
-        NotLinearError: rows cannot express the structure, the target or the distance.
+        NotLinearError: linear constraints cannot express the structure, the target or the distance.
     """
     problem, exact = model.problem, model.margin < 0
     scorer = problem.scorer
@@ -145,7 +145,8 @@ def build(model: Model, wanted: Sequence[ClassTarget], cuts: Sequence[Cut], near
     add_validity(program, embed(program, variables, scorer.structure), wanted, model.margin)
     for family in model.families:
         family.add(program, variables)
-    add_cuts(program, variables, cuts)
+    for cut in cuts:
+        cut.add(program, variables)
     pairs = zip(problem.groups, domains, strict=True)
     whole = near is None and not any(
         isinstance(domain, ChangedRange) and group.interval is None for group, domain in pairs

@@ -1,4 +1,4 @@
-"""What a program minimises: the problem's distance or an objective of the paper, and a price or limit on changes."""
+"""The objectives of programs: the problem's distance or one of the CE-OCL paper; a price or a limit on changes."""
 
 from __future__ import annotations
 
@@ -42,15 +42,14 @@ def add_distance(program: Program, variables: Variables) -> None:
 
 
 def _change(variables: Variables, variable: Real) -> Affine:
-    """Return the scaled change of a real number."""
+    """Return the change of a real number divided by its scale."""
     scale = float(variables.problem.bound_distance.scale[variable.column])
     return variable.switch if np.isnan(variable.own) or not scale else variable.size.times(variable.step / scale)
 
 
 def _add_largest(program: Program, parts: list[Affine], weight: float) -> None:
     high = max(part.high for part in parts)
-    (column,) = program.add_columns(np.zeros(1), np.array([high]), cost=weight).tolist()
-    largest = Affine(np.array([column]), np.ones(1), 0.0, 0.0, high)
+    largest = program.add_column(0.0, high, cost=weight)
     program.require([difference(largest, part) for part in parts if not part.fixed or part.constant], 0.0, np.inf)
 
 
@@ -77,7 +76,7 @@ def add_paper_objective(program: Program, variables: Variables, objective: Objec
 
 
 def costs_of(problem: Problem, objective: Objective, rows: Floats) -> Floats:
-    """Return what rows (m, d) cost by an objective, without the price of their changes."""
+    """Return the costs (m,) of rows (m, d) by an objective, without the price of their changes."""
     if objective == "distance":
         return problem.bound_distance.distance(problem.columns, rows, problem.x0)
     parts = [_costs(problem, column, rows[:, column], objective) for column in range(rows.shape[1])]
@@ -91,7 +90,7 @@ def _unit(problem: Problem, column: int, objective: Objective) -> float:
 
 
 def _costs(problem: Problem, column: int, codes: Floats, objective: Objective) -> Floats:
-    """Return what codes (t,) of a feature cost beside the row's own one."""
+    """Return what a change of a feature from the row's own code to each of `codes` (t,) costs."""
     feature, own = problem.space.features[column], float(problem.x0[column])
     differs: Bools = (codes != own) & ~(np.isnan(codes) & np.isnan(own))
     if not feature.numeric:
@@ -104,11 +103,10 @@ def _costs(problem: Problem, column: int, codes: Floats, objective: Objective) -
 
 
 def _add_square(program: Program, variable: Real, factor: float) -> None:
-    """Add the square of ``factor * size`` by tangents."""
+    """Add the square of ``factor * size`` to the costs, bounded from below by tangents."""
     size = variable.size.times(factor)
-    (column,) = program.add_columns(np.zeros(1), np.array([size.high**2]), cost=1.0).tolist()
-    program.squares.append(Square(column, variable.up, variable.down, factor))
-    square = Affine(np.array([column]), np.ones(1), 0.0, 0.0, size.high**2)
+    square = program.add_column(0.0, size.high**2, cost=1.0)
+    program.squares.append(Square(int(square.columns[0]), variable.up, variable.down, factor))
     points = size.high * np.linspace(0.0, 1.0, TANGENTS) ** 2
     lines = [difference(square, size.times(2.0 * point)) for point in points.tolist()]
     program.require(lines, -(points**2), np.inf)
@@ -126,7 +124,7 @@ def add_price(program: Program, variables: Variables, price: float, counted_on: 
 
 
 def prices_of(problem: Problem, price: float, counted_on: CountedOn, rows: Floats) -> Floats:
-    """Return what the changes of rows (m, d) cost; see `add_price`."""
+    """Return the price (m,) of the changes of rows (m, d); see `add_price`."""
     twice = np.array([counted_on == "columns" and not feature.numeric for feature in problem.space.features])
     changed: Floats = differing(rows, problem.x0).astype(np.float64)
     return changed @ np.where(twice, 2.0 * price, price)

@@ -1,4 +1,4 @@
-"""A mixed-integer program being built: columns with bounds and costs, and rows, in plain arrays."""
+"""A mixed-integer program while it is built: columns (variables) with bounds and costs, and rows (constraints)."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from mlflow_cf.milp.affine import Affine, Columns
 
 @dataclass(frozen=True, eq=False)
 class Entries:
-    """Coefficients (e,) of rows, counted from 0 within what is added at a time, and of columns of the program."""
+    """Sparse coefficients (e,): of each its row, counted from 0 within one call, its column, and its value."""
 
     row: Columns
     column: Columns
@@ -34,11 +34,11 @@ class Square:
 
 @dataclass(eq=False)
 class Program:
-    """Minimise `cost` over columns within bounds, subject to rows within bounds; all arrays grow together.
+    """Minimise `costs` over columns within bounds, subject to rows within bounds.
 
     Attributes:
         size: number of columns; height: number of rows.
-        offset, costs: the sum of these is minimised.
+        offset, costs: a constant and expressions, the sum of which is minimised.
         squares: columns with a cost that stand for squares, and are bounded by tangents.
     """
 
@@ -68,6 +68,15 @@ class Program:
             self.costs.append(Affine(columns, prices, 0.0, -np.inf, np.inf))
         return columns
 
+    def add_column(self, low: float, high: float, *, integer: bool = False, cost: float = 0.0) -> Affine:
+        """Add one column with bounds and return it as an expression."""
+        column = self.add_columns(np.array([low]), np.array([high]), integer=integer, cost=cost)
+        return Affine(column, np.ones(1), 0.0, low, high)
+
+    def add_binary(self) -> Affine:
+        """Add a column that is 0 or 1 and return it as an expression."""
+        return self.add_column(0.0, 1.0, integer=True)
+
     def add_binaries(self, count: int) -> Columns:
         """Add columns that are 0 or 1 and return their numbers (count,)."""
         return self.add_columns(np.zeros(count), np.ones(count), integer=True)
@@ -92,39 +101,33 @@ class Program:
         self.add_rows(np.asarray(lower) - constant, np.asarray(upper) - constant, entries)
 
     def add_cost(self, part: Affine) -> None:
-        """Add an expression to what is minimised."""
+        """Add an expression to the objective."""
         self.costs.append(part)
         self.offset += part.constant
 
     @property
     def objective(self) -> Affine:
-        """What is minimised."""
+        """The objective as one expression."""
         columns = np.concatenate([np.empty(0, dtype=np.intp), *(part.columns for part in self.costs)])
         prices = np.concatenate([np.empty(0), *(part.coefficients for part in self.costs)])
         return Affine(columns, prices, self.offset, -np.inf, np.inf)
 
     def exact_cost(self, values: Floats) -> float:
-        """Return what is minimised for the values of all columns, with squares as such."""
+        """Return the objective for the values of all columns, with exact squares instead of their tangents."""
         squares = [(one.factor * (values[one.up] + values[one.down])) ** 2 - values[one.column] for one in self.squares]
         return self.objective.value(values) + float(sum(squares))
 
     @property
     def matrix(self) -> tuple[NDArray[np.int32], NDArray[np.int32], Floats]:
         """All rows as a sparse matrix (starts, columns, values), with equal entries added up."""
-        whole = csr_array(
-            (
-                np.concatenate([np.empty(0), *(part.value for part in self.entries)]),
-                (
-                    np.concatenate([np.empty(0, dtype=np.intp), *(part.row for part in self.entries)]),
-                    np.concatenate([np.empty(0, dtype=np.intp), *(part.column for part in self.entries)]),
-                ),
-            ),
-            shape=(self.height, self.size),
-        )
+        none = np.empty(0, dtype=np.intp)
+        every = [Entries(none, none, np.empty(0)), *self.entries]
+        places = np.concatenate([one.row for one in every]), np.concatenate([one.column for one in every])
+        whole = csr_array((np.concatenate([one.value for one in every]), places), shape=(self.height, self.size))
         whole.sum_duplicates()
         whole.eliminate_zeros()
         return whole.indptr.astype(np.int32), whole.indices.astype(np.int32), whole.data
 
 
 class NotLinearError(Exception):
-    """Something that rows cannot express exactly; the message says what."""
+    """Something that linear constraints cannot express exactly; the message says what."""

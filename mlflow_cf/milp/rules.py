@@ -1,9 +1,9 @@
-"""Rules and causal equations as rows of a program.
+"""Rules and causal equations as linear constraints of a program.
 
-A rule over several groups whose values are few is tabulated: for all groups but one, a combination leaves some actions
-of the last one. Any other rule is ``IF P THEN Q`` over linear comparisons, with a binary for each. What is neither is
-left out, and cut off when an answer breaks it. A causal child less its function of the parents keeps its value (CE-OCL
-section 2.1, causality).
+A rule over several groups with few actions is tabulated: each combination of actions of all groups but one allows some
+actions of the last one. Any other rule is ``IF P THEN Q`` over linear comparisons, with a binary column for each. What
+is neither is left out, and answers that break it are cut off. The difference of a causal child and its function of the
+parents keeps its value (CE-OCL section 2.1, causality).
 """
 
 from __future__ import annotations
@@ -19,9 +19,8 @@ from mlflow_cf.causal.additive import Additive
 from mlflow_cf.causal.equation import StructuralEquation
 from mlflow_cf.causal.formula import CausalFormula, bends
 from mlflow_cf.causal.function import StructuralFunction
-from mlflow_cf.constraints.expressions import Computed, Const, Expression, Recoded, Ref, Sum, differing
+from mlflow_cf.constraints.expressions import Computed, Const, Expression, Recoded, Ref, Sum
 from mlflow_cf.constraints.rules import Atom, Bools, Rule
-from mlflow_cf.features import Floats
 from mlflow_cf.milp.affine import Affine, difference, total
 from mlflow_cf.milp.embed import check_linear, embed
 from mlflow_cf.milp.functions import embed_additive, embed_formula
@@ -34,23 +33,23 @@ STRICT_SUM: Final = 1e-6  # of the width of a sum of selected values: by how muc
 
 
 def add_rules(program: Program, variables: Variables) -> tuple[Rule, ...]:
-    """Add the rules of a problem, and return those that rows cannot express."""
+    """Add the rules of a problem, and return those that linear constraints cannot express."""
     problem, left_out = variables.problem, []
     for joint in problem.joint_rules:
         numbers = any(isinstance(variables.of(column), Real) for column in joint.rule.columns("x_cf"))
         if joint.table is not None and not numbers:
             _add_table(program, variables, joint.groups, joint.table)
-        elif not _added(program, variables, joint.rule):
+        elif not _add_rule(program, variables, joint.rule):
             left_out.append(joint.rule)
     for group, variable in zip(problem.groups, variables.groups, strict=True):
         if isinstance(variable, Real):
             every = [rule for rule in group.rules if not bounds_only(problem, rule, variable.column)]
-            left_out += [rule for rule in every if not _added(program, variables, rule)]
+            left_out += [rule for rule in every if not _add_rule(program, variables, rule)]
     return tuple(left_out)
 
 
 def _add_table(program: Program, variables: Variables, groups: Sequence[int], table: Bools) -> None:
-    """Add a rule by its truth for every combination of the tuples of some groups."""
+    """Add a rule by a table that says whether it holds for every combination of actions of some groups."""
     chosen = [variable for number in groups if isinstance(variable := variables.groups[number], Chosen)]
     if not chosen:
         program.require([NOTHING], -np.inf, 0.0 if bool(table) else -1.0)
@@ -71,20 +70,19 @@ def _add_table(program: Program, variables: Variables, groups: Sequence[int], ta
     program.require(parts, -np.inf, float(len(others)) - 1.0)
 
 
-def _added(program: Program, variables: Variables, rule: Rule) -> bool:
-    """Add a rule as rows, and return whether they say all of it, and exactly."""
+def _add_rule(program: Program, variables: Variables, rule: Rule) -> bool:
+    """Add a rule as linear constraints, and return whether they express it exactly."""
     left = rule.then.left
     try:
         if isinstance(left, Computed) and isinstance(left.by, StructuralEquation):
             return add_equation(program, variables, left.by)
-        conditions = [_atom(variables, atom) for atom in rule.when]
-        then = _atom(variables, rule.then)
+        conditions = [_linear_comparison(variables, atom) for atom in rule.when]
+        then = _linear_comparison(variables, rule.then)
     except NotLinearError:
         return False
     broken: list[Affine] = []
     for condition in conditions:
-        (column,) = program.add_binaries(1).tolist()
-        holds = Affine(np.array([column]), np.ones(1), 0.0, 0.0, 1.0)
+        holds = program.add_binary()
         condition.require_unless(program, holds)
         broken.append(holds.times(-1.0).plus(1.0))
     then.require(program, total(broken))
@@ -97,7 +95,7 @@ class LinearComparison:
 
     Attributes:
         line: the expression; sign: of the comparison, one of ``== != <= <``.
-        strict: by how much the line is away from 0 where it is not 0.
+        strict: the least distance of the expression from 0 where it is not 0.
     """
 
     line: Affine
@@ -105,7 +103,7 @@ class LinearComparison:
     strict: float
 
     def require(self, program: Program, loose: Affine) -> None:
-        """Let it hold where `loose` is 0; where that is 1 or more it need not."""
+        """Require the comparison where `loose` is 0; where `loose` is 1 or more, it need not hold."""
         if self.sign == "!=":
             self._away(program, loose)
             return
@@ -115,22 +113,14 @@ class LinearComparison:
             self._at_most(program, self.line.times(-1.0), 0.0, loose)
 
     def require_unless(self, program: Program, holds: Affine) -> None:
-        """Let it be false where `holds` is 0."""
-        negated = self.line.times(-1.0)
-        match self.sign:
-            case "<=":
-                LinearComparison(negated, "<", self.strict).require(program, holds)
-            case "<":
-                LinearComparison(negated, "<=", self.strict).require(program, holds)
-            case "!=":
-                LinearComparison(self.line, "==", self.strict).require(program, holds)
-            case _:
-                LinearComparison(self.line, "!=", self.strict).require(program, holds)
+        """Require that the comparison is false where `holds` is 0."""
+        sign = {"<=": "<", "<": "<=", "!=": "==", "==": "!="}[self.sign]
+        line = self.line.times(-1.0) if sign in ("<", "<=") else self.line
+        LinearComparison(line, sign, self.strict).require(program, holds)
 
     def _away(self, program: Program, loose: Affine) -> None:
-        """Keep the line on one side of 0."""
-        (column,) = program.add_binaries(1).tolist()
-        above = Affine(np.array([column]), np.ones(1), 0.0, 0.0, 1.0)
+        """Require that the expression is not 0, on either side of it."""
+        above = program.add_binary()
         self._at_most(program, self.line, -self.strict, total([loose, above]))
         self._at_most(program, self.line.times(-1.0), -self.strict, total([loose, above.times(-1.0).plus(1.0)]))
 
@@ -143,17 +133,17 @@ class LinearComparison:
             program.require([row], -np.inf, most / unit)
 
 
-def _atom(variables: Variables, atom: Atom) -> LinearComparison:
-    """Return a comparison as a linear one.
+def _linear_comparison(variables: Variables, atom: Atom) -> LinearComparison:
+    """Return an atom of a rule as a linear comparison.
 
     Raises:
-        NotLinearError: it is none, or something in it may be missing or without a rank.
+        NotLinearError: it is not linear, or a value in it may be missing or without a rank.
     """
     _check_known(variables, atom)
     if atom.sign == "in":
         inside = _members(variables, atom)
         return LinearComparison(inside.times(-1.0).plus(1.0), "<=", 0.5)
-    if bare := _levels(variables, atom):
+    if bare := _level_comparison(variables, atom):
         return bare
     line = difference(_linear(variables, atom.left), _linear(variables, atom.right))
     if atom.sign in (">", ">="):
@@ -168,7 +158,7 @@ def _atom(variables: Variables, atom: Atom) -> LinearComparison:
 
 
 def _check_known(variables: Variables, atom: Atom) -> None:
-    """Refuse what may be missing, or have no rank: comparisons treat it in a way of its own."""
+    """Refuse an atom with a value that may be missing or without a rank: comparisons treat these in their own way."""
     x0 = variables.problem.x0
     for column in atom.columns("x_cf"):
         variable = variables.of(column)
@@ -181,14 +171,14 @@ def _check_known(variables: Variables, atom: Atom) -> None:
 
 
 def _members(variables: Variables, atom: Atom) -> Affine:
-    """Return 1 if a feature has one of some values."""
+    """Return an expression that is 1 if a feature has one of the atom's members, else 0."""
     if not isinstance(atom.left, Ref) or isinstance(variable := variables.of(atom.left.column), Real):
         raise NotLinearError("membership of a number that may take any value")
     return variable.where(np.isin(variable.values(atom.left.column), atom.members))
 
 
-def _levels(variables: Variables, atom: Atom) -> LinearComparison | None:
-    """Return the comparison of a selected feature with a constant, which its selectors answer; None of any other."""
+def _level_comparison(variables: Variables, atom: Atom) -> LinearComparison | None:
+    """Return the comparison of a feature that has selectors with a constant, by these selectors; None of any other."""
     if not isinstance(atom.left, Ref) or not isinstance(atom.right, Const):
         return None
     variable = variables.of(atom.left.column)
@@ -201,10 +191,10 @@ def _levels(variables: Variables, atom: Atom) -> LinearComparison | None:
 
 
 def _linear(variables: Variables, expression: Expression) -> Affine:
-    """Return an expression over the counterfactual as a linear one.
+    """Return an expression over the counterfactual as an affine one.
 
     Raises:
-        NotLinearError: it is none.
+        NotLinearError: it is not linear.
     """
     match expression:
         case Const(value):
@@ -240,7 +230,7 @@ def _scaled(left: Affine, right: Affine, sign: str) -> Affine:
 
 
 def groups_of(variables: Variables, rules: Sequence[Rule]) -> list[int]:
-    """Return the groups that rules speak of."""
+    """Return the numbers of the groups that rules mention."""
     columns = set(chain.from_iterable(rule.columns("x_cf") for rule in rules))
     return sorted({int(variables.problem.owner[column]) for column in columns})
 
@@ -249,13 +239,13 @@ INSIDE: Final = 5e-7  # of a child's range: how far inside of what is allowed an
 
 
 def add_equation(program: Program, variables: Variables, equation: StructuralEquation) -> bool:
-    """Let a child follow its parents; a child that is missing stays so, and none moves while they do not.
+    """Require that a child follows its parents; a missing child stays missing, and none changes while its parents stay.
 
     Returns:
-        Whether the rows say exactly that, and not nearly.
+        Whether the constraints are exact, and no approximation.
 
     Raises:
-        NotLinearError: rows cannot express the function.
+        NotLinearError: linear constraints cannot express the function.
     """
     function, x0 = equation.function, variables.problem.x0
     moves = variables.changed(function.child)
@@ -270,7 +260,7 @@ def add_equation(program: Program, variables: Variables, equation: StructuralEqu
         return True
     value, exact = value_of(program, variables, function)
     wanted = value.plus(float(x0[function.child]) - before)
-    low, high = _reach(variables, equation)
+    low, high = _function_range(variables, equation)
     real = any(isinstance(variables.of(column), Real) for column in equation.columns)
     inside = INSIDE if real and variables.strict else 0.0
     unit = equation.width or 1.0
@@ -280,10 +270,10 @@ def add_equation(program: Program, variables: Variables, equation: StructuralEqu
 
 
 def value_of(program: Program, variables: Variables, function: StructuralFunction) -> tuple[Affine, bool]:
-    """Return what a function says of the row, and whether that is exact.
+    """Return the value of a causal function as an expression, and whether that is exact.
 
     Raises:
-        NotLinearError: rows cannot express it.
+        NotLinearError: linear constraints cannot express it.
     """
     match function.structure:
         case Additive():
@@ -295,30 +285,30 @@ def value_of(program: Program, variables: Variables, function: StructuralFunctio
             return value, True
 
 
-def _reach(variables: Variables, equation: StructuralEquation) -> tuple[Affine, Affine]:
-    """Return between which ends the function must come out for what the child becomes."""
+def _function_range(variables: Variables, equation: StructuralEquation) -> tuple[Affine, Affine]:
+    """Return the least and the largest value that the function may have for the child's new value."""
     child = variables.of(equation.function.child)
     if not isinstance(child, Real):
-        low, high = equation.reach(np.nan_to_num(child.values(equation.function.child)))
+        low, high = equation.allowed_range(np.nan_to_num(child.values(equation.function.child)))
         return Affine.chosen(child.selectors, low), Affine.chosen(child.selectors, high)
-    low, high = equation.reach(np.array([child.own]))  # of an own value off the grid the next ones may be far
+    low, high = equation.allowed_range(np.array([child.own]))  # of an own value off the grid the next ones may be far
     slack = max(equation.widest, child.own - float(low[0]), float(high[0]) - child.own)
     return child.value.plus(-slack), child.value.plus(slack)
 
 
 def bending(problem: Problem) -> str:
-    """Return in words what in a causal function of numbers that take any value is no straight line; empty: nothing."""
+    """Return in words what is not piecewise linear in causal functions of continuous numbers; empty if nothing is."""
     for joint in problem.joint_rules:
         left = joint.rule.then.left
         if isinstance(left, Computed) and isinstance(left.by, StructuralEquation):
             function = left.by.function
             groups = [problem.groups[int(problem.owner[parent])] for parent in function.parents]
-            if any(group.interval is not None for group in groups) and (what := _bend(function)):
+            if any(group.interval is not None for group in groups) and (what := _nonlinear_part(function)):
                 return what
     return ""
 
 
-def _bend(function: StructuralFunction) -> str:
+def _nonlinear_part(function: StructuralFunction) -> str:
     match function.structure:
         case Additive():
             return ""
@@ -330,26 +320,3 @@ def _bend(function: StructuralFunction) -> str:
             except NotLinearError as error:
                 return str(error)
             return ""
-
-
-def followed(problem: Problem, rules: Sequence[Rule], row: Floats) -> Floats:
-    """Return a row (d,) whose children have what their equations among `rules` say exactly, or the nearest to it."""
-    row, x0 = row.copy(), problem.x0
-    equations = [rule.then.left.by for rule in rules if isinstance(rule.then.left, Computed)]
-    for _ in equations:  # a child may be a parent of another one
-        for equation in equations:
-            if isinstance(equation, StructuralEquation):
-                _put(equation, row, x0)
-    return row
-
-
-def _put(equation: StructuralEquation, row: Floats, x0: Floats) -> None:
-    """Move the child of an equation to where its parents say."""
-    child, parents, known = equation.function.child, list(equation.function.parents), equation.admissible
-    if not differing(row[None], x0)[0, parents].any() or np.isnan(x0[child]):
-        row[child] = x0[child]
-        return
-    values = equation.function.values(np.array([row, x0]))
-    wanted = x0[child] + values[0] - values[1]
-    if np.isfinite(wanted):
-        row[child] = wanted if known is None or not len(known) else known[np.abs(known - wanted).argmin()]

@@ -1,4 +1,4 @@
-"""Programs solved by HiGHS: one object per solve, one thread, and never a word on the standard output."""
+"""Programs solved by HiGHS: one solver object per solve, one thread, and no output."""
 
 from __future__ import annotations
 
@@ -28,17 +28,17 @@ _STATUS: Final[dict[highspy.HighsModelStatus, Status]] = {
 
 
 class _Silent(highspy.Highs):
-    """A solver that says nothing, not even that it was made: from release 1.16 on, calls of its own do so."""
+    """A solver that prints nothing: from release 1.16 on, HiGHS prints while it is constructed."""
 
     def enableCallbacks(self) -> None:  # noqa: N802
-        """Do what is done when a solver is made, but without a word."""
+        """Do what the constructor does, without output."""
         self.setOptionValue("output_flag", False)
         super().enableCallbacks()  # type: ignore[no-untyped-call]
 
 
 @dataclass(frozen=True)
 class Effort:
-    """What a solve may cost at most.
+    """The limits of one solve.
 
     Attributes:
         seconds: wall-clock time; nodes: branch-and-bound nodes.
@@ -52,14 +52,14 @@ class Effort:
 
 @dataclass(frozen=True, eq=False)
 class Solved:
-    """What became of a program.
+    """The result of a solve.
 
     Attributes:
         status: whether the optimum was found; or it was shown that nothing is feasible; or a limit ended the search;
             or the solver failed.
-        values: (columns,) of the best solution known; None: none is.
+        values: (columns,) of the best solution found; None: none was.
         bound: no feasible solution costs less; -inf: unknown.
-        nodes: how many nodes it took.
+        nodes: branch-and-bound nodes that were looked at.
     """
 
     status: Status
@@ -69,7 +69,7 @@ class Solved:
 
 
 def solve(program: Program, effort: Effort) -> Solved:
-    """Return what the solver finds within its limits; its own trouble is a status, never an exception."""
+    """Return the result of a solve within limits; a failure of the solver is a status, never an exception."""
     if effort.seconds is not None and effort.seconds <= 0:
         return Solved("limit")
     if not program.size:
@@ -84,9 +84,9 @@ def solve(program: Program, effort: Effort) -> Solved:
 
 
 def solve_squares(program: Program, values: Floats, effort: Effort) -> Floats:
-    """Return the optimum with all integer columns as in a solution, and squares instead of their tangents.
+    """Return the optimum of the quadratic program with all integer columns fixed as in the solution `values`.
 
-    If the solver fails, or finds nothing better, the solution stays.
+    It has squares instead of their tangents. If the solver fails, or finds nothing better, `values` are returned.
     """
     if effort.seconds is not None and effort.seconds <= 0:
         return values
@@ -106,7 +106,7 @@ def solve_squares(program: Program, values: Floats, effort: Effort) -> Floats:
 
 
 def _hessian(program: Program) -> highspy.HighsHessian:
-    """Return the second derivatives of all squares, which are those of single columns."""
+    """Return the Hessian of all squares, which is diagonal."""
     diagonal = np.zeros(program.size)
     for square in program.squares:
         diagonal[[square.up, square.down]] += 2.0 * square.factor**2
@@ -139,9 +139,9 @@ def _run(solver: highspy.Highs, program: Program, effort: Effort) -> Solved:
 
 
 def _constant(program: Program) -> Solved:
-    """Return what becomes of a program without columns."""
-    held = (_joined(program.row_lower) <= FEASIBILITY).all() and (_joined(program.row_upper) >= -FEASIBILITY).all()
-    return Solved("optimal", np.empty(0), program.offset) if held else Solved("infeasible", bound=np.inf)
+    """Return the result of a program without columns."""
+    feasible = (_joined(program.row_lower) <= FEASIBILITY).all() and (_joined(program.row_upper) >= -FEASIBILITY).all()
+    return Solved("optimal", np.empty(0), program.offset) if feasible else Solved("infeasible", bound=np.inf)
 
 
 def _set_options(solver: highspy.Highs, effort: Effort) -> None:
@@ -162,7 +162,7 @@ def _set_options(solver: highspy.Highs, effort: Effort) -> None:
 
 
 def _as_lp(program: Program, fixed: Floats | None = None) -> highspy.HighsLp:
-    """Return a program as the solver takes it, its rows one after the other.
+    """Return a program in the solver's own form, row by row.
 
     With a `fixed` solution, integer columns keep what they are there, and squares cost nothing.
     """

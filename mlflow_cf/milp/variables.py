@@ -1,8 +1,8 @@
-"""The variables of one row: what its counterfactual may have in every group.
+"""The decision variables of one row to explain: which action its counterfactual takes in every feature group.
 
-A group of several features, a category, and a number with few values have one selector for each action, so that nothing
-needs a large constant. Any other number is real: it moves up or down by shares of the width of its range, and a switch
-says whether it moves at all.
+A group of several features, a category, and a number with few values have one binary selector for each action, so that
+no constraint needs a large constant. Any other number is real: it moves up or down by shares of the width of its range,
+and a switch says whether it moves at all.
 """
 
 from __future__ import annotations
@@ -21,13 +21,13 @@ from mlflow_cf.milp.program import Program
 from mlflow_cf.problem import Codes, Group, Problem
 from mlflow_cf.problem.points import box
 
-STRICT: Final = 1e-5  # what a tolerance of the solver surely tells apart
+STRICT: Final = 1e-5  # a difference that is surely larger than the solver's tolerance
 ONE = Affine.of(1.0)
 NOTHING = Affine.of(0.0)
 
 
 class ChangedRange(NamedTuple):
-    """The ends between which a real number is if it changes."""
+    """The least and the largest value of a real number that changes."""
 
     low: float
     high: float
@@ -35,13 +35,13 @@ class ChangedRange(NamedTuple):
 
 @dataclass(frozen=True, eq=False)
 class Chosen:
-    """A group with one selector per tuple; the own tuple may be none of them.
+    """A group with one selector per action; the row's own action may be none of them.
 
     Attributes:
         columns: the group's columns.
-        codes: (t,) the tuples by their code in the group; own: the code of the row's own tuple.
-        actions: (t, columns) the tuples; x0: (columns,) the row's own.
-        selectors: (t,) columns of the program, one of which is 1.
+        codes: (t,) the actions by their number in the group; own: the number of the row's own action.
+        actions: (t, columns) the actions' values; x0: (columns,) the row's own.
+        selectors: (t,) columns of the program, exactly one of which is 1.
     """
 
     columns: tuple[int, ...]
@@ -52,7 +52,7 @@ class Chosen:
     selectors: Columns
 
     def where(self, flags: NDArray[np.bool_]) -> Affine:
-        """Return 1 if the chosen tuple is one of the flagged ones (t,), else 0."""
+        """Return an expression that is 1 if the selected action is a flagged one (t,), else 0."""
         return Affine.chosen(self.selectors, flags.astype(np.float64))
 
     def values(self, feature: int) -> Floats:
@@ -62,18 +62,18 @@ class Chosen:
 
     @cached_property
     def changed(self) -> Affine:
-        """1 if another tuple than the row's own is chosen."""
+        """An expression that is 1 if another action than the row's own is selected, else 0."""
         return self.where(self.codes != self.own)
 
 
 @dataclass(frozen=True, eq=False)
 class Real:
-    """A number that takes any value in a box, or keeps the row's own.
+    """A number that takes any value in an interval, or keeps the row's own.
 
     Attributes:
         column: the feature.
         own: the row's own value; of a missing one NaN.
-        low, high: the box of changed values; step: the width of the box widened to the own value.
+        low, high: the interval of changed values; step: the width of the interval widened to the own value.
         up, down: columns, the shares of `step` by which it moves; at most one of them is more than 0.
         switch: 1 if it may differ from the row's own value.
     """
@@ -89,24 +89,24 @@ class Real:
 
     @property
     def origin(self) -> float:
-        """What it is moved from: the own value, or 0 where that is missing."""
+        """The value that shifts start from: the row's own, or 0 where that is missing."""
         return 0.0 if np.isnan(self.own) else self.own
 
     @cached_property
     def shift(self) -> Affine:
-        """How far it moves up, in shares of `step`."""
+        """The signed shift, in shares of `step`."""
         ends = (self.low - self.origin) / self.step, (self.high - self.origin) / self.step
         return Affine(np.array([self.up, self.down]), np.array([1.0, -1.0]), 0.0, min(ends[0], 0.0), max(ends[1], 0.0))
 
     @cached_property
     def size(self) -> Affine:
-        """How far it moves at all, in shares of `step`, once that is minimised."""
+        """The absolute value of the shift, in shares of `step`, provided that it is minimised."""
         most = max(abs(self.shift.low), abs(self.shift.high))
         return Affine(np.array([self.up, self.down]), np.ones(2), 0.0, 0.0, most)
 
     @cached_property
     def value(self) -> Affine:
-        """The number; 0 where a missing one stays missing."""
+        """The new value; 0 where a missing one stays missing."""
         return self.shift.times(self.step).plus(self.origin)
 
 
@@ -115,10 +115,10 @@ Variable = Chosen | Real
 
 @dataclass(frozen=True, eq=False)
 class Pieces:
-    """Intervals of a real number, of which a program chooses one.
+    """Intervals of a real number, one of which the program selects.
 
     Attributes:
-        above, most: (p,) the number is above the one and at most the other.
+        above, most: (p,) the number is above `above` and at most `most`.
         columns: (p,) columns of the program, one of which is 1; a single interval needs none.
     """
 
@@ -127,20 +127,20 @@ class Pieces:
     columns: Columns
 
     def chosen(self, values: Floats) -> tuple[float, float]:
-        """Return what the number is above, and what it is at most, for the values of all columns."""
+        """Return the ends of the interval that is selected in a solution, which has the values of all columns."""
         at = int(values[self.columns].argmax()) if len(self.columns) else 0
         return float(self.above[at]), float(self.most[at])
 
 
 @dataclass(frozen=True, eq=False)
 class Variables:
-    """What the counterfactual of a problem's row has of every feature.
+    """The decision variables of all groups of a problem.
 
     Attributes:
         problem: the problem.
         groups: the variable of every group.
-        strict: by which share of its box a real number must exceed what it is to be above; 0 where "at least" will do.
-        pieces: per feature the intervals that structures tell apart of a real number, as they are added.
+        strict: by which share of its interval a real number must exceed an end to be above it; 0: reaching it will do.
+        pieces: per real number, the intervals that structures tell apart, as they are added.
     """
 
     problem: Problem
@@ -152,12 +152,12 @@ class Variables:
     def add(
         cls, program: Program, problem: Problem, domains: Sequence[Codes | ChangedRange], strict: float = STRICT
     ) -> Variables:
-        """Add the columns of a problem's groups and the rows that tie them together.
+        """Add the columns of a problem's groups and the constraints that tie them together.
 
         Args:
             program: to which they are added.
             problem: the problem.
-            domains: per group the tuples that count, which get selectors, or the box of a real number.
+            domains: per group the actions that get selectors, or the interval of a real number.
             strict: see the attribute.
         """
         groups: list[Variable] = []
@@ -175,28 +175,21 @@ class Variables:
         return self.groups[number]
 
     def value(self, feature: int) -> Affine:
-        """Return a number in the codes' own units; 0 where a missing one stays missing."""
+        """Return the new value of a number, in the unit of its codes; 0 where a missing one stays missing."""
         variable = self.of(feature)
         if isinstance(variable, Real):
             return variable.value
         return Affine.chosen(variable.selectors, np.nan_to_num(variable.values(feature)))
 
     def missing(self, feature: int) -> Affine:
-        """Return 1 if the value is missing, as the row's own one then is."""
+        """Return an expression that is 1 if the new value is missing, which only the row's own can be, else 0."""
         variable = self.of(feature)
         if isinstance(variable, Real):
             return difference(ONE, variable.switch) if np.isnan(variable.own) else NOTHING
         return variable.where(np.isnan(variable.values(feature)))
 
-    def level(self, feature: int, code: float) -> Affine:
-        """Return 1 if a category has this level, else 0."""
-        variable = self.of(feature)
-        if isinstance(variable, Real):
-            raise TypeError("a real number has no levels")
-        return variable.where(variable.values(feature) == code)
-
     def changed(self, feature: int) -> Affine:
-        """Return 1 if a feature may differ from the row's own value, else 0."""
+        """Return an expression that is 1 if a feature may differ from the row's own value, else 0."""
         variable = self.of(feature)
         if isinstance(variable, Real):
             return variable.switch
@@ -204,18 +197,18 @@ class Variables:
         return variable.where((values != own) & ~(np.isnan(values) & np.isnan(own)))
 
     def changed_group(self, number: int) -> Affine:
-        """Return 1 if a group may differ from the row's own tuple, else 0."""
+        """Return an expression that is 1 if a group may differ from the row's own action, else 0."""
         variable = self.groups[number]
         return variable.switch if isinstance(variable, Real) else variable.changed
 
     def changes(self, numbers: Sequence[int]) -> Affine:
-        """Return how many of some groups may differ."""
+        """Return how many of some groups may differ from the row to explain."""
         return total([self.changed_group(number) for number in numbers])
 
     def row(self, values: Floats) -> Floats:
-        """Return the row (d,) that the columns' values say, with exact tuples and the own values of what stays.
+        """Return the row (d,) of a solution, with exact actions, and the own values of all that stays.
 
-        A solver meets rows up to a tolerance; real numbers are put where the intervals say that were chosen for them.
+        A solver meets constraints up to a tolerance; real numbers are moved into the intervals selected for them.
         """
         row = self.problem.x0.copy()
         for variable in self.groups:
@@ -226,7 +219,7 @@ class Variables:
         return row
 
     def _inside(self, real: Real, values: Floats) -> float:
-        """Return a number of the column's type in its box and in all of its intervals that were chosen."""
+        """Return a number of the column's type within its own interval and all those that were selected."""
         stored = self.problem.space.features[real.column].stored
         above, most = float(np.nextafter(real.low, -np.inf)), real.high
         for pieces in self.pieces.get(real.column, ()):
@@ -236,18 +229,18 @@ class Variables:
 
 
 def _between(value: float, above: float, most: float, stored: np.dtype[Any]) -> float:
-    """Return the number of a type nearest to a value that is above one end and at most the other, if there is any."""
+    """Return the number of a type nearest to a value, above `above` and at most `most` if there is any such."""
     if stored.kind != "f":
         return float(np.clip(value, np.nextafter(above, np.inf), most))
     with np.errstate(over="ignore"):
-        held = stored.type(value)
-        if held > most:
-            held = stored.type(most)
-            held = np.nextafter(held, stored.type(-np.inf)) if held > most else held
-        elif held <= above:
-            held = stored.type(above)
-            held = np.nextafter(held, stored.type(np.inf)) if held <= above else held
-    return float(held)
+        number = stored.type(value)
+        if number > most:
+            number = stored.type(most)
+            number = np.nextafter(number, stored.type(-np.inf)) if number > most else number
+        elif number <= above:
+            number = stored.type(above)
+            number = np.nextafter(number, stored.type(np.inf)) if number <= above else number
+    return float(number)
 
 
 def _chosen(program: Program, group: Group, codes: Codes, own: Floats) -> Chosen:
@@ -262,10 +255,7 @@ def _real(program: Program, group: Group, box: ChangedRange, own: float) -> Real
     step = (max(high, origin) - min(low, origin)) or 1.0
     least, most = (low - origin) / step, (high - origin) / step
     up, down = program.add_columns(np.zeros(2), np.array([max(most, 0.0), max(-least, 0.0)])).tolist()
-    switch = ONE
-    if group.own_allowed:
-        (column,) = program.add_binaries(1).tolist()
-        switch = Affine(np.array([column]), np.ones(1), 0.0, 0.0, 1.0)
+    switch = program.add_binary() if group.own_allowed else ONE
     real = Real(group.columns[0], own, low, high, step, up, down, switch)
     program.require(
         [difference(real.shift, switch.times(least)), difference(real.shift, switch.times(most))],
@@ -282,16 +272,16 @@ ROUNDING: Final = 1e-9  # of distances that are added up in another order
 def domains_of(
     problem: Problem, cutoff: float = np.inf, near: Floats | None = None
 ) -> list[Codes | ChangedRange] | None:
-    """Return what every group may be; None if nothing is left of one.
+    """Return the actions, or the interval, of every group; None if a group has no action left.
 
     Args:
         problem: the problem.
-        cutoff: a distance; tuples that no row within it has are left out.
-        near: (d,) a row next to which numbers of many values stay, unless they keep their own; None: they are real.
+        cutoff: the incumbent's distance; actions that no nearer row has are left out.
+        near: (d,) a row; numbers of many values may take those nearest to it, or their own. None: they are real.
     """
     boxes = [_continuous(problem, group) for group in problem.groups]
     domains: list[Codes | ChangedRange] = []
-    for group, codes, interval in zip(problem.groups, _within(problem, boxes, cutoff), boxes, strict=True):
+    for group, codes, interval in zip(problem.groups, _actions_within(problem, boxes, cutoff), boxes, strict=True):
         if interval is not None:
             domains.append(interval)
         elif not is_wide(problem, group, codes):
@@ -305,13 +295,13 @@ def domains_of(
 
 
 def is_wide(problem: Problem, group: Group, codes: Codes) -> bool:
-    """Whether a group is a number of too many values to choose from one by one."""
+    """Whether a group is a number with too many values for selectors."""
     measured = problem.space.features[group.columns[0]].numeric and problem.bound_distance.percentiles is None
     return len(group.columns) == 1 and len(codes) > MOST_SELECTORS and measured
 
 
 def _continuous(problem: Problem, group: Group) -> ChangedRange | None:
-    """Return the box of a number that may take any value in it; None of any other, and where it is empty."""
+    """Return the interval of a number that may take any value in it; None of any other, and where it is empty."""
     if group.interval is None or group.columns[0] in problem.celled:
         return None
     low, high = box(problem, group)
@@ -319,8 +309,8 @@ def _continuous(problem: Problem, group: Group) -> ChangedRange | None:
     return ChangedRange(low, high) if low <= high and not low == high == own else None
 
 
-def _within(problem: Problem, boxes: list[ChangedRange | None], cutoff: float) -> list[Codes]:
-    """Return the admissible tuples of every group that some row within the cutoff may have."""
+def _actions_within(problem: Problem, boxes: list[ChangedRange | None], cutoff: float) -> list[Codes]:
+    """Return the admissible actions (by number) of every group that some row within the cutoff may have."""
     every = [_allowed(group) for group in problem.groups]
     parts = list(zip(problem.groups, every, boxes, strict=True))
     free = [interval is not None or not len(codes) for _, codes, interval in parts]
@@ -341,6 +331,6 @@ def _allowed(group: Group) -> Codes:
 
 
 def _next_to(group: Group, codes: Codes, value: float) -> Codes:
-    """Return the tuples of a number that are nearest to a value, and the own one."""
+    """Return the actions of a number that are nearest to a value, and its own one."""
     apart = np.abs(np.where(codes == group.own, value, group.actions[codes, 0]) - value)
     return np.sort(codes[np.argsort(apart, kind="stable")[:MOST_SELECTORS]])

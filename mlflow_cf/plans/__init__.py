@@ -1,1 +1,1 @@
-"""Plans: actions one after the other, what each costs, and what makes it cheaper (Naumann & Ntoutsi 2021)."""
+"""Plans: sequences of actions with costs, and relationships that make steps cheaper (Naumann & Ntoutsi 2021)."""

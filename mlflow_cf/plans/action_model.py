@@ -1,7 +1,8 @@
-"""The declared actions of plans over coded states: what a step leads to and costs (CSCF sections 1, 2 and 5).
+"""The action model of plans: which steps are possible from a coded state, and what each leads to and costs.
 
-A request can narrow the policy's actions: fewer of them, smaller ranges, more conditions, higher efforts. Every step
-that it leaves is also possible under the policy, leads to the same state there, and costs no more there.
+See CSCF, sections 1, 2 and 5. A request can narrow the policy's actions: fewer of them, smaller ranges, more
+conditions, higher efforts. Every step that it leaves is also possible under the policy, leads to the same state there,
+and costs no more there.
 """
 
 from __future__ import annotations
@@ -37,7 +38,7 @@ LEAST_CHANGE = 1e-9  # of a number, as a share of its range; less is rounding
 
 @dataclass(frozen=True)
 class Declared:
-    """Actions, and relationships that make them cheaper, as users write them."""
+    """Declared actions and relationships, as users write them."""
 
     actions: tuple[Action, ...] = ()
     relationships: tuple[Relationship, ...] = ()
@@ -45,10 +46,10 @@ class Declared:
 
 @dataclass(frozen=True, eq=False)
 class Stepped:
-    """Many states after one action.
+    """The result of one action in m states.
 
     Attributes:
-        states: (m, d) codes.
+        states: (m, d) codes of the states after it.
         effort: (m,) before the discount; NaN where it is undefined, or the step cannot be done.
         discount: (m,) in [0, 1].
         valid: (m,) whether the step can be done.
@@ -61,19 +62,19 @@ class Stepped:
 
     @property
     def cost(self) -> Floats:
-        """What the steps cost (m,)."""
+        """The costs of the steps (m,): the effort after the discount."""
         return self.effort * self.discount
 
 
 @dataclass(frozen=True, eq=False)
 class ActionModel:
-    """Actions over coded states.
+    """Actions and relationships bound to features, over coded states.
 
     Attributes:
         space: the features, with codes for every level that a state may have.
-        actions: the bound actions; relations: which features make them cheaper.
+        actions: the bound actions; relations: the relationships that make them cheaper.
         measure: the distance, which is the effort of actions that declare none.
-        declared: what it was bound from; left: the actions as a request names them, empty if it names none.
+        declared: the declarations it was bound from; left: the actions that a request names, empty if it names none.
         least_change: by feature, how much a number must change to count as changed; by default 1e-9 of its range.
     """
 
@@ -93,7 +94,7 @@ class ActionModel:
 
     @classmethod
     def bind(cls, declared: Declared, space: FeatureSpace, measure: PlanDistance, path: str = "") -> ActionModel:
-        """Return what is declared over the features of `space`.
+        """Return the declared actions and relationships bound to the features of `space`.
 
         Raises:
             InputError: it does not fit them; each error names its path.
@@ -104,7 +105,7 @@ class ActionModel:
 
     @property
     def python(self) -> bool:
-        """Whether a part is a Python function, which only Python can follow."""
+        """Whether a part is a Python function, which kernels cannot call."""
         return bool(functions_in((*self.declared.actions, *self.left), self.declared.relationships))
 
     def covering(self, space: FeatureSpace) -> ActionModel:
@@ -115,7 +116,7 @@ class ActionModel:
         return wider.narrowed(self.left, reveal=False)  # nothing is said that was not said before
 
     def narrowed(self, left: Sequence[Action], pause: Pause = no_pause, *, reveal: bool = True) -> ActionModel:
-        """Return the model with the actions that a request leaves of the policy's; itself, if these are all of them.
+        """Return the action model with only the actions that a request leaves; itself, if these are all.
 
         Raises:
             InputError: others than the policy's, or wider ones; see `plans.narrowed`.
@@ -124,16 +125,16 @@ class ActionModel:
         return self if actions == self.actions else replace(self, actions=actions, left=tuple(left))
 
     def completed(self, columns: Iterable[int]) -> ActionModel:
-        """Return the action model with an action of its own for each of some columns that no action is about.
+        """Return the action model with a derived action for each of some columns that no action changes.
 
-        An action that a request has not left stays forbidden: there is none in its place.
+        None is derived for a feature whose action a request has removed.
         """
         declared = {self.space.index[action.feature] for action in self.declared.actions}
         about = declared.union(action.column for action in self.actions)
         return replace(self, actions=(*self.actions, *derived(self.space, (c for c in columns if c not in about))))
 
     def step(self, number: int, states: Floats, outcome: Floats) -> Stepped:
-        """Do one action in states (m, d), each with what its feature becomes (m,).
+        """Return the result of an action in states (m, d), with the new value (m,) of its feature in each.
 
         A step cannot be done where a condition does not hold, where it changes nothing, where an effort or effect is
         undefined, and where a level is unknown or a number not finite.
@@ -142,10 +143,10 @@ class ActionModel:
         valid = np.ones(len(states), dtype=np.bool_)  # so far: later parts are evaluated for possible steps only
         _meet(action.before, valid, states, states)
         after[:, action.column] = self.snapped(action.column, outcome)
-        valid &= self._known(action.column, after[:, action.column])
+        valid &= self._known_values(action.column, after[:, action.column])
         for column, effect in action.effects:
             after[valid, column] = self.snapped(column, evaluate(effect, after[valid], states[valid]))
-            valid &= self._known(column, after[:, column])
+            valid &= self._known_values(column, after[:, column])
         changed = self.changed(after, states, action.columns)
         valid &= changed.any(axis=1)
         _meet(action.after, valid, after, states)
@@ -156,7 +157,7 @@ class ActionModel:
         return Stepped(after, effort, self.relations.discounts(states, changed & valid[:, None]), valid)
 
     def changed(self, after: Floats, before: Floats, columns: tuple[int, ...] | None = None) -> Bools:
-        """Return (m, d) which features differ by enough; of some columns alone, if they are given."""
+        """Return (m, d) which features changed, by the least change that counts; for `columns` alone if given."""
         changed = np.zeros(after.shape, dtype=np.bool_)
         for column in range(len(self.space)) if columns is None else columns:
             new, old = after[:, column], before[:, column]
@@ -170,14 +171,14 @@ class ActionModel:
         return evaluate(action.effort, after, states)
 
     def snapped(self, column: int, values: Floats) -> Floats:
-        """Return values (m,) on the grid of their feature, if that has one."""
+        """Return values (m,) rounded to the grid of their feature, if it has one."""
         feature = self.space.features[column]
         if not feature.numeric or feature.step is None:
             return values
         return feature.low + np.round((values - feature.low) / feature.step) * feature.step
 
-    def _known(self, column: int, values: Floats) -> Bools:
-        """Return (m,) whether codes are values of their feature; a missing one is none."""
+    def _known_values(self, column: int, values: Floats) -> Bools:
+        """Return (m,) whether codes are known values of their feature; a missing value is not."""
         feature = self.space.features[column]
         if feature.numeric:
             return np.abs(values) <= LARGEST
@@ -185,7 +186,7 @@ class ActionModel:
 
     @cached_property
     def least_changes(self) -> Floats:
-        """(d,) least change that counts; 0 for levels."""
+        """The least change (d,) of each feature that counts as one; 0 for levels."""
         shares = [
             self.least_change.get(f.name, LEAST_CHANGE * (f.high - f.low)) if f.numeric else 0.0
             for f in self.space.features
@@ -194,7 +195,7 @@ class ActionModel:
 
 
 def _meet(rules: Sequence[Rule], valid: Bools, after: Floats, states: Floats) -> None:
-    """Unmark the steps (m,) from states (m, d) that break a rule."""
+    """Set `valid` (m,) to False, in place, for steps from states (m, d) that break a rule."""
     for rule in rules:
         valid[valid] = rule.holds(after[valid], states[valid])
 
@@ -203,12 +204,12 @@ PATH: Final = "constraints.actions"
 
 
 class _Entry(NamedTuple):
-    """One entry of a request beside what it is about.
+    """One action that a request names, beside the policy's action of that name.
 
     Attributes:
-        asked: the entry; path: where it stands.
+        asked: the request's action; path: where it stands.
         policy: the policy's action as its owner wrote it; own: as it is bound.
-        feature: what both are about.
+        feature: the feature that both change.
     """
 
     asked: Action
@@ -221,12 +222,12 @@ class _Entry(NamedTuple):
 def narrowed(
     action_model: ActionModel, asked: Sequence[Action], pause: Pause = no_pause, *, reveal: bool = True
 ) -> tuple[BoundAction, ...]:
-    """Return the actions of an action model that a request leaves, in the action model's order.
+    """Return the bound actions that a request leaves of an action model, in the action model's order.
 
     Args:
-        action_model: the policy's, or what is left of it.
-        asked: the actions that remain. What an entry does not say is the policy's; one that says nothing leaves the
-            very same action.
+        action_model: the policy's, or a narrowed one.
+        asked: the actions that remain. Keys that an action leaves out are the policy's; one that sets no key leaves the
+            policy's action as it is.
         pause: called between them; whatever it raises ends the work.
         reveal: whether errors may name levels of the background.
 
@@ -258,7 +259,7 @@ def narrowed(
 
 
 def _narrowed(action_model: ActionModel, entry: _Entry, *, reveal: bool) -> BoundAction:
-    raise_all(_other(entry))
+    raise_all(_identity_errors(entry))
     asked, path, own = entry.asked, entry.path, entry.own
     low, high = _range(entry)
     choices = _choices(entry)
@@ -284,8 +285,8 @@ def _narrowed(action_model: ActionModel, entry: _Entry, *, reveal: bool) -> Boun
     )
 
 
-def _other(entry: _Entry) -> Iterator[InputError]:
-    """Yield what makes it another action than the policy's."""
+def _identity_errors(entry: _Entry) -> Iterator[InputError]:
+    """Yield an error for each key that makes it another action than the policy's."""
     asked, path, policy = entry.asked, entry.path, entry.policy
     if asked.feature != policy.feature:
         fact = f"{asked.feature[:60]!r} is not what {policy.name!r} is about"
@@ -297,7 +298,7 @@ def _other(entry: _Entry) -> Iterator[InputError]:
 
 
 def _range(entry: _Entry) -> tuple[float, float]:
-    """Return the least and the largest value, within the policy's."""
+    """Return the least and the largest value (codes), within those of the policy."""
     ends = []
     for key, outer, beyond in (("low", entry.own.low, "below"), ("high", entry.own.high, "above")):
         end, path = getattr(entry.asked, key), f"{entry.path}.{key}"
@@ -309,18 +310,18 @@ def _range(entry: _Entry) -> tuple[float, float]:
             raise InputError(path, fact, "stay inside it; null leaves an end to the policy")
         ends.append(code)
     if not ends[0] < ends[1]:
-        low, high = (getattr(_said_by(entry, key), key) for key in ("low", "high"))
+        low, high = (getattr(_end_source(entry, key), key) for key in ("low", "high"))
         raise InputError(f"{entry.path}.low", f"{low} is not below high, {high}", "give a range")
     return ends[0], ends[1]
 
 
-def _said_by(entry: _Entry, key: str) -> Action:
-    """Return whoever says where a range ends."""
+def _end_source(entry: _Entry, key: str) -> Action:
+    """Return the action whose declaration sets an end of the range: the request's, or else the policy's."""
     return entry.policy if getattr(entry.asked, key) is None else entry.asked
 
 
 def _choices(entry: _Entry) -> Floats | None:
-    """Return what is left to choose from, in the policy's order."""
+    """Return the codes of the levels that are left to choose from, in the policy's order."""
     own, levels = entry.own.choices, entry.asked.levels
     if own is None or not levels:
         return own
@@ -334,7 +335,7 @@ def _choices(entry: _Entry) -> Floats | None:
 
 
 def _defined(effort: Expression, name: str) -> Iterator[Rule]:
-    """Yield the rule that the policy's effort is one: below 0 it forbids a step, and more than that is asked for."""
+    """Yield the rule that the policy's own effort is 0 or more: a request's effort must not allow what that forbids."""
     if not isinstance(effort, Computed):  # that is never below 0
         text = f"the effort of {name} is not below 0"
         yield Rule((), Atom(effort, ">=", Const(0.0)), Origin("policy", "actions"), text)

@@ -1,4 +1,4 @@
-"""Declared actions bound to the features: values, effects, efforts and conditions.
+"""Actions bound to features: values, effects, efforts and conditions as expressions over codes.
 
 Also `PlanDistance`, the part of the distance that plans use.
 """
@@ -27,26 +27,26 @@ class PlanDistance(Protocol):
 
     @property
     def scale(self) -> Floats:
-        """(d,) divisor of a numeric change; 0 where only [differs] counts."""
+        """The divisor (d,) of numeric changes; 0 where a change counts as 1 whatever its size."""
         ...
 
     @property
     def unknown_from(self) -> Floats:
-        """(d,) codes from here on have no rank."""
+        """The first code (d,) that has no rank."""
         ...
 
     @property
     def weights(self) -> Floats:
-        """(d,) how much each feature counts."""
+        """The weight (d,) of each feature."""
         ...
 
     @property
     def percentiles(self) -> Percentiles | None:
-        """Whether changes are those of the share of background rows below a value."""
+        """The shares of background rows below each value, if changes are measured by these; else None."""
         ...
 
     def changes(self, columns: NDArray[np.intp], values: Floats, own: Floats) -> Floats:
-        """Return the scaled changes (m, n) of values (m, n) of `columns` (n,) from own ones."""
+        """Return the scaled changes (m, n) of `columns` (n,) from `own` values to `values` (m, n)."""
         ...
 
 
@@ -55,7 +55,7 @@ class BoundAction:
     """An action over codes.
 
     Attributes:
-        name: as users call it.
+        name: by which plans name it.
         column: of its feature.
         kind: whether a value is added to the feature's code, set, or chosen.
         low, high: the least and the largest value; infinite where that is open.
@@ -78,15 +78,15 @@ class BoundAction:
 
     @property
     def columns(self) -> tuple[int, ...]:
-        """The columns that it sets."""
+        """All columns that it changes."""
         return (self.column, *(column for column, _ in self.effects))
 
     def outcome(self, states: Floats, values: Floats) -> Floats:
-        """Return what its feature becomes (m,) in states (m, d) with these values (m,)."""
+        """Return the new codes (m,) of its feature in states (m, d), by the values (m,) of the action."""
         return states[:, self.column] + values if self.kind == "change" else values
 
     def allows(self, states: Floats, outcome: Floats, tolerance: float) -> Bools:
-        """Return (m,) whether some value leads from states (m, d) to these codes (m,) of its feature."""
+        """Return (m,) whether some value of the action leads from states (m, d) to new codes (m,) of its feature."""
         if self.choices is not None:
             return np.isin(outcome, self.choices)
         values = outcome - states[:, self.column] if self.kind == "change" else outcome
@@ -96,7 +96,7 @@ class BoundAction:
 
 @dataclass(frozen=True, eq=False)
 class ScaledChange:
-    """What a step costs whose action has no effort: the weighted change of its feature, as a share of its range."""
+    """The effort of actions that declare none: the weighted change of the feature, as a share of its range."""
 
     measure: PlanDistance
     column: int
@@ -107,7 +107,7 @@ class ScaledChange:
         return (self.column,)
 
     def values(self, Z: Floats, x0: Floats) -> Floats:
-        """Return it (m,) for states Z (m, d) after a step from x0 (d,), or from a state each (m, d)."""
+        """Return the efforts (m,) of steps from x0 (d,), or from a state each (m, d), to states Z (m, d)."""
         columns = np.array([self.column], dtype=np.intp)
         changes = self.measure.changes(columns, Z[:, columns], x0[..., columns])
         weight = float(self.measure.weights[self.column])
@@ -115,7 +115,7 @@ class ScaledChange:
 
 
 def derived(space: FeatureSpace, columns: Iterable[int]) -> tuple[BoundAction, ...]:
-    """Return one action for each column, which sets it to anything that is known; its effort is the scaled change."""
+    """Return one derived action for each column: it sets any known value, and its effort is the scaled change."""
     found = []
     for column in columns:
         feature = space.features[column]
@@ -128,7 +128,7 @@ def derived(space: FeatureSpace, columns: Iterable[int]) -> tuple[BoundAction, .
 
 
 def bind_actions(actions: Sequence[Action], space: FeatureSpace, path: str) -> tuple[BoundAction, ...]:
-    """Return actions over the features of `space`.
+    """Return actions bound to the features of `space`.
 
     Raises:
         InputError: a name given twice, unknown features or levels, ranges that are empty or of no numbers, or texts
@@ -180,14 +180,14 @@ def _bound(action: Action, space: FeatureSpace, path: str) -> BoundAction:
 
 
 def bind_effort(action: Action, source: Source, space: FeatureSpace, path: str) -> Expression:
-    """Return the effort of an action."""
+    """Return the effort of an action as an expression."""
     return effort(source, space, Place(f"{path}.effort", f"the effort of action {action.name!r}"))
 
 
 def bind_conditions(
     action: Action, key: Literal["before", "after"], space: FeatureSpace, path: str, *, reveal: bool = True
 ) -> tuple[Rule, ...]:
-    """Return the conditions of an action on the state before it, or on both; `reveal`: errors may name levels."""
+    """Return the conditions of an action on the state before it, or on both states, as rules."""
     sides: Sides = BEFORE if key == "before" else BOTH
     called = f"of action {action.name!r}"
     return tuple(

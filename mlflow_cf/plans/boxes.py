@@ -1,7 +1,7 @@
-"""Interval arithmetic for plans: lower bounds of what sequences of actions cost over boxes of values.
+"""Interval arithmetic for plans: lower bounds of the cost of sequences of actions over boxes of values.
 
-The interval of an expression contains all its values in a box of states. What is unknown or undefined somewhere in the
-box (a missing value, a division by zero) may have any value.
+The interval of an expression contains all its values in a box of states. It is unbounded where the expression is
+unknown or undefined somewhere in the box (a missing value, a division by zero).
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ SLACK: Final = 1e-12  # of the size of a number: what rounding can amount to
 
 
 class UnboundedError(Exception):
-    """A part without bounds over a box: a Python function computes it."""
+    """An expression without bounds over a box: a Python function computes it."""
 
 
 class Interval(NamedTuple):
@@ -36,18 +36,18 @@ class Interval(NamedTuple):
 
     @classmethod
     def of(cls, low: Floats, high: Floats) -> Interval:
-        """Return the interval between ends; what is not a number may be anything."""
+        """Return the interval between two ends; an end that is NaN makes it unbounded."""
         return cls(np.where(np.isnan(low), -np.inf, low), np.where(np.isnan(high), np.inf, high))
 
     @property
     def is_point(self) -> Bools:
-        """(m,) whether there is one value."""
+        """Whether each interval (m,) is a single value."""
         points: Bools = self.low == self.high
         return points
 
 
 def interval_of(expression: Expression, after: Interval, before: Interval) -> Interval:
-    """Return what an expression can be (m,) in boxes of states (m, d) after a step, and of those before it."""
+    """Return intervals (m,) of an expression over boxes of states (m, d) after and before a step."""
     match expression:
         case Const(value):
             ends = np.full(len(after.low), value)
@@ -62,7 +62,7 @@ def interval_of(expression: Expression, after: Interval, before: Interval) -> In
         case Apply(function, several):
             return _applied(function, [interval_of(of, after, before) for of in several])
         case Recoded(of, _, _, table):
-            return _looked_up(interval_of(of, after, before), np.array(table))
+            return _recoded(interval_of(of, after, before), np.array(table))
         case _:
             raise UnboundedError
 
@@ -70,9 +70,9 @@ def interval_of(expression: Expression, after: Interval, before: Interval) -> In
 @np.errstate(invalid="ignore", over="ignore", divide="ignore")
 def _combined(sign: str, left: Interval, right: Interval) -> Interval:
     if sign == "+":
-        return _loose(left.low + right.low, left.high + right.high)
+        return _widened(left.low + right.low, left.high + right.high)
     if sign == "-":
-        return _loose(left.low - right.high, left.high - right.low)
+        return _widened(left.low - right.high, left.high - right.low)
     if sign == "/":
         crosses = (right.low <= 0) & (right.high >= 0)
         right = Interval(
@@ -80,7 +80,7 @@ def _combined(sign: str, left: Interval, right: Interval) -> Interval:
         )  # of both signs
     ends = np.array([a * b for a in left for b in right])
     unknown = np.isnan(ends).any(axis=0)
-    return _loose(np.where(unknown, -np.inf, ends.min(axis=0)), np.where(unknown, np.inf, ends.max(axis=0)))
+    return _widened(np.where(unknown, -np.inf, ends.min(axis=0)), np.where(unknown, np.inf, ends.max(axis=0)))
 
 
 def _size(of: Interval) -> Interval:
@@ -96,43 +96,43 @@ def _applied(function: str, several: Sequence[Interval]) -> Interval:
     if function == "floor":
         return Interval(np.floor(several[0].low), np.floor(several[0].high))
     if function == "exp":
-        return _loose(np.exp(several[0].low), np.exp(several[0].high))
+        return _widened(np.exp(several[0].low), np.exp(several[0].high))
     reduced = np.minimum if function == "min" else np.maximum
     return Interval(reduced.reduce([one.low for one in several]), reduced.reduce([one.high for one in several]))
 
 
-def _looked_up(codes: Interval, table: Floats) -> Interval:
-    """Return the codes that a level may have in another feature; any, where it is not known which level it is."""
+def _recoded(codes: Interval, table: Floats) -> Interval:
+    """Return intervals of the code of a level in another feature; unbounded where the level is not known."""
     known = codes.is_point & (codes.low >= 0) & (codes.low < len(table))
     found = table[np.where(known, codes.low, 0).astype(np.intp)]
     found = np.where(known & np.isfinite(found), found, np.nan)
     return Interval.of(found, found)
 
 
-def _loose(low: Floats, high: Floats) -> Interval:
-    """Return an interval that is wider by what rounding can amount to."""
+def _widened(low: Floats, high: Floats) -> Interval:
+    """Return an interval widened by a bound of the rounding error."""
     with np.errstate(invalid="ignore"):
         slack = SLACK * np.maximum(np.abs(low), np.abs(high))
         return Interval.of(low - slack, high + slack)
 
 
 def may_hold(rule: Rule, after: Interval, before: Interval) -> Bools:
-    """Return (m,) in which boxes a condition holds for some state, as far as is known."""
-    possible = _may(rule.then, after, before)[0]
+    """Return (m,) whether a condition may hold for some state of each box; False is certain."""
+    possible = _possible_truths(rule.then, after, before)[0]
     for atom in rule.when:
-        possible |= _may(atom, after, before)[1]
+        possible |= _possible_truths(atom, after, before)[1]
     return possible
 
 
 def may_fail(rule: Rule, after: Interval, before: Interval) -> Bools:
-    """Return (m,) in which boxes a condition fails for some state, as far as is known."""
-    possible = _may(rule.then, after, before)[1]
+    """Return (m,) whether a condition may fail for some state of each box; False is certain."""
+    possible = _possible_truths(rule.then, after, before)[1]
     for atom in rule.when:
-        possible &= _may(atom, after, before)[0]
+        possible &= _possible_truths(atom, after, before)[0]
     return possible
 
 
-def _may(atom: Atom, after: Interval, before: Interval) -> tuple[Bools, Bools]:
+def _possible_truths(atom: Atom, after: Interval, before: Interval) -> tuple[Bools, Bools]:
     """Return (m,) whether an atom may be true, and whether it may be false; both where something may be unknown."""
     left, right = interval_of(atom.left, after, before), interval_of(atom.right, after, before)
     within = np.isfinite([*left, *right]).all(axis=0) & (np.maximum(left.high, right.high) < atom.unknown_from)
@@ -159,10 +159,10 @@ MOST_HELPED: Final = 4  # features of an action that others help, up to which al
 
 
 class ReachedBoxes(NamedTuple):
-    """Where m boxes of values lead.
+    """The outcome of a sequence of actions over m boxes of values.
 
     Attributes:
-        states: boxes (m, d) that all states are in; cost: (m,) what they cost at least.
+        states: boxes (m, d) that contain all final states; cost: (m,) a lower bound.
         possible: (m,) False where some step surely cannot be done.
     """
 
@@ -173,10 +173,10 @@ class ReachedBoxes(NamedTuple):
 
 @dataclass(frozen=True, eq=False)
 class BoxWalker:
-    """Follows sequences over boxes of values.
+    """Bounds the outcome of sequences of actions from one row over boxes of values.
 
     Attributes:
-        action_model: what can be done; x0: (d,) where all sequences start.
+        action_model: the possible actions; x0: (d,) where all sequences start.
         unit: efforts are rounded to multiples of it.
     """
 
@@ -185,7 +185,7 @@ class BoxWalker:
     unit: float = 0.0
 
     def walk(self, order: Sequence[int], low: Floats, high: Floats) -> ReachedBoxes:
-        """Follow one sequence of t actions with values between `low` and `high` (m, t)."""
+        """Return the outcome of one sequence of t actions with values between `low` and `high` (m, t)."""
         start = np.tile(self.x0, (len(low), 1))
         states = Interval.of(start, start)
         cost, possible = np.zeros(len(low)), np.ones(len(low), dtype=np.bool_)
@@ -214,7 +214,7 @@ class BoxWalker:
         return after
 
     def _put(self, after: Interval, column: int, values: Interval) -> None:
-        """Note what a feature becomes: on its grid, and a level that is known."""
+        """Set the interval of a feature in the boxes `after`, rounded to its grid and to known levels."""
         feature = self.action_model.space.features[column]
         if feature.numeric and feature.step is not None:
             low, high = (self.action_model.snapped(column, end) for end in values)
@@ -235,13 +235,13 @@ class BoxWalker:
         return Interval(np.minimum(np.maximum(low, 0.0) / scale, 1.0) * weight, most)
 
     def _discount(self, action: BoundAction, states: Interval, after: Interval) -> Floats:
-        """Return what is left of an effort at least (m,), whichever features the step changes as far as is known."""
+        """Return a lower bound (m,) of the discount of a step."""
         columns = [column for column in action.columns if column in self._helps]
         if not columns:
             return np.ones(len(states.low))
-        shares = np.array([np.mean([self._share(edge, states) for edge in self._helps[c]], axis=0) for c in columns])
+        factors = np.array([np.mean([self._factor(edge, states) for edge in self._helps[c]], axis=0) for c in columns])
         if len(columns) > MOST_HELPED:
-            lowest: Floats = np.minimum(shares.min(axis=0), 1.0)
+            lowest: Floats = np.minimum(factors.min(axis=0), 1.0)
             return lowest
         may, must = np.array([self._changes(column, states, after) for column in columns]).swapaxes(0, 1)
         least = np.where(must.any(axis=0), np.inf, 1.0)
@@ -249,11 +249,11 @@ class BoxWalker:
             chosen = np.array(some)[:, None]
             if chosen.any():
                 fits = (may | ~chosen).all(axis=0) & (~must | chosen).all(axis=0)
-                least = np.where(fits, np.minimum(least, shares[chosen[:, 0]].mean(axis=0)), least)
+                least = np.where(fits, np.minimum(least, factors[chosen[:, 0]].mean(axis=0)), least)
         return least
 
     def _changes(self, column: int, states: Interval, after: Interval) -> tuple[Bools, Bools]:
-        """Return (m,) whether a step may change a feature, and whether it must."""
+        """Return (m,) whether a step may change a feature, and (m,) whether it surely does."""
         low, high = after.low[:, column] - states.high[:, column], after.high[:, column] - states.low[:, column]
         least = float(self.action_model.least_changes[column])
         with np.errstate(invalid="ignore"):
@@ -269,7 +269,7 @@ class BoxWalker:
             found.setdefault(edge.to, []).append(edge)
         return found
 
-    def _share(self, edge: Edge, states: Interval) -> Floats:
+    def _factor(self, edge: Edge, states: Interval) -> Floats:
         if edge.factor is not None:
             return np.clip(interval_of(edge.factor, states, states).low, 0.0, 1.0)
         least, open_yet = np.ones(len(states.low)), np.ones(len(states.low), dtype=np.bool_)

@@ -1,4 +1,4 @@
-"""The cheapest order of given changes."""
+"""The cheapest order of steps that make given changes."""
 
 from __future__ import annotations
 
@@ -18,8 +18,8 @@ BEAM: Final = 500  # for more changes: how many partial orders are kept, the che
 
 
 @dataclass(frozen=True, eq=False)
-class Taken:
-    """One step: the number of the action, what it costs, and the state (d,) after it."""
+class TakenStep:
+    """One step: the number of its action, its cost, and the state (d,) after it."""
 
     action: int
     effort: float
@@ -28,11 +28,11 @@ class Taken:
 
 
 @dataclass(frozen=True, eq=False)
-class Way:
-    """A partial order of changes: steps so far, what they cost together, and the state (d,) reached."""
+class PartialSequence:
+    """A partial sequence: the steps so far, their total cost, and the state (d,) reached."""
 
     cost: float
-    steps: tuple[Taken, ...]
+    steps: tuple[TakenStep, ...]
     state: Floats
 
     @property
@@ -42,18 +42,18 @@ class Way:
 
     @property
     def used(self) -> frozenset[int]:
-        """The numbers of its actions."""
+        """The numbers of the actions that it has used."""
         return frozenset(step.action for step in self.steps)
 
 
 def cheapest_plan(action_model: ActionModel, x0: Floats, end: Floats) -> Plan:
-    """Return the steps of the cheapest way from x0 (d,) to `end` (d,); none if there is no way.
+    """Return the steps of the cheapest sequence from x0 (d,) to `end` (d,); none if no sequence leads there.
 
-    Changed features that no action is about get one of their own.
+    Changed features that no action changes get a derived action.
     """
     action_model = action_model.completed(np.flatnonzero(differing(end[None], x0)[0]).tolist())
-    way = cheapest_order(action_model, x0, end)
-    steps = () if way is None else way.steps
+    sequence = cheapest_order(action_model, x0, end)
+    steps = () if sequence is None else sequence.steps
     rows = [*(step.state for step in steps[:-1]), end]  # rounding may have led next to it
     return tuple(
         PlannedStep(action_model.actions[step.action].name, step.effort, step.discount, row)
@@ -61,52 +61,55 @@ def cheapest_plan(action_model: ActionModel, x0: Floats, end: Floats) -> Plan:
     )
 
 
-def cheapest_order(action_model: ActionModel, x0: Floats, end: Floats) -> Way | None:
-    """Return the cheapest way from x0 (d,) to `end` (d,); None: no order of the action model's actions leads there.
+def cheapest_order(action_model: ActionModel, x0: Floats, end: Floats) -> PartialSequence | None:
+    """Return the cheapest sequence of actions from x0 (d,) to `end` (d,); None: no sequence leads there.
 
-    Each step takes one feature that still differs to where it shall end, by an action that was not used before; what
-    an effect moves need no step. Ways that used the same actions and are in the same state go on alike, so that only
-    the cheaper one is followed: for n changes there are 2^n of them, not n!.
+    Each step sets one feature that still differs to its final value, by an action that was not used before; features
+    that an effect changes need no step. Sequences that used the same actions and are in the same state continue alike,
+    so that only the cheaper one is kept (dynamic programming): for n changes there are 2^n of them, not n!.
     """
     wanted = int(differing(x0[None], end).sum())
-    ways, best = [Way(0.0, (), x0)], None
-    while ways:
-        further: dict[tuple[frozenset[int], bytes], Way] = {}
+    sequences, best = [PartialSequence(0.0, (), x0)], None
+    while sequences:
+        further: dict[tuple[frozenset[int], bytes], PartialSequence] = {}
         for number in range(len(action_model.actions)):
-            for way in _taken(action_model, number, [way for way in ways if number not in way.used], end):
-                if best is not None and way.rank >= best.rank:
+            unused = [sequence for sequence in sequences if number not in sequence.used]
+            for sequence in _extended(action_model, number, unused, end):
+                if best is not None and sequence.rank >= best.rank:
                     continue
-                if _there(action_model, way.state, end):
-                    best = way
+                if _there(action_model, sequence.state, end):
+                    best = sequence
                     continue
-                key = (way.used, way.state.tobytes())
+                key = (sequence.used, sequence.state.tobytes())
                 known = further.get(key)
-                if known is None or way.rank < known.rank:
-                    further[key] = way
-        ways = list(further.values())
+                if known is None or sequence.rank < known.rank:
+                    further[key] = sequence
+        sequences = list(further.values())
         if wanted > EXACT:
-            ways = sorted(ways, key=lambda way: way.rank)[:BEAM]
+            sequences = sorted(sequences, key=lambda sequence: sequence.rank)[:BEAM]
     return best
 
 
-def _taken(action_model: ActionModel, number: int, ways: Sequence[Way], end: Floats) -> list[Way]:
-    """Return the ways that one more action leads to."""
+def _extended(
+    action_model: ActionModel, number: int, sequences: Sequence[PartialSequence], end: Floats
+) -> list[PartialSequence]:
+    """Return the partial sequences with one more action."""
     action = action_model.actions[number]
-    if not ways:
+    if not sequences:
         return []
-    states = np.array([way.state for way in ways])
-    outcome = np.full(len(ways), end[action.column])
+    states = np.array([sequence.state for sequence in sequences])
+    outcome = np.full(len(sequences), end[action.column])
     tolerance = float(action_model.least_changes[action.column])
-    needed = action_model.changed(np.tile(end, (len(ways), 1)), states, (action.column,))[:, action.column]
+    needed = action_model.changed(np.tile(end, (len(sequences), 1)), states, (action.column,))[:, action.column]
     needed &= action.allows(states, outcome, tolerance)
     left = np.flatnonzero(needed)
     done = action_model.step(number, states[left], outcome[left])
     return [
-        Way(
-            ways[at].cost + float(done.cost[place]),
+        PartialSequence(
+            sequences[at].cost + float(done.cost[place]),
             (
-                *ways[at].steps,
-                Taken(number, float(done.effort[place]), float(done.discount[place]), done.states[place]),
+                *sequences[at].steps,
+                TakenStep(number, float(done.effort[place]), float(done.discount[place]), done.states[place]),
             ),
             done.states[place],
         )

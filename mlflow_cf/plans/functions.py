@@ -1,9 +1,8 @@
-"""Python functions as parts of actions and relationships, over codes.
+"""Python functions as parts of actions and relationships, over coded states.
 
-A function is called for one state after the other, with dicts of plain values. What it raises, and what it returns that
-cannot be used, makes its value unknown (NaN), and with it the step impossible (a factor counts as 1). The first failure
-of every bound function is logged: what it is, and the type of the error, but no value of any row. `counted` counts all
-of them.
+A function is called for one state after the other, with dicts of plain values. Where it raises, or returns a value of
+the wrong kind, its value is unknown (NaN), and the step impossible (a factor counts as 1). The first failure of every
+bound function is logged with its name and the type of the error, but no value of any row. `counted` counts all of them.
 """
 
 from __future__ import annotations
@@ -35,10 +34,10 @@ _failures: ContextVar[Counter[str] | None] = ContextVar("failures", default=None
 
 
 class Place(NamedTuple):
-    """Where a text or a function stands.
+    """The place of a text or function within the constraints.
 
     Attributes:
-        path: in what the user wrote; called: what it is, in words.
+        path: of the key that has it; called: its name in messages.
     """
 
     path: str
@@ -46,10 +45,10 @@ class Place(NamedTuple):
 
 
 class FunctionResult(NamedTuple):
-    """What a function must return.
+    """The kind of values that a function must return.
 
     Attributes:
-        noun: in words; code: what an answer is as a number, None if it is none of the kind.
+        noun: its name in messages; code: an answer -> its code, or None if it is of another kind.
     """
 
     noun: str
@@ -73,12 +72,12 @@ class FunctionResult(NamedTuple):
 
 @dataclass(frozen=True, eq=False)
 class BoundFunction:
-    """A Python function of states in codes.
+    """A Python function bound to features: it takes coded states and returns codes.
 
     Attributes:
-        function: what is called; sides: with which states.
+        function: the user's; sides: the states that it takes.
         space: the features.
-        wanted: what it must return; called: what it is, in words.
+        wanted: the kind of values it must return; called: its name in messages.
     """
 
     function: PythonFunction
@@ -86,19 +85,19 @@ class BoundFunction:
     space: FeatureSpace
     wanted: FunctionResult
     called: str
-    _told: list[str] = field(default_factory=list)
+    _logged: list[str] = field(default_factory=list)
 
     @property
     def columns(self) -> tuple[int, ...]:
-        """All columns: nobody knows which ones it reads."""
+        """All columns, since it may read any of them."""
         return tuple(range(len(self.space)))
 
     def values(self, Z: Floats, x0: Floats) -> Floats:
-        """Return what it gives (m,) for states Z (m, d) after a step from x0 (d,), or from a state each (m, d)."""
+        """Return its values (m,) for states Z (m, d) after a step from x0 (d,), or from a state each (m, d)."""
         given = [Z if side == "x_cf" else np.broadcast_to(x0, Z.shape) for side in self.sides]
         values = np.full(len(Z), np.nan)
-        sound = np.flatnonzero(np.logical_and.reduce([self._sound(states) for states in given]))
-        shown = zip(*(_shown(self.space, states[sound]) for states in given), strict=True)
+        sound = np.flatnonzero(np.logical_and.reduce([self._valid(states) for states in given]))
+        shown = zip(*(_as_dicts(self.space, states[sound]) for states in given), strict=True)
         values[sound] = [self._value(states) for states in shown]
         return values
 
@@ -113,16 +112,16 @@ class BoundFunction:
         failure = f"{self.called} {how}"
         if (counter := _failures.get()) is not None:
             counter[failure] += 1
-        if not self._told:
-            self._told.append(how)
+        if not self._logged:
+            self._logged.append(how)
             _logger.warning("%s", failure)
         return np.nan
 
-    def _sound(self, states: Floats) -> Bools:
-        """Return (m,) which states are made of values; of others, which another part has spoilt, it is not asked."""
-        least, most = np.array([_ends(feature) for feature in self.space.features]).T
-        sound: Bools = np.all(np.isnan(states) | ((states >= least) & (states <= most)), axis=1)
-        return sound
+    def _valid(self, states: Floats) -> Bools:
+        """Return (m,) whether all codes of states are valid; for others, the function is not called."""
+        least, most = np.array([_code_range(feature) for feature in self.space.features]).T
+        valid: Bools = np.all(np.isnan(states) | ((states >= least) & (states <= most)), axis=1)
+        return valid
 
 
 @contextmanager
@@ -137,7 +136,7 @@ def counted() -> Iterator[Counter[str]]:
 
 
 def with_failures(diagnostics: Mapping[str, Any], failures: Counter[str]) -> dict[str, Any]:
-    """Return diagnostics with what was counted on top."""
+    """Return diagnostics with the counted failures added."""
     counts = failures + Counter(diagnostics.get(FAILED, {}))
     return {**diagnostics, FAILED: dict(counts)} if counts else {**diagnostics}
 
@@ -145,7 +144,7 @@ def with_failures(diagnostics: Mapping[str, Any], failures: Counter[str]) -> dic
 def computed(
     function: PythonFunction, sides: tuple[Side, ...], space: FeatureSpace, wanted: FunctionResult, place: Place
 ) -> Computed:
-    """Return a function as an expression.
+    """Return the expression that calls a function.
 
     Raises:
         InputError: it cannot be called with these states.
@@ -171,15 +170,15 @@ def _code(feature: Feature, answer: Any) -> float | None:
     return None if code is None or np.isnan(code) else code
 
 
-def _ends(feature: Feature) -> tuple[float, float]:
-    """Return the least and the largest code that stands for a value."""
+def _code_range(feature: Feature) -> tuple[float, float]:
+    """Return the least and the largest valid code of a feature."""
     if not feature.numeric:
         return 0.0, len(feature.known) - 1.0
     return DAYS if feature.kind == "date" else (-LARGEST, LARGEST)
 
 
-def _shown(space: FeatureSpace, states: Floats) -> Iterator[dict[str, Any]]:
-    """Yield states (m, d) as `FeatureSpace.values` does each; a column's few values are decoded once."""
+def _as_dicts(space: FeatureSpace, states: Floats) -> Iterator[dict[str, Any]]:
+    """Yield each of states (m, d) as a dict of plain values; the distinct values of a column are decoded once."""
     columns = []
     for feature, codes in zip(space.features, states.T, strict=True):
         known, places = np.unique(codes, return_inverse=True)

@@ -1,4 +1,4 @@
-"""Sequences of actions, step by step, as one loop: the same as `ActionModel.step`, without an array per expression."""
+"""Compiled kernels that follow sequences of actions step by step; they do the same as `ActionModel.step`."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ CHANGE, SET, CHOOSE = range(3)  # kinds of actions
 
 
 class ActionProgram(NamedTuple):
-    """An action model as arrays. A span is a pair of positions, start and end, in the array that it speaks of.
+    """An action model as arrays; a span is a pair of positions, start and end, in another array.
 
     Attributes:
         code: (i, 2) instruction and its column or place; number: (i,) its constant.
@@ -30,7 +30,7 @@ class ActionProgram(NamedTuple):
             the conditions in `rules`.
         effects: (e, 3) column, span in `code`.
         edges: (k, 5) column that becomes cheaper, span of the factor in `code` (-1: cases), span in `cases`.
-        cases: (c,) rule, where it holds; shares: (c,) what is left then; otherwise: (k,) and where none does.
+        cases: (c,) the rule of each case; shares: (c,) its factor; otherwise: (k,) the factor where no case holds.
         grid: (d, 2) least value and step of numbers on a grid, step 0 of others.
         levels: (d,) how many levels are known, -1 for numbers; largest: of a number.
         least: (d,) least change that counts; scale, weight, unknown_from: (d,) of scaled changes.
@@ -58,7 +58,7 @@ class ActionProgram(NamedTuple):
 
 
 class Scratch(NamedTuple):
-    """What one walk writes to: the state before a step (d,), which features it changed (d,), values on the way."""
+    """Working memory of one walk: the state before a step (d,), which features it changed (d,), a stack of values."""
 
     before: Floats
     changed: NDArray[np.bool_]
@@ -74,7 +74,7 @@ class Sequences(NamedTuple):
 
 
 class Ends(NamedTuple):
-    """Where m sequences end, or stop at a step that cannot be done.
+    """The ends of m sequences, or the states where they stop at an impossible step.
 
     Attributes:
         states: (m, d) codes; cost: (m,) of all steps; often: (m, d) how many steps changed each feature.
@@ -90,7 +90,7 @@ class Ends(NamedTuple):
 
 @inner
 def _value(program: ActionProgram, start: int, end: int, after: Floats, before: Floats, stack: Floats) -> float:
-    """Return what an expression says."""
+    """Return the value of an expression, a span of `code`."""
     top = -1
     for at in range(start, end):
         op, place = program.code[at, 0], program.code[at, 1]
@@ -187,7 +187,7 @@ def _snapped(program: ActionProgram, column: int, value: float) -> float:
 
 @inner
 def _changed(program: ActionProgram, column: int, after: float, before: float) -> bool:
-    """Whether a feature counts as changed; a value that is not known leaves it so, too: then the step is refused."""
+    """Whether a feature counts as changed; the step is refused anyway where its value is not known."""
     if after == before or (np.isnan(after) and np.isnan(before)):
         return False
     return not abs(after - before) < program.least[column]
@@ -212,8 +212,8 @@ def _scaled(program: ActionProgram, column: int, after: float, before: float) ->
 
 
 @inner
-def _share(program: ActionProgram, edge: int, state: Floats, stack: Floats) -> float:
-    """Return what one feature's help leaves of the effort."""
+def _edge_factor(program: ActionProgram, edge: int, state: Floats, stack: Floats) -> float:
+    """Return the factor in [0, 1] of one edge, from one feature to another."""
     spans = program.edges[edge]
     if spans[1] >= 0:
         factor = _value(program, spans[1], spans[2], state, state, stack)
@@ -226,13 +226,16 @@ def _share(program: ActionProgram, edge: int, state: Floats, stack: Floats) -> f
 
 @inner
 def _discount(program: ActionProgram, scratch: Scratch) -> float:
-    """Return g of a step: the mean over changed features of the mean help; edges to one feature stand together."""
+    """Return the discount g of a step: the mean over changed features of their mean factor.
+
+    Edges to one feature are adjacent.
+    """
     total, counted, at = 0.0, 0, 0
     while at < len(program.edges):
         column, helps, shares = program.edges[at, 0], 0, 0.0
         while at < len(program.edges) and program.edges[at, 0] == column:
             if scratch.changed[column]:
-                shares += _share(program, at, scratch.before, scratch.stack)
+                shares += _edge_factor(program, at, scratch.before, scratch.stack)
             helps += 1
             at += 1
         if scratch.changed[column]:
@@ -242,8 +245,8 @@ def _discount(program: ActionProgram, scratch: Scratch) -> float:
 
 
 @inner
-def _act(program: ActionProgram, action: int, value: float, state: Floats, scratch: Scratch) -> float:
-    """Do one action in a state, which becomes the one after it; return its effort, or -1 if it cannot be done."""
+def _apply_action(program: ActionProgram, action: int, value: float, state: Floats, scratch: Scratch) -> float:
+    """Apply one action to `state`, in place, and return its effort, or -1 if it is impossible."""
     spans, before, stack = program.actions[action], scratch.before, scratch.stack
     column = spans[0]
     for at in range(len(state)):
@@ -281,7 +284,7 @@ def walk_all(program: ActionProgram, sequences: Sequences, scratch: Scratch, end
             action = sequences.actions[number, place]
             if action < 0:
                 break
-            effort = _act(program, action, sequences.values[number, place], state, scratch)
+            effort = _apply_action(program, action, sequences.values[number, place], state, scratch)
             if effort < 0:
                 for column in range(len(state)):
                     state[column] = scratch.before[column]

@@ -17,8 +17,8 @@ class PlannedStep:
 
     Attributes:
         action: its name.
-        effort: what it costs before any discount, 0 or more.
-        discount: in [0, 1], the share of the effort that is left after what earlier steps have made easier.
+        effort: its cost before the discount, 0 or more.
+        discount: in [0, 1], the share of the effort that is left by the relationships, after earlier steps.
         row: (d,) codes of the row after the step.
     """
 
@@ -36,7 +36,7 @@ Plan = tuple[PlannedStep, ...]
 
 
 def plan_steps(space: FeatureSpace, old_row: Mapping[str, Level | None], plan: Plan) -> tuple[Step, ...]:
-    """Return a plan that starts at a row as the steps of a reply."""
+    """Return the steps of a plan in the form of a reply; `old_row` is the row that it starts from."""
     rows = [old_row, *(space.values(step.row) for step in plan)]
     return tuple(
         Step(number, step.action, step.effort, step.discount, row, changes=changes_between(before, row))

@@ -1,4 +1,4 @@
-"""Discounts: how much cheaper a step is after earlier ones, by a graph of features (CSCF section 2)."""
+"""Relationships bound to features: a graph that makes steps cheaper after earlier ones (CSCF section 2)."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from mlflow_cf.plans.texts import BEFORE, condition, factor, unknown
 
 @dataclass(frozen=True, eq=False)
 class Edge:
-    """One feature that helps another.
+    """One relationship: the state of a feature makes changes of another one cheaper.
 
     Attributes:
         to: column of the feature whose changes become cheaper.
@@ -32,7 +32,7 @@ class Edge:
     otherwise: float
 
     def shares(self, states: Floats) -> Floats:
-        """Return tau (m,) in [0, 1] for states (m, d); 1 where it is undefined."""
+        """Return the factor tau (m,) in [0, 1] in states (m, d); 1 where it is undefined."""
         if self.factor is not None:
             factor = evaluate(self.factor, states, states)
             return np.where(np.isnan(factor), 1.0, np.clip(factor, 0.0, 1.0))
@@ -44,14 +44,14 @@ class Edge:
 
 @dataclass(frozen=True, eq=False)
 class Relations:
-    """A graph of features; it may have circles, since it only reads the state before a step."""
+    """The graph of all relationships; it may have circles, since it only reads the state before a step."""
 
     edges: tuple[Edge, ...] = ()
 
     def discounts(self, states: Floats, changed: Bools) -> Floats:
-        """Return g (m,) of steps from states (m, d) that change these features (m, d).
+        """Return the discount g (m,) of steps from states (m, d) that change features (m, d).
 
-        The mean over the changed features that others help; of each, the mean over those that help it.
+        It is the mean over the changed features with edges to them; of each, the mean factor of these edges.
         """
         total, counted = np.zeros(len(states)), np.zeros(len(states))
         for column in dict.fromkeys(edge.to for edge in self.edges):
@@ -65,7 +65,7 @@ class Relations:
 
 
 def bind_relationships(relationships: Sequence[Relationship], space: FeatureSpace, path: str) -> Relations:
-    """Return the graph over the features of `space`.
+    """Return relationships bound to the features of `space`.
 
     Raises:
         InputError: unknown features, a pair named twice, or texts that do not fit the features; all at once.

@@ -7,11 +7,11 @@ from typing import Final
 from mlflow_cf.constraints.expressions import Const, Expression, Side
 from mlflow_cf.constraints.functions import NAMED, PythonFunction, placeholder
 from mlflow_cf.constraints.origin import Origin
-from mlflow_cf.constraints.plaf import parse_expression, parse_rule
 from mlflow_cf.constraints.resolve import check_sides, resolve, resolve_code, resolve_number
 from mlflow_cf.constraints.rules import Atom, Rule
 from mlflow_cf.errors import InputError, did_you_mean
 from mlflow_cf.features import Feature, FeatureSpace
+from mlflow_cf.plaf import parse_expression, parse_rule
 from mlflow_cf.plans.functions import FunctionResult, Place, computed
 
 Source = str | PythonFunction
@@ -21,10 +21,10 @@ BOTH: Final[Sides] = ("x", "x_cf")
 
 
 def effort(source: Source, space: FeatureSpace, place: Place) -> Expression:
-    """Return what a step costs.
+    """Return the effort of a step as an expression.
 
     Raises:
-        InputError: text that is no number, unknown features, or a function of other arguments; so do all below.
+        InputError: text that is no number, unknown features, or a function of other arguments; as all functions below.
     """
     if not isinstance(source, str):
         return computed(source, BOTH, space, FunctionResult.number(0), place)
@@ -32,14 +32,14 @@ def effort(source: Source, space: FeatureSpace, place: Place) -> Expression:
 
 
 def effect(source: Source, feature: Feature, space: FeatureSpace, place: Place) -> Expression:
-    """Return what a feature becomes."""
+    """Return the new value of a feature as an expression in its codes."""
     if not isinstance(source, str):
         return computed(source, BOTH, space, FunctionResult.of(feature), place)
     return resolve_code(parse_expression(source, place.path), feature, space, place.path)
 
 
 def factor(source: Source, space: FeatureSpace, place: Place) -> Expression:
-    """Return which share of an effort is left."""
+    """Return the factor of a relationship, the share of the effort that is left, as an expression."""
     if not isinstance(source, str):
         return computed(source, BEFORE, space, FunctionResult.number(), place)
     node = parse_expression(source, place.path)
@@ -48,7 +48,7 @@ def factor(source: Source, space: FeatureSpace, place: Place) -> Expression:
 
 
 def condition(source: Source, sides: Sides, space: FeatureSpace, place: Place, *, reveal: bool = True) -> Rule:
-    """Return a condition on the state before a step (``x``), or also on the one after it (``x_cf``)."""
+    """Return a condition on the state before a step (``x``), or also on the one after it (``x_cf``), as a rule."""
     origin = Origin("policy", "actions")
     if not isinstance(source, str):
         holds = computed(source, sides, space, FunctionResult.truth(), place)
@@ -61,7 +61,7 @@ def condition(source: Source, sides: Sides, space: FeatureSpace, place: Place, *
 
 
 def unknown(name: str, space: FeatureSpace, path: str) -> list[InputError]:
-    """Return what is wrong with the name of a feature, if it is none."""
+    """Return the error of a name that is no feature; an empty list if it is one."""
     if name in space.index:
         return []
     return [InputError(path, f"{name[:60]!r} is not a feature", did_you_mean(name, space.names, "features"))]

@@ -1,6 +1,6 @@
-"""Sequences of actions followed from one row, all of them together (CSCF sections 1, 2 and 5).
+"""Walks of sequences of actions from one row, many at once (CSCF sections 1, 2 and 5).
 
-Also the compilation of an action model to arrays, which kernels can follow.
+Also the compilation of an action model to the arrays of kernels.
 """
 
 from __future__ import annotations
@@ -37,10 +37,10 @@ from mlflow_cf.validation import LARGEST
 
 @dataclass(frozen=True, eq=False)
 class Walker:
-    """Follows sequences of an action model's actions from one row.
+    """Computes the end states and costs of sequences of actions from one row.
 
     Attributes:
-        action_model: what can be done; x0: (d,) where all sequences start.
+        action_model: the possible actions; x0: (d,) where all sequences start.
         unit: efforts are rounded to multiples of it before the discount; 0: they are not.
     """
 
@@ -49,7 +49,7 @@ class Walker:
     unit: float = 0.0
 
     def walk(self, actions: Ints, values: Floats) -> Ends:
-        """Follow sequences.
+        """Return the ends of sequences.
 
         Args:
             actions: (m, t) numbers of the actions, -1 where there is no more.
@@ -71,7 +71,7 @@ class Walker:
         return ends
 
     def _walk(self, actions: Ints, values: Floats, ends: Ends) -> None:
-        """Do the same without kernels, as Python functions need it: place by place, and there action by action."""
+        """Do the same without kernels, for Python functions: step by step, and in each step action by action."""
         ends.valid[:] = actions[:, 0] >= 0
         going = ends.valid.copy()
         for place in range(actions.shape[1]):
@@ -84,7 +84,7 @@ class Walker:
             going &= actions[:, place] >= 0
 
     def _step(self, action: int, rows: Ints, values: Floats, ends: Ends) -> np.ndarray[tuple[int], np.dtype[np.bool_]]:
-        """Let some rows take a step, and return (m,) which of them could."""
+        """Apply one step of the sequences `rows`, and return (m,) for which of them it was possible."""
         before = ends.states[rows]
         done = self.action_model.step(action, before, self.action_model.actions[action].outcome(before, values))
         able = rows[done.valid]
@@ -96,11 +96,11 @@ class Walker:
         return done.valid
 
     def rounded(self, efforts: Floats) -> Floats:
-        """Return efforts as they count."""
+        """Return efforts rounded to multiples of the unit."""
         return np.round(efforts / self.unit) * self.unit if self.unit else efforts
 
     def plan(self, actions: Ints, values: Floats) -> Plan:
-        """Return one sequence (t,) as a plan; its steps must be possible."""
+        """Return one sequence (t,) of possible steps as a plan."""
         state, steps = self.x0[None], list[PlannedStep]()
         for number, value in zip(actions.tolist(), values.tolist(), strict=True):
             if number < 0:
@@ -130,12 +130,12 @@ Span = tuple[int, int]
 
 
 class NotCompiledError(Exception):
-    """A part of an action model that only Python can follow."""
+    """A part of an action model that kernels cannot compute, such as a Python function."""
 
 
 @dataclass
 class _Writer:
-    """The arrays so far, as lists; see `ActionProgram`."""
+    """Builds the arrays of an `ActionProgram`, as lists."""
 
     code: list[tuple[int, int]] = field(default_factory=list)
     number: list[float] = field(default_factory=list)
@@ -148,7 +148,7 @@ class _Writer:
     shares: list[float] = field(default_factory=list)
 
     def expression(self, expression: Expression | None) -> Span:
-        """Write an expression, and return where it is."""
+        """Append an expression, and return its span."""
         if expression is None:
             return NOTHING
         start = len(self.code)
@@ -187,7 +187,7 @@ class _Writer:
         self.number.append(number)
 
     def conditions(self, rules: Sequence[Rule]) -> Span:
-        """Write rules, and return where they are."""
+        """Append rules, and return their span."""
         start = len(self.rules)
         spans = []
         for rule in rules:
@@ -207,7 +207,7 @@ class _Writer:
         self.limits.append((atom.unknown_from, atom.tolerance))
 
     def edge(self, edge: Edge) -> tuple[int, ...]:
-        """Write what is known of a helping feature, and return where it is."""
+        """Append the factor or the cases of an edge, and return its entry in `edges`."""
         if edge.factor is not None:
             return edge.to, *self.expression(edge.factor), *NOTHING
         start = len(self.cases)
@@ -218,14 +218,14 @@ class _Writer:
 
 
 def _folded(expression: Expression) -> Expression:
-    """Return the value of what mentions none of a row."""
+    """Return the value of an expression that mentions no row."""
     if isinstance(expression, Sum | Size | Apply) and not any(references(expression)):
         return Const(float(evaluate(expression, np.empty((1, 0)), np.empty(0))[0]))
     return expression
 
 
 def compiled(action_model: ActionModel) -> ActionProgram | None:
-    """Return an action model as arrays; None: it has a part that only Python can follow."""
+    """Return an action model as arrays; None: it has a part that kernels cannot compute."""
     if action_model.measure.percentiles is not None and any(action.effort is None for action in action_model.actions):
         return None
     try:
@@ -243,8 +243,8 @@ def _compiled(action_model: ActionModel) -> ActionProgram:
         spans = (first, len(writer.effects), *writer.expression(action.effort))
         rules = writer.conditions((*action.before, *action.after))
         actions.append((action.column, KINDS[action.kind], *spans, *rules))
-    told = sorted(action_model.relations.edges, key=lambda edge: edge.to)  # those to one feature stand together
-    edges = [writer.edge(edge) for edge in told]
+    relations = sorted(action_model.relations.edges, key=lambda edge: edge.to)  # those to one feature stand together
+    edges = [writer.edge(edge) for edge in relations]
     features = action_model.space.features
     return ActionProgram(
         code=_ints(writer.code, 2),
@@ -258,7 +258,7 @@ def _compiled(action_model: ActionModel) -> ActionProgram:
         edges=_ints(edges, 5),
         cases=np.array(writer.cases, dtype=np.int64),
         shares=np.array(writer.shares, dtype=np.float64),
-        otherwise=np.array([edge.otherwise for edge in told], dtype=np.float64),
+        otherwise=np.array([edge.otherwise for edge in relations], dtype=np.float64),
         grid=np.array([(f.low, f.step or 0.0) if f.numeric else (0.0, 0.0) for f in features]),
         levels=np.array([-1 if f.numeric else len(f.known) for f in features], dtype=np.int64),
         least=action_model.least_changes,

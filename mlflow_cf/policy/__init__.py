@@ -1,4 +1,4 @@
-"""What owners of a model seal, and what a request may ask on top."""
+"""Policies that owners log with a model, and options of requests, which can only tighten them."""
 
 from mlflow_cf.policy.distance import Distance
 from mlflow_cf.policy.further import Plausible, RobustTo

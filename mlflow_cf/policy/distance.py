@@ -1,4 +1,4 @@
-"""What near means, as owners write it: weights of how many features change, and how far."""
+"""The distance between rows, as owners write it: weights of how many features change, and how far."""
 
 from __future__ import annotations
 
@@ -18,10 +18,10 @@ Weight = Annotated[float, Field(ge=0, allow_inf_nan=False)]
 
 
 class Distance(UserModel):
-    """``l0 * share of changed features + l1 * mean change + linf * largest change``; the three add up to 1.
+    """``l0 * share of changed features + l1 * mean change + linf * largest change``, with weights that add up to 1.
 
     Attributes:
-        l0, l1, linf: how much each part counts.
+        l0, l1, linf: the weights of the three parts.
         scale: numbers are divided by their range over the background, or by their median absolute deviation; or a
             change is the share of background rows between the two values (``percentile``; the percentile shift of
             Ustun, Spangher and Liu 2019). Rows that have one of the two values count half; between observed values the

@@ -1,4 +1,4 @@
-"""What may be asked of answers besides the target: to hold under other models, to look like the background."""
+"""Further requirements on answers: that they hold under other models, and that they look like the background."""
 
 from __future__ import annotations
 
@@ -23,10 +23,10 @@ AnyVersions = Sequence[object] | bool | None
 
 
 class RobustTo(BaseModel):
-    """Another model under which answers must meet the same target.
+    """Another model under which answers must meet the same target (robustness).
 
     Attributes:
-        name: by which requests and reasons name it.
+        name: by which requests and reasons name the model.
         required: whether every answer must hold under it, or only where a request asks for that.
     """
 
@@ -37,7 +37,7 @@ class RobustTo(BaseModel):
 
 
 class Plausible(BaseModel):
-    """How much an answer must look like the background.
+    """How plausible answers must be: how much they look like the background.
 
     Attributes:
         method: ``isolation_forest``, which can be a part of proofs, or ``lof``, which is only checked.
@@ -56,7 +56,7 @@ class Plausible(BaseModel):
 
     @classmethod
     def read(cls, source: Plausible | Mapping[str, Any] | str | None) -> Plausible | None:
-        """Return it from an object, a dict or the method's name; None stays None.
+        """Return the requirement from an object, a dict or the method's name; None stays None.
 
         Raises:
             InputError: an unknown key or a value out of bounds.
@@ -74,11 +74,11 @@ class Plausible(BaseModel):
 
 
 class Plausibly(BaseModel):
-    """What a request may ask of the plausibility of answers.
+    """The plausibility that a request asks of answers, at least that of the policy.
 
     Attributes:
-        quantile: another one than the policy's: a larger one, which asks for more.
-        threshold: another one than the policy's: a smaller one, which asks for more.
+        quantile: instead of the policy's, a larger one, which is stricter.
+        threshold: instead of the policy's, a smaller one, which is stricter.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid")
@@ -87,10 +87,10 @@ class Plausibly(BaseModel):
     threshold: Threshold | None = None
 
     def tightened(self, policy: Plausible) -> Plausible:
-        """Return what holds for a request under a policy.
+        """Return the requirement on a request's answers, under a policy.
 
         Raises:
-            InputError: it asks for less than the policy, or in another way.
+            InputError: it is less strict than the policy, or by the other method.
         """
         asked = self.quantile if policy.threshold is None else self.threshold
         other = self.threshold if policy.threshold is None else self.quantile

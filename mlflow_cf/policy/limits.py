@@ -1,4 +1,4 @@
-"""The most that one request may ask for, and how large its options may be.
+"""Limits on what one request may ask for, and on the size of its options.
 
 Options are measured without reading more of them than the policy lets pass.
 """
@@ -27,14 +27,14 @@ def _few_enough(count: int) -> int:
 
 
 class QueryLimits(UserModel):
-    """How large the options of one request may be; checked before anything in them is read.
+    """Limits on the size of the options of one request; checked before anything in them is read.
 
     Attributes:
-        json_bytes: of their JSON text without spaces.
+        json_bytes: bytes of their JSON text without spaces.
         values: texts, numbers, lists and objects in all.
         entries: of any one list or object: names, levels, ranges, groups, forbidden pairs, options of an explainer.
-        rules: of ``constraints.rules``.
-        depth: how many lists and objects stand inside of one another, the options themselves the first.
+        rules: entries of ``constraints.rules``.
+        depth: how deep lists and objects are nested; the options themselves count as one.
         text_length: characters of any one text but a rule.
         rule_length: characters of one rule.
     """
@@ -51,7 +51,7 @@ class QueryLimits(UserModel):
 
 
 class Limits(UserModel):
-    """Most a request may ask for; also what it gets when it does not say.
+    """Upper limits on what a request may ask for; also the defaults of options that it leaves out.
 
     Attributes:
         count: most counterfactuals per row; 90 at most.
@@ -92,7 +92,7 @@ DIGITS_PER_BIT: Final = 0.30103
 
 
 class _Place(NamedTuple):
-    """Where a value stands: its key or position below the place around it."""
+    """The place of a value: its key or position, and the place of the list or object that has it."""
 
     outer: _Place | None
     key: object
@@ -100,12 +100,12 @@ class _Place(NamedTuple):
 
     @property
     def keys(self) -> tuple[object, ...]:
-        """All keys on the way to it."""
+        """All keys from the outermost to its own."""
         return () if self.outer is None else (*self.outer.keys, self.key)
 
     @property
     def path(self) -> str:
-        """The place in words, such as ``constraints.groups[0]``."""
+        """The place as text, such as ``constraints.groups[0]``."""
         text = ""
         for key in self.keys:
             name = f"[{key}]" if isinstance(key, int) else str(key)
@@ -114,7 +114,7 @@ class _Place(NamedTuple):
 
 
 def check_extent(options: Mapping[str, object], limits: QueryLimits) -> None:
-    """Refuse options that are larger than `limits`, at the first thing too much: nothing behind it is looked at.
+    """Refuse options that are larger than `limits`; reading ends at the first value that is too much.
 
     Raises:
         InputError: which limit, at which path.
@@ -171,7 +171,7 @@ def _check(found: int, most: int, noun: str, path: str) -> None:
 
 
 def _json_bytes(value: object) -> int:
-    """Return the bytes of a value in JSON, without its entries: brackets, quotes and what stands between these."""
+    """Return the bytes of a value in JSON, without its entries: its text with quotes, or brackets and separators."""
     match value:
         case str():
             return 2 + (len(value) if value.isascii() else len(value.encode("utf-8", "surrogatepass")))

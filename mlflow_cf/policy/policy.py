@@ -1,4 +1,4 @@
-"""What the owner of a model sealed into the artifact, and what a request may ask on top."""
+"""The policy that an owner logs with a model, and the options of one request under it."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ class Policy(BaseModel):
     Attributes:
         target: the wanted outcome.
         constraints: what every counterfactual must respect.
-        distance: what near means.
+        distance: how near a counterfactual is.
         values: which values may be proposed: observed in the background, on a feature's grid, or continuous.
         limits: most a request may ask for.
         seed: seed of requests that name none.
@@ -86,7 +86,7 @@ class Policy(BaseModel):
         return versions
 
     def margin_for(self, asked: float | None) -> float:
-        """Return the margin of a request that asks for `asked`.
+        """Return the margin on the probability for a request that asks for `asked`.
 
         Raises:
             InputError: it is smaller than the policy's.
@@ -96,7 +96,7 @@ class Policy(BaseModel):
         return float(self.margin if asked is None else asked)
 
     def variety_for(self, diversity: Diversity | None, min_difference: float | None) -> Variety:
-        """Return how several answers to a request differ.
+        """Return how several answers to a request must differ.
 
         Raises:
             InputError: by less than the policy's least difference.
@@ -108,7 +108,7 @@ class Policy(BaseModel):
         return Variety(diversity or self.diversity, float(least))
 
     def why_not_for(self, asked: WhyNotAsked | None, *, owner: bool = False) -> WhyNotAsked:
-        """Return how much is found out for a request, or for the `owner`, who asks for `asked`.
+        """Return how many reasons are searched for a request, or for the `owner`, who asks for `asked`.
 
         Raises:
             InputError: a request asks for reasons where the policy gives none.

@@ -1,4 +1,4 @@
-"""What requests may see of the background; the owner of an explained model sees all of it in Python."""
+"""How much of the background requests may see; the owner of an explained model sees all of it in Python."""
 
 from __future__ import annotations
 

@@ -18,7 +18,7 @@ Share = Annotated[Number, Field(ge=0, le=1)]
 
 
 class Target(UserModel):
-    """What a counterfactual must be predicted as: ``Target(label=1)``, ``Target.other()`` or ``Target(low=5)``.
+    """The prediction that a counterfactual must have: ``Target(label=1)``, ``Target.other()`` or ``Target(low=5)``.
 
     Attributes:
         label: the wanted label.
@@ -107,10 +107,10 @@ class Target(UserModel):
         return column
 
     def check_margin(self, margin: float, model: OpenModel) -> None:
-        """Refuse a margin on a probability that `model` does not give, and one that leads to 1, which few ever say.
+        """Refuse a margin if `model` gives no probability, or if the probability asked for would be 1.
 
         Raises:
-            InputError: one of both.
+            InputError: one of both is so.
         """
         if margin and self.interval:
             raise InputError("margin", "a regression has no probabilities", "narrow low and high of the target instead")
@@ -128,7 +128,7 @@ class Target(UserModel):
         return self.model_copy(update={"min_probability": round(least + margin, 12)})
 
     def check_same(self, asked: Target, model: OpenModel) -> None:
-        """Refuse another label, or any other than now, where this one is sealed; how sure it is to be may differ.
+        """Refuse another outcome where this target is sealed; the least probability may differ.
 
         Args:
             asked: a target that `model` can meet.
@@ -144,7 +144,7 @@ class Target(UserModel):
             raise InputError("target", f"sealed by the policy, which wants {wanted}", fix)
 
     def tightened(self, asked: Target) -> Target:
-        """Return what a request that asks for `asked` gets under this policy: at least as much.
+        """Return the target of a request that asks for `asked` under this target of the policy.
 
         Raises:
             InputError: a lower probability or a wider interval than this one.
@@ -177,7 +177,7 @@ def _favourable(model: OpenModel) -> Label:
 
 
 def _name_one(model: OpenModel) -> str:
-    """Return how to name a label, without picking one: it may be the unwanted one."""
+    """Return the fix that lists the labels of a model; it suggests none, as that might be the unwanted one."""
     labels = ", ".join(map(repr, model.classes[:MOST_LABELS])) + (", ..." if len(model.classes) > MOST_LABELS else "")
     return f"name the wanted label, target=...; labels: {labels}"
 

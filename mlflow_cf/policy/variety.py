@@ -1,4 +1,4 @@
-"""How several answers for one row differ."""
+"""Variety: how several answers for one row must differ."""
 
 from __future__ import annotations
 

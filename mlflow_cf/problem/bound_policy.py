@@ -26,8 +26,6 @@ from mlflow_cf.constraints import (
     build_domains,
     change_limit,
     check_groups,
-    check_sealed,
-    check_tightens,
     compile_rules,
     joined_groups,
     no_pause,
@@ -45,6 +43,7 @@ from mlflow_cf.goal.scorer import Scorer
 from mlflow_cf.plans.action_model import ActionModel
 from mlflow_cf.policy.distance import Distance
 from mlflow_cf.policy.privacy import Privacy
+from mlflow_cf.policy.tighten import check_sealed, check_tightens
 from mlflow_cf.problem.binding import Domains, admissible
 from mlflow_cf.problem.distance import BoundDistance
 from mlflow_cf.problem.grounding import Grounding

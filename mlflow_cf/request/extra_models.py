@@ -11,9 +11,9 @@ from mlflow_cf.errors import InputError
 from mlflow_cf.explainers import Learned
 from mlflow_cf.features import FeatureSpace, Floats
 from mlflow_cf.goal import Requirement
+from mlflow_cf.metrics.plausibility_model import Plausibility
 from mlflow_cf.model.judge import OpenModel
 from mlflow_cf.model.versions import Version, read_versions, shown_features
-from mlflow_cf.plausibility.plausibility import Plausibility
 from mlflow_cf.policy import Policy
 from mlflow_cf.policy.further import AnyVersions, VersionsAsked
 

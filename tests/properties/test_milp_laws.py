@@ -16,8 +16,8 @@ from sklearn.tree import DecisionTreeClassifier
 
 import mlflow_cf
 from mlflow_cf import CEOCL
+from mlflow_cf.explainers.programs import diverse
 from mlflow_cf.milp import minimise as minimising
-from mlflow_cf.milp.diverse import diverse
 from mlflow_cf.milp.minimise import lower_bound, minimise
 from mlflow_cf.milp.model import Model
 from mlflow_cf.milp.program import NotLinearError
@@ -167,7 +167,9 @@ def test_a_rule_that_rows_cannot_express_is_cut_off(monkeypatch):
     (best,) = explained.explain(data.iloc[[3]])
     monkeypatch.setattr("mlflow_cf.problem.group.MOST_COMBINATIONS", 2)
     nothing = minimising.Minimum("infeasible")
-    monkeypatch.setattr("mlflow_cf.milp.diverse._incumbent", lambda *_: nothing)  # with it, only one number is left
+    monkeypatch.setattr(
+        "mlflow_cf.explainers.programs._incumbent", lambda *_: nothing
+    )  # with it, only one number is left
     repairs = []
     original = minimising.OtherValues
     monkeypatch.setattr(minimising, "OtherValues", lambda *cut: repairs.append(cut) or original(*cut))

@@ -11,9 +11,9 @@ from hypothesis import strategies as st
 from laws import dear
 
 from mlflow_cf.constraints.expressions import Computed
+from mlflow_cf.explainers.hull import Enlarged, Region, corners
 from mlflow_cf.features.embedding import Embedding
 from mlflow_cf.milp.affine import Affine
-from mlflow_cf.milp.manifold import Enlarged, Region, corners
 from mlflow_cf.milp.minimise import lower_bound, minimise
 from mlflow_cf.milp.model import Model
 from mlflow_cf.milp.program import Program

@@ -16,12 +16,12 @@ from properties.interpreter import NotPlafError, Reference, Sum, Table, program_
 from rule_worlds import FEATURES, TABLE, all_rules, background, coded, comparisons, draw_rows, rule_texts
 
 from mlflow_cf.constraints import Constraints, compile_rules
-from mlflow_cf.constraints.plaf import parse_program, parse_rule
 from mlflow_cf.constraints.programs import Checks
 from mlflow_cf.constraints.rules import ground
 from mlflow_cf.errors import InputError
 from mlflow_cf.features import FeatureSpace
 from mlflow_cf.options import WrapOptions
+from mlflow_cf.plaf import parse_program, parse_rule
 from mlflow_cf.problem import BoundPolicy
 from mlflow_cf.search.cascade import Cascade
 from mlflow_cf.why_not.blame import impossible

@@ -31,7 +31,7 @@ from mlflow_cf.explained import ExplainedModel
 from mlflow_cf.explainers import AnyExplainer, Learned, learns
 from mlflow_cf.explainers.registry import explainer_of, explainer_to_dict
 from mlflow_cf.features import Background, FeatureSpace, Floats
-from mlflow_cf.plausibility.plausibility import Plausibility
+from mlflow_cf.metrics.plausibility_model import Plausibility
 from mlflow_cf.policy import Policy
 
 FEATURES: Final = f"{FOLDER}/features.json"

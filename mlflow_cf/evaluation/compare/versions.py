@@ -18,7 +18,7 @@ from mlflow.pyfunc import PyFuncModel
 from mlflow_cf.artifact.load import load_folder
 from mlflow_cf.artifact.publish.inner import address
 from mlflow_cf.errors import InputError, did_you_mean
-from mlflow_cf.evaluation.mlflow.source import known_id
+from mlflow_cf.evaluation.source import known_id
 from mlflow_cf.explained import ExplainedModel
 from mlflow_cf.features import Background, FeatureSpace
 from mlflow_cf.model.flavors import OWN_FLAVOR, check_is_model, fetch, open_native

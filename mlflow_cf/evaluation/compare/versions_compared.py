@@ -15,14 +15,14 @@ from mlflow_cf.evaluation.compare.comparison import Comparison
 from mlflow_cf.evaluation.compare.paired import Bootstrap
 from mlflow_cf.evaluation.compare.side_by_side import MeasuredExplainer, SideBySide
 from mlflow_cf.evaluation.compare.versions import LoadedVersion, Versions, open_versions
+from mlflow_cf.evaluation.logged import Logbook, dataset_of
 from mlflow_cf.evaluation.measure.aggregates import flat
 from mlflow_cf.evaluation.measure.evaluate import Task, carry_out, task_of
 from mlflow_cf.evaluation.measure.grouping import GroupSource, groups_of
 from mlflow_cf.evaluation.measure.lines import ROW
 from mlflow_cf.evaluation.measure.measured import Measuring
 from mlflow_cf.evaluation.measure.result import Evaluation
-from mlflow_cf.evaluation.mlflow.logged import Logbook, dataset_of
-from mlflow_cf.evaluation.mlflow.source import Source
+from mlflow_cf.evaluation.source import Source
 from mlflow_cf.explainers.registry import ExplainerSource
 from mlflow_cf.features import Table
 

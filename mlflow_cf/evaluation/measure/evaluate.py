@@ -16,6 +16,7 @@ from numpy.typing import ArrayLike
 
 from mlflow_cf.artifact.publish.rebuild import log_with_explainer
 from mlflow_cf.errors import InputError, did_you_mean
+from mlflow_cf.evaluation.logged import Logbook, dataset_of
 from mlflow_cf.evaluation.measure import lines
 from mlflow_cf.evaluation.measure.aggregates import LEAST_SURE, Figure, aggregates, figures_table, flat
 from mlflow_cf.evaluation.measure.bake_off import Contestant, contestants, ranking, unanswered
@@ -23,8 +24,7 @@ from mlflow_cf.evaluation.measure.grouping import GroupSource
 from mlflow_cf.evaluation.measure.measured import Measuring, inliers_of, measure_rows
 from mlflow_cf.evaluation.measure.result import Evaluation
 from mlflow_cf.evaluation.measure.risk import risk_figures
-from mlflow_cf.evaluation.mlflow.logged import Logbook, dataset_of
-from mlflow_cf.evaluation.mlflow.source import ModelSource, Source, source_of
+from mlflow_cf.evaluation.source import ModelSource, Source, source_of
 from mlflow_cf.explainers.registry import ExplainerSource
 from mlflow_cf.features import as_rows
 

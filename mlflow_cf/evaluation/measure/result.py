@@ -16,7 +16,7 @@ import pandas as pd
 from mlflow_cf.evaluation.measure import lines
 from mlflow_cf.evaluation.measure.bake_off import RULE
 from mlflow_cf.evaluation.measure.cohorts import Cohorts, cohorts
-from mlflow_cf.evaluation.mlflow.source import Source
+from mlflow_cf.evaluation.source import Source
 
 SHOWN: Final = ("coverage", "validity", "constraint_satisfaction", "mixed", "n_changed", "plausibility", "seconds")
 

@@ -10,7 +10,12 @@ from typing import Any, ClassVar, Final, Literal, cast
 import numpy as np
 
 from mlflow_cf.errors import InputError
-from mlflow_cf.explainers.ceocl.region import (
+from mlflow_cf.explainers.explainer import Candidates, Search
+from mlflow_cf.explainers.geco.geco import GeCo
+from mlflow_cf.explainers.hull import (
+    PENALTY,
+    Enlarged,
+    Norm,
     check_learned,
     check_region,
     favourable_rows,
@@ -18,15 +23,12 @@ from mlflow_cf.explainers.ceocl.region import (
     learn_region,
     region_of,
 )
-from mlflow_cf.explainers.explainer import Candidates, Search
-from mlflow_cf.explainers.geco.geco import GeCo
 from mlflow_cf.explainers.learned import Facts, Learned
 from mlflow_cf.explainers.options import Span, asked, check_options
+from mlflow_cf.explainers.programs import LOOSE, ProgramAnswers, diverse, first_infeasible, nearest_possible
 from mlflow_cf.features import Floats
-from mlflow_cf.milp.diverse import LOOSE, ProgramAnswers, diverse, nearest_possible
 from mlflow_cf.milp.embed import check_linear
-from mlflow_cf.milp.manifold import PENALTY, Enlarged, Norm
-from mlflow_cf.milp.minimise import Minimum, first_infeasible
+from mlflow_cf.milp.minimise import Minimum
 from mlflow_cf.milp.model import MARGIN, SLACK, Aim, Model
 from mlflow_cf.milp.objective import CountedOn, Objective, prices_of
 from mlflow_cf.milp.program import NotLinearError
@@ -105,12 +107,12 @@ class CEOCL:
 
     @property
     def needs_rows(self) -> bool:
-        """Whether it makes no sense where no rows of the data are kept."""
+        """Whether it needs rows of the data, so that a policy that keeps none refuses it."""
         return self.manifold != "none"
 
     @property
     def polish(self) -> bool:
-        """Whether needless changes may be undone: not where that would cost more."""
+        """Whether redundant changes may be undone: not where that would cost more."""
         return not self.keeps_order
 
     @property
@@ -133,11 +135,11 @@ class CEOCL:
             check_region(facts)
 
     def learn(self, facts: Facts) -> Learned:
-        """Learn where the background's rows are, whatever a request may ask."""
+        """Learn the vectors and clusters of background rows, for all that a request may ask."""
         return learn_region(facts, self.clusters)
 
     def bound(self, learned: Learned) -> Search:
-        """Return the search, which knows where the background's rows are."""
+        """Return the search with what was learned."""
         check_learned(learned)
         return partial(self._search, learned)
 
@@ -157,9 +159,9 @@ class CEOCL:
             return replace(known, diagnostics={**known.diagnostics, "refused": f"a program cannot express {error}"})
 
     def _solved(self, model: Model, known: Floats, budget: Budget, seed: int) -> Candidates:
-        """Return the answers of a program; by distance, with what is `known` and a bound.
+        """Return the answers of programs, then those of `known` (m, d); by distance, also a lower bound.
 
-        What is known must be in all families of the model.
+        All known rows must meet the further constraints (families) of the model.
         """
         answers = diverse(model, known, budget, seed)
         diagnostics, exact = _diagnostics(answers), all(family.exact for family in model.families)
@@ -180,9 +182,9 @@ class CEOCL:
         return Candidates(np.concatenate([rows, known]), diagnostics, costs=costs, bound=bound, optima=optima)
 
     def _inside(self, model: Model, learned: Learned, budget: Budget, seed: int) -> Candidates:
-        """Return the answers in a region; where there are none, those next to it if that is asked for.
+        """Return the answers in a region; where there are none, those next to it if `enlarge` asks for these.
 
-        The region's own points are known to lie in it.
+        Points of the region itself are incumbents.
         """
         near = favourable_rows(learned, model.problem)
         region = region_of(learned, model.problem, near, Enlarged(self.eps, self.norm))
@@ -196,28 +198,28 @@ class CEOCL:
         slack = self.eps > 0 or region_used is not region  # else the program lets nothing be apart
         apart = [region.apart(vector) if slack else 0.0 for vector in region.embedding.vectors(solved)]
         facts = {"points": len(near), "whole": region.exact, "enlarged": region_used is not region}
-        told = {**found.diagnostics, "manifold": {**facts, "apart": apart}}
-        if told.get("infeasible") == "further":
-            told["infeasible"] = "manifold"
-        return replace(found, diagnostics=told)
+        diagnostics = {**found.diagnostics, "manifold": {**facts, "apart": apart}}
+        if diagnostics.get("infeasible") == "further":
+            diagnostics["infeasible"] = "manifold"
+        return replace(found, diagnostics=diagnostics)
 
 
 def _optima(model: Model, found: Sequence[Minimum], *, exact: bool) -> tuple[Optimum, ...]:
-    """Return what the solver says of each answer: all but the first are bounded by what bounds the first."""
+    """Return the solver's objective and bound of each answer; the bound of the first one holds for all."""
     solved = [one for one in found if one.row is not None]
     bound = float(solved[0].bound) if solved and exact and np.isfinite(solved[0].bound) else None
-    aim, told = model.aim, []
+    aim, optima = model.aim, []
     for number, one in enumerate(solved):
         price = float(prices_of(model.problem, aim.mu, aim.counted_on, cast("Floats", one.row)[None])[0])
         apart = NEARLY * max(one.cost - price, 0.0) + SLACK * max(aim.mu, 1.0)
         optimal = bound is not None and not number and one.cost - bound <= apart
         proof: Proof = "optimal" if optimal else "none" if bound is None else "bounded"
-        told.append(Optimum(aim.text, float(one.cost), None if bound is None else min(bound, float(one.cost)), proof))
-    return tuple(told)
+        optima.append(Optimum(aim.text, float(one.cost), None if bound is None else min(bound, float(one.cost)), proof))
+    return tuple(optima)
 
 
 def _diagnostics(answers: ProgramAnswers) -> dict[str, Any]:
-    """Return what the solver says, with what each answer costs and is known to cost at least."""
+    """Return the solver's status, and the cost and the lower bound of each answer."""
     solved = [one for one in answers.found if one.row is not None]
     return {
         "solver": answers.found[-1].status,

@@ -1,35 +1,135 @@
-"""PLAF text to syntax trees. No name is resolved and nothing is evaluated here."""
+"""PLAF, the language of constraints over several features: its text as syntax trees, and these as text again.
+
+No name is resolved and nothing is evaluated here.
+"""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable
+import re
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
 from functools import cache
 from importlib.resources import files
-from typing import cast
+from typing import Literal, cast
 
 from lark import Lark, Token, Transformer, v_args
 from lark.exceptions import UnexpectedCharacters, UnexpectedInput, UnexpectedToken
 
-from mlflow_cf.constraints.syntax import (
-    Arithmetic,
-    Call,
-    Compared,
-    FunctionName,
-    Literally,
-    Node,
-    Operation,
-    PlafProgram,
-    Reference,
-    Sign,
-    Statement,
-    depth_of,
-    nodes_of,
-)
 from mlflow_cf.errors import InputError
 
 MAX_LENGTH = 10_000  # characters of one program or rule
 MAX_DEPTH = 50  # nesting of one expression
+_PLAIN = re.compile(r"[^\W\d]\w*")  # a name that needs no quotes
+
+Sign = Literal["==", "!=", "<", "<=", ">", ">="]
+Arithmetic = Literal["+", "-", "*", "/"]
+FunctionName = Literal["abs", "min", "max", "floor", "exp"]
+
+
+@dataclass(frozen=True)
+class Constant:
+    """A constant: a number, a string (a level) or true/false."""
+
+    value: float | str | bool
+
+
+@dataclass(frozen=True)
+class Reference:
+    """``x.feature`` or ``x_cf.feature``."""
+
+    side: Literal["x", "x_cf"]
+    feature: str
+
+
+@dataclass(frozen=True)
+class Operation:
+    """Arithmetic on two expressions; a leading minus is 0 minus the rest."""
+
+    sign: Arithmetic
+    left: Node
+    right: Node
+    depth: int
+
+
+@dataclass(frozen=True)
+class Call:
+    """A function of expressions: ``abs``, ``floor`` and ``exp`` of one, ``min`` and ``max`` of several."""
+
+    name: FunctionName
+    arguments: tuple[Node, ...]
+    depth: int
+
+
+Node = Constant | Reference | Operation | Call
+
+
+@dataclass(frozen=True)
+class Compared:
+    """``left sign right``."""
+
+    left: Node
+    sign: Sign
+    right: Node
+
+
+@dataclass(frozen=True)
+class Statement:
+    """``[IF when THEN] then``; its string is the rule in PLAF again."""
+
+    when: tuple[Compared, ...]
+    then: Compared
+
+    def __str__(self) -> str:
+        then = _comparison_text(self.then)
+        return f"IF {' and '.join(map(_comparison_text, self.when))} THEN {then}" if self.when else then
+
+
+@dataclass(frozen=True)
+class PlafProgram:
+    """Groups and rules of a PLAF program, in order."""
+
+    groups: tuple[tuple[str, ...], ...]
+    rules: tuple[Statement, ...]
+
+
+def nodes_of(node: Node) -> Iterator[Node]:
+    """Yield an expression and all its subexpressions."""
+    yield node
+    match node:
+        case Operation(_, left, right):
+            yield from nodes_of(left)
+            yield from nodes_of(right)
+        case Call(_, arguments):
+            for argument in arguments:
+                yield from nodes_of(argument)
+
+
+def depth_of(node: Node) -> int:
+    """Return how deep an expression is nested."""
+    return node.depth if isinstance(node, Operation | Call) else 0
+
+
+def _comparison_text(comparison: Compared) -> str:
+    return f"{text_of(comparison.left)} {comparison.sign} {text_of(comparison.right)}"
+
+
+def text_of(node: Node) -> str:
+    """Return an expression in PLAF again."""
+    match node:
+        case Constant(bool(value)):
+            return "true" if value else "false"
+        case Constant(str(value)):
+            return f'"{value}"' if "'" in value else f"'{value}'"
+        case Constant(value):
+            number = float(value)
+            return repr(int(number)) if number.is_integer() and abs(number) < 1e15 else repr(number)
+        case Reference(side, feature):
+            return f"{side}.{feature}" if _PLAIN.fullmatch(feature) else f"{side}.`{feature}`"
+        case Operation(sign, left, right):
+            return f"({text_of(left)} {sign} {text_of(right)})"
+        case Call(name, arguments):
+            return f"{name}({', '.join(map(text_of, arguments))})"
 
 
 def parse_program(text: str, path: str = "constraints") -> PlafProgram:
@@ -57,7 +157,7 @@ def parse_rule(text: str, path: str, *, functions: bool = False) -> Statement:
 
 
 def _check_plain(parts: Iterable[Part], path: str) -> None:
-    """Refuse functions."""
+    """Raise an `InputError` if a rule calls a function."""
     for rule in (part for part in parts if isinstance(part, Statement)):
         for comparison in (*rule.when, rule.then):
             for node in (*nodes_of(comparison.left), *nodes_of(comparison.right)):
@@ -98,12 +198,12 @@ Part = Group | Statement
 
 
 class _RefusedError(Exception):
-    """Its arguments are the fact and the fix."""
+    """Text that is refused while it is parsed; the arguments are the fact and the fix."""
 
 
 @v_args(inline=True)
 class _Builder(Transformer[Token, object]):
-    """Builds our nodes while lark parses, bottom-up, so that nothing recurses over the input."""
+    """Builds syntax trees while lark parses, bottom-up, so that nothing recurses over the input."""
 
     def program(self, *parts: Part) -> list[Part]:
         return list(parts)
@@ -145,24 +245,24 @@ class _Builder(Transformer[Token, object]):
         return Call(function, arguments, depth)
 
     def negative(self, sign: Token, inner: Node) -> Node:
-        if isinstance(inner, Literally) and isinstance(inner.value, float):
-            return Literally(-inner.value)
-        return self.arithmetic(Literally(0.0), sign, inner)
+        if isinstance(inner, Constant) and isinstance(inner.value, float):
+            return Constant(-inner.value)
+        return self.arithmetic(Constant(0.0), sign, inner)
 
-    def number(self, token: Token) -> Literally:
+    def number(self, token: Token) -> Constant:
         value = float(token)
         if not math.isfinite(value):
             raise _RefusedError(f"line {token.line}, column {token.column}: {token[:40]} is too large a number", "")
-        return Literally(value)
+        return Constant(value)
 
-    def string(self, token: Token) -> Literally:
-        return Literally(str(token)[1:-1])
+    def string(self, token: Token) -> Constant:
+        return Constant(str(token)[1:-1])
 
-    def yes(self) -> Literally:
-        return Literally(value=True)
+    def yes(self) -> Constant:
+        return Constant(value=True)
 
-    def no(self) -> Literally:
-        return Literally(value=False)
+    def no(self) -> Constant:
+        return Constant(value=False)
 
     def reference(self, side: Token, feature: str) -> Reference:
         return Reference("x_cf" if side.startswith("x_cf") else "x", feature)
@@ -173,7 +273,7 @@ class _Builder(Transformer[Token, object]):
 
 @cache
 def _parser() -> Lark:
-    grammar = files("mlflow_cf.constraints").joinpath("plaf.lark").read_text(encoding="utf-8")
+    grammar = files("mlflow_cf").joinpath("plaf.lark").read_text(encoding="utf-8")
     return Lark(
         grammar,
         parser="lalr",

@@ -1,4 +1,4 @@
-"""A request may add to the policy's constraints, never loosen them."""
+"""Checks that a request's constraints add to those of the policy, and never loosen them."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _ADD = "name more features, or repeat all of the policy's"
 
 
 def check_tightens(policy: Constraints, request: Constraints, space: FeatureSpace, path: str = "constraints") -> None:
-    """Refuse a request that could only mean to loosen the policy.
+    """Refuse constraints of a request that can only be meant to loosen those of the policy.
 
     Constraints of policy and request hold together, so what a request names is always added. Refused are: a list
     that repeats part of the policy's list and adds nothing, a wider range or limit, a level the policy does not allow,
@@ -38,7 +38,7 @@ def check_tightens(policy: Constraints, request: Constraints, space: FeatureSpac
 
 
 def _planned(policy: Constraints, request: Constraints, path: str) -> Iterator[InputError]:
-    """Yield what a request may not say about plans; whether its actions are the policy's, `plans.narrowed` says."""
+    """Yield errors of a request's actions and relationships; `plans.action_model.narrowed` checks each action."""
     if request.relationships:
         fact = "can be declared when a model is wrapped or logged only"
         yield InputError(f"{path}.relationships", fact, "leave it out")
@@ -49,10 +49,10 @@ def _planned(policy: Constraints, request: Constraints, path: str) -> Iterator[I
 
 
 def check_sealed(policy: Constraints, request: Constraints, path: str = "constraints") -> None:
-    """Refuse a request that gives directions for a feature the policy holds fixed; whatever values these name.
+    """Refuse constraints of a request on a feature that is immutable under the policy.
 
     Raises:
-        InputError: every such direction, with its path.
+        InputError: every such constraint, with its path.
     """
     raise_all(_sealed(policy, request, path))
 

@@ -14,10 +14,10 @@ from mlflow.models.evaluation.artifacts import CsvEvaluationArtifact, ParquetEva
 from mlflow.pyfunc import PyFuncModel
 
 from mlflow_cf.errors import InputError, did_you_mean
+from mlflow_cf.evaluation.logged import Logbook
 from mlflow_cf.evaluation.measure.evaluate import carry_out, task_of
 from mlflow_cf.evaluation.measure.measured import Measuring
 from mlflow_cf.evaluation.measure.result import Evaluation
-from mlflow_cf.evaluation.mlflow.logged import Logbook
 
 MODEL_TYPE: Final = "counterfactual"
 MEASURING: Final = ("count", "seed", "time_limit_s", "max_evaluations", "certify")  # as in `Measuring`

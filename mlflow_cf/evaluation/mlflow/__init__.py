@@ -1,1 +1,0 @@
-"""Evaluations in MLflow: its evaluator, runs and logged models."""
