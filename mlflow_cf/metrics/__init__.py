@@ -6,16 +6,14 @@ from mlflow_cf.metrics.catalog import (
     Answers,
     Better,
     Measure,
-    Summary,
     aggregate,
     constraint_satisfaction,
     coverage,
     measure,
-    summarize,
     validity,
 )
 from mlflow_cf.metrics.changes import Options, changed
-from mlflow_cf.metrics.costs import Steps, discounted_cost, relative_difference, sequence_cost, sequence_length
+from mlflow_cf.metrics.costs import Steps, discounted_cost, sequence_cost, sequence_length
 from mlflow_cf.metrics.feedback import Wishes, actionability, actionable, feasibility
 from mlflow_cf.metrics.outliers import Inliers, plausibility
 from mlflow_cf.metrics.pairs import (
@@ -33,7 +31,6 @@ from mlflow_cf.metrics.proximity import (
     cont_proximity,
     distances,
     gower,
-    jaccard,
     l0,
     l1,
     linf,
@@ -58,7 +55,6 @@ __all__ = [
     "Measure",
     "Options",
     "Steps",
-    "Summary",
     "Wishes",
     "actionability",
     "actionable",
@@ -78,7 +74,6 @@ __all__ = [
     "extraction_fidelity",
     "feasibility",
     "gower",
-    "jaccard",
     "l0",
     "l1",
     "linf",
@@ -93,12 +88,10 @@ __all__ = [
     "prox_cont",
     "prox_euc",
     "prox_jac",
-    "relative_difference",
     "sequence_cost",
     "sequence_length",
     "sparsity_changed",
     "sparsity_diversity",
     "sparsity_unchanged",
-    "summarize",
     "validity",
 ]
