@@ -113,14 +113,14 @@ def check_threads(trial: Trial) -> None:
             done.result()
 
 
-def check_stored(trial: Trial, folder: Path) -> None:
+def check_stored(trial: Trial, tmp_path: Path) -> None:
     """The model saved and loaded again gives identical answers; what was learned comes back bit for bit, unlearned."""
-    source = trial.model.model if trial.model.store is None else trial.model.store(folder)
+    source = trial.model.model if trial.model.store is None else trial.model.store(tmp_path)
     functions = KINDS[trial.scenario.kind].function
-    save_model(source, folder / "saved", trial.background, allow_functions=functions, **trial.options)
+    save_model(source, tmp_path / "saved", trial.background, allow_functions=functions, **trial.options)
     expected = records(trial.answers)
     with lessons(trial.explainer) as noted:
-        loaded = load_model(folder / "saved")
+        loaded = load_model(tmp_path / "saved")
         assert records(trial.explain(trial.rows, loaded)) == expected
     assert not noted
     assert type(loaded.explainer) is type(trial.explainer)
