@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
+import mlflow
 import numpy as np
 import pandas as pd
 from numpy.typing import ArrayLike
@@ -128,7 +129,8 @@ class _Sheet:
         )
         for version in sheets.versions:
             child = self.evaluations[version.name].run_id
-            log.log_metrics(together[version.name], child, version.candidate.model_id)
+            if metrics := together[version.name]:
+                mlflow.log_metrics(metrics, run_id=child, model_id=version.candidate.model_id)
         log.log_comparison(comparison)
         return comparison
 

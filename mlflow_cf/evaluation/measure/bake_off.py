@@ -34,22 +34,6 @@ class Contestant:
     source: ExplainerSource
 
 
-@dataclass(frozen=True)
-class Standing:
-    """How an explainer did, by the rule: compared from left to right, less is better."""
-
-    unlawful: bool
-    uncovered: float
-    distance: float
-    seconds: float
-    name: str
-
-    @property
-    def key(self) -> tuple[bool, float, float, float]:
-        """What standings are ordered by."""
-        return self.unlawful, self.uncovered, self.distance, self.seconds
-
-
 def contestants(explainers: Sequence[ExplainerSource]) -> tuple[Contestant, ...]:
     """Return explainers with a name of its own for each.
 
@@ -73,8 +57,7 @@ def ranking(paths: dict[str, Path]) -> tuple[str, ...]:
     tables = {name: lines.read(path, columns) for name, path in paths.items()}
     answered = [table["mixed"].notna().to_numpy() for table in tables.values() if table["mixed"].notna().any()]
     shared = np.logical_and.reduce(answered) if answered else np.zeros(0, dtype=np.bool_)
-    standings = [_standing(name, table, shared) for name, table in tables.items()]
-    return tuple(one.name for one in sorted(standings, key=lambda one: one.key))
+    return tuple(sorted(tables, key=lambda name: _standing(tables[name], shared)))
 
 
 def unanswered(paths: Mapping[str, Path]) -> Iterator[str]:
@@ -88,14 +71,13 @@ def unanswered(paths: Mapping[str, Path]) -> Iterator[str]:
         yield f"{name} answers no row; {count:,} of {len(asked):,} are {status}: {reason or 'no reason is told'}"
 
 
-def _standing(name: str, table: pd.DataFrame, shared: np.ndarray[tuple[int], np.dtype[np.bool_]]) -> Standing:
+def _standing(
+    table: pd.DataFrame, shared: np.ndarray[tuple[int], np.dtype[np.bool_]]
+) -> tuple[bool, float, float, float]:
+    """Return how an explainer did, by the rule: compared from left to right, less is better."""
     checked = table[["validity", "constraint_satisfaction"]].dropna()
-    distance = table["mixed"][shared].mean() if shared.any() else np.inf
-    coverage = table["coverage"].mean()
-    return Standing(
-        unlawful=not bool((checked == 1).all(axis=None)),
-        uncovered=0.0 if np.isnan(coverage) else 1.0 - float(coverage),
-        distance=np.inf if np.isnan(distance) else float(distance),
-        seconds=float(table["seconds"].fillna(0.0).median()),
-        name=name,
-    )
+    unlawful = not bool((checked == 1).all(axis=None))
+    coverage, distance = table["coverage"].mean(), table["mixed"][shared].mean() if shared.any() else np.inf
+    uncovered = 0.0 if np.isnan(coverage) else 1.0 - float(coverage)
+    seconds = float(table["seconds"].fillna(0.0).median())
+    return unlawful, uncovered, np.inf if np.isnan(distance) else float(distance), seconds

@@ -4,12 +4,10 @@ from __future__ import annotations
 
 import tempfile
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-import mlflow
 import numpy as np
 import pandas as pd
 from numpy.typing import ArrayLike
@@ -23,7 +21,7 @@ from mlflow_cf.evaluation.measure.grouping import GroupSource
 from mlflow_cf.evaluation.measure.measured import Measuring, inliers_of, measure_rows
 from mlflow_cf.evaluation.measure.result import Evaluation
 from mlflow_cf.evaluation.measure.risk import risk_figures
-from mlflow_cf.evaluation.mlflow.logged import Logbook, dataset_of
+from mlflow_cf.evaluation.mlflow.logged import Logbook, dataset_of, in_run
 from mlflow_cf.evaluation.mlflow.source import ModelSource, Source, source_of
 from mlflow_cf.explainers.registry import ExplainerSource
 from mlflow_cf.features import as_rows
@@ -117,7 +115,7 @@ def evaluate(
     if register_winner is not None and folder is None:
         fix = "pass the URI or folder of a logged one"
         raise InputError("register_winner", "the files of this model are not known", fix)
-    with _run() as run_id:
+    with in_run() as run_id:
         found = carry_out(task, Logbook(run_id, name, task.source.model_id, dataset_of(task.rows, name)))
         if register_winner is None or folder is None:
             return found
@@ -257,14 +255,3 @@ def _labels(rows: pd.DataFrame, labels: str | ArrayLike | None) -> np.ndarray[An
     if known.shape != (len(rows),):
         raise InputError("labels", f"{known.shape} labels for {len(rows)} rows", "pass one label per row")
     return known
-
-
-@contextmanager
-def _run() -> Iterator[str]:
-    """Use the active run, or open one, which has failed if anything is raised inside; its id is what one is told."""
-    active = mlflow.active_run()
-    if active is not None:
-        yield str(active.info.run_id)
-        return
-    with mlflow.start_run() as run:
-        yield str(run.info.run_id)

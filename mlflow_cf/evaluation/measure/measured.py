@@ -20,7 +20,7 @@ from mlflow_cf.features import FeatureSpace, Floats
 from mlflow_cf.metrics import METRICS, Answers, Inliers, Options, Steps, Wishes, measure
 from mlflow_cf.request.answer import INTERRUPTED
 from mlflow_cf.request.progress import Progress
-from mlflow_cf.words.explanations import Explanations, Interrupted
+from mlflow_cf.words.explanations import Interrupted
 from mlflow_cf.words.result import Counterfactual, Explanation
 
 PART: Final = 4_096  # rows explained, measured and let go of together; each part starts its helper processes anew
@@ -92,9 +92,18 @@ def measure_rows(explained: ExplainedModel, rows: pd.DataFrame, options: Measuri
     with Progress(len(table), watched=len(table) > options.part) as progress:
         for start in range(0, len(table), options.part):
             part = table.iloc[start : start + options.part]
-            granted_s = _granted_s(deadline, len(part) / (len(table) - start))
+            share = len(part) / (len(table) - start)
+            granted_s = None if deadline is None else max(deadline - time.perf_counter(), LEAST_S) * share
             try:
-                explanations = _explain(explained, part, options, granted_s)
+                explanations = explained.explain(
+                    part,
+                    count=options.count,
+                    explainer=options.explainer,
+                    seed=options.seed,
+                    time_limit_s=granted_s,
+                    max_evaluations=options.max_evaluations,
+                    certify=options.certify,
+                )
             except Interrupted as stop:
                 found = [at for at, one in enumerate(stop.explanations) if one.reason != INTERRUPTED.reason]
                 if found:
@@ -102,25 +111,6 @@ def measure_rows(explained: ExplainedModel, rows: pd.DataFrame, options: Measuri
                 raise
             yield _measured(explained, part, explanations, how)
             progress.done(len(part))
-
-
-def _granted_s(deadline: float | None, share: float) -> float | None:
-    """Return the seconds of a part that is this share of the rows that are left."""
-    return None if deadline is None else max(deadline - time.perf_counter(), LEAST_S) * share
-
-
-def _explain(
-    explained: ExplainedModel, part: pd.DataFrame, options: Measuring, granted_s: float | None
-) -> Explanations:
-    return explained.explain(
-        part,
-        count=options.count,
-        explainer=options.explainer,
-        seed=options.seed,
-        time_limit_s=granted_s,
-        max_evaluations=options.max_evaluations,
-        certify=options.certify,
-    )
 
 
 def inliers_of(explained: ExplainedModel) -> Inliers | None:
