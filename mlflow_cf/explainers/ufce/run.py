@@ -11,7 +11,7 @@ import numpy as np
 
 from mlflow_cf.constraints.rules import Bools
 from mlflow_cf.explainers.explainer import Candidates
-from mlflow_cf.explainers.ufce.known import Known, refitted
+from mlflow_cf.explainers.ufce.known import Known
 from mlflow_cf.explainers.ufce.lines import (
     Line,
     Pair,
@@ -29,7 +29,8 @@ from mlflow_cf.explainers.ufce.possible import ReachableSets
 from mlflow_cf.explainers.ufce.predictors import Predictors
 from mlflow_cf.explainers.ufce.searching import Acceptance, Accepted, Plausible, scan, walk
 from mlflow_cf.explainers.ufce.subspaces import Subspaces, with_steps
-from mlflow_cf.features import Floats
+from mlflow_cf.features import Embedding, Floats
+from mlflow_cf.metrics.outliers import Inliers
 from mlflow_cf.metrics.proximity import euclidean_distances, jaccard_distances
 from mlflow_cf.problem import Budget, Codes, Problem
 
@@ -69,7 +70,7 @@ class UFCESearch:
         """Find what the groups of a problem may become; nothing is scored yet."""
         self.aim, self.known, self.budget = aim, known, budget
         self.problem = problem = with_steps(problem, aim.steps)
-        embedding = known.embedding_over(problem.space)
+        embedding = Embedding.from_arrays(problem.space, known.embedding)
         points = known.vectors, embedding.vectors(problem.x0[None])[0]
         self.near = Neighbourhood.of(problem, known.labels, points, aim.radius)
         self.subspaces = Subspaces.of(problem, self.near)
@@ -165,8 +166,8 @@ class UFCESearch:
         if self.aim.plausibility == "off":
             return None
         if self.aim.plausibility == "refit":
-            return refitted(problem.space, problem.background, problem.x0).accept
-        return self.known.inliers_over(problem.space).accept
+            return Inliers.fit(problem.space, np.vstack([problem.background, problem.x0])).accept
+        return Inliers.from_arrays(problem.space, self.known.inliers).accept
 
     def _kept(self, *parts: Accepted) -> PlausibleCodes:
         """Return those that are plausible; those that are first in their line are looked at before all others."""
