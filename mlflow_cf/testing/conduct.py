@@ -28,7 +28,7 @@ from mlflow_cf.testing.models import KINDS
 from mlflow_cf.testing.trial import BACKGROUND_SEED, Trial, rows_of
 from mlflow_cf.testing.watched import HOPELESS, RARE, Clock, Watched, watched_row
 from mlflow_cf.testing.worlds import DEMANDS, table
-from mlflow_cf.words.result import Counterfactual, Explanation, Step
+from mlflow_cf.words.result import Counterfactual, Explanation
 
 THREADS: Final = 8
 TIME_LIMIT_S: Final = 0.4
@@ -69,14 +69,12 @@ def _near(number: Any) -> Any:
 def _without_numbers(answer: Explanation) -> dict[str, object]:
     """Return the record without what the model says in numbers."""
     found = tuple(
-        replace(one, prediction=0, probability=None, text="", plan=tuple(map(_unlikely, one.plan)))
+        replace(
+            one, prediction=0, probability=None, text="", plan=tuple(replace(s, probability=None) for s in one.plan)
+        )
         for one in answer.counterfactuals
     )
     return replace(answer, prediction=0, probability=None, counterfactuals=found).to_dict()
-
-
-def _unlikely(step: Step) -> Step:
-    return replace(step, probability=None)
 
 
 def check_no_trace(trial: Trial) -> None:

@@ -141,10 +141,10 @@ class _Sheet:
             if evaluation is not None:
                 lines = evaluation.table
                 lines.index = pd.Index(lines[ROW].astype(np.int64))
-                for place, one in enumerate(self.tasks[version.name].explainers):
-                    own = lines[lines["explainer"] == one.name].drop(columns=["explainer", ROW])
+                for place, name in enumerate(self.tasks[version.name].explainers):
+                    own = lines[lines["explainer"] == name].drop(columns=["explainer", ROW])
                     if len(own):
-                        yield MeasuredExplainer(version, one.name, place, own.reindex(self.rows.index))
+                        yield MeasuredExplainer(version, name, place, own.reindex(self.rows.index))
 
     def _notes(self) -> Iterator[str]:
         """Yield the notes of the evaluations, each with the versions that it is about."""

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
@@ -21,21 +20,8 @@ RULE: Final = (
 )
 
 
-@dataclass(frozen=True)
-class Contestant:
-    """An explainer in a bake-off.
-
-    Attributes:
-        name: its own name, numbered where several have the same.
-        source: what was passed.
-    """
-
-    name: str
-    source: ExplainerSource
-
-
-def contestants(explainers: Sequence[ExplainerSource]) -> tuple[Contestant, ...]:
-    """Return explainers with a name of its own for each.
+def contestants(explainers: Sequence[ExplainerSource]) -> dict[str, ExplainerSource]:
+    """Return explainers by a name of its own for each, numbered where several have the same.
 
     Raises:
         InputError: there are none, or one is named that does not exist.
@@ -44,11 +30,11 @@ def contestants(explainers: Sequence[ExplainerSource]) -> tuple[Contestant, ...]
         raise InputError("explainers", f"{explainers!r} is not a list of explainers", "such as ['geco', 'exact']")
     names = [explainer_of(source, f"explainers[{place}]").name for place, source in enumerate(explainers)]
     seen: Counter[str] = Counter()
-    found = []
+    found = {}
     for name, source in zip(names, explainers, strict=True):
         seen[name] += 1
-        found.append(Contestant(name if seen[name] == 1 else f"{name}_{seen[name]}", source))
-    return tuple(found)
+        found[name if seen[name] == 1 else f"{name}_{seen[name]}"] = source
+    return found
 
 
 def ranking(paths: dict[str, Path]) -> tuple[str, ...]:

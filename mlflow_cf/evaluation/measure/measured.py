@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import time
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import pairwise
 from typing import Any, Final, NamedTuple
 
@@ -82,12 +82,7 @@ def measure_rows(explained: ExplainedModel, rows: pd.DataFrame, options: Measuri
     table = explained.space.read(rows)
     if not len(table):
         raise InputError("rows", "there are none", "pass at least one row")
-    how = _Measure(
-        options=Options(explained.policy.distance),
-        requested=options.count,
-        inliers=inliers_of(explained) if options.lof is True else options.lof or None,
-        wishes=options.wishes,
-    )
+    options = replace(options, lof=inliers_of(explained) if options.lof is True else options.lof)  # learned once
     deadline = None if options.time_limit_s is None else time.perf_counter() + options.time_limit_s
     with Progress(len(table), watched=len(table) > options.part) as progress:
         for start in range(0, len(table), options.part):
@@ -107,9 +102,9 @@ def measure_rows(explained: ExplainedModel, rows: pd.DataFrame, options: Measuri
             except Interrupted as stop:
                 found = [at for at, one in enumerate(stop.explanations) if one.reason != INTERRUPTED.reason]
                 if found:
-                    yield _measured(explained, part.iloc[found], [stop.explanations[at] for at in found], how)
+                    yield _measured(explained, part.iloc[found], [stop.explanations[at] for at in found], options)
                 raise
-            yield _measured(explained, part, explanations, how)
+            yield _measured(explained, part, explanations, options)
             progress.done(len(part))
 
 
@@ -118,15 +113,6 @@ def inliers_of(explained: ExplainedModel) -> Inliers | None:
     if not explained.policy.privacy.keeps_rows or len(explained.background) < 2:
         return None
     return Inliers.fit(explained.space, explained.bound_policy.background)
-
-
-class _Measure(NamedTuple):
-    """What all queries of a part are measured with."""
-
-    options: Options
-    requested: int
-    inliers: Inliers | None
-    wishes: Wishes | None
 
 
 class _Checked(NamedTuple):
@@ -139,13 +125,13 @@ class _Checked(NamedTuple):
 
 
 def _measured(
-    explained: ExplainedModel, part: pd.DataFrame, explanations: Sequence[Explanation], how: _Measure
+    explained: ExplainedModel, part: pd.DataFrame, explanations: Sequence[Explanation], how: Measuring
 ) -> pd.DataFrame:
     """Return the lines of a part."""
     space = explained.space.covering(part)
     X, _ = space.encode_rows(part)
     checked = _check(explained, space, part, explanations)
-    lines = []
+    lines, counted = [], Options(explained.policy.distance)
     for x, explanation, (start, end) in zip(X, explanations, checked.ends, strict=True):
         answers = Answers(
             space=space,
@@ -153,14 +139,14 @@ def _measured(
             Z=checked.codes[start:end],
             valid=checked.valid[start:end],
             status=explanation.status,
-            requested=how.requested,
+            requested=how.count,
             satisfied=checked.lawful[start:end],
-            inliers=how.inliers,
+            inliers=how.lof if isinstance(how.lof, Inliers) else None,
             wishes=how.wishes,
             plans=tuple(_steps(found) for found in explanation.counterfactuals if found.plan),
             spent=_spent(explanation),
         )
-        lines.append({**_facts(explanation), **measure(answers, how.options), **_of_the_nearest(explanation)})
+        lines.append({**_facts(explanation), **measure(answers, counted), **_of_the_nearest(explanation)})
     table = pd.DataFrame(lines, columns=[*FACTS, *METRICS, *OF_THE_NEAREST], index=part.index, dtype=object)
     return table.astype(TYPES)
 
