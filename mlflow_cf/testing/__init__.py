@@ -29,16 +29,6 @@ from mlflow_cf.testing.models import KINDS, Fitted, Kind  # noqa: E402
 from mlflow_cf.testing.scenarios import FEW, SCENARIOS, Scenario  # noqa: E402
 
 __all__ = [
-    "FEW",
-    "GOALS",
-    "KINDS",
-    "SCENARIOS",
-    "Checker",
-    "ExplainerSuite",
-    "Fitted",
-    "Goal",
-    "Kind",
-    "ModelSuite",
-    "Ruler",
+    "FEW", "GOALS", "KINDS", "SCENARIOS", "Checker", "ExplainerSuite", "Fitted", "Goal", "Kind", "ModelSuite", "Ruler",
     "Scenario",
-]
+]  # fmt: skip
