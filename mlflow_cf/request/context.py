@@ -25,8 +25,7 @@ from mlflow_cf.problem import BoundPolicy
 from mlflow_cf.problem.disclosure import notes_on_privacy
 from mlflow_cf.request.admission import Admission
 from mlflow_cf.request.extra_models import ExtraModels, version_of
-from mlflow_cf.request.request import Caller, Request, Work
-from mlflow_cf.request.tightened import Tightened
+from mlflow_cf.request.request import Caller, Request, Tightened, Work
 from mlflow_cf.why_not.lint import lint
 from mlflow_cf.words.description import notes_on_constants
 

@@ -12,7 +12,7 @@ import numpy as np
 import pandas as pd
 from numpy.typing import ArrayLike
 
-from mlflow_cf.artifact.publish.rebuild import log_with_explainer
+from mlflow_cf.artifact.publish.log import log_with_explainer
 from mlflow_cf.errors import InputError, did_you_mean
 from mlflow_cf.evaluation.measure import lines
 from mlflow_cf.evaluation.measure.aggregates import LEAST_SURE, Figure, aggregates, figures_table, flat
