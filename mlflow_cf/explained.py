@@ -35,7 +35,7 @@ from mlflow_cf.request.extra_models import ExtraModels, LearnedOnce
 from mlflow_cf.request.request import Caller
 from mlflow_cf.request.rows import check_rows
 from mlflow_cf.request.warmth import SEVERAL, TRIED, Warmth, hardest_row, query_to_try, row_to_try
-from mlflow_cf.structures.trial import try_pairs
+from mlflow_cf.structures.capabilities import try_pairs
 from mlflow_cf.words.description import summary
 from mlflow_cf.words.explanations import Explanations
 from mlflow_cf.words.verification import Verifications

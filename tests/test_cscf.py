@@ -19,9 +19,8 @@ from sklearn.linear_model import LogisticRegression
 import mlflow_cf
 from mlflow_cf import CSCF, SCF
 from mlflow_cf.constraints.actions import read_actions, read_relationships
-from mlflow_cf.explainers.cscf.cscf import PLANS, _handed_over, diverse
+from mlflow_cf.explainers.cscf.cscf import PLANS, _handed_over, diverse, elites
 from mlflow_cf.explainers.cscf.evaluation import Evaluated, Evaluator, front, unbeaten
-from mlflow_cf.explainers.cscf.evolution import elites
 from mlflow_cf.explainers.cscf.genes import Ordered, decoded, encoded
 from mlflow_cf.explainers.cscf.orders import reordered
 from mlflow_cf.explainers.cscf.possible import Possible, possible

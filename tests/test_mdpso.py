@@ -27,8 +27,8 @@ from mlflow_cf.explainers.mdpso.coordinates import BoxOptions
 from mlflow_cf.explainers.mdpso.fitness import Fitness, PaperSum, by_distance, gaps
 from mlflow_cf.explainers.mdpso.information import bins_of, information_value
 from mlflow_cf.explainers.mdpso.landed import Landed
+from mlflow_cf.explainers.mdpso.mdpso import Swarm
 from mlflow_cf.explainers.mdpso.selection import k_means, picked, spares
-from mlflow_cf.explainers.mdpso.swarm import Motion, Swarm
 from mlflow_cf.explainers.registry import explainer_of, explainer_to_dict
 from mlflow_cf.features import Embedding, FeatureSpace
 from mlflow_cf.goal import Rating
@@ -297,18 +297,17 @@ class TestSwarm:
 
     def test_particles_stay_in_the_box_and_within_half_of_it(self) -> None:
         active = active_of(problem_of(two))
-        swarm = Swarm(
-            active, Landed(active, Budget(9_999), 1_050), Motion(c1=9, c2=9, snap_back=0), 50, np.random.default_rng(0)
-        )
+        how = MDPSO(c1=9, c2=9, snap_back=0, iterations=1)
+        swarm = Swarm(active, Landed(active, Budget(9_999), 1_050), how, np.random.default_rng(0))
         for _ in range(10):
             before = swarm.X.copy()
-            swarm.run(1)
+            swarm.run()
             assert (active.low[:, None] <= swarm.X).all()
             assert (active.high[:, None] >= swarm.X).all()
             assert (np.abs(swarm.X - before) <= 0.5 * (active.high - active.low)[:, None] + 1e-12).all()
 
     def test_inertia_falls_in_a_line(self) -> None:
-        assert [round(Motion().kept(at, 4), 9) for at in range(4)] == [0.7, 0.6, 0.5, 0.4]
+        assert [round(MDPSO(iterations=4).kept_velocity(at), 9) for at in range(4)] == [0.7, 0.6, 0.5, 0.4]
 
     def test_snapping_back_keeps_answers_sparse(self) -> None:
         changed = []
@@ -322,10 +321,9 @@ class TestSwarm:
     def test_snapped_positions_are_those_of_rows(self) -> None:
         problem = problem_of(two)
         active = active_of(problem, kind="absolute")
-        swarm = Swarm(
-            active, Landed(active, Budget(9_999), 550), Motion(snap_position=True), 50, np.random.default_rng(0)
-        )
-        swarm.run(10)
+        how = MDPSO(snap_position=True, iterations=10)
+        swarm = Swarm(active, Landed(active, Budget(9_999), 550), how, np.random.default_rng(0))
+        swarm.run()
         levels = swarm.X[active.parts[2]]
         assert (np.sort(levels, axis=0) == [[0], [0], [1]]).all()
         codes, _ = active.land(swarm.X)

@@ -14,12 +14,12 @@ from mlflow_cf import InputError, Interrupted
 from mlflow_cf.evaluation.measure import measured
 from mlflow_cf.evaluation.measure.measured import Measuring, measure_rows, measured_table
 from mlflow_cf.explained import ExplainedModel
-from mlflow_cf.metrics import METRICS, Options, Wishes
+from mlflow_cf.metrics import METRICS, Wishes
 from mlflow_cf.request.answer import INTERRUPTED
 from mlflow_cf.words.explanations import Explanations
 
 TIMES = ["seconds"]
-PLAIN = measured._Measure(Options(), 1, None, None)
+PLAIN = Measuring(lof=False)
 
 
 def wide_table(rows, like):

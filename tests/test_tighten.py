@@ -15,7 +15,7 @@ from mlflow_cf.model.judge import OpenModel
 from mlflow_cf.options import WrapOptions
 from mlflow_cf.policy import Distance
 from mlflow_cf.problem import BoundPolicy
-from mlflow_cf.request.tightened import MOST_KEPT, Tightened
+from mlflow_cf.request.request import MOST_KEPT, Tightened
 from mlflow_cf.wrapping import assemble
 
 DEGREES = ["none", "bachelor", "master", "doctor"]

@@ -62,7 +62,7 @@ def problem_of(favourable, ranges) -> Problem:
 
 def walked(favourable, ranges) -> tuple[list[float], list[float]]:
     problem = problem_of(favourable, ranges)
-    near = Neighbourhood(problem.background[:0], 0.0)
+    near = Neighbourhood(problem.background[:0])
     subspaces = Subspaces.of(problem, near)
     embedding = Embedding.fit(problem.space, problem.background, scale="deviation")
     predictors = Predictors(

@@ -13,7 +13,7 @@ from sklearn.linear_model import LogisticRegression
 
 import mlflow_cf
 from mlflow_cf.explainers import UFCE, Candidates
-from mlflow_cf.explainers.ufce import known, run
+from mlflow_cf.explainers.ufce import known, ufce
 from mlflow_cf.explainers.ufce.searching import Acceptance
 from mlflow_cf.model.judge import OpenModel
 from mlflow_cf.options import WrapOptions
@@ -117,4 +117,4 @@ def test_wide_tables_are_searched_block_by_block(clock: Clock, monkeypatch: pyte
     started = clock.now
     (answer,) = explained.explain(frame[frame["c0"] < 0].head(1), time_limit_s=2.0)
     assert answer.status == "budget"
-    assert clock.now - started < 2.0 + 1e-4 * 2 * run.CELLS / 40
+    assert clock.now - started < 2.0 + 1e-4 * 2 * ufce.CELLS / 40

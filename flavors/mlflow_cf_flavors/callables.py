@@ -122,7 +122,8 @@ def open(model: object, *, output: str | None = None, rows: pd.DataFrame | None 
         )
     function = _plain(model)
     if output == "label":
-        return _open_labels(_Ask(function, _column), rows)
+        ask = _Ask(function, _column)
+        return OpenModel(MLFLOW_FLAVOR, learned_labels(_learn(ask, rows)), ask, notes=(LABELS_ONLY,))
     if output == "value":
         values = _Ask(function, _value_column)
         _learn(values, rows)
@@ -167,10 +168,6 @@ class _Scores:
         if scores.shape[1] != self.width:
             raise ValueError(f"{scores.shape[1]} scores per row where there were {self.width}")
         return shares(scores[:, 0]) if self.width == 1 else scores
-
-
-def _open_labels(ask: _Ask, rows: pd.DataFrame) -> OpenModel:
-    return OpenModel(MLFLOW_FLAVOR, learned_labels(_learn(ask, rows)), ask, notes=(LABELS_ONLY,))
 
 
 def _open_scores(function: Callable[[pd.DataFrame], Any], rows: pd.DataFrame) -> OpenModel:

@@ -21,8 +21,7 @@ from mlflow_cf.model.judge import OpenModel
 from mlflow_cf.options import WrapOptions
 from mlflow_cf.policy import Target
 from mlflow_cf.structures import Column, Forest, Layers, LevelColumn, NumberColumn, Structure, TreeEnsemble, score_rows
-from mlflow_cf.structures.capabilities import SupportsProduct
-from mlflow_cf.structures.trial import try_pairs
+from mlflow_cf.structures.capabilities import SupportsProduct, try_pairs
 from mlflow_cf.wrapping import assemble
 
 EVALUATIONS: Final = 2000  # some milliseconds: every kernel runs, and no search need end

@@ -52,8 +52,6 @@ class CounterfactualEvaluator(ModelEvaluator):
         **kwargs: Any,
     ) -> EvaluationResult:
         del model_type, extra_metrics, custom_artifacts, predictions, kwargs
-        # MLflow imports this module wherever it evaluates anything: what it takes is imported when it is asked for
-
         return evaluated(model, dataset, run_id, dict(evaluator_config or {}), model_id)
 
 

@@ -94,6 +94,17 @@ def _quiet() -> Iterator[None]:
         yield
 
 
+@contextmanager
+def in_run(name: str | None = None) -> Iterator[str]:
+    """Use the active run, or open one, which has failed if anything is raised inside; its id is what one is told."""
+    active = mlflow.active_run()
+    if active is not None:
+        yield str(active.info.run_id)
+        return
+    with mlflow.start_run(run_name=name) as run:
+        yield str(run.info.run_id)
+
+
 MOST_FEATURES: Final = 15  # bars of one figure
 BINS: Final = 30
 
@@ -117,7 +128,8 @@ def figures(paths: Mapping[str, Path], table: pd.DataFrame) -> Iterator[tuple[st
 def _outcomes(facts: Mapping[str, pd.DataFrame]) -> Figure:
     counts = {name: one["status"].value_counts().reindex(STATUSES, fill_value=0) for name, one in facts.items()}
     figure, axes = _drawing("rows by status")
-    _bars(axes, pd.DataFrame(counts), "rows")
+    bars(axes, pd.DataFrame(counts))
+    _named(axes, "rows", len(counts))
     return figure
 
 
@@ -125,9 +137,8 @@ def _distances(facts: Mapping[str, pd.DataFrame]) -> Figure:
     figure, axes = _drawing("distance of answers")
     known = {name: one["mixed"].dropna() for name, one in facts.items()}
     axes.hist(list(known.values()), bins=BINS, label=list(known), histtype="step")
-    axes.set_xlabel("distance")
     axes.set_ylabel("rows")
-    _legend(axes, len(facts))
+    _named(axes, "distance", len(facts))
     return figure
 
 
@@ -140,7 +151,8 @@ def _changed(facts: Mapping[str, pd.DataFrame]) -> Figure:
     table = pd.DataFrame(shares).fillna(0.0)
     order = table.sum(axis=1).sort_values(ascending=False).index[:MOST_FEATURES]
     figure, axes = _drawing("what the nearest answers change")
-    _bars(axes, table.loc[order], "share of answers")
+    bars(axes, table.loc[order])
+    _named(axes, "share of answers", len(shares))
     return figure
 
 
@@ -149,9 +161,8 @@ def _groups(table: pd.DataFrame) -> Figure:
     coverage = table[(table["metric"] == "coverage") & (table["group"] != "")]
     for name, one in coverage.groupby("explainer", sort=False):
         axes.errorbar(one["value"], one["group"], xerr=one["standard_error"].fillna(0.0), fmt="o", label=str(name))
-    axes.set_xlabel("coverage")
     axes.set_xlim(0.0, 1.05)
-    _legend(axes, coverage["explainer"].nunique())
+    _named(axes, "coverage", coverage["explainer"].nunique())
     return figure
 
 
@@ -162,17 +173,16 @@ def _drawing(title: str) -> tuple[Figure, Axes]:
     return figure, axes
 
 
-def _bars(axes: Axes, table: pd.DataFrame, noun: str) -> None:
+def bars(axes: Axes, table: pd.DataFrame) -> None:
     """Draw one group of bars per line of `table`, one bar per column."""
     height = 0.8 / len(table.columns)
     for number, name in enumerate(table.columns):
         axes.barh([place + number * height for place in range(len(table))], table[name], height, label=str(name))
     axes.set_yticks([place + 0.4 - height / 2 for place in range(len(table))], [str(label) for label in table.index])
     axes.invert_yaxis()
+
+
+def _named(axes: Axes, noun: str, several: int) -> None:
     axes.set_xlabel(noun)
-    _legend(axes, len(table.columns))
-
-
-def _legend(axes: Axes, several: int) -> None:
     if several > 1:
         axes.legend()

@@ -9,21 +9,6 @@ from mlflow_cf.features.space import FeatureSpace
 from mlflow_cf.features.tables import ColumnName, Rows, Table, as_background, as_rows, check_table
 
 __all__ = [
-    "UNIT_MISMATCH",
-    "Background",
-    "ColumnName",
-    "Embedding",
-    "Feature",
-    "FeatureSpace",
-    "Floats",
-    "Kind",
-    "Level",
-    "Percentiles",
-    "Rows",
-    "Table",
-    "as_background",
-    "as_rows",
-    "check_table",
-    "days",
-    "stand_ins",
-]
+    "UNIT_MISMATCH", "Background", "ColumnName", "Embedding", "Feature", "FeatureSpace", "Floats", "Kind", "Level",
+    "Percentiles", "Rows", "Table", "as_background", "as_rows", "check_table", "days", "stand_ins",
+]  # fmt: skip

@@ -203,13 +203,13 @@ class PooledLevels:
         for column, feature in enumerate(features):
             if not feature.numeric and not isinstance(feature.raw_dtype, np.dtype | pd.CategoricalDtype):
                 pools.setdefault(feature.dtype, []).append(column)
-        return tuple(cls._of(columns, [features[column] for column in columns]) for columns in pools.values())
-
-    @classmethod
-    def _of(cls, columns: Sequence[int], features: Sequence[Feature]) -> PooledLevels:
-        sizes = np.array([len(feature.known) for feature in features])
-        levels: Any = pd.array([level for feature in features for level in feature.known], dtype=features[0].raw_dtype)
-        return cls(np.array(columns), np.cumsum(sizes) - sizes, levels)
+        found = []
+        for columns in pools.values():
+            some = [features[column] for column in columns]
+            sizes = np.array([len(feature.known) for feature in some])
+            levels: Any = pd.array([level for feature in some for level in feature.known], dtype=some[0].raw_dtype)
+            found.append(cls(np.array(columns), np.cumsum(sizes) - sizes, levels))
+        return tuple(found)
 
     def decode(self, codes: Floats) -> dict[int, pd.api.extensions.ExtensionArray]:
         """Return the raw columns behind codes (n, d) of all features, by their numbers; NaN is a missing value."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field, fields, replace
 from functools import cached_property
 from typing import Any, Literal, get_args
 
@@ -189,23 +189,9 @@ class Feature:
 
     def to_dict(self) -> dict[str, Any]:
         """Return the feature as plain JSON values; a request's unseen levels are not part of it."""
-        return {
-            "name": self.name,
-            "kind": self.kind,
-            "dtype": self.dtype,
-            "levels": list(self.levels),
-            "step": self.step,
-            "low": self.low,
-            "high": self.high,
-            "mad": self.mad,
-            "missing": self.missing,
-            "nan": self.nan,
-            "ordered": self.ordered,
-            "categories_dtype": self.categories_dtype,
-            "numbered": self.numbered,
-            "values": self.values.tolist(),
-            "counts": self.counts.tolist(),
-        }
+        plain = {"levels": list(self.levels), "values": self.values.tolist(), "counts": self.counts.tolist()}
+        names = (one.name for one in fields(self) if one.name != "unseen")
+        return {name: plain[name] if name in plain else getattr(self, name) for name in names}
 
     @classmethod
     def from_dict(cls, data: dict[str, Any]) -> Feature:

@@ -92,9 +92,9 @@ def pair_changes(space: FeatureSpace, Z: Floats, scale: Scale, options: Options 
     return np.vstack([none, *(_moves(ruler, Z[i], Z[i + 1 :], rows[i]) for i in range(len(Z) - 1))])
 
 
-def mean(values: Floats | Bools) -> float | None:
-    """Return the mean of (k,) values; None if there are none."""
-    return float(np.mean(values)) if len(values) else None
+def mean(values: Floats | Bools | None) -> float | None:
+    """Return the mean of (k,) values; None if there are none, or nothing is known."""
+    return None if values is None or not len(values) else float(np.mean(values))
 
 
 def _differ(space: FeatureSpace, a: Floats, b: Floats, slack: Floats) -> Bools:

@@ -34,8 +34,7 @@ def cat_diversity(space: FeatureSpace, Z: Floats, options: Options = DEFAULTS) -
 
     Unit: share. Better: up. Source: CE-OCL.
     """
-    found = _cat_pairs(space, Z, options)
-    return None if found is None else mean(found)
+    return mean(_cat_pairs(space, Z, options))
 
 
 def sparsity_diversity(space: FeatureSpace, Z: Floats, options: Options = DEFAULTS) -> float | None:
@@ -51,8 +50,7 @@ def diversity(space: FeatureSpace, Z: Floats, options: Options = DEFAULTS) -> fl
 
     Unit: MADs. Better: relative to `prox_cont`. Source: MD-PSO.
     """
-    found = _cont_pairs(space, Z, options)
-    return None if found is None else mean(found)
+    return mean(_cont_pairs(space, Z, options))
 
 
 def diversity_cat(space: FeatureSpace, Z: Floats, options: Options = DEFAULTS) -> float | None:

@@ -87,8 +87,7 @@ def prox_cont(space: FeatureSpace, x: Floats, Z: Floats, options: Options = DEFA
 
     Unit: MADs. Better: down. Source: DiCE, MD-PSO.
     """
-    found = cont_distances(space, x, Z, options)
-    return None if found is None else mean(found)
+    return mean(cont_distances(space, x, Z, options))
 
 
 def prox_cat(space: FeatureSpace, x: Floats, Z: Floats, options: Options = DEFAULTS) -> float | None:
@@ -96,8 +95,7 @@ def prox_cat(space: FeatureSpace, x: Floats, Z: Floats, options: Options = DEFAU
 
     Unit: share. Better: down. Source: MD-PSO.
     """
-    found = cat_distances(space, x, Z, options)
-    return None if found is None else mean(found)
+    return mean(cat_distances(space, x, Z, options))
 
 
 def sparsity_changed(space: FeatureSpace, x: Floats, Z: Floats, options: Options = DEFAULTS) -> float | None:
@@ -143,8 +141,7 @@ def prox_jac(space: FeatureSpace, x: Floats, Z: Floats) -> float | None:
 
     Unit: share. Better: down. Source: UFCE.
     """
-    distances = jaccard_distances(space, x, Z)
-    return None if distances is None else mean(distances)
+    return mean(jaccard_distances(space, x, Z))
 
 
 def jaccard_distances(space: FeatureSpace, x: Floats, Z: Floats) -> Floats | None:
@@ -160,11 +157,6 @@ def jaccard_distances(space: FeatureSpace, x: Floats, Z: Floats) -> Floats | Non
     return np.asarray(1 - _ratio(both, either))
 
 
-def jaccard(a: Bools, b: Bools) -> float:
-    """Return |a and b| / |a or b| of two bit vectors (m,); 1 if both are all zero. A 0 on both sides is not counted."""
-    return float(_ratio(np.sum(a & b, keepdims=True), np.sum(a | b, keepdims=True))[0])
-
-
 def prox_euc(space: FeatureSpace, x: Floats, Z: Floats, options: Options = DEFAULTS) -> float | None:
     """Mean Euclidean distance over the numbers, unscaled; or (option) of sum_j |z_j - x_j| / MAD_j, not divided by n.
 
@@ -173,8 +165,7 @@ def prox_euc(space: FeatureSpace, x: Floats, Z: Floats, options: Options = DEFAU
     if options.prox_euc == "mad":
         columns = numeric_columns(space)
         return mean(changes(space, x, Z, "mad", options)[:, columns].sum(axis=1)) if len(columns) else None
-    distances = euclidean_distances(space, x, Z, options)
-    return None if distances is None else mean(distances)
+    return mean(euclidean_distances(space, x, Z, options))
 
 
 def euclidean_distances(space: FeatureSpace, x: Floats, Z: Floats, options: Options = DEFAULTS) -> Floats | None:

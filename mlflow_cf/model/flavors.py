@@ -37,21 +37,18 @@ MODULES: Final = MappingProxyType(
     }
 )
 # Libraries whose models are taken once MLflow has logged them -> MLflow's module for them.
-LOGGED_FIRST: Final = MappingProxyType(
-    {
-        "catboost": "catboost",
-        "h2o": "h2o",
-        "keras": "keras",
-        "onnx": "onnx",
-        "paddle": "paddle",
-        "prophet": "prophet",
-        "pyspark": "spark",
-        "statsmodels": "statsmodels",
-        "tensorflow": "tensorflow",
-        "torch": "pytorch",
-        "transformers": "transformers",
-    }
+_AS_NAMED: Final = (
+    "catboost",
+    "h2o",
+    "keras",
+    "onnx",
+    "paddle",
+    "prophet",
+    "statsmodels",
+    "tensorflow",
+    "transformers",
 )
+LOGGED_FIRST: Final = MappingProxyType({**{name: name for name in _AS_NAMED}, "pyspark": "spark", "torch": "pytorch"})
 ENTRY_POINTS: Final = "mlflow_cf.flavors"
 
 

@@ -6,7 +6,7 @@ import time
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from typing import TYPE_CHECKING, Literal, Protocol, TypeVar
+from typing import TYPE_CHECKING, Literal, TypeVar
 
 import numpy as np
 import pandas as pd
@@ -163,23 +163,6 @@ class Judge:
         return self.predict(rows)[1]
 
 
-class Decides(Protocol):
-    """Whoever decides about rows: a judge, or one whose calls are counted."""
-
-    @property
-    def tolerance(self) -> float:
-        """How far the scores of structures may be from the models' own."""
-        ...
-
-    def predict(self, rows: pd.DataFrame) -> tuple[list[Label], Outcome]:
-        """Return the model's predictions for `rows` (m, d) as plain Python values, and their outcome."""
-        ...
-
-    def verdict(self, rows: pd.DataFrame) -> Outcome:
-        """Return the decision for `rows` (m, d) of the model and all further judges."""
-        ...
-
-
 @dataclass(eq=False)
 class CountedJudge:
     """A judge that counts its calls; belongs to one request and one thread.
@@ -213,6 +196,9 @@ class CountedJudge:
             return ask(rows)
         finally:
             self.seconds += time.perf_counter() - started
+
+
+Decides = Judge | CountedJudge
 
 
 @dataclass(frozen=True, eq=False)

@@ -25,8 +25,7 @@ from mlflow_cf.problem import BoundPolicy
 from mlflow_cf.problem.disclosure import notes_on_privacy
 from mlflow_cf.request.admission import Admission
 from mlflow_cf.request.extra_models import ExtraModels, version_of
-from mlflow_cf.request.request import Caller, Request, Work
-from mlflow_cf.request.tightened import Tightened
+from mlflow_cf.request.request import Caller, Request, Tightened, Work
 from mlflow_cf.why_not.lint import lint
 from mlflow_cf.words.description import notes_on_constants
 
@@ -71,19 +70,14 @@ class RequestContext:
         return tuple(lint(self.policy, self.bound_policy))
 
     @property
+    def shared(self) -> Shared:
+        """What requests share that ask for nothing further."""
+        return self._shared((), False, None)
+
+    @property
     def required(self) -> Requirements:
         """What the policy requires of all answers."""
-        return self._shared((), False, None).requirements
-
-    @property
-    def owners(self) -> BoundPolicy:
-        """The bound policy as the owner of the model sees it."""
-        return self._shared((), False, None).owners
-
-    @property
-    def for_requests(self) -> BoundPolicy:
-        """The bound policy without what requests may not see."""
-        return self._shared((), False, None).for_requests
+        return self.shared.requirements
 
     def opened(self, asked: AnyVersions) -> tuple[VersionsAsked, tuple[Requirement, ...]]:
         """Return the names in `asked` of models of this artifact, and the other models, opened for one call.
@@ -232,6 +226,6 @@ def described(context: RequestContext) -> dict[str, Any]:
         "notes": [
             *model.notes,
             *notes_on_constants(space),
-            *notes_on_privacy(context.owners, context.for_requests),
+            *notes_on_privacy(context.shared.owners, context.shared.for_requests),
         ],
     }

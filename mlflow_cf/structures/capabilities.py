@@ -15,9 +15,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mlflow_cf.features import Floats
+from mlflow_cf.structures.kernels.blocks import SingleEffects
 from mlflow_cf.structures.layers.columns import NotOpenedError
 from mlflow_cf.structures.links import Encoded, Flags
-from mlflow_cf.structures.pairs import PairTables
+from mlflow_cf.structures.pairs import PairTables, no_threshold
 from mlflow_cf.structures.parts import Part
 from mlflow_cf.structures.structure import Structure
 
@@ -247,3 +248,25 @@ def _positional(method: Callable[..., object]) -> int:
     return sum(
         parameter.kind in (Parameter.POSITIONAL_ONLY, Parameter.POSITIONAL_OR_KEYWORD) for parameter in parameters
     )
+
+
+TRIED = 2**16  # floats of a table that is worth a warm-up
+
+
+def try_pairs(structure: Structure, Z: Floats) -> None:
+    """Bound and list pairs of changes of the first of coded rows (m, d) to values of the others; d >= 2.
+
+    It warms up the kernels for pairs, so that no later row waits until they are compiled.
+    """
+    tokens = [structure.encode(column, codes) for column, codes in enumerate(Z.T)]
+    if not isinstance(structure, SupportsPairs):
+        return
+    pairs = structure.pairs([token[:1] for token in tokens])
+    zeros, outputs = np.zeros(Z.size), structure.outputs
+    tables = pairs.tables(tokens, np.array([0]), np.array([1]), TRIED)
+    if tables is not None:
+        alone, whole = (
+            SingleEffects(np.zeros((Z.size, outputs)), np.zeros(outputs), zeros, zeros, 0.0, 1.0),
+            no_threshold(outputs),
+        )
+        tables.near(alone, whole, tables.blocks(alone, whole).at)

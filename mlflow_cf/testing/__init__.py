@@ -18,7 +18,7 @@ except ModuleNotFoundError as error:
     raise ModuleNotFoundError("mlflow_cf.testing needs pytest: pip install pytest", name="pytest") from error
 
 # so that a failing assert shows its values; it must come before these modules are imported
-for _checks in ("answers", "certified", "conduct", "flavors", "handed_over", "opened"):
+for _checks in ("answers", "conduct", "handed_over", "opened"):
     pytest.register_assert_rewrite(f"mlflow_cf.testing.{_checks}")
 
 from mlflow_cf.testing.checker import Checker, Ruler  # noqa: E402
@@ -29,16 +29,6 @@ from mlflow_cf.testing.models import KINDS, Fitted, Kind  # noqa: E402
 from mlflow_cf.testing.scenarios import FEW, SCENARIOS, Scenario  # noqa: E402
 
 __all__ = [
-    "FEW",
-    "GOALS",
-    "KINDS",
-    "SCENARIOS",
-    "Checker",
-    "ExplainerSuite",
-    "Fitted",
-    "Goal",
-    "Kind",
-    "ModelSuite",
-    "Ruler",
+    "FEW", "GOALS", "KINDS", "SCENARIOS", "Checker", "ExplainerSuite", "Fitted", "Goal", "Kind", "ModelSuite", "Ruler",
     "Scenario",
-]
+]  # fmt: skip

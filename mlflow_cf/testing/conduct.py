@@ -28,7 +28,7 @@ from mlflow_cf.testing.models import KINDS
 from mlflow_cf.testing.trial import BACKGROUND_SEED, Trial, rows_of
 from mlflow_cf.testing.watched import HOPELESS, RARE, Clock, Watched, watched_row
 from mlflow_cf.testing.worlds import DEMANDS, table
-from mlflow_cf.words.result import Counterfactual, Explanation, Step
+from mlflow_cf.words.result import Counterfactual, Explanation
 
 THREADS: Final = 8
 TIME_LIMIT_S: Final = 0.4
@@ -69,14 +69,12 @@ def _near(number: Any) -> Any:
 def _without_numbers(answer: Explanation) -> dict[str, object]:
     """Return the record without what the model says in numbers."""
     found = tuple(
-        replace(one, prediction=0, probability=None, text="", plan=tuple(map(_unlikely, one.plan)))
+        replace(
+            one, prediction=0, probability=None, text="", plan=tuple(replace(s, probability=None) for s in one.plan)
+        )
         for one in answer.counterfactuals
     )
     return replace(answer, prediction=0, probability=None, counterfactuals=found).to_dict()
-
-
-def _unlikely(step: Step) -> Step:
-    return replace(step, probability=None)
 
 
 def check_no_trace(trial: Trial) -> None:
@@ -113,14 +111,14 @@ def check_threads(trial: Trial) -> None:
             done.result()
 
 
-def check_stored(trial: Trial, folder: Path) -> None:
+def check_stored(trial: Trial, tmp_path: Path) -> None:
     """The model saved and loaded again gives identical answers; what was learned comes back bit for bit, unlearned."""
-    source = trial.model.model if trial.model.store is None else trial.model.store(folder)
+    source = trial.model.model if trial.model.store is None else trial.model.store(tmp_path)
     functions = KINDS[trial.scenario.kind].function
-    save_model(source, folder / "saved", trial.background, allow_functions=functions, **trial.options)
+    save_model(source, tmp_path / "saved", trial.background, allow_functions=functions, **trial.options)
     expected = records(trial.answers)
     with lessons(trial.explainer) as noted:
-        loaded = load_model(folder / "saved")
+        loaded = load_model(tmp_path / "saved")
         assert records(trial.explain(trial.rows, loaded)) == expected
     assert not noted
     assert type(loaded.explainer) is type(trial.explainer)

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Hashable
 from functools import cache
-from pathlib import Path
-from typing import Any, ClassVar, cast
+from typing import Any, ClassVar, Final, cast
 
 import pytest
 
@@ -15,6 +14,18 @@ from mlflow_cf.testing.models import KINDS
 from mlflow_cf.testing.scenarios import SCENARIOS, Scenario, first_of_each_kind
 from mlflow_cf.testing.trial import Trial
 from mlflow_cf.testing.watched import HOPELESS, NEVER, RARE
+
+DEAREST: Final = (
+    handed_over.check_own_order,
+    handed_over.check_plans,
+    handed_over.check_rows_told,
+    conduct.check_repeats,
+    conduct.check_no_trace,
+    conduct.check_threads,
+    conduct.check_stored,
+    conduct.check_faulty_row,
+    conduct.check_skipped,
+)
 
 
 class ExplainerSuite:
@@ -34,73 +45,43 @@ class ExplainerSuite:
         raise NotImplementedError
 
     def pytest_generate_tests(self, metafunc: pytest.Metafunc) -> None:
-        """Run a test that takes a `scenario` for all; one that takes `scenario_of_kind` for one per kind in `kinds`."""
-        firsts = first_of_each_kind(self.scenarios)
-        for argument, scenarios in {
-            "scenario": self.scenarios,
-            "scenario_of_kind": tuple(first for first in firsts if first.kind in self.kinds),
-        }.items():
-            if argument in metafunc.fixturenames:
-                metafunc.parametrize(argument, scenarios, ids=str)
+        """Run tests of trials for all scenarios; the dearest ones for one per kind in `kinds`."""
+        scenarios = self.scenarios
+        if metafunc.function in DEAREST:
+            scenarios = tuple(first for first in first_of_each_kind(scenarios) if first.kind in self.kinds)
+        if "scenario" in metafunc.fixturenames:
+            metafunc.parametrize("scenario", scenarios, ids=str)
 
+    @pytest.fixture
     def trial(self, scenario: Scenario) -> Trial:
         """Return the scenario with the explainer's answers, which all tests share."""
         return _trial(cast("Hashable", type(self)), scenario)
 
-    def test_the_model_itself_agrees(self, scenario: Scenario) -> None:
-        answers.check_agreement(self.trial(scenario))
+    test_the_model_itself_agrees = staticmethod(answers.check_agreement)
+    test_all_constraints_hold = staticmethod(answers.check_constraints)
+    test_the_account_is_true = staticmethod(answers.check_account)
+    test_answers_are_distinct_and_in_order = staticmethod(answers.check_order)
+    test_statuses_are_right = staticmethod(answers.check_statuses)
+    test_rows_do_not_depend_on_each_other = staticmethod(conduct.check_rows_apart)
+    test_its_own_order_is_kept = staticmethod(handed_over.check_own_order)
+    test_plans_reach_the_reply = staticmethod(handed_over.check_plans)
+    test_rows_of_the_background_are_told = staticmethod(handed_over.check_rows_told)
+    test_answers_repeat = staticmethod(conduct.check_repeats)
+    test_no_trace_is_left = staticmethod(conduct.check_no_trace)
+    test_threads_get_the_same_answers = staticmethod(conduct.check_threads)
+    test_stored_models_give_the_same_answers = staticmethod(conduct.check_stored)
+    test_a_faulty_row_spoils_no_other = staticmethod(conduct.check_faulty_row)
+    test_nothing_is_explained_unasked = staticmethod(conduct.check_skipped)
 
-    def test_all_constraints_hold(self, scenario: Scenario) -> None:
-        answers.check_constraints(self.trial(scenario))
-
-    def test_the_account_is_true(self, scenario: Scenario) -> None:
-        answers.check_account(self.trial(scenario))
-
-    def test_answers_are_distinct_and_in_order(self, scenario: Scenario) -> None:
-        answers.check_order(self.trial(scenario))
-
-    def test_no_change_is_needless(self, scenario: Scenario) -> None:
-        trial = self.trial(scenario)
+    def test_no_change_is_needless(self, trial: Trial) -> None:
         if not trial.explainer.polish:
             pytest.skip("this explainer's answers stay as they were found")
         answers.check_needless(trial)
 
-    def test_statuses_are_right(self, scenario: Scenario) -> None:
-        answers.check_statuses(self.trial(scenario))
-
-    def test_rows_do_not_depend_on_each_other(self, scenario: Scenario) -> None:
-        conduct.check_rows_apart(self.trial(scenario))
-
-    def test_its_own_order_is_kept(self, scenario_of_kind: Scenario) -> None:
-        handed_over.check_own_order(self.trial(scenario_of_kind))
-
-    def test_plans_reach_the_reply(self, scenario_of_kind: Scenario) -> None:
-        handed_over.check_plans(self.trial(scenario_of_kind))
-
-    def test_rows_of_the_background_are_told(self, scenario_of_kind: Scenario) -> None:
-        handed_over.check_rows_told(self.trial(scenario_of_kind))
-
-    def test_answers_repeat(self, scenario_of_kind: Scenario) -> None:
-        conduct.check_repeats(self.trial(scenario_of_kind))
-
-    def test_no_trace_is_left(self, scenario_of_kind: Scenario) -> None:
-        conduct.check_no_trace(self.trial(scenario_of_kind))
-
-    def test_threads_get_the_same_answers(self, scenario_of_kind: Scenario) -> None:
-        conduct.check_threads(self.trial(scenario_of_kind))
-
-    def test_stored_models_give_the_same_answers(self, scenario_of_kind: Scenario, tmp_path: Path) -> None:
-        conduct.check_stored(self.trial(scenario_of_kind), tmp_path)
-
-    def test_a_faulty_row_spoils_no_other(self, scenario_of_kind: Scenario) -> None:
-        conduct.check_faulty_row(self.trial(scenario_of_kind))
-
-    def test_nothing_is_explained_unasked(self, scenario_of_kind: Scenario) -> None:
-        conduct.check_skipped(self.trial(scenario_of_kind))
-
     def test_something_is_found(self) -> None:
         """Without constraints, an explainer finds a counterfactual for one row at least."""
-        free = [self.trial(scenario) for scenario in self.scenarios if scenario.demands == "none"]
+        suite = cast("Hashable", type(self))
+        free = [_trial(suite, scenario) for scenario in self.scenarios if scenario.demands == "none"]
         assert any(answer.status == "found" for trial in free for answer in trial.answers)
 
     @pytest.mark.parametrize("scored", [False, True], ids=["labels", "scores"])

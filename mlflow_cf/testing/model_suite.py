@@ -5,7 +5,6 @@ from __future__ import annotations
 import inspect
 from collections.abc import Callable, Sequence
 from functools import cache
-from pathlib import Path
 from typing import Any, ClassVar, Final
 
 import pytest
@@ -13,7 +12,6 @@ import pytest
 from mlflow_cf.model import Flavor
 from mlflow_cf.model.flavors import flavor_named
 from mlflow_cf.testing import opened
-from mlflow_cf.testing import opened as certified
 from mlflow_cf.testing.goals import GOALS
 from mlflow_cf.testing.models import Kind
 from mlflow_cf.testing.opened import Opening
@@ -37,46 +35,26 @@ class ModelSuite:
         """Run every test for all kinds of targets that this kind of model can have."""
         goals = [name for name, goal in GOALS.items() if self.kind.takes(goal)]
         if "goal" in metafunc.fixturenames:
-            metafunc.parametrize("goal", goals)
-        if "goal_to_store" in metafunc.fixturenames:
-            metafunc.parametrize("goal_to_store", _stored(goals))
+            metafunc.parametrize("goal", _stored(goals) if metafunc.function is opened.check_stored else goals)
 
+    @pytest.fixture
     def opening(self, goal: str) -> Opening:
         """Return an opened model, which all tests share."""
         return _opening(self.kind, goal)
 
-    def test_the_flavor_is_whole(self, goal: str) -> None:
-        check_flavor(flavor_named(self.opening(goal).model.flavor))
+    def test_the_flavor_is_whole(self, opening: Opening) -> None:
+        check_flavor(flavor_named(opening.model.flavor))
 
-    def test_the_decision_is_the_models_own(self, goal: str) -> None:
-        opened.check_own_decision(self.opening(goal))
-
-    def test_shapes_and_types(self, goal: str) -> None:
-        opened.check_shapes(self.opening(goal))
-
-    def test_both_are_what_each_is(self, goal: str) -> None:
-        opened.check_both(self.opening(goal))
-
-    def test_the_largest_score_decides(self, goal: str) -> None:
-        opened.check_scores_decide(self.opening(goal))
-
-    def test_rows_do_not_depend_on_each_other(self, goal: str) -> None:
-        opened.check_rows_apart(self.opening(goal))
-
-    def test_decoded_rows_are_answered_alike(self, goal: str) -> None:
-        opened.check_decoded(self.opening(goal))
-
-    def test_threads_get_the_same_answers(self, goal: str) -> None:
-        opened.check_threads(self.opening(goal))
-
-    def test_no_trace_is_left(self, goal: str) -> None:
-        opened.check_no_trace(self.opening(goal))
-
-    def test_certified_answers_are_the_nearest(self, goal: str) -> None:
-        certified.check_certified(self.opening(goal))
-
-    def test_stored_models_answer_alike(self, goal_to_store: str, tmp_path: Path) -> None:
-        opened.check_stored(self.opening(goal_to_store), tmp_path)
+    test_the_decision_is_the_models_own = staticmethod(opened.check_own_decision)
+    test_shapes_and_types = staticmethod(opened.check_shapes)
+    test_both_are_what_each_is = staticmethod(opened.check_both)
+    test_the_largest_score_decides = staticmethod(opened.check_scores_decide)
+    test_rows_do_not_depend_on_each_other = staticmethod(opened.check_rows_apart)
+    test_decoded_rows_are_answered_alike = staticmethod(opened.check_decoded)
+    test_threads_get_the_same_answers = staticmethod(opened.check_threads)
+    test_no_trace_is_left = staticmethod(opened.check_no_trace)
+    test_certified_answers_are_the_nearest = staticmethod(opened.check_certified)
+    test_stored_models_answer_alike = staticmethod(opened.check_stored)
 
 
 def _stored(goals: Sequence[str]) -> list[str]:

@@ -173,13 +173,13 @@ def check_no_trace(opening: Opening) -> None:
     assert_array_equal(opening.fitted.predict(opening.rows), before)
 
 
-def check_stored(opening: Opening, folder: Path) -> None:
+def check_stored(opening: Opening, tmp_path: Path) -> None:
     """Saved with its explanations and loaded again, the model answers the same."""
     fitted = opening.fitted
-    source = fitted.model if fitted.store is None else fitted.store(folder)
+    source = fitted.model if fitted.store is None else fitted.store(tmp_path)
     save_model(
         source,
-        folder / "saved",
+        tmp_path / "saved",
         opening.rows,
         target=GOALS[opening.goal].target(fitted.labels),
         explainer="nearest_row",
@@ -187,7 +187,7 @@ def check_stored(opening: Opening, folder: Path) -> None:
         output=fitted.output,
         allow_functions=opening.kind.function,
     )
-    loaded = load_model(folder / "saved").model
+    loaded = load_model(tmp_path / "saved").model
     expected = opening.ask(opening.rows)
     Opening(opening.kind, opening.goal, fitted, loaded, opening.rows).check_same(opening.rows, expected)
 

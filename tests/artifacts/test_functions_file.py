@@ -22,7 +22,7 @@ import yaml
 import mlflow_cf
 from mlflow_cf.artifact.format import pickled
 from mlflow_cf.artifact.load import verify_folder
-from mlflow_cf.artifact.publish.rebuild import log_with_explainer
+from mlflow_cf.artifact.publish.log import log_with_explainer
 from mlflow_cf.constraints import Constraints
 from mlflow_cf.errors import ArtifactError, InputError
 
@@ -283,7 +283,7 @@ class TestLoading:
     def test_logged_anew_with_another_explainer(self, saved: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         found: list[Any] = []
         monkeypatch.setattr(
-            mlflow_cf.artifact.publish.rebuild.Publication,
+            mlflow_cf.artifact.publish.log.Publication,
             "publish",
             lambda _, staged: found.append(steps(mlflow_cf.load_model(staged))),
         )

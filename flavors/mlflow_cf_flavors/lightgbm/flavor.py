@@ -102,7 +102,11 @@ def open(model: object, *, output: str | None = None, rows: pd.DataFrame | None 
     columns = _columns(booster, rows)
     check_columns(columns.names, rows)
     ask = _ask(model, booster, columns, rows)
-    opened = _open_regressor(ask) if regression else _open_classifier(model, booster, ask, objective)
+    opened = (
+        OpenModel(MLFLOW_FLAVOR, (), ask, columns=ask.columns.names)
+        if regression
+        else _open_classifier(model, booster, ask, objective)
+    )
     if output == "label":
         opened = replace(opened, score=None, score_kind="none", both=None)
     check_answers(opened, rows, wrong_types(rows))
@@ -141,10 +145,6 @@ class _Scores:
         return shares(answers) if answers.ndim == 1 else answers
 
 
-def _open_regressor(ask: _Ask) -> OpenModel:
-    return OpenModel(MLFLOW_FLAVOR, (), ask, columns=ask.columns.names)
-
-
 def _open_classifier(model: Model, booster: Booster, ask: _Ask, objective: str) -> OpenModel:
     kind: ScoreKind = "probability" if objective in _PROBABILITIES else "margin"
     columns, scores = ask.columns, _Scores(ask)
@@ -180,7 +180,8 @@ def _columns(booster: Booster, rows: pd.DataFrame | None) -> BoosterColumns:
     if rows is None:
         return BoosterColumns(names, {})
     given = [str(column) for column in rows.columns]
-    if names == _unnamed(len(names)) and not set(names) & set(given):
+    unnamed = tuple(f"Column_{position}" for position in range(len(names)))
+    if names == unnamed and not set(names) & set(given):
         names = ()
     else:
         spelled = {name.replace(" ", "_"): name for name in given} | {name: name for name in given}
@@ -198,10 +199,6 @@ def _levels(rows: pd.DataFrame, categories: list[str], levels: list[list[Any]]) 
             fact = "has none of the levels the model was fitted on, and LightGBM would take all of it as missing"
             raise InputError(f"data.{name}", fact, f"use levels such as {known[0]!r}")
     return {name: pd.Index(known) for name, known in zip(categories, levels, strict=True)}
-
-
-def _unnamed(count: int) -> tuple[str, ...]:
-    return tuple(f"Column_{position}" for position in range(count))
 
 
 def _booster(model: Model) -> Booster:

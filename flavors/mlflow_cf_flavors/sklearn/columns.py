@@ -162,18 +162,9 @@ def _selected(step: Transformer, sources: Sequence[Source]) -> list[Source]:
 
 
 _SELECTORS = (
-    "GenericUnivariateSelect",
-    "RFE",
-    "RFECV",
-    "SelectFdr",
-    "SelectFpr",
-    "SelectFromModel",
-    "SelectFwe",
-    "SelectKBest",
-    "SelectPercentile",
-    "SequentialFeatureSelector",
-    "VarianceThreshold",
-)
+    "GenericUnivariateSelect", "RFE", "RFECV", "SelectFdr", "SelectFpr", "SelectFromModel", "SelectFwe", "SelectKBest",
+    "SelectPercentile", "SequentialFeatureSelector", "VarianceThreshold",
+)  # fmt: skip
 _BLOCKS: dict[str, Block] = {
     **dict.fromkeys(_SELECTORS, _selected),
     "StandardScaler": _scaled(_standard),

@@ -49,15 +49,11 @@ def load(path: Path) -> object:
 
 def requirements(model: object) -> list[str]:
     """Return pinned requirements that restore `model`; nothing is inferred by loading it."""
-    parts = [model, *_parameters(model)]
+    estimator: Estimator = model
+    parts = [model, *estimator.get_params(deep=True).values()]  # with the settings of all estimators inside it
     roots = {_module(part).split(".")[0] for part in parts}
     needed = [*_PACKAGES, *(package for package in _OPTIONAL_PACKAGES if package in roots)]
     return [f"{package}=={version(package)}" for package in needed]
-
-
-def _parameters(model: Estimator) -> list[object]:
-    """Return the settings of `model` and of all estimators inside it."""
-    return list(model.get_params(deep=True).values())
 
 
 def save(

@@ -126,35 +126,12 @@ def _categories_first(estimator: Estimator, table: _Input) -> list[Source]:
 _OUTPUTS: dict[str, Link] = {"logistic": "sigmoid", "softmax": "softmax", "identity": "identity"}
 _ONE_AGAINST_THE_REST = ("SGDClassifier",)  # its classes are scored independently; others use a softmax
 _LINEAR = {
-    "ARDRegression",
-    "BayesianRidge",
-    "ElasticNet",
-    "ElasticNetCV",
-    "HuberRegressor",
-    "Lars",
-    "LarsCV",
-    "Lasso",
-    "LassoCV",
-    "LassoLars",
-    "LassoLarsCV",
-    "LassoLarsIC",
-    "LinearDiscriminantAnalysis",
-    "LinearRegression",
-    "LinearSVC",
-    "LinearSVR",
-    "LogisticRegression",
-    "LogisticRegressionCV",
-    "OrthogonalMatchingPursuit",
-    "OrthogonalMatchingPursuitCV",
-    "Perceptron",
-    "QuantileRegressor",
-    "Ridge",
-    "RidgeCV",
-    "RidgeClassifier",
-    "RidgeClassifierCV",
-    "SGDClassifier",
-    "SGDRegressor",
-}
+    "ARDRegression", "BayesianRidge", "ElasticNet", "ElasticNetCV", "HuberRegressor", "Lars", "LarsCV", "Lasso",
+    "LassoCV", "LassoLars", "LassoLarsCV", "LassoLarsIC", "LinearDiscriminantAnalysis", "LinearRegression", "LinearSVC",
+    "LinearSVR", "LogisticRegression", "LogisticRegressionCV", "OrthogonalMatchingPursuit",
+    "OrthogonalMatchingPursuitCV", "Perceptron", "QuantileRegressor", "Ridge", "RidgeCV", "RidgeClassifier",
+    "RidgeClassifierCV", "SGDClassifier", "SGDRegressor",
+}  # fmt: skip
 
 
 def _linear(estimator: Estimator, table: _Input) -> DenseModel:

@@ -106,7 +106,11 @@ def open(model: object, *, output: str | None = None, rows: pd.DataFrame | None 
     private = _one_thread(model)
     ask = _ask(private, trained)
     check_columns(ask.columns.names, rows)
-    opened = _open_regressor(ask) if regression else _open_classifier(private, ask, objective)
+    opened = (
+        OpenModel(MLFLOW_FLAVOR, (), ask, columns=ask.columns.names)
+        if regression
+        else _open_classifier(private, ask, objective)
+    )
     if output == "label":
         opened = replace(opened, score=None, score_kind="none", both=None)
     check_answers(opened, rows, wrong_types(rows))
@@ -173,10 +177,6 @@ class _Scores:
         if self.objective in _PROBABILITIES:
             return shares(answers)
         return margins(answers - self.threshold)
-
-
-def _open_regressor(ask: _Ask) -> OpenModel:
-    return OpenModel(MLFLOW_FLAVOR, (), ask, columns=ask.columns.names)
 
 
 def _open_classifier(model: Model, ask: _Ask, objective: str) -> OpenModel:

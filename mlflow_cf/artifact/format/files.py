@@ -148,8 +148,8 @@ def read(root: Path, stated: Stated) -> FolderContents:
     policy = _parsed(content, POLICY, lambda raw: Policy.from_dict(pickled.without_functions(plain_yaml(raw))))
     explainer = _parsed(content, EXPLAINER, lambda raw: explainer_of(json.loads(raw)))
     background = Background(rows, labels, codes)
-    learned, plausibility = _learned(content, explainer), _plausibility(content, policy, space, codes)
-    causal = _causal(content, policy, space, codes)
+    learned = _stored(content, (ARRAYS, PLAIN), f"the explainer {explainer.name!r}", expected=learns(explainer))
+    plausibility, causal = _plausibility(content, policy, space, codes), _causal(content, policy, space, codes)
     expected = bool(pickled.functions_of(policy.constraints))
     _check_stored(content, (FUNCTIONS,), "the policy", expected=expected)
     functions = content.get(FUNCTIONS)
@@ -180,42 +180,33 @@ def _decoded(space: FeatureSpace, codes: Floats) -> pd.DataFrame:
 def _plausibility(
     content: Mapping[str, bytes], policy: Policy, space: FeatureSpace, codes: Floats
 ) -> Plausibility | None:
-    """Return what was learned of how the background looks; what is not there is not learned anew."""
-    _check_stored(content, (PLAUSIBLE_ARRAYS, PLAUSIBLE_PLAIN), "the policy", expected=policy.plausible is not None)
-    if policy.plausible is None:
+    """Return what was learned of how the background looks."""
+    stored = (PLAUSIBLE_ARRAYS, PLAUSIBLE_PLAIN)
+    found = _stored(content, stored, "the policy", expected=policy.plausible is not None)
+    if found is None or policy.plausible is None:
         return None
-    method = policy.plausible.method
-
-    def restored(raw: bytes) -> Plausibility:
-        found = learned_from_bytes(raw, content[PLAUSIBLE_PLAIN], tables.MOST_CELLS)
-        return Plausibility.restored(method, space, codes, found.arrays)
-
-    return _parsed(content, PLAUSIBLE_ARRAYS, restored)
+    with reading(PLAUSIBLE_ARRAYS):
+        return Plausibility.restored(policy.plausible.method, space, codes, found.arrays)
 
 
 def _causal(content: Mapping[str, bytes], policy: Policy, space: FeatureSpace, codes: Floats) -> tuple[Arrays, ...]:
-    """Return what was learned of which number follows which; what is not there is not learned anew."""
+    """Return what was learned of which number follows which."""
     expected = [number for number, equation in enumerate(policy.constraints.causal) if equation.model is not None]
-    _check_stored(content, (CAUSAL_ARRAYS, CAUSAL_PLAIN), "the policy", expected=bool(expected))
-    if not expected:
+    found = _stored(content, (CAUSAL_ARRAYS, CAUSAL_PLAIN), "the policy", expected=bool(expected))
+    if found is None:
         return ()
-
-    def restored(raw: bytes) -> tuple[Arrays, ...]:
-        found = learned_from_bytes(raw, content[CAUSAL_PLAIN], tables.MOST_CELLS)
+    with reading(CAUSAL_ARRAYS):
         kept = of_equations(found.arrays, expected)
         structural_functions(policy.constraints, space, codes, kept)  # those of other features are none
         return kept
 
-    return _parsed(content, CAUSAL_ARRAYS, restored)
 
-
-def _learned(content: Mapping[str, bytes], explainer: AnyExplainer) -> Learned | None:
-    """Return what the explainer has learned; what is not there is not learned anew."""
-    expected = learns(explainer)
-    _check_stored(content, (ARRAYS, PLAIN), f"the explainer {explainer.name!r}", expected=expected)
+def _stored(content: Mapping[str, bytes], names: tuple[str, str], owner: str, *, expected: bool) -> Learned | None:
+    """Return what an owner has learned, of the files `names`; what is not there is not learned anew."""
+    _check_stored(content, names, owner, expected=expected)
     if not expected:
         return None
-    return _parsed(content, ARRAYS, lambda raw: learned_from_bytes(raw, content[PLAIN], tables.MOST_CELLS))
+    return _parsed(content, names[0], lambda raw: learned_from_bytes(raw, content[names[1]], tables.MOST_CELLS))
 
 
 def _check_stored(content: Mapping[str, bytes], names: tuple[str, ...], owner: str, *, expected: bool) -> None:

@@ -10,11 +10,12 @@ import json
 import math
 import zipfile
 from io import BytesIO
-from typing import IO, Any, Final
+from typing import IO, Final
 
 import numpy as np
 from numpy.lib import format as npy
 
+from mlflow_cf.artifact.format.plain import json_bytes
 from mlflow_cf.explainers import Learned
 from mlflow_cf.explainers.learned import KINDS, NAME
 
@@ -34,8 +35,7 @@ def arrays_to_bytes(learned: Learned) -> bytes:
 
 def plain_to_bytes(learned: Learned) -> bytes:
     """Return the JSON values, and the names of the arrays that belong to them."""
-    content = {"arrays": sorted(learned.arrays), "plain": learned.plain}
-    return json.dumps(content, allow_nan=False, ensure_ascii=False, indent=1).encode()
+    return json_bytes({"arrays": sorted(learned.arrays), "plain": learned.plain})
 
 
 def learned_from_bytes(archive: bytes, plain: bytes, most_cells: int) -> Learned:
@@ -77,13 +77,8 @@ def _check(archive: zipfile.ZipFile, names: list[str], most_cells: int) -> None:
 
 def _cells(file: IO[bytes], size: int) -> int:
     """Return how many cells an array has whose header says no more and no less than the file of `size` bytes holds."""
-    shape, _, dtype = _header(file)
+    shape, _, dtype = HEADERS[npy.read_magic(file)](file)
     count = math.prod(shape)
     if dtype.kind not in KINDS or dtype.itemsize * count != size - file.tell():
         raise ValueError("an array of another type, or of another size than its file")
     return max(count, 1)
-
-
-def _header(file: IO[bytes]) -> tuple[tuple[int, ...], bool, np.dtype[Any]]:
-    shape, fortran, dtype = HEADERS[npy.read_magic(file)](file)
-    return shape, fortran, dtype

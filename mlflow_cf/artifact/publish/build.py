@@ -101,7 +101,9 @@ def build(
         InputError: anything that does not fit.
     """
     packaging.check()
-    options = _without_more_functions(options, packaging)
+    constraints = Constraints.read(options.constraints)
+    pickled.check_allowed(constraints, allowed=packaging.allow_functions)
+    options = replace(options, constraints=constraints)
     staged, model_folder, downloads = scratch / "staged", scratch / "inner", scratch / "downloads"
     downloads.mkdir()
     source = inner.address(model)
@@ -121,23 +123,17 @@ def build(
         signature = inner_signature(explained.space, opened)
         lineage = inner.write(model, model_folder, signature, **packaging.writing)
     code.add(packaging.code_paths, model_folder)
-    beside = {one.version.name: one.written(explained.space, **packaging.writing) for one in packed}
+    beside = {one.version.name: one.written(explained.space, **packaging.writing).to_dict() for one in packed}
+    where = {versions.FOLDER: beside} if beside else {}
     further = pickled.requirements_of(explained.policy.constraints)
     needed = requirements([model_folder, *(one.folder for one in packed)], packaging.pip_requirements, further)
     meta = _write_pyfunc(staged, explained, packaging, needed)
     model_folder.rename(staged / manifest.MODEL)
     if packed:
         (scratch / versions.FOLDER).rename(staged / versions.FOLDER)
-    add_flavor(meta, staged, explained, {**lineage.to_dict(), **versions.lineages(beside)}, packaging.output)
+    add_flavor(meta, staged, explained, {**lineage.to_dict(), **where}, packaging.output)
     _prove_everywhere(staged, explained, packaging.validate, scratch)
     return staged
-
-
-def _without_more_functions(options: WrapOptions, packaging: Packaging) -> WrapOptions:
-    """Return options whose constraints are read; Python functions in them must be allowed."""
-    constraints = Constraints.read(options.constraints)
-    pickled.check_allowed(constraints, allowed=packaging.allow_functions)
-    return replace(options, constraints=constraints)
 
 
 def _write_pyfunc(folder: Path, explained: ExplainedModel, packaging: Packaging, needed: PipRequirements) -> Model:

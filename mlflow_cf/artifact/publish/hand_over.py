@@ -45,7 +45,11 @@ class Publication:
         Raises:
             InputError: a name that the registry refuses.
         """
-        _check_registry_name(registered_name)
+        try:
+            if registered_name is not None:
+                is_registered(registered_name)
+        except MlflowException as error:
+            raise InputError("registered_model_name", error.message.rstrip("."), "choose another name") from error
         return cls(name, registered_name, tags or {})
 
     def publish(self, staged: Path) -> ModelInfo:
@@ -144,14 +148,6 @@ def is_registered(name: str) -> bool:
             raise
         return False
     return True
-
-
-def _check_registry_name(name: str | None) -> None:
-    try:
-        if name is not None:
-            is_registered(name)
-    except MlflowException as error:
-        raise InputError("registered_model_name", error.message.rstrip("."), "choose another name") from error
 
 
 def _tried(what: str, action: Callable[[], object]) -> bool:

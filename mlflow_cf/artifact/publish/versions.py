@@ -6,10 +6,10 @@ which can lead nowhere else: it has letters, digits, ``-`` and ``_`` alone.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Final
+from typing import Final
 
 from mlflow_cf.artifact.code import CodePaths
 from mlflow_cf.artifact.publish import inner
@@ -74,11 +74,6 @@ def pack(versions: Sequence[Version], scratch: Path, rows: Table, output: str | 
             lineage = inner.copy(source, folder, downloads, unwrap=True)
             packed.append(Packed(version, open_folder(folder, output=output, rows=rows), folder, lineage))
     return packed
-
-
-def lineages(found: Mapping[str, Lineage]) -> dict[str, Any]:
-    """Return where all models are from, by their names, as an entry of MLmodel; nothing if there are none."""
-    return {FOLDER: {name: lineage.to_dict() for name, lineage in found.items()}} if found else {}
 
 
 def open_packed(root: Path, policy: Policy, rows: Table, output: str | None) -> dict[str, OpenModel]:

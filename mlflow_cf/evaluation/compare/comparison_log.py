@@ -14,6 +14,7 @@ from matplotlib.figure import Figure
 
 from mlflow_cf.evaluation.compare.comparison import Comparison
 from mlflow_cf.evaluation.compare.versions import LoadedVersion
+from mlflow_cf.evaluation.mlflow.logged import bars, in_run
 
 MOST_WORDS: Final = 4_000  # characters of a description
 FOLDER: Final = "compare"  # of tables and figures among the artifacts of the run
@@ -24,13 +25,9 @@ TAG: Final = "cf.compared"
 @contextmanager
 def comparing(names: Sequence[str]) -> Iterator[str]:
     """Work in the active run, or in a new one that ends with the block; the value is its id."""
-    active = mlflow.active_run()
-    if active is not None:
+    with in_run(f"compare {names[0]} to {names[-1]}") as run_id:
         mlflow.set_tag(TAG, ", ".join(names))
-        yield active.info.run_id
-        return
-    with mlflow.start_run(run_name=f"compare {names[0]} to {names[-1]}", tags={TAG: ", ".join(names)}) as run:
-        yield run.info.run_id
+        yield run_id
 
 
 @contextmanager
@@ -47,12 +44,6 @@ def versioned(version: LoadedVersion) -> Iterator[str]:
     }
     with mlflow.start_run(run_name=known.name, nested=True, tags={k: v for k, v in tags.items() if v}) as run:
         yield run.info.run_id
-
-
-def log_metrics(metrics: Mapping[str, float], run_id: str, model_id: str | None) -> None:
-    """Log metrics to the run of a version and to its logged model."""
-    if metrics:
-        mlflow.log_metrics(dict(metrics), run_id=run_id, model_id=model_id)
 
 
 def log_comparison(comparison: Comparison) -> None:
@@ -122,15 +113,10 @@ def advice_figure(advice: pd.DataFrame) -> Figure:
     """Return the share of answers that change each feature, a bar per version."""
     most = advice.groupby("feature")["share"].max().sort_values(ascending=False).dropna()
     names = [str(name) for name in most[most > 0].index[:MOST_FEATURES]]
-    versions = list(dict.fromkeys(advice["version"]))
-    figure = Figure(figsize=(WIDTH, 1.2 + 0.2 * len(versions) * max(len(names), 1)), layout="constrained")
+    shares = advice.pivot_table("share", "feature", "version", sort=False, dropna=False).reindex(names)
+    figure = Figure(figsize=(WIDTH, 1.2 + 0.2 * len(shares.columns) * max(len(names), 1)), layout="constrained")
     axes = figure.add_subplot()
-    height = 0.8 / len(versions)
-    for place, version in enumerate(versions):
-        shares = advice[advice["version"] == version].set_index("feature")["share"].reindex(names)
-        axes.barh(np.arange(len(names)) + place * height, shares, height, label=version)
-    axes.set_yticks(np.arange(len(names)) + 0.4 - height / 2, names)
-    axes.invert_yaxis()
+    bars(axes, shares)
     axes.set(title="Share of the nearest answers that change a feature", xlim=(0, 1))
     axes.legend(fontsize="small")
     return figure

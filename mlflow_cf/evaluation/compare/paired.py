@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Final
 
 import numpy as np
 import pandas as pd
 
-from mlflow_cf.constraints.rules import Bools
+from mlflow_cf.evaluation.measure.grouping import members_of
 from mlflow_cf.features import Floats
 from mlflow_cf.metrics import METRICS
 
@@ -68,7 +68,9 @@ def means(values: pd.DataFrame, groups: pd.DataFrame | None, bootstrap: Bootstra
         One line per group and column: group, measure, rows (that have a value), mean, low, high. Groups of fewer than
         five such rows have no interval.
     """
-    return pd.concat([_means_of(name, values[rows], bootstrap) for name, rows in _members(values, groups).items()])
+    return pd.concat(
+        [_means_of(name, values[rows], bootstrap) for name, rows in members_of(groups, len(values)).items()]
+    )
 
 
 def changes(
@@ -81,7 +83,7 @@ def changes(
     Returns:
         One line per group and column: group, measure, change, change_low, change_high.
     """
-    members = _members(after, groups).items()
+    members = members_of(groups, len(after)).items()
     return pd.concat([_changes_of(name, before[rows], after[rows], bootstrap) for name, rows in members])
 
 
@@ -110,15 +112,6 @@ def differences(before: pd.DataFrame, after: pd.DataFrame, bootstrap: Bootstrap)
             "verdict": np.select([moved == 2, moved == -2], ["better", "worse"], ""),
         }
     )
-
-
-def _members(values: pd.DataFrame, groups: pd.DataFrame | None) -> Mapping[str, Bools]:
-    """Return which rows are in each group; all of them first."""
-    members = {ALL: np.ones(len(values), dtype=np.bool_)}
-    for column, named in () if groups is None else groups.items():
-        labels = named.to_numpy()
-        members |= {f"{column}.{label}": labels == label for label in sorted(set(labels))}
-    return members
 
 
 def _means_of(group: str, values: pd.DataFrame, bootstrap: Bootstrap) -> pd.DataFrame:

@@ -14,7 +14,7 @@ from mlflow_cf.evaluation.compare.paired import Bootstrap, means
 from mlflow_cf.explained import ExplainedModel
 from mlflow_cf.features import Floats
 from mlflow_cf.goal import BoundTarget
-from mlflow_cf.model.judge import Label, OpenModel, Outcome
+from mlflow_cf.model.judge import Label, Outcome
 from mlflow_cf.policy import Target
 from mlflow_cf.request.rows import CodedRows, Row, read_rows
 
@@ -68,7 +68,8 @@ def judged(issued: Issued, judge: ExplainedModel, rows: int) -> pd.DataFrame:
     survived, lost = np.full((2, rows), np.nan)
     frame = judge.space.select(issued.table).reset_index(drop=True)
     answered = read_rows(judge.judge, CodedRows.of(judge.space, frame)) if len(frame) else []
-    own = _own_labels(issued, judge.model)
+    # the class of what was said of each row, where the promise was any other
+    own = judge.model.codes_of(issued.predictions) if issued.target.differs else np.full(len(issued.places), -1)
     for label in np.unique(own):
         places = [at for at in np.flatnonzero(own == label) if answered[at].outcome is not None]
         outcome = _joined([answered[at] for at in places])
@@ -105,13 +106,6 @@ def survival(verdict: pd.DataFrame, groups: pd.DataFrame | None, bootstrap: Boot
             "lost_high": lost["high"],
         }
     )
-
-
-def _own_labels(issued: Issued, model: OpenModel) -> NDArray[np.intp]:
-    """Return (k,) the class of what was said of each row, where the promise was any other."""
-    if not issued.target.differs:
-        return np.full(len(issued.predictions), -1, dtype=np.intp)
-    return model.codes_of(issued.predictions)
 
 
 def _joined(rows: Sequence[Row]) -> Outcome:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
+import mlflow
 import numpy as np
 import pandas as pd
 from numpy.typing import ArrayLike
@@ -128,7 +129,8 @@ class _Sheet:
         )
         for version in sheets.versions:
             child = self.evaluations[version.name].run_id
-            log.log_metrics(together[version.name], child, version.candidate.model_id)
+            if metrics := together[version.name]:
+                mlflow.log_metrics(metrics, run_id=child, model_id=version.candidate.model_id)
         log.log_comparison(comparison)
         return comparison
 
@@ -139,10 +141,10 @@ class _Sheet:
             if evaluation is not None:
                 lines = evaluation.table
                 lines.index = pd.Index(lines[ROW].astype(np.int64))
-                for place, one in enumerate(self.tasks[version.name].explainers):
-                    own = lines[lines["explainer"] == one.name].drop(columns=["explainer", ROW])
+                for place, name in enumerate(self.tasks[version.name].explainers):
+                    own = lines[lines["explainer"] == name].drop(columns=["explainer", ROW])
                     if len(own):
-                        yield MeasuredExplainer(version, one.name, place, own.reindex(self.rows.index))
+                        yield MeasuredExplainer(version, name, place, own.reindex(self.rows.index))
 
     def _notes(self) -> Iterator[str]:
         """Yield the notes of the evaluations, each with the versions that it is about."""

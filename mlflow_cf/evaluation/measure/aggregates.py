@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Final, NamedTuple, get_args
 
 import numpy as np
 import pandas as pd
+import pyarrow.parquet as pq
 
 from mlflow_cf.evaluation.measure import lines
+from mlflow_cf.evaluation.measure.grouping import members_of
 from mlflow_cf.metrics import METRICS, aggregate
 from mlflow_cf.words.result import Proof, Status
 
@@ -49,9 +51,9 @@ def aggregates(path: Path, explainer: str = "") -> pd.DataFrame:
     ``infeasible`` is a share of those that coverage counts, and ``seconds_p50`` and ``seconds_p95`` are percentiles.
     A group with fewer than 10 queries has no standard error.
     """
-    names = lines.columns_of(path)
+    names = pq.read_schema(path).names
     groups = lines.read(path, [name for name in names if name.startswith(lines.GROUP)])
-    members = dict(_members(groups, lines.size(path)))
+    members = members_of(groups.rename(columns=lambda name: name.removeprefix(lines.GROUP)), lines.size(path))
     found: list[Figure] = []
     for name, metric in MEANS.items():
         if name in names:
@@ -87,15 +89,6 @@ def flat(table: pd.DataFrame, *, by_explainer: bool) -> dict[str, float]:
                 own[f"{prefix}/standard_error/{name}"] = figure.standard_error
         metrics |= {key[:NAME]: float(value) for key, value in own.items()}
     return metrics
-
-
-def _members(groups: pd.DataFrame, rows: int) -> Iterator[tuple[str, np.ndarray[tuple[int], np.dtype[np.bool_]]]]:
-    """Yield all rows, then each group, as flags."""
-    yield "", np.ones(rows, dtype=np.bool_)
-    for column in groups.columns:
-        labels = groups[column].to_numpy()
-        for label in sorted(set(labels)):
-            yield f"{column.removeprefix(lines.GROUP)}.{label}", labels == label
 
 
 def _mean(explainer: str, group: str, name: str, values: np.ndarray[tuple[int], np.dtype[np.float64]]) -> list[Figure]:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
@@ -21,37 +20,8 @@ RULE: Final = (
 )
 
 
-@dataclass(frozen=True)
-class Contestant:
-    """An explainer in a bake-off.
-
-    Attributes:
-        name: its own name, numbered where several have the same.
-        source: what was passed.
-    """
-
-    name: str
-    source: ExplainerSource
-
-
-@dataclass(frozen=True)
-class Standing:
-    """How an explainer did, by the rule: compared from left to right, less is better."""
-
-    unlawful: bool
-    uncovered: float
-    distance: float
-    seconds: float
-    name: str
-
-    @property
-    def key(self) -> tuple[bool, float, float, float]:
-        """What standings are ordered by."""
-        return self.unlawful, self.uncovered, self.distance, self.seconds
-
-
-def contestants(explainers: Sequence[ExplainerSource]) -> tuple[Contestant, ...]:
-    """Return explainers with a name of its own for each.
+def contestants(explainers: Sequence[ExplainerSource]) -> dict[str, ExplainerSource]:
+    """Return explainers by a name of its own for each, numbered where several have the same.
 
     Raises:
         InputError: there are none, or one is named that does not exist.
@@ -60,11 +30,11 @@ def contestants(explainers: Sequence[ExplainerSource]) -> tuple[Contestant, ...]
         raise InputError("explainers", f"{explainers!r} is not a list of explainers", "such as ['geco', 'exact']")
     names = [explainer_of(source, f"explainers[{place}]").name for place, source in enumerate(explainers)]
     seen: Counter[str] = Counter()
-    found = []
+    found = {}
     for name, source in zip(names, explainers, strict=True):
         seen[name] += 1
-        found.append(Contestant(name if seen[name] == 1 else f"{name}_{seen[name]}", source))
-    return tuple(found)
+        found[name if seen[name] == 1 else f"{name}_{seen[name]}"] = source
+    return found
 
 
 def ranking(paths: dict[str, Path]) -> tuple[str, ...]:
@@ -73,8 +43,7 @@ def ranking(paths: dict[str, Path]) -> tuple[str, ...]:
     tables = {name: lines.read(path, columns) for name, path in paths.items()}
     answered = [table["mixed"].notna().to_numpy() for table in tables.values() if table["mixed"].notna().any()]
     shared = np.logical_and.reduce(answered) if answered else np.zeros(0, dtype=np.bool_)
-    standings = [_standing(name, table, shared) for name, table in tables.items()]
-    return tuple(one.name for one in sorted(standings, key=lambda one: one.key))
+    return tuple(sorted(tables, key=lambda name: _standing(tables[name], shared)))
 
 
 def unanswered(paths: Mapping[str, Path]) -> Iterator[str]:
@@ -88,14 +57,13 @@ def unanswered(paths: Mapping[str, Path]) -> Iterator[str]:
         yield f"{name} answers no row; {count:,} of {len(asked):,} are {status}: {reason or 'no reason is told'}"
 
 
-def _standing(name: str, table: pd.DataFrame, shared: np.ndarray[tuple[int], np.dtype[np.bool_]]) -> Standing:
+def _standing(
+    table: pd.DataFrame, shared: np.ndarray[tuple[int], np.dtype[np.bool_]]
+) -> tuple[bool, float, float, float]:
+    """Return how an explainer did, by the rule: compared from left to right, less is better."""
     checked = table[["validity", "constraint_satisfaction"]].dropna()
-    distance = table["mixed"][shared].mean() if shared.any() else np.inf
-    coverage = table["coverage"].mean()
-    return Standing(
-        unlawful=not bool((checked == 1).all(axis=None)),
-        uncovered=0.0 if np.isnan(coverage) else 1.0 - float(coverage),
-        distance=np.inf if np.isnan(distance) else float(distance),
-        seconds=float(table["seconds"].fillna(0.0).median()),
-        name=name,
-    )
+    unlawful = not bool((checked == 1).all(axis=None))
+    coverage, distance = table["coverage"].mean(), table["mixed"][shared].mean() if shared.any() else np.inf
+    uncovered = 0.0 if np.isnan(coverage) else 1.0 - float(coverage)
+    seconds = float(table["seconds"].fillna(0.0).median())
+    return unlawful, uncovered, np.inf if np.isnan(distance) else float(distance), seconds

@@ -3,23 +3,21 @@
 from __future__ import annotations
 
 import tempfile
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-import mlflow
 import numpy as np
 import pandas as pd
 from numpy.typing import ArrayLike
 
-from mlflow_cf.artifact.publish.rebuild import log_with_explainer
+from mlflow_cf.artifact.publish.log import log_with_explainer
 from mlflow_cf.errors import InputError, did_you_mean
-from mlflow_cf.evaluation.logged import Logbook, dataset_of
+from mlflow_cf.evaluation.logged import Logbook, dataset_of, in_run
 from mlflow_cf.evaluation.measure import lines
 from mlflow_cf.evaluation.measure.aggregates import LEAST_SURE, Figure, aggregates, figures_table, flat
-from mlflow_cf.evaluation.measure.bake_off import Contestant, contestants, ranking, unanswered
+from mlflow_cf.evaluation.measure.bake_off import contestants, ranking, unanswered
 from mlflow_cf.evaluation.measure.grouping import GroupSource
 from mlflow_cf.evaluation.measure.measured import Measuring, inliers_of, measure_rows
 from mlflow_cf.evaluation.measure.result import Evaluation
@@ -37,7 +35,7 @@ class Task:
         source: the model.
         rows: what is explained (m, d), with whatever columns stand beside the features.
         beside: what is known of them.
-        explainers: who explains them.
+        explainers: who explains them, by name.
         measuring: how.
         competing: whether figures are logged by explainer.
         risk: whether what answers give away is measured too.
@@ -46,7 +44,7 @@ class Task:
     source: Source
     rows: pd.DataFrame
     beside: lines.Beside
-    explainers: tuple[Contestant, ...]
+    explainers: Mapping[str, ExplainerSource]
     measuring: Measuring
     competing: bool
     risk: bool = False
@@ -117,7 +115,7 @@ def evaluate(
     if register_winner is not None and folder is None:
         fix = "pass the URI or folder of a logged one"
         raise InputError("register_winner", "the files of this model are not known", fix)
-    with _run() as run_id:
+    with in_run() as run_id:
         found = carry_out(task, Logbook(run_id, name, task.source.model_id, dataset_of(task.rows, name)))
         if register_winner is None or folder is None:
             return found
@@ -155,8 +153,8 @@ def carry_out(task: Task, logbook: Logbook) -> Evaluation:
     so_far = SoFar()
     with tempfile.TemporaryDirectory(prefix="mlflow-cf-") as scratch:
         logbook.note_input()
-        for one in task.explainers:
-            _measure(task, one, Path(scratch), so_far)
+        for name in task.explainers:
+            _measure(task, name, Path(scratch), so_far)
             if so_far.interruption is not None:
                 break
         found = _logged(task, so_far, logbook) if so_far.paths else None
@@ -170,24 +168,24 @@ def carry_out(task: Task, logbook: Logbook) -> Evaluation:
     return found
 
 
-def _measure(task: Task, one: Contestant, scratch: Path, so_far: SoFar) -> None:
+def _measure(task: Task, name: str, scratch: Path, so_far: SoFar) -> None:
     """Write the lines of one explainer; note how it failed if it did."""
-    path = scratch / f"{one.name}.parquet"
+    path = scratch / f"{name}.parquet"
     explained, rows = task.source.explained, task.rows.reset_index(drop=True)
-    measuring = replace(task.measuring, explainer=one.source)
+    measuring = replace(task.measuring, explainer=task.explainers[name])
     try:
         lines.write(path, measure_rows(explained, rows, measuring), task.beside, explained)
         if task.risk:
-            so_far.risks += risk_figures(one.name, explained, rows, path, measuring)
+            so_far.risks += risk_figures(name, explained, rows, path, measuring)
     except KeyboardInterrupt as error:
         so_far.interruption = error
     except Exception as error:  # noqa: BLE001  whatever an explainer raises, the others go on
         if task.competing:
-            so_far.failures[one.name] = f"{type(error).__name__}: {error}"
+            so_far.failures[name] = f"{type(error).__name__}: {error}"
             return
         so_far.interruption = error
     if lines.size(path):
-        so_far.paths[one.name] = path
+        so_far.paths[name] = path
 
 
 def _logged(task: Task, so_far: SoFar, logbook: Logbook) -> Evaluation:
@@ -227,8 +225,7 @@ def _notes(task: Task, table: pd.DataFrame) -> Iterator[str]:
 
 def _registered(found: Evaluation, task: Task, folder: Path, registered_name: str) -> Evaluation:
     """Register the model with the winner as its explainer."""
-    winner = next(one for one in task.explainers if one.name == found.winner)
-    info = log_with_explainer(folder, winner.source, "explained", registered_name)
+    info = log_with_explainer(folder, task.explainers[found.winner], "explained", registered_name)
     version = info.registered_model_version
     return replace(found, version=None if version is None else int(version))
 
@@ -257,14 +254,3 @@ def _labels(rows: pd.DataFrame, labels: str | ArrayLike | None) -> np.ndarray[An
     if known.shape != (len(rows),):
         raise InputError("labels", f"{known.shape} labels for {len(rows)} rows", "pass one label per row")
     return known
-
-
-@contextmanager
-def _run() -> Iterator[str]:
-    """Use the active run, or open one, which has failed if anything is raised inside; its id is what one is told."""
-    active = mlflow.active_run()
-    if active is not None:
-        yield str(active.info.run_id)
-        return
-    with mlflow.start_run() as run:
-        yield str(run.info.run_id)

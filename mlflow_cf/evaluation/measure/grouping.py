@@ -9,6 +9,7 @@ from typing import Any, Final
 import numpy as np
 import pandas as pd
 
+from mlflow_cf.constraints.rules import Bools
 from mlflow_cf.errors import InputError, did_you_mean
 
 MOST_GROUPS: Final = 50  # of one column; more are not read by anybody
@@ -34,6 +35,15 @@ def groups_of(rows: pd.DataFrame, groups: GroupSource | None) -> pd.DataFrame:
             raise InputError(f"groups.{name}", "not a column of rows", did_you_mean(name, rows.columns, "columns"))
     columns = {name: _labels(rows[name], name, bins) for name, bins in edges.items()}
     return pd.DataFrame(columns, index=rows.index, dtype="str")
+
+
+def members_of(groups: pd.DataFrame | None, rows: int) -> dict[str, Bools]:
+    """Return which of so many rows are in each group, by column and label such as ``sex.F``; first all of them, ""."""
+    members: dict[str, Bools] = {"": np.ones(rows, dtype=np.bool_)}
+    for column, named in () if groups is None else groups.items():
+        labels = named.to_numpy()
+        members |= {f"{column}.{label}": labels == label for label in sorted(set(labels))}
+    return members
 
 
 def _read(groups: GroupSource | None) -> dict[str, Sequence[float] | None]:

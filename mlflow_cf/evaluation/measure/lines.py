@@ -86,11 +86,6 @@ def size(path: Path) -> int:
     return int(pq.read_metadata(path).num_rows) if path.exists() else 0
 
 
-def columns_of(path: Path) -> list[str]:
-    """Return the names of the columns of a file."""
-    return list(pq.read_schema(path).names)
-
-
 def _schema(beside: Beside, model: ExplainedModel) -> Any:
     """Return the columns and their types; known beforehand, for a part alone may have nothing but nulls in one."""
     special = {"prediction": _label_type(model), "changed": pa.list_(pa.string())}

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import time
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import pairwise
 from typing import Any, Final, NamedTuple
 
@@ -20,7 +20,7 @@ from mlflow_cf.features import FeatureSpace, Floats
 from mlflow_cf.metrics import METRICS, Answers, Inliers, Options, Steps, Wishes, measure
 from mlflow_cf.request.answer import INTERRUPTED
 from mlflow_cf.request.progress import Progress
-from mlflow_cf.words.explanations import Explanations, Interrupted
+from mlflow_cf.words.explanations import Interrupted
 from mlflow_cf.words.result import Counterfactual, Explanation
 
 PART: Final = 4_096  # rows explained, measured and let go of together; each part starts its helper processes anew
@@ -82,45 +82,30 @@ def measure_rows(explained: ExplainedModel, rows: pd.DataFrame, options: Measuri
     table = explained.space.read(rows)
     if not len(table):
         raise InputError("rows", "there are none", "pass at least one row")
-    how = _Measure(
-        options=Options(explained.policy.distance),
-        requested=options.count,
-        inliers=inliers_of(explained) if options.lof is True else options.lof or None,
-        wishes=options.wishes,
-    )
+    options = replace(options, lof=inliers_of(explained) if options.lof is True else options.lof)  # learned once
     deadline = None if options.time_limit_s is None else time.perf_counter() + options.time_limit_s
     with Progress(len(table), watched=len(table) > options.part) as progress:
         for start in range(0, len(table), options.part):
             part = table.iloc[start : start + options.part]
-            granted_s = _granted_s(deadline, len(part) / (len(table) - start))
+            share = len(part) / (len(table) - start)
+            granted_s = None if deadline is None else max(deadline - time.perf_counter(), LEAST_S) * share
             try:
-                explanations = _explain(explained, part, options, granted_s)
+                explanations = explained.explain(
+                    part,
+                    count=options.count,
+                    explainer=options.explainer,
+                    seed=options.seed,
+                    time_limit_s=granted_s,
+                    max_evaluations=options.max_evaluations,
+                    certify=options.certify,
+                )
             except Interrupted as stop:
                 found = [at for at, one in enumerate(stop.explanations) if one.reason != INTERRUPTED.reason]
                 if found:
-                    yield _measured(explained, part.iloc[found], [stop.explanations[at] for at in found], how)
+                    yield _measured(explained, part.iloc[found], [stop.explanations[at] for at in found], options)
                 raise
-            yield _measured(explained, part, explanations, how)
+            yield _measured(explained, part, explanations, options)
             progress.done(len(part))
-
-
-def _granted_s(deadline: float | None, share: float) -> float | None:
-    """Return the seconds of a part that is this share of the rows that are left."""
-    return None if deadline is None else max(deadline - time.perf_counter(), LEAST_S) * share
-
-
-def _explain(
-    explained: ExplainedModel, part: pd.DataFrame, options: Measuring, granted_s: float | None
-) -> Explanations:
-    return explained.explain(
-        part,
-        count=options.count,
-        explainer=options.explainer,
-        seed=options.seed,
-        time_limit_s=granted_s,
-        max_evaluations=options.max_evaluations,
-        certify=options.certify,
-    )
 
 
 def inliers_of(explained: ExplainedModel) -> Inliers | None:
@@ -128,15 +113,6 @@ def inliers_of(explained: ExplainedModel) -> Inliers | None:
     if not explained.policy.privacy.keeps_rows or len(explained.background) < 2:
         return None
     return Inliers.fit(explained.space, explained.bound_policy.background)
-
-
-class _Measure(NamedTuple):
-    """What all queries of a part are measured with."""
-
-    options: Options
-    requested: int
-    inliers: Inliers | None
-    wishes: Wishes | None
 
 
 class _Checked(NamedTuple):
@@ -149,13 +125,13 @@ class _Checked(NamedTuple):
 
 
 def _measured(
-    explained: ExplainedModel, part: pd.DataFrame, explanations: Sequence[Explanation], how: _Measure
+    explained: ExplainedModel, part: pd.DataFrame, explanations: Sequence[Explanation], how: Measuring
 ) -> pd.DataFrame:
     """Return the lines of a part."""
     space = explained.space.covering(part)
     X, _ = space.encode_rows(part)
     checked = _check(explained, space, part, explanations)
-    lines = []
+    lines, counted = [], Options(explained.policy.distance)
     for x, explanation, (start, end) in zip(X, explanations, checked.ends, strict=True):
         answers = Answers(
             space=space,
@@ -163,14 +139,14 @@ def _measured(
             Z=checked.codes[start:end],
             valid=checked.valid[start:end],
             status=explanation.status,
-            requested=how.requested,
+            requested=how.count,
             satisfied=checked.lawful[start:end],
-            inliers=how.inliers,
+            inliers=how.lof if isinstance(how.lof, Inliers) else None,
             wishes=how.wishes,
             plans=tuple(_steps(found) for found in explanation.counterfactuals if found.plan),
             spent=_spent(explanation),
         )
-        lines.append({**_facts(explanation), **measure(answers, how.options), **_of_the_nearest(explanation)})
+        lines.append({**_facts(explanation), **measure(answers, counted), **_of_the_nearest(explanation)})
     table = pd.DataFrame(lines, columns=[*FACTS, *METRICS, *OF_THE_NEAREST], index=part.index, dtype=object)
     return table.astype(TYPES)
 

@@ -11,10 +11,9 @@ from typing import Any, ClassVar, Final, Literal
 import numpy as np
 from pydantic import StrictBool
 
-from mlflow_cf.explainers.cscf.evaluation import Evaluated, Evaluator, answers_among
-from mlflow_cf.explainers.cscf.evolution import Evolution
+from mlflow_cf.explainers.cscf.evaluation import Evaluated, Evaluator, answers_among, front, unbeaten
 from mlflow_cf.explainers.cscf.floor import least_cost
-from mlflow_cf.explainers.cscf.genes import encoded
+from mlflow_cf.explainers.cscf.genes import decoded, encoded
 from mlflow_cf.explainers.cscf.orders import reordered
 from mlflow_cf.explainers.cscf.possible import possible
 from mlflow_cf.explainers.cscf.refine import Refining, short_plans
@@ -24,6 +23,7 @@ from mlflow_cf.explainers.options import Span, asked, check_names, check_options
 from mlflow_cf.features import Floats
 from mlflow_cf.plans.kernels import Ints
 from mlflow_cf.problem import Budget, Problem
+from mlflow_cf.search.population import row_keys
 
 Pick = Literal["cheapest", "diverse"]
 PLANS: Final = 32  # handed over for each answer wanted, as many again of other changed sets: .3 ms each over 30 columns
@@ -101,7 +101,7 @@ class CSCF:
         seeds = encoded(short.take(np.flatnonzero(short.feasible)[: self.population // 2]).sequences, can)
         found, done = short, 0
         if not evaluator.cut:
-            found, done = self._evolution(most).run(evaluator, rng, seeds)
+            found, done = self._evolved(evaluator, rng, seeds, most)
         found = self._refined(evaluator, rng, found, short)
         told |= {"inactive": evaluator.inactive, "generations": done, "front": len(found)}
         return self._candidates(evaluator, found, told, most)
@@ -115,8 +115,42 @@ class CSCF:
         refined = refining.run(cheaper, any_distance=True)
         return answers_among(evaluator, [best, cheaper, refined, reordered(evaluator, refined)])
 
-    def _evolution(self, most: int) -> Evolution:
-        return Evolution(self.population, self.offspring, self.mutants, self.bias, self.generations, most)
+    def _evolved(
+        self, evaluator: Evaluator, rng: np.random.Generator, seeds: Floats, most: int
+    ) -> tuple[Evaluated, int]:
+        """Return the plans that no other one beats, and how many generations there were (BRKGA, section 5).
+
+        All elites survive, so that the front never gets worse.
+
+        Args:
+            evaluator: of the row.
+            rng: the only source of chance.
+            seeds: (s, 2n) genes that the first generation starts with.
+            most: longest sequences.
+        """
+        width = 2 * len(evaluator.possible)
+        genes = np.concatenate([seeds, rng.random((max(self.population - len(seeds), 0), width))])
+        members = evaluator.evaluate(decoded(genes, evaluator.possible, most), all_of_them=True)
+        done = 1
+        while done < self.generations and not evaluator.cut:
+            kept = distinct(members)
+            genes, members = genes[kept], members.take(kept)
+            best = elites(members)
+            fresh = self._next(genes, best, rng)
+            some = decoded(fresh, evaluator.possible, most)
+            added = evaluator.evaluate(some, all_of_them=not members.feasible.any())
+            genes = np.concatenate([genes[best], fresh])
+            members = Evaluated.together([members.take(best), added])
+            done += 1
+        return front(members), done
+
+    def _next(self, genes: Floats, best: Ints, rng: np.random.Generator) -> Floats:
+        """Return (offspring + mutants, 2n) new genes; where all are elites, both parents are."""
+        rest = np.setdiff1d(np.arange(len(genes)), best, assume_unique=True)
+        elite = genes[rng.choice(best, size=self.offspring)]
+        other = genes[rng.choice(rest if len(rest) else best, size=self.offspring)]
+        children = np.where(rng.random(elite.shape) < self.bias, elite, other)
+        return np.concatenate([children, rng.random((self.mutants, genes.shape[1]))])
 
     def _candidates(self, evaluator: Evaluator, found: Evaluated, told: Mapping[str, Any], most: int) -> Candidates:
         """Return plans: cheapest first, or diverse ones."""
@@ -133,6 +167,22 @@ class CSCF:
             as_listed=self.pick == "diverse",
             least_cost=partial(least_cost, evaluator, found, most),
         )
+
+
+def distinct(members: Evaluated) -> Ints:
+    """Return the first of members with equal objectives; of what is no plan, the first of equal sequences."""
+    worth = np.where(members.feasible[:, None], members.objectives, np.nan)
+    sequences = np.concatenate([members.sequences.actions, members.sequences.values], axis=1)
+    sequences[members.feasible] = np.nan
+    _, first = np.unique(row_keys(np.concatenate([worth, sequences], axis=1)), return_index=True)
+    return np.sort(first)
+
+
+def elites(members: Evaluated) -> Ints:
+    """Return the members of the first front: of the plans, or of what is least wrong as long as there are none."""
+    least = np.flatnonzero(members.violations == members.violations.min())
+    ahead: Ints = least[unbeaten(members.objectives[least], keep_weakly=True)]
+    return ahead
 
 
 def _handed_over(problem: Problem, states: Floats) -> Ints:

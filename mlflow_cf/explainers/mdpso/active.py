@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 
@@ -13,9 +12,7 @@ from mlflow_cf.explainers.mdpso.coordinates import (
     NO_CHANGE,
     BoxOptions,
     Coordinates,
-    LevelCoordinate,
     NumberCoordinate,
-    Truth,
     coordinates_of,
 )
 from mlflow_cf.features import Floats
@@ -57,7 +54,7 @@ class Unit:
     def land(self, X: Floats) -> tuple[Codes, Floats | None]:
         """Return the codes (m,) of the nearest tuples at positions (w, m), and what was wanted of a lone number."""
         one = self.coordinates[0]
-        if self.corners is not None and isinstance(one, LevelCoordinate | Truth):
+        if self.corners is not None and not isinstance(one, NumberCoordinate):
             return self.corners[one.corners(X)], None
         wanted = (
             one.codes(X)[None] if isinstance(one, NumberCoordinate) and len(self.coordinates) == 1 else self._wanted(X)
@@ -108,17 +105,17 @@ class Active:
     @cached_property
     def low(self) -> Floats:
         """(D,) the lower end of every coordinate."""
-        return self._joined([one.low for one in self._all])
+        return np.concatenate([one.low for one in self._all])
 
     @cached_property
     def high(self) -> Floats:
         """(D,) the upper end of every coordinate."""
-        return self._joined([one.high for one in self._all])
+        return np.concatenate([one.high for one in self._all])
 
     @cached_property
     def own(self) -> Floats:
         """(D,) the coordinates of the row to explain."""
-        return self._joined([one.own for one in self._all])
+        return np.concatenate([one.own for one in self._all])
 
     @cached_property
     def numeric(self) -> Codes:
@@ -183,10 +180,6 @@ class Active:
     @cached_property
     def _all(self) -> list[Coordinates]:
         return [one for unit in self.units for one in unit.coordinates]
-
-    @staticmethod
-    def _joined(parts: Sequence[Floats]) -> Floats:
-        return np.concatenate(parts)
 
     def land(self, X: Floats) -> tuple[Codes, Floats]:
         """Return the codes (m, A) of the tuples at positions (D, m), and the continuous numbers (m, c) among them."""

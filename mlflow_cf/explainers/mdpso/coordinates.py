@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Literal, Protocol
+from typing import Literal
 
 import numpy as np
 
@@ -37,39 +37,12 @@ class BoxOptions:
         return min(max(0.0, own - reach), own), max(min(1.0, own + reach), own)
 
 
-class Coordinates(Protocol):
-    """The w coordinates of one feature."""
-
-    @property
-    def low(self) -> Floats:
-        """(w,) the lower end of each."""
-        ...
-
-    @property
-    def high(self) -> Floats:
-        """(w,) the upper end of each."""
-        ...
-
-    @property
-    def own(self) -> Floats:
-        """(w,) those of the row to explain."""
-        ...
-
-    def codes(self, X: Floats) -> Floats | Codes:
-        """Return the raw codes (m,) at positions (w, m)."""
-        ...
-
-    def positions(self, codes: Floats) -> Floats:
-        """Return the positions (w, m) of raw codes (m,)."""
-        ...
-
-
 @dataclass(frozen=True, eq=False)
 class NumberCoordinate:
     """One coordinate: ``code = coordinate * scale + centre``; where the row's own value is, it stays as it is.
 
     Attributes:
-        low, high, own: (1,) as in `Coordinates`.
+        low, high: (1,) its ends; own: (1,) that of the row to explain.
         centre, scale: of the feature.
         x0: the row's own code, which may be missing.
     """
@@ -143,6 +116,10 @@ class LevelCoordinate:
         return np.asarray((self.known[:, None] == codes) | missing, dtype=np.float64)
 
 
+# the w coordinates of one feature: `low`, `high` and `own` (w,), the ends and the row's own; positions are (w, m)
+Coordinates = NumberCoordinate | Truth | LevelCoordinate
+
+
 def coordinates_of(problem: Problem, embedding: Embedding, group: Group, options: BoxOptions) -> list[Coordinates]:
     """Return the coordinates of every feature of a group, with boxes that its tuples leave something of."""
     admissible = np.delete(group.actions, [] if group.own_allowed else [group.own], axis=0)
@@ -155,16 +132,12 @@ def coordinates_of(problem: Problem, embedding: Embedding, group: Group, options
             found.append(_number(problem, embedding, column, values, options))
             continue
         known = np.unique(values)  # missing comes last
-        own = _one_hot(known, x0)
         if feature.kind == "boolean" and known.tolist() == [0, 1] and not np.isnan(x0):
             found.append(Truth(np.array([x0])))
         else:
-            found.append(LevelCoordinate(known, own))
+            own = (known == x0) | (np.isnan(known) & np.isnan(x0))
+            found.append(LevelCoordinate(known, own.astype(np.float64)))
     return found
-
-
-def _one_hot(known: Floats, x0: float) -> Floats:
-    return np.asarray((known == x0) | (np.isnan(known) & np.isnan(x0)), dtype=np.float64)
 
 
 def _number(

@@ -16,12 +16,11 @@ from mlflow_cf.explainers.explainer import Candidates, Search
 from mlflow_cf.explainers.learned import Facts, Learned, Learning
 from mlflow_cf.explainers.mdpso.active import Active, active_set
 from mlflow_cf.explainers.mdpso.coordinates import BoxKind, BoxOptions
-from mlflow_cf.explainers.mdpso.fitness import Objective, PaperSum
+from mlflow_cf.explainers.mdpso.fitness import Fitness, Objective, PaperSum
 from mlflow_cf.explainers.mdpso.information import information_values
-from mlflow_cf.explainers.mdpso.landed import Landed, Places
+from mlflow_cf.explainers.mdpso.landed import UNRATED, Landed, Places
 from mlflow_cf.explainers.mdpso.selection import Pick, picked, spares
 from mlflow_cf.explainers.mdpso.sparse import left_by_sparse, sparse
-from mlflow_cf.explainers.mdpso.swarm import Converged, Motion, Swarm
 from mlflow_cf.explainers.options import Span, asked, check_names, check_options
 from mlflow_cf.features import Floats
 from mlflow_cf.features.embedding import UNIT_MISMATCH, Embedding
@@ -52,6 +51,7 @@ OPTIONS: Final = {
     "among": Among,
     "pick": Pick,
 }
+CAP: Final = 0.5  # of the width of a box, the largest step
 MANY: Final = 0.25  # of all rows: so many hold a number's least value, which a relative box freezes
 SOME: Final = 0.33  # of all numbers: so many are like that
 
@@ -158,7 +158,7 @@ class MDPSO:
         paper = PaperSum(problem, self.weights) if self.objective == "paper" else None
         part = budget.part(left_by_sparse(budget)) if self._sparse(problem) else budget
         landed = Landed(active, part, self.particles * (self.iterations + 1), paper)
-        end = Swarm(active, landed, self._motion, self.particles, rng).run(self.iterations)
+        end = Swarm(active, landed, self, rng).run()
         if part is not budget:
             budget.take(part.used)
         places = self._kept(landed, end)
@@ -186,16 +186,143 @@ class MDPSO:
         several = self.polish and problem.count > 1 and not problem.variety.near
         return several and self.pick == "sparse" and self.objective == "distance"
 
-    @property
-    def _motion(self) -> Motion:
-        from_best = self.divergence == "better_half"
-        return Motion(self.c0, self.c0_end, self.c1, self.c2, self.c3, from_best, self.snap_back, self.snap_position)
+    def kept_velocity(self, iteration: int) -> float:
+        """Return how much of the velocity is kept in an iteration, counted from 0."""
+        share = iteration / (self.iterations - 1) if self.iterations > 1 else 0.0
+        return self.c0 + (self.c0_end - self.c0) * share
 
     def _kept(self, landed: Landed, end: Converged) -> Places:
         """Return the places of the distinct valid rows that may become answers."""
         parts = {"final": [end.final], "best": [end.best], "both": [end.final, end.best]}[self.among]
         places = np.unique(np.concatenate(parts))
         return places[landed.fitness(places).valid]
+
+
+@dataclass(frozen=True, eq=False)
+class Converged:
+    """Where particles are in the end, (m,) places each: `final`, and the best that each has met."""
+
+    final: Places
+    best: Places
+    iterations: int
+
+
+class Swarm:
+    """Particles of one search; positions (D, m) have a column for each of them.
+
+    They are drawn to their own best position and to that of all, and away from each other (section 3).
+    """
+
+    def __init__(self, active: Active, landed: Landed, how: MDPSO, rng: np.random.Generator) -> None:
+        self.active, self.landed, self.how, self.rng = active, landed, how, rng
+        self.low, self.high = active.low[:, None], active.high[:, None]
+        self.cap = CAP * (self.high - self.low)
+        self.X = self.low + rng.random((len(self.low), how.particles)) * (self.high - self.low)
+        self.V = np.zeros_like(self.X)
+        self._width = np.where(self.high > self.low, self.high - self.low, 1.0)
+        self._resettable = np.flatnonzero(active.free)
+
+    def run(self) -> Converged:
+        """Move all particles in every iteration, at once, by what the last move has shown."""
+        places = self._land()
+        best, own = places, self.X.copy()
+        fitness = self.landed.fitness(best)
+        leader = fitness.best
+        lead, lead_fitness = own[:, [leader]].copy(), fitness.at(leader)
+        done = 0
+        while done < self.how.iterations and not self.landed.ended:
+            self._move(own, lead, fitness, self.how.kept_velocity(done))
+            places = self._land(reset=True)
+            found = self.landed.fitness(places)
+            better = found.better(fitness)
+            best = np.where(better, places, best)
+            np.copyto(own, self.X, where=better)
+            fitness = self.landed.fitness(best)
+            leader = fitness.best
+            if fitness.at(leader).better(lead_fitness)[0]:
+                lead, lead_fitness = own[:, [leader]].copy(), fitness.at(leader)
+            done += 1
+        return Converged(places[places != UNRATED], best[best != UNRATED], done)
+
+    def _move(self, own: Floats, lead: Floats, fitness: Fitness, kept: float) -> None:
+        """Change velocities and positions, within the box."""
+        how, X, V = self.how, self.X, self.V
+        V *= kept
+        for c, towards in ((how.c1, own), (how.c2, lead)):
+            step = towards - X
+            step *= self.rng.random(X.shape)
+            step *= c
+            V += step
+        numeric = self.active.numeric
+        if how.c3 and len(numeric):
+            away = self._away(X[numeric], fitness)
+            V[numeric] += how.c3 * self.rng.random(away.shape) * away
+        np.maximum(np.minimum(V, self.cap, out=V), -self.cap, out=V)
+        X += V
+        inside = np.maximum(np.minimum(X, self.high), self.low)
+        V *= inside == X
+        self.X = inside
+
+    def _away(self, X: Floats, fitness: Fitness) -> Floats:
+        """Return the directions (n, m), of length 1, from the mean to positions (n, m); 0 for what is there."""
+        among = X
+        if self.how.divergence == "better_half":
+            among = X[:, fitness.order[: (X.shape[1] + 1) // 2]]
+        away = X - among.mean(axis=1, keepdims=True)
+        length = np.sqrt((away * away).sum(axis=0))
+        directions: Floats = away / np.where(length > 0, length, 1.0)
+        return directions
+
+    def _land(self, *, reset: bool = False) -> Places:
+        """Return the places of the rows where particles come down."""
+        active = self.active
+        codes, numbers = active.land(self.X)
+        if reset and self.how.snap_back:
+            codes, numbers = self._put_back(codes, numbers)
+        codes, numbers = self._limited(codes, numbers)
+        places = self.landed.places(codes, numbers)
+        if self.how.snap_position:
+            self.X = self._snapped(places)
+        return places
+
+    def _put_back(self, codes: Codes, numbers: Floats) -> tuple[Codes, Floats]:
+        """Put one change of some particles back, in their positions too."""
+        active = self.active
+        chance, which = self.rng.random((2, len(codes)))
+        some = np.flatnonzero(chance < self.how.snap_back)
+        changed = active.changed(codes[some], numbers[some]) & active.free
+        counts = changed.sum(axis=1)
+        nth = (which[some] * counts).astype(np.intp)
+        group = (changed.cumsum(axis=1) > nth[:, None]).argmax(axis=1)
+        for particle, number in zip(some[counts > 0].tolist(), group[counts > 0].tolist(), strict=True):
+            part = active.parts[number]
+            self.X[part, particle], self.V[part, particle] = active.own[part], 0.0
+        back = np.zeros((len(some), len(active.units)), dtype=np.bool_)
+        back[np.arange(len(some)), group] = counts > 0
+        codes[some], numbers[some] = active.put_back(codes[some], numbers[some], back)
+        return codes, numbers
+
+    def _limited(self, codes: Codes, numbers: Floats) -> tuple[Codes, Floats]:
+        """Keep as many changes as a row may have: those that must be, then those farthest from the row in its box."""
+        active, most = self.active, self.active.problem.most_changes
+        if most >= len(active.units):
+            return codes, numbers
+        changed = active.changed(codes, numbers)
+        if (changed.sum(axis=1) <= most).all():
+            return codes, numbers
+        far = np.maximum.reduceat(np.abs(self.X - active.own[:, None]) / self._width, active.starts, axis=0).T
+        far = np.where(changed, np.where(active.free, far, np.inf), -1.0)
+        rank = np.argsort(np.argsort(-far, axis=1, kind="stable"), axis=1, kind="stable")
+        return active.put_back(codes, numbers, changed & (rank >= most))
+
+    def _snapped(self, places: Places) -> Floats:
+        """Return the positions (D, m) of rows; those of unrated ones stay."""
+        if not len(self.landed):
+            return self.X
+        rows = self.landed.rows(np.maximum(places, 0)).T
+        parts = [unit.positions(rows[list(unit.group.columns)]) for unit in self.active.units]
+        snapped = np.clip(np.concatenate(parts), self.low, self.high)
+        return np.where(places == UNRATED, self.X, snapped)
 
 
 def _with_spares(problem: Problem, found: Floats, beside: Floats) -> Floats:

@@ -52,7 +52,7 @@ class Known:
         mutual: (d, d) mutual information of the features.
         weights, intercepts: what predicts each coordinate of a row's vector; see `fit_predictors`.
         vectors: (n, width) the background rows; labels: (n,) see `known_labels`.
-        embedding, inliers: the arrays of both.
+        embedding, inliers: the arrays of both, for `from_arrays` over features that may know more levels.
     """
 
     mutual: Floats
@@ -83,22 +83,9 @@ class Known:
             raise ValueError("what UFCE did not learn")
         return known
 
-    def embedding_over(self, space: FeatureSpace) -> Embedding:
-        """Return how rows become vectors, over features that may know more levels."""
-        return Embedding.from_arrays(space, self.embedding)
-
-    def inliers_over(self, space: FeatureSpace) -> Inliers:
-        """Return what tells inliers, over features that may know more levels."""
-        return Inliers.from_arrays(space, self.inliers)
-
 
 def _under(prefix: str, arrays: Arrays) -> dict[str, NDArray[Any]]:
     return {name.removeprefix(prefix): array for name, array in arrays.items() if name.startswith(prefix)}
-
-
-def refitted(space: FeatureSpace, background: Floats, x0: Floats) -> Inliers:
-    """Return what tells inliers of the background and the row to explain, as the paper fits it for every row."""
-    return Inliers.fit(space, np.vstack([background, x0]))
 
 
 NEIGHBOURS: Final = 3  # of the estimators for numbers

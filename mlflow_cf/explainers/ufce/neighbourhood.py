@@ -22,11 +22,9 @@ class Neighbourhood:
 
     Attributes:
         rows: (k, d) their codes; none where no row is favourable.
-        radius: how far the last one is.
     """
 
     rows: Floats
-    radius: float
 
     @classmethod
     def of(cls, problem: Problem, labels: Floats, points: tuple[Floats, Floats], radius: float | None) -> Neighbourhood:
@@ -46,14 +44,14 @@ class Neighbourhood:
         wanted = predicted & meets(labels, problem.target)
         rows = np.flatnonzero(wanted if wanted.any() else predicted)
         if not len(rows):
-            return cls(problem.background[:0], 0.0)
+            return cls(problem.background[:0])
         vectors, own = points
         away = np.sqrt(((vectors[rows] - own) ** 2).sum(axis=1))
         if radius is None:
             radius = _reach(away, max(LEAST, int(np.ceil(SHARE * len(rows)))))
         elif not (away <= radius).any():
             radius = _reach(away, LEAST)
-        return cls(problem.background[rows[away <= radius]], radius)
+        return cls(problem.background[rows[away <= radius]])
 
     def span(self, column: int) -> tuple[float, float]:
         """Return the least and the largest number of a column, missing ones left out; inf, -inf: there is none."""

@@ -110,9 +110,10 @@ def walk(trial: Acceptance, lines: SearchLines) -> Accepted:
     kept = Accepted.together(recorded, groups)
     last = np.full(len(lines.all), -1)
     last[kept.line] = np.arange(len(kept.line))  # the last one counts
-    left = [
-        (one, _unvisited(int(lines.lengths[one]), visited.get(one, set()))) for one in walks[last[walks] < 0].tolist()
-    ]
+    left = []
+    for one in walks[last[walks] < 0].tolist():
+        unvisited = np.setdiff1d(np.arange(lines.lengths[one]), list(visited.get(one, ())), assume_unique=True)
+        left.append((one, unvisited[:AGAIN]))
     left += [(one, np.arange(lines.lengths[one])) for one in whole.tolist()]
     found = [kept.take(last[last >= 0])]
     if left:
@@ -145,8 +146,3 @@ def halve(
         high[on[accepted]] = middle[accepted] - 1
         low[on[~accepted]] = middle[~accepted] + 1
     return found, visited
-
-
-def _unvisited(length: int, visited: set[int]) -> Codes:
-    left = [position for position in range(length) if position not in visited]
-    return np.array(left[:AGAIN], dtype=np.intp)

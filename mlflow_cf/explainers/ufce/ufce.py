@@ -2,20 +2,40 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass, field
-from functools import partial
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass, field, replace
+from functools import cached_property, partial
 from typing import Any, ClassVar, Final, Literal
 
 import numpy as np
 from pydantic import StrictBool
 
+from mlflow_cf.constraints.rules import Bools
 from mlflow_cf.explainers.explainer import Candidates, Search
 from mlflow_cf.explainers.learned import Facts, Learned, Learning
 from mlflow_cf.explainers.options import Span, asked, check_names, check_options
 from mlflow_cf.explainers.ufce.known import Known, learn_all
-from mlflow_cf.explainers.ufce.run import UFCEOptions, UFCESearch
-from mlflow_cf.problem import Budget, Problem
+from mlflow_cf.explainers.ufce.lines import (
+    Line,
+    Pair,
+    SearchLines,
+    doubles,
+    evenly,
+    nested,
+    nested_twice,
+    pairs_of,
+    singles,
+    threes,
+)
+from mlflow_cf.explainers.ufce.neighbourhood import Neighbourhood
+from mlflow_cf.explainers.ufce.possible import ReachableSets
+from mlflow_cf.explainers.ufce.predictors import Predictors
+from mlflow_cf.explainers.ufce.searching import Acceptance, Accepted, Plausible, scan, walk
+from mlflow_cf.explainers.ufce.subspaces import Subspaces, with_steps
+from mlflow_cf.features import Embedding, Floats
+from mlflow_cf.metrics.outliers import Inliers
+from mlflow_cf.metrics.proximity import euclidean_distances, jaccard_distances
+from mlflow_cf.problem import Budget, Codes, Problem
 
 Changes = Literal[1, 2, 3, "all"]
 How = Literal["auto", "walk", "scan"]
@@ -30,6 +50,13 @@ OPTIONS: Final = {
     "radius": Span(1e-6, 1e6, optional=True),
     "pairs": Span(1, 100, whole=True, optional=True),
 }
+POINTS: Final = {1: 2_000, 2: 64, 3: 24}  # of a response curve looked at first, by the number of changes
+NESTED: Final = 12  # values of a direction beside which another group is searched
+FEW: Final = 3  # values of a direction of two groups beside which a third is searched
+WANTED: Final = 5  # answers handed over, as in the paper's experiments
+AT_ONCE: Final = 8  # candidates whose plausibility is asked together
+MOST_ASKED: Final = 64  # candidates whose plausibility is asked, each first of its line; as many again of the others
+CELLS: Final = 2**17  # groups of all candidates between two looks at the clock: 5 ms
 
 
 @dataclass(frozen=True)
@@ -99,20 +126,207 @@ class UFCE:
         """Return the search, which knows all that the background tells."""
         return partial(self._search, Known.of(learned))
 
-    def _search(self, known: Known, problem: Problem, budget: Budget, rng: np.random.Generator) -> Candidates:
-        """Search what is asked for; return plausible rows, best first."""
-        del rng  # nothing is drawn
-        return UFCESearch(self._aim, known, problem, budget).candidates()
-
     @property
-    def _aim(self) -> UFCEOptions:
-        return UFCEOptions(
-            variants=(1, 2, 3) if self.changes == "all" else (self.changes,),
-            search=self.search,
-            plausibility=self.plausibility,
-            paper=self.keeps_order,
-            radius=self.radius,
-            pairs=self.pairs,
-            steps=self.steps,
-            nested_triples=self.nested_triples,
-        )
+    def variants(self) -> tuple[int, ...]:
+        """The numbers of changes, in the order in which they are searched."""
+        return (1, 2, 3) if self.changes == "all" else (self.changes,)
+
+    def _search(self, known: Known, problem: Problem, budget: Budget, rng: np.random.Generator) -> Candidates:
+        """Search stage after stage under one budget; return plausible rows, best first (UFCE section 6)."""
+        del rng  # nothing is drawn
+        return UFCESearch(self, known, problem, budget).candidates()
+
+
+class UFCESearch:
+    """One search for one row."""
+
+    def __init__(self, aim: UFCE, known: Known, problem: Problem, budget: Budget) -> None:
+        """Find what the groups of a problem may become; nothing is scored yet."""
+        self.aim, self.known, self.budget = aim, known, budget
+        self.problem = problem = with_steps(problem, aim.steps)
+        embedding = Embedding.from_arrays(problem.space, known.embedding)
+        points = known.vectors, embedding.vectors(problem.x0[None])[0]
+        self.near = Neighbourhood.of(problem, known.labels, points, aim.radius)
+        self.subspaces = Subspaces.of(problem, self.near)
+        self.predictors = Predictors(problem, embedding, known.weights, known.intercepts, self.subspaces.ends)
+        self.possible = ReachableSets(problem, self.subspaces, budget)
+        self.scans = aim.search == "scan" or (aim.search == "auto" and problem.scorer is not None)
+
+    def candidates(self) -> Candidates:
+        """Search all variants; return plausible candidates, best first."""
+        found, tried = PlausibleCodes.none(len(self.problem.groups)), {}
+        for changes in self.aim.variants:
+            used, part = self.budget.used, self._searched(changes)
+            tried[str(changes)] = {"accepted": part.accepted, "evaluations": self.budget.used - used}
+            found = found.beside(part)
+        codes = np.unique(found.codes, axis=0)
+        cost = costs(self.problem, codes, paper=self.aim.keeps_order)
+        best = np.lexsort(((codes != self.problem.own).sum(axis=1), cost))
+        told = {"tried": tried, "neighbours": len(self.near.rows), "plausibility_asked": found.asked}
+        rows = self.problem.rows(codes[best])
+        return Candidates(rows, told, costs=cost[best] if self.aim.keeps_order else None, promise=self._plausible)
+
+    def _searched(self, changes: int) -> PlausibleCodes:
+        """Return plausible candidates of so many changes; where a stage has none, those of the next one."""
+        found = PlausibleCodes.none(len(self.problem.groups))
+        for stage in self._stages(changes):
+            found = found.beside(stage())
+            if len(found.codes) or self.budget.spent:
+                break
+        return found
+
+    def _stages(self, changes: int) -> Iterator[Callable[[], PlausibleCodes]]:
+        """Yield the searches for so many changes: by what is predicted, then fewer changes, then beside values."""
+        if changes == 1:
+            yield lambda: self._kept(self._along(1, singles(self.subspaces), POINTS[1])[0])
+            return
+        met: set[Pair] = set()
+        yield (lambda: self._doubles(met)) if changes == 2 else self._triples
+        if len(self.aim.variants) == 1:  # else these are searched anyway
+            yield lambda: self._searched(changes - 1)
+        if changes == 2:
+            yield lambda: self._kept(self._along(2, self._nested(met, of_them=True), NESTED)[0])
+        elif self.aim.nested_triples:
+            yield self._nested_triples
+
+    def _doubles(self, met: set[Pair]) -> PlausibleCodes:
+        """Search pairs, beside values of one where nothing predicted is accepted; add those where it is to `met`."""
+        predicted, known = self._along(2, doubles(self.subspaces, self._reaching), POINTS[2])
+        met |= known
+        return self._kept(predicted, self._along(2, self._nested(known, of_them=False), NESTED)[0])
+
+    def _nested(self, met: set[Pair], *, of_them: bool) -> Iterator[Line]:
+        for pair in self._reaching:
+            for ordered in (pair, pair[::-1]):
+                if (ordered in met) == of_them:
+                    yield from nested(self.subspaces, ordered, NESTED)
+
+    def _triples(self) -> PlausibleCodes:
+        sets = self.possible.of(threes(self.subspaces, self._pairs))
+        lines = (line for i, j, third in sets for line in doubles(self.subspaces, [(i, j)], third))
+        return self._kept(self._along(3, lines, POINTS[3])[0])
+
+    def _nested_triples(self) -> PlausibleCodes:
+        sets = self.possible.of(threes(self.subspaces, self._pairs))
+        lines = (line for three in sets for line in nested_twice(self.subspaces, three, FEW))
+        return self._kept(self._along(3, lines, NESTED)[0])
+
+    def _along(self, changes: int, lines: Iterable[Line], points: int) -> tuple[Accepted, set[Pair]]:
+        """Search lines for so many changes, block by block; return what is accepted, and the pairs it belongs to."""
+        trial = Acceptance(self.problem, self.budget, changes, None if self.scans else self._plausible)
+        parts, met, done = list[Accepted](), set[Pair](), 0
+        for block in _blocks(lines, points, CELLS // len(self.problem.groups)):
+            if self.budget.spent:
+                break
+            tried = SearchLines(self.problem, self.predictors, block)
+            found = scan(trial, tried, points) if self.scans else walk(trial, tried)
+            met |= {block[one].key for one in np.unique(found.line).tolist()}
+            parts.append(replace(found, line=found.line + done))
+            done += len(block)
+        return Accepted.together(parts, len(self.problem.groups)), met
+
+    @cached_property
+    def _pairs(self) -> list[Pair]:
+        return pairs_of(self.problem, self.subspaces.groups, self.known.mutual, self.aim.pairs)
+
+    @cached_property
+    def _reaching(self) -> list[Pair]:
+        """The pairs that may meet the target without a third group."""
+        return list(self.possible.of(self._pairs))
+
+    @cached_property
+    def _plausible(self) -> Plausible | None:
+        problem = self.problem
+        if self.aim.plausibility == "off":
+            return None
+        if self.aim.plausibility == "refit":
+            return Inliers.fit(problem.space, np.vstack([problem.background, problem.x0])).accept
+        return Inliers.from_arrays(problem.space, self.known.inliers).accept
+
+    def _kept(self, *parts: Accepted) -> PlausibleCodes:
+        """Return those that are plausible; those that are first in their line are looked at before all others."""
+        codes = Accepted.together([*parts], len(self.problem.groups)).codes
+        lead = np.concatenate([np.empty(0, dtype=np.bool_), *(_leaders(part) for part in parts)])
+        order = np.lexsort((~lead, *codes.T))  # equal ones stand together, the first of its line before the others
+        codes, lead = codes[order], lead[order]
+        new = np.append(True, (np.diff(codes, axis=0) != 0).any(axis=1))[: len(codes)]
+        codes, lead = codes[new], lead[new]
+        if self._plausible is None or not self.scans:
+            return PlausibleCodes(codes, len(codes), 0)
+        cost = costs(self.problem, codes, paper=self.aim.keeps_order)
+        best = np.lexsort(((codes != self.problem.own).sum(axis=1), cost))
+        first, others = best[lead[best]], best[~lead[best]]
+        kept: list[int] = []
+        asked = 0
+        for some in (first, others[evenly(len(others), MOST_ASKED)]):
+            asked += self._ask(codes, some[:MOST_ASKED], kept)
+        return PlausibleCodes(codes[kept], len(codes), asked)
+
+    def _ask(self, codes: Codes, some: Codes, kept: list[int]) -> int:
+        """Add those of some candidates that are plausible, until there are enough; return how many were looked at.
+
+        The first few are looked at even if the clock has run out: without that, nothing would come of the search.
+        """
+        wanted, asked = max(WANTED, 3 * self.problem.count), 0
+        while self._plausible is not None and asked < len(some) and len(kept) < wanted:
+            if asked and self.budget.late:
+                break
+            part = some[asked : asked + AT_ONCE]
+            kept += part[self._plausible(self.problem.rows(codes[part]))].tolist()
+            asked += len(part)
+        return asked
+
+
+@dataclass(frozen=True, eq=False)
+class PlausibleCodes:
+    """Plausible candidates (m, G), how many were accepted before that was asked, and of how many it was."""
+
+    codes: Codes
+    accepted: int
+    asked: int
+
+    @classmethod
+    def none(cls, groups: int) -> PlausibleCodes:
+        """Return none, over so many groups."""
+        return cls(np.empty((0, groups), dtype=np.intp), 0, 0)
+
+    def beside(self, other: PlausibleCodes) -> PlausibleCodes:
+        """Return both."""
+        codes = np.concatenate([self.codes, other.codes])
+        return PlausibleCodes(codes, self.accepted + other.accepted, self.asked + other.asked)
+
+
+def _blocks(lines: Iterable[Line], points: int, most: int) -> Iterator[list[Line]]:
+    """Yield the lines in lots of about so many candidates, if so many points are looked at of each."""
+    block, size = list[Line](), 0
+    for line in lines:
+        block.append(line)
+        size += min(len(line.values.codes), points)
+        if size >= most:
+            yield block
+            block, size = [], 0
+    if block:
+        yield block
+
+
+def _leaders(found: Accepted) -> Bools:
+    """Return (m,) which accepted candidates are the nearest of their lines."""
+    order = np.lexsort((found.position, found.line))
+    lead = np.zeros(len(order), dtype=np.bool_)
+    lead[order[np.unique(found.line[order], return_index=True)[1]]] = True
+    return lead
+
+
+def costs(problem: Problem, codes: Codes, *, paper: bool) -> Floats:
+    """Return what each candidate (m, G) costs: its distance, or the sum of two parts of which none is above 1.
+
+    These are Jaccard's distance of levels, and the Euclidean distance of numbers divided by the largest of all.
+    """
+    if not paper or not len(codes):
+        return problem.distance(codes)
+    rows = problem.rows(codes)
+    levels, numbers = (part(problem.space, problem.x0, rows) for part in (jaccard_distances, euclidean_distances))
+    total = np.zeros(len(rows)) if levels is None else levels
+    if numbers is not None and numbers.max() > 0:
+        total = total + numbers / numbers.max()
+    return total

@@ -12,10 +12,6 @@ from mlflow_cf.features import Floats
 Activation = Literal["identity", "relu", "logistic", "tanh"]
 
 
-def _rectified(sums: Floats) -> Floats:
-    return np.maximum(sums, 0.0, out=sums)
-
-
 def _logistic(sums: Floats) -> Floats:
     sums *= 0.5
     np.tanh(sums, out=sums)  # several times as fast as expit
@@ -24,12 +20,12 @@ def _logistic(sums: Floats) -> Floats:
     return sums
 
 
-def _tanh(sums: Floats) -> Floats:
-    return np.tanh(sums, out=sums)
-
-
 # layers with "identity" between them are folded into one
-ACTIVATIONS: dict[Activation, Callable[[Floats], Floats]] = {"relu": _rectified, "logistic": _logistic, "tanh": _tanh}
+ACTIVATIONS: dict[Activation, Callable[[Floats], Floats]] = {
+    "relu": lambda sums: np.maximum(sums, 0.0, out=sums),
+    "logistic": _logistic,
+    "tanh": lambda sums: np.tanh(sums, out=sums),
+}
 
 
 def folded(weights: Sequence[Floats], biases: Sequence[Floats]) -> tuple[Sequence[Floats], Sequence[Floats]]:

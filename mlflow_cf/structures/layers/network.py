@@ -239,11 +239,6 @@ class Layers:
         return [self._part([column], nothing) for column in range(len(self.sources))]
 
     @cached_property
-    def _widths(self) -> list[int]:
-        """Number of entries of each column."""
-        return [len(source) for source in self.sources]
-
-    @cached_property
     def _magnitudes(self) -> list[Floats]:
         return [np.abs(weights) for weights in self.weights]
 
@@ -270,7 +265,7 @@ class Layers:
 
     def _sweep_line(self, rows: Floats, values: Sequence[Encoded | None], many: int) -> list[Floats | None]:
         """Sweep a linear model, `many` rows (p, entries) at a time."""
-        swept = [np.empty((0, entries)) if v is None else v for v, entries in zip(values, self._widths, strict=True)]
+        swept = [np.empty((0, len(s))) if v is None else v for v, s in zip(values, self.sources, strict=True)]
         counts, (added, _) = np.array([*map(len, swept)]), value_sums(swept, self.first)
         parts = []
         for start in range(0, max(len(rows), 1), many):
