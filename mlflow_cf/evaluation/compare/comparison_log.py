@@ -14,7 +14,7 @@ from matplotlib.figure import Figure
 
 from mlflow_cf.evaluation.compare.comparison import Comparison
 from mlflow_cf.evaluation.compare.versions import LoadedVersion
-from mlflow_cf.evaluation.mlflow.logged import bars, in_run
+from mlflow_cf.evaluation.logged import bars, in_run
 
 MOST_WORDS: Final = 4_000  # characters of a description
 FOLDER: Final = "compare"  # of tables and figures among the artifacts of the run
