@@ -161,7 +161,7 @@ def evaluate(expression: Expression, Z: Floats, x0: Floats) -> Floats:
 def _of_others(expression: Size | Recoded | Apply, Z: Floats, x0: Floats) -> Floats:
     match expression:
         case Size(of):
-            return np.abs(evaluate(of, Z, x0))
+            return _applied("abs", [evaluate(of, Z, x0)])
         case Recoded(of):
             return _look_up(evaluate(of, Z, x0), expression.table)
         case Apply(function, several):

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
 from itertools import compress
 from typing import Any, Final, NamedTuple
 
@@ -11,36 +11,45 @@ import numba
 import numpy as np
 from numpy.typing import NDArray
 
-from mlflow_cf.constraints.expressions import ARITHMETIC, Const, Expression, Ref, Size, Sum
+from mlflow_cf.constraints.expressions import (
+    ARITHMETIC,
+    Apply,
+    Changed,
+    Computed,
+    Const,
+    Expression,
+    Recoded,
+    Ref,
+    Size,
+    Sum,
+    evaluate,
+    rebuilt,
+    references,
+)
 from mlflow_cf.constraints.rules import Bools, Comparison, Rule
 from mlflow_cf.features import Floats
 from mlflow_cf.kernel import inner, kernel
 
 Array = NDArray[Any]
+Span = tuple[int, int]
 SIGNS: Final[tuple[Comparison, ...]] = ("==", "!=", "<", "<=", ">", ">=")
-# What a step does: it puts a constant, or a value of the query row or the candidate, on the stack, or it computes with
-# what lies there.
-CONSTANT, OF_ROW, OF_CANDIDATE, ADD, SUBTRACT, MULTIPLY, DIVIDE, ABSOLUTE = range(8)
+# What an instruction does: put a constant, or a value of the query row or the candidate, on the stack, or compute with
+# what lies there; those with two operands come last but one, and those of plans after them.
+CONSTANT, OF_ROW, OF_CANDIDATE, ADD, SUBTRACT, MULTIPLY, DIVIDE, ABSOLUTE, RECODE, FLOOR, EXP, MIN, MAX = range(13)
 SUMS: Final = {"+": ADD, "-": SUBTRACT, "*": MULTIPLY, "/": DIVIDE}
-
-
-class ProgramStep(NamedTuple):
-    """One instruction of a postfix expression: the operation, and its column or constant."""
-
-    does: int
-    column: int = 0
-    constant: float = 0.0
+FUNCTIONS: Final = {"abs": ABSOLUTE, "floor": FLOOR, "exp": EXP, "min": MIN, "max": MAX}
 
 
 class RuleProgram(NamedTuple):
-    """The programs of several rules, as arrays.
+    """Rules and other expressions as arrays; a span is a pair of positions, start and end, among the instructions.
 
     Attributes:
         rule: (r + 1,) where the atoms of every rule start: its conditions, and last what must hold.
         sign: (a,) place of every atom's sign in `SIGNS`; bare: (a,) whether neither side is arithmetic.
         unknown_from, tolerance: (a,) as in `Atom`.
-        side: (2 a + 1,) where the steps of both sides of every atom start.
-        does, column, constant: (s,) the steps.
+        side: (a, 4) the spans of both sides of every atom.
+        does, place: (s,) the instructions, and the column or table of each; constant: (s,) its number.
+        tables: the tables of recoded levels, each behind its length.
     """
 
     rule: Array
@@ -50,62 +59,114 @@ class RuleProgram(NamedTuple):
     tolerance: Array
     side: Array
     does: Array
-    column: Array
+    place: Array
     constant: Array
+    tables: Array
 
     @classmethod
     def of(cls, rules: Sequence[Rule]) -> RuleProgram:
-        """Return the program of plain rules; see `is_plain`."""
-        atoms = [atom for rule in rules for atom in (*rule.when, rule.then)]
-        sides = [list(_steps(side)) for atom in atoms for side in (atom.left, atom.right)]
-        steps = [step for side in sides for step in side]
-        return cls(
-            np.cumsum([0, *(len(rule.when) + 1 for rule in rules)]),
-            np.array([SIGNS.index(atom.sign) for atom in atoms], dtype=np.int64),
-            np.array([_is_bare(atom.left) and _is_bare(atom.right) for atom in atoms], dtype=np.bool_),
-            np.array([atom.unknown_from for atom in atoms], dtype=np.float64),
-            np.array([atom.tolerance for atom in atoms], dtype=np.float64),
-            np.cumsum([0, *map(len, sides)]),
-            np.array([step.does for step in steps], dtype=np.int64),
-            np.array([step.column for step in steps], dtype=np.int64),
-            np.array([step.constant for step in steps], dtype=np.float64),
+        """Return the program of rules that can be compiled; see `is_compiled`."""
+        writer = ProgramWriter()
+        writer.rules(rules)
+        return writer.program()
+
+
+@dataclass
+class ProgramWriter:
+    """A program that is being written."""
+
+    _rule: list[int] = field(default_factory=lambda: [0])
+    _atoms: list[tuple[int, bool, float, float]] = field(default_factory=list)
+    _side: list[tuple[int, ...]] = field(default_factory=list)
+    _code: list[tuple[int, int, float]] = field(default_factory=list)
+    _tables: list[float] = field(default_factory=list)
+
+    def rules(self, rules: Iterable[Rule]) -> Span:
+        """Write rules, and return the numbers of the first one and of that after the last one."""
+        first = len(self._rule) - 1
+        for rule in rules:
+            for atom in (*rule.when, rule.then):
+                self._side.append((*self.expression(atom.left), *self.expression(atom.right)))
+                bare = not isinstance(atom.left, ARITHMETIC) and not isinstance(atom.right, ARITHMETIC)
+                self._atoms.append((SIGNS.index(atom.sign), bare, atom.unknown_from, atom.tolerance))
+            self._rule.append(len(self._atoms))
+        return first, len(self._rule) - 1
+
+    def expression(self, expression: Expression) -> Span:
+        """Write an expression, and return its span."""
+        start = len(self._code)
+        self._write(rebuilt(expression, _folded))
+        return start, len(self._code)
+
+    def program(self) -> RuleProgram:
+        """Return what was written."""
+        sign, bare, unknown_from, tolerance = zip(*self._atoms, strict=True) if self._atoms else ((),) * 4
+        does, place, constant = zip(*self._code, strict=True) if self._code else ((),) * 3
+        return RuleProgram(
+            np.array(self._rule, dtype=np.int64),
+            np.array(sign, dtype=np.int64),
+            np.array(bare, dtype=np.bool_),
+            np.array(unknown_from, dtype=np.float64),
+            np.array(tolerance, dtype=np.float64),
+            np.array(self._side, dtype=np.int64).reshape(-1, 4),
+            np.array(does, dtype=np.int64),
+            np.array(place, dtype=np.int64),
+            np.array(constant, dtype=np.float64),
+            np.array(self._tables, dtype=np.float64),
         )
 
+    def _write(self, expression: Expression) -> None:
+        match expression:
+            case Const(value):
+                self._instruction(CONSTANT, constant=value)
+            case Ref(side, column):
+                self._instruction(OF_ROW if side == "x" else OF_CANDIDATE, column)
+            case Sum(sign, left, right):
+                self._operation(SUMS[sign], (left, right))
+            case Size(of):
+                self._operation(ABSOLUTE, (of,))
+            case Apply(function, several):
+                self._operation(FUNCTIONS[function], several)
+            case Recoded(of, _, _, table):
+                self._write(of)
+                self._instruction(RECODE, len(self._tables))
+                self._tables += [len(table), *table]
+            case Changed() | Computed():
+                raise TypeError(f"{type(expression).__name__} cannot be compiled")
 
-def _is_bare(expression: Expression) -> bool:
-    return not isinstance(expression, ARITHMETIC)
+    def _operation(self, does: int, operands: Sequence[Expression]) -> None:
+        """Write an operation on one operand, or between each and what those before it come to."""
+        self._write(operands[0])
+        for operand in operands[1:]:
+            self._write(operand)
+            self._instruction(does)
+        if len(operands) == 1:
+            self._instruction(does)
+
+    def _instruction(self, does: int, place: int = 0, constant: float = 0.0) -> None:
+        self._code.append((does, place, constant))
 
 
-def _steps(expression: Expression) -> Iterator[ProgramStep]:
-    """Yield the instructions of an expression, operands first."""
-    match expression:
-        case Const(value):
-            yield ProgramStep(CONSTANT, constant=value)
-        case Ref(side, column):
-            yield ProgramStep(OF_ROW if side == "x" else OF_CANDIDATE, column)
-        case Sum(sign, left, right):
-            yield from _steps(left)
-            yield from _steps(right)
-            yield ProgramStep(SUMS[sign])
-        case Size(of):
-            yield from _steps(of)
-            yield ProgramStep(ABSOLUTE)
+def _folded(expression: Expression) -> Expression:
+    """Return the value of what mentions none of a row."""
+    if isinstance(expression, ARITHMETIC) and is_compiled(expression) and not any(references(expression)):
+        return Const(float(evaluate(expression, np.empty((1, 0)), np.empty(0))[0]))
+    return expression
 
 
-def is_plain(rule: Rule) -> bool:
-    """Whether a kernel can check a rule: it has numbers, values of rows and arithmetic alone."""
-    return all(atom.sign != "in" and _is_plain(atom.left) and _is_plain(atom.right) for atom in (*rule.when, rule.then))
-
-
-def _is_plain(expression: Expression) -> bool:
-    match expression:
-        case Const() | Ref():
-            return True
+def is_compiled(part: Rule | Expression) -> bool:
+    """Whether a kernel can check a rule, or evaluate an expression: all but "in", counts of changes, and functions."""
+    match part:
+        case Rule():
+            atoms = (*part.when, part.then)
+            return all(atom.sign != "in" and is_compiled(atom.left) and is_compiled(atom.right) for atom in atoms)
         case Sum(_, left, right):
-            return _is_plain(left) and _is_plain(right)
-        case Size(of):
-            return _is_plain(of)
-    return False
+            return is_compiled(left) and is_compiled(right)
+        case Size(of) | Recoded(of):
+            return is_compiled(of)
+        case Apply(_, several):
+            return all(map(is_compiled, several))
+    return isinstance(part, Const | Ref)
 
 
 @dataclass(frozen=True, eq=False)
@@ -125,7 +186,7 @@ class Checks:
     def of(cls, rules: Iterable[Rule]) -> Checks:
         """Return the checks of rules."""
         every = tuple(rules)
-        plain = [is_plain(rule) for rule in every]
+        plain = [is_compiled(rule) for rule in every]
         program = RuleProgram.of(list(compress(every, plain)))
         others = tuple(rule for rule, known in zip(every, plain, strict=True) if not known)
         return cls(program, others, np.array(plain, dtype=np.bool_))
@@ -169,42 +230,63 @@ def compares(sign: Any, left: Any, right: Any, unknown_from: Any, tolerance: Any
 
 
 @inner
-def _value(program: Any, side: Any, candidate: Any, own: Any, stack: Any) -> Any:
-    """Return the value of one side of an atom; NaN (unknown) where it is not finite."""
+def value_of(program: Any, start: Any, end: Any, candidate: Any, own: Any, stack: Any) -> Any:
+    """Return the value of an expression, a span of instructions; a number that is not finite is unknown."""
     top = -1
-    for step in range(program.side[side], program.side[side + 1]):
-        does = program.does[step]
-        if does == CONSTANT:
+    for step in range(start, end):
+        does, place = program.does[step], program.place[step]
+        if does <= OF_CANDIDATE:
             top += 1
-            stack[top] = program.constant[step]
-        elif does == OF_ROW:
-            top += 1
-            stack[top] = own[program.column[step]]
-        elif does == OF_CANDIDATE:
-            top += 1
-            stack[top] = candidate[program.column[step]]
-        elif does == ABSOLUTE:
-            stack[top] = abs(stack[top])
-        else:
-            right = stack[top]
-            top -= 1
-            if does == ADD:
-                found = stack[top] + right
-            elif does == SUBTRACT:
-                found = stack[top] - right
-            elif does == MULTIPLY:
-                found = stack[top] * right
+            if does == CONSTANT:
+                stack[top] = program.constant[step]
             else:
-                found = stack[top] / right if right != 0 else np.nan
+                stack[top] = own[place] if does == OF_ROW else candidate[place]
+        elif does == RECODE:
+            stack[top] = _recoded(program.tables, place, stack[top])
+        else:
+            binary = does <= DIVIDE or does >= MIN
+            top -= binary
+            found = _between(does, stack[top], stack[top + 1]) if binary else _function(does, stack[top])
             stack[top] = found if np.isfinite(found) else np.nan
     return stack[0]
 
 
 @inner
+def _between(does: Any, left: Any, right: Any) -> Any:
+    if does == ADD:
+        return left + right
+    if does == SUBTRACT:
+        return left - right
+    if does == MULTIPLY:
+        return left * right
+    if does == DIVIDE:
+        return left / right if right != 0 else np.nan
+    if np.isnan(left) or np.isnan(right):
+        return np.nan
+    return min(left, right) if does == MIN else max(left, right)
+
+
+@inner
+def _function(does: Any, value: Any) -> Any:
+    if does == ABSOLUTE:
+        return abs(value)
+    return np.floor(value) if does == FLOOR else np.exp(value)
+
+
+@inner
+def _recoded(tables: Any, place: Any, code: Any) -> Any:
+    """Return the code of a level in another feature; infinite for a level that the other lacks."""
+    if np.isnan(code):
+        return np.nan
+    return tables[place + 1 + int(code)] if code < tables[place] else np.inf
+
+
+@inner
 def _holds(program: Any, atom: Any, candidate: Any, own: Any, stack: Any) -> Any:
     """Whether an atom holds."""
-    left = _value(program, 2 * atom, candidate, own, stack)
-    right = _value(program, 2 * atom + 1, candidate, own, stack)
+    spans = program.side[atom]
+    left = value_of(program, spans[0], spans[1], candidate, own, stack)
+    right = value_of(program, spans[2], spans[3], candidate, own, stack)
     unknown_from, tolerance = program.unknown_from[atom], program.tolerance[atom]
     return compares(program.sign[atom], left, right, unknown_from, tolerance, program.bare[atom])
 

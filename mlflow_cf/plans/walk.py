@@ -5,33 +5,21 @@ Also the compilation of an action model to the arrays of kernels.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass, field
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from functools import cached_property
 from typing import Final
 
 import numpy as np
 
-from mlflow_cf.constraints.expressions import (
-    ARITHMETIC,
-    Apply,
-    Const,
-    Expression,
-    Recoded,
-    Ref,
-    Size,
-    Sum,
-    evaluate,
-    rebuilt,
-    references,
-)
-from mlflow_cf.constraints.rules import Atom, Rule
+from mlflow_cf.constraints.expressions import Expression
+from mlflow_cf.constraints.programs import ProgramWriter, is_compiled
+from mlflow_cf.constraints.rules import Rule
 from mlflow_cf.features import Floats
 from mlflow_cf.plans import kernels
 from mlflow_cf.plans.action_model import ActionModel
 from mlflow_cf.plans.kernels import ActionProgram, Ends, Ints, Scratch, Sequences, walk_all
 from mlflow_cf.plans.plan import Plan, PlannedStep
-from mlflow_cf.plans.relations import Edge
 from mlflow_cf.validation import LARGEST
 
 
@@ -66,7 +54,7 @@ class Walker:
         if self._program is None:
             self._walk(actions, values, ends)
         elif m:
-            scratch = Scratch(np.empty(d), np.empty(d, dtype=np.bool_), np.empty(len(self._program.code) + 1))
+            scratch = Scratch(np.empty(d), np.empty(d, dtype=np.bool_), np.empty(len(self._program.program.does) + 1))
             walk_all(self._program, Sequences(actions, values, self.unit), scratch, ends)
         return ends
 
@@ -119,146 +107,38 @@ class Walker:
         return compiled(self.action_model)
 
 
-SIGNS: Final = {"==": kernels.EQ, "!=": kernels.NE, "<": kernels.LT, "<=": kernels.LE, ">": kernels.GT,
-                ">=": kernels.GE}  # fmt: skip
-OPERATIONS: Final = {"+": kernels.ADD, "-": kernels.SUB, "*": kernels.MUL, "/": kernels.DIV}
-FUNCTIONS: Final = {"abs": kernels.ABS, "floor": kernels.FLOOR, "exp": kernels.EXP, "min": kernels.MIN,
-                    "max": kernels.MAX}  # fmt: skip
 KINDS: Final = {"change": kernels.CHANGE, "set": kernels.SET, "choose": kernels.CHOOSE}
 NOTHING: Final = (-1, -1)  # the span of what is not there
-Span = tuple[int, int]
-
-
-class NotCompiledError(Exception):
-    """A part of an action model that kernels cannot compute, such as a Python function."""
-
-
-@dataclass
-class _Writer:
-    """Builds the arrays of an `ActionProgram`, as lists."""
-
-    code: list[tuple[int, int]] = field(default_factory=list)
-    number: list[float] = field(default_factory=list)
-    tables: list[float] = field(default_factory=list)
-    atoms: list[tuple[int, ...]] = field(default_factory=list)
-    limits: list[tuple[float, float]] = field(default_factory=list)
-    rules: list[Span] = field(default_factory=list)
-    effects: list[tuple[int, ...]] = field(default_factory=list)
-    cases: list[int] = field(default_factory=list)
-    shares: list[float] = field(default_factory=list)
-
-    def expression(self, expression: Expression | None) -> Span:
-        """Append an expression, and return its span."""
-        if expression is None:
-            return NOTHING
-        start = len(self.code)
-        self._write(rebuilt(expression, _folded))
-        return start, len(self.code)
-
-    def _write(self, expression: Expression) -> None:
-        match expression:
-            case Const(value):
-                self._operation(kernels.CONST, number=value)
-            case Ref(side, column):
-                self._operation(kernels.BEFORE if side == "x" else kernels.AFTER, column)
-            case Sum(sign, left, right):
-                self._write(left)
-                self._write(right)
-                self._operation(OPERATIONS[sign])
-            case Size(of):
-                self._write(of)
-                self._operation(kernels.ABS)
-            case Recoded(of, _, _, table):
-                self._write(of)
-                self._operation(kernels.RECODE, len(self.tables))
-                self.tables += [len(table), *table]
-            case Apply(function, several):
-                self._write(several[0])
-                for other in several[1:]:
-                    self._write(other)
-                    self._operation(FUNCTIONS[function])
-                if len(several) == 1:
-                    self._operation(FUNCTIONS[function])
-            case _:
-                raise NotCompiledError
-
-    def _operation(self, operation: int, place: int = 0, number: float = 0.0) -> None:
-        self.code.append((operation, place))
-        self.number.append(number)
-
-    def conditions(self, rules: Sequence[Rule]) -> Span:
-        """Append rules, and return their span."""
-        start = len(self.rules)
-        spans = []
-        for rule in rules:
-            first = len(self.atoms)
-            for atom in (*rule.when, rule.then):
-                self._atom(atom)
-            spans.append((first, len(self.atoms)))
-        self.rules += spans
-        return start, len(self.rules)
-
-    def _atom(self, atom: Atom) -> None:
-        if atom.sign not in SIGNS:
-            raise NotCompiledError
-        left, right = self.expression(atom.left), self.expression(atom.right)
-        bare = not (isinstance(atom.left, ARITHMETIC) or isinstance(atom.right, ARITHMETIC))
-        self.atoms.append((SIGNS[atom.sign], *left, *right, int(bare)))
-        self.limits.append((atom.unknown_from, atom.tolerance))
-
-    def edge(self, edge: Edge) -> tuple[int, ...]:
-        """Append the factor or the cases of an edge, and return its entry in `edges`."""
-        if edge.factor is not None:
-            return edge.to, *self.expression(edge.factor), *NOTHING
-        start = len(self.cases)
-        for rule, share in edge.cases:
-            self.cases.append(self.conditions([rule])[0])
-            self.shares.append(share)
-        return edge.to, *NOTHING, start, len(self.cases)
-
-
-def _folded(expression: Expression) -> Expression:
-    """Return the value of an expression that mentions no row."""
-    if isinstance(expression, Sum | Size | Apply) and not any(references(expression)):
-        return Const(float(evaluate(expression, np.empty((1, 0)), np.empty(0))[0]))
-    return expression
 
 
 def compiled(action_model: ActionModel) -> ActionProgram | None:
     """Return an action model as arrays; None: it has a part that kernels cannot compute."""
     if action_model.measure.percentiles is not None and any(action.effort is None for action in action_model.actions):
         return None
-    try:
-        return _compiled(action_model)
-    except NotCompiledError:
+    if not all(map(is_compiled, _parts(action_model))):
         return None
-
-
-def _compiled(action_model: ActionModel) -> ActionProgram:
-    writer, actions = _Writer(), []
+    writer, effects, actions, cases = ProgramWriter(), list[tuple[int, ...]](), list[tuple[int, ...]](), list[int]()
     for action in action_model.actions:
-        first = len(writer.effects)
-        for column, effect in action.effects:
-            writer.effects.append((column, *writer.expression(effect)))
-        spans = (first, len(writer.effects), *writer.expression(action.effort))
-        rules = writer.conditions((*action.before, *action.after))
-        actions.append((action.column, KINDS[action.kind], *spans, *rules))
-    relations = sorted(action_model.relations.edges, key=lambda edge: edge.to)  # those to one feature stand together
-    edges = [writer.edge(edge) for edge in relations]
+        first = len(effects)
+        effects += [(column, *writer.expression(effect)) for column, effect in action.effects]
+        effort = NOTHING if action.effort is None else writer.expression(action.effort)
+        rules = writer.rules((*action.before, *action.after))
+        actions.append((action.column, KINDS[action.kind], first, len(effects), *effort, *rules))
+    edges, told = list[tuple[int, ...]](), sorted(action_model.relations.edges, key=lambda edge: edge.to)
+    for edge in told:  # those to one feature are adjacent
+        factor = NOTHING if edge.factor is None else writer.expression(edge.factor)
+        first = len(cases)
+        cases += [writer.rules([rule])[0] for rule, _ in edge.cases]
+        edges.append((edge.to, *factor, first, len(cases)))
     features = action_model.space.features
     return ActionProgram(
-        code=_ints(writer.code, 2),
-        number=np.array(writer.number, dtype=np.float64),
-        tables=np.array(writer.tables, dtype=np.float64),
-        atoms=_ints(writer.atoms, 6),
-        limits=np.array(writer.limits, dtype=np.float64).reshape(-1, 2),
-        rules=_ints(writer.rules, 2),
+        program=writer.program(),
         actions=_ints(actions, 8),
-        effects=_ints(writer.effects, 3),
+        effects=_ints(effects, 3),
         edges=_ints(edges, 5),
-        cases=np.array(writer.cases, dtype=np.int64),
-        shares=np.array(writer.shares, dtype=np.float64),
-        otherwise=np.array([edge.otherwise for edge in relations], dtype=np.float64),
+        cases=np.array(cases, dtype=np.int64),
+        shares=np.array([share for edge in told for _, share in edge.cases], dtype=np.float64),
+        otherwise=np.array([edge.otherwise for edge in told], dtype=np.float64),
         grid=np.array([(f.low, f.step or 0.0) if f.numeric else (0.0, 0.0) for f in features]),
         levels=np.array([-1 if f.numeric else len(f.known) for f in features], dtype=np.int64),
         least=action_model.least_changes,
@@ -267,6 +147,19 @@ def _compiled(action_model: ActionModel) -> ActionProgram:
         unknown_from=action_model.measure.unknown_from,
         largest=LARGEST,
     )
+
+
+def _parts(action_model: ActionModel) -> Iterator[Rule | Expression]:
+    """Yield all rules and expressions of an action model."""
+    for action in action_model.actions:
+        yield from (effect for _, effect in action.effects)
+        yield from (*action.before, *action.after)
+        if action.effort is not None:
+            yield action.effort
+    for edge in action_model.relations.edges:
+        yield from (rule for rule, _ in edge.cases)
+        if edge.factor is not None:
+            yield edge.factor
 
 
 def _ints(rows: Sequence[tuple[int, ...]], width: int) -> Ints:

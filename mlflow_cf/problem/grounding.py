@@ -10,7 +10,7 @@ from itertools import chain
 import numpy as np
 
 from mlflow_cf.constraints import ChangeLimit, Domain, Rule
-from mlflow_cf.constraints.programs import Checks, is_plain
+from mlflow_cf.constraints.programs import Checks, is_compiled
 from mlflow_cf.constraints.rules import Bools, applies, ground
 from mlflow_cf.features import Floats
 from mlflow_cf.problem.single_features import PlainRules
@@ -147,7 +147,7 @@ class Grounding:
 
     def _is_known(self, rule: Rule, groups: Sequence[int]) -> bool:
         """Whether a kernel can check a rule: it is about a single feature, and plain."""
-        return len(groups) == 1 and len(self.domains[groups[0]].columns) == 1 and is_plain(rule)
+        return len(groups) == 1 and len(self.domains[groups[0]].columns) == 1 and is_compiled(rule)
 
     @cached_property
     def _others(self) -> dict[int, list[Rule]]:

@@ -29,7 +29,7 @@ from mlflow_cf.structures.links import Encoded
 
 @dataclass(frozen=True, eq=False)
 class PlainRules:
-    """The rules about one single feature each that a kernel can check (`constraints.programs.is_plain`).
+    """The rules about one single feature each that a kernel can check (`constraints.programs.is_compiled`).
 
     Attributes:
         rules: number of a group -> its rules.
