@@ -125,7 +125,7 @@ OPERATIONS: Final = {"+": kernels.ADD, "-": kernels.SUB, "*": kernels.MUL, "/": 
 FUNCTIONS: Final = {"abs": kernels.ABS, "floor": kernels.FLOOR, "exp": kernels.EXP, "min": kernels.MIN,
                     "max": kernels.MAX}  # fmt: skip
 KINDS: Final = {"change": kernels.CHANGE, "set": kernels.SET, "choose": kernels.CHOOSE}
-NOTHING: Final = (-1, -1)  # the span of what is not there
+NOTHING: Final = (-1, -1)  # the span of a part that is left out
 Span = tuple[int, int]
 
 
