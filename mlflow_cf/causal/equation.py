@@ -21,7 +21,7 @@ from mlflow_cf.constraints.rules import Atom
 from mlflow_cf.features import FeatureSpace, Floats
 
 SLACK: Final = 1e-6  # of the range of a child that takes any number
-ROUNDING: Final = 1e-9  # of the range, and of the number: what sums may lose
+ROUNDING: Final = 1e-9  # of the range, and of the number: a bound of the rounding error
 
 
 @dataclass(frozen=True, eq=False)

@@ -22,7 +22,7 @@ from mlflow_cf.model.flavors import open_native
 from mlflow_cf.model.judge import OpenModel
 from mlflow_cf.structures import NotOpenedError
 
-COMPARED: Final = 500  # rows on which what was opened is compared with the regressor
+COMPARED: Final = 500  # rows on which the opened function is compared with the regressor
 
 
 def with_arrays(

@@ -57,7 +57,9 @@ class StructuralFunction:
         name = equation.model.stored if isinstance(equation.model, Stored) else ""
         if isinstance(structure, Additive | CausalFormula):
             return cls(child, parents, structure, structure.values, arrays, name)
-        row = [structure.encode(column, np.zeros(1))[0] for column in range(len(space))]  # what is not read
+        row = [
+            structure.encode(column, np.zeros(1))[0] for column in range(len(space))
+        ]  # of columns that it does not read
         return cls(child, parents, structure, _RestrictedScore(structure.restrict(row, parents)), arrays, name)
 
     def values(self, Z: Floats) -> Floats:

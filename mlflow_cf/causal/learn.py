@@ -14,7 +14,7 @@ from mlflow_cf.features import Floats
 Kind = Literal["linear", "tree", "mlp"]
 Arrays = Mapping[str, NDArray[Any]]
 
-SEED: Final = 0  # fixed: what follows from what does not depend on the seed of searches
+SEED: Final = 0  # fixed: causal functions do not depend on the seed of searches
 DEPTH: Final = 5
 LEAST_ROWS: Final = 5  # of a leaf
 WIDTHS: Final = (10, 20, 50, 100)  # of the hidden layer, the best of which is kept

@@ -101,7 +101,7 @@ class Computed:
 
 Expression = Const | Ref | Sum | Size | Apply | Recoded | Changed | Computed
 MISSING = Const(np.nan)
-ARITHMETIC: Final = (Sum, Size, Apply)  # what is no bare value: unknown values of these are never alike
+ARITHMETIC: Final = (Sum, Size, Apply)  # no bare values: two unknown values of these are never equal
 
 
 def level_table(source: Feature, into: Feature) -> tuple[float, ...]:

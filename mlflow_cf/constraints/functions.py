@@ -9,7 +9,7 @@ from pydantic import PlainSerializer, PlainValidator, SerializationInfo
 from pydantic_core import PydanticCustomError
 
 PythonFunction = Callable[..., Any]
-NAMED: Final = "function"  # the one key of what stands for a function among plain values
+NAMED: Final = "function"  # the one key of a placeholder
 
 
 def placeholder(function: PythonFunction) -> dict[str, str]:

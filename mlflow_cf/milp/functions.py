@@ -22,7 +22,7 @@ from mlflow_cf.milp.embed import rectified
 from mlflow_cf.milp.program import NotLinearError, Program
 from mlflow_cf.milp.variables import Chosen, Real, Variables
 
-POINTS: Final = 65  # of a curve: what lies between is off by 1/32,768 of how much it bends over its whole range
+POINTS: Final = 65  # of a curve; lines between them are off by 1/32,768 of its curvature over the whole range
 
 
 def embed_additive(program: Program, variables: Variables, parents: Sequence[int], function: Additive) -> Affine:

@@ -235,7 +235,7 @@ def groups_of(variables: Variables, rules: Sequence[Rule]) -> list[int]:
     return sorted({int(variables.problem.owner[column]) for column in columns})
 
 
-INSIDE: Final = 5e-7  # of a child's range: how far inside of what is allowed an answer stays, where numbers are real
+INSIDE: Final = 5e-7  # of a child's range: how far inside the tolerance answers stay, where numbers are real
 
 
 def add_equation(program: Program, variables: Variables, equation: StructuralEquation) -> bool:
@@ -255,7 +255,7 @@ def add_equation(program: Program, variables: Variables, equation: StructuralEqu
     parents = [variables.changed(parent) for parent in function.parents]
     program.require([difference(moves, total(parents))], -np.inf, 0.0)
     before = float(function.values(x0[None])[0])
-    if np.isnan(before):  # nothing follows from what is undefined
+    if np.isnan(before):  # an undefined value does not determine the child
         program.require(parents, -np.inf, 0.0)
         return True
     value, exact = value_of(program, variables, function)

@@ -113,7 +113,7 @@ class ActionModel:
         if space is self.space:
             return self
         wider = replace(self.bind(self.declared, space, self.measure), least_change=self.least_change)
-        return wider.narrowed(self.left, reveal=False)  # nothing is said that was not said before
+        return wider.narrowed(self.left, reveal=False)  # errors were raised when it was narrowed first
 
     def narrowed(self, left: Sequence[Action], pause: Pause = no_pause, *, reveal: bool = True) -> ActionModel:
         """Return the action model with only the actions that a request leaves; itself, if these are all.

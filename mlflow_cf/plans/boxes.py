@@ -21,7 +21,7 @@ from mlflow_cf.plans.action_model import ActionModel
 from mlflow_cf.plans.bound_actions import BoundAction
 from mlflow_cf.plans.relations import Edge
 
-SLACK: Final = 1e-12  # of the size of a number: what rounding can amount to
+SLACK: Final = 1e-12  # of the size of a number: a bound of the rounding error
 
 
 class UnboundedError(Exception):

@@ -27,7 +27,7 @@ from mlflow_cf.features.codec import plain
 from mlflow_cf.validation import LARGEST
 
 DAYS: Final = (-719_000.0, 2_932_000.0)  # within the years 1 and 9999: others cannot be written as ISO dates
-FAILED: Final = "failed_functions"  # the key of what `counted` counts in diagnostics
+FAILED: Final = "failed_functions"  # the key in diagnostics of the failures that `counted` counts
 STATES: Final = {("x",): "(state)", ("x", "x_cf"): "(before, after)"}
 _logger = logging.getLogger(__name__)
 _failures: ContextVar[Counter[str] | None] = ContextVar("failures", default=None)

@@ -16,7 +16,7 @@ from mlflow_cf.validation import Number, UserModel, validated
 
 Seconds = Annotated[Number, Field(gt=0)]
 Count = Annotated[StrictInt, Field(ge=1)]
-MOST_ANSWERS: Final = 90  # GeCo keeps 100 candidates unless told otherwise, and must have some to spare
+MOST_ANSWERS: Final = 90  # GeCo keeps 100 candidates by default, and must have some to spare
 
 
 def _few_enough(count: int) -> int:

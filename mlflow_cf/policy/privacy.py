@@ -12,7 +12,7 @@ from mlflow_cf.errors import InputError
 from mlflow_cf.validation import UserModel, validated
 
 Sample = Literal["private", "summary", "shown"]
-ALLOWED: Final = ("geco", "exact")  # beside the model's own; what they propose is proved, and drawn value by value
+ALLOWED: Final = ("geco", "exact")  # beside the model's own; their answers are verified, and drawn value by value
 
 
 class Privacy(UserModel):

@@ -13,7 +13,7 @@ from mlflow_cf.model.judge import Label, OpenModel
 from mlflow_cf.validation import Number, UserModel, validated
 
 MOST_LABELS = 12  # named in a message
-EVEN = 0.5  # what a margin comes on top of, where no least probability is wanted
+EVEN = 0.5  # the probability that a margin is added to, where the target has no least one
 Share = Annotated[Number, Field(ge=0, le=1)]
 
 

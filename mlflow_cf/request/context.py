@@ -22,8 +22,8 @@ from mlflow_cf.model.versions import WHERE, open_versions
 from mlflow_cf.policy import Policy, Query, Target
 from mlflow_cf.policy.further import AnyVersions, Plausibly, PlausiblyAsked, VersionsAsked
 from mlflow_cf.problem import BoundPolicy
-from mlflow_cf.problem.disclosure import notes_on_privacy
 from mlflow_cf.request.admission import Admission
+from mlflow_cf.request.disclosure import notes_on_privacy
 from mlflow_cf.request.extra_models import ExtraModels, version_of
 from mlflow_cf.request.request import Caller, Request, Tightened, Work
 from mlflow_cf.why_not.lint import lint
