@@ -67,8 +67,8 @@ class World:
         assert self.problem.scorer is not None
         return Neighbours(Engine(self.problem), self.problem.scorer, self.cascade, Keys(self.problem))
 
-    def of(self, parents: Codes, bar: float, budget: Budget | None = None) -> tuple[Found, Codes]:
-        near, others = self.neighbourhoods().of(parents, bar, budget or Budget(PLENTY))
+    def of(self, parents: Codes, cutoff: float, budget: Budget | None = None) -> tuple[Found, Codes]:
+        near, others = self.neighbourhoods().of(parents, cutoff, budget or Budget(PLENTY))
         return Found(self.problem, near), others
 
     def shortfalls(self, codes: Codes) -> Any:
@@ -115,7 +115,7 @@ def worlds(draw: Any, values: str = "observed") -> World:
 
 
 def cutoff_of(world: World, share: float) -> float:
-    """Return a bar that leaves about so much of the neighbours of the parents."""
+    """Return a cutoff that leaves about so much of the neighbours of the parents."""
     if share == 1:
         return np.inf
     groups = range(len(world.problem.groups))
@@ -129,13 +129,13 @@ shares = st.sampled_from([1, 1, 0.3, 0.7])
 @dear(2)
 @given(worlds(), shares)
 def test_every_neighbour_is_lawful_nearer_than_the_bar_and_rated_as_a_row(world: World, share: float) -> None:
-    problem, bar = world.problem, cutoff_of(world, share)
-    found, others = world.of(world.parents, bar)
+    problem, cutoff = world.problem, cutoff_of(world, share)
+    found, others = world.of(world.parents, cutoff)
     if len(found):
         assert found.favourable.tolist() == problem.rate_codes(found.codes).favourable.tolist()
         np.testing.assert_allclose(found.shortfall, world.shortfalls(found.codes), rtol=0, atol=1e-5)
         far = distances(problem, found.codes)
-        assert (far < bar + 1e-12).all()
+        assert (far < cutoff + 1e-12).all()
         np.testing.assert_allclose(found.distance, far, rtol=1e-12)
     assert world.lawful(found.codes).all()
     assert world.lawful(others).all()
@@ -165,12 +165,12 @@ def test_the_nearest_favourable_number_of_an_interval_is_found(world: World, sha
 
 
 def check_nearest(world: World, share: float) -> None:
-    problem, bar = world.problem, cutoff_of(world, share)
+    problem, cutoff = world.problem, cutoff_of(world, share)
     for parent in world.parents:
-        found, others = world.of(parent[None, :], bar)
+        found, others = world.of(parent[None, :], cutoff)
         for number in range(len(problem.groups)):
             children = world.children(parent, number)
-            children = children[world.lawful(children) & (distances(problem, children) < bar)]
+            children = children[world.lawful(children) & (distances(problem, children) < cutoff)]
             if not len(children):
                 continue
             if not world.lone(number):  # left to be scored one by one
@@ -180,7 +180,7 @@ def check_nearest(world: World, share: float) -> None:
 
 
 def check_group(world: World, parent: Codes, children: Codes, found: Found, mine: Any) -> None:
-    """Compare those of the neighbours found that are of one group with all its lawful children nearer than the bar."""
+    """Compare the neighbours found that are of one group with all its lawful children nearer than the cutoff."""
     problem = world.problem
     rating, far = problem.rate_codes(children), distances(problem, children)
     nearest = far[rating.favourable].min(initial=np.inf)
@@ -200,8 +200,8 @@ def check_group(world: World, parent: Codes, children: Codes, found: Found, mine
 @dear(2)
 @given(worlds(), shares)
 def test_what_breaks_a_rule_over_groups_is_repaired(world: World, share: float) -> None:
-    problem, bar = world.problem, cutoff_of(world, share)
-    _, others = world.of(world.parents, bar)
+    problem, cutoff = world.problem, cutoff_of(world, share)
+    _, others = world.of(world.parents, cutoff)
     expected: set[tuple[int, ...]] = set()
     needed: set[tuple[int, ...]] = set()
     for parent in world.parents:
@@ -213,7 +213,7 @@ def test_what_breaks_a_rule_over_groups_is_repaired(world: World, share: float) 
             if world.lone(number):
                 children = children[~held]
             changes = (children != problem.own).sum(axis=1)
-            near = (distances(problem, children) < bar) & (changes <= problem.most_changes)
+            near = (distances(problem, children) < cutoff) & (changes <= problem.most_changes)
             expected.update(map(tuple, world.cascade.repair(children).tolist()))
             needed.update(map(tuple, world.cascade.repair(children[near]).tolist()))
     found = set(map(tuple, others.tolist()))

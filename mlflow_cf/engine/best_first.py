@@ -17,7 +17,7 @@ from mlflow_cf.engine import limits
 from mlflow_cf.engine.dominated import RedundantChanges
 from mlflow_cf.engine.engine import Engine
 from mlflow_cf.engine.few_changes import FewChanges
-from mlflow_cf.engine.frontier import KeyedCandidate, Node, Waiting
+from mlflow_cf.engine.frontier import Frontier, KeyedCandidate, Node
 from mlflow_cf.engine.listed import Listed, ListedCandidates, gains
 from mlflow_cf.engine.nodes import Parting, boxes_of_sets, tighten, whole_box
 from mlflow_cf.features import Floats
@@ -49,35 +49,35 @@ class BestFirst:
         self.redundant = RedundantChanges(problem, self.actions, self.tolerance) if problem.count > 1 else None
         self._alone = limits.MOST_ALONE * (1 if self.redundant is None else limits.MORE_ALONE)
         self.cut = False
-        self._waiting = Waiting(problem.own, self.redundant)
+        self._frontier = Frontier(problem.own, self.redundant)
         if all(np.diff(self.actions.start) > 0):
             self._parting = Parting(problem, self.actions, self.redundant, self.tolerance, budget)
             boxes = whole_box(self.actions) if sets is None else boxes_of_sets(self.actions, sets)
             self._push(boxes.copy())
-            few = engine.few if len(self._waiting) and not whole else None
+            few = engine.few if len(self._frontier) and not whole else None
             if few is not None:
                 self._decide_few(few, boxes)
 
     @property
     def low(self) -> float:
         """No candidate that is still to come is nearer than this."""
-        return self._waiting.low
+        return self._frontier.low
 
     @property
     def closed(self) -> set[bytes]:
         """Changed sets (G,), as bytes, of which no more candidates are looked for."""
-        return self._waiting.closed
+        return self._frontier.closed
 
     def next(self) -> KeyedCandidate | None:
         """Return the next candidate; None if there are no more within the limit, or if the budget is used up."""
-        while not self.cut and (least := self._waiting.pop(self.limit, self.budget)) is not None:
+        while not self.cut and (least := self._frontier.pop(self.limit, self.budget)) is not None:
             if isinstance(least, KeyedCandidate):
                 return least
             key, box = least
             if self.budget.spent or not self._look_into(box):
-                self._waiting.add_box(key, box)
+                self._frontier.add_node(key, box)
                 self.cut = True
-        self.cut |= len(self._waiting) > 0 and self.low <= self.limit
+        self.cut |= len(self._frontier) > 0 and self.low <= self.limit
         return None
 
     def _look_into(self, box: Node) -> bool:
@@ -98,14 +98,14 @@ class BestFirst:
             self.limit = limit
             self.within = self.within._replace(limit=limit)
 
-    def stop(self, leaf: KeyedCandidate) -> None:
+    def stop(self, candidate: KeyedCandidate) -> None:
         """End the search before a candidate it has returned."""
-        self._waiting.add_leaf(leaf)
+        self._frontier.add_candidate(candidate)
         self.cut = True
 
     def doubtful(self, most: int) -> list[Codes]:
         """Return the codes of some candidates that wait and may be refused, at most so many."""
-        return self._waiting.doubtful(most)
+        return self._frontier.doubtful(most)
 
     def misses(self, Z: Floats) -> Bools:
         """Return which of the rows Z (m, d) miss the target by more than the tolerance, as the structure says."""
@@ -142,7 +142,7 @@ class BestFirst:
         for box, far in zip(alive.tolist(), found.tolist(), strict=True):
             if far >= 0:
                 key = (float(lows.distance[box]), int(lows.changes[box]), tuple(lows.code[box].tolist()))
-                self._waiting.add_box(key, Node(np.packbits(masks[box]), masks.shape[1], worthwhile))
+                self._frontier.add_node(key, Node(np.packbits(masks[box]), masks.shape[1], worthwhile))
 
     def _possible(self, mask: Bools) -> bool:
         """Whether every rule over several groups holds for some candidate of a box, and its changes may be new."""
@@ -190,7 +190,7 @@ class BestFirst:
         count = len(codes) + size // limits.LISTED_PER_ROW
         if self.budget.take(count) < count:
             return False
-        self._waiting.add(codes, distance, certain, rated.checked)
+        self._frontier.add(codes, distance, certain, rated.checked)
         return True
 
     def _lower(self, distance: Floats, codes: Codes, certain: Bools) -> None:
@@ -215,7 +215,7 @@ class BestFirst:
                 problem.scorer.structure.sums(problem.tokens(codes)), self.tolerance
             )
             codes, certain = codes[may], certain[may]
-        self._waiting.add(codes, problem.distance(codes), certain, np.zeros(len(problem.groups), dtype=np.bool_))
+        self._frontier.add(codes, problem.distance(codes), certain, np.zeros(len(problem.groups), dtype=np.bool_))
         return True
 
     def _lawful(self, codes: Codes) -> Bools:
@@ -234,9 +234,9 @@ class BestFirst:
         if self.budget.take(groups) < groups:  # like bounds: a sweep costs little more
             self.cut = True
             return
-        before, self._waiting = self._waiting, Waiting(self.problem.own, self.redundant)
+        before, self._frontier = self._frontier, Frontier(self.problem.own, self.redundant)
         if not self._add(few.singles(self.limit, self.tolerance), 1):
-            self.cut, self._waiting = True, before
+            self.cut, self._frontier = True, before
             return
         self.within = self.within._replace(least=2)
         pairs = few.pairs(self.limit, self.tolerance, self.budget)

@@ -11,6 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mlflow_cf.constraints.rules import Bools
+from mlflow_cf.engine import limits
 from mlflow_cf.engine.dominated import RedundantChanges
 from mlflow_cf.features import Floats
 from mlflow_cf.problem import Budget, Codes
@@ -95,7 +96,7 @@ class CandidateSet:
         """The key of the first."""
         return self._key(0)
 
-    def leaf(self, at: int) -> KeyedCandidate:
+    def candidate(self, at: int) -> KeyedCandidate:
         """Return one of them."""
         return KeyedCandidate(self._key(at), self.codes[at], bool(self.certain[at]))
 
@@ -114,18 +115,15 @@ class CandidateSet:
         return float(self.distance[at]), int(self.changed.sum()), tuple(self.codes[at].tolist())
 
 
-FIRST_TESTED, MOST_TESTED = 16, 1024  # candidates at once: often the first one closes their changed set
-
-
-class Waiting:
-    """Boxes, and candidates by what they change.
+class Frontier:
+    """Nodes, and candidates by what they change, in the order of their least keys.
 
     Attributes:
         closed: changed sets (G,) as bytes; candidates with one of them are dropped.
     """
 
     def __init__(self, own: Codes, redundant: RedundantChanges | None) -> None:
-        """Let nothing wait. Candidates beside a row with actions `own` (G,) are dropped if a change is `redundant`."""
+        """Start empty. Candidates beside a row with actions `own` (G,) are dropped if a change is `redundant`."""
         self._own, self._redundant = own, redundant
         self.closed: set[bytes] = set()
         self._serial = count()
@@ -139,27 +137,29 @@ class Waiting:
 
     @property
     def low(self) -> float:
-        """Nothing that waits is nearer than this."""
+        """A lower bound on the distance of all that is in the frontier."""
         return self._heap[0][0][0] if self._heap else np.inf
 
-    def add_box(self, key: Key, box: Node) -> None:
-        """Let a box wait that has no candidate with a lesser key."""
-        heapq.heappush(self._heap, (key, next(self._serial), box))
+    def add_node(self, key: Key, node: Node) -> None:
+        """Add a node that has no candidate with a lesser key."""
+        heapq.heappush(self._heap, (key, next(self._serial), node))
 
     def add(self, codes: Codes, distance: Floats, certain: Bools, checked: Bools) -> None:
-        """Let candidates (m, G) wait, without a redundant change of the groups `checked` (G,); see `CandidateSet`."""
+        """Add candidates (m, G), without a redundant change of the groups `checked` (G,); see `CandidateSet`."""
         if len(codes):
-            for leaves in CandidateSet.by_set(self._own, codes, distance, certain, checked):
-                self._wait(leaves)
+            for candidates in CandidateSet.by_set(self._own, codes, distance, certain, checked):
+                self._wait(candidates)
 
-    def add_leaf(self, leaf: KeyedCandidate) -> None:
-        """Let a candidate wait that was returned."""
-        certain, everything = np.array([leaf.certain]), np.ones(len(self._own), dtype=np.bool_)
-        (leaves,) = CandidateSet.by_set(self._own, leaf.codes[None], np.array([leaf.key[0]]), certain, everything)
-        self._wait(leaves)
+    def add_candidate(self, candidate: KeyedCandidate) -> None:
+        """Put back a candidate that was returned."""
+        certain, everything = np.array([candidate.certain]), np.ones(len(self._own), dtype=np.bool_)
+        (candidates,) = CandidateSet.by_set(
+            self._own, candidate.codes[None], np.array([candidate.key[0]]), certain, everything
+        )
+        self._wait(candidates)
 
     def pop(self, limit: float, budget: Budget) -> KeyedCandidate | tuple[Key, Node] | None:
-        """Return the next candidate or box, None if there is none within a limit or the budget is used up before."""
+        """Return the next candidate or node, None if there is none within a limit or the budget is used up before."""
         while self._heap and self.low <= limit:
             key, _, least = heapq.heappop(self._heap)
             if isinstance(least, Node):
@@ -168,7 +168,7 @@ class Waiting:
                 continue
             if least.tested:
                 self._wait(least.after(1))
-                return least.leaf(0)
+                return least.candidate(0)
             spent = budget.spent
             self._wait(least if spent else self._tested(least))
             if spent:
@@ -186,12 +186,12 @@ class Waiting:
     def _closes(self, changed: Bools) -> bool:
         return changed.tobytes() in self.closed
 
-    def _wait(self, leaves: CandidateSet) -> None:
-        if len(leaves.codes) and not self._closes(leaves.changed):
-            heapq.heappush(self._heap, (leaves.key, next(self._serial), leaves))
+    def _wait(self, candidates: CandidateSet) -> None:
+        if len(candidates.codes) and not self._closes(candidates.changed):
+            heapq.heappush(self._heap, (candidates.key, next(self._serial), candidates))
 
-    def _tested(self, leaves: CandidateSet) -> CandidateSet:
+    def _tested(self, candidates: CandidateSet) -> CandidateSet:
         """Test the first of some candidates; the longer all had a redundant change, the more of them."""
-        first = leaves.codes[: min(max(FIRST_TESTED, leaves.dropped), MOST_TESTED)]
+        first = candidates.codes[: min(max(limits.FIRST_TESTED, candidates.dropped), limits.MOST_TESTED)]
         none = np.zeros(len(first), dtype=np.bool_)
-        return leaves.without(none if self._redundant is None else self._redundant.of(first, leaves.checked))
+        return candidates.without(none if self._redundant is None else self._redundant.of(first, candidates.checked))

@@ -36,3 +36,5 @@ MOST_CHECKED: Final = 16  # candidates, nearest first, of which one may lower th
 LISTED_PER_ROW: Final = 2**8  # a row of a product takes so many times less than a row by itself
 SET_UP: Final = 2**14  # rows of a product take as long as what comes before them
 MOST_ADDED: Final = 4  # times as many rows of a product, to see which changes are redundant
+FIRST_TESTED: Final = 16  # candidates of a changed set that are tested for redundant changes at once: often the first
+MOST_TESTED: Final = 1_024  # one closes the set; the longer none does, the more of them

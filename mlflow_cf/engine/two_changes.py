@@ -177,8 +177,8 @@ class TwoChanges:
         rest, most = np.arange(len(places)), limits.FEW
         while len(rest):  # mostly one of the first few is
             last, most = min(most, len(rest)) - 1, limits.MORE_LAWFUL * most
-            bar = np.partition(distance[rest], last)[last]
-            some, rest = rest[distance[rest] <= bar], rest[distance[rest] > bar]
+            cutoff = np.partition(distance[rest], last)[last]
+            some, rest = rest[distance[rest] <= cutoff], rest[distance[rest] > cutoff]
             codes = self.actions.candidates(places[some])
             lawful = (self.problem.changes_left(codes) >= 0) & self.problem.check(self.problem.rows(codes))
             if lawful.any():

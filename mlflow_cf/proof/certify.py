@@ -208,27 +208,27 @@ class Certification:
         same for one answer and for many.
         """
         problem, budget = self.problem, self.task.budget
-        while self.missing and (leaf := search.next()) is not None:
-            if self._repeats(leaf) or leaf.codes.tobytes() in self.refused:
+        while self.missing and (candidate := search.next()) is not None:
+            if self._repeats(candidate) or candidate.codes.tobytes() in self.refused:
                 continue
-            row = problem.rows(leaf.codes[None])
+            row = problem.rows(candidate.codes[None])
             known = np.flatnonzero(same(self.verified.rows, row[0]).all(axis=1) & (self.needed | (not self.rows)))
             if len(known):
-                self._add(leaf, row[0], self.verified.outcome.take(known[:1]), search)
+                self._add(candidate, row[0], self.verified.outcome.take(known[:1]), search)
                 continue
             # the first answer needs all its changes, or a nearer row would have been accepted
             Z = np.concatenate([row, problem.undone(row)[1] if self.rows else row[:0]])
             lawful = problem.check(Z)
             if not lawful[0]:
                 continue
-            ahead = [] if leaf.certain else self._ahead(search)
+            ahead = [] if candidate.certain else self._ahead(search)
             if budget.take(int(lawful.sum())) < lawful.sum():  # the last look at the clock before the judge is asked
-                search.stop(leaf)
+                search.stop(candidate)
                 break
             Z, more = Z[lawful], self._rows(ahead)
-            if leaf.certain and search.misses(Z[1:]).all():
+            if candidate.certain and search.misses(Z[1:]).all():
                 self._unconfirmed.append(Unconfirmed(len(self.rows), Z))
-                self._add(leaf, row[0], NOTHING, search)
+                self._add(candidate, row[0], NOTHING, search)
                 continue
             said = yield from self._confirmed(np.concatenate([Z, more]))
             if said is None:
@@ -236,10 +236,10 @@ class Certification:
             favourable = self.task.accepts(np.concatenate([Z, more]), said)
             favourable, later = favourable[: len(Z)], favourable[len(Z) :]
             self.refused.update(codes.tobytes() for codes, good in zip(ahead, later, strict=True) if not good)
-            if leaf.certain and not favourable[0]:
+            if candidate.certain and not favourable[0]:
                 return False
             if favourable[0] and not favourable[1:].any():
-                self._add(leaf, row[0], said.take(slice(0, 1)), search)
+                self._add(candidate, row[0], said.take(slice(0, 1)), search)
         return not self._unconfirmed or (yield from self._confirmed(self._rows([]))) is not None
 
     def _confirmed(self, more: Floats) -> Generator[Asked, Outcome, Outcome | None]:
@@ -305,20 +305,20 @@ class Certification:
             answered |= near_copies(self.problem, self.verified.rows, row)
         return answered
 
-    def _repeats(self, leaf: KeyedCandidate) -> bool:
+    def _repeats(self, candidate: KeyedCandidate) -> bool:
         """Whether a candidate's changed set is answered already, or the candidate is a near-copy of an answer."""
         if self.filling:
             problem = self.problem
-            row = problem.rows(leaf.codes[None])[0]
+            row = problem.rows(candidate.codes[None])[0]
             return bool(near_copies(problem, np.array(self.rows).reshape(-1, len(row)), row).any())
         own = self.problem.own
-        return any(((leaf.codes != own) == (codes != own)).all() for codes in self.codes)
+        return any(((candidate.codes != own) == (codes != own)).all() for codes in self.codes)
 
-    def _add(self, leaf: KeyedCandidate, row: Floats, outcome: Outcome, search: BestFirst) -> None:
+    def _add(self, candidate: KeyedCandidate, row: Floats, outcome: Outcome, search: BestFirst) -> None:
         self.rows.append(row)
-        self.codes.append(leaf.codes)
+        self.codes.append(candidate.codes)
         self.outcomes.append(outcome)
         if not self.filling:
-            search.closed.add((leaf.codes != self.problem.own).tobytes())
+            search.closed.add((candidate.codes != self.problem.own).tobytes())
         if self.missing:
             search.look_no_farther(self.limit())

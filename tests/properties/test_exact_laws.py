@@ -25,9 +25,9 @@ OPENED = ("forest", "forest", "linear", "network")
 def small_limits():
     """Boxes are parted and rules left untabulated in small problems, too."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("mlflow_cf.engine.best_first.MOST_LISTED", 6)
-        patch.setattr("mlflow_cf.engine.best_first.MOST_ALONE", 6)
-        patch.setattr("mlflow_cf.engine.listed.SET_UP", 0)
+        patch.setattr("mlflow_cf.engine.limits.MOST_LISTED", 6)
+        patch.setattr("mlflow_cf.engine.limits.MOST_ALONE", 6)
+        patch.setattr("mlflow_cf.engine.limits.SET_UP", 0)
         patch.setattr("mlflow_cf.problem.group.MOST_COMBINATIONS", 15)
         yield
 
@@ -227,7 +227,7 @@ class Watched(BestFirst):
             for (distance, changes, line), here in zip(keys, wanted, strict=True)
             if here and distance <= limit and self._counts(line)
         ]
-        self._check(self.wanted, list(self._waiting))
+        self._check(self.wanted, list(self._frontier))
 
     def _counts(self, line):
         """Whether a counterfactual must come, for it may be an answer.
@@ -241,13 +241,13 @@ class Watched(BestFirst):
         return self.problem.count > 1 or first
 
     def _look_into(self, box):
-        before = {id(entry) for _, entry in self._waiting}
+        before = {id(entry) for _, entry in self._frontier}
         done = super()._look_into(box)
         if done:
             # what changes fewer groups than boxes answer for waits as a leaf since the start
             mine = [(key, line) for key, line in self.wanted if key[1] >= self.within.least]
             inside = [(key, line) for key, line in mine if self._inside(box.mask, line)]
-            self._check(inside, [(low, entry) for low, entry in self._waiting if id(entry) not in before])
+            self._check(inside, [(low, entry) for low, entry in self._frontier if id(entry) not in before])
         return done
 
     def _holds(self, entry, line):

@@ -12,7 +12,7 @@ from laws import dear
 
 from mlflow_cf.engine import limits, listed
 from mlflow_cf.engine.best_first import BestFirst
-from mlflow_cf.engine.frontier import Waiting
+from mlflow_cf.engine.frontier import Frontier
 from mlflow_cf.explainers import GeCo
 from mlflow_cf.explainers.geco import around
 from mlflow_cf.explainers.geco.around import Around
@@ -100,9 +100,9 @@ def test_a_box_is_listed_as_its_candidates_are_one_by_one(world, count, seed):
     fresh = world.row_task().budget
 
     def waiting(add, *candidates):
-        search_of_all._waiting = Waiting(task.problem.own, search_of_all.redundant)
+        search_of_all._frontier = Frontier(task.problem.own, search_of_all.redundant)
         assert add(*candidates)
-        leaves = iter(lambda: search_of_all._waiting.pop(np.inf, fresh), None)
+        leaves = iter(lambda: search_of_all._frontier.pop(np.inf, fresh), None)
         return [(leaf.key, leaf.certain) for leaf in leaves]
 
     for share in (0.3, 0.6, 0.6, 0.6, 0.9, 1.0):

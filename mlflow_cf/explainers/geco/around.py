@@ -35,7 +35,7 @@ class Around:
         """Look no farther than what the members know."""
         problem = members.problem
         self.members, self.tolerance = members, tolerance
-        self.actions = members.engine.within(loose(members.bar))
+        self.actions = members.engine.within(loose(members.cutoff))
         self.redundant = RedundantChanges(problem, self.actions, tolerance)
         self._left = MOST // members.scorer.numbers(tolerance)
         self._serial = count()
@@ -97,7 +97,7 @@ class Around:
     @property
     def _within(self) -> Within:
         problem = self.members.problem
-        return Within(problem.bound_distance.c, loose(self.members.bar), problem.most_changes)
+        return Within(problem.bound_distance.c, loose(self.members.cutoff), problem.most_changes)
 
     def _part(self, box: Bools) -> None:
         """Wait with the nearer and the farther half of what the group with the most actions may take."""

@@ -33,14 +33,14 @@ class Explored(Protocol):
 
     Attributes:
         population: the fittest candidates so far.
-        bar: what is not nearer cannot become an answer.
+        cutoff: what is not nearer cannot become an answer.
     """
 
     problem: Problem
     budget: Budget
     cascade: Cascade
     population: Population
-    bar: float
+    cutoff: float
 
     def rate(self, codes: Codes) -> tuple[Bools, Floats]:
         """Return whether candidates (m, G) are favourable, and a merit (m,) that grows towards the target."""
@@ -55,7 +55,7 @@ class Explored(Protocol):
         ...
 
     def score(self, codes: Codes) -> Population:
-        """Score lawful candidates (m, G) that are new and nearer than the bar, keep the fittest, and return all."""
+        """Score lawful candidates (m, G) that are new and nearer than the cutoff, keep the fittest, and return all."""
         ...
 
     def singles(self, state: Codes, merit: float) -> KnapsackItems:

@@ -18,7 +18,7 @@ class Drawn:
     def __init__(self, run: Draws, population: Population, size: int) -> None:
         """Set up for the population of `run`; `size` actions are drawn per group."""
         self.problem, self.budget, self.cascade = run.problem, run.budget, run.cascade
-        self.run, self.population, self.size, self.bar = run, population, size, np.inf
+        self.run, self.population, self.size, self.cutoff = run, population, size, np.inf
 
     def rate(self, codes: Codes) -> tuple[Bools, Floats]:
         """Return whether candidates (m, G) are favourable, and the logarithm of their odds."""
@@ -37,16 +37,16 @@ class Drawn:
         return np.inf
 
     def score(self, codes: Codes) -> Population:
-        """Score candidates (m, G) that are new and nearer than the bar, keep the fittest, and return all."""
+        """Score candidates (m, G) that are new and nearer than the cutoff, keep the fittest, and return all."""
         run = self.run
-        places = run.deltas.of(codes[self.problem.distance(codes) < self.bar])
+        places = run.deltas.of(codes[self.problem.distance(codes) < self.cutoff])
         places = places[run.seen.new_places(places)]
         parts = [none_scored(self.problem), *(run.scored(places[some]) for some in batches(len(places), self.budget))]
         scored = Population.together(parts)
         run.seen.remember(len(scored))
         if len(scored):
             self.population = fittest(self.problem, self.population.joined(scored), run.q)
-            self.bar = cutoff_of(self.problem, self.population)
+            self.cutoff = cutoff_of(self.problem, self.population)
         return scored
 
     def start(self, row: Codes) -> tuple[float, KnapsackItems]:

@@ -27,7 +27,7 @@ from mlflow_cf.search.population import (
     none_scored,
 )
 
-AT_ONCE = 32  # members swept in one go; then the bar is lowered to what they brought
+AT_ONCE = 32  # members swept in one go; then the cutoff is lowered to what they brought
 PREMIUM = 2.0  # on what the nearest single change that suffices pays: what comes near the target is worth a detour
 MOST_ACTIONS = 2**22  # of all groups of the members swept in one go: their sums take 32 MB per output
 
@@ -35,7 +35,7 @@ MOST_ACTIONS = 2**22  # of all groups of the members swept in one go: their sums
 class Members:
     """The fittest candidates so far; see `construction.Explored`.
 
-    A candidate is looked at only if it is nearer than the bar: the distance of the last of the wanted number of
+    A candidate is looked at only if it is nearer than the cutoff: the distance of the last of the wanted number of
     favourable members with changed sets apart. What is farther away cannot become an answer by more changes.
 
     Attributes:
@@ -53,7 +53,7 @@ class Members:
         self.seen = Seen(problem)
         self.neighbours = Neighbours(engine, scorer, self.cascade, self.seen.keys)
         self.population = none_scored(problem)
-        self.bar, self.price, self.constructed = np.inf, 0.0, False
+        self.cutoff, self.price, self.constructed = np.inf, 0.0, False
         self.statistics = statistics
         self._swept: set[bytes] = set()
         self._at_once = max(1, min(AT_ONCE, MOST_ACTIONS // max(1, len(self.neighbours.actions.code))))
@@ -107,9 +107,9 @@ class Members:
             self._sweep(members[start : start + self._at_once])
 
     def score(self, codes: Codes) -> Population:
-        """Score candidates (m, G) that are new and nearer than the bar, keep the fittest, and return all."""
+        """Score candidates (m, G) that are new and nearer than the cutoff, keep the fittest, and return all."""
         with self.statistics.timed("score"):
-            codes = codes[self.problem.distance(codes) < self.bar]
+            codes = codes[self.problem.distance(codes) < self.cutoff]
             codes = codes[self.seen.new(codes)]
             parts = [none_scored(self.problem)]
             for some in batches(len(codes), self.budget):
@@ -138,7 +138,7 @@ class Members:
         with self.statistics.timed("sweep"):
             self._swept.update(row.tobytes() for row in members)
             before = self.budget.used
-            near, others = self.neighbours.of(members, self.bar, self.budget)
+            near, others = self.neighbours.of(members, self.cutoff, self.budget)
             # of a neighbour one value is held, beside the row of its member
             cells = self.budget.used - before
             self.statistics.cells_naive += cells * len(self.problem.space)
@@ -171,10 +171,10 @@ class Members:
         if several:
             joined = first_of_sets(self.problem, fittest(self.problem, joined, len(joined)))
         self.population = self._best(joined)
-        self.bar = (cutoff_of_sets if several else cutoff_of)(self.problem, self.population)
-        if self.bar < np.inf:  # what cannot become an answer any more leaves its place to what can
+        self.cutoff = (cutoff_of_sets if several else cutoff_of)(self.problem, self.population)
+        if self.cutoff < np.inf:  # what cannot become an answer any more leaves its place to what can
             far = joined.score if self.constructed else self.problem.distance(joined.codes)
-            near = joined.favourable | (far < self.bar)
+            near = joined.favourable | (far < self.cutoff)
             self.population = self._best(joined.take(np.flatnonzero(near)))
 
     def _best(self, found: Population) -> Population:

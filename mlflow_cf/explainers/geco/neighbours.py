@@ -88,12 +88,12 @@ class Neighbours:
         self.least = np.array([np.delete(group.cost, group.own).min(initial=np.inf) for group in problem.groups])
         self.back = np.where([group.own_allowed for group in problem.groups], 0.0, self.least)
 
-    def of(self, parents: Codes, bar: float, budget: Budget) -> tuple[RatedNeighbours, Codes]:
-        """Return the rated neighbours of candidates (p, G) that are nearer than `bar`, and others that are not rated.
+    def of(self, parents: Codes, cutoff: float, budget: Budget) -> tuple[RatedNeighbours, Codes]:
+        """Return the rated neighbours of candidates (p, G), those nearer than `cutoff`, and others that are not rated.
 
         These are the neighbours that had to be repaired, and the actions of groups of several features.
         """
-        wanted = self._wanted(parents, bar)
+        wanted = self._wanted(parents, cutoff)
         some = wanted.any(axis=1)
         parents, wanted = parents[some], wanted[some]
         lone = wanted.copy()
@@ -105,17 +105,20 @@ class Neighbours:
             nothing, none = np.empty(0), np.empty(0, dtype=np.intp)
             return RatedNeighbours(parents, none, none, none, nothing, nothing, nothing), parents
         held = self._held(parents, lone)
-        swept = self._swept(parents, lone, held, bar)
-        others = [self._broken(parents, lone, held, bar), *(self._tuples(parents, wanted, n, bar) for n in self.joint)]
+        swept = self._swept(parents, lone, held, cutoff)
+        others = [
+            self._broken(parents, lone, held, cutoff),
+            *(self._tuples(parents, wanted, n, cutoff) for n in self.joint),
+        ]
         return swept, self.cascade.repair(np.concatenate(others))
 
-    def _wanted(self, parents: Codes, bar: float) -> Bools:
-        """Return (p, G) which groups of which candidates to change: where it may be nearer than `bar`, and is new."""
+    def _wanted(self, parents: Codes, cutoff: float) -> Bools:
+        """Return (p, G) which groups of which candidates to change: where that may be within `cutoff`, and is new."""
         problem = self.problem
         changed = parents != problem.own
         parts = problem.actions.cost[parents + problem.actions.start[:-1]]
         low = parts.sum(axis=1)[:, None] - parts + np.where(changed, self.back, self.least)
-        wanted: Bools = (low < bar) & (self.sizes > 0)
+        wanted: Bools = (low < cutoff) & (self.sizes > 0)
         wanted &= changed | (problem.changes_left(parents) > 0)[:, None]
         new = []
         for context in self.keys.contexts(parents)[wanted].tolist():
@@ -124,7 +127,7 @@ class Neighbours:
         wanted[wanted] = new
         return wanted
 
-    def _swept(self, parents: Codes, wanted: Bools, held: Bools, bar: float) -> RatedNeighbours:
+    def _swept(self, parents: Codes, wanted: Bools, held: Bools, cutoff: float) -> RatedNeighbours:
         problem, actions = self.problem, self.actions
         columns: Bools = wanted[:, problem.owner]
         some = np.any(columns, axis=0).tolist()
@@ -137,7 +140,7 @@ class Neighbours:
                 group = problem.owner[column]
                 sums[:, actions.start[group] : actions.start[group + 1]] = part
         ids, whole = parents + problem.actions.start[:-1], problem.actions
-        within = Within(problem.bound_distance.c, bar, problem.most_changes)
+        within = Within(problem.bound_distance.c, cutoff, problem.most_changes)
         parent, at, verdict, shortfall, distance = pick(
             Parents(parents, whole.cost[ids], whole.peak[ids]),
             actions.arrays,
@@ -168,24 +171,26 @@ class Neighbours:
                 held[np.ix_(broken, ~np.isin(actions.group, list(joint.groups)))] = False
         return held
 
-    def _broken(self, parents: Codes, wanted: Bools, held: Bools, bar: float) -> Codes:
+    def _broken(self, parents: Codes, wanted: Bools, held: Bools, cutoff: float) -> Codes:
         """Return the neighbours (m, G) that break a rule over several groups."""
         if not self.linked:
             return parents[:0]
         actions = self.actions
-        broken = ~held & wanted[:, actions.group] & (actions.code != parents[:, actions.group]) & (actions.cost < bar)
+        broken = (
+            ~held & wanted[:, actions.group] & (actions.code != parents[:, actions.group]) & (actions.cost < cutoff)
+        )
         parent, at = np.nonzero(broken)
         children = parents[parent]
         children[np.arange(len(at)), actions.group[at]] = actions.code[at]
         return children
 
-    def _tuples(self, parents: Codes, wanted: Bools, number: int, bar: float) -> Codes:
+    def _tuples(self, parents: Codes, wanted: Bools, number: int, cutoff: float) -> Codes:
         """Return the nearest neighbours (m, G) in a group of several features."""
         group = self.problem.groups[number]
         members = parents[wanted[:, number]]
         most = max(1, MOST_JOINT // (max(len(members), 1) * len(self.joint)))
         codes = np.argsort(alone(self.problem, number), kind="stable")
-        codes = codes[(group.cost[codes] < bar) & (group.own_allowed | (codes != group.own))][:most]
+        codes = codes[(group.cost[codes] < cutoff) & (group.own_allowed | (codes != group.own))][:most]
         children = np.repeat(members, len(codes), axis=0)
         children[:, number] = np.tile(codes, len(members))
         others: Codes = children[children[:, number] != np.repeat(members[:, number], len(codes))]

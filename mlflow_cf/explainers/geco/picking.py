@@ -77,7 +77,7 @@ def pick_into(
 ) -> int:
     """Write what `pick` returns into the lines of `found`, and return how many there are."""
     code, cost, peak, start, own = flat.code, flat.cost, flat.peak, flat.start, flat.own_code
-    c, bar, most, count = within.c, within.limit, within.most, 0
+    c, cutoff, most, count = within.c, within.limit, within.most, 0
     for parent in range(len(parents.codes)):
         mine, costs, peaks = parents.codes[parent], parents.costs[parent], parents.peaks[parent]
         base, changes = 0.0, 0
@@ -94,7 +94,7 @@ def pick_into(
             others, rest, best = changes - (mine[group] != own[group]), base - costs[group], np.inf
             for at in range(start[group], start[group + 1]):
                 far = rest + cost[at] + c * max(highest, peak[at])
-                if far >= bar:
+                if far >= cutoff:
                     break
                 changed = others + (code[at] != own[group])
                 if not wanted.held[parent, at] or code[at] == mine[group] or not 0 < changed <= most:

@@ -74,7 +74,7 @@ class Sweeps:
             if not members.population.favourable.any():
                 grow(members, start, merit, changes)
                 if few is None or not self._pair(few):
-                    improve(members, by_rows=few is None or members.bar >= few.least(3))
+                    improve(members, by_rows=few is None or members.cutoff >= few.least(3))
                 members.constructed = True
         self.settled = few is not None and self._pair(few)
         generations = 0 if self.settled else self._evolve(self.generations.start)
@@ -112,10 +112,10 @@ class Sweeps:
             members.score(codes_of(problem, nearest_favourable_rows(problem))[: self.q])
             generations += self._evolve(self.generations.start)
         if few is not None:
-            before = members.bar
+            before = members.cutoff
             for start in grown if not constructed else ():
                 grow(members, *start)
-            if members.bar < before:  # else exchanges seldom find anything that generations have not found
+            if members.cutoff < before:  # else exchanges seldom find anything that generations have not found
                 exchange(members)
             self._nearer()
         return generations
@@ -131,7 +131,7 @@ class Sweeps:
         if pairs is None:
             return False
         members.score(pairs)
-        return members.bar < few.least(3)
+        return members.cutoff < few.least(3)
 
     def _nearer(self) -> None:
         """Look at all candidates that change the same groups as the best one, or some of them; then once more.
@@ -192,11 +192,11 @@ class Sweeps:
         """Look at all pairs of changes that may be nearer; whether no three changes can be as near as what is known."""
         members = self.members
         with self._counted("sweep", 2):
-            pairs = few.nearest_pairs(members.bar, CLOSE, self.budget, MOST_PAIRED)
+            pairs = few.nearest_pairs(members.cutoff, CLOSE, self.budget, MOST_PAIRED)
         if pairs is None:
             return False
         members.score(self._nearest(*pairs))
-        return members.bar < few.least(3)
+        return members.cutoff < few.least(3)
 
     @contextmanager
     def _counted(self, operator: str, cells: int) -> Iterator[None]:
@@ -252,7 +252,7 @@ class Sweeps:
     def _cross(self) -> Codes:
         """Join the best members of every two changed sets; where both changed a group, the better one's action wins."""
         population = self.members.population
-        near = population.codes[self.problem.distance(population.codes) < self.members.bar]
+        near = population.codes[self.problem.distance(population.codes) < self.members.cutoff]
         changed, first = changed_sets(self.problem, near)
         best, flags = near[first], changed[first]
         one, two = np.triu_indices(len(first), k=1)
