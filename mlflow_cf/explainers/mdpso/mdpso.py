@@ -19,8 +19,7 @@ from mlflow_cf.explainers.mdpso.coordinates import BoxKind, BoxOptions
 from mlflow_cf.explainers.mdpso.fitness import Fitness, Objective, PaperSum
 from mlflow_cf.explainers.mdpso.information import information_values
 from mlflow_cf.explainers.mdpso.landed import UNRATED, Landed, Places
-from mlflow_cf.explainers.mdpso.selection import Pick, picked, spares
-from mlflow_cf.explainers.mdpso.sparse import left_by_sparse, sparse
+from mlflow_cf.explainers.mdpso.selection import Pick, left_by_sparse, picked, spares, sparse
 from mlflow_cf.explainers.options import Span, asked, check_names, check_options
 from mlflow_cf.features import Floats
 from mlflow_cf.features.embedding import UNIT_MISMATCH, Embedding
@@ -80,7 +79,7 @@ class MDPSO:
         spares: whether the other valid rows that were met stand behind these: polishing makes some answers equal.
         pick: of several answers: of each cluster the ``best`` row, or one at ``random`` as in the paper; ``nearest``:
             without clusters; ``sparse``: the nearest one, then those with fewest changes and nearest in median absolute
-            deviations, see `sparse.py`. Without polish, by the paper's sum, or for ``diversity="near"``, the best.
+            deviations, see `selection`. Without polish, by the paper's sum, or for ``diversity="near"``, the best.
         polish: whether needless changes are undone.
     """
 
