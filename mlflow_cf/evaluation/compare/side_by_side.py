@@ -189,10 +189,7 @@ def advice(
     """Return which features the advice leans on: the share of the nearest answers that change each of them.
 
     Args:
-        measured: (m, ..) the measured table of one version.
-        before: (m, ..) that of the version before it, for the same rows.
-        features: their names.
-        bootstrap: of the intervals.
+        measured, before, bootstrap: as in `burden`; features: their names.
 
     Returns:
         One line per feature: feature, answers, share, low, high, change, change_low, change_high.
