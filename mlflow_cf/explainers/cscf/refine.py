@@ -13,8 +13,7 @@ from typing import Final
 import numpy as np
 
 from mlflow_cf.explainers.cscf.evaluation import Evaluated, Evaluator
-from mlflow_cf.explainers.cscf.genes import Ordered
-from mlflow_cf.explainers.cscf.possible import Possible
+from mlflow_cf.explainers.cscf.possible import Ordered, Possible
 from mlflow_cf.features import Floats
 from mlflow_cf.plans.action_model import ActionModel
 from mlflow_cf.plans.kernels import Ints
