@@ -21,10 +21,8 @@ from mlflow_cf import CSCF, SCF
 from mlflow_cf.constraints.actions import read_actions, read_relationships
 from mlflow_cf.explainers.cscf.cscf import PLANS, _handed_over, diverse, elites
 from mlflow_cf.explainers.cscf.evaluation import Evaluated, Evaluator, front, unbeaten
-from mlflow_cf.explainers.cscf.genes import Ordered, decoded, encoded
-from mlflow_cf.explainers.cscf.orders import reordered
-from mlflow_cf.explainers.cscf.possible import Possible, possible
-from mlflow_cf.explainers.cscf.refine import TRIES, Refining
+from mlflow_cf.explainers.cscf.possible import Ordered, Possible, decoded, encoded, possible
+from mlflow_cf.explainers.cscf.refine import TRIES, Refining, reordered
 from mlflow_cf.features import FeatureSpace
 from mlflow_cf.plans.action_model import ActionModel, Declared
 from mlflow_cf.plans.walk import Walker

@@ -23,7 +23,6 @@ from mlflow_cf import MDPSO, InputError
 from mlflow_cf.constraints import Constraints
 from mlflow_cf.explainers.mdpso import mdpso as module
 from mlflow_cf.explainers.mdpso.active import Active, active_set
-from mlflow_cf.explainers.mdpso.coordinates import BoxOptions
 from mlflow_cf.explainers.mdpso.fitness import Fitness, PaperSum, by_distance, gaps
 from mlflow_cf.explainers.mdpso.information import bins_of, information_value
 from mlflow_cf.explainers.mdpso.landed import Landed
@@ -69,7 +68,7 @@ def problem_of(
 
 def active_of(problem: Problem, telling: tuple[float, ...] = ALIKE, h: int = 10, **options: Any) -> Active:
     embedding = Embedding.fit(problem.space, problem.background)
-    return active_set(problem, embedding, np.array(telling), h, BoxOptions(**options))
+    return active_set(problem, embedding, np.array(telling), h, MDPSO(**options).ends)
 
 
 def names(active: Active) -> list[str]:
@@ -139,8 +138,8 @@ class TestInformationValue:
 class TestActiveSet:
     def test_the_most_telling_first_and_ties_by_column(self) -> None:
         problem = problem_of()
-        assert names(active_of(problem, (0.1, 0.1, 0.3, 0.1), h=2, kind="absolute")) == ["a", "job"]
-        assert names(active_of(problem, (0.1, 0.2, 0.3, 0.4), h=3, kind="absolute")) == ["b", "job", "owner"]
+        assert names(active_of(problem, (0.1, 0.1, 0.3, 0.1), h=2, box="absolute")) == ["a", "job"]
+        assert names(active_of(problem, (0.1, 0.2, 0.3, 0.4), h=3, box="absolute")) == ["b", "job", "owner"]
 
     def test_what_must_change_comes_first_and_beside(self) -> None:
         problem = problem_of(constraints={"ranges": {"b": [5, 9]}})
@@ -149,7 +148,7 @@ class TestActiveSet:
 
     def test_what_may_not_change_is_none_of_it(self) -> None:
         problem = problem_of(constraints={"immutable": ["a", "job"]})
-        assert names(active_of(problem, kind="absolute")) == ["b", "owner"]
+        assert names(active_of(problem, box="absolute")) == ["b", "owner"]
 
     def test_the_next_takes_the_place_of_what_is_frozen(self) -> None:
         active = active_of(problem_of(), (0.1, 0.9, 0.2, 0.3), h=2)
@@ -170,15 +169,15 @@ class TestBoxes:
         ],
     )
     def test_as_worked_by_hand(self, own: float, kind: Any, ends: list[float]) -> None:
-        assert box(active_of(problem_of(row=(own, *ROW[1:])), kind=kind), "a") == ends
+        assert box(active_of(problem_of(row=(own, *ROW[1:])), box=kind), "a") == ends
 
     def test_epsilon_by_feature(self) -> None:
-        active = active_of(problem_of(), kind="absolute", by_feature={"b": 0.2})
+        active = active_of(problem_of(), box="absolute", epsilon_by_feature={"b": 0.2})
         assert (box(active, "a"), box(active, "b")) == ([0.1, 1], [0, 0.2])
 
     def test_they_are_cut_to_what_constraints_leave(self) -> None:
         constraints = {"increasing": ["a"], "ranges": {"b": [None, 3]}}
-        active = active_of(problem_of(constraints=constraints), kind="absolute")
+        active = active_of(problem_of(constraints=constraints), box="absolute")
         assert (box(active, "a"), box(active, "b")) == ([0.6, 1], [0, 0.3])
 
     def test_a_box_without_what_must_be_does_not_count(self) -> None:
@@ -190,7 +189,7 @@ class TestBoxes:
 
 class TestLanding:
     def test_corners_as_worked_by_hand(self) -> None:
-        active = active_of(problem_of(), kind="absolute")
+        active = active_of(problem_of(), box="absolute")
         X = np.tile(active.own[:, None], 3)
         job, owner = active.parts[2], active.parts[3]
         X[job] = np.array([[0.2, 0.7, 0.6], [0.5, 0.5, 0.1], [0.9, 0.2, 0.9]]).T
@@ -209,7 +208,7 @@ class TestLanding:
     def test_groups_go_to_their_nearest_tuple(self) -> None:
         frame = FRAME.assign(b=FRAME["a"])
         problem = problem_of(constraints={"groups": [["a", "b"]]}, row=(6.0, 6.0, 1.0, 0.0), frame=frame)
-        active = active_of(problem, kind="absolute")
+        active = active_of(problem, box="absolute")
         X = active.own[:, None].copy()
         X[:2, 0] = [0.33, 0.31]
         (row,) = problem.rows(_whole(active, active.land(X)[0]))
@@ -220,7 +219,7 @@ class TestLanding:
         frame = stepped(1)
         bound_policy = setting_of(frame, constraints, values=values)
         problem = bind(bound_policy, table(rows[:1], frame))
-        active = active_of(problem, (0.0,) * len(problem.space), kind="absolute")
+        active = active_of(problem, (0.0,) * len(problem.space), box="absolute")
         if not active.units:
             return
         rng = np.random.default_rng(0)
@@ -320,7 +319,7 @@ class TestSwarm:
 
     def test_snapped_positions_are_those_of_rows(self) -> None:
         problem = problem_of(two)
-        active = active_of(problem, kind="absolute")
+        active = active_of(problem, box="absolute")
         how = MDPSO(snap_position=True, iterations=10)
         swarm = Swarm(active, Landed(active, Budget(9_999), 550), how, np.random.default_rng(0))
         swarm.run()

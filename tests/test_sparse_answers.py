@@ -11,7 +11,7 @@ from test_mdpso import problem_of, search
 
 import mlflow_cf
 from mlflow_cf import MDPSO
-from mlflow_cf.explainers.mdpso.sparse import AGAIN, CHANGE, in_deviations, left_by_sparse
+from mlflow_cf.explainers.mdpso.selection import AGAIN, CHANGE, in_deviations, left_by_sparse
 from mlflow_cf.problem import Budget, Problem
 from mlflow_cf.search.population import near_copies
 

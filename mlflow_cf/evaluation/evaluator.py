@@ -11,7 +11,6 @@ import pandas as pd
 from mlflow.models import EvaluationArtifact
 from mlflow.models.evaluation import EvaluationResult, ModelEvaluator
 from mlflow.models.evaluation.artifacts import CsvEvaluationArtifact, ParquetEvaluationArtifact
-from mlflow.pyfunc import PyFuncModel
 
 from mlflow_cf.errors import InputError, did_you_mean
 from mlflow_cf.evaluation.logged import Logbook
@@ -30,6 +29,9 @@ class CounterfactualEvaluator(ModelEvaluator):
     ``mlflow.models.evaluate(uri, rows, model_type="counterfactual", evaluators="counterfactual")`` returns what
     `mlflow_cf.evaluate` finds: its metrics, the lines of every explainer and the figures as artifacts. `targets` are
     its labels, and `evaluator_config` may hold its other options.
+
+    Raises:
+        InputError: no explained model, no table, or options that `mlflow_cf.evaluate` does not have.
     """
 
     @classmethod
@@ -52,30 +54,20 @@ class CounterfactualEvaluator(ModelEvaluator):
         **kwargs: Any,
     ) -> EvaluationResult:
         del model_type, extra_metrics, custom_artifacts, predictions, kwargs
-        return evaluated(model, dataset, run_id, dict(evaluator_config or {}), model_id)
-
-
-def evaluated(
-    model: PyFuncModel, dataset: Any, run_id: str, config: Mapping[str, Any], model_id: str | None
-) -> EvaluationResult:
-    """Evaluate a loaded pyfunc on MLflow's evaluation data set in the active run `run_id`.
-
-    Raises:
-        InputError: no explained model, no table, or options that `mlflow_cf.evaluate` does not have.
-    """
-    for key in config:
-        if key not in OPTIONS:
-            raise InputError(f"evaluator_config.{key}", "not an option", did_you_mean(key, OPTIONS, "options"))
-    rows = dataset.features_data
-    if isinstance(rows, np.ndarray):
-        rows = pd.DataFrame(rows, columns=dataset.feature_names)
-    how = Measuring(**{key: value for key, value in config.items() if key in MEASURING})
-    others = {key: value for key, value in config.items() if key not in MEASURING}
-    task = task_of(model, rows, how, labels=dataset.labels_data if dataset.has_targets else None, **others)
-    # MLflow ties the data set to the run itself, and logs the metrics wherever it knows the model's id: not of versions
-    logbook = Logbook(run_id, MODEL_TYPE, task.source.model_id, None, metrics=model_id is None)
-    found = carry_out(task, logbook)
-    return EvaluationResult(dict(found.metrics), dict(_artifacts(found)), run_id)
+        config = dict(evaluator_config or {})
+        for key in config:
+            if key not in OPTIONS:
+                raise InputError(f"evaluator_config.{key}", "not an option", did_you_mean(key, OPTIONS, "options"))
+        rows = dataset.features_data
+        if isinstance(rows, np.ndarray):
+            rows = pd.DataFrame(rows, columns=dataset.feature_names)
+        how = Measuring(**{key: value for key, value in config.items() if key in MEASURING})
+        others = {key: value for key, value in config.items() if key not in MEASURING}
+        task = task_of(model, rows, how, labels=dataset.labels_data if dataset.has_targets else None, **others)
+        # MLflow ties the data set to the run itself, and logs metrics where it knows the model's id: not of versions
+        logbook = Logbook(run_id, MODEL_TYPE, task.source.model_id, None, metrics=model_id is None)
+        found = carry_out(task, logbook)
+        return EvaluationResult(dict(found.metrics), dict(_artifacts(found)), run_id)
 
 
 def _artifacts(found: Evaluation) -> Iterator[tuple[str, EvaluationArtifact]]:

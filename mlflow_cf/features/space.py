@@ -52,10 +52,9 @@ class FeatureSpace:
             if name not in names:
                 raise InputError(f"features.{name}", "not a column of data", did_you_mean(name, names, "columns"))
         columns = zip(names, frame.columns, strict=True)
-        features = tuple(infer_feature(name, frame[column], overrides.get(name, {})) for name, column in columns)
         features = tuple(
-            replace(feature, numbered=not isinstance(column, str))
-            for feature, column in zip(features, frame.columns, strict=True)
+            replace(infer_feature(name, frame[column], overrides.get(name, {})), numbered=not isinstance(column, str))
+            for name, column in columns
         )
         if all(feature.constant for feature in features):
             raise InputError("data", "no column varies", "give rows that differ")

@@ -22,11 +22,10 @@ from mlflow_cf.proof.verify import RowTask, VerifiedAnswers
 from mlflow_cf.request.decide import Reasons
 from mlflow_cf.request.expected import Predictions
 from mlflow_cf.request.progress import Progress
-from mlflow_cf.request.replies import explanation
+from mlflow_cf.request.replies import explanation, with_probabilities
 from mlflow_cf.request.request import Request
 from mlflow_cf.request.row_task import row_task
 from mlflow_cf.request.rows import Row
-from mlflow_cf.request.steps import with_probabilities
 from mlflow_cf.why_not.relax import Deciding
 from mlflow_cf.words.reasons import Uncertified, stopped, would_suffice
 from mlflow_cf.words.result import Explanation

@@ -18,7 +18,7 @@ except ModuleNotFoundError as error:
     raise ModuleNotFoundError("mlflow_cf.testing needs pytest: pip install pytest", name="pytest") from error
 
 # so that a failing assert shows its values; it must come before these modules are imported
-for _checks in ("answers", "conduct", "handed_over", "opened"):
+for _checks in ("answers", "conduct", "opened"):
     pytest.register_assert_rewrite(f"mlflow_cf.testing.{_checks}")
 
 from mlflow_cf.testing.checker import Checker, Ruler  # noqa: E402

@@ -9,16 +9,16 @@ from typing import Any, ClassVar, Final, cast
 import pytest
 
 from mlflow_cf.explainers import AnyExplainer
-from mlflow_cf.testing import answers, conduct, handed_over
+from mlflow_cf.testing import answers, conduct
 from mlflow_cf.testing.models import KINDS
 from mlflow_cf.testing.scenarios import SCENARIOS, Scenario, first_of_each_kind
 from mlflow_cf.testing.trial import Trial
 from mlflow_cf.testing.watched import HOPELESS, NEVER, RARE
 
 DEAREST: Final = (
-    handed_over.check_own_order,
-    handed_over.check_plans,
-    handed_over.check_rows_told,
+    answers.check_own_order,
+    answers.check_plans,
+    answers.check_rows_told,
     conduct.check_repeats,
     conduct.check_no_trace,
     conduct.check_threads,
@@ -63,9 +63,9 @@ class ExplainerSuite:
     test_answers_are_distinct_and_in_order = staticmethod(answers.check_order)
     test_statuses_are_right = staticmethod(answers.check_statuses)
     test_rows_do_not_depend_on_each_other = staticmethod(conduct.check_rows_apart)
-    test_its_own_order_is_kept = staticmethod(handed_over.check_own_order)
-    test_plans_reach_the_reply = staticmethod(handed_over.check_plans)
-    test_rows_of_the_background_are_told = staticmethod(handed_over.check_rows_told)
+    test_its_own_order_is_kept = staticmethod(answers.check_own_order)
+    test_plans_reach_the_reply = staticmethod(answers.check_plans)
+    test_rows_of_the_background_are_told = staticmethod(answers.check_rows_told)
     test_answers_repeat = staticmethod(conduct.check_repeats)
     test_no_trace_is_left = staticmethod(conduct.check_no_trace)
     test_threads_get_the_same_answers = staticmethod(conduct.check_threads)

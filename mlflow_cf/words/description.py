@@ -8,7 +8,7 @@ from textwrap import wrap
 from typing import Any, Final
 
 from mlflow_cf.features import FeatureSpace
-from mlflow_cf.words.sentences import spoken
+from mlflow_cf.words.sentences import counted, spoken
 
 INDENT: Final = 13
 WIDTH: Final = 100
@@ -42,7 +42,7 @@ def description(facts: Facts) -> str:
 def summary(facts: Facts) -> str:
     """Return what is most worth knowing of an explained model on one line."""
     target, explainer = _listed(facts["policy"]["target"]), facts["explainer"]["name"]
-    count = _counted(len(facts["features"]), "feature")
+    count = counted(len(facts["features"]), "feature")
     return f"{facts['flavor']}, {count}, target {target}, explainer {explainer}, {facts['structure']}"
 
 
@@ -106,9 +106,9 @@ def _explainer(explainer: Facts) -> str:
 
 def _limits(limits: Facts, at_once: int) -> list[str]:
     return [
-        f"a row: {_counted(limits['count'], 'counterfactual')}, {limits['max_evaluations']:,} evaluations",
+        f"a row: {counted(limits['count'], 'counterfactual')}, {limits['max_evaluations']:,} evaluations",
         f"a request: {limits['time_limit_s']:g} s",
-        f"at once: {_counted(at_once, 'request')}",
+        f"at once: {counted(at_once, 'request')}",
     ]
 
 
@@ -123,10 +123,6 @@ def _table(features: Mapping[str, Facts]) -> Iterator[str]:
     for name, kind, values, step, missing in rows:
         cells = (name.ljust(name_width), kind.ljust(kind_width), values.rjust(values_width), step.rjust(step_width))
         yield "  ".join([*cells, missing]).rstrip()
-
-
-def _counted(count: int, noun: str) -> str:
-    return f"{count:,} {noun}" + ("" if count == 1 else "s")
 
 
 def _listed(facts: Facts) -> str:

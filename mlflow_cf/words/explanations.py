@@ -13,6 +13,7 @@ import pandas as pd
 
 from mlflow_cf.features import FeatureSpace
 from mlflow_cf.words.result import Explanation, counterfactual_table
+from mlflow_cf.words.sentences import counted
 
 SHOWN, SHOWN_AS_HTML = 3, 10  # rows
 WIDTH: Final = 100
@@ -115,8 +116,7 @@ class Explanations(Sequence[Explanation]):
     def summary(self) -> str:
         """How many rows there are of each status: ``3 rows: 2 found, 1 already``."""
         counts = ", ".join(f"{count:,} {status}" for status, count in self._counts())
-        rows = "1 row" if len(self) == 1 else f"{len(self):,} rows"
-        return f"{rows}: {counts}" if self.items else "no rows"
+        return f"{counted(len(self), 'row')}: {counts}" if self.items else "no rows"
 
     def __repr__(self) -> str:
         lines = [f"Explanations of {self.summary}"]

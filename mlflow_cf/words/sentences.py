@@ -33,6 +33,11 @@ def spoken(value: Any) -> str:
     return str(value)
 
 
+def counted(count: int, noun: str) -> str:
+    """Return ``1 row``, or ``1,200 rows``."""
+    return f"{count:,} {noun}" + ("" if count == 1 else "s")
+
+
 def sentence(changes: Sequence[tuple[str, Any, Any]], prediction: Any) -> str:
     """Return ``income rises from 41,000 to 46,500: the prediction becomes 1``."""
     return f"{told(changes)}: the prediction becomes {spoken(prediction)}"

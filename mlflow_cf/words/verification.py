@@ -105,18 +105,15 @@ class Verifications(tuple[Verification, ...]):
 
     def to_frame(self) -> pd.DataFrame:
         """Return one row per pair, with the paths of what is broken or unmet, and the inadmissible features."""
-        return pd.DataFrame(
-            {
-                "ok": pd.Series([one.ok for one in self], dtype=bool),
-                "fault": pd.Series([one.fault for one in self], dtype=object),
-                "prediction": pd.Series([one.prediction for one in self], dtype=object),
-                "probability": pd.Series([one.probability for one in self], dtype="float64"),
-                "valid": pd.Series([one.valid for one in self], dtype=bool),
-                "distance": pd.Series([one.distance for one in self], dtype="float64"),
-                "n_changed": pd.Series([one.n_changed for one in self], dtype="int64"),
-                "broken": pd.Series([list(one.broken) for one in self], dtype=object),
-                "unmet": pd.Series([list(one.unmet) for one in self], dtype=object),
-                "inadmissible": pd.Series([list(one.inadmissible) for one in self], dtype=object),
-                "needless": pd.Series([one.needless for one in self], dtype=object),
-            }
-        )
+        dtypes: dict[str, Any] = {
+            "ok": bool,
+            "fault": object,
+            "prediction": object,
+            "probability": float,
+            "valid": bool,
+        }
+        dtypes |= {"distance": float, "n_changed": "int64", "broken": object, "unmet": object}
+        dtypes |= {"inadmissible": object, "needless": object}
+        columns = {name: [getattr(one, name) for one in self] for name in dtypes}
+        columns |= {name: list(map(list, columns[name])) for name in ("broken", "unmet", "inadmissible")}
+        return pd.DataFrame({name: pd.Series(columns[name], dtype=dtype) for name, dtype in dtypes.items()})

@@ -16,8 +16,8 @@ from hypothesis.extra import numpy as some
 from test_artifact_files import read, refused, resealed, write
 
 from mlflow_cf.artifact.format import files
-from mlflow_cf.artifact.format import learned as module
-from mlflow_cf.artifact.format.learned import arrays_to_bytes, learned_from_bytes, plain_to_bytes
+from mlflow_cf.artifact.format import files as module
+from mlflow_cf.artifact.format.files import arrays_to_bytes, learned_from_bytes, plain_to_bytes
 from mlflow_cf.errors import ArtifactError
 from mlflow_cf.explainers import EXPLAINERS, Candidates, Learned, NearestRow
 from mlflow_cf.model.judge import OpenModel

@@ -10,7 +10,7 @@ from pydantic import StrictInt
 
 from mlflow_cf import InputError, NearestRow, RandomSearch
 from mlflow_cf.explainers import EXPLAINERS, Learned, PlannedStep
-from mlflow_cf.testing import KINDS, Ruler, Scenario, answers, conduct, handed_over, opened
+from mlflow_cf.testing import KINDS, Ruler, Scenario, answers, conduct, opened
 from mlflow_cf.testing import opened as certified
 from mlflow_cf.testing.opened import Opening
 from mlflow_cf.testing.trial import Trial
@@ -248,19 +248,19 @@ def test_one_that_learns_for_every_request(monkeypatch):
 def test_an_order_that_is_not_kept(monkeypatch):
     monkeypatch.setattr("mlflow_cf.request.explaining.keeps_order", lambda _: False)
     with refused():
-        handed_over.check_own_order(trial(Pupil()))
+        answers.check_own_order(trial(Pupil()))
 
 
 def test_plans_that_are_lost(monkeypatch):
     monkeypatch.setattr("mlflow_cf.request.replies.plan_steps", lambda *_: ())
     with refused():
-        handed_over.check_plans(trial(Pupil()))
+        answers.check_plans(trial(Pupil()))
 
 
 def test_rows_of_the_background_that_nobody_is_told_of(monkeypatch):
     monkeypatch.setattr(NearestRow, "returns_rows", False)
     with refused():
-        handed_over.check_rows_told(trial(NearestRow()))
+        answers.check_rows_told(trial(NearestRow()))
 
 
 def test_a_count_that_is_refused_too_late():
@@ -278,9 +278,9 @@ def test_a_sound_learner_passes(monkeypatch, tmp_path):
     monkeypatch.setitem(EXPLAINERS, "faulty", Pupil)
     sound = trial(Pupil())
     conduct.check_stored(sound, tmp_path)
-    handed_over.check_own_order(sound)
-    handed_over.check_plans(sound)
-    handed_over.check_rows_told(sound)
+    answers.check_own_order(sound)
+    answers.check_plans(sound)
+    answers.check_rows_told(sound)
     for check in (conduct.check_learns_once, conduct.check_count, conduct.check_options_by_request):
         check(Pupil())
 

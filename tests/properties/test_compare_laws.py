@@ -11,8 +11,7 @@ from hypothesis import strategies as st
 
 import mlflow_cf
 from mlflow_cf.evaluation.compare.paired import FEWEST, Bootstrap, changes, differences, means
-from mlflow_cf.evaluation.compare.side_by_side import MEASURES, advice, burden
-from mlflow_cf.evaluation.compare.survival import Issued, judged, survival
+from mlflow_cf.evaluation.compare.side_by_side import MEASURES, Issued, advice, burden, judged, survival
 from mlflow_cf.evaluation.measure.grouping import groups_of
 
 DRAWS = 40

@@ -32,8 +32,7 @@ from mlflow_cf_flavors.answers import (
     plain_labels,
     shares,
 )
-from mlflow_cf_flavors.boosting import BoosterColumns, wrong_types
-from mlflow_cf_flavors.boosting_structure import compile_lightgbm
+from mlflow_cf_flavors.boosting import BoosterColumns, compile_lightgbm, wrong_types
 
 if TYPE_CHECKING:
     from lightgbm import Booster

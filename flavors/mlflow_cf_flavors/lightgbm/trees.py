@@ -16,12 +16,7 @@ LINKS: Final[dict[str, Link]] = {
     "binary sigmoid:1": "sigmoid",
     "cross_entropy": "sigmoid",
     "multiclass": "softmax",
-    "regression": "identity",
-    "regression_l1": "identity",
-    "huber": "identity",
-    "fair": "identity",
-    "quantile": "identity",
-    "mape": "identity",
+    **dict.fromkeys(("regression", "regression_l1", "huber", "fair", "quantile", "mape"), "identity"),
 }
 TINY: Final = float(np.float32(1e-35))  # anything from -TINY to TINY is taken as 0
 # what the bits of decision_type say

@@ -15,7 +15,7 @@ from scipy.sparse import issparse
 
 from mlflow_cf.features import FeatureSpace
 from mlflow_cf.structures import Link, NotOpenedError, Structure
-from mlflow_cf_flavors.boosting_structure import lightgbm_trees, without
+from mlflow_cf_flavors.boosting import lightgbm_trees, without
 from mlflow_cf_flavors.sklearn.columns import names_after, transformed
 from mlflow_cf_flavors.sklearn.ensembles import ENSEMBLES
 from mlflow_cf_flavors.sklearn.mixing import unmixed

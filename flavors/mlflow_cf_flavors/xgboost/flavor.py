@@ -37,8 +37,7 @@ from mlflow_cf_flavors.answers import (
     plain_labels,
     shares,
 )
-from mlflow_cf_flavors.boosting import BoosterColumns, wrong_types
-from mlflow_cf_flavors.boosting_structure import compile_xgboost
+from mlflow_cf_flavors.boosting import BoosterColumns, compile_xgboost, wrong_types
 
 if TYPE_CHECKING:
     from xgboost import Booster

@@ -18,10 +18,7 @@ LINKS: Final[dict[str, Link]] = {
     "binary:logistic": "sigmoid",
     "multi:softprob": "softmax",
     "multi:softmax": "softmax",
-    "reg:squarederror": "identity",
-    "reg:absoluteerror": "identity",
-    "reg:pseudohubererror": "identity",
-    "reg:quantileerror": "identity",
+    **dict.fromkeys([f"reg:{loss}error" for loss in ("squared", "absolute", "pseudohuber", "quantile")], "identity"),
 }
 
 

@@ -3,22 +3,29 @@
 File names are constants of this module; none is ever read from a file. What is read first is MLmodel, which names the
 digest of `manifest.json`, then that, then name, size and digest of every other file, and only then are they parsed.
 Nothing is pickled but Python functions, if there are some (`pickled`), and nothing is unpickled here.
+
+What was learned is the bytes of two files, ``.npz`` for arrays and ``.json`` for the rest. The archive holds
+uncompressed .npy files and nothing else, so its size bounds what it unpacks to; every header is checked before any
+array is made. Neither file can hold code.
 """
 
 from __future__ import annotations
 
 import json
+import math
+import zipfile
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from io import BytesIO
 from pathlib import Path
-from typing import Final, TypeVar
+from typing import IO, Final, TypeVar
 
 import numpy as np
 import pandas as pd
 import yaml
+from numpy.lib import format as npy
 
 from mlflow_cf.artifact.format import manifest, pickled, tables
-from mlflow_cf.artifact.format.learned import arrays_to_bytes, learned_from_bytes, plain_to_bytes
 from mlflow_cf.artifact.format.manifest import FOLDER, Manifest
 from mlflow_cf.artifact.format.mlmodel import Stated
 from mlflow_cf.artifact.format.pickled import FUNCTIONS
@@ -29,6 +36,7 @@ from mlflow_cf.causal.learn import Arrays
 from mlflow_cf.errors import ArtifactError, InputError
 from mlflow_cf.explained import ExplainedModel
 from mlflow_cf.explainers import AnyExplainer, Learned, learns
+from mlflow_cf.explainers.learned import KINDS, NAME
 from mlflow_cf.explainers.registry import explainer_of, explainer_to_dict
 from mlflow_cf.features import Background, FeatureSpace, Floats
 from mlflow_cf.metrics.plausibility_model import Plausibility
@@ -215,3 +223,68 @@ def _check_stored(content: Mapping[str, bytes], names: tuple[str, ...], owner: s
     if odd:
         fact = f"{'is missing for' if expected else 'is not for'} {owner}"
         raise ArtifactError(min(odd), fact, "log the explained model again")
+
+
+MOST_ARRAYS: Final = 256
+SUFFIX: Final = ".npy"
+# of an archive's member and of a header: not encrypted, no flag but the one for names in UTF-8
+PLAIN_FLAGS: Final = (0, 0x800)
+HEADERS: Final = {(1, 0): npy.read_array_header_1_0, (2, 0): npy.read_array_header_2_0}
+
+
+def arrays_to_bytes(learned: Learned) -> bytes:
+    """Return the archive of all arrays; the same arrays give the same bytes."""
+    file = BytesIO()
+    np.savez(file, allow_pickle=False, **{name: learned.arrays[name] for name in sorted(learned.arrays)})
+    return file.getvalue()
+
+
+def plain_to_bytes(learned: Learned) -> bytes:
+    """Return the JSON values, and the names of the arrays that belong to them."""
+    return json_bytes({"arrays": sorted(learned.arrays), "plain": learned.plain})
+
+
+def learned_from_bytes(archive: bytes, plain: bytes, most_cells: int) -> Learned:
+    """Return what was learned, bit for bit.
+
+    Args:
+        archive, plain: the content of both files.
+        most_cells: of all arrays together.
+
+    Raises:
+        ValueError, KeyError, TypeError, zipfile.BadZipFile: files that `arrays_to_bytes` and `plain_to_bytes` did not
+            write, or too many cells.
+    """
+    content = json.loads(plain)
+    names = content["arrays"]
+    if set(content) != {"arrays", "plain"} or not all(NAME.fullmatch(name) for name in names):
+        raise ValueError("other keys, or names that are none")
+    with zipfile.ZipFile(BytesIO(archive)) as file:
+        _check(file, names, most_cells)
+    with np.load(BytesIO(archive), allow_pickle=False) as arrays:
+        return Learned({name: arrays[name] for name in names}, content["plain"])
+
+
+def _check(archive: zipfile.ZipFile, names: list[str], most_cells: int) -> None:
+    """Refuse members that are not exactly these arrays, stored as they are."""
+    members = archive.infolist()
+    if len(members) > MOST_ARRAYS or sorted(member.filename for member in members) != sorted(n + SUFFIX for n in names):
+        raise ValueError("other arrays than named")
+    cells = 0
+    for member in members:
+        stored = member.compress_type == zipfile.ZIP_STORED and member.flag_bits in PLAIN_FLAGS
+        if not stored or member.file_size != member.compress_size:
+            raise ValueError("an array that is not stored as it is")
+        with archive.open(member) as file:
+            cells += _cells(file, member.file_size)
+        if cells > most_cells:
+            raise ValueError(f"more than {most_cells} cells")
+
+
+def _cells(file: IO[bytes], size: int) -> int:
+    """Return how many cells an array has whose header says no more and no less than the file of `size` bytes holds."""
+    shape, _, dtype = HEADERS[npy.read_magic(file)](file)
+    count = math.prod(shape)
+    if dtype.kind not in KINDS or dtype.itemsize * count != size - file.tell():
+        raise ValueError("an array of another type, or of another size than its file")
+    return max(count, 1)

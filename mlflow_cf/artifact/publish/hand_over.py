@@ -169,9 +169,4 @@ def _tried(what: str, action: Callable[[], object]) -> bool:
 
 def _facts(conf: Mapping[str, Any]) -> dict[str, str]:
     """Return what tags and params of the logged model say, so that it can be searched for and joined."""
-    names = {
-        "explainer": "cf.explainer",
-        "inner_model_id": "cf.inner_model_id",
-        "inner_model_uri": "cf.inner_model_uri",
-    }
-    return {tag: str(conf[key]) for key, tag in names.items() if key in conf}
+    return {f"cf.{key}": str(conf[key]) for key in ("explainer", "inner_model_id", "inner_model_uri") if key in conf}

@@ -68,9 +68,14 @@ def means(values: pd.DataFrame, groups: pd.DataFrame | None, bootstrap: Bootstra
         One line per group and column: group, measure, rows (that have a value), mean, low, high. Groups of fewer than
         five such rows have no interval.
     """
-    return pd.concat(
-        [_means_of(name, values[rows], bootstrap) for name, rows in members_of(groups, len(values)).items()]
-    )
+    found = []
+    for group, rows in members_of(groups, len(values)).items():
+        numbers = values[rows].to_numpy(np.float64)
+        counted = (~np.isnan(numbers)).sum(axis=0)
+        low, high = bootstrap.ends(bootstrap.means(numbers), counted)
+        facts = {"measure": list(values.columns), "rows": counted, "mean": _mean(numbers), "low": low, "high": high}
+        found.append(pd.DataFrame({"group": group, **facts}))
+    return pd.concat(found)
 
 
 def changes(
@@ -83,8 +88,14 @@ def changes(
     Returns:
         One line per group and column: group, measure, change, change_low, change_high.
     """
-    members = members_of(groups, len(after)).items()
-    return pd.concat([_changes_of(name, before[rows], after[rows], bootstrap) for name, rows in members])
+    found = []
+    for group, rows in members_of(groups, len(after)).items():
+        old, new = before[rows].to_numpy(np.float64), after[rows].to_numpy(np.float64)
+        sure = np.minimum((~np.isnan(old)).sum(axis=0), (~np.isnan(new)).sum(axis=0))
+        low, high = bootstrap.ends(bootstrap.means(new) - bootstrap.means(old), sure)
+        moved = {"change": _mean(new) - _mean(old), "change_low": low, "change_high": high}
+        found.append(pd.DataFrame({"group": group, "measure": list(after.columns), **moved}))
+    return pd.concat(found)
 
 
 def differences(before: pd.DataFrame, after: pd.DataFrame, bootstrap: Bootstrap) -> pd.DataFrame:
@@ -112,22 +123,6 @@ def differences(before: pd.DataFrame, after: pd.DataFrame, bootstrap: Bootstrap)
             "verdict": np.select([moved == 2, moved == -2], ["better", "worse"], ""),
         }
     )
-
-
-def _means_of(group: str, values: pd.DataFrame, bootstrap: Bootstrap) -> pd.DataFrame:
-    numbers = values.to_numpy(np.float64)
-    counted = (~np.isnan(numbers)).sum(axis=0)
-    low, high = bootstrap.ends(bootstrap.means(numbers), counted)
-    facts = {"measure": list(values.columns), "rows": counted, "mean": _mean(numbers), "low": low, "high": high}
-    return pd.DataFrame({"group": group, **facts})
-
-
-def _changes_of(group: str, before: pd.DataFrame, after: pd.DataFrame, bootstrap: Bootstrap) -> pd.DataFrame:
-    old, new = before.to_numpy(np.float64), after.to_numpy(np.float64)
-    sure = np.minimum((~np.isnan(old)).sum(axis=0), (~np.isnan(new)).sum(axis=0))
-    low, high = bootstrap.ends(bootstrap.means(new) - bootstrap.means(old), sure)
-    facts = {"measure": list(after.columns), "change": _mean(new) - _mean(old), "change_low": low, "change_high": high}
-    return pd.DataFrame({"group": group, **facts})
 
 
 def _mean(values: Floats) -> Floats:

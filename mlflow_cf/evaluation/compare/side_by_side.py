@@ -1,7 +1,11 @@
-"""The tables of a comparison: measured versions side by side, and what the advice costs each group of people."""
+"""The tables of a comparison: measured versions side by side, and what the advice costs each group of people.
+
+Survival is what other versions say of the counterfactuals that one version has issued.
+"""
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -10,13 +14,19 @@ from typing import Final
 
 import numpy as np
 import pandas as pd
+from numpy.typing import NDArray
 
 from mlflow_cf.errors import InputError
 from mlflow_cf.evaluation.compare.paired import Bootstrap, changes, differences, means
-from mlflow_cf.evaluation.compare.survival import Issued, judged, survival
 from mlflow_cf.evaluation.compare.versions import LoadedVersion
 from mlflow_cf.evaluation.measure.aggregates import COLUMNS, Figure
+from mlflow_cf.explained import ExplainedModel
+from mlflow_cf.features import Floats
+from mlflow_cf.goal import BoundTarget
 from mlflow_cf.metrics import METRICS
+from mlflow_cf.model.judge import Label, Outcome
+from mlflow_cf.policy import Target
+from mlflow_cf.request.rows import CodedRows, Row, read_rows
 
 Key = tuple[str, str]  # names of a version and of an explainer
 
@@ -179,10 +189,7 @@ def advice(
     """Return which features the advice leans on: the share of the nearest answers that change each of them.
 
     Args:
-        measured: (m, ..) the measured table of one version.
-        before: (m, ..) that of the version before it, for the same rows.
-        features: their names.
-        bootstrap: of the intervals.
+        measured, before, bootstrap: as in `burden`; features: their names.
 
     Returns:
         One line per feature: feature, answers, share, low, high, change, change_low, change_high.
@@ -216,3 +223,100 @@ def _leanings(measured: pd.DataFrame, features: Sequence[str]) -> pd.DataFrame:
     for name in features:
         table.loc[found, name] = [float(name in changed) for changed in measured.loc[found, "changed"]]
     return table
+
+
+@dataclass(frozen=True, eq=False)
+class Issued:
+    """The nearest counterfactuals that a model has found for a table.
+
+    Attributes:
+        places: (k,) numbers of the rows they were found for, among m.
+        table: (k, c) the rows of the table with what they change, in the columns of the table and of the model.
+        target: what was promised; how sure it was to be is no part of that.
+        predictions: (k,) what the model said of the rows themselves.
+        probability: (k,) of the wanted outcome, as the model gave it with each counterfactual; NaN if it gave none.
+    """
+
+    places: NDArray[np.intp]
+    table: pd.DataFrame
+    target: Target
+    predictions: tuple[Label, ...]
+    probability: Floats
+
+    @classmethod
+    def of(cls, explained: ExplainedModel, measured: pd.DataFrame, rows: pd.DataFrame) -> Issued:
+        """Return what was issued, according to the measured table, for `rows` (m, c); both are numbered from 0."""
+        found = measured[measured["counterfactual"].notna()]
+        values = explained.space.from_values([json.loads(text) for text in found["counterfactual"]])
+        kept = rows.loc[found.index, [name for name in rows.columns if name not in values.columns]]
+        return cls(
+            found.index.to_numpy(np.intp),
+            pd.concat([values.set_axis(found.index, axis=0), kept], axis=1),
+            explained.policy.target.model_copy(update={"min_probability": None}),
+            tuple(found["prediction"]),
+            found["target_probability"].to_numpy(np.float64),
+        )
+
+
+def judged(issued: Issued, judge: ExplainedModel, rows: int) -> pd.DataFrame:
+    """Ask another model about issued counterfactuals.
+
+    Features that the issuing model does not know are the row's own.
+
+    Returns:
+        (rows, 2), numbered from 0: ``survival``, 1 where the model predicts what was promised, else 0; and
+        ``probability_lost``, by how much less likely it finds that. NaN where nothing was issued or cannot be asked.
+
+    Raises:
+        InputError: the model can never predict what was promised, or lacks a column.
+    """
+    issued.target.check(judge.model)
+    survived, lost = np.full((2, rows), np.nan)
+    frame = judge.space.select(issued.table).reset_index(drop=True)
+    answered = read_rows(judge.judge, CodedRows.of(judge.space, frame)) if len(frame) else []
+    # the class of what was said of each row, where the promise was any other
+    own = judge.model.codes_of(issued.predictions) if issued.target.differs else np.full(len(issued.places), -1)
+    for label in np.unique(own):
+        places = [at for at in np.flatnonzero(own == label) if answered[at].outcome is not None]
+        outcome = _together([answered[at] for at in places])
+        target = BoundTarget(issued.target, judge.model, int(label))
+        likely = np.array(target.probability(outcome), dtype=np.float64)
+        survived[issued.places[places]] = target.met(outcome)
+        lost[issued.places[places]] = issued.probability[places] - likely
+    return pd.DataFrame({"survival": survived, "probability_lost": lost})
+
+
+def survival(verdict: pd.DataFrame, groups: pd.DataFrame | None, bootstrap: Bootstrap) -> pd.DataFrame:
+    """Return the survival of one version's counterfactuals under another one.
+
+    Args:
+        verdict: what `judged` returns.
+        groups: (m, ..) the group of every row in one or more columns.
+        bootstrap: of the intervals.
+
+    Returns:
+        One line per group: group, answers, survival (share) with low and high, probability_lost (mean) with lost_low
+        and lost_high.
+    """
+    table = means(verdict, groups, bootstrap)
+    kept, lost = (table[table["measure"] == name].reset_index(drop=True) for name in verdict.columns)
+    return pd.DataFrame(
+        {
+            "group": kept["group"],
+            "answers": kept["rows"],
+            "survival": kept["mean"],
+            "low": kept["low"],
+            "high": kept["high"],
+            "probability_lost": lost["mean"],
+            "lost_low": lost["low"],
+            "lost_high": lost["high"],
+        }
+    )
+
+
+def _together(rows: Sequence[Row]) -> Outcome:
+    outcomes = [row.outcome for row in rows if row.outcome is not None]
+    codes = np.concatenate([np.empty(0, np.intp), *(one.codes for one in outcomes)])
+    scores = [one.scores for one in outcomes if one.scores is not None]
+    values = np.concatenate([np.empty(0), *(one.values for one in outcomes)])
+    return Outcome(codes, np.vstack(scores) if scores else None, values)

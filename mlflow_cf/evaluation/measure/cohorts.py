@@ -15,12 +15,13 @@ import pandas as pd
 
 from mlflow_cf.constraints.rules import Bools
 from mlflow_cf.errors import InputError
-from mlflow_cf.evaluation.measure.common_changes import CommonChange, Move, applied, common_changes
+from mlflow_cf.evaluation.measure.common_changes import CommonChange, applied, common_changes
 from mlflow_cf.explained import ExplainedModel
 from mlflow_cf.features import FeatureSpace, Floats, Level
 from mlflow_cf.goal import BoundTarget
 from mlflow_cf.model.judge import Outcome
 from mlflow_cf.problem import Codes
+from mlflow_cf.words.sentences import counted
 
 __all__ = ["Cohorts", "cohorts"]
 
@@ -100,9 +101,9 @@ class Cohorts:
         }
 
     def __str__(self) -> str:
-        head = f"{_counted(len(self.items), 'common change')} {'turn' if len(self.items) != 1 else 'turns'}"
-        lines = [f"{item.text}: {_counted(item.turned, 'row')} ({item.share:.1%})" for item in self.items]
-        return "\n  ".join([f"{head} {self.covered:.1%} of {_counted(self.rows, 'row')} that miss the target", *lines])
+        head = f"{counted(len(self.items), 'common change')} {'turn' if len(self.items) != 1 else 'turns'}"
+        lines = [f"{item.text}: {counted(item.turned, 'row')} ({item.share:.1%})" for item in self.items]
+        return "\n  ".join([f"{head} {self.covered:.1%} of {counted(self.rows, 'row')} that miss the target", *lines])
 
     def _repr_html_(self) -> str:
         """Return a small table for notebooks."""
@@ -206,7 +207,8 @@ class _Unfavourable:
     def chosen(self, changes: Sequence[CommonChange], most: int) -> Cohorts:
         """Choose changes greedily; what a change turns is verified before it is counted."""
         distance = self._distances(changes)
-        texts, left = [self._text(change) for change in changes], np.ones(len(self.X), dtype=np.bool_)
+        features, left = self.space.features, np.ones(len(self.X), dtype=np.bool_)
+        texts = [" and ".join(move.text(features[move.column]) for move in change) for change in changes]
         items: list[Cohort] = []
         while len(items) < most:
             turns = np.isfinite(distance) & left
@@ -274,23 +276,13 @@ class _Unfavourable:
         return np.array([one.ok for one in self.explained.verify(rows, changed, minimality=False)], dtype=np.bool_)
 
     def _cohort(self, change: CommonChange, text: str, distance: Floats, turned: Codes) -> Cohort:
+        moved = [(self.space.features[move.column], move) for move in change]
         counts = Counter(self.groups[at] for at in turned) if self.groups else Counter[str]()
         return Cohort(
             text=text,
-            changes=tuple(self._as_dict(move) for move in change),
+            changes=tuple({"feature": f.name, BOUNDS[move.direction]: f.value(move.code)} for f, move in moved),
             turned=len(turned),
             share=len(turned) / len(self.X),
             distance=float(distance.mean()),
             by_group={name: counts[name] / rows for name, rows in self._sizes.items()},
         )
-
-    def _text(self, change: CommonChange) -> str:
-        return " and ".join(move.text(self.space.features[move.column]) for move in change)
-
-    def _as_dict(self, move: Move) -> Mapping[str, Level | None]:
-        feature = self.space.features[move.column]
-        return {"feature": feature.name, BOUNDS[move.direction]: feature.value(move.code)}
-
-
-def _counted(count: int, noun: str) -> str:
-    return f"{count:,} {noun}" + ("" if count == 1 else "s")

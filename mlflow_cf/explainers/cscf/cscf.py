@@ -13,10 +13,8 @@ from pydantic import StrictBool
 
 from mlflow_cf.explainers.cscf.evaluation import Evaluated, Evaluator, answers_among, front, unbeaten
 from mlflow_cf.explainers.cscf.floor import least_cost
-from mlflow_cf.explainers.cscf.genes import decoded, encoded
-from mlflow_cf.explainers.cscf.orders import reordered
-from mlflow_cf.explainers.cscf.possible import possible
-from mlflow_cf.explainers.cscf.refine import Refining, short_plans
+from mlflow_cf.explainers.cscf.possible import decoded, encoded, possible
+from mlflow_cf.explainers.cscf.refine import Refining, reordered, short_plans
 from mlflow_cf.explainers.explainer import Candidates
 from mlflow_cf.explainers.learned import Facts
 from mlflow_cf.explainers.options import Span, asked, check_names, check_options

@@ -14,8 +14,7 @@ from numpy.typing import NDArray
 
 from mlflow_cf.constraints.expressions import differing
 from mlflow_cf.constraints.rules import Bools
-from mlflow_cf.explainers.cscf.genes import Ordered
-from mlflow_cf.explainers.cscf.possible import Possible
+from mlflow_cf.explainers.cscf.possible import Ordered, Possible
 from mlflow_cf.features import Floats
 from mlflow_cf.plans.kernels import Ints
 from mlflow_cf.plans.walk import Walker

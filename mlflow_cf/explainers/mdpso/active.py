@@ -10,7 +10,7 @@ import numpy as np
 from mlflow_cf.constraints.rules import Bools
 from mlflow_cf.explainers.mdpso.coordinates import (
     NO_CHANGE,
-    BoxOptions,
+    BoxOf,
     Coordinates,
     NumberCoordinate,
     coordinates_of,
@@ -204,7 +204,7 @@ class Active:
         return np.where(kept, own, values), np.where(kept, unit.group.own, codes)
 
 
-def active_set(problem: Problem, embedding: Embedding, telling: Floats, most: int, options: BoxOptions) -> Active:
+def active_set(problem: Problem, embedding: Embedding, telling: Floats, most: int, box_of: BoxOf) -> Active:
     """Return the active set: groups that must change, then those that tell most, at most `most`; ties by column.
 
     Args:
@@ -212,7 +212,7 @@ def active_set(problem: Problem, embedding: Embedding, telling: Floats, most: in
         embedding: how numbers are scaled.
         telling: (d,) the information value of every feature.
         most: of groups, beside those that must change.
-        options: of the boxes.
+        box_of: the ends of boxes.
     """
     order = sorted(
         range(len(problem.groups)),
@@ -228,7 +228,7 @@ def active_set(problem: Problem, embedding: Embedding, telling: Floats, most: in
             break
         if not _may_change(group):
             continue
-        coordinates = coordinates_of(problem, embedding, group, options)
+        coordinates = coordinates_of(problem, embedding, group, box_of)
         back = None
         if len(group.columns) == 1 and isinstance(coordinates[0], NumberCoordinate):
             box[:, group.columns[0]] = _ends(coordinates[0])

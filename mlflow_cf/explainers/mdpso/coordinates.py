@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import Literal
 
 import numpy as np
 
@@ -13,28 +12,8 @@ from mlflow_cf.features.embedding import Embedding
 from mlflow_cf.problem import Codes, Group, Problem
 from mlflow_cf.problem.points import limits
 
-BoxKind = Literal["relative", "absolute"]
+BoxOf = Callable[[str, float], tuple[float, float]]  # name and own scaled value of a number -> the ends of its box
 NO_CHANGE = 1e-6  # of a number's range: what is less is no change
-
-
-@dataclass(frozen=True)
-class BoxOptions:
-    """How far numbers may go, in their ranges.
-
-    Attributes:
-        kind: ``relative`` to the row's own scaled value, or ``absolute``.
-        epsilon: how far; by_feature: for some features, by name.
-    """
-
-    kind: BoxKind = "relative"
-    epsilon: float = 0.5
-    by_feature: Mapping[str, float] = field(default_factory=dict)
-
-    def ends(self, name: str, own: float) -> tuple[float, float]:
-        """Return the box of a scaled number (section 2, step 4), which its own value is in."""
-        epsilon = self.by_feature.get(name, self.epsilon)
-        reach = epsilon * own if self.kind == "relative" else epsilon
-        return min(max(0.0, own - reach), own), max(min(1.0, own + reach), own)
 
 
 @dataclass(frozen=True, eq=False)
@@ -120,7 +99,7 @@ class LevelCoordinate:
 Coordinates = NumberCoordinate | Truth | LevelCoordinate
 
 
-def coordinates_of(problem: Problem, embedding: Embedding, group: Group, options: BoxOptions) -> list[Coordinates]:
+def coordinates_of(problem: Problem, embedding: Embedding, group: Group, box_of: BoxOf) -> list[Coordinates]:
     """Return the coordinates of every feature of a group, with boxes that its tuples leave something of."""
     admissible = np.delete(group.actions, [] if group.own_allowed else [group.own], axis=0)
     found: list[Coordinates] = []
@@ -129,7 +108,7 @@ def coordinates_of(problem: Problem, embedding: Embedding, group: Group, options
         if feature.has_order:
             if group.interval is not None:
                 values = np.append(values, limits(problem, group))
-            found.append(_number(problem, embedding, column, values, options))
+            found.append(_number(problem, embedding, column, values, box_of))
             continue
         known = np.unique(values)  # missing comes last
         if feature.kind == "boolean" and known.tolist() == [0, 1] and not np.isnan(x0):
@@ -140,9 +119,7 @@ def coordinates_of(problem: Problem, embedding: Embedding, group: Group, options
     return found
 
 
-def _number(
-    problem: Problem, embedding: Embedding, column: int, values: Floats, options: BoxOptions
-) -> NumberCoordinate:
+def _number(problem: Problem, embedding: Embedding, column: int, values: Floats, box_of: BoxOf) -> NumberCoordinate:
     """Return the coordinate of a number that may have some values, in a box cut to where these are."""
     feature, x0 = problem.space.features[column], float(problem.x0[column])
     centre, scale = float(embedding.centre[column]), float(embedding.scale[column])
@@ -151,7 +128,7 @@ def _number(
     least, most = ((end - centre) / (scale or 1.0) for end in ends)
     if x0 < feature.unknown_from:
         own = (x0 - centre) / scale if scale else float(x0 != centre)
-        low, high = options.ends(feature.name, own)
+        low, high = box_of(feature.name, own)
     else:
         fill = float(embedding.fill[column])
         own, low, high = (fill - centre) / (scale or 1.0), 0.0, 1.0

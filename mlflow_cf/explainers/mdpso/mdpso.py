@@ -15,12 +15,10 @@ from mlflow_cf.errors import InputError
 from mlflow_cf.explainers.explainer import Candidates, Search
 from mlflow_cf.explainers.learned import Facts, Learned, Learning
 from mlflow_cf.explainers.mdpso.active import Active, active_set
-from mlflow_cf.explainers.mdpso.coordinates import BoxKind, BoxOptions
 from mlflow_cf.explainers.mdpso.fitness import Fitness, Objective, PaperSum
 from mlflow_cf.explainers.mdpso.information import information_values
 from mlflow_cf.explainers.mdpso.landed import UNRATED, Landed, Places
-from mlflow_cf.explainers.mdpso.selection import Pick, picked, spares
-from mlflow_cf.explainers.mdpso.sparse import left_by_sparse, sparse
+from mlflow_cf.explainers.mdpso.selection import Pick, left_by_sparse, picked, spares, sparse
 from mlflow_cf.explainers.options import Span, asked, check_names, check_options
 from mlflow_cf.features import Floats
 from mlflow_cf.features.embedding import UNIT_MISMATCH, Embedding
@@ -29,6 +27,7 @@ from mlflow_cf.search.more_sets import more_sets, nearer
 from mlflow_cf.search.seeds import codes_of
 from mlflow_cf.validation import Number
 
+BoxKind = Literal["relative", "absolute"]
 Among = Literal["both", "final", "best"]
 Divergence = Literal["all", "better_half"]
 EPSILON: Final = Span(0, 10)
@@ -80,7 +79,7 @@ class MDPSO:
         spares: whether the other valid rows that were met stand behind these: polishing makes some answers equal.
         pick: of several answers: of each cluster the ``best`` row, or one at ``random`` as in the paper; ``nearest``:
             without clusters; ``sparse``: the nearest one, then those with fewest changes and nearest in median absolute
-            deviations, see `sparse.py`. Without polish, by the paper's sum, or for ``diversity="near"``, the best.
+            deviations, see `selection`. Without polish, by the paper's sum, or for ``diversity="near"``, the best.
         polish: whether needless changes are undone.
     """
 
@@ -150,8 +149,7 @@ class MDPSO:
         """Run the swarm in its box, and hand over the best row of every cluster first."""
         embedding = Embedding.from_arrays(problem.space, dict(learned.arrays))
         telling = learned.arrays["information"][_column(learned, problem)]
-        options = BoxOptions(self.box, self.epsilon, self.epsilon_by_feature)
-        active = active_set(problem, embedding, telling, self.h, options)
+        active = active_set(problem, embedding, telling, self.h, self.ends)
         told: dict[str, Any] = {"active": _names(active), "frozen": list(active.frozen)}
         if not active.units:
             return Candidates(problem.x0[None][:0], {**told, "iterations": 0, "valid": 0})
@@ -185,6 +183,12 @@ class MDPSO:
         """Whether several answers are those with few changes of few deviations."""
         several = self.polish and problem.count > 1 and not problem.variety.near
         return several and self.pick == "sparse" and self.objective == "distance"
+
+    def ends(self, name: str, own: float) -> tuple[float, float]:
+        """Return the box of a scaled number (section 2, step 4), which its own value is in."""
+        epsilon = self.epsilon_by_feature.get(name, self.epsilon)
+        reach = epsilon * own if self.box == "relative" else epsilon
+        return min(max(0.0, own - reach), own), max(min(1.0, own + reach), own)
 
     def kept_velocity(self, iteration: int) -> float:
         """Return how much of the velocity is kept in an iteration, counted from 0."""

@@ -16,22 +16,25 @@ from mlflow_cf.explainers.learned import Facts, Learned, Learning
 from mlflow_cf.explainers.options import Span, asked, check_names, check_options
 from mlflow_cf.explainers.ufce.known import Known, learn_all
 from mlflow_cf.explainers.ufce.lines import (
+    Acceptance,
+    Accepted,
     Line,
     Pair,
+    Plausible,
     SearchLines,
     doubles,
     evenly,
     nested,
     nested_twice,
     pairs_of,
+    scan,
     singles,
     threes,
+    walk,
 )
-from mlflow_cf.explainers.ufce.neighbourhood import Neighbourhood
 from mlflow_cf.explainers.ufce.possible import ReachableSets
 from mlflow_cf.explainers.ufce.predictors import Predictors
-from mlflow_cf.explainers.ufce.searching import Acceptance, Accepted, Plausible, scan, walk
-from mlflow_cf.explainers.ufce.subspaces import Subspaces, with_steps
+from mlflow_cf.explainers.ufce.subspaces import Neighbourhood, Subspaces, with_steps
 from mlflow_cf.features import Embedding, Floats
 from mlflow_cf.metrics.outliers import Inliers
 from mlflow_cf.metrics.proximity import euclidean_distances, jaccard_distances

@@ -137,12 +137,9 @@ class Layers:
     def sweep(
         self, rows: Sequence[Encoded], values: Sequence[Encoded | None], wanted: Flags | None = None
     ) -> list[Floats | None]:
-        """Return, per column, the raw scores (p, t, k) of p rows with this column alone set to each of its values.
+        """Return, per column, the raw scores (p, t, k) of rows (p, width) with it set to `values` (t, width).
 
-        Args:
-            rows: per column the entries (p, width) of p rows.
-            values: per column the entries (t, width) of its values, None for a column that is not swept.
-            wanted: (p, d) where False, the raw scores may be anything.
+        See `Structure.sweep`.
         """
         entries, width = self._side_by_side(rows), len(self.first.bias)
         if self.activation == "relu" and len(self.weights) == 1:
