@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Iterator
 import numpy as np
 
 from mlflow_cf.constraints.causal import equation_errors
-from mlflow_cf.constraints.expressions import MISSING, Const, Expression, Ref, Size, Sum
+from mlflow_cf.constraints.expressions import MISSING, Apply, Const, Expression, Ref, Sum
 from mlflow_cf.constraints.limits import ChangeLimit, Columns, JoinedGroup
 from mlflow_cf.constraints.model import Constraints, Relative
 from mlflow_cf.constraints.origin import Key, Origin, Source
@@ -215,14 +215,11 @@ def _relative_bounds(limits: Relative, own: Ref) -> Iterator[tuple[Comparison, E
         yield "<=", Sum("+", own, Const(float(limits.up))), f"up by {limits.up}"
     if limits.down is not None:
         yield ">=", Sum("-", own, Const(float(limits.down))), f"down by {limits.down}"
+    size = Apply("abs", (own,))
     if limits.up_percent is not None:
-        yield "<=", Sum("+", own, Sum("*", Size(own), Const(limits.up_percent / 100))), f"up by {limits.up_percent} %"
+        yield "<=", Sum("+", own, Sum("*", size, Const(limits.up_percent / 100))), f"up by {limits.up_percent} %"
     if limits.down_percent is not None:
-        yield (
-            ">=",
-            Sum("-", own, Sum("*", Size(own), Const(limits.down_percent / 100))),
-            f"down by {limits.down_percent} %",
-        )
+        yield ">=", Sum("-", own, Sum("*", size, Const(limits.down_percent / 100))), f"down by {limits.down_percent} %"
 
 
 def _levels(c: _Compiler, constraints: Constraints) -> Iterator[Rule]:

@@ -42,13 +42,6 @@ class Sum:
 
 
 @dataclass(frozen=True)
-class Size:
-    """The absolute value of an expression."""
-
-    of: Expression
-
-
-@dataclass(frozen=True)
 class Apply:
     """A function of expressions; unknown where one of them is, or where it overflows."""
 
@@ -99,9 +92,9 @@ class Computed:
     by: Computation
 
 
-Expression = Const | Ref | Sum | Size | Apply | Recoded | Changed | Computed
+Expression = Const | Ref | Sum | Apply | Recoded | Changed | Computed
 MISSING = Const(np.nan)
-ARITHMETIC: Final = (Sum, Size, Apply)  # no bare values: two unknown values of these are never equal
+ARITHMETIC: Final = (Sum, Apply)  # no bare values: two unknown values of these are never equal
 
 
 def level_table(source: Feature, into: Feature) -> tuple[float, ...]:
@@ -114,7 +107,7 @@ def rebuilt(expression: Expression, change: Callable[[Expression], Expression]) 
     match expression:
         case Sum(sign, left, right):
             expression = Sum(sign, rebuilt(left, change), rebuilt(right, change))
-        case Size(of) | Recoded(of):
+        case Recoded(of):
             expression = replace(expression, of=rebuilt(of, change))
         case Apply(function, several):
             expression = Apply(function, tuple(rebuilt(of, change) for of in several))
@@ -129,7 +122,7 @@ def references(expression: Expression) -> Iterator[Ref]:
         case Sum(_, left, right):
             yield from references(left)
             yield from references(right)
-        case Size(of) | Recoded(of):
+        case Recoded(of):
             yield from references(of)
         case Apply(_, several):
             yield from chain.from_iterable(map(references, several))
@@ -150,22 +143,16 @@ def evaluate(expression: Expression, Z: Floats, x0: Floats) -> Floats:
             return np.full(len(Z), x0[..., column]) if side == "x" else Z[:, column]
         case Sum(sign, left, right):
             return _arithmetic(sign, evaluate(left, Z, x0), evaluate(right, Z, x0))
-        case Changed(groups):
-            return _changed(groups, Z, x0)
-        case Computed(by):
-            return by.values(Z, x0)
-        case Size() | Recoded() | Apply():
-            return _of_others(expression, Z, x0)
-
-
-def _of_others(expression: Size | Recoded | Apply, Z: Floats, x0: Floats) -> Floats:
-    match expression:
-        case Size(of):
-            return _applied("abs", [evaluate(of, Z, x0)])
-        case Recoded(of):
-            return _look_up(evaluate(of, Z, x0), expression.table)
         case Apply(function, several):
             return _applied(function, [evaluate(of, Z, x0) for of in several])
+        case Recoded(of):
+            return _look_up(evaluate(of, Z, x0), expression.table)
+        case Changed() | Computed():
+            return _counted_or_computed(expression, Z, x0)
+
+
+def _counted_or_computed(expression: Changed | Computed, Z: Floats, x0: Floats) -> Floats:
+    return expression.by.values(Z, x0) if isinstance(expression, Computed) else _changed(expression.groups, Z, x0)
 
 
 def _changed(groups: Sequence[Sequence[int]], Z: Floats, x0: Floats) -> Floats:

@@ -20,7 +20,6 @@ from mlflow_cf.constraints.expressions import (
     Expression,
     Recoded,
     Ref,
-    Size,
     Sum,
     evaluate,
     rebuilt,
@@ -123,8 +122,6 @@ class ProgramWriter:
                 self._instruction(OF_ROW if side == "x" else OF_CANDIDATE, column)
             case Sum(sign, left, right):
                 self._operation(SUMS[sign], (left, right))
-            case Size(of):
-                self._operation(ABSOLUTE, (of,))
             case Apply(function, several):
                 self._operation(FUNCTIONS[function], several)
             case Recoded(of, _, _, table):
@@ -162,7 +159,7 @@ def is_compiled(part: Rule | Expression) -> bool:
             return all(atom.sign != "in" and is_compiled(atom.left) and is_compiled(atom.right) for atom in atoms)
         case Sum(_, left, right):
             return is_compiled(left) and is_compiled(right)
-        case Size(of) | Recoded(of):
+        case Recoded(of):
             return is_compiled(of)
         case Apply(_, several):
             return all(map(is_compiled, several))

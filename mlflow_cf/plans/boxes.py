@@ -14,7 +14,7 @@ from typing import Final, NamedTuple
 
 import numpy as np
 
-from mlflow_cf.constraints.expressions import Apply, Const, Expression, Recoded, Ref, Size, Sum
+from mlflow_cf.constraints.expressions import Apply, Const, Expression, Recoded, Ref, Sum
 from mlflow_cf.constraints.rules import Atom, Bools, Rule
 from mlflow_cf.features import Floats
 from mlflow_cf.plans.action_model import ActionModel
@@ -57,8 +57,6 @@ def interval_of(expression: Expression, after: Interval, before: Interval) -> In
             return Interval.of(box.low[:, column], box.high[:, column])
         case Sum(sign, left, right):
             return _combined(sign, interval_of(left, after, before), interval_of(right, after, before))
-        case Size(of):
-            return _size(interval_of(of, after, before))
         case Apply(function, several):
             return _applied(function, [interval_of(of, after, before) for of in several])
         case Recoded(of, _, _, table):

@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from mlflow_cf.constraints import Domain, Rule
-from mlflow_cf.constraints.expressions import Const, Expression, Ref, Size, Sum
+from mlflow_cf.constraints.expressions import Apply, Const, Expression, Ref, Sum
 from mlflow_cf.constraints.origin import Origin
 from mlflow_cf.constraints.programs import SIGNS, Checks
 from mlflow_cf.constraints.rules import Atom
@@ -27,7 +27,9 @@ def sides(column: int) -> st.SearchStrategy[Expression]:
     """Return what a rule may say of one column of the counterfactual and of the row."""
     plain = values.map(Const) | st.integers(0, COLUMNS - 1).map(lambda other: Ref("x", other))
     operands = plain | st.just(Ref("x_cf", column))
-    computed = st.builds(Sum, st.sampled_from("+-*/"), operands, operands) | st.builds(Size, operands)
+    computed = st.builds(Sum, st.sampled_from("+-*/"), operands, operands) | operands.map(
+        lambda of: Apply("abs", (of,))
+    )
     return operands | computed
 
 
