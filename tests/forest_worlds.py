@@ -99,6 +99,6 @@ def opened_problem(wrapped: ExplainedModel, query: pd.DataFrame, count: int = 1)
         problem_of(wrapped, query, count),
         rate=scorer.rate,
         scorer=scorer,
-        domain_tokens=tables.tokens,
+        encoded_domains=tables.encoded,
         cells=tables.cells,
     )

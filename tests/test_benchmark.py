@@ -452,8 +452,8 @@ class Counting:
         return Counting(row, changed, self.cells)
 
     def sweep(self, rows, values):
-        for column, tokens in enumerate(values):
-            for t in () if tokens is None else tokens:
+        for column, encoded in enumerate(values):
+            for t in () if encoded is None else encoded:
                 for at in range(len(rows[0])):
                     cell = [float(own) for own in self.row]
                     for place, part in zip(self.changed, rows, strict=True):

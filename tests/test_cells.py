@@ -77,9 +77,9 @@ def test_a_cell_stands_for_all_its_values_by_the_nearest_that_is_allowed(world: 
         values = np.unique(values[~np.isnan(values)]).astype(np.float64)
         values = values[lawful(problem, before, values)]
         cost = problem.bound_distance.parts((column,), values[:, None], problem.x0[[column]])
-        tokens = problem.scorer.structure.encode(column, values)
-        for token, part, peak in zip(tokens, *cost, strict=True):
-            same = pointed.token_tables[column] == token
+        encoded = problem.scorer.structure.encode(column, values)
+        for token, part, peak in zip(encoded, *cost, strict=True):
+            same = pointed.encoded_tables[column] == token
             same[group.own] &= group.own_allowed
             assert ((group.cost[same] <= part) & (group.peak[same] <= peak)).any()
 
@@ -97,8 +97,8 @@ def test_values_of_cells_are_lawful_of_the_columns_type_and_where_they_are_said_
         assert lawful(problem, group, others[:, column]).all()
         np.testing.assert_array_equal(problem.space.encode(problem.space.decode(others)), others)
         np.testing.assert_array_equal(group.actions[group.own], problem.x0[[column]])
-        tokens = problem.scorer.structure.encode(column, group.actions[:, 0])
-        np.testing.assert_array_equal(pointed.token_tables[column], tokens)
+        encoded = problem.scorer.structure.encode(column, group.actions[:, 0])
+        np.testing.assert_array_equal(pointed.encoded_tables[column], encoded)
         part, peak = problem.bound_distance.parts((column,), group.actions, problem.x0[[column]])
         np.testing.assert_array_equal(group.cost, part)
         np.testing.assert_array_equal(group.peak, peak)
@@ -113,8 +113,8 @@ def test_background_rows_are_coded_by_rows_that_the_model_cannot_tell_from_them(
     assert len(codes) == len(rows)
     assert pointed.scorer is not None
     np.testing.assert_array_equal(
-        pointed.scorer.structure.sums(pointed.tokens(codes)),
-        pointed.scorer.structure.sums(pointed.scorer.tokens(range(rows.shape[1]), rows)),
+        pointed.scorer.structure.sums(pointed.encoded(codes)),
+        pointed.scorer.structure.sums(pointed.scorer.encoded(range(rows.shape[1]), rows)),
     )
     far = problem.bound_distance.distance(problem.columns, rows, problem.x0)
     assert (pointed.distance(codes) <= far + 1e-12).all()

@@ -74,7 +74,7 @@ class World:
     def shortfalls(self, codes: Codes) -> Any:
         """Return what candidates (m, G) lack to be favourable, by the sums of their rows."""
         assert self.problem.scorer is not None
-        return self.problem.scorer.measures(self.problem.tokens(codes))[2]
+        return self.problem.scorer.measures(self.problem.encoded(codes))[2]
 
     def children(self, parent: Codes, number: int) -> Codes:
         """Return every candidate that differs from `parent` in this group alone; own tuples come back if allowed."""

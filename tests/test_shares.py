@@ -40,8 +40,8 @@ def test_one_sum_tells_both(name: str) -> None:
     assert structure is not None
     assert (structure.link, structure.outputs) == ("share", 1)
     rows = pd.DataFrame(RNG.integers(-1, 7, (200, 4)).astype(float), columns=DATA.columns)
-    tokens = [structure.encode(column, codes) for column, codes in enumerate(rows.to_numpy().T)]
-    np.testing.assert_allclose(score_encoded(structure, tokens), MODELS[name].predict_proba(rows), rtol=0, atol=1e-12)
+    encoded = [structure.encode(column, codes) for column, codes in enumerate(rows.to_numpy().T)]
+    np.testing.assert_allclose(score_encoded(structure, encoded), MODELS[name].predict_proba(rows), rtol=0, atol=1e-12)
 
 
 def test_a_forest_of_two_minds_says_what_the_model_says() -> None:

@@ -21,7 +21,7 @@ PAIRS = [(one, two) for one in range(6) for two in range(one + 1, 6)]
 
 
 class World:
-    """A structure, the tokens of a row, and those of some values per column, in any order, none missing."""
+    """A structure, the encoded values of a row, and those of some values per column, in any order, none missing."""
 
     def __init__(self, structure: Structure, codes: Any, values: list[Any]) -> None:
         self.structure, self.d = structure, len(codes)
@@ -30,11 +30,11 @@ class World:
 
     def sums(self, changes: dict[int, int]) -> Any:
         """Return the sums of the row with the column's value of this number in some columns."""
-        tokens = [
+        encoded = [
             self.values[column][[changes[column]]] if column in changes else self.row[column]
             for column in range(self.d)
         ]
-        return self.structure.sums(tokens)[0]
+        return self.structure.sums(encoded)[0]
 
 
 @st.composite

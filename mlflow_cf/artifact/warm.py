@@ -57,13 +57,13 @@ def _explain(explained: ExplainedModel) -> None:
         return
     explained.explain(rows, max_evaluations=EVALUATIONS, certify=True)
     codes = explained.space.encode(rows)
-    tokens = [structure.encode(column, codes[:, column]) for column in range(codes.shape[1])]
-    structure.sweep(tokens, tokens)
-    part = structure.restrict([token[0] for token in tokens], [0, 1])
-    part.sweep(tokens[:2], [None, tokens[1]])
-    part.bounds(tokens[:2])
+    encoded = [structure.encode(column, codes[:, column]) for column in range(codes.shape[1])]
+    structure.sweep(encoded, encoded)
+    part = structure.restrict([column[0] for column in encoded], [0, 1])
+    part.sweep(encoded[:2], [None, encoded[1]])
+    part.bounds(encoded[:2])
     if isinstance(structure, SupportsProduct):
-        structure.product(tokens, np.arange(len(tokens)))
+        structure.product(encoded, np.arange(len(encoded)))
     try_pairs(structure, codes)
 
 

@@ -88,8 +88,8 @@ class _RestrictedScore:
 
     def __call__(self, codes: Floats) -> Floats:
         """Return the raw scores (m,) of codes (m, p)."""
-        tokens = [self.structure.encode(place, column) for place, column in enumerate(codes.T)]
-        found: Floats = self.structure.sums(tokens)[:, 0]
+        encoded = [self.structure.encode(place, column) for place, column in enumerate(codes.T)]
+        found: Floats = self.structure.sums(encoded)[:, 0]
         return found
 
 

@@ -51,7 +51,7 @@ def distinct_actions(problem: Problem) -> Codes:
     if problem.scorer is None:
         return np.flatnonzero(kept)
     cells, ascending = np.zeros(len(kept), dtype=np.int64), np.zeros(len(problem.groups), dtype=np.bool_)
-    tables, linked, in_order = problem.token_tables, problem.linked, _in_order(problem)
+    tables, linked, in_order = problem.encoded_tables, problem.linked, _in_order(problem)
     start = problem.actions.start
     for number, columns in enumerate(problem.columns):
         known = tables[columns[0]]

@@ -112,7 +112,7 @@ class BestFirst:
         scorer = self.problem.scorer
         if scorer is None or not len(Z):
             return np.zeros(len(Z), dtype=np.bool_)
-        favourable, margin = scorer.margins(scorer.tokens(range(Z.shape[1]), Z))
+        favourable, margin = scorer.margins(scorer.encoded(range(Z.shape[1]), Z))
         return np.asarray(~favourable & (margin >= self.tolerance))
 
     @cached_property
@@ -212,7 +212,7 @@ class BestFirst:
         certain = np.zeros(len(codes), dtype=np.bool_)
         if problem.scorer is not None and len(codes):
             may, certain = problem.scorer.decisions(
-                problem.scorer.structure.sums(problem.tokens(codes)), self.tolerance
+                problem.scorer.structure.sums(problem.encoded(codes)), self.tolerance
             )
             codes, certain = codes[may], certain[may]
         self._frontier.add(codes, problem.distance(codes), certain, np.zeros(len(problem.groups), dtype=np.bool_))

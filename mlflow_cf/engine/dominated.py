@@ -93,6 +93,6 @@ class RedundantChanges:
         owner, undone = owner[held], undone[held]
         if len(owner):
             scorer = self.problem.scorer
-            _, sure = scorer.decisions(scorer.structure.sums(self.problem.tokens(undone)), self.tolerance)
+            _, sure = scorer.decisions(scorer.structure.sums(self.problem.encoded(undone)), self.tolerance)
             found[owner[sure]] = True
         return found

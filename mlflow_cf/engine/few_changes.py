@@ -35,8 +35,8 @@ class FewChanges:
     def __init__(self, problem: Problem, scorer: Scorer, actions: ActionTable) -> None:
         """Sweep the row."""
         self.problem, self.scorer, self.actions = problem, scorer, actions
-        self._own = problem.own_tokens
-        values = [tokens if len(tokens) > 1 else None for tokens in self.actions.encoded]
+        self._own = problem.encoded_row
+        values = [encoded if len(encoded) > 1 else None for encoded in self.actions.encoded]
         self._sums = np.empty((len(self.actions.code), scorer.structure.outputs))
         for number, sums in zip(problem.owner.tolist(), scorer.structure.sweep(self._own, values), strict=True):
             if sums is not None:
@@ -78,7 +78,7 @@ class FewChanges:
         for number, at in enumerate(best.tolist()):
             codes[number:, self.actions.group[at]] = self.actions.code[at]
         codes = codes[self.problem.held(codes)]
-        return codes[self.scorer.margins(self.problem.tokens(codes))[0]][:1] if len(codes) else codes
+        return codes[self.scorer.margins(self.problem.encoded(codes))[0]][:1] if len(codes) else codes
 
     def singles(self, limit: float, tolerance: float) -> Codes:
         """Return the candidates (m, G) of one change, no farther than `limit`, that may meet the target.

@@ -89,8 +89,8 @@ class Rows:
             return None
         actions, owner = self.actions, self.actions.owner
         places = [self.places[number] - actions.start[number] for number in owner.tolist()]
-        tokens = [actions.encoded[column][some] for column, some in enumerate(places)]
-        return scorer.products.product(tokens, owner, weights)
+        encoded = [actions.encoded[column][some] for column, some in enumerate(places)]
+        return scorer.products.product(encoded, owner, weights)
 
 
 @dataclass(frozen=True, eq=False)

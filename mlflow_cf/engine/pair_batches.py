@@ -91,14 +91,14 @@ class TriedActions(NamedTuple):
     Attributes:
         places: (t,) which of all actions they are; start: (d + 1,) where those of each column start.
         cost, peak: (t,) what each adds to the distance.
-        tokens: per column, their tokens.
+        encoded: per column, their encoded values.
     """
 
     places: Codes
     start: Codes
     cost: Floats
     peak: Floats
-    tokens: list[Encoded]
+    encoded: list[Encoded]
 
     @classmethod
     def of(cls, actions: ActionTable, tried: Bools) -> TriedActions:
@@ -109,8 +109,8 @@ class TriedActions(NamedTuple):
         start = np.append(0, some.cumsum()[ends - 1])
         parts = zip(actions.encoded, pairwise([0, *ends.tolist()]), strict=True)
         places = columns[some]
-        tokens = [table[some[first:stop]] for table, (first, stop) in parts]
-        return cls(places, start, actions.cost[places], actions.peak[places], tokens)
+        encoded = [table[some[first:stop]] for table, (first, stop) in parts]
+        return cls(places, start, actions.cost[places], actions.peak[places], encoded)
 
     @property
     def counts(self) -> Codes:

@@ -50,7 +50,7 @@ class TwoChanges:
     Attributes:
         problem, scorer: what decides about them.
         actions: the changes; sums: (actions, k) of the row with each of them.
-        own: the row's tokens (1, ...), one array per column.
+        own: the row's encoded values (1, ...), one array per column.
     """
 
     problem: Problem
@@ -91,7 +91,7 @@ class TwoChanges:
             if not len(some):
                 break
             at_once = min(most, limits.CELLS_AT_ONCE)
-            tables = self.told.tables(tried.tokens, columns.first[some], columns.second[some], at_once)
+            tables = self.told.tables(tried.encoded, columns.first[some], columns.second[some], at_once)
             if tables is None:
                 if at_once < limits.CELLS_AT_ONCE or len(some) == 1:
                     return None

@@ -121,7 +121,7 @@ def _surely_valid(problem: Problem, rows: Floats) -> Bools:
     scorer = problem.scorer
     if scorer is None or not len(rows):
         return np.zeros(len(rows), dtype=np.bool_)
-    favourable, margin = scorer.margins(scorer.tokens(range(rows.shape[1]), rows))
+    favourable, margin = scorer.margins(scorer.encoded(range(rows.shape[1]), rows))
     surely: Bools = favourable & (margin >= SURE)
     return surely
 

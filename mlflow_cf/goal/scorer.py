@@ -57,8 +57,8 @@ class Scorer:
         """The structure, if it scores product grids."""
         return self.structure if isinstance(self.structure, SupportsProduct) else None
 
-    def tokens(self, columns: Sequence[int], actions: Floats) -> list[Encoded]:
-        """Return the structure's tokens of actions (t, len(columns)), one array per column."""
+    def encoded(self, columns: Sequence[int], actions: Floats) -> list[Encoded]:
+        """Return the structure's encoded values of actions (t, len(columns)), one array per column."""
         return [self.structure.encode(column, actions[:, part]) for part, column in enumerate(columns)]
 
     def rate_sums(self, sums: Floats) -> Rating:
@@ -66,9 +66,9 @@ class Scorer:
         favourable, grade, _ = rate_sums(sums, self.targets)
         return Rating(favourable, grade)
 
-    def margins(self, tokens: Sequence[Encoded]) -> tuple[Bools, Floats]:
+    def margins(self, encoded: Sequence[Encoded]) -> tuple[Bools, Floats]:
         """Return whether m candidates meet the targets, and how far their scores are from where that would change."""
-        favourable, _, margin = rate_sums(self.structure.sums(tokens), self.targets)
+        favourable, _, margin = rate_sums(self.structure.sums(encoded), self.targets)
         return favourable, margin
 
     def decisions(self, sums: Floats, tolerance: float) -> tuple[Bools, Bools]:
@@ -87,9 +87,9 @@ class Scorer:
         sure[close] = favourable & (margin >= tolerance)
         return may, sure
 
-    def measures(self, tokens: Sequence[Encoded]) -> tuple[Bools, Floats, Floats]:
+    def measures(self, encoded: Sequence[Encoded]) -> tuple[Bools, Floats, Floats]:
         """Return what `margins` does, and the shortfalls (m,) of the raw scores; see `shortfalls`."""
-        sums = self.structure.sums(tokens)
+        sums = self.structure.sums(encoded)
         favourable, _, margin = rate_sums(sums, self.targets)
         return favourable, margin, shortfalls(sums, self.targets)
 
@@ -116,13 +116,13 @@ class Scorer:
         """Return how many numbers per candidate are needed to rate it: 1, or all its raw scores."""
         return self.structure.outputs if self.decision_score(tolerance) is None else 1
 
-    def rate_tokens(self, tokens: Sequence[Encoded]) -> Rating:
-        """Rate m candidates given by one token array per feature."""
-        return self.rate_sums(self.structure.sums(tokens))
+    def rate_encoded(self, encoded: Sequence[Encoded]) -> Rating:
+        """Rate m candidates given by one array of encoded values per feature."""
+        return self.rate_sums(self.structure.sums(encoded))
 
     def rate(self, Z: Floats) -> Rating:
         """Rate coded rows (m, d)."""
-        return self.rate_tokens(self.tokens(range(Z.shape[1]), Z))
+        return self.rate_encoded(self.encoded(range(Z.shape[1]), Z))
 
 
 def joined(structures: Sequence[Structure], columns: int) -> Structure:

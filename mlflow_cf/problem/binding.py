@@ -30,7 +30,7 @@ class Domains:
         space: the features.
         all: the domain of every group.
         bound_distance: the distance.
-        structure: the opened model, whose tokens of all actions are kept; None without.
+        structure: the opened model, whose encoded values of all actions are kept; None without.
     """
 
     space: FeatureSpace
@@ -39,8 +39,8 @@ class Domains:
     structure: Structure | None = None
 
     @cached_property
-    def tokens(self) -> dict[int, Encoded]:
-        """For every column, the structure's tokens of its domain's actions."""
+    def encoded(self) -> dict[int, Encoded]:
+        """For every column, the structure's encoded values of its domain's actions."""
         if self.structure is None:
             return {}
         return {
@@ -49,26 +49,26 @@ class Domains:
             for part, column in enumerate(domain.columns)
         }
 
-    def tokens_of(self, x0: Floats) -> list[Encoded]:
-        """Return the structure's tokens (1, ...) of a row (d,), one array per column; none without structure."""
-        tokens, structure = self._tokens_end_to_end, self.structure
+    def encoded_row(self, x0: Floats) -> list[Encoded]:
+        """Return the encoded values (1, ...) of a row (d,), one array per column; none without structure."""
+        encoded, structure = self._encoded_end_to_end, self.structure
         if structure is None:
             return []
-        if tokens is None or len(self.short.numbers) < len(self.all):
+        if encoded is None or len(self.short.numbers) < len(self.all):
             return [structure.encode(column, x0[[column]]) for column in range(len(x0))]
         ids, columns = self.short.ids(x0), self.short.packed.column
-        mine = tokens.take(ids, axis=0)
+        mine = encoded.take(ids, axis=0)
         known = {column: mine[at : at + 1] for at, column in enumerate(columns.tolist())}
         for column in columns[ids < 0].tolist():
             known[column] = structure.encode(column, x0[[column]])
         return [known[column] for column in range(len(x0))]
 
     @cached_property
-    def _tokens_end_to_end(self) -> Encoded | None:
-        """The tokens of all single features, group after group; None where they do not fit into one array."""
-        tokens = [self.tokens[domain.columns[0]] for domain in self.all if self.tokens]
-        alike = len({(some.dtype, some.shape[1:]) for some in tokens}) == 1 and any(map(len, tokens))
-        return np.concatenate(tokens) if alike else None
+    def _encoded_end_to_end(self) -> Encoded | None:
+        """The encoded values of all single features, group after group; None where they do not fit into one array."""
+        encoded = [self.encoded[domain.columns[0]] for domain in self.all if self.encoded]
+        alike = len({(some.dtype, some.shape[1:]) for some in encoded}) == 1 and any(map(len, encoded))
+        return np.concatenate(encoded) if alike else None
 
     @cached_property
     def cells(self) -> Cells | None:
@@ -88,7 +88,7 @@ class Domains:
             groups[number] = self._group(number, rules, partial(short.actions, at), own_allowed=allowed)
         if len(groups) == len(self.all):
             every = tuple(groups.values())
-            return every, PackedGroups(every, short, self._tokens_end_to_end, self.short.packed.start[:-1])
+            return every, PackedGroups(every, short, self._encoded_end_to_end, self.short.packed.start[:-1])
         groups |= self._long_groups(rules, x0) if self._long else {}
         for number, domain in enumerate(self.all):
             if len(domain.columns) > 1:

@@ -140,7 +140,7 @@ class BoundPolicy:
         return self.tables.all
 
     def opened_by(self, structure: Structure | None) -> BoundPolicy:
-        """Return the bound policy with a structure's tokens of all domains."""
+        """Return the bound policy with a structure's encoded values of all domains."""
         return replace(self, tables=replace(self.tables, structure=structure))
 
     def for_requests(self, privacy: Privacy) -> BoundPolicy:
@@ -262,7 +262,7 @@ class BoundPolicy:
             scorer=scorer,
             bound_together=packed_groups,
             steps=StepRules(bound_policy.all_rules, bound_policy.domains, bound_policy.accepts),
-            domain_tokens=self.tables.tokens if known else {},
+            encoded_domains=self.tables.encoded if known else {},
             cells=self.tables.cells if known else None,
             action_model=bound_policy.action_model.covering(space) if bound_policy.action_model else None,
         )

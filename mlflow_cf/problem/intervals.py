@@ -32,7 +32,7 @@ class Cells:
         groups: the groups of these numbers, ascending; start: (groups + 1,) where their cells start.
         column: (c,) column of every cell.
         first, last: (c,) its ends, as the column's type holds them.
-        tokens: column -> the structure's tokens of its cells, (cells, ...) each.
+        encoded: column -> the structure's encoded values of its cells, (cells, ...) each.
     """
 
     groups: tuple[int, ...]
@@ -40,7 +40,7 @@ class Cells:
     column: Codes
     first: Floats
     last: Floats
-    tokens: dict[int, Encoded]
+    encoded: dict[int, Encoded]
 
     @classmethod
     def of(cls, structure: Structure, domains: Sequence[Domain], space: FeatureSpace) -> Cells:

@@ -68,8 +68,8 @@ def _with_cells(problem: Problem, linked: Container[int]) -> Problem:
     for number, group in zip(numbers, bind_cells(some, problem.x0, problem.bound_distance), strict=True):
         groups[number] = group
     celled = {groups[number].columns[0] for number in numbers}
-    tokens = {**problem.domain_tokens, **{column: cells.tokens[column] for column in celled}}
-    return replace(problem, groups=tuple(groups), domain_tokens=tokens, celled=frozenset(celled))
+    encoded = {**problem.encoded_domains, **{column: cells.encoded[column] for column in celled}}
+    return replace(problem, groups=tuple(groups), encoded_domains=encoded, celled=frozenset(celled))
 
 
 def _pins(rule: Rule, column: int, x0: Floats) -> bool:

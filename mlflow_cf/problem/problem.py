@@ -51,7 +51,7 @@ class Problem:
         partial: the same for the requirements that could be opened, the model among them, where others could not.
         bound_together: the groups packed into arrays as they were bound; ignored once `groups` is replaced.
         steps: checks whether one row may follow another on a path that starts at x0; None: not known.
-        domain_tokens: per column, the structure's tokens of its domain's actions; empty: made when they are needed.
+        encoded_domains: per column, the encoded values of its domain's actions; empty: made when they are needed.
         cells: of continuous numbers, if the model was opened; see `intervals`. celled: the columns of groups whose
             actions are the nearest value of every cell instead of observed values.
         action_model: the policy's declared actions for plans, if there are any.
@@ -76,7 +76,7 @@ class Problem:
     partial: Scorer | None = None
     bound_together: PackedGroups | None = None
     steps: StepRules | None = None
-    domain_tokens: Mapping[int, Encoded] = field(default_factory=dict)
+    encoded_domains: Mapping[int, Encoded] = field(default_factory=dict)
     cells: Cells | None = None
     celled: frozenset[int] = frozenset()
     action_model: ActionModel | None = None
@@ -144,25 +144,25 @@ class Problem:
         """Rate candidates by code (m, G), by the fastest scoring there is."""
         if self.scorer is None:
             return self.rate(self.rows(codes))
-        return self.scorer.rate_tokens(self.tokens(codes))
+        return self.scorer.rate_encoded(self.encoded(codes))
 
-    def tokens(self, codes: Codes) -> list[Encoded]:
-        """Return the structure's tokens of candidates by code (m, G), one array per column."""
+    def encoded(self, codes: Codes) -> list[Encoded]:
+        """Return the structure's encoded values of candidates by code (m, G), one array per column."""
         return self.actions.encoded_candidates(codes)
 
     @cached_property
-    def own_tokens(self) -> list[Encoded]:
-        """The structure's tokens (1, ...) of the query row, one array per column; none without structure."""
+    def encoded_row(self) -> list[Encoded]:
+        """The structure's encoded values (1, ...) of the query row, one array per column; none without structure."""
         if (known := self._own_end_to_end) is not None:
             return [known[number : number + 1] for number in self.owner.tolist()]
-        return [] if self.scorer is None else self.scorer.tokens(range(len(self.x0)), self.x0[None])
+        return [] if self.scorer is None else self.scorer.encoded(range(len(self.x0)), self.x0[None])
 
     @cached_property
     def _own_end_to_end(self) -> Encoded | None:
-        """(G, ...) the tokens of the row's own value in every group, if they fit into one array."""
-        if not (self._packed_groups and self.scorer and self.domain_tokens):
+        """(G, ...) the encoded values of the row's own value in every group, if they fit into one array."""
+        if not (self._packed_groups and self.scorer and self.encoded_domains):
             return None
-        return self._packed_groups.own_tokens(self.scorer.tokens)
+        return self._packed_groups.encoded_row(self.scorer.encoded)
 
     @cached_property
     def owner(self) -> Codes:
@@ -171,27 +171,27 @@ class Problem:
         return np.array([owner[column] for column in range(len(self.space))], dtype=np.intp)
 
     @cached_property
-    def token_tables(self) -> list[Encoded]:
-        """For every column, the tokens of its group's actions."""
+    def encoded_tables(self) -> list[Encoded]:
+        """For every column, the encoded values of its group's actions."""
         if self._packed_groups and self._own_end_to_end is not None:
-            found = self._packed_groups.tokens_of(self._own_end_to_end)
+            found = self._packed_groups.encoded_actions(self._own_end_to_end)
             return [found[number] for number in self.owner.tolist()]
         tables: dict[int, Encoded] = {}
         for group in self.groups:
             if self.scorer is not None:
-                tables.update(zip(group.columns, self.tokens_of(self.scorer, group), strict=True))
+                tables.update(zip(group.columns, self.encoded_group(self.scorer, group), strict=True))
         return [tables[column] for column in range(len(self.space))]
 
-    def tokens_of(self, scorer: Scorer, group: Group) -> list[Encoded]:
-        """Return the tokens (t, ...) of a group's actions, one array per column."""
-        known = all(len(self.domain_tokens.get(column, ())) for column in group.columns)  # and there are some
+    def encoded_group(self, scorer: Scorer, group: Group) -> list[Encoded]:
+        """Return the encoded values (t, ...) of a group's actions, one array per column."""
+        known = all(len(self.encoded_domains.get(column, ())) for column in group.columns)  # and there are some
         if not known or group.ids is None:
-            return scorer.tokens(group.columns, group.actions)
-        tables = [self.domain_tokens[column].take(group.ids, axis=0) for column in group.columns]
+            return scorer.encoded(group.columns, group.actions)
+        tables = [self.encoded_domains[column].take(group.ids, axis=0) for column in group.columns]
         if group.ids[group.own] < 0:
-            own = scorer.tokens(group.columns, group.actions[[group.own]])
-            for table, tokens in zip(tables, own, strict=True):
-                table[group.own] = tokens[0]
+            own = scorer.encoded(group.columns, group.actions[[group.own]])
+            for table, encoded in zip(tables, own, strict=True):
+                table[group.own] = encoded[0]
         return tables
 
     def distance(self, codes: Codes) -> Floats:
@@ -213,7 +213,7 @@ class Problem:
         return ActionTable(group, code, cost, peak, packed.start, self.own, self.owner, self._encoded, whole=True)
 
     def _encoded(self) -> list[Encoded]:
-        return [] if self.scorer is None else self.token_tables
+        return [] if self.scorer is None else self.encoded_tables
 
     @cached_property
     def _columns_start(self) -> Codes:

@@ -45,45 +45,45 @@ class PlainRules:
         return self._programs[numbers]
 
 
-# Columns and their values (t, columns) -> the structure's encoded values (tokens), one array per column.
+# Columns and their values (t, columns) -> the structure's encoded values, one array per column.
 Encode = Callable[[Sequence[int], Floats], list[Encoded]]
 
 
 @dataclass(frozen=True, eq=False)
 class PackedGroups:
-    """Single features bound to a row, with the structure's tokens of their domains.
+    """Single features bound to a row, with the structure's encoded values of their domains.
 
     Attributes:
         groups: the groups; packed: their actions.
-        tokens: (v, ...) tokens of all values of all domains, domain after domain, or None.
-        first: (G,) where every group's domain starts in `tokens`.
+        encoded: (v, ...) all values of all domains, domain after domain, or None.
+        first: (G,) where every group's domain starts in `encoded`.
     """
 
     groups: tuple[Group, ...]
     packed: BoundColumns
-    tokens: Encoded | None
+    encoded: Encoded | None
     first: Codes
 
-    def tokens_of(self, own: Encoded) -> list[Encoded]:
-        """Return the tokens (t, ...) of every group's actions; `own` (G, ...) are those of the row's own values."""
-        if self.tokens is None:
+    def encoded_actions(self, own: Encoded) -> list[Encoded]:
+        """Return the encoded values (t, ...) of every group's actions; `own` (G, ...): those of the row itself."""
+        if self.encoded is None:
             return []
         packed = self.packed
-        found = self.tokens.take(packed.ids + self.first.repeat(np.diff(packed.start)), axis=0)
+        found = self.encoded.take(packed.ids + self.first.repeat(np.diff(packed.start)), axis=0)
         found[packed.own + packed.start[:-1]] = own
         return [found[start:stop] for start, stop in pairwise(packed.start.tolist())]
 
-    def own_tokens(self, encode: Encode) -> Encoded | None:
-        """Return the tokens (G, ...) of the query row's own values; None where their domains have none.
+    def encoded_row(self, encode: Encode) -> Encoded | None:
+        """Return the encoded values (G, ...) of the query row's own values; None where their domains have none.
 
         Args:
             encode: for values that no domain has.
         """
-        if self.tokens is None:
+        if self.encoded is None:
             return None
         packed, own = self.packed, self.packed.own + self.packed.start[:-1]
         ids = packed.ids[own]
-        found: Encoded = self.tokens.take(ids + self.first, axis=0)
+        found: Encoded = self.encoded.take(ids + self.first, axis=0)
         for number in np.flatnonzero(ids < 0).tolist():
             (mine,) = encode(self.groups[number].columns, packed.values[own[[number]], None])
             found[number] = mine[0]

@@ -99,7 +99,7 @@ def at_once(task: RowTask, verified: VerifiedAnswers, tolerance: float) -> Verif
         return verified
     codes = np.concatenate([few.singles(distance, score_tolerance), pairs])
     if len(codes) > 1:  # a search may have listed them, which doubts more
-        codes = codes[few.scorer.decisions(few.scorer.structure.sums(problem.tokens(codes)), score_tolerance)[0]]
+        codes = codes[few.scorer.decisions(few.scorer.structure.sums(problem.encoded(codes)), score_tolerance)[0]]
     near = problem.rows(codes)
     own = same(near, verified.rows[0]).all(axis=1)
     if not own.any() or _is_behind(task, verified.rows[0], near[~own]):

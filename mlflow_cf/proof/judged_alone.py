@@ -38,7 +38,7 @@ def by_themselves(
     if not len(verified.rows) or (scorer is not None and is_steady(scorer.structure)):
         return verified
     if scorer is not None:
-        sums = [scorer.structure.sums(_tokens(task.problem, scorer, row)) for row in verified.rows]
+        sums = [scorer.structure.sums(_encoded_values(task.problem, scorer, row)) for row in verified.rows]
         if all(_certain(scorer, alone, tolerance) for alone in sums):
             return verified if is_steady(scorer.own) else _with(verified, [_said(scorer, alone) for alone in sums])
     if task.budget.take(len(verified.rows)) < len(verified.rows):
@@ -53,14 +53,14 @@ def by_themselves(
     return _some(verified, outcome, np.flatnonzero(accepted))
 
 
-def _tokens(problem: Problem, scorer: Scorer, row: Floats) -> list[Encoded]:
-    """Return the tokens (1, ...) of a row (d,), one array per column; only changed values are encoded."""
+def _encoded_values(problem: Problem, scorer: Scorer, row: Floats) -> list[Encoded]:
+    """Return the encoded values (1, ...) of a row (d,), one array per column; only changed values are encoded."""
     if scorer is not problem.scorer:
-        return scorer.tokens(range(len(row)), row[None])
-    tokens = problem.own_tokens.copy()
+        return scorer.encoded(range(len(row)), row[None])
+    encoded = problem.encoded_row.copy()
     for column in np.flatnonzero(row != problem.x0).tolist():
-        (tokens[column],) = scorer.tokens([column], row[None, [column]])
-    return tokens
+        (encoded[column],) = scorer.encoded([column], row[None, [column]])
+    return encoded
 
 
 def _certain(scorer: Scorer, sums: Floats, tolerance: float) -> bool:

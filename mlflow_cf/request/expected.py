@@ -128,7 +128,7 @@ def _sums(request: Request, structure: Structure, codes: Floats) -> Floats:
     """Return the structure's raw scores (m, k) of rows (m, d), rounded as if every row was alone."""
     tables = request.bound_policy.tables
     if tables.structure is structure and len(codes) == 1:
-        return structure.sums(tables.tokens_of(codes[0]))
+        return structure.sums(tables.encoded_row(codes[0]))
     parts = [codes] if is_steady(structure) else [row[None] for row in codes]
     columns = range(codes.shape[1])
     sums = [structure.sums([structure.encode(column, part[:, column]) for column in columns]) for part in parts]

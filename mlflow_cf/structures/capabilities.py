@@ -258,12 +258,12 @@ def try_pairs(structure: Structure, Z: Floats) -> None:
 
     It warms up the kernels for pairs, so that no later row waits until they are compiled.
     """
-    tokens = [structure.encode(column, codes) for column, codes in enumerate(Z.T)]
+    encoded = [structure.encode(column, codes) for column, codes in enumerate(Z.T)]
     if not isinstance(structure, SupportsPairs):
         return
-    pairs = structure.pairs([token[:1] for token in tokens])
+    pairs = structure.pairs([column[:1] for column in encoded])
     zeros, outputs = np.zeros(Z.size), structure.outputs
-    tables = pairs.tables(tokens, np.array([0]), np.array([1]), TRIED)
+    tables = pairs.tables(encoded, np.array([0]), np.array([1]), TRIED)
     if tables is not None:
         alone, whole = (
             SingleEffects(np.zeros((Z.size, outputs)), np.zeros(outputs), zeros, zeros, 0.0, 1.0),

@@ -66,11 +66,11 @@ class Drawn:
         codes = self.rng.integers(0, levels + 3, count).astype(float)
         return np.where(codes == levels + 2, np.nan, codes)
 
-    def tokens(self, counts):
+    def encoded(self, counts):
         return [self.layers.encode(i, self.codes(i, count)) for i, count in enumerate(counts)]
 
     def rows(self, count):
-        return self.tokens([count] * len(self.levels))
+        return self.encoded([count] * len(self.levels))
 
 
 @st.composite
@@ -89,9 +89,9 @@ def test_sums_and_scores_are_those_of_the_dense_layers(world, count):
     sums = np.column_stack([column.encode(codes[column.feature]) for column in world.columns])
     for number, (weights, bias) in enumerate(zip(world.weights, world.biases, strict=True)):
         sums = (PLAIN[world.shape[0]](sums) if number else sums) @ weights + bias
-    tokens = [world.layers.encode(i, part) for i, part in enumerate(codes)]
-    np.testing.assert_allclose(world.layers.sums(tokens), sums, **NEAR)
-    np.testing.assert_allclose(score_encoded(world.layers, tokens), linked(sums, world.shape[1]), **NEAR)
+    encoded = [world.layers.encode(i, part) for i, part in enumerate(codes)]
+    np.testing.assert_allclose(world.layers.sums(encoded), sums, **NEAR)
+    np.testing.assert_allclose(score_encoded(world.layers, encoded), linked(sums, world.shape[1]), **NEAR)
 
 
 @given(drawn(), st.data())
@@ -99,7 +99,7 @@ def test_restricted_layers_score_like_the_whole_ones(world, data):
     columns = range(len(world.levels))
     changed = data.draw(st.permutations(columns))[: data.draw(st.integers(1, len(columns)))]
     row, new = world.rows(1), world.rows(6)
-    part = world.layers.restrict([tokens[0] for tokens in row], changed)
+    part = world.layers.restrict([encoded[0] for encoded in row], changed)
     whole = [new[i] if i in changed else np.repeat(row[i], 6, axis=0) for i in columns]
     np.testing.assert_allclose(part.sums([new[i] for i in changed]), world.layers.sums(whole), **NEAR)
     again = part.restrict([row[i][0] for i in changed], [0])
@@ -115,7 +115,7 @@ def check_sweep(layers, rows, values):
             assert found is None
             continue
         for row, sums in enumerate(found):
-            single = [np.repeat(tokens[row : row + 1], len(allowed), axis=0) for tokens in rows]
+            single = [np.repeat(encoded[row : row + 1], len(allowed), axis=0) for encoded in rows]
             single[column] = allowed
             np.testing.assert_allclose(sums, layers.sums(single), **NEAR)
 
@@ -123,7 +123,7 @@ def check_sweep(layers, rows, values):
 @given(drawn(), st.integers(1, 4), st.data())
 def test_a_sweep_is_every_single_change(world, count, data):
     counts = data.draw(st.lists(st.integers(0, 5), min_size=len(world.levels), max_size=len(world.levels)))
-    values = [tokens if len(tokens) else None for tokens in world.tokens(counts)]
+    values = [encoded if len(encoded) else None for encoded in world.encoded(counts)]
     check_sweep(world.layers, world.rows(count), values)
 
 
@@ -132,9 +132,9 @@ def test_a_sweep_is_every_single_change(world, count, data):
 )
 def test_sweeps_larger_than_their_blocks(activation, widths):
     world = Drawn([0, 3, 0], [(0, 0), (1, 3), (1, 3), (2, 0), (2, 0)], widths, (activation, "identity"), 0)
-    values = [tokens.copy("F") for tokens in world.tokens([900, 5, 65])]
+    values = [encoded.copy("F") for encoded in world.encoded([900, 5, 65])]
     check_sweep(world.layers, world.rows(260), [values[0], None, values[2]])
-    check_sweep(world.layers, [tokens[::2] for tokens in world.rows(5)], values)
+    check_sweep(world.layers, [encoded[::2] for encoded in world.rows(5)], values)
 
 
 def test_a_sweep_loses_nothing_beside_a_large_number():
@@ -153,7 +153,7 @@ def combinations(layers, allowed):
 @given(drawn(), st.data())
 def test_all_combinations_lie_within_the_bounds(world, data):
     counts = data.draw(st.lists(st.integers(1, 3), min_size=len(world.levels), max_size=len(world.levels)))
-    allowed = world.tokens(counts)
+    allowed = world.encoded(counts)
     low, high = world.layers.bounds(allowed)
     sums = combinations(world.layers, allowed)
     assert (low <= sums).all()
@@ -177,15 +177,15 @@ def test_bounds_allow_for_terms_that_cancel():
         x = rng.random(1)
         weights[0] = -(weights[1] * np.sqrt(x) + weights[2] * x**2) / x
         layers = Layers.compile(columns, space, [weights], [np.zeros(1)], "identity", "identity")
-        tokens = [layers.encode(0, rng.normal(0, 1e-6, 1)), layers.encode(1, x)]
-        low, high = layers.bounds(tokens)
-        assert low <= layers.sums(tokens) <= high
+        encoded = [layers.encode(0, rng.normal(0, 1e-6, 1)), layers.encode(1, x)]
+        low, high = layers.bounds(encoded)
+        assert low <= layers.sums(encoded) <= high
 
 
 @given(drawn(activations=("identity",)), st.data())
 def test_bounds_of_linear_models_are_reached(world, data):
     counts = data.draw(st.lists(st.integers(1, 4), min_size=len(world.levels), max_size=len(world.levels)))
-    allowed = world.tokens(counts)
+    allowed = world.encoded(counts)
     sums = combinations(world.layers, allowed)
     low, high = world.layers.bounds(allowed)
     np.testing.assert_allclose(low, sums.min(axis=0), **NEAR)
@@ -197,7 +197,7 @@ def test_bounds_are_reached_where_no_rectifier_bends(world, data):
     world.biases[0] += 1e4 * (len(world.biases) - 1)
     layers = Layers.compile(world.columns, world.space, world.weights, world.biases, *world.shape)
     counts = data.draw(st.lists(st.integers(1, 4), min_size=len(world.levels), max_size=len(world.levels)))
-    allowed = world.tokens(counts)
+    allowed = world.encoded(counts)
     sums = combinations(layers, allowed)
     low, high = layers.bounds(allowed)
     np.testing.assert_allclose(low, sums.min(axis=0), rtol=1e-9, atol=1e-7)
@@ -206,7 +206,7 @@ def test_bounds_are_reached_where_no_rectifier_bends(world, data):
 
 @given(drawn(activations=("identity", "logistic", "tanh")), st.data())
 def test_fewer_allowed_values_never_widen_the_bounds(world, data):
-    allowed = world.tokens([4] * len(world.levels))
+    allowed = world.encoded([4] * len(world.levels))
     kept = [part[: data.draw(st.integers(1, 4))] for part in allowed]
     (low, high), (inner_low, inner_high) = world.layers.bounds(allowed), world.layers.bounds(kept)
     slack = 1e-12 * np.maximum(1, np.maximum(np.abs(low), np.abs(high)))
@@ -217,14 +217,14 @@ def test_fewer_allowed_values_never_widen_the_bounds(world, data):
 @given(drawn())
 def test_nothing_asked_changes_the_layers_or_the_tokens(world):
     rows, values = world.rows(3), world.rows(4)
-    kept = [tokens.copy() for tokens in rows + values]
+    kept = [encoded.copy() for encoded in rows + values]
     before = score_encoded(world.layers, rows)
-    score_encoded(world.layers.restrict([tokens[0] for tokens in rows], [0]), values[:1])
+    score_encoded(world.layers.restrict([encoded[0] for encoded in rows], [0]), values[:1])
     world.layers.sweep(rows, values)
     world.layers.bounds(values)
     np.testing.assert_array_equal(score_encoded(world.layers, rows), before)
-    for tokens, copy in zip(rows + values, kept, strict=True):
-        np.testing.assert_array_equal(tokens, copy)
+    for encoded, copy in zip(rows + values, kept, strict=True):
+        np.testing.assert_array_equal(encoded, copy)
 
 
 def test_a_missing_number_makes_no_sums_but_those_where_it_is_replaced():
@@ -285,15 +285,15 @@ def test_sweep_restrict_and_bounds_agree_with_scikit_learn(estimator, classes):
     layers, space, ask = opened(estimator, classes)
     row = space.encode(flats(1, seed=1))
     domains = [np.arange(len(f.levels), dtype=float) if f.levels else f.values for f in space.features]
-    tokens = [layers.encode(i, row[:, i]) for i in range(len(space))]
+    encoded = [layers.encode(i, row[:, i]) for i in range(len(space))]
     allowed = [layers.encode(i, domain) for i, domain in enumerate(domains)]
     low, high = layers.bounds(allowed)
-    for column, sums in enumerate(layers.sweep(tokens, allowed)):
+    for column, sums in enumerate(layers.sweep(encoded, allowed)):
         Z = np.repeat(row, len(domains[column]), axis=0)
         Z[:, column] = domains[column]
         truth = ask(space.decode(Z))
         np.testing.assert_allclose(linked(sums[0], layers.link), truth, rtol=1e-6, atol=1e-6)
-        part = layers.restrict([part[0] for part in tokens], [column])
+        part = layers.restrict([part[0] for part in encoded], [column])
         np.testing.assert_allclose(score_encoded(part, [allowed[column]]), truth, rtol=1e-6, atol=1e-6)
         assert (low <= sums).all()
         assert (sums <= high).all()
@@ -302,7 +302,7 @@ def test_sweep_restrict_and_bounds_agree_with_scikit_learn(estimator, classes):
 @given(drawn(activations=("identity", "relu")), st.data())
 def test_parts_of_a_box_are_bounded_like_boxes_of_their_own(world, data):
     counts = data.draw(st.lists(st.integers(1, 4), min_size=len(world.levels), max_size=len(world.levels)))
-    allowed = world.tokens(counts)
+    allowed = world.encoded(counts)
     boxes, starts = world.layers.boxes(allowed), np.cumsum([0, *counts])
     masks = world.rng.random((5, starts[-1])) < 0.5
     masks[:, starts[:-1]] = True
@@ -319,7 +319,7 @@ def test_groups_of_a_linear_model_are_confined_side_by_side(world, data):
     columns = range(len(world.levels))
     counts = data.draw(st.lists(st.integers(1, 4), min_size=len(columns), max_size=len(columns)))
     groups = data.draw(st.lists(st.lists(st.sampled_from(columns), min_size=1, unique=True), min_size=1, max_size=4))
-    allowed, starts = world.tokens(counts), np.cumsum([0, *counts])
+    allowed, starts = world.encoded(counts), np.cumsum([0, *counts])
     boxes, mask = world.layers.boxes(allowed), world.rng.random(starts[-1]) < 0.7
     near = world.rng.random(starts[-1]) < 0.5
     mask[starts[:-1]] = near[starts[:-1]] = True

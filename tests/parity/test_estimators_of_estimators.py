@@ -114,9 +114,9 @@ def checked(model: Any, goal: str) -> mlflow_cf.ExplainedModel:
     structure = explained.opened.structure
     assert structure is not None
     Z = explained.space.encode(data)
-    tokens = [structure.encode(column, Z[:, column]) for column in range(Z.shape[1])]
-    low, high = structure.bounds(tokens)
-    sums = structure.sums(tokens)
+    encoded = [structure.encode(column, Z[:, column]) for column in range(Z.shape[1])]
+    low, high = structure.bounds(encoded)
+    sums = structure.sums(encoded)
     assert (low <= sums).all()
     assert (sums <= high).all()
     return explained

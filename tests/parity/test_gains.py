@@ -19,9 +19,9 @@ def test_what_a_column_gains_at_least(seed, outputs, depth):
     space = space_of(background(seed))
     structure = random_trees(seed, space, outputs, trees=int(rng.integers(1, 7)), depth=depth)
     values = [rng.permutation(np.append(feature.values, np.nan)) for feature in space.features]
-    tokens = [structure.encode(column, some) for column, some in enumerate(values)]
-    start = np.cumsum([0, *map(len, tokens)])
-    boxes = structure.boxes(tokens)
+    encoded = [structure.encode(column, some) for column, some in enumerate(values)]
+    start = np.cumsum([0, *map(len, encoded)])
+    boxes = structure.boxes(encoded)
     mask = rng.random(start[-1]) < rng.choice([0.1, 0.3, 0.9])
     mask[[rng.integers(low, high) for low, high in pairwise(start)]] = True
     own = np.array([rng.integers(low, high) for low, high in pairwise(start)])
@@ -32,7 +32,7 @@ def test_what_a_column_gains_at_least(seed, outputs, depth):
     rows = np.array([rng.choice(some, 300) for some in allowed]).T
 
     def sums(places):
-        return structure.sums([some[at] for some, at in zip(tokens, places.T, strict=True)]) @ weights
+        return structure.sums([some[at] for some, at in zip(encoded, places.T, strict=True)]) @ weights
 
     before = sums(rows)
     for column in np.flatnonzero(asked).tolist():

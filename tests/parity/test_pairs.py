@@ -43,7 +43,7 @@ def structure(request, goal):
 
 
 def paired(row, first, second, cells):
-    """Return the rows (m * t,) of tokens with two columns changed to every pair of cells."""
+    """Return the rows (m * t,) of encoded values with two columns changed to every pair of cells."""
     left, right = cells[first], cells[second]
     rows = [np.repeat(token, len(left) * len(right)) for token in row]
     rows[first], rows[second] = np.repeat(left, len(right)), np.tile(right, len(left))
@@ -84,16 +84,16 @@ def test_some_pairs_in_any_order_and_more_than_once(structure):
 def test_no_kernel_is_compiled_once_more_in_a_search(structure):
     """Neither for a structure that was restricted, nor for flags whose columns stand together in memory."""
     cells = [np.arange(lookup.size, dtype=np.int32) for lookup in structure.lookups]
-    tokens = [known[[0, -1]] for known in cells]
+    encoded = [known[[0, -1]] for known in cells]
     boxes = structure.boxes(cells)
     flags, masks = np.ones((2, len(cells)), dtype=bool), np.ones((2, sum(map(len, cells))), dtype=bool)
-    expected = structure.sweep(tokens, cells, flags), boxes.bounds(masks), structure.sums(tokens)
+    expected = structure.sweep(encoded, cells, flags), boxes.bounds(masks), structure.sums(encoded)
     compiled = [len(kernel.signatures) for kernel in (sweep_rows, bound_trees, walk_trees)]
-    found = structure.sweep(tokens, cells, np.asfortranarray(flags)), boxes.bounds(np.asfortranarray(masks))
+    found = structure.sweep(encoded, cells, np.asfortranarray(flags)), boxes.bounds(np.asfortranarray(masks))
     for one, other in zip((*found[0], *found[1]), (*expected[0], *expected[1]), strict=True):
         np.testing.assert_array_equal(one, other)
-    some = structure.restrict([part[0] for part in tokens], [3, 0, 1])
-    some.sweep([tokens[3], tokens[0], tokens[1]], [cells[3], None, cells[1]])
-    some.bounds([cells[3], cells[0], tokens[1]])
-    assert some.sums([part[:1] for part in (tokens[3], tokens[0], tokens[1])]).tolist() == expected[2][:1].tolist()
+    some = structure.restrict([part[0] for part in encoded], [3, 0, 1])
+    some.sweep([encoded[3], encoded[0], encoded[1]], [cells[3], None, cells[1]])
+    some.bounds([cells[3], cells[0], encoded[1]])
+    assert some.sums([part[:1] for part in (encoded[3], encoded[0], encoded[1])]).tolist() == expected[2][:1].tolist()
     assert [len(kernel.signatures) for kernel in (sweep_rows, bound_trees, walk_trees)] == compiled

@@ -201,8 +201,8 @@ def test_structures_that_are_joined_keep_their_parts():
     joined, Z = Joined.of([forest, linear], 2), odd_codes(space, 50)
     leaves, dense = joined.parts()
     found = np.column_stack([sums_of_leaves(leaves, Z), sums_of_layers(dense, Z)])
-    tokens = [joined.encode(column, codes) for column, codes in enumerate(Z.T)]
-    np.testing.assert_allclose(found, joined.sums(tokens), rtol=1e-9)
+    encoded = [joined.encode(column, codes) for column, codes in enumerate(Z.T)]
+    np.testing.assert_allclose(found, joined.sums(encoded), rtol=1e-9)
     assert not joined.steady
     assert not joined.ordered(0)
     assert Joined.of([forest, forest], 2).steady

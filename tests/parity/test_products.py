@@ -18,12 +18,12 @@ from mlflow_cf.structures.capabilities import SupportsProduct
 from mlflow_cf.structures.joined import Joined
 
 
-def rows_of(tokens: list[Any], dimension: NDArray[np.intp]) -> list[Any]:
-    """Return the tokens of all rows of a box, column by column, those of its last dimension changing fastest."""
+def rows_of(encoded: list[Any], dimension: NDArray[np.intp]) -> list[Any]:
+    """Return the encoded values of all rows of a box, column by column; its last dimension changes fastest."""
     sizes = np.ones(dimension.max() + 1, dtype=int)
-    sizes[dimension] = list(map(len, tokens))
+    sizes[dimension] = list(map(len, encoded))
     at = np.indices(sizes).reshape(len(sizes), -1)
-    return [some[at[place]] for some, place in zip(tokens, dimension.tolist(), strict=True)]
+    return [some[at[place]] for some, place in zip(encoded, dimension.tolist(), strict=True)]
 
 
 @st.composite
@@ -42,13 +42,13 @@ def test_products_are_their_rows(seed: int, outputs: int, parts: int, data: st.D
     trees = [random_trees(seed + part, space, outputs, trees=6, depth=5) for part in range(parts)]
     structure: Structure = trees[0] if parts == 1 else Joined.of(trees, len(space))
     values, dimension = data.draw(boxes([np.append(feature.values, np.nan) for feature in space.features]))
-    tokens = [structure.encode(column, some) for column, some in enumerate(values)]
+    encoded = [structure.encode(column, some) for column, some in enumerate(values)]
     assert isinstance(structure, SupportsProduct)
-    found = structure.product(tokens, dimension)
-    expected = structure.sums(rows_of(tokens, dimension))
+    found = structure.product(encoded, dimension)
+    expected = structure.sums(rows_of(encoded, dimension))
     np.testing.assert_allclose(found, expected, rtol=0, atol=1e-6)
     weights = np.random.default_rng(seed).normal(size=(structure.outputs, 2))
-    weighted = structure.product(tokens, dimension, weights)
+    weighted = structure.product(encoded, dimension, weights)
     np.testing.assert_allclose(weighted, expected @ weights, rtol=0, atol=1e-5)
 
 
@@ -68,10 +68,10 @@ def test_sums_of_models_in_single_precision_are_as_near_as_those_of_sweeps(data:
     structure, space = BOOSTED.opened.structure, BOOSTED.space
     assert structure is not None
     values, dimension = data.draw(boxes([feature.values for feature in space.features]))
-    tokens = [structure.encode(column, some) for column, some in enumerate(values)]
+    encoded = [structure.encode(column, some) for column, some in enumerate(values)]
     assert isinstance(structure, SupportsProduct)
-    found = structure.product(tokens, dimension)
-    np.testing.assert_allclose(found, structure.sums(rows_of(tokens, dimension)), rtol=0, atol=SWEPT)
+    found = structure.product(encoded, dimension)
+    np.testing.assert_allclose(found, structure.sums(rows_of(encoded, dimension)), rtol=0, atol=SWEPT)
 
 
 def test_layers_gain_nothing_and_so_nobody_does_beside_them() -> None:

@@ -88,9 +88,9 @@ def checked(model: Any, goal: str, columns: list[str] | None = None) -> None:
     structure, space = explained.opened.structure, explained.space
     assert structure is not None
     Z = space.encode(data)
-    tokens = [structure.encode(column, Z[:, column]) for column in range(Z.shape[1])]
-    low, high = structure.bounds(tokens)
-    sums = structure.sums(tokens)
+    encoded = [structure.encode(column, Z[:, column]) for column in range(Z.shape[1])]
+    low, high = structure.bounds(encoded)
+    sums = structure.sums(encoded)
     assert (low <= sums).all()
     assert (sums <= high).all()
     assert np.isfinite(score_rows(structure, Z)).all()

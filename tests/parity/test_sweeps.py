@@ -99,9 +99,9 @@ def test_every_single_change_and_its_restrictions_are_what_the_model_says(estima
     explained = wrapped(model, data, wanted)
     structure, space = opened(explained), explained.space
     codes = space.encode(data.iloc[[3, 50, 117]])
-    tokens = [structure.encode(column, codes[:, column]) for column in range(len(space))]
+    encoded = [structure.encode(column, codes[:, column]) for column in range(len(space))]
     values = [feature.values for feature in space.features]
-    swept = structure.sweep(tokens, [structure.encode(column, known) for column, known in enumerate(values)])
+    swept = structure.sweep(encoded, [structure.encode(column, known) for column, known in enumerate(values)])
     for column, (known, sums) in enumerate(zip(values, swept, strict=True)):
         alone = structure.encode(column, known)
         for row, own in enumerate(codes):
@@ -109,7 +109,7 @@ def test_every_single_change_and_its_restrictions_are_what_the_model_says(estima
             changed[:, column] = known
             truth = asked(model, space.decode(changed))
             near(linked(sums[row], structure.link), truth)
-            part = structure.restrict([part[row] for part in tokens], [column])
+            part = structure.restrict([part[row] for part in encoded], [column])
             whole = [structure.encode(other, changed[:, other]) for other in range(len(space))]
             assert score_encoded(part, [alone]).tolist() == score_encoded(structure, whole).tolist()
 

@@ -42,35 +42,35 @@ def test_ratings_sweeps_and_restrictions_are_those_of_each(world, other):
     rating = scorer.rate(Z)
     np.testing.assert_array_equal(rating.favourable, ratings[0].favourable & ratings[1].favourable)
     np.testing.assert_array_equal(rating.grade, np.minimum(ratings[0].grade, ratings[1].grade))
-    tokens = problem.tokens(codes)
-    for column, sums in enumerate(scorer.structure.sweep([t[:3] for t in tokens], tokens)):
+    encoded = problem.encoded(codes)
+    for column, sums in enumerate(scorer.structure.sweep([t[:3] for t in encoded], encoded)):
         for value in range(len(codes)):
             swept = Z[:3].copy()
             swept[:, column] = Z[value, column]
             np.testing.assert_allclose(
-                sums[:, value], scorer.structure.sums(scorer.tokens(range(Z.shape[1]), swept)), atol=1e-9
+                sums[:, value], scorer.structure.sums(scorer.encoded(range(Z.shape[1]), swept)), atol=1e-9
             )
     changed = [0, len(world.space) - 1]
-    restricted = scorer.structure.restrict([t[0] for t in tokens], changed)
+    restricted = scorer.structure.restrict([t[0] for t in encoded], changed)
     mixed = np.repeat(Z[:1], len(Z), axis=0)
     mixed[:, changed] = Z[:, changed]
-    whole = scorer.structure.sums(scorer.tokens(range(Z.shape[1]), mixed))
-    np.testing.assert_allclose(restricted.sums([tokens[column] for column in changed]), whole, atol=1e-9)
+    whole = scorer.structure.sums(scorer.encoded(range(Z.shape[1]), mixed))
+    np.testing.assert_allclose(restricted.sums([encoded[column] for column in changed]), whole, atol=1e-9)
 
 
 @given(drawn(("forest", "linear", "network")).filter(lambda world: world.open), others)
 def test_bounds_hold_for_all_rows_of_a_box(world, other):
     _, scorer, problem = both(world, other)
-    tokens = problem.tokens(some_codes(problem, world.seed, size=6))
-    low, high = scorer.structure.bounds(tokens)
-    masks = np.random.default_rng(world.seed).random((4, 6 * len(tokens))) < 0.5
+    encoded = problem.encoded(some_codes(problem, world.seed, size=6))
+    low, high = scorer.structure.bounds(encoded)
+    masks = np.random.default_rng(world.seed).random((4, 6 * len(encoded))) < 0.5
     masks[:, ::6] = True
-    rows = np.random.default_rng(1).integers(0, 6, (50, len(tokens)))
-    sums = scorer.structure.sums([t[rows[:, column]] for column, t in enumerate(tokens)])
+    rows = np.random.default_rng(1).integers(0, 6, (50, len(encoded)))
+    sums = scorer.structure.sums([t[rows[:, column]] for column, t in enumerate(encoded)])
     assert (sums >= low - 1e-9).all()
     assert (sums <= high + 1e-9).all()
-    lows, highs = boxes_of(scorer.structure, tokens).bounds(masks)
-    inside = [masks[box][np.arange(len(tokens)) * 6 + rows].all(axis=1) for box in range(len(masks))]
+    lows, highs = boxes_of(scorer.structure, encoded).bounds(masks)
+    inside = [masks[box][np.arange(len(encoded)) * 6 + rows].all(axis=1) for box in range(len(masks))]
     for box, members in enumerate(inside):
         assert (sums[members] >= lows[box] - 1e-9).all()
         assert (sums[members] <= highs[box] + 1e-9).all()

@@ -122,7 +122,7 @@ class Drawn:
     def rows(self, count):
         return np.array([[self.code(feature) for feature in range(len(self.levels))] for _ in range(count)])
 
-    def tokens(self, rows):
+    def encoded(self, rows):
         return [self.trees.encode(feature, column) for feature, column in enumerate(rows.T)]
 
     def leaf(self, tree, row):
@@ -167,9 +167,9 @@ def drawn(draw):
     return Drawn(rng, levels, shape, rule, draw(st.sampled_from([np.float32, np.float64])))
 
 
-def with_column(tokens, row, column, allowed):
-    """Return one row of `tokens` over and over, with one column replaced by each of those allowed."""
-    single = [np.repeat(part[row : row + 1], len(allowed), axis=0) for part in tokens]
+def with_column(encoded, row, column, allowed):
+    """Return one row of `encoded` over and over, with one column replaced by each of those allowed."""
+    single = [np.repeat(part[row : row + 1], len(allowed), axis=0) for part in encoded]
     single[column] = allowed
     return single
 
@@ -182,15 +182,15 @@ def all_cells(world):
 def test_sums_are_those_of_a_plain_walk(world, count):
     rows = world.rows(count)
     expected = world.sums(rows)
-    assert world.trees.sums(world.tokens(rows)).tolist() == expected.astype(float).tolist()
+    assert world.trees.sums(world.encoded(rows)).tolist() == expected.astype(float).tolist()
 
 
 @given(drawn(), st.data())
 def test_a_restricted_forest_is_the_whole_one_bit_for_bit(world, data):
     columns = range(len(world.levels))
     changed = data.draw(st.permutations(columns))[: data.draw(st.integers(1, len(columns)))]
-    row, new = world.tokens(world.rows(1)), world.tokens(world.rows(9))
-    part = world.trees.restrict([tokens[0] for tokens in row], changed)
+    row, new = world.encoded(world.rows(1)), world.encoded(world.rows(9))
+    part = world.trees.restrict([encoded[0] for encoded in row], changed)
     whole = [new[i] if i in changed else np.repeat(row[i], 9) for i in columns]
     assert part.sums([new[i] for i in changed]).tolist() == world.trees.sums(whole).tolist()
     mine, all_of_it = score_encoded(part, [new[i] for i in changed]), score_encoded(world.trees, whole)
@@ -207,8 +207,8 @@ def test_a_restricted_forest_is_the_whole_one_bit_for_bit(world, data):
 def test_a_restricted_forest_sweeps_and_is_bounded_like_the_whole_one(world, data):
     columns = range(len(world.levels))
     changed = data.draw(st.permutations(columns))[: data.draw(st.integers(1, len(columns)))]
-    row, new = world.tokens(world.rows(1)), world.tokens(world.rows(3))
-    part = world.trees.restrict([tokens[0] for tokens in row], changed)
+    row, new = world.encoded(world.rows(1)), world.encoded(world.rows(3))
+    part = world.trees.restrict([encoded[0] for encoded in row], changed)
     whole = [new[i] if i in changed else np.repeat(row[i], 3) for i in columns]
     cells = all_cells(world)
     found = part.sweep([new[i] for i in changed], [cells[i] for i in changed])
@@ -222,26 +222,26 @@ def test_a_restricted_forest_sweeps_and_is_bounded_like_the_whole_one(world, dat
 
 @given(drawn(), st.integers(1, 4))
 def test_a_sweep_is_every_single_change(world, count):
-    tokens, cells = world.tokens(world.rows(count)), all_cells(world)
-    for column, sums in enumerate(world.trees.sweep(tokens, cells)):
+    encoded, cells = world.encoded(world.rows(count)), all_cells(world)
+    for column, sums in enumerate(world.trees.sweep(encoded, cells)):
         for row in range(count):
-            world.close(sums[row], world.trees.sums(with_column(tokens, row, column, cells[column])))
+            world.close(sums[row], world.trees.sums(with_column(encoded, row, column, cells[column])))
 
 
 @given(drawn(), st.integers(1, 4), st.data())
 def test_a_sweep_answers_what_is_wanted(world, count, data):
-    tokens, width = world.tokens(world.rows(count)), len(world.levels)
+    encoded, width = world.encoded(world.rows(count)), len(world.levels)
     sizes = data.draw(st.lists(st.integers(0, 5), min_size=width, max_size=width))
-    values = [world.tokens(world.rows(n))[i] if n else None for i, n in enumerate(sizes)]
-    swept = world.trees.sweep(tokens, values)
+    values = [world.encoded(world.rows(n))[i] if n else None for i, n in enumerate(sizes)]
+    swept = world.trees.sweep(encoded, values)
     wanted = world.rng.random((count, width)) < 0.5
-    for column, (sums, asked) in enumerate(zip(swept, world.trees.sweep(tokens, values, wanted), strict=True)):
+    for column, (sums, asked) in enumerate(zip(swept, world.trees.sweep(encoded, values, wanted), strict=True)):
         if values[column] is None:
             assert sums is None
             assert asked is None
             continue
         for row in range(count):
-            expected = world.trees.sums(with_column(tokens, row, column, values[column]))
+            expected = world.trees.sums(with_column(encoded, row, column, values[column]))
             world.close(sums[row], expected)
             if wanted[row, column]:
                 world.close(asked[row], expected)
@@ -252,9 +252,9 @@ def test_bounds_hold_for_every_allowed_row(world, data):
     width = len(world.levels)
     sizes = data.draw(st.lists(st.integers(1, 3), min_size=width, max_size=width))
     allowed = np.array(list(product(*(world.rows(n)[:, i] for i, n in enumerate(sizes)))))
-    tokens = world.tokens(allowed)
-    low, high = world.trees.bounds([np.unique(part) for part in tokens])
-    sums = world.trees.sums(tokens)
+    encoded = world.encoded(allowed)
+    low, high = world.trees.bounds([np.unique(part) for part in encoded])
+    sums = world.trees.sums(encoded)
     assert (low <= sums.min(axis=0)).all()
     assert (sums.max(axis=0) <= high).all()
     leaves = [[world.leaf(tree, row) for row in allowed] for tree in range(len(world.forest.roots))]
@@ -269,9 +269,9 @@ def test_bounds_hold_for_every_allowed_row(world, data):
 
 @given(drawn())
 def test_bounds_of_one_row_are_its_sums(world):
-    tokens = world.tokens(world.rows(1))
-    low, high = world.trees.bounds(tokens)
-    (sums,) = world.trees.sums(tokens)
+    encoded = world.encoded(world.rows(1))
+    low, high = world.trees.bounds(encoded)
+    (sums,) = world.trees.sums(encoded)
     assert (low <= sums).all()
     assert (sums <= high).all()
     world.close(high, low)
@@ -287,9 +287,9 @@ def test_bounds_hold_where_large_leaves_cancel_out():
     )  # fmt: skip
     space = FeatureSpace((Feature("f0", "real", "float64"),))
     trees = TreeEnsemble.compile(forest, [NumberColumn(0)], space)
-    tokens = [trees.encode(0, np.zeros(1))]
-    low, high = trees.bounds(tokens)
-    assert low[0] <= trees.sums(tokens)[0, 0] <= high[0]
+    encoded = [trees.encode(0, np.zeros(1))]
+    low, high = trees.bounds(encoded)
+    assert low[0] <= trees.sums(encoded)[0, 0] <= high[0]
     assert high[0] - low[0] < 10
 
 
@@ -297,9 +297,9 @@ def test_bounds_hold_where_large_leaves_cancel_out():
 def test_trees_of_one_leaf(outputs):
     for seed in range(5):
         world = Drawn(np.random.default_rng(seed), [0, 3], (4, 0, outputs, outputs > 1), "<= float64", np.float64)
-        tokens = world.tokens(world.rows(3))
-        sums = world.trees.sums(tokens)
+        encoded = world.encoded(world.rows(3))
+        sums = world.trees.sums(encoded)
         assert (sums == sums[0]).all()
-        for column, found in enumerate(world.trees.sweep(tokens, all_cells(world))):
+        for column, found in enumerate(world.trees.sweep(encoded, all_cells(world))):
             world.close(found, np.broadcast_to(sums[0], (3, world.trees.lookups[column].size, outputs)))
-        assert len(world.trees.restrict([part[0] for part in tokens], [1]).trees.nodes.tests) == 4
+        assert len(world.trees.restrict([part[0] for part in encoded], [1]).trees.nodes.tests) == 4

@@ -38,7 +38,7 @@ class Speed:
     """How fast a structure is; times are median CPU milliseconds.
 
     Attributes:
-        score: batch size -> time of scoring a batch of tokens, as a search does.
+        score: batch size -> time of scoring a batch of encoded rows, as a search does.
         rows, pipeline: batch size -> time of scoring the same batch from its codes, and through the pipeline.
         differ: rows out of COMPARED on which the decisions differ.
         singles, pairs: how many rows one change, two changes make of a row.
@@ -112,8 +112,8 @@ def tables(measured: Mapping[str, Speed | None]) -> str:
 
 
 def _scores(speed: Speed, size: int) -> list[str]:
-    tokens, rows, other = speed.score[size], speed.rows[size], speed.pipeline[size]
-    return [f"{tokens:.3f}", f"{rows:.3f}", f"{other:.2f}", f"{other / tokens:.1f}", f"{other / rows:.1f}"]
+    encoded, rows, other = speed.score[size], speed.rows[size], speed.pipeline[size]
+    return [f"{encoded:.3f}", f"{rows:.3f}", f"{other:.2f}", f"{other / encoded:.1f}", f"{other / rows:.1f}"]
 
 
 def _changes(speed: Speed) -> list[str]:
@@ -124,8 +124,8 @@ def _changes(speed: Speed) -> list[str]:
 
 
 def _token_scorer(structure: Structure, Z: Floats) -> Callable[[], object]:
-    tokens = [structure.encode(column, Z[:, column]) for column in range(Z.shape[1])]
-    return lambda: score_encoded(structure, tokens)
+    encoded = [structure.encode(column, Z[:, column]) for column in range(Z.shape[1])]
+    return lambda: score_encoded(structure, encoded)
 
 
 def _scorer(structure: Structure, Z: Floats) -> Callable[[], object]:
@@ -170,19 +170,19 @@ def _partial(explained: ExplainedModel, structure: Structure, count: int, rng: n
         Z = np.tile(x0, (SAME_CHANGES, 1))
         changed = sorted(rng.permutation(len(x0))[:count].tolist())
         Z[:, changed] = _drawn(explained, SAME_CHANGES, rng)[:, changed]
-        tokens = [structure.encode(column, codes) for column, codes in enumerate(Z.T)]
+        encoded = [structure.encode(column, codes) for column, codes in enumerate(Z.T)]
         own = [structure.encode(column, codes)[0] for column, codes in enumerate(x0[:, None])]
-        whole, restricted = _in_turns(*_ways(structure, tokens, own, changed), repeats=11)
+        whole, restricted = _in_turns(*_ways(structure, encoded, own, changed), repeats=11)
         gains.append(whole / restricted)
     return float(np.median(gains))
 
 
 def _ways(
-    structure: Structure, tokens: Sequence[Any], own: Sequence[Any], changed: Sequence[int]
+    structure: Structure, encoded: Sequence[Any], own: Sequence[Any], changed: Sequence[int]
 ) -> tuple[Callable[[], object], Callable[[], object]]:
     """Return the scoring of candidates by the whole structure, and by the one restricted to `changed` columns."""
-    some = [tokens[column] for column in changed]
-    return lambda: score_encoded(structure, tokens), lambda: score_encoded(structure.restrict(own, changed), some)
+    some = [encoded[column] for column in changed]
+    return lambda: score_encoded(structure, encoded), lambda: score_encoded(structure.restrict(own, changed), some)
 
 
 def _singles(x0: Floats, known: Sequence[Floats]) -> Floats:

@@ -68,7 +68,7 @@ class Reachable:
         possible: Bools = np.all(low[:, columns] <= high[:, columns], axis=1)
         structure = self._restricted(tuple(columns))
         for at in np.flatnonzero(possible).tolist():
-            allowed = [self._tokens(column, low[at, column], high[at, column]) for column in columns]
+            allowed = [self._encoded_values(column, low[at, column], high[at, column]) for column in columns]
             ends = structure.bounds(allowed)
             cannot = self.scorer.upper_bound(ends[0][None], ends[1][None], self.doubt) < 0  # not where it is no number
             possible[at] = not cannot[0]
@@ -97,8 +97,8 @@ class Reachable:
     def _known(self) -> dict[int, Floats]:
         return {}
 
-    def _tokens(self, column: int, low: float, high: float) -> Encoded:
-        """Return the tokens of all values between two ends, or of as few as bound them."""
+    def _encoded_values(self, column: int, low: float, high: float) -> Encoded:
+        """Return the encoded values of all values between two ends, or of as few as bound them."""
         feature, structure = self.problem.space.features[column], self.scorer.structure
         if not feature.numeric:
             codes = np.arange(np.ceil(low), np.floor(high) + 1)
@@ -116,7 +116,7 @@ class Reachable:
 
     @cached_property
     def _row(self) -> list[Encoded]:
-        return [tokens[0] for tokens in self.scorer.tokens(range(len(self.problem.x0)), self.problem.x0[None])]
+        return [encoded[0] for encoded in self.scorer.encoded(range(len(self.problem.x0)), self.problem.x0[None])]
 
     @cached_property
     def _structures(self) -> dict[tuple[int, ...], Structure]:

@@ -166,14 +166,14 @@ class Partial:
         key = tuple(groups.tolist())
         if key not in self.known:
             self.known[key] = self._restricted(key)
-        return self.known[key].sums(self._tokens(changed - self.deltas.start[groups], key))
+        return self.known[key].sums(self._encoded_values(changed - self.deltas.start[groups], key))
 
     def _mixed(self, places: Places) -> Floats:
         """Return the sums (m, outputs) of any candidates (m, k)."""
         deltas = self.deltas
         changed = np.bincount(deltas.group[places].ravel(), minlength=len(deltas.start) + 1)[:-1] > 0
         if len(places) < self.least or 2 * np.count_nonzero(changed) > len(changed):
-            tables, codes = self.problem.token_tables, deltas.codes(places)
+            tables, codes = self.problem.encoded_tables, deltas.codes(places)
             return self.scorer.structure.sums([t[codes[:, n]] for t, n in zip(tables, self._owner, strict=True)])
         groups = np.flatnonzero(changed)
         key = tuple(groups.tolist())
@@ -182,14 +182,14 @@ class Partial:
         codes = np.tile(np.append(self.problem.own[groups], 0), (len(places), 1))
         group = deltas.group[places]
         np.put_along_axis(codes, at[group], places - np.append(deltas.start, deltas.none)[group], axis=1)
-        return self._restricted(key).sums(self._tokens(codes, key))
+        return self._restricted(key).sums(self._encoded_values(codes, key))
 
     def _restricted(self, groups: Groups) -> Structure:
         return self.scorer.structure.restrict(self._row, [c for number in groups for c in self.problem.columns[number]])
 
-    def _tokens(self, codes: Codes, groups: Groups) -> list[Encoded]:
-        """Return the tokens of every column of some groups for their codes (m, groups)."""
-        tables, columns = self.problem.token_tables, self.problem.columns
+    def _encoded_values(self, codes: Codes, groups: Groups) -> list[Encoded]:
+        """Return the encoded values of every column of some groups for their codes (m, groups)."""
+        tables, columns = self.problem.encoded_tables, self.problem.columns
         return [tables[c][codes[:, at]] for at, number in enumerate(groups) for c in columns[number]]
 
     @cached_property
@@ -198,5 +198,5 @@ class Partial:
 
     @cached_property
     def _row(self) -> list[Encoded]:
-        """The query row's own tokens, one per column."""
-        return [table[self.problem.own[n]] for table, n in zip(self.problem.token_tables, self._owner, strict=True)]
+        """The query row's own encoded values, one per column."""
+        return [table[self.problem.own[n]] for table, n in zip(self.problem.encoded_tables, self._owner, strict=True)]

@@ -85,7 +85,7 @@ class Members:
 
     def rate(self, codes: Codes) -> tuple[Bools, Floats]:
         """Return whether candidates (m, G) are favourable, and by how much, or what they lack, negated."""
-        favourable, margin, shortfall = self.scorer.measures(self.problem.tokens(codes))
+        favourable, margin, shortfall = self.scorer.measures(self.problem.encoded(codes))
         return favourable, np.where(favourable, margin, -shortfall)
 
     def merits(self, scored: Population) -> Floats:
@@ -113,7 +113,7 @@ class Members:
             codes = codes[self.seen.new(codes)]
             parts = [none_scored(self.problem)]
             for some in batches(len(codes), self.budget):
-                favourable, _, shortfall = self.scorer.measures(self.problem.tokens(codes[some]))
+                favourable, _, shortfall = self.scorer.measures(self.problem.encoded(codes[some]))
                 parts.append(self._scored(codes[some], favourable, shortfall))
             scored = Population.together(parts)
             self.seen.remember(len(scored))
@@ -154,7 +154,7 @@ class Members:
             codes, favourable, shortfall = near.codes(best), near.verdict[best] > 0, near.shortfall[best]
             doubtful = np.flatnonzero(near.verdict[best] < 0)
             if len(doubtful):
-                rated = self.scorer.measures(self.problem.tokens(codes[doubtful]))
+                rated = self.scorer.measures(self.problem.encoded(codes[doubtful]))
                 favourable[doubtful], _, shortfall[doubtful] = rated
             self._keep(self._scored(codes, favourable, shortfall))
 
@@ -202,7 +202,7 @@ def minimal(problem: Problem, scorer: Scorer, codes: Codes) -> Codes:
         owner, undone = problem.undone_codes(codes[waiting])
         if not len(owner):
             break
-        kept = np.flatnonzero(scorer.margins(problem.tokens(undone))[0])  # few are, so that rules are checked for few
+        kept = np.flatnonzero(scorer.margins(problem.encoded(undone))[0])  # few are, so that rules are checked for few
         kept = kept[problem.held(undone[kept])]
         owner, undone = waiting[owner[kept]], undone[kept]
         order = np.lexsort((problem.distance(undone), owner))

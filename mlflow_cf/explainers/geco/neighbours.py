@@ -131,8 +131,8 @@ class Neighbours:
         problem, actions = self.problem, self.actions
         columns: Bools = wanted[:, problem.owner]
         some = np.any(columns, axis=0).tolist()
-        values = [tokens if any_ else None for tokens, any_ in zip(actions.encoded, some, strict=True)]
-        rows = [table[parents[:, n]] for table, n in zip(problem.token_tables, problem.owner, strict=True)]
+        values = [encoded if any_ else None for encoded, any_ in zip(actions.encoded, some, strict=True)]
+        rows = [table[parents[:, n]] for table, n in zip(problem.encoded_tables, problem.owner, strict=True)]
         found = self.scorer.structure.sweep(rows, values, columns)
         sums = np.full((len(parents), len(actions.code), self.scorer.structure.outputs), np.nan)
         for column, part in enumerate(found):

@@ -225,7 +225,7 @@ class Sweeps:
         favourable = np.zeros(len(codes), dtype=np.bool_)
         with self._counted("score", len(self.problem.space)):
             some = self.budget.take(len(codes))
-            favourable[:some] = self.scorer.margins(self.problem.tokens(codes[:some]))[0]
+            favourable[:some] = self.scorer.margins(self.problem.encoded(codes[:some]))[0]
         return favourable
 
     def _evolve(self, least: int) -> int:

@@ -113,8 +113,8 @@ class Landed:
     def _rating(self, codes: Codes, numbers: Floats) -> Rating:
         if self.problem.scorer is None or numbers.size:
             return self.problem.rate(self._rows(codes, numbers))
-        tokens = [table[codes[:, at]] for table, at in self._tokens]
-        return self.problem.scorer.rate_sums(self._structure.sums(tokens))
+        encoded = [table[codes[:, at]] for table, at in self._encoded_values]
+        return self.problem.scorer.rate_sums(self._structure.sums(encoded))
 
     def _repaired(self, codes: Codes, numbers: Floats) -> tuple[Codes, Floats, Places | None]:
         """Return rows (m, C), (m, c) repaired as far as they can be, and how many rules each breaks, if any may."""
@@ -172,13 +172,13 @@ class Landed:
         return np.concatenate([group.cost for group in groups]), np.concatenate([group.peak for group in groups])
 
     @cached_property
-    def _tokens(self) -> list[tuple[Encoded, int]]:
-        """For every column that may differ, the tokens of its group's tuples and the group's place."""
+    def _encoded_values(self) -> list[tuple[Encoded, int]]:
+        """For every column that may differ, the encoded values of its group's tuples and the group's place."""
         scorer, found = self.problem.scorer, []
         if scorer is not None:
             for at, number in enumerate(self.groups.tolist()):
                 group = self.problem.groups[number]
-                found += [(table, at) for table in self.problem.tokens_of(scorer, group)]
+                found += [(table, at) for table in self.problem.encoded_group(scorer, group)]
         return found
 
     @cached_property
@@ -190,7 +190,7 @@ class Landed:
         columns = [column for number in self.groups.tolist() for column in problem.columns[number]]
         if columns == list(range(len(problem.space))):
             return scorer.structure
-        row = [tokens[0] for tokens in scorer.tokens(range(len(problem.space)), problem.x0[None])]
+        row = [encoded[0] for encoded in scorer.encoded(range(len(problem.space)), problem.x0[None])]
         return scorer.structure.restrict(row, columns)
 
 

@@ -70,7 +70,7 @@ class ReachableSets:
     def _boxes(self) -> Boxes:
         problem = self._problem
         assert problem.scorer is not None  # noqa: S101  told apart before
-        tables = zip(problem.token_tables, problem.owner.tolist(), strict=True)
+        tables = zip(problem.encoded_tables, problem.owner.tolist(), strict=True)
         return boxes_of(problem.scorer.structure, [table[self._codes[number]] for table, number in tables])
 
     @cached_property

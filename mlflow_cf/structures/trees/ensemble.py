@@ -91,18 +91,18 @@ class TreeEnsemble:
         """Cached: every program of every row needs it, and small programs are solved faster than it is found."""
         return (leaves_of(self.trees, self.lookups, self.link),)
 
-    def sums(self, tokens: Sequence[Encoded]) -> Floats:
+    def sums(self, encoded: Sequence[Encoded]) -> Floats:
         """Return the raw scores (m, k) of rows with cells (m,) per feature.
 
         Leaves are added in the library's own order and precision, so that float32 sums agree to the last bit.
         """
-        totals = np.tile(self.trees.base.astype(self.trees.nodes.value.dtype), (len(tokens[0]), 1))
-        add_trees(np.column_stack(tokens), self.trees, totals)
+        totals = np.tile(self.trees.base.astype(self.trees.nodes.value.dtype), (len(encoded[0]), 1))
+        add_trees(np.column_stack(encoded), self.trees, totals)
         return totals.astype(np.float64)
 
-    def product(self, tokens: Sequence[Encoded], dimension: NDArray[np.intp], weights: Floats | None = None) -> Floats:
+    def product(self, encoded: Sequence[Encoded], dimension: NDArray[np.intp], weights: Floats | None = None) -> Floats:
         """Return the raw scores (m, k) of all rows of a grid, or these times `weights`; see `SupportsProduct`."""
-        return product_of(tokens, dimension, self.trees, weights).T
+        return product_of(encoded, dimension, self.trees, weights).T
 
     def restrict(self, row: Sequence[Encoded], changed: Sequence[int]) -> TreeEnsemble:
         """Return the trees over the columns `changed` alone, the others fixed to the cells of `row`."""
@@ -122,17 +122,17 @@ class TreeEnsemble:
             return self._grid(rows, values)
         cells = np.column_stack(rows)
         if wanted is None:
-            wanted = np.tile([tokens is not None for tokens in values], (len(cells), 1))
+            wanted = np.tile([encoded is not None for encoded in values], (len(cells), 1))
         wanted = np.ascontiguousarray(wanted)  # Fortran order would compile the kernel a second time
         sums = sweep_trees(cells, wanted, self.trees)
         starts = self.trees.features.start.tolist()
         parts = (sums[:, start:stop] for start, stop in pairwise(starts))  # take from a slice: twice as fast
-        return [None if tokens is None else part.take(tokens, 1) for part, tokens in zip(parts, values, strict=True)]
+        return [None if encoded is None else part.take(encoded, 1) for part, encoded in zip(parts, values, strict=True)]
 
     def _grid(self, rows: Sequence[Encoded], values: Sequence[Encoded | None]) -> list[Floats | None]:
         """Sweep one of two columns as a grid of both, which walks every tree once."""
-        both = (rows[n] if tokens is None else tokens for n, tokens in enumerate(values))
-        (first, one), (second, two) = (np.unique(tokens, return_inverse=True) for tokens in both)
+        both = (rows[n] if encoded is None else encoded for n, encoded in enumerate(values))
+        (first, one), (second, two) = (np.unique(encoded, return_inverse=True) for encoded in both)
         sums = product_of([first, second], np.arange(2), self.trees).T.reshape(len(first), len(second), -1)
         sums = sums[one[:, None], two]
         return [sums.swapaxes(0, 1), None] if values[1] is None else [None, sums]
@@ -145,7 +145,7 @@ class TreeEnsemble:
     def boxes(self, values: Sequence[Encoded]) -> TreeBoxes:
         """Return the bounds of boxes in the grid of cells `values` (t,) per column."""
         start = self.trees.features.start
-        cells = np.concatenate([start[column] + tokens for column, tokens in enumerate(values)])
+        cells = np.concatenate([start[column] + encoded for column, encoded in enumerate(values)])
         flags = np.zeros(start[-1], dtype=np.bool_)
         flags[cells] = True
         return TreeBoxes(restrict_trees(flags, np.arange(len(values)), self.trees), cells)
