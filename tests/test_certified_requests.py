@@ -141,6 +141,7 @@ def test_a_small_budget_gives_a_bound():
         (nearest,), (found,) = exact.counterfactuals, answer.counterfactuals
         assert found.bound <= nearest.distance <= found.distance
         assert (found.proof == "optimal") == (found.bound == found.distance)
+        assert answer.reason.endswith("with more evaluations there may be nearer ones") == (found.proof == "bounded")
     assert {answer.counterfactuals[0].proof for answer in cut} == {"optimal", "bounded"}
 
 

@@ -134,6 +134,7 @@ def flavor_of(model: object) -> Flavor:
         fix = f"log it with mlflow.{library}.log_model and pass the model_uri of what it returns"
         raise InputError("model", f"a {type(model).__name__} can be taken from MLflow alone", fix)
     fix = "pass a fitted model, an MLflow model URI or folder, a loaded pyfunc, or a function with output="
+    fix += "; a kind of your own needs an installed package with the entry point mlflow_cf.flavors"
     raise InputError("model", f"{type(model).__name__} is not a kind of model known here", fix)
 
 

@@ -263,6 +263,11 @@ def _why_fewer(task: RowTask, verified: VerifiedAnswers) -> str:
     return fewer(len(verified.rows), wanted, nothing)
 
 
+def _is_open(cut: str, verified: VerifiedAnswers) -> bool:
+    """Whether there may be nearer answers: what a proof leaves open, or what depends on how fast the machine was."""
+    return set(verified.proofs) != {"optimal"} and (cut == "clock" or bool(verified.proofs))
+
+
 def answer_of(verified_row: VerifiedRow, *, briefly: bool = False) -> Answer:
     """Return what is said of a row by what is known of it so far.
 
@@ -279,8 +284,8 @@ def answer_of(verified_row: VerifiedRow, *, briefly: bool = False) -> Answer:
         reasons = [verified.note.reason] if verified.note else []
         if len(verified.rows) < task.problem.count:
             reasons.append(_why_fewer(task, verified))
-        elif budget.cut == "clock" and not (verified.proofs and set(verified.proofs) == {"optimal"}):
-            reasons.append(hurried(budget.used))
+        elif budget.cut and _is_open(budget.cut, verified):
+            reasons.append(hurried(budget.cut, budget.used))
         return Answer("found", "; ".join(reasons), verified, verified_row.plans, verified_row.optima, diagnostics)
     if candidates.bound is not None and np.isinf(candidates.bound):
         return Answer("infeasible", NOTHING_LEFT, diagnostics=diagnostics, evidence="restricted")

@@ -85,9 +85,10 @@ def still_learning(explainer: str) -> str:
     return f"stopped by the time limit while the explainer learned: {kept}"
 
 
-def hurried(used: int) -> str:
-    """Return what is said of answers that depend on how fast the machine was."""
-    return f"{stopped('clock', used)}; with more time there may be nearer ones"
+def hurried(limit: Literal["clock", "evaluations"], used: int) -> str:
+    """Return what is said of answers beside which a limit has left something unseen."""
+    more = "time" if limit == "clock" else "evaluations"
+    return f"{stopped(limit, used)}; with more {more} there may be nearer ones"
 
 
 def would_suffice(seconds: float, rows: int) -> str:
