@@ -26,7 +26,7 @@ SOURCES: Final = (
     "problem/packed.py",
     "problem/scaled.py",
     "engine/actions.py",
-    "engine/limits.py",
+    "engine/thresholds.py",
     "problem/action_table.py",
     *(f"structures/kernels/{name}.py" for name in
       ("blocks", "bounds", "branches", "classes", "dense", "gains", "nodes", "pairs", "product", "rectified",

@@ -21,8 +21,8 @@ from mlflow_cf.model.judge import Judge, OpenModel, Outcome
 from mlflow_cf.policy import Distance, Target
 from mlflow_cf.problem import BoundPolicy, Budget, Problem
 from mlflow_cf.proof.certify import certify
-from mlflow_cf.proof.inquiry import run_proofs
-from mlflow_cf.proof.verify import RowTask, VerifiedAnswers, prove
+from mlflow_cf.proof.inquiry import run_inquiries
+from mlflow_cf.proof.verify import RowTask, VerifiedAnswers, verify_rows
 from mlflow_cf.structures import ClippedLine, Forest, Layers, LevelColumn, MonotoneStep, NumberColumn, TreeEnsemble
 from mlflow_cf.structures.links import linked
 
@@ -267,7 +267,9 @@ class Drawn:
 
     def proved(self, task: RowTask, rows: np.ndarray, *, polish: bool) -> VerifiedAnswers:
         """Return verified answers among rows, as another explainer would have them."""
-        (found,) = run_proofs(self.judge, self.space, [prove(replace(task, budget=Budget(10**7)), rows, polish=polish)])
+        (found,) = run_inquiries(
+            self.judge, self.space, [verify_rows(replace(task, budget=Budget(10**7)), rows, polish=polish)]
+        )
         assert isinstance(found, VerifiedAnswers), found
         return found
 

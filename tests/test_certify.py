@@ -17,8 +17,8 @@ from mlflow_cf.policy import Target
 from mlflow_cf.problem import Budget
 from mlflow_cf.proof import complete
 from mlflow_cf.proof.certify import at_once, certify
-from mlflow_cf.proof.inquiry import run_proofs
-from mlflow_cf.proof.verify import RowTask, prove
+from mlflow_cf.proof.inquiry import run_inquiries
+from mlflow_cf.proof.verify import RowTask, verify_rows
 from mlflow_cf.words.reasons import Uncertified
 
 DATA = pd.DataFrame({"age": np.arange(11) * 10, "income": np.arange(11) * 10, "rooms": np.arange(11) % 3})
@@ -90,9 +90,9 @@ def test_a_structure_that_refuses_what_the_judge_accepts_proves_nothing():
     (model, line), (other, _) = line_of([3, 7]), line_of([3])
     judging, wrong = (mlflow_cf.wrap(tree, line, target=1) for tree in (model, other))
     task = row_task(judging, wrong, count=1)
-    (known,) = run_proofs(judging.judge, judging.space, [prove(task, np.array([[7.0]]), polish=True)])
+    (known,) = run_inquiries(judging.judge, judging.space, [verify_rows(task, np.array([[7.0]]), polish=True)])
     assert known.rows.tolist() == [[7.0]]
-    (found,) = run_proofs(judging.judge, judging.space, [certify(task, known, 1e-6)])
+    (found,) = run_inquiries(judging.judge, judging.space, [certify(task, known, 1e-6)])
     assert found.note == Uncertified("disagree")
     assert (found.rows.tolist(), found.proofs) == ([[7.0]], ())
 
@@ -107,7 +107,7 @@ def test_what_only_a_search_doubts_keeps_no_answer_from_being_proved_at_once():
     task = row_task(judging, judging, count=1)
     few = task.engine.few
     assert task.problem.rows(few.nearest_singles(np.inf, 1e-4, 1)[0])[:2].tolist() == [[nearly], [6.0]]
-    (known,) = run_proofs(judging.judge, judging.space, [prove(task, np.array([[6.0]]), polish=True)])
+    (known,) = run_inquiries(judging.judge, judging.space, [verify_rows(task, np.array([[6.0]]), polish=True)])
     assert at_once(task, known, 1e-6).proofs == ("optimal",)
 
 
@@ -116,12 +116,12 @@ def test_what_the_judge_refuses_is_no_answer_although_the_structure_is_certain()
     (model, line), (other, _) = line_of([3]), line_of([3, 7])
     judging, wrong = (mlflow_cf.wrap(tree, line, target=1) for tree in (model, other))
     task = row_task(judging, wrong, count=2)
-    (known,) = run_proofs(judging.judge, judging.space, [prove(task, np.array([[3.0]]), polish=True)])
-    (found,) = run_proofs(judging.judge, judging.space, [complete.filled(task, known, 1e-6, 10_000)])
+    (known,) = run_inquiries(judging.judge, judging.space, [verify_rows(task, np.array([[3.0]]), polish=True)])
+    (found,) = run_inquiries(judging.judge, judging.space, [complete.filled(task, known, 1e-6, 10_000)])
     assert found.rows.tolist() == [[3.0]]
     assert len(found.outcome.codes) == 1
     task = row_task(judging, wrong, count=2)
-    (found,) = run_proofs(judging.judge, judging.space, [certify(task, known, 1e-6)])
+    (found,) = run_inquiries(judging.judge, judging.space, [certify(task, known, 1e-6)])
     assert (found.rows.tolist(), found.note) == ([[3.0]], Uncertified("disagree"))
 
 

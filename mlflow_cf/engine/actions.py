@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mlflow_cf.constraints.rules import Bools
-from mlflow_cf.engine.limits import ROUNDING
+from mlflow_cf.engine.thresholds import ROUNDING
 from mlflow_cf.features import Floats
 from mlflow_cf.kernel import kernel
 from mlflow_cf.problem import Codes, Group, Problem

@@ -13,7 +13,7 @@ from math import prod
 import numpy as np
 
 from mlflow_cf.constraints.rules import Bools
-from mlflow_cf.engine import limits
+from mlflow_cf.engine import thresholds
 from mlflow_cf.engine.dominated import RedundantChanges
 from mlflow_cf.engine.engine import Engine
 from mlflow_cf.engine.few_changes import FewChanges
@@ -45,9 +45,9 @@ class BestFirst:
         whole = sets is not None or problem.variety.near
         self.actions = engine.within(limit, whole=whole)
         self.within = Within(problem.bound_distance.c, limit, problem.most_changes)
-        self.tolerance = limits.SCORE_TOLERANCES * tolerance
+        self.tolerance = thresholds.SCORE_TOLERANCES * tolerance
         self.redundant = RedundantChanges(problem, self.actions, self.tolerance) if problem.count > 1 else None
-        self._alone = limits.MOST_ALONE * (1 if self.redundant is None else limits.MORE_ALONE)
+        self._alone = thresholds.MOST_ALONE * (1 if self.redundant is None else thresholds.MORE_ALONE)
         self.cut = False
         self._frontier = Frontier(problem.own, self.redundant)
         if all(np.diff(self.actions.start) > 0):
@@ -126,12 +126,12 @@ class BestFirst:
         scorer = self.problem.scorer
         if scorer is None or not gains(self.actions, scorer):
             return 0
-        return limits.MOST_LISTED // scorer.numbers(self.tolerance)
+        return thresholds.MOST_LISTED // scorer.numbers(self.tolerance)
 
     def _few(self, mask: Bools) -> bool:
         sizes = np.add.reduceat(mask, self.actions.start[:-1], dtype=np.intp)
         size: int = prod(sizes.tolist())
-        return size <= self._alone or (size <= limits.MOST_LISTED and size <= self._together)
+        return size <= self._alone or (size <= thresholds.MOST_LISTED and size <= self._together)
 
     def _push(self, masks: Bools, *, worthwhile: bool = False) -> None:
         """Add boxes (m, actions), but those that hold no candidate."""
@@ -187,7 +187,7 @@ class BestFirst:
             self._lower(distance, codes, certain)
             near = distance <= self.limit
             codes, distance, certain = codes[near], distance[near], certain[near]
-        count = len(codes) + size // limits.LISTED_PER_ROW
+        count = len(codes) + size // thresholds.LISTED_PER_ROW
         if self.budget.take(count) < count:
             return False
         self._frontier.add(codes, distance, certain, rated.checked)
@@ -195,7 +195,7 @@ class BestFirst:
 
     def _lower(self, distance: Floats, codes: Codes, certain: Bools) -> None:
         """Look no farther than the nearest of candidates (m, G) that certainly is an answer, where one is wanted."""
-        for at in np.argsort(np.where(certain, distance, np.inf), kind="stable")[: limits.MOST_CHECKED].tolist():
+        for at in np.argsort(np.where(certain, distance, np.inf), kind="stable")[: thresholds.MOST_CHECKED].tolist():
             if distance[at] > self.limit or not certain[at]:
                 return
             if self.problem.check(self.problem.rows(codes[[at]])).all():

@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mlflow_cf.constraints.rules import Bools
-from mlflow_cf.engine import limits
+from mlflow_cf.engine import thresholds
 from mlflow_cf.engine.actions import loose
 from mlflow_cf.engine.pair_batches import FirstOfSets, PairSelection, TriedActions
 from mlflow_cf.engine.two_changes import TwoChanges
@@ -48,7 +48,7 @@ class FewChanges:
 
     def least(self, changes: int) -> float:
         """Return what so many changes cost at least, added up in whatever order."""
-        return self._least_sums[changes - 1] * (1 - limits.ROUNDING) if changes <= len(self._least_sums) else np.inf
+        return self._least_sums[changes - 1] * (1 - thresholds.ROUNDING) if changes <= len(self._least_sums) else np.inf
 
     @cached_property
     def _least_sums(self) -> list[float]:
@@ -111,17 +111,17 @@ class FewChanges:
             parts.append(codes[lawful])
             held.append(sure[start:stop][lawful])
         found = np.concatenate([self.problem.own[None][:0], *parts])
-        self._single = float(far[stop]) * (1 - limits.ROUNDING) if stop < len(far) else limit, tolerance, found
+        self._single = float(far[stop]) * (1 - thresholds.ROUNDING) if stop < len(far) else limit, tolerance, found
         return found, np.concatenate([np.empty(0, dtype=np.bool_), *held])
 
     def _alone(self, limit: float, tolerance: float) -> tuple[Codes, Bools, Floats]:
         """Return the actions (n,) that may meet the target alone, whether each certainly does, and how far it is."""
         far = self.actions.cost + self.problem.bound_distance.c * self.actions.peak
         tried = np.flatnonzero(self._changed & (far <= loose(limit)))
-        may, sure = self.scorer.decisions(self._sums[tried], tolerance + limits.SWEPT)
+        may, sure = self.scorer.decisions(self._sums[tried], tolerance + thresholds.SWEPT)
         return tried[may], sure[may], far[tried[may]]
 
-    def pairs(self, limit: float, tolerance: float, budget: Budget, most: int = limits.MOST_PAIRED) -> Codes | None:
+    def pairs(self, limit: float, tolerance: float, budget: Budget, most: int = thresholds.MOST_PAIRED) -> Codes | None:
         """Return the candidates (m, G) of two changes, no farther than `limit`, that may meet the target.
 
         The nearest come first, none farther than those that certainly are the answers. Where several are wanted, those
@@ -133,7 +133,7 @@ class FewChanges:
         return None if found is None else found[0]
 
     def nearest_pairs(
-        self, limit: float, tolerance: float, budget: Budget, most: int = limits.MOST_PAIRED
+        self, limit: float, tolerance: float, budget: Budget, most: int = thresholds.MOST_PAIRED
     ) -> tuple[Codes, Bools] | None:
         """Return what `pairs` does, and (m,) whether each certainly meets the target."""
         if loose(limit) < self.least(2):
@@ -141,7 +141,7 @@ class FewChanges:
         if not self.tells_pairs:
             return None
         if self._known is None or limit > self._known[0] or tolerance > self._known[1]:
-            found = self._pairs(loose(limit), tolerance + limits.SWEPT, budget, most)
+            found = self._pairs(loose(limit), tolerance + thresholds.SWEPT, budget, most)
             if found is None:
                 return None
             self._known = limit, tolerance, *found
@@ -169,7 +169,7 @@ class FewChanges:
     def _pairs(self, limit: float, tolerance: float, budget: Budget, most: int) -> tuple[Codes, Bools] | None:
         if self.problem.count == 1:
             asked = PairSelection(self._tried(limit, None), limit, tolerance, None)
-            found = self._two.look(asked, budget, most, self.expected * limits.FARTHER)
+            found = self._two.look(asked, budget, most, self.expected * thresholds.FARTHER)
         else:
             found = self._pairs_of_sets(limit, tolerance, budget, most)
         if found is None:
@@ -182,7 +182,7 @@ class FewChanges:
         """Return the actions of pairs; often the nearest ones suffice, and else they tell how far the others may be."""
         sets = self._sets(tolerance)
         farthest = min(limit, loose(sets.limit))
-        near = self._limit_of(limits.PAIRED_FIRST, farthest, self._changed & ~sets.enough)
+        near = self._limit_of(thresholds.PAIRED_FIRST, farthest, self._changed & ~sets.enough)
         found = self._two.look(PairSelection(self._tried(near, sets), near, tolerance, sets), budget, most)
         farthest = min(farthest, loose(sets.limit))
         if found is not None and near < farthest:

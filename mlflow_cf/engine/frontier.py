@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mlflow_cf.constraints.rules import Bools
-from mlflow_cf.engine import limits
+from mlflow_cf.engine import thresholds
 from mlflow_cf.engine.dominated import RedundantChanges
 from mlflow_cf.features import Floats
 from mlflow_cf.problem import Budget, Codes
@@ -192,6 +192,6 @@ class Frontier:
 
     def _tested(self, candidates: CandidateSet) -> CandidateSet:
         """Test the first of some candidates; the longer all had a redundant change, the more of them."""
-        first = candidates.codes[: min(max(limits.FIRST_TESTED, candidates.dropped), limits.MOST_TESTED)]
+        first = candidates.codes[: min(max(thresholds.FIRST_TESTED, candidates.dropped), thresholds.MOST_TESTED)]
         none = np.zeros(len(first), dtype=np.bool_)
         return candidates.without(none if self._redundant is None else self._redundant.of(first, candidates.checked))

@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mlflow_cf.constraints.rules import Bools
-from mlflow_cf.engine import limits
+from mlflow_cf.engine import thresholds
 from mlflow_cf.engine.actions import loose
 from mlflow_cf.features import Floats
 from mlflow_cf.goal import Scorer
@@ -148,10 +148,10 @@ class Listed:
         Scores may be off by `tolerance`. None where candidates are rated as fast by themselves.
         """
         rows, checked = self.rows, self.checked
-        enough = -(-(rows.size + limits.SET_UP) // limits.LISTED_PER_ROW)
+        enough = -(-(rows.size + thresholds.SET_UP) // thresholds.LISTED_PER_ROW)
         if len(near_numbers(self._axes(rows.by_cost, checked), within._replace(least=0), most=enough)) < enough:
             return None
-        told = rows.told(scorer, tolerance + limits.SWEPT)
+        told = rows.told(scorer, tolerance + thresholds.SWEPT)
         if told is None:
             return None
         found = near_numbers(self._axes(self.places, checked), within, told)
@@ -181,7 +181,7 @@ def gains(actions: ActionTable, scorer: Scorer) -> bool:
 def _with_own(actions: ActionTable, places: Sequence[Codes], back: Bools) -> list[Codes]:
     """Return actions per group, beside which the row's own one of some groups to put `back` that all change stands."""
     more, size = list(places), prod(map(len, places))
-    most = max(limits.MOST_ADDED * size, limits.SET_UP)
+    most = max(thresholds.MOST_ADDED * size, thresholds.SET_UP)
     for group in sorted(np.flatnonzero(back).tolist(), key=lambda group: -len(places[group])):
         added = size + size // len(places[group])
         if actions.own[group] not in places[group] and added <= most:

@@ -14,10 +14,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mlflow_cf.constraints.rules import Bools
-from mlflow_cf.engine import limits
+from mlflow_cf.engine import thresholds
 from mlflow_cf.engine.actions import loose
 from mlflow_cf.engine.dominated import DominatedActions, RedundantChanges
-from mlflow_cf.engine.limits import ROUNDING
+from mlflow_cf.engine.thresholds import ROUNDING
 from mlflow_cf.features import Floats
 from mlflow_cf.goal import Scorer
 from mlflow_cf.kernel import kernel
@@ -82,7 +82,7 @@ class LeastCosts(NamedTuple):
     @classmethod
     def room(cls, groups: int) -> LeastCosts:
         """Return arrays for so many groups."""
-        some = limits.MOST_LEAST + 1
+        some = thresholds.MOST_LEAST + 1
         return cls(np.empty(groups, np.intp), np.empty(groups), np.empty(some), np.empty(some, np.intp))
 
 
@@ -278,7 +278,7 @@ class Parting:
             groups = [self.problem.columns[number] for number in free]
             return self._confining.confined(box[columns], flags[columns], groups)
         parts: list[tuple[Floats, Floats]] = []
-        many = max(1, limits.MOST_FLAGS // len(box))
+        many = max(1, thresholds.MOST_FLAGS // len(box))
         for start in range(0, len(free), many):
             if start and self.budget.spent:
                 return None

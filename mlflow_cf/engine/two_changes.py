@@ -9,7 +9,7 @@ from functools import cached_property
 import numpy as np
 
 from mlflow_cf.constraints.rules import Bools
-from mlflow_cf.engine import limits
+from mlflow_cf.engine import thresholds
 from mlflow_cf.engine.actions import loose
 from mlflow_cf.engine.pair_batches import FirstOfSets, PairSelection, batches
 from mlflow_cf.features import Floats
@@ -84,21 +84,21 @@ class TwoChanges:
         c, found = self.problem.bound_distance.c, FoundPairs(asked.limit)
         alone = SingleEffects(self.sums[tried.places], self.base, tried.cost, tried.peak, c, asked.limit)
         sizes = tried.counts[columns.first] + tried.counts[columns.second]
-        waiting = batches(sizes, limits.VALUES_AT_ONCE, int((columns.least <= near).sum()))[::-1]
+        waiting = batches(sizes, thresholds.VALUES_AT_ONCE, int((columns.least <= near).sum()))[::-1]
         while waiting:
             here = waiting.pop()
             some = here[columns.least[here] <= found.limit]
             if not len(some):
                 break
-            at_once = min(most, limits.CELLS_AT_ONCE)
+            at_once = min(most, thresholds.CELLS_AT_ONCE)
             tables = self.told.tables(tried.encoded, columns.first[some], columns.second[some], at_once)
             if tables is None:
-                if at_once < limits.CELLS_AT_ONCE or len(some) == 1:
+                if at_once < thresholds.CELLS_AT_ONCE or len(some) == 1:
                     return None
                 waiting += [some[len(some) // 2 :], some[: len(some) // 2]]
                 continue
             most -= tables.size
-            work = 1 + tables.size // limits.PAIRS_PER_ROW
+            work = 1 + tables.size // thresholds.PAIRS_PER_ROW
             if budget.take(work) < work or not self._look_into(tables, alone, asked, budget, found):
                 return None
         order = np.flatnonzero(found.far <= found.limit)
@@ -123,7 +123,7 @@ class TwoChanges:
                 return False
             near = tables.near(alone._replace(limit=found.limit), leading, blocks.at[inside])
             self._keep(near, alone, asked, found)
-            if len(found.places) > limits.MOST_FOUND and (found.far <= found.limit).sum() > limits.MOST_FOUND:
+            if len(found.places) > thresholds.MOST_FOUND and (found.far <= found.limit).sum() > thresholds.MOST_FOUND:
                 return False
         return True
 
@@ -145,11 +145,11 @@ class TwoChanges:
         if self.scorer.decision_score(tolerance) is None:
             some = some[self.scorer.upper_bound(blocks.low, blocks.high, tolerance) >= 0]
         some = some[np.argsort(blocks.far[some], kind="stable")]
-        total, parts, start, listed = blocks.size[some].cumsum(), [], 0, limits.LISTED_AT_ONCE
+        total, parts, start, listed = blocks.size[some].cumsum(), [], 0, thresholds.LISTED_AT_ONCE
         while start < len(some):
             stop = max(int(np.searchsorted(total, listed, side="right")), start + 1)
             parts.append(np.sort(some[start:stop]))
-            start, listed = stop, int(total[stop - 1]) + limits.MORE_LISTED * listed
+            start, listed = stop, int(total[stop - 1]) + thresholds.MORE_LISTED * listed
         return parts
 
     def _keep(self, near: ListedPairs, alone: SingleEffects, asked: PairSelection, found: FoundPairs) -> None:
@@ -174,9 +174,9 @@ class TwoChanges:
 
     def _nearest_lawful(self, places: Codes, distance: Floats) -> float:
         """Return how far the nearest lawful one of candidates is, which take the actions at `places` (n, 2)."""
-        rest, most = np.arange(len(places)), limits.FEW
+        rest, most = np.arange(len(places)), thresholds.FEW
         while len(rest):  # mostly one of the first few is
-            last, most = min(most, len(rest)) - 1, limits.MORE_LAWFUL * most
+            last, most = min(most, len(rest)) - 1, thresholds.MORE_LAWFUL * most
             cutoff = np.partition(distance[rest], last)[last]
             some, rest = rest[distance[rest] <= cutoff], rest[distance[rest] > cutoff]
             codes = self.actions.candidates(places[some])

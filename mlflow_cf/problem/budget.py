@@ -21,7 +21,7 @@ class Budget:
 
         Args:
             max_evaluations: rows that may be scored in all.
-            reserve: evaluations kept back from `take` until `release`, so that what is found can still be proved.
+            reserve: evaluations kept back from `take` until `release`, so that what is found can still be verified.
             pause: called before more is taken, to let others go first.
         """
         self.used = 0
@@ -47,14 +47,17 @@ class Budget:
         return part
 
     def start(self, until: float | None, deadline: float | None) -> None:
-        """Start the search; `until` ends it, `deadline` ends the proof (`time.perf_counter` values, None: no limit)."""
+        """Start the search; `until` ends it, and `deadline` verification and certificates, once `release` was called.
+
+        Both are `time.perf_counter` values, or None without a limit.
+        """
         self._until, self._deadline = until, deadline
         self._started = time.perf_counter()
 
     def take(self, wanted: int, *, even_late: bool = False) -> int:
         """Return how many of `wanted` rows may be scored now, and count them as used; 0: stop.
 
-        `even_late` asks for the one call after the clock has run out that proves what was found.
+        `even_late` asks for the one batch after the clock has run out in which what was found is verified.
         """
         if self._pause is not None:
             self._pause()

@@ -12,7 +12,7 @@ from typing import Final
 
 import numpy as np
 
-from mlflow_cf.engine.limits import SCORE_TOLERANCES
+from mlflow_cf.engine.thresholds import SCORE_TOLERANCES
 from mlflow_cf.features import Floats
 from mlflow_cf.milp.minimise import Minimum, lower_bound, minimise
 from mlflow_cf.milp.model import SLACK, Model

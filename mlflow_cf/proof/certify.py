@@ -14,7 +14,7 @@ import numpy as np
 from mlflow_cf.constraints.rules import Bools
 from mlflow_cf.engine.best_first import BestFirst
 from mlflow_cf.engine.frontier import KeyedCandidate
-from mlflow_cf.engine.limits import SCORE_TOLERANCES
+from mlflow_cf.engine.thresholds import SCORE_TOLERANCES
 from mlflow_cf.features import Floats
 from mlflow_cf.model.judge import Asked, Outcome
 from mlflow_cf.problem import Codes, Problem

@@ -11,7 +11,7 @@ from typing import Final
 import numpy as np
 
 from mlflow_cf.engine.best_first import BestFirst
-from mlflow_cf.engine.limits import SCORE_TOLERANCES
+from mlflow_cf.engine.thresholds import SCORE_TOLERANCES
 from mlflow_cf.explainers import Candidates
 from mlflow_cf.proof.certify import Certification, certify, nearest_of_sets
 from mlflow_cf.proof.neighbours import beside_them

@@ -1,4 +1,4 @@
-"""Proofs and certificates side by side: generators that yield rows and are sent what the judge says about them.
+"""Inquiries side by side: generators that yield rows and are sent what the judge says about them.
 
 So one call to the judge, whose price hardly depends on its size, serves all rows of a request.
 """
@@ -17,39 +17,39 @@ from mlflow_cf.proof.verify import joined_outcomes
 T = TypeVar("T")
 
 
-def run_proofs(
-    judge: Decides, space: FeatureSpace, proofs: Sequence[Generator[Asked, Outcome, T]]
+def run_inquiries(
+    judge: Decides, space: FeatureSpace, inquiries: Sequence[Generator[Asked, Outcome, T]]
 ) -> list[T | Exception]:
-    """Run proofs side by side, one call to the judge per round for all of them.
+    """Run inquiries side by side, one call to the judge per round for all of them.
 
     Returns:
-        The result of each proof, or the exception that ended it; one proof's failure does not touch the others.
+        The result of each, or the exception that ended it; the failure of one does not touch the others.
     """
     results: dict[int, T | Exception] = {}
     asked: dict[int, Asked] = {}
-    for number, proof in enumerate(proofs):
-        _advance(number, proof, None, asked, results)
+    for number, inquiry in enumerate(inquiries):
+        _advance(number, inquiry, None, asked, results)
     while asked:
         numbers = list(asked)
         outcomes = _judged(judge, space, [asked.pop(number) for number in numbers])
         for number, outcome in zip(numbers, outcomes, strict=True):
-            _advance(number, proofs[number], outcome, asked, results)
-    return [results[number] for number in range(len(proofs))]
+            _advance(number, inquiries[number], outcome, asked, results)
+    return [results[number] for number in range(len(inquiries))]
 
 
 def _advance(
     number: int,
-    proof: Generator[Asked, Outcome, T],
+    inquiry: Generator[Asked, Outcome, T],
     answer: Outcome | Exception | None,
     asked: dict[int, Asked],
     results: dict[int, T | Exception],
 ) -> None:
-    """Let one proof go on until it asks again or ends."""
+    """Let one inquiry go on until it asks again or ends."""
     if isinstance(answer, Exception):
         results[number] = answer
         return
     try:
-        asked[number] = next(proof) if answer is None else proof.send(answer)
+        asked[number] = next(inquiry) if answer is None else inquiry.send(answer)
     except StopIteration as end:
         results[number] = end.value
     except Exception as error:  # noqa: BLE001  kept for the row it belongs to

@@ -8,7 +8,7 @@ import numpy as np
 
 from mlflow_cf.features import Floats
 from mlflow_cf.problem import Group, Problem
-from mlflow_cf.proof.verify import Inquiry, RowTask, VerifiedAnswers, prove
+from mlflow_cf.proof.verify import Inquiry, RowTask, VerifiedAnswers, verify_rows
 
 FEW: Final = 4  # other actions of levels that are tried, the nearest to the row to explain
 ROUNDING: Final = 1e-9  # of a least difference
@@ -28,7 +28,7 @@ def beside_them(task: RowTask, verified: VerifiedAnswers) -> Inquiry:
             rows, distance = rows[near := distance <= task.distance(verified.rows).max()], distance[near]
         if len(rows) <= len(verified.rows) or task.budget.spent:
             break
-        found = yield from prove(task, rows[np.argsort(distance, kind="stable")], polish=True)
+        found = yield from verify_rows(task, rows[np.argsort(distance, kind="stable")], polish=True)
         if len(found.rows) < len(verified.rows) or found.rows.tobytes() == verified.rows.tobytes():
             break
         verified = found

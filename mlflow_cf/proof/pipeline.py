@@ -18,10 +18,10 @@ from mlflow_cf.proof.by_program import bounded
 from mlflow_cf.proof.certify import at_once, certify
 from mlflow_cf.proof.complete import certify_by_cost, complete, nearest_ones
 from mlflow_cf.proof.given import check_plans, leading_plans
-from mlflow_cf.proof.inquiry import run_proofs
+from mlflow_cf.proof.inquiry import run_inquiries
 from mlflow_cf.proof.judged_alone import by_themselves
 from mlflow_cf.proof.select import kinds_of
-from mlflow_cf.proof.verify import Inquiry, RowTask, VerifiedAnswers, prove
+from mlflow_cf.proof.verify import Inquiry, RowTask, VerifiedAnswers, verify_rows
 from mlflow_cf.search.population import near_copies
 from mlflow_cf.why_not.blame import contradiction, impossible, no_row_left
 from mlflow_cf.words.reasons import NOTHING_LEFT, NOTHING_WANTED, fewer, hurried, none_among, nothing_else, stopped
@@ -131,7 +131,7 @@ def verify_all(
     Inquiries `beside` them share their calls of the judge; their results are not returned.
     """
     proofs = [_verify_candidates(judge, task, candidates, proving) for task, candidates in found]
-    return _verified_results(found, run_proofs(judge, space, [*proofs, *beside])[: len(found)])
+    return _verified_results(found, run_inquiries(judge, space, [*proofs, *beside])[: len(found)])
 
 
 def certify_all(
@@ -139,7 +139,7 @@ def certify_all(
 ) -> list[VerifiedRow | Exception]:
     """Prove side by side that what was verified is the nearest; the time that is left is shared by `rows_left` rows."""
     proofs = [_certified(judge, one, proving, rows_left - place) for place, one in enumerate(verified_rows)]
-    return _verified_results([(one.task, one.candidates) for one in verified_rows], run_proofs(judge, space, proofs))
+    return _verified_results([(one.task, one.candidates) for one in verified_rows], run_inquiries(judge, space, proofs))
 
 
 def settle(
@@ -177,7 +177,7 @@ def _verify_candidates(judge: Decides, task: RowTask, candidates: Candidates, pr
     polish = proving.polish and candidates.plans is None
     while True:
         rows, in_order, promise = candidates.rows[order], proving.keeps_order, candidates.promise
-        verified = yield from prove(task, rows, polish=polish, keeps_order=in_order, kinds=kinds, promise=promise)
+        verified = yield from verify_rows(task, rows, polish=polish, keeps_order=in_order, kinds=kinds, promise=promise)
         refused = len(task.refused)
         alone = yield from by_themselves(task, replace(verified, origin=order[verified.origin]), judge.tolerance)
         if candidates.more and len(alone.rows) < task.problem.count and not task.budget.spent:

@@ -1,6 +1,6 @@
 """Verify, polish, select: every answer was accepted by the logged model and by every constraint.
 
-A proof is a generator: it yields candidate rows and is sent what the judge says about them; see `inquiry`.
+Verification is a generator: it yields candidate rows and is sent what the judge says about them; see `inquiry`.
 """
 
 from __future__ import annotations
@@ -97,7 +97,7 @@ class VerifiedAnswers:
 Inquiry = Generator[Asked, Outcome, VerifiedAnswers]
 
 
-def prove(
+def verify_rows(
     task: RowTask,
     rows: Floats,
     *,
@@ -106,7 +106,7 @@ def prove(
     kinds: Sequence[bytes] | None = None,
     promise: Promise = None,
 ) -> Inquiry:
-    """Verify and polish candidates (m, d), best first, until enough of different kinds are proved.
+    """Verify and polish candidates (m, d), best first, until enough of different kinds are accepted.
 
     With `keeps_order`, answers stay in the order of the candidates; else they are ordered by distance. Candidates are
     of one kind if they change the same, unless `kinds` (m,) says otherwise of some that are not polished. Changes are
@@ -116,7 +116,7 @@ def prove(
     queue = Queue(task.problem, rows, in_order=keeps_order, kinds=kinds)
     parts: list[_Part] = []
     while len(queue.left):
-        # a candidate costs a row, and one per change to prove that it is needed; a small budget proves few, but wholly
+        # a candidate costs a row, and one per change to see that it is needed; a small budget does few, but wholly
         size = max(1, min(2 * count + SPARE, task.budget.left // (1 + len(task.problem.groups))))
         batch = queue.take(size)
         part = yield from _part(task, rows[batch], promise, polish=polish, even_late=not parts)

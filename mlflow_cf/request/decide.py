@@ -11,11 +11,11 @@ from typing import Final
 import numpy as np
 
 from mlflow_cf.engine.engine import Engine
-from mlflow_cf.engine.limits import SCORE_TOLERANCES
+from mlflow_cf.engine.thresholds import SCORE_TOLERANCES
 from mlflow_cf.explainers import Candidates, GeCo
 from mlflow_cf.features import FeatureSpace
 from mlflow_cf.problem import Budget, Problem
-from mlflow_cf.proof.inquiry import run_proofs
+from mlflow_cf.proof.inquiry import run_inquiries
 from mlflow_cf.proof.pipeline import Answer, Evidence, search, settle
 from mlflow_cf.proof.verify import RowTask
 from mlflow_cf.request.request import Request
@@ -89,7 +89,7 @@ class Decider:
         settling = settle(judges, task, rows, certified=not self.quick or not len(found.rows))
         if len(judges.further) == self.judges:
             return (yield from settling)
-        return run_proofs(judges, self.space, [settling])[0]
+        return run_inquiries(judges, self.space, [settling])[0]
 
 
 def _nearest(engine: Engine, problem: Problem, budget: Budget, rng: np.random.Generator) -> Candidates:

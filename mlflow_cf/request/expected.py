@@ -13,7 +13,7 @@ from typing import Final
 
 import numpy as np
 
-from mlflow_cf.engine.limits import SCORE_TOLERANCES
+from mlflow_cf.engine.thresholds import SCORE_TOLERANCES
 from mlflow_cf.features import Floats
 from mlflow_cf.goal.raw_scores import rate_sums
 from mlflow_cf.model.judge import Outcome

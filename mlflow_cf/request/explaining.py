@@ -16,7 +16,7 @@ import numpy as np
 
 from mlflow_cf.explainers import Candidates, Search
 from mlflow_cf.explainers.explainer import keeps_order
-from mlflow_cf.proof.inquiry import run_proofs
+from mlflow_cf.proof.inquiry import run_inquiries
 from mlflow_cf.proof.pipeline import Answer, Evidence, Proving, VerifiedRow, answer_of, certify_all, search, verify_all
 from mlflow_cf.proof.verify import RowTask, VerifiedAnswers
 from mlflow_cf.request.decide import Reasons
@@ -100,7 +100,7 @@ class Explaining:
             for place, (number, evidence) in enumerate(blocked[start : start + ROWS_AT_ONCE], start):
                 until = partial(_share, ends, len(blocked) - place)
                 asked.append(reasons.added(self.rows[number], self.explained[number], evidence, until))
-            told = run_proofs(self.request.judges, self.space, [*asked, self.predictions.asked()])
+            told = run_inquiries(self.request.judges, self.space, [*asked, self.predictions.asked()])
             for (number, _), one in zip(blocked[start : start + ROWS_AT_ONCE], told, strict=False):
                 if isinstance(one, Explanation):
                     self.explained[number] = one

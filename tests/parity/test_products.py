@@ -12,7 +12,7 @@ from worlds import background, space_of
 from xgboost import XGBClassifier
 
 import mlflow_cf
-from mlflow_cf.engine.limits import SWEPT
+from mlflow_cf.engine.thresholds import SWEPT
 from mlflow_cf.structures import Structure
 from mlflow_cf.structures.capabilities import SupportsProduct
 from mlflow_cf.structures.joined import Joined

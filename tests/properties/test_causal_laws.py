@@ -54,9 +54,9 @@ def test_what_is_accepted_follows(seed, causal, query, found):
 @given(obeying())
 def test_answers_are_those_of_enumeration(world):
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("mlflow_cf.engine.limits.MOST_LISTED", 6)
-        patch.setattr("mlflow_cf.engine.limits.MOST_ALONE", 6)
-        patch.setattr("mlflow_cf.engine.limits.SET_UP", 0)
+        patch.setattr("mlflow_cf.engine.thresholds.MOST_LISTED", 6)
+        patch.setattr("mlflow_cf.engine.thresholds.MOST_ALONE", 6)
+        patch.setattr("mlflow_cf.engine.thresholds.SET_UP", 0)
         patch.setattr("mlflow_cf.problem.group.MOST_COMBINATIONS", 15)
         expected = Enumerated(world)
         answers = expected.answers(world.count)

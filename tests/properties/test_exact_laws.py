@@ -25,9 +25,9 @@ OPENED = ("forest", "forest", "linear", "network")
 def small_limits():
     """Boxes are parted and rules left untabulated in small problems, too."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("mlflow_cf.engine.limits.MOST_LISTED", 6)
-        patch.setattr("mlflow_cf.engine.limits.MOST_ALONE", 6)
-        patch.setattr("mlflow_cf.engine.limits.SET_UP", 0)
+        patch.setattr("mlflow_cf.engine.thresholds.MOST_LISTED", 6)
+        patch.setattr("mlflow_cf.engine.thresholds.MOST_ALONE", 6)
+        patch.setattr("mlflow_cf.engine.thresholds.SET_UP", 0)
         patch.setattr("mlflow_cf.problem.group.MOST_COMBINATIONS", 15)
         yield
 

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from laws import dear
 
-from mlflow_cf.engine import limits, listed
+from mlflow_cf.engine import listed, thresholds
 from mlflow_cf.engine.best_first import BestFirst
 from mlflow_cf.engine.frontier import Frontier
 from mlflow_cf.explainers import GeCo
@@ -79,7 +79,7 @@ def test_nothing_nearer_changes_the_same_groups_once_all_of_it_was_looked_at(wor
     changed = known != members.problem.own
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(around, "AT_ONCE", 20)
-        patch.setattr(limits, "SET_UP", 0)
+        patch.setattr(thresholds, "SET_UP", 0)
         if not Around(members, CLOSE).of(changed):
             return
     found = members.population.codes[members.population.favourable]
@@ -109,7 +109,7 @@ def test_a_box_is_listed_as_its_candidates_are_one_by_one(world, count, seed):
         box = rng.random(len(choices.code)) < share
         box[[rng.integers(start, stop) for start, stop in pairwise(choices.start)]] = True
         with pytest.MonkeyPatch.context() as patch:
-            patch.setattr(limits, "SET_UP", 0)
+            patch.setattr(thresholds, "SET_UP", 0)
             together = waiting(search_of_all._list, box)
         with pytest.MonkeyPatch.context() as patch:
             patch.setattr(listed.Listed, "rated", lambda *_: None)
@@ -205,8 +205,8 @@ def test_pairs_are_the_same_however_few_are_looked_at_together(world, count, at_
     assert every is not None
     with pytest.MonkeyPatch.context() as patch:
         for name, value in zip(("VALUES_AT_ONCE", "CELLS_AT_ONCE", "LISTED_AT_ONCE"), at_once[:3], strict=True):
-            patch.setattr(limits, name, value)
-        patch.setattr(limits, "PAIRED_FIRST", at_once[3])
+            patch.setattr(thresholds, name, value)
+        patch.setattr(thresholds, "PAIRED_FIRST", at_once[3])
         some = other.pairs(np.inf, CLOSE, Budget(10**9))
     # the table of one pair of columns may have more numbers than are made at once
     assert some is None or sorted(map(tuple, some.tolist())) == sorted(map(tuple, every.tolist()))

@@ -10,9 +10,9 @@ import numpy as np
 from mlflow_cf.constraints.rules import Bools
 from mlflow_cf.engine.actions import loose
 from mlflow_cf.engine.dominated import DominatedActions, RedundantChanges
-from mlflow_cf.engine.limits import LISTED_PER_ROW
 from mlflow_cf.engine.listed import Listed, ListedCandidates, gains
 from mlflow_cf.engine.nodes import tighten, whole_box
+from mlflow_cf.engine.thresholds import LISTED_PER_ROW
 from mlflow_cf.explainers.geco.members import Members
 from mlflow_cf.problem import Codes
 from mlflow_cf.problem.action_table import Within

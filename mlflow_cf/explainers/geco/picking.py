@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from mlflow_cf.engine.limits import SWEPT
+from mlflow_cf.engine.thresholds import SWEPT
 from mlflow_cf.goal.raw_scores import Targets, lacking, rate_sums, rounding
 from mlflow_cf.kernel import kernel
 from mlflow_cf.problem.action_table import ActionArrays, Within

@@ -11,7 +11,7 @@ import numpy as np
 from mlflow_cf.constraints.rules import Bools
 from mlflow_cf.engine.engine import Engine
 from mlflow_cf.engine.few_changes import FewChanges
-from mlflow_cf.engine.limits import PAIRS_PER_ROW
+from mlflow_cf.engine.thresholds import PAIRS_PER_ROW
 from mlflow_cf.explainers.geco.around import Around
 from mlflow_cf.explainers.geco.construction import exchange, grow, improve, start_of
 from mlflow_cf.explainers.geco.members import Members
