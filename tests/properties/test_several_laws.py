@@ -85,7 +85,12 @@ def test_nothing_nearer_changes_the_same_groups_once_all_of_it_was_looked_at(wor
     found = members.population.codes[members.population.favourable]
     inside = ~(expected.changed & ~changed).any(axis=1)
     nearest = expected.distance[inside].min()
-    np.testing.assert_allclose(members.problem.distance(found).min(), nearest, atol=1e-12)
+    best = found[[members.problem.distance(found).argmin()]]
+    if world.accepts(members.problem.rows(best))[0]:
+        np.testing.assert_allclose(members.problem.distance(best), nearest, atol=1e-12)
+    else:  # the structure's scores are as high as the target asks, the model's lower by less than the tolerance
+        assert members.problem.distance(best) < nearest
+        assert not members.scorer.decisions(members.scorer.structure.sums(members.problem.encoded(best)), CLOSE)[1]
 
 
 @given(drawn(("forest",)).filter(lambda world: world.open), st.integers(2, 5), st.integers(0, 2**16))
