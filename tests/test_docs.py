@@ -16,6 +16,7 @@ import runpy
 import shlex
 import subprocess
 import sys
+import tomllib
 from importlib import import_module
 from pathlib import Path
 from typing import Any
@@ -148,13 +149,14 @@ def test_files_shown_are_files_tested(page: Path) -> None:
 def test_packages_shown_work(name: str, tmp_path: Path) -> None:
     """Installed as pip would leave them, what pages of docs/development show passes the suites that they show."""
     files = dict(FILE.findall(text_of(ROOT / "docs" / "development" / f"{name}.md")))
-    group, points = re.fullmatch(
-        r'\[project\.entry-points\."(.+?)"\]\n(.+)', files.pop("pyproject.toml"), re.DOTALL
-    ).groups()
-    info = tmp_path / "shown-1.0.dist-info"
+    told = tomllib.loads(files.pop("pyproject.toml"))
+    project = told["project"]
+    ((group, points),) = project["entry-points"].items()
+    assert {f"{module}.py" for module in told["tool"]["setuptools"]["py-modules"]} <= set(files)
+    info = tmp_path / f"shown-{project['version']}.dist-info"
     info.mkdir()
-    (info / "METADATA").write_text("Metadata-Version: 2.4\nName: shown\nVersion: 1.0\n")
-    (info / "entry_points.txt").write_text(f"[{group}]\n{points}".replace('"', ""))
+    (info / "METADATA").write_text(f"Metadata-Version: 2.4\nName: {project['name']}\nVersion: {project['version']}\n")
+    (info / "entry_points.txt").write_text(f"[{group}]\n" + "\n".join(f"{key} = {at}" for key, at in points.items()))
     for file, shown in files.items():
         (tmp_path / file).write_text(shown, encoding="utf-8")
     path = os.pathsep.join([str(tmp_path), *sys.path])

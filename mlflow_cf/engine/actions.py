@@ -36,7 +36,7 @@ def lawful_actions(problem: Problem) -> Codes:
 def _allowed(problem: Problem) -> Bools:
     """Return (t,) which of the actions of all groups the rules allow."""
     actions = problem.actions
-    allowed: Bools = np.ones(len(actions.code), dtype=np.bool_)
+    allowed: Bools = np.ones(len(actions.cost), dtype=np.bool_)
     allowed[actions.own] = problem.own_allowed
     return allowed
 
@@ -124,13 +124,13 @@ def actions_within(problem: Problem, ids: Codes, limit: float) -> ActionTable:
 
     Beside an action, all other groups cost at least their least.
     """
-    actions = problem.actions
-    groups, costs = actions.group[ids], actions.cost[ids]
+    actions, some = problem.actions, problem.actions.take(ids)
+    groups, costs = some.group, some.cost
     least = np.full(len(problem.groups), np.inf)
     np.minimum.at(least, groups, costs)
     rest = least.sum() - least if np.isfinite(least).all() else np.full(len(least), np.inf)
     stays = ids == actions.own[groups]
     near = stays | (rest[groups] + costs <= loose(limit))
     ids, groups, costs, stays = ids[near], groups[near], costs[near], stays[near]
-    top = actions.peak[ids] if problem.bound_distance.c else np.zeros(len(ids))
+    top = some.peak[near] if problem.bound_distance.c else np.zeros(len(ids))
     return actions.take(ids[np.lexsort((ids, ~stays, top, costs, groups))])

@@ -46,33 +46,45 @@ class ActionTable:
     """Actions of a row, group after group.
 
     Attributes:
-        group, code: (t,) the group of each action, and its number among the actions of that group.
         cost, peak: (t,) what each adds to the distance, as in `GroupActions`.
         start: (G + 1,) where the actions of each group start.
         own_code: (G,) the number of the row's own action.
         owner: (d,) the group of every column.
         encode: makes, for every column, the encoded values of all actions of its group; none without structure.
-        whole: whether these are all actions of all groups, in the order of their numbers.
+        taken: the group of each and its number in the group, where these are some of all actions; None: all of them,
+            in the order of their numbers.
     """
 
-    group: Codes
-    code: Codes
     cost: Floats
     peak: Floats
     start: Codes
     own_code: Codes
     owner: Codes
     encode: Callable[[], list[Encoded]]
-    whole: bool = False
+    taken: tuple[Codes, Codes] | None = None
+
+    @cached_property
+    def group(self) -> Codes:
+        """(t,) the group of each action."""
+        return np.repeat(np.arange(len(self.own_code)), np.diff(self.start)) if self.taken is None else self.taken[0]
+
+    @cached_property
+    def code(self) -> Codes:
+        """(t,) the number of each among the actions of its group."""
+        return np.arange(len(self.cost)) - self.start[self.group] if self.taken is None else self.taken[1]
 
     def take(self, ids: Codes) -> ActionTable:
         """Return the table of some actions (n,), group after group; without copies where these are all of them."""
-        if len(ids) == len(self.code) and (ids == np.arange(len(ids))).all():
+        if len(ids) == len(self.cost) and (ids == np.arange(len(ids))).all():
             return self
-        group = self.group[ids]
+        if self.taken is None:  # of many thousand actions a few are taken
+            group = np.searchsorted(self.start, ids, side="right") - 1
+            code = ids - self.start[group]
+        else:
+            group, code = self.group[ids], self.code[ids]
         start = np.searchsorted(group, np.arange(len(self.start)))
-        actions = self.code[ids], self.cost[ids], self.peak[ids]
-        return ActionTable(group, *actions, start, self.own_code, self.owner, self.encode)
+        taken = group, code
+        return ActionTable(self.cost[ids], self.peak[ids], start, self.own_code, self.owner, self.encode, taken)
 
     def candidates(self, ids: Codes) -> Codes:
         """Return the candidates (m, G) that take the actions `ids` (m, n), each of another group."""
@@ -89,6 +101,8 @@ class ActionTable:
     @cached_property
     def own(self) -> Codes:
         """(G,) the row's own action of every group, -1 where it is not among these."""
+        if self.taken is None:
+            return self.start[:-1] + self.own_code
         own = np.full(len(self.own_code), -1)
         mine = np.flatnonzero(self.code == self.own_code[self.group])
         own[self.group[mine]] = mine
@@ -97,7 +111,7 @@ class ActionTable:
     @cached_property
     def encoded(self) -> list[Encoded]:
         """For every column, the structure's encoded values of the actions of its group; none without structure."""
-        if self.whole:
+        if self.taken is None:
             return self.encode()
         tables = zip(self.encode(), self.owner.tolist(), strict=False)
         return [table[self.code[self.start[number] : self.start[number + 1]]] for table, number in tables]

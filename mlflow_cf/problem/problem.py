@@ -207,10 +207,8 @@ class Problem:
     def actions(self) -> ActionTable:
         """All actions of all groups; an action's place is where its group starts and its number in the group."""
         packed = self._packed
-        group = np.repeat(np.arange(len(self.groups)), np.diff(packed.start))
-        code = np.arange(len(group)) - packed.start[group]
         cost, peak = np.asarray(packed.cost), np.asarray(packed.peak)
-        return ActionTable(group, code, cost, peak, packed.start, self.own, self.owner, self._encoded, whole=True)
+        return ActionTable(cost, peak, packed.start, self.own, self.owner, self._encoded)
 
     def _encoded(self) -> list[Encoded]:
         return [] if self.scorer is None else self.encoded_tables

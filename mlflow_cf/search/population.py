@@ -200,7 +200,7 @@ class Keys:
     """
 
     def __init__(self, problem: Problem) -> None:
-        self._start, places = problem.actions.start[:-1], len(problem.actions.code)
+        self._start, places = problem.actions.start[:-1], len(problem.actions.cost)
         mixed = _mixed(np.arange(1, places + len(problem.groups) + 1, dtype=np.uint64))
         self._table, self._salt = mixed[:places], mixed[places:]
         self._places = np.append(self._table, np.uint64(0))

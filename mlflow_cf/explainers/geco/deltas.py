@@ -38,7 +38,7 @@ class Deltas:
         self.problem = problem
         self.start: Places = problem.actions.start[:-1]
         self.own: Places = self.start + problem.own
-        self.none = len(problem.actions.code)
+        self.none = len(problem.actions.cost)
         self.group: Codes = np.repeat(np.arange(len(groups) + 1), [*sizes, 1])
         self.cells = np.repeat([*(len(group.columns) for group in groups), 0], [*sizes, 1])
         self._cost, self._peak = np.append(problem.actions.cost, 0.0), np.append(problem.actions.peak, 0.0)
