@@ -80,6 +80,12 @@ class TestByHand:
         assert each(m.prox_euc, m.Options(prox_euc="mad")) == [1, 0.5]
         assert m.prox_euc(SPACE, X, np.array([[43.0, 34, 0, 1]])) == 5
 
+    def test_jaccard(self):
+        a, b = np.array([[1, 0, 1, 1], [1, 0, 0, 1]], dtype=bool)
+        assert m.jaccard(a, b) == pytest.approx(2 / 3)
+        assert m.jaccard(a, ~a) == 0
+        assert m.jaccard(a & ~a, b & ~b) == 1
+
     def test_jaccard_of_one_bit_counts_no_agreement_of_zeros(self):
         owner = FeatureSpace((SPACE["owner"],))
         assert m.prox_jac(owner, np.array([1.0]), np.array([[1.0]])) == 0
@@ -144,6 +150,11 @@ class TestByHand:
         for metric in (m.gower, m.prox_cont, m.l1, m.diversity_ratio):
             assert metric(flat, np.array([3.0]), np.array([[9.0], [3.0]])) in (0.5, 2.0)
         assert m.prox_cont(flat, np.array([3.0]), np.array([[3 + 1e-10]])) == 0
+
+    def test_relative_difference(self):
+        assert m.relative_difference(4, 5) == pytest.approx(0.2)
+        assert m.relative_difference(5, 4) == pytest.approx(-0.2)
+        assert m.relative_difference(0, 0) == 0
 
     @pytest.mark.parametrize(
         ("efforts", "discounts", "cost"),

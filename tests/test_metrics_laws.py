@@ -241,16 +241,13 @@ class TestOverQueries:
         Z = np.array(values, dtype=float).reshape(-1, 1)
         return m.Answers(self.space, self.x, Z, known.pop("valid", np.ones(len(Z), bool)), status, 2, **known)
 
-    @staticmethod
-    def over(queries, name):
-        return m.aggregate(m.measure(one, ids=[name])[name] for one in queries)
-
     def test_answers_first_then_queries(self):
-        queries = [self.answers(2, 4), self.answers(9), self.answers(status="not_found")]
-        found = self.over(queries, "prox_cont")
+        summary = m.summarize([self.answers(2, 4), self.answers(9), self.answers(status="not_found")])
+        found = summary.metrics["prox_cont"]
         assert (found.mean, found.queries) == (6, 2)
         assert found.standard_error == pytest.approx(np.std([3, 9], ddof=1) / np.sqrt(2))
-        assert self.over(queries, "diversity") == m.Aggregate(2, None, 1)
+        assert summary.metrics["diversity"] == m.Aggregate(2, None, 1)
+        assert "coverage" not in summary.metrics
 
     def test_coverage_counts_what_was_asked_for(self):
         cases = [
@@ -261,23 +258,25 @@ class TestOverQueries:
             self.answers(status="already"),
             self.answers(status="skipped"),
         ]
-        coverage = self.over(cases, "coverage")
-        assert (coverage.mean, coverage.queries) == (1.5 / 4, 4)
-        assert self.over(cases, "validity").mean == pytest.approx((1 + 1 / 3) / 2)
+        summary = m.summarize(cases, ids=["validity"])
+        assert (summary.coverage.mean, summary.coverage.queries) == (1.5 / 4, 4)
+        assert summary.infeasible == 0.25
+        assert summary.metrics["validity"].mean == pytest.approx((1 + 1 / 3) / 2)
         assert m.coverage(np.ones(5, bool), 2, "found") == 1
         with pytest.raises(InputError):
             m.coverage(np.ones(1, bool), 0, "found")
 
     def test_nothing_at_all(self):
-        assert m.aggregate([]) == m.Aggregate(None, None, 0)
+        summary = m.summarize([])
+        assert summary.coverage == summary.metrics["gower"] == m.Aggregate(None, None, 0)
+        assert summary.infeasible is None
 
     def test_what_is_known_beside_the_rows(self):
         background = np.linspace(0, 10, 60)[:, np.newaxis]
         known = {"inliers": m.Inliers.fit(self.space, background), "wishes": m.Wishes({"v": (0, 5)})}
         near, far = self.answers(50, 4, **known), self.answers(50, **known)
         nothing, already = self.answers(status="not_found", **known), self.answers(status="already", **known)
-        names = ("plausibility", "actionability", "feasibility")
-        found = {name: self.over([near, far, nothing, already], name) for name in names}
+        found = m.summarize([near, far, nothing, already], ids=["plausibility", "actionability", "feasibility"]).metrics
         assert (found["feasibility"].mean, found["feasibility"].queries) == (pytest.approx(1 / 3), 3)
         assert (found["plausibility"].mean, found["plausibility"].queries) == (0.25, 2)
         assert (found["actionability"].mean, found["actionability"].queries) == (0.25, 2)

@@ -6,14 +6,16 @@ from mlflow_cf.metrics.catalog import (
     Answers,
     Better,
     Measure,
+    Summary,
     aggregate,
     constraint_satisfaction,
     coverage,
     measure,
+    summarize,
     validity,
 )
 from mlflow_cf.metrics.changes import Options, changed
-from mlflow_cf.metrics.costs import Steps, discounted_cost, sequence_cost, sequence_length
+from mlflow_cf.metrics.costs import Steps, discounted_cost, relative_difference, sequence_cost, sequence_length
 from mlflow_cf.metrics.feedback import Wishes, actionability, actionable, feasibility
 from mlflow_cf.metrics.outliers import Inliers, plausibility
 from mlflow_cf.metrics.pairs import (
@@ -31,6 +33,7 @@ from mlflow_cf.metrics.proximity import (
     cont_proximity,
     distances,
     gower,
+    jaccard,
     l0,
     l1,
     linf,
@@ -46,11 +49,11 @@ from mlflow_cf.metrics.proximity import (
 from mlflow_cf.metrics.risk import Labelled, extraction_fidelity, membership_auc
 
 __all__ = [
-    "METRICS", "Aggregate", "Answers", "Better", "Inliers", "Labelled", "Measure", "Options", "Steps", "Wishes",
-    "actionability", "actionable", "aggregate", "cat_diversity", "cat_proximity", "changed", "constraint_satisfaction",
-    "cont_diversity", "cont_proximity", "coverage", "discounted_cost", "distances", "diversity", "diversity_cat",
-    "diversity_ratio", "extraction_fidelity", "feasibility", "gower", "l0", "l1", "linf", "measure", "membership_auc",
-    "mixed", "n_changed", "norm_diversity", "norm_diversity_cat", "plausibility", "prox_cat", "prox_cont", "prox_euc",
-    "prox_jac", "sequence_cost", "sequence_length", "sparsity_changed", "sparsity_diversity", "sparsity_unchanged",
-    "validity",
+    "METRICS", "Aggregate", "Answers", "Better", "Inliers", "Labelled", "Measure", "Options", "Steps", "Summary",
+    "Wishes", "actionability", "actionable", "aggregate", "cat_diversity", "cat_proximity", "changed",
+    "constraint_satisfaction", "cont_diversity", "cont_proximity", "coverage", "discounted_cost", "distances",
+    "diversity", "diversity_cat", "diversity_ratio", "extraction_fidelity", "feasibility", "gower", "jaccard", "l0",
+    "l1", "linf", "measure", "membership_auc", "mixed", "n_changed", "norm_diversity", "norm_diversity_cat",
+    "plausibility", "prox_cat", "prox_cont", "prox_euc", "prox_jac", "relative_difference", "sequence_cost",
+    "sequence_length", "sparsity_changed", "sparsity_diversity", "sparsity_unchanged", "summarize", "validity",
 ]  # fmt: skip

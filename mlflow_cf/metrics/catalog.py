@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from types import MappingProxyType
@@ -93,6 +93,21 @@ class Aggregate:
     queries: int
 
 
+@dataclass(frozen=True)
+class Summary:
+    """Metrics of many queries; what failed is in `coverage`, never in a mean.
+
+    Attributes:
+        metrics: id -> aggregate.
+        coverage: see the function of that name.
+        infeasible: share of the queries that `coverage` counts for which no counterfactual exists; None without any.
+    """
+
+    metrics: Mapping[str, Aggregate]
+    coverage: Aggregate
+    infeasible: float | None
+
+
 def validity(valid: Bools) -> float | None:
     """Share of the returned answers (k,) that the model predicts as wanted.
 
@@ -133,6 +148,22 @@ def aggregate(values: Iterable[float | None]) -> Aggregate:
     known = np.array([value for value in values if value is not None], dtype=np.float64)
     error = float(np.std(known, ddof=1) / np.sqrt(len(known))) if len(known) > 1 else None
     return Aggregate(mean(known), error, len(known))
+
+
+def summarize(answers: Sequence[Answers], options: Options = DEFAULTS, ids: Iterable[str] | None = None) -> Summary:
+    """Return the metrics (all by default) of many queries: means over answers first, then over queries.
+
+    Raises:
+        InputError: an id that is not known.
+    """
+    names = [name for name in _known(ids) if name != "coverage"]
+    rows = [measure(one, options, names) for one in answers]
+    counted = np.array([one.status == "infeasible" for one in answers if one.status not in NOT_ASKED], dtype=np.bool_)
+    return Summary(
+        {name: aggregate(row[name] for row in rows) for name in names},
+        aggregate(METRICS["coverage"].function(one, options) for one in answers),
+        mean(counted),
+    )
 
 
 def _known(ids: Iterable[str] | None) -> tuple[str, ...]:

@@ -1,4 +1,4 @@
-"""What plans of ordered steps cost (CSCF, SCF)."""
+"""What plans of ordered steps cost (CSCF, SCF), and how two costs compare."""
 
 from __future__ import annotations
 
@@ -53,3 +53,12 @@ def sequence_length(steps: Steps) -> float:
     Unit: steps. Better: down. Source: CSCF.
     """
     return float(len(steps.efforts))
+
+
+def relative_difference(a: float, b: float) -> float:
+    """(b - a) / max(a, b) of two costs >= 0: positive where `a` is the cheaper; 0 if both are 0.
+
+    Unit: share, in [-1, 1]. Source: CSCF.
+    """
+    larger = max(a, b)
+    return (b - a) / larger if larger > 0 else 0.0

@@ -157,6 +157,11 @@ def jaccard_distances(space: FeatureSpace, x: Floats, Z: Floats) -> Floats | Non
     return np.asarray(1 - _ratio(both, either))
 
 
+def jaccard(a: Bools, b: Bools) -> float:
+    """Return |a and b| / |a or b| of two bit vectors (m,); 1 if both are all zero. A 0 on both sides is not counted."""
+    return float(_ratio(np.sum(a & b, keepdims=True), np.sum(a | b, keepdims=True))[0])
+
+
 def prox_euc(space: FeatureSpace, x: Floats, Z: Floats, options: Options = DEFAULTS) -> float | None:
     """Mean Euclidean distance over the numbers, unscaled; or (option) of sum_j |z_j - x_j| / MAD_j, not divided by n.
 
