@@ -1,1 +1,1 @@
-"""Exact search: best first over boxes of candidates."""
+"""The engine: nearest first under the bounds of an opened model, with proofs (docs/development/engine.md)."""
