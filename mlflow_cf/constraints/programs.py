@@ -32,9 +32,9 @@ from mlflow_cf.kernel import inner, kernel
 Array = NDArray[Any]
 Span = tuple[int, int]
 SIGNS: Final[tuple[Comparison, ...]] = ("==", "!=", "<", "<=", ">", ">=")
-# What an instruction does: put a constant, or a value of the query row or the candidate, on the stack, or compute with
-# what lies there; those with two operands come last but one, and those of plans after them.
-CONSTANT, OF_ROW, OF_CANDIDATE, ADD, SUBTRACT, MULTIPLY, DIVIDE, ABSOLUTE, RECODE, FLOOR, EXP, MIN, MAX = range(13)
+# Instructions: three put a constant, or a value of the query row or the candidate, on the stack; four compute with what
+# lies on top, and six with what lies on top and below it.
+CONSTANT, OF_ROW, OF_CANDIDATE, RECODE, ABSOLUTE, FLOOR, EXP, ADD, SUBTRACT, MULTIPLY, DIVIDE, MIN, MAX = range(13)
 SUMS: Final = {"+": ADD, "-": SUBTRACT, "*": MULTIPLY, "/": DIVIDE}
 FUNCTIONS: Final = {"abs": ABSOLUTE, "floor": FLOOR, "exp": EXP, "min": MIN, "max": MAX}
 
@@ -146,7 +146,7 @@ class ProgramWriter:
 
 def _folded(expression: Expression) -> Expression:
     """Return the value of what mentions none of a row."""
-    if isinstance(expression, ARITHMETIC) and is_compiled(expression) and not any(references(expression)):
+    if isinstance(expression, ARITHMETIC) and not any(references(expression)):
         return Const(float(evaluate(expression, np.empty((1, 0)), np.empty(0))[0]))
     return expression
 
@@ -241,9 +241,8 @@ def value_of(program: Any, start: Any, end: Any, candidate: Any, own: Any, stack
         elif does == RECODE:
             stack[top] = _recoded(program.tables, place, stack[top])
         else:
-            binary = does <= DIVIDE or does >= MIN
-            top -= binary
-            found = _between(does, stack[top], stack[top + 1]) if binary else _function(does, stack[top])
+            top -= does >= ADD
+            found = _between(does, stack[top], stack[top + 1]) if does >= ADD else _function(does, stack[top])
             stack[top] = found if np.isfinite(found) else np.nan
     return stack[0]
 

@@ -311,5 +311,5 @@ def beyond_reach(scorer: Scorer, actions: ActionTable, tolerance: float) -> bool
     """Whether bounds prove that no candidate of a table meets the target, though scores may be off by `tolerance`."""
     if (actions.start[:-1] == actions.start[1:]).any():
         return True  # a group has no action left
-    low, high = boxes_of(scorer.structure, actions.encoded).bounds(whole_box(actions)[:, actions.columns])
-    return bool(scorer.upper_bound(low, high, tolerance)[0] < 0)
+    low, high = scorer.structure.bounds(actions.encoded)
+    return bool(scorer.upper_bound(low[None], high[None], tolerance)[0] < 0)

@@ -1,7 +1,7 @@
-"""The thresholds of the engine, each with what it was measured by. None of them changes an answer, but for time.
+"""The thresholds of the engine, each with what it was measured by: they decide how long it takes, not what it proves.
 
-A **sum** is one raw score of one candidate. A row's evaluation, of which budgets count, takes about as long as the sums
-of 2**10 pairs or of 2**8 listed candidates.
+A sum is one raw score of one candidate. Budgets count evaluations of rows: one takes about as long as what 2**10 pairs
+of changes add to a score, or as the sums of 2**8 candidates that are listed together.
 """
 
 from __future__ import annotations

@@ -111,10 +111,11 @@ class ActionTable:
     @cached_property
     def encoded(self) -> list[Encoded]:
         """For every column, the structure's encoded values of the actions of its group; none without structure."""
-        if self.taken is None:
-            return self.encode()
-        tables = zip(self.encode(), self.owner.tolist(), strict=False)
-        return [table[self.code[self.start[number] : self.start[number + 1]]] for table, number in tables]
+        tables = self.encode()
+        if self.taken is None or not tables:
+            return tables
+        parts = [self.code[self.start[number] : self.start[number + 1]] for number in self.owner.tolist()]
+        return [table[part] for table, part in zip(tables, parts, strict=True)]
 
     def encoded_candidates(self, codes: Codes) -> list[Encoded]:
         """Return the encoded values of candidates by code (m, G), one array per column."""

@@ -14,7 +14,7 @@ from mlflow_cf.engine.engine import Engine
 from mlflow_cf.engine.thresholds import SCORE_TOLERANCES
 from mlflow_cf.explainers import Candidates, GeCo
 from mlflow_cf.features import FeatureSpace
-from mlflow_cf.problem import Budget, Problem
+from mlflow_cf.problem import Budget
 from mlflow_cf.proof.inquiry import run_inquiries
 from mlflow_cf.proof.pipeline import Answer, Evidence, search, settle
 from mlflow_cf.proof.verify import RowTask
@@ -69,7 +69,8 @@ class Decider:
         if task.engine.beyond_reach(SCORE_TOLERANCES * question.requirements.judges.tolerance):
             self.left -= 1
             return Decision(False)
-        found = search(task, partial(_nearest if question.nearest else _any_of, task.engine), 0)
+        explore = GeCo(last_resort=False).explore if question.nearest else _any_of
+        found = search(task, lambda _, budget, rng: explore(task.engine, budget, rng), 0)
         if not question.nearest and not isinstance(found, Answer) and len(found[1].rows):
             self.left -= task.budget.used
             return Decision(True, found[1].rows[0])  # only answers that are shown need the judge
@@ -92,18 +93,12 @@ class Decider:
         return run_inquiries(judges, self.space, [settling])[0]
 
 
-def _nearest(engine: Engine, problem: Problem, budget: Budget, rng: np.random.Generator) -> Candidates:
-    """Return the nearest candidates that a search finds."""
-    del problem
-    return GeCo(last_resort=False).explore(engine, budget, rng)
-
-
-def _any_of(engine: Engine, problem: Problem, budget: Budget, rng: np.random.Generator) -> Candidates:
+def _any_of(engine: Engine, budget: Budget, rng: np.random.Generator) -> Candidates:
     """Return candidates if there are any: by changing what raises the score most in every group, else by a search."""
-    few = engine.few if engine.exact and budget.take(len(problem.groups)) else None
+    few = engine.few if engine.exact and budget.take(len(engine.given.groups)) else None
     if few is not None and len(codes := few.steepest()):
         return Candidates(engine.problem.rows(codes))
-    return _nearest(engine, problem, budget, rng)
+    return GeCo(last_resort=False).explore(engine, budget, rng)
 
 
 class Reasons:

@@ -21,7 +21,7 @@ from mlflow_cf.structures.capabilities import boxes_of
 
 AT_ONCE = 2**17  # sums of a box that are made together: they stay near the processor
 MOST = 2**19  # sums in all: as long as some generations take
-MOST_PAIRED = 2**21  # of pairs of groups
+MOST_BY_PAIRS = 2**21  # of pairs of groups
 LARGEST = 2**25  # rows of the whole: of more, the boxes that are near hold more than MOST
 
 
@@ -74,7 +74,7 @@ class Around:
         kept = np.bincount(actions.group[alone], minlength=len(codes)) == 1
         if not kept.all() or not gains(actions, self.members.scorer):
             return
-        self._left = MOST_PAIRED
+        self._left = MOST_BY_PAIRS
         sizes = np.diff(actions.start)
         pairs = combinations(np.flatnonzero(codes != own).tolist(), 2)
         for one, two in sorted(pairs, key=lambda pair: sizes[list(pair)].prod()):

@@ -21,13 +21,13 @@ from mlflow_cf.problem import Budget, Codes
 from mlflow_cf.search.population import changed_sets
 from mlflow_cf.search.seeds import codes_of, nearest_favourable_rows
 
-MOST_PAIRED = 2**21  # numbers in tables of pairs of changes: as long as some generations take
+PAIRED_INSTEAD = 2**21  # numbers in tables of pairs of changes, in place of generations: as long as some of these take
 SOON = 2**20  # of these, before anything else
 SOON_SHARE = 4  # of the budget, so much less is spent on them
 MOST_NEARER = 3  # times that all candidates of the best changed set are looked at
 CLOSE = 1e-4  # to the target: a certificate may ask the model about these
 SETTLED = 2  # changes of an answer that is settled, at most
-FARTHER = (np.inf, 1.08)  # than two changes are expected to be: they may do less than each by itself
+PAIRS_WITHIN = (np.inf, 1.08)  # times the expected distance of two changes: together they may do less than expected
 SPARE = 2  # single changes of every group, where several answers are wanted
 AT_FIRST = 1  # single changes that are looked at, and those as near; then twice as many, until one certainly suffices
 NEAREST = 32  # candidates that are nearer than others, in case the model refuses the first ones
@@ -127,7 +127,7 @@ class Sweeps:
         group = (singles != self.problem.own).argmax(axis=1)
         members.score(singles[earlier_of_group(group) < SPARE])
         with self._counted("sweep", 2):
-            pairs = few.pairs(np.inf, CLOSE, self.budget, MOST_PAIRED)
+            pairs = few.pairs(np.inf, CLOSE, self.budget, PAIRED_INSTEAD)
         if pairs is None:
             return False
         members.score(pairs)
@@ -175,7 +175,7 @@ class Sweeps:
         single = self._nearest(*few.nearest_singles(np.inf, CLOSE, AT_FIRST))
         farthest = min([np.inf, *self.problem.distance(single[:1]).tolist()])
         most, pairs, limit = min(SOON, self.budget.left // SOON_SHARE * PAIRS_PER_ROW), None, farthest
-        for limit in sorted({min(few.expected * farther, farthest) for farther in FARTHER}, reverse=True):
+        for limit in sorted({min(few.expected * farther, farthest) for farther in PAIRS_WITHIN}, reverse=True):
             with self._counted("sweep", 2):
                 pairs = few.nearest_pairs(limit, CLOSE, self.budget, most)
             if pairs is not None:
@@ -192,7 +192,7 @@ class Sweeps:
         """Look at all pairs of changes that may be nearer; whether no three changes can be as near as what is known."""
         members = self.members
         with self._counted("sweep", 2):
-            pairs = few.nearest_pairs(members.cutoff, CLOSE, self.budget, MOST_PAIRED)
+            pairs = few.nearest_pairs(members.cutoff, CLOSE, self.budget, PAIRED_INSTEAD)
         if pairs is None:
             return False
         members.score(self._nearest(*pairs))
