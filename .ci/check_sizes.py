@@ -1,4 +1,4 @@
-"""Keep files and functions of our packages short: 400 lines a file, 40 lines a function below its signature.
+"""Keep files and functions of our packages short: 500 lines a file, 40 lines a function below its signature.
 
 Docstrings of functions do not count.
 """
@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 PACKAGES = ("mlflow_cf", "flavors/mlflow_cf_flavors")
-FILE_LINES = 400
+FILE_LINES = 500
 FUNCTION_LINES = 40
 
 Function = ast.FunctionDef | ast.AsyncFunctionDef

@@ -19,7 +19,7 @@ from mlflow.models.evaluation.validation import ModelValidationFailedException
 from mlflow_cf.artifact.load import verify_folder
 from mlflow_cf.artifact.publish.log import load_model
 from mlflow_cf.artifact.publish.signature import PARAM
-from mlflow_cf.artifact.replay import replay_trace
+from mlflow_cf.artifact.served import replay_trace
 from mlflow_cf.artifact.warm import kept_in, warm_all
 from mlflow_cf.errors import CounterfactualError
 from mlflow_cf.evaluation.compare.comparison import read_thresholds

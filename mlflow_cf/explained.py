@@ -25,13 +25,12 @@ from mlflow_cf.model.parity import Opened, open_structure
 from mlflow_cf.options import TargetSource
 from mlflow_cf.policy import Explain, Policy, Query, Target, WhyNotAsked
 from mlflow_cf.policy.further import AnyVersions
-from mlflow_cf.policy.variety import Diversity
+from mlflow_cf.policy.limits import Diversity
 from mlflow_cf.problem import BoundPolicy
 from mlflow_cf.proof.given import verify_given
 from mlflow_cf.request.admission import Admission
 from mlflow_cf.request.answer import answer
-from mlflow_cf.request.context import RequestContext, described
-from mlflow_cf.request.extra_models import ExtraModels, LearnedOnce
+from mlflow_cf.request.context import ExtraModels, LearnedOnce, RequestContext, described
 from mlflow_cf.request.request import Caller
 from mlflow_cf.request.rows import check_rows
 from mlflow_cf.request.warmth import SEVERAL, TRIED, Warmth, hardest_row, query_to_try, row_to_try

@@ -21,16 +21,15 @@ SOURCES: Final = (
     "engine/few_changes.py",
     "engine/nodes.py",
     "engine/listed.py",
-    "explainers/geco/picking.py",
+    "explainers/geco/neighbours.py",
     "plans/kernels.py",
-    "problem/packed.py",
-    "problem/scaled.py",
+    "problem/single_features.py",
+    "problem/distance.py",
     "engine/actions.py",
     "engine/thresholds.py",
-    "problem/action_table.py",
+    "problem/actions.py",
     *(f"structures/kernels/{name}.py" for name in
-      ("blocks", "bounds", "branches", "classes", "dense", "gains", "nodes", "pairs", "product", "rectified",
-       "restrict", "score", "sweep")),
+      ("blocks", "dense", "gains", "pairs", "rectified", "restrict", "sweeps", "trees")),
 )  # fmt: skip
 _KERNELS: Final[list[Any]] = []
 P = ParamSpec("P")

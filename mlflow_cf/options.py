@@ -25,7 +25,7 @@ from mlflow_cf.policy import (
     Trace,
     WhyNotAsked,
 )
-from mlflow_cf.policy.variety import LEAST_DIFFERENCE, Diversity
+from mlflow_cf.policy.limits import LEAST_DIFFERENCE, Diversity
 from mlflow_cf.validation import validated
 
 TargetSource = Target | Mapping[str, Any] | Label | None

@@ -10,8 +10,8 @@ from mlflow_cf.constraints.actions import ActionSource, RelationshipSource, read
 from mlflow_cf.errors import InputError
 from mlflow_cf.features import FeatureSpace, Floats, Level
 from mlflow_cf.plans.action_model import ActionModel, Declared
-from mlflow_cf.plans.cheapest import cheapest_plan
 from mlflow_cf.plans.plan import plan_steps
+from mlflow_cf.plans.walk import cheapest_plan
 from mlflow_cf.policy import Distance
 from mlflow_cf.problem import BoundDistance
 from mlflow_cf.words.result import Counterfactual, Step

@@ -20,8 +20,8 @@ from mlflow_cf.model.judge import OpenModel
 from mlflow_cf.model.versions import open_versions
 from mlflow_cf.options import DistanceSource, PlausibleSource, TargetSource, WrapOptions, told_by
 from mlflow_cf.policy import Limits, Privacy, Sealable, Trace, WhyNotAsked
-from mlflow_cf.policy.variety import LEAST_DIFFERENCE, Diversity
-from mlflow_cf.request.extra_models import ExtraModels, LearnedOnce
+from mlflow_cf.policy.limits import LEAST_DIFFERENCE, Diversity
+from mlflow_cf.request.context import ExtraModels, LearnedOnce
 
 _logger = logging.getLogger(__name__)
 

@@ -21,10 +21,10 @@ from mlflow_cf.model.judge import Judge, OpenModel, Outcome
 from mlflow_cf.policy import Distance, Target
 from mlflow_cf.problem import BoundPolicy, Budget, Problem
 from mlflow_cf.proof.certify import certify
-from mlflow_cf.proof.inquiry import run_inquiries
+from mlflow_cf.proof.pipeline import run_inquiries
 from mlflow_cf.proof.verify import RowTask, VerifiedAnswers, verify_rows
 from mlflow_cf.structures import ClippedLine, Forest, Layers, LevelColumn, MonotoneStep, NumberColumn, TreeEnsemble
-from mlflow_cf.structures.links import linked
+from mlflow_cf.structures.structure import linked
 
 TOLERANCE = 1e-6
 # link, outputs, classes, what the scores are

@@ -19,8 +19,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import mlflow_cf
-from mlflow_cf.artifact.replay import replay_trace
-from mlflow_cf.artifact.served import ServedModel
+from mlflow_cf.artifact.served import ServedModel, replay_trace
 from mlflow_cf.audit import record as records
 from mlflow_cf.audit import trace as traces
 from mlflow_cf.audit.record import AnsweredBy, AskedFor, Record, digest, query_values, record_of, row_values, table_of

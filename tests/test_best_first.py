@@ -9,7 +9,7 @@ from mlflow_cf.goal import BoundTarget
 from mlflow_cf.goal.scorer import upper_bound
 from mlflow_cf.model.judge import OpenModel
 from mlflow_cf.policy import Target
-from mlflow_cf.structures.links import Link, linked
+from mlflow_cf.structures.structure import Link, linked
 
 TOLERANCE = 1e-3  # coarse, so that it shows
 LABELS = tuple("abcdefghijkl")

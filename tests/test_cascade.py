@@ -18,8 +18,7 @@ from mlflow_cf.model.judge import OpenModel
 from mlflow_cf.options import WrapOptions
 from mlflow_cf.policy import Distance
 from mlflow_cf.problem import BoundPolicy, Codes, Group, Problem
-from mlflow_cf.search.cascade import Cascade, _distinct
-from mlflow_cf.search.sampling import with_draws
+from mlflow_cf.search.cascade import Cascade, _distinct, with_draws
 from mlflow_cf.wrapping import assemble
 
 

@@ -11,7 +11,7 @@ from worlds import explained
 
 from mlflow_cf.problem import Group, Problem
 from mlflow_cf.problem.points import with_points
-from mlflow_cf.search.seeds import codes_of
+from mlflow_cf.search.snapping import codes_of
 
 RULES = ("x_cf.a >= x.a", "x_cf.a != 0.75", "x_cf.b <= x.b + 1.3", "IF x_cf.b > 0.5 THEN x_cf.b < 1.9", "x_cf.b > x.b")
 TYPES = ("float64", "float32")

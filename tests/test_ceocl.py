@@ -158,7 +158,7 @@ def forest_of_numbers():
 
 
 ALONE = """
-from mlflow_cf.milp.affine import Affine
+from mlflow_cf.milp.program import Affine
 from mlflow_cf.milp.program import Program
 from mlflow_cf.milp.solve import Effort, solve, solve_squares
 

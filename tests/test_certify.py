@@ -17,7 +17,7 @@ from mlflow_cf.policy import Target
 from mlflow_cf.problem import Budget
 from mlflow_cf.proof import complete
 from mlflow_cf.proof.certify import at_once, certify
-from mlflow_cf.proof.inquiry import run_inquiries
+from mlflow_cf.proof.pipeline import run_inquiries
 from mlflow_cf.proof.verify import RowTask, verify_rows
 from mlflow_cf.words.reasons import Uncertified
 

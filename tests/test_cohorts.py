@@ -25,8 +25,7 @@ from worlds import (
 
 from mlflow_cf.errors import InputError
 from mlflow_cf.evaluation.measure import cohorts as module
-from mlflow_cf.evaluation.measure.cohorts import Cohorts, cohorts
-from mlflow_cf.evaluation.measure.common_changes import MOST_VALUES, common_changes
+from mlflow_cf.evaluation.measure.cohorts import MOST_VALUES, Cohorts, cohorts, common_changes
 from mlflow_cf.explained import ExplainedModel
 from mlflow_cf.features import FeatureSpace
 from mlflow_cf.model.judge import OpenModel

@@ -19,7 +19,7 @@ import mlflow_cf
 from mlflow_cf.errors import InputError
 from mlflow_cf.explained import ExplainedModel
 from mlflow_cf.features import FeatureSpace, days
-from mlflow_cf.features.dates import MICROSECONDS, decode_dates, encode_dates, iso_date
+from mlflow_cf.features.feature import MICROSECONDS, decode_dates, encode_dates, iso_date
 from mlflow_cf.model.judge import OpenModel
 from mlflow_cf.options import WrapOptions
 from mlflow_cf.wrapping import assemble

@@ -18,8 +18,8 @@ import mlflow_cf
 from mlflow_cf import GeCo, InputError, NearestRow
 from mlflow_cf.evaluation.measure import lines, measured
 from mlflow_cf.evaluation.measure.aggregates import MEANS, aggregates
-from mlflow_cf.evaluation.measure.bake_off import ranking
-from mlflow_cf.evaluation.measure.grouping import groups_of
+from mlflow_cf.evaluation.measure.lines import groups_of
+from mlflow_cf.evaluation.measure.result import ranking
 from mlflow_cf.explained import ExplainedModel
 from mlflow_cf.metrics import Labelled, extraction_fidelity, membership_auc
 

@@ -15,13 +15,12 @@ from mlflow_cf.errors import InputError
 from mlflow_cf.explained import ExplainedModel
 from mlflow_cf.explainers import GeCo
 from mlflow_cf.explainers.geco.deltas import Places
-from mlflow_cf.explainers.geco.drawn import Drawn
-from mlflow_cf.explainers.geco.draws import MOST_CODES, Draws
+from mlflow_cf.explainers.geco.draws import MOST_CODES, Drawn, Draws
 from mlflow_cf.model.judge import OpenModel
 from mlflow_cf.options import WrapOptions
 from mlflow_cf.problem import Budget, Codes, Problem
+from mlflow_cf.search.cascade import draw_by_row, draw_distinct
 from mlflow_cf.search.population import Population, changed_sets, fittest, none_scored, score_candidates
-from mlflow_cf.search.sampling import draw_by_row, draw_distinct
 from mlflow_cf.wrapping import assemble
 
 RNG = np.random.default_rng(3)

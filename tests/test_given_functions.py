@@ -22,7 +22,7 @@ from mlflow_cf import CEOCL
 from mlflow_cf.artifact.format import files
 from mlflow_cf.causal.function import structural_functions
 from mlflow_cf.constraints import CausalEquation, Constraints
-from mlflow_cf.constraints.equations import Network
+from mlflow_cf.constraints.model import Network
 from mlflow_cf.errors import InputError
 from mlflow_cf.features import FeatureSpace
 

@@ -22,7 +22,7 @@ logging.basicConfig(format="%(name)s %(levelname)s %(message)s")
 import mlflow_cf
 import numpy as np
 from mlflow_cf.engine.nodes import LeastCosts, Lows, tighten_boxes
-from mlflow_cf.problem.action_table import ActionArrays, Within
+from mlflow_cf.problem.actions import ActionArrays, Within
 whole, none = np.zeros(1, np.intp), np.zeros(1)
 lows = Lows(np.empty(1), np.empty(1, np.intp), np.empty((1, 1), np.intp))
 flat = ActionArrays(whole, none + 1, none, np.array([0, 1]), whole - 1, whole)

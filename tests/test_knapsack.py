@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mlflow_cf.explainers.geco.knapsack import KnapsackItems, by_gain, by_ratio, prefixes, price
+from mlflow_cf.explainers.geco.construction import KnapsackItems, by_gain, by_ratio, prefixes, price
 
 GROUPS = 4
 

@@ -18,7 +18,7 @@ from mlflow_cf import ArtifactError, InputError, NearestRow
 from mlflow_cf.explained import ExplainedModel
 from mlflow_cf.explainers import EXPLAINERS, Candidates, Facts, Learned, Search
 from mlflow_cf.explainers import searches as module
-from mlflow_cf.explainers.learned import Learning, steps_of
+from mlflow_cf.explainers.explainer import Learning, steps_of
 from mlflow_cf.explainers.searches import Lesson, Searches
 from mlflow_cf.model.judge import OpenModel
 from mlflow_cf.options import WrapOptions

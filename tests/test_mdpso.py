@@ -22,10 +22,8 @@ import mlflow_cf
 from mlflow_cf import MDPSO, InputError
 from mlflow_cf.constraints import Constraints
 from mlflow_cf.explainers.mdpso import mdpso as module
-from mlflow_cf.explainers.mdpso.active import Active, active_set
-from mlflow_cf.explainers.mdpso.fitness import Fitness, PaperSum, by_distance, gaps
-from mlflow_cf.explainers.mdpso.information import bins_of, information_value
-from mlflow_cf.explainers.mdpso.landed import Landed
+from mlflow_cf.explainers.mdpso.active import Active, active_set, bins_of, information_value
+from mlflow_cf.explainers.mdpso.landed import Fitness, Landed, PaperSum, by_distance, gaps
 from mlflow_cf.explainers.mdpso.mdpso import Swarm
 from mlflow_cf.explainers.mdpso.selection import k_means, picked, spares
 from mlflow_cf.explainers.registry import explainer_of, explainer_to_dict

@@ -17,8 +17,7 @@ from mlflow_cf.explained import ExplainedModel
 from mlflow_cf.explainers.cscf import CSCF
 from mlflow_cf.features import FeatureSpace, Floats
 from mlflow_cf.plans.action_model import ActionModel
-from mlflow_cf.plans.cheapest import cheapest_plan
-from mlflow_cf.plans.walk import compiled
+from mlflow_cf.plans.walk import cheapest_plan, compiled
 from mlflow_cf.policy import Distance, Privacy
 from mlflow_cf.problem import BoundPolicy
 

@@ -12,9 +12,9 @@ from worlds import background, constraint_dicts, explained, stepped, table, wide
 
 from mlflow_cf.engine.engine import Engine
 from mlflow_cf.errors import InputError
-from mlflow_cf.explainers.geco import picking
+from mlflow_cf.explainers.geco import neighbours as picking
 from mlflow_cf.explainers.geco.neighbours import Neighbours, RatedNeighbours
-from mlflow_cf.goal.raw_scores import SumTarget
+from mlflow_cf.goal.targets import SumTarget
 from mlflow_cf.problem import Budget, Codes, Problem
 from mlflow_cf.problem.points import with_points
 from mlflow_cf.search.cascade import Cascade

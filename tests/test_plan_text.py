@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 import mlflow_cf
 from mlflow_cf import FACE, Step
 from mlflow_cf.cli import main
-from mlflow_cf.words.plan_text import cost, plan_text
+from mlflow_cf.words.result import cost, plan_text
 
 OLD = {"age": 30, "education_num": 9, "hours_per_week": 40, "job": "clerk", "bonus": None}
 

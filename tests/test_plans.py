@@ -18,7 +18,7 @@ from mlflow_cf.features import FeatureSpace, Floats
 from mlflow_cf.plaf import parse_expression, parse_rule, text_of
 from mlflow_cf.plans.action_model import ActionModel, Declared
 from mlflow_cf.plans.bound_actions import derived
-from mlflow_cf.plans.cheapest import cheapest_order
+from mlflow_cf.plans.walk import cheapest_order
 from mlflow_cf.policy import Distance
 from mlflow_cf.problem import BoundDistance
 from mlflow_cf.words.result import Change, Counterfactual

@@ -7,8 +7,8 @@ import pandas as pd
 import pytest
 
 import mlflow_cf
-from mlflow_cf.request import progress
-from mlflow_cf.request.progress import Progress
+from mlflow_cf.request import explaining as progress
+from mlflow_cf.request.explaining import Progress
 
 ROWS = pd.DataFrame({"x": np.arange(40) % 10, "y": np.arange(40) % 7})
 

@@ -12,11 +12,11 @@ from sklearn.tree import DecisionTreeClassifier
 
 import mlflow_cf
 from mlflow_cf.features import FeatureSpace
-from mlflow_cf.goal.raw_scores import SumTarget, rate_sums, shortfalls
 from mlflow_cf.goal.scorer import DecisionScore, certainly_met, upper_bound
+from mlflow_cf.goal.targets import SumTarget, rate_sums, shortfalls
 from mlflow_cf.structures import Forest, score_encoded
 from mlflow_cf.structures.layers.columns import NumberColumn
-from mlflow_cf.structures.links import linked
+from mlflow_cf.structures.structure import linked
 from mlflow_cf_flavors.sums import TreeModel
 
 RNG = np.random.default_rng(0)

@@ -23,8 +23,7 @@ from mlflow_cf.options import WrapOptions
 from mlflow_cf.structures.capabilities import lacking
 from mlflow_cf.structures.joined import Joined
 from mlflow_cf.structures.layers.columns import NotOpenedError
-from mlflow_cf.structures.links import Link
-from mlflow_cf.structures.structure import Structure
+from mlflow_cf.structures.structure import Link, Structure
 from mlflow_cf.wrapping import assemble
 
 RNG = np.random.default_rng(0)

@@ -11,11 +11,11 @@ from hypothesis import strategies as st
 from scipy.special import expit
 
 from mlflow_cf.goal import BoundTarget
-from mlflow_cf.goal.raw_scores import SumTarget, rate_sums, shortfalls
+from mlflow_cf.goal.targets import SumTarget, rate_sums, shortfalls
 from mlflow_cf.model.judge import OpenModel, Outcome
 from mlflow_cf.policy import Target
 from mlflow_cf.structures import Link
-from mlflow_cf.structures.links import linked
+from mlflow_cf.structures.structure import linked
 
 LABELS = ("a", "b", "c", "d")
 LEAST = (None, 0.0, 0.25, 0.5, 0.9, 1.0)

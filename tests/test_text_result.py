@@ -10,8 +10,7 @@ import pytest
 from mlflow_cf.explained import ExplainedModel
 from mlflow_cf.model.judge import OpenModel
 from mlflow_cf.options import WrapOptions
-from mlflow_cf.words.result import Change, Counterfactual, Explanation, describe_changes
-from mlflow_cf.words.sentences import sentence, spoken, written
+from mlflow_cf.words.result import Change, Counterfactual, Explanation, describe_changes, sentence, spoken, written
 from mlflow_cf.wrapping import assemble
 
 

@@ -17,10 +17,9 @@ from mlflow_cf import InputError, Target
 from mlflow_cf.constraints import Constraints
 from mlflow_cf.explainers import UFCE
 from mlflow_cf.explainers.registry import explainer_of, explainer_to_dict
-from mlflow_cf.explainers.ufce import known as module
-from mlflow_cf.explainers.ufce.known import counted, mutual_information
+from mlflow_cf.explainers.ufce import predictors as module
 from mlflow_cf.explainers.ufce.lines import Acceptance, SearchLines, singles, walk
-from mlflow_cf.explainers.ufce.predictors import Predictors, fit_predictors
+from mlflow_cf.explainers.ufce.predictors import Predictors, counted, fit_predictors, mutual_information
 from mlflow_cf.explainers.ufce.subspaces import Neighbourhood, Subspaces, interval
 from mlflow_cf.features import Embedding, FeatureSpace
 from mlflow_cf.goal import Rating

@@ -13,7 +13,8 @@ from sklearn.linear_model import LogisticRegression
 
 import mlflow_cf
 from mlflow_cf.explainers import UFCE, Candidates
-from mlflow_cf.explainers.ufce import known, ufce
+from mlflow_cf.explainers.ufce import predictors as known
+from mlflow_cf.explainers.ufce import ufce
 from mlflow_cf.explainers.ufce.lines import Acceptance
 from mlflow_cf.model.judge import OpenModel
 from mlflow_cf.options import WrapOptions

@@ -14,7 +14,7 @@ import mlflow_cf
 from mlflow_cf import CEOCL
 from mlflow_cf.errors import InputError
 from mlflow_cf.policy import Policy
-from mlflow_cf.policy.variety import Variety
+from mlflow_cf.policy.limits import Variety
 
 GRID = pd.DataFrame([(a, b) for a in range(0, 105, 5) for b in range(0, 105, 5)], columns=["a", "b"])
 ROW = pd.DataFrame({"a": [0], "b": [0]})

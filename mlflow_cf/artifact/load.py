@@ -21,7 +21,7 @@ from mlflow_cf.explainers import AnyExplainer, Learned
 from mlflow_cf.model import switches
 from mlflow_cf.model.flavors import open_folder
 from mlflow_cf.model.judge import OpenModel
-from mlflow_cf.request.extra_models import ExtraModels, LearnedOnce
+from mlflow_cf.request.context import ExtraModels, LearnedOnce
 
 
 def load_folder(folder: Path) -> ExplainedModel:

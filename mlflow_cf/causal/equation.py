@@ -16,8 +16,7 @@ import numpy as np
 from mlflow_cf.causal.function import StructuralFunction
 from mlflow_cf.constraints import Domain, Origin, Rule
 from mlflow_cf.constraints.expressions import Computed, Const, differing
-from mlflow_cf.constraints.origin import Source
-from mlflow_cf.constraints.rules import Atom
+from mlflow_cf.constraints.rules import Atom, Source
 from mlflow_cf.features import FeatureSpace, Floats
 
 SLACK: Final = 1e-6  # of the range of a child that takes any number

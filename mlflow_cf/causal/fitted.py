@@ -11,11 +11,10 @@ from numpy.typing import NDArray
 
 from mlflow_cf.causal.function import StructuralFunction
 from mlflow_cf.causal.learn import Arrays
-from mlflow_cf.causal.network import arrays_of_network
-from mlflow_cf.causal.opened import arrays_of, restored
+from mlflow_cf.causal.opened import arrays_of, arrays_of_network, restored
 from mlflow_cf.constraints import CausalEquation, Constraints
 from mlflow_cf.constraints.causal import equation_errors
-from mlflow_cf.constraints.equations import Stored
+from mlflow_cf.constraints.model import Stored
 from mlflow_cf.errors import InputError, raise_all
 from mlflow_cf.features import FeatureSpace, Floats
 from mlflow_cf.model.flavors import open_native

@@ -10,14 +10,11 @@ from typing import Any, cast
 import numpy as np
 from numpy.typing import NDArray
 
-from mlflow_cf.causal.additive import Additive, term_of
-from mlflow_cf.causal.formula import CausalFormula
-from mlflow_cf.causal.inputs import input_columns
+from mlflow_cf.causal.forms import Additive, CausalFormula, input_columns, term_of
 from mlflow_cf.causal.learn import Arrays, Kind, fit
-from mlflow_cf.causal.network import arrays_of_network
-from mlflow_cf.causal.opened import restored
+from mlflow_cf.causal.opened import arrays_of_network, restored
 from mlflow_cf.constraints import CausalEquation, Constraints
-from mlflow_cf.constraints.equations import LEARNABLE, Stored
+from mlflow_cf.constraints.model import LEARNABLE, Stored
 from mlflow_cf.errors import InputError
 from mlflow_cf.features import FeatureSpace, Floats
 from mlflow_cf.structures import Activation, Column, Forest, Layers, Structure, TreeEnsemble

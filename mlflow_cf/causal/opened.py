@@ -1,4 +1,4 @@
-"""Fitted regressors as plain arrays: their trees or layers over the raw values of the parents.
+"""Fitted regressors, and networks that users write, as plain arrays: trees or layers over raw values of the parents.
 
 Trees are `nodes`, `values`, `sets`, `roots` and `base`; layers are `numbers`, `shapes`, `weights`, `biases` and
 `activation`. Both have `cut_sizes` and `cuts`: the ends of the cells (intervals) of parents that are looked up.
@@ -15,9 +15,11 @@ from typing import Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
-from mlflow_cf.causal.inputs import usual_code
+from mlflow_cf.causal.forms import usual_code
 from mlflow_cf.causal.learn import Arrays
-from mlflow_cf.features import FeatureSpace, Floats
+from mlflow_cf.constraints import CausalEquation
+from mlflow_cf.constraints.model import Network
+from mlflow_cf.features import Feature, FeatureSpace, Floats
 from mlflow_cf.structures import (
     Activation,
     Choice,
@@ -37,7 +39,7 @@ from mlflow_cf.structures import (
     TreeEnsemble,
 )
 from mlflow_cf.structures.capabilities import parts_of
-from mlflow_cf.structures.kernels.nodes import CUT, FEATURE, LEFT, TEST, flags_of
+from mlflow_cf.structures.kernels.trees import CUT, FEATURE, LEFT, TEST, flags_of
 from mlflow_cf.structures.trees.cells import Lookup
 
 LARGEST: Final = float(np.finfo(np.float64).max)  # stands for infinity: stored arrays are finite
@@ -292,3 +294,45 @@ def _check_nodes(arrays: Arrays, parents: int) -> None:
         sound = sound and bool((nodes[:, 0] < parents).all() and (nodes[:, 1] < len(sets)).all())
     if not sound:
         raise ValueError("nodes that are no tree")
+
+
+def arrays_of_network(equation: CausalEquation, network: Network, space: FeatureSpace) -> dict[str, NDArray[Any]]:
+    """Return the arrays, as in `opened`, of a network that fits its parents."""
+    weights = [np.array(layer, dtype=np.float64) for layer in network.weights]
+    inputs = equation.parents if network.inputs is None else network.inputs
+    numbers: list[list[float]] = []
+    of_numbers: list[Floats] = []
+    of_cells: list[Floats] = []
+    sizes: list[int] = []
+    for place, name in enumerate(equation.parents):
+        feature = space[name]
+        mine = [(entry, row) for entry, row in zip(inputs, weights[0], strict=True) if _parent(entry) == name]
+        if feature.numeric:
+            numbers += [[place, 1.0, 0.0, -LARGEST, LARGEST]] * len(mine)
+            of_numbers += [row for _, row in mine]
+            sizes.append(NO_CELLS)
+            continue
+        table = np.zeros((len(feature.levels) + 1, weights[0].shape[1]))
+        for entry, row in mine:
+            table[_code(feature, entry)] += row
+        of_cells += list(table)
+        sizes.append(len(feature.levels))
+    first = np.array([*of_numbers, *of_cells])
+    levels = [np.arange(float(size)) for size in sizes if size >= 0]
+    biases = [np.array(layer, dtype=np.float64) for layer in network.biases]
+    return {
+        "cut_sizes": np.array(sizes, dtype=np.int64),
+        "cuts": np.concatenate([np.empty(0), *levels]),
+        "numbers": np.array(numbers, dtype=np.float64).reshape(-1, 5),
+        **packed([first, *weights[1:]], biases, "relu" if len(weights) > 1 else "identity"),
+    }
+
+
+def _parent(entry: str | tuple[str, str]) -> str:
+    return entry if isinstance(entry, str) else entry[0]
+
+
+def _code(feature: Feature, entry: str | tuple[str, str]) -> int:
+    """Return the code of the level for which an input is 1."""
+    wanted = str(True) if isinstance(entry, str) else entry[1]
+    return [str(level) for level in feature.levels].index(wanted)

@@ -1,6 +1,8 @@
 """Constraints: the form that users write, the rules that they compile to, and the values that features may take."""
 
 from mlflow_cf.constraints.compile import (
+    ChangeLimit,
+    JoinedGroup,
     Pause,
     change_limit,
     check_groups,
@@ -10,12 +12,8 @@ from mlflow_cf.constraints.compile import (
     no_pause,
 )
 from mlflow_cf.constraints.domains import Combinations, Domain, Values, build_domains, parted, regrouped
-from mlflow_cf.constraints.equations import CausalEquation
-from mlflow_cf.constraints.limits import ChangeLimit, JoinedGroup
-from mlflow_cf.constraints.model import Constraints, ConstraintSource, Relative
-from mlflow_cf.constraints.order import repair_order
-from mlflow_cf.constraints.origin import Origin
-from mlflow_cf.constraints.rules import Rule
+from mlflow_cf.constraints.model import CausalEquation, Constraints, ConstraintSource, Relative
+from mlflow_cf.constraints.rules import Origin, Rule, repair_order
 
 __all__ = [
     "CausalEquation",

@@ -1,18 +1,20 @@
-"""Checks that causal equations fit the features, and each other."""
+"""Checks that causal equations, their formulas and their networks fit the features, and each other."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from graphlib import CycleError, TopologicalSorter
+from itertools import pairwise
 from typing import Final
 
-from mlflow_cf.constraints.equations import CausalEquation, Coefficient, Points
-from mlflow_cf.constraints.formulas import formula_of
-from mlflow_cf.constraints.networks import level_errors, network_errors
-from mlflow_cf.constraints.origin import Source
+from mlflow_cf.constraints.expressions import Apply, Const, Expression, Ref, Sum
+from mlflow_cf.constraints.model import CausalEquation, Coefficient, Network, Points
+from mlflow_cf.constraints.resolve import check_sides, known_levels
+from mlflow_cf.constraints.rules import Source
 from mlflow_cf.errors import InputError, did_you_mean
 from mlflow_cf.features import Feature, FeatureSpace
+from mlflow_cf.plaf import Call, Constant, Node, Operation, Reference, nodes_of, parse_expression
 
 PATH: Final = "constraints.causal"
 # what says which function it is, in words
@@ -149,3 +151,113 @@ def _point_errors(feature: Feature, points: Points, path: str) -> Iterator[Input
             yield InputError(f"{path}[{place}][0]", f"{value!r} is not above the one before", "sort points by value")
             return
         before = code
+
+
+ROW: Final = ("x",)  # the one row that formulas mention
+
+
+def formula_of(equation: CausalEquation, text: str, space: FeatureSpace, path: str) -> Expression:
+    """Return a formula as an expression whose columns are the positions of an equation's parents.
+
+    A date counts as days since 1970, and a boolean as 1 where it is true.
+
+    Raises:
+        InputError: text that is no formula, mentions other features or not all parents, or calculates with levels.
+    """
+    node = parse_expression(text, path)
+    check_sides(node, ROW, path)
+    named = [part.feature for part in nodes_of(node) if isinstance(part, Reference)]
+    for name in named:
+        if name not in equation.parents:
+            raise InputError(
+                path, f"{name[:60]!r} is not one of its parents", did_you_mean(name, equation.parents, "parents")
+            )
+    for name in equation.parents:
+        if name not in named:
+            raise InputError(path, f"does not mention the parent {name!r}", "leave it out of parents")
+    return _expression(node, equation, space, path)
+
+
+def _expression(node: Node, equation: CausalEquation, space: FeatureSpace, path: str) -> Expression:
+    match node:
+        case Constant(float(value)):
+            return Const(value)
+        case Constant(value):
+            raise InputError(path, f"{str(value)[:60]!r} is no number", "calculate with numbers")
+        case Reference(_, name):
+            _check_number(space[name], path)
+            return Ref("x_cf", equation.parents.index(name))
+        case Operation(sign, left, right):
+            return Sum(sign, _expression(left, equation, space, path), _expression(right, equation, space, path))
+        case Call(name, arguments):
+            return Apply(name, tuple(_expression(argument, equation, space, path) for argument in arguments))
+
+
+def _check_number(feature: Feature, path: str) -> None:
+    if not feature.numeric and feature.kind != "boolean":
+        fact = f"{feature.name} is a {feature.kind}, and formulas calculate with numbers"
+        raise InputError(path, fact, "give what each level adds as coefficients")
+
+
+def network_errors(
+    equation: CausalEquation, network: Network, space: FeatureSpace, path: str, *, reveal: bool
+) -> Iterator[InputError]:
+    """Yield the errors of a network; the parents are known to be features."""
+    yield from _input_errors(equation, network, space, path, reveal=reveal)
+    if len(network.weights) != len(network.biases):
+        fact = f"{len(network.weights)} layers of weights and {len(network.biases)} of biases"
+        yield InputError(f"{path}.biases", fact, "give one for every layer")
+        return
+    widths = [len(equation.parents if network.inputs is None else network.inputs), *map(len, network.biases)]
+    for layer, (inputs, outputs) in enumerate(pairwise(widths)):
+        rows = network.weights[layer]
+        if len(rows) != inputs or any(len(row) != outputs for row in rows):
+            fact = f"{len(rows)} rows of {'/'.join(map(str, sorted({len(row) for row in rows})))} weights"
+            yield InputError(f"{path}.weights[{layer}]", fact, f"give {inputs} (its inputs) of {outputs} (its biases)")
+    if widths[-1] != 1:
+        yield InputError(f"{path}.biases[{len(widths) - 2}]", f"{widths[-1]} outputs", "the last layer has one")
+
+
+def _input_errors(
+    equation: CausalEquation, network: Network, space: FeatureSpace, path: str, *, reveal: bool
+) -> Iterator[InputError]:
+    if network.inputs is None:
+        for name in equation.parents:
+            if _levelled(space[name]):
+                fix = f"give inputs, with [{name!r}, level] for each level that it reads"
+                yield InputError(f"{path}.inputs", f"{name} is a {space[name].kind}, and no number", fix)
+        return
+    names = [entry if isinstance(entry, str) else entry[0] for entry in network.inputs]
+    for place, (name, entry) in enumerate(zip(names, network.inputs, strict=True)):
+        where = f"{path}.inputs[{place}]"
+        if name in equation.parents:
+            yield from _entry_errors(space[name], entry, where, reveal=reveal)
+        else:
+            fix = did_you_mean(name, equation.parents, "parents")
+            yield InputError(where, f"{name[:60]!r} is not one of its parents", fix)
+    for name in equation.parents:
+        if name not in names:
+            yield InputError(f"{path}.inputs", f"does not read the parent {name!r}", "leave it out of parents")
+
+
+def _entry_errors(feature: Feature, entry: str | tuple[str, str], path: str, *, reveal: bool) -> Iterator[InputError]:
+    if isinstance(entry, str) and _levelled(feature):
+        fix = f"write [{entry!r}, level] for each level that it reads"
+        yield InputError(path, f"{entry} is a {feature.kind}, and no number", fix)
+    elif not isinstance(entry, str) and not _levelled(feature):
+        yield InputError(path, f"names a level, and {feature.name} has none", f"write {feature.name!r}")
+    elif not isinstance(entry, str):
+        yield from level_errors(feature, entry[1:], path, reveal=reveal)
+
+
+def level_errors(feature: Feature, levels: Iterable[str], path: str, *, reveal: bool) -> Iterator[InputError]:
+    """Yield an error for each of some levels that a feature does not have."""
+    known = {str(level) for level in feature.levels}
+    for level in levels:
+        if level not in known:
+            fact = f"{level[:60]!r} is not a level of {feature.name}"
+            yield InputError(path, fact, known_levels(feature, level, reveal=reveal))
+
+
+def _levelled(feature: Feature) -> bool:
+    return not feature.numeric and feature.kind != "boolean"

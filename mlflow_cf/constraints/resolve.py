@@ -8,8 +8,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from mlflow_cf.constraints.expressions import Apply, Const, Expression, Recoded, Ref, Side, Sum, level_table
-from mlflow_cf.constraints.origin import Origin
-from mlflow_cf.constraints.rules import Atom, Rule
+from mlflow_cf.constraints.rules import Atom, Origin, Rule
 from mlflow_cf.errors import InputError, did_you_mean
 from mlflow_cf.features import Feature, FeatureSpace, days
 from mlflow_cf.plaf import (

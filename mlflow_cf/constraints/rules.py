@@ -1,17 +1,22 @@
 """The one kind of rule every constraint compiles to: ``IF atoms THEN atom`` over codes.
 
 An atom compares two expressions over the query row ``x`` and the counterfactual ``x_cf``. Missing values and unseen
-levels follow one convention (methods: exact search, section 2): two bare references that are both missing, or the
-same unseen level, are equal; any other comparison with something unknown is false, except that a bare ``!=`` is true.
-Atoms are evaluated as written and never negated into one another.
+levels follow one convention (methods: exact search, section 2): two bare references that are both missing, or the same
+unseen level, are equal; any other comparison with something unknown is false, except that a bare ``!=`` is true. Atoms
+are evaluated as written and never negated into one another.
+
+A rule knows the constraint that it comes from. Groups are repaired in the order of their rules: one that the rules of
+others depend on comes first (GeCo section 3.2).
 """
 
 from __future__ import annotations
 
+import heapq
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Literal
+from graphlib import CycleError, TopologicalSorter
+from typing import Final, Literal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -29,8 +34,67 @@ from mlflow_cf.constraints.expressions import (
     rebuilt,
     references,
 )
-from mlflow_cf.constraints.origin import Origin
+from mlflow_cf.errors import InputError
 from mlflow_cf.features import Feature, Floats
+
+Source = Literal["policy", "request"]
+Key = Literal[
+    "immutable",
+    "increasing",
+    "decreasing",
+    "ranges",
+    "relative",
+    "levels",
+    "forbidden",
+    "groups",
+    "max_changes",
+    "rules",
+    "causal",
+    "actions",
+    "relationships",
+    "min_probability",
+    "margin",
+    "robust_to",
+    "plausible",
+]
+# Keys that stand beside the constraints.
+_ELSEWHERE: Final = {"min_probability": "target.min_probability"} | {k: k for k in ("margin", "robust_to", "plausible")}
+
+
+@dataclass(frozen=True)
+class Origin:
+    """One constraint, in the smallest unit that can be left out.
+
+    Attributes:
+        source: whether the policy or the request has it.
+        key: the key it stands under; `min_probability` stands in the target.
+        name: the feature it is about, if its key goes by feature, or the model of ``robust_to``.
+        position: its place in the list of its key (and feature), if that is a list of constraints.
+        beside_request: whether a request adds constraints, so that messages tell which ones are the policy's.
+    """
+
+    source: Source
+    key: Key
+    name: str = ""
+    position: int | None = None
+    beside_request: bool = False
+
+    @property
+    def section(self) -> str:
+        """The path of its key, such as ``constraints.ranges``."""
+        whose = "policy." if self.source == "policy" and self.beside_request else ""
+        return f"{whose}{_ELSEWHERE.get(self.key, f'constraints.{self.key}')}"
+
+    @property
+    def place(self) -> str:
+        """Its name or position below its key, such as ``age`` or ``[0]``."""
+        return self.name + ("" if self.position is None else f"[{self.position}]")
+
+    @property
+    def path(self) -> str:
+        """The path where it was declared, such as ``constraints.ranges.age`` or ``constraints.rules[0]``."""
+        return f"{self.section}.{self.place}" if self.name else f"{self.section}{self.place}"
+
 
 Comparison = Literal["==", "!=", "<", "<=", ">", ">=", "in"]
 Bools = NDArray[np.bool_]
@@ -176,3 +240,37 @@ def compare(sign: Comparison, left: Floats, right: Floats, *, bare: bool, unknow
     ahead: Bools = (left < right) if sign in ("<", "<=") else (left > right)
     ahead &= ~unknown
     return ahead | same if sign in ("<=", ">=") else ahead
+
+
+def repair_order(
+    rules: Sequence[Rule], groups: Sequence[tuple[int, ...]], names: Sequence[str], path: str = "constraints"
+) -> tuple[int, ...]:
+    """Return the groups in topological order of their rules; ties in the order of features.
+
+    A rule that defines a feature and mentions another group puts that group first. Rejection rules order nothing.
+
+    Raises:
+        InputError: groups that depend on each other in a circle, which is printed.
+    """
+    owner = {column: number for number, columns in enumerate(groups) for column in columns}
+    graph = TopologicalSorter[int](dict.fromkeys(range(len(groups)), ()))
+    for rule in rules:
+        if rule.defines is not None:
+            defined = owner[rule.defines]
+            before = {owner[column] for column in rule.columns("x_cf")} - {defined}
+            graph.add(defined, *before)
+    try:
+        graph.prepare()
+    except CycleError as error:
+        circle = " -> ".join("+".join(names[column] for column in groups[number]) for number in reversed(error.args[1]))
+        fix = "rewrite one of them so that it defines nothing, e.g. IF ... THEN 1 = 2"
+        raise InputError(f"{path}.rules", f"rules depend on each other: {circle}", fix) from None
+    order: list[int] = []
+    ready = list(graph.get_ready())
+    while ready:
+        heapq.heapify(ready)
+        number = heapq.heappop(ready)
+        order.append(number)
+        graph.done(number)
+        ready.extend(graph.get_ready())
+    return tuple(order)

@@ -1,8 +1,8 @@
 """Exact search: boxes of candidates, least possible key first, until nothing nearer is left (methods of exact search).
 
 The key of a candidate is its distance, then its number of changed groups, then its codes. A box is answered for by the
-least key any candidate in it can have, and is given up where the model's bounds prove that none of its candidates
-meets the target. So the first candidate the judge accepts is the nearest there is.
+least key any candidate in it can have, and is given up where the model's bounds prove that none of its candidates meets
+the target. So the first candidate the judge accepts is the nearest there is.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ import numpy as np
 
 from mlflow_cf.constraints.rules import Bools
 from mlflow_cf.engine import thresholds
-from mlflow_cf.engine.dominated import RedundantChanges
+from mlflow_cf.engine.actions import RedundantChanges
 from mlflow_cf.engine.engine import Engine
 from mlflow_cf.engine.few_changes import FewChanges
 from mlflow_cf.engine.frontier import Frontier, KeyedCandidate, Node
@@ -22,7 +22,7 @@ from mlflow_cf.engine.listed import Listed, ListedCandidates, gains
 from mlflow_cf.engine.nodes import Parting, boxes_of_sets, tighten, whole_box
 from mlflow_cf.features import Floats
 from mlflow_cf.problem import Budget, Codes
-from mlflow_cf.problem.action_table import Within
+from mlflow_cf.problem.actions import Within
 
 
 class BestFirst:

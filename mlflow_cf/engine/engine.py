@@ -14,7 +14,7 @@ from mlflow_cf.engine.actions import actions_within, distinct_actions, lawful_ac
 from mlflow_cf.engine.few_changes import FewChanges
 from mlflow_cf.engine.nodes import beyond_reach
 from mlflow_cf.problem import Codes, Problem
-from mlflow_cf.problem.action_table import ActionTable
+from mlflow_cf.problem.actions import ActionTable
 from mlflow_cf.problem.points import with_points
 
 

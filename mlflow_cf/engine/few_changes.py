@@ -15,13 +15,12 @@ from numpy.typing import NDArray
 from mlflow_cf.constraints.rules import Bools
 from mlflow_cf.engine import thresholds
 from mlflow_cf.engine.actions import loose
-from mlflow_cf.engine.pair_batches import FirstOfSets, PairSelection, TriedActions
-from mlflow_cf.engine.two_changes import TwoChanges
+from mlflow_cf.engine.two_changes import FirstOfSets, PairSelection, TriedActions, TwoChanges
 from mlflow_cf.features import Floats
 from mlflow_cf.goal import Scorer
 from mlflow_cf.kernel import kernel
 from mlflow_cf.problem import Budget, Codes, Problem
-from mlflow_cf.problem.action_table import ActionTable
+from mlflow_cf.problem.actions import ActionTable
 
 
 class FewChanges:

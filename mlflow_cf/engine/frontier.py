@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from mlflow_cf.constraints.rules import Bools
 from mlflow_cf.engine import thresholds
-from mlflow_cf.engine.dominated import RedundantChanges
+from mlflow_cf.engine.actions import RedundantChanges
 from mlflow_cf.features import Floats
 from mlflow_cf.problem import Budget, Codes
 

@@ -19,7 +19,7 @@ from mlflow_cf.features import Floats
 from mlflow_cf.goal import Scorer
 from mlflow_cf.kernel import kernel
 from mlflow_cf.problem import Codes
-from mlflow_cf.problem.action_table import ActionTable, Within
+from mlflow_cf.problem.actions import ActionTable, Within
 
 
 @dataclass(frozen=True, eq=False)

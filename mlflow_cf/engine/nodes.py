@@ -15,14 +15,13 @@ from numpy.typing import NDArray
 
 from mlflow_cf.constraints.rules import Bools
 from mlflow_cf.engine import thresholds
-from mlflow_cf.engine.actions import loose
-from mlflow_cf.engine.dominated import DominatedActions, RedundantChanges
+from mlflow_cf.engine.actions import DominatedActions, RedundantChanges, loose
 from mlflow_cf.engine.thresholds import ROUNDING
 from mlflow_cf.features import Floats
 from mlflow_cf.goal import Scorer
 from mlflow_cf.kernel import kernel
 from mlflow_cf.problem import Budget, Codes, Problem
-from mlflow_cf.problem.action_table import ActionArrays, ActionTable, Within
+from mlflow_cf.problem.actions import ActionArrays, ActionTable, Within
 from mlflow_cf.structures.capabilities import SupportsConfined, boxes_of
 
 Array = NDArray[Any]

@@ -9,9 +9,8 @@ from mlflow_cf.explainers.baselines.simcf import SimCF
 from mlflow_cf.explainers.ceocl import CEOCL
 from mlflow_cf.explainers.cscf import CSCF, SCF
 from mlflow_cf.explainers.exact import Exact
-from mlflow_cf.explainers.explainer import AnyExplainer, Candidates, Explainer, Learner, Search, learns
+from mlflow_cf.explainers.explainer import AnyExplainer, Candidates, Explainer, Facts, Learned, Learner, Search, learns
 from mlflow_cf.explainers.geco.geco import GeCo
-from mlflow_cf.explainers.learned import Facts, Learned
 from mlflow_cf.explainers.mdpso import MDPSO
 from mlflow_cf.explainers.ufce import UFCE
 from mlflow_cf.plans.plan import PlannedStep

@@ -7,9 +7,8 @@ from typing import ClassVar
 
 import numpy as np
 
-from mlflow_cf.explainers.explainer import Candidates
+from mlflow_cf.explainers.explainer import Candidates, Facts
 from mlflow_cf.explainers.geco.geco import GeCo
-from mlflow_cf.explainers.learned import Facts
 from mlflow_cf.problem import Budget, Problem
 
 

@@ -1,24 +1,35 @@
-"""What every explainer is: a search for candidates. One shared pipeline proves them."""
+"""What every explainer is: a search for candidates. One shared pipeline proves them.
+
+Also the options that explainers take, in Python and by request, and what they learn from and have learned: arrays and
+JSON values, the same in memory and stored.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+import json
+import re
+from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, Protocol, runtime_checkable
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Final, NamedTuple, Protocol, get_args, runtime_checkable
 
 import numpy as np
 from numpy.typing import NDArray
+from pydantic import Field, StrictInt
 
 from mlflow_cf.engine.engine import Engine
-from mlflow_cf.errors import InputError
-from mlflow_cf.explainers.learned import Facts, Learned, Learning
-from mlflow_cf.features import Floats
+from mlflow_cf.errors import InputError, did_you_mean
+from mlflow_cf.features import FeatureSpace, Floats
+from mlflow_cf.goal import BoundTarget
+from mlflow_cf.model.judge import Outcome
 from mlflow_cf.plans.action_model import ActionModel
 from mlflow_cf.plans.plan import Plan
 from mlflow_cf.policy import Privacy
-from mlflow_cf.problem import Budget, Problem
+from mlflow_cf.problem import BoundPolicy, Budget, Problem
 from mlflow_cf.problem.binding import same
+from mlflow_cf.stepwise import Steps
+from mlflow_cf.structures.structure import Structure
+from mlflow_cf.validation import Number
 from mlflow_cf.words.reasons import Uncertified
 from mlflow_cf.words.result import Optimum
 
@@ -209,3 +220,167 @@ def check_explainer(explainer: AnyExplainer, facts: Facts, count: int) -> None:
     check: Callable[[Facts, int], None] | None = getattr(explainer, "check", None)
     if check is not None:
         check(facts, count)
+
+
+@dataclass(frozen=True)
+class Span:
+    """The numbers that an option takes.
+
+    Attributes:
+        least, most: both included.
+        whole: whether only whole numbers count.
+        optional: whether it may be None.
+    """
+
+    least: float
+    most: float
+    whole: bool = False
+    optional: bool = False
+
+    def check(self, path: str, value: object) -> None:
+        """Refuse what is no such number.
+
+        Raises:
+            InputError: naming `path`.
+        """
+        if value is None and self.optional:
+            return
+        kinds = (int,) if self.whole else (int, float)
+        if type(value) not in kinds or not self.least <= value <= self.most:  # type: ignore[operator]
+            what = "whole number" if self.whole else "number"
+            raise InputError(path, f"{value!r} is no {what} from {self.least:,g} to {self.most:,g}", "")
+
+    @property
+    def asked(self) -> Any:
+        """The type by which a request is checked."""
+        kind: Any = StrictInt if self.whole else Number
+        kept: Any = Annotated[kind, Field(ge=self.least, le=self.most)]
+        return kept | None if self.optional else kept
+
+
+Options = Mapping[str, Any]  # name -> a `Span`, or a `Literal` of texts
+
+
+def check_options(explainer: object, options: Options) -> None:
+    """Refuse an explainer whose options are not what they may be.
+
+    Raises:
+        InputError: ``explainer.<option>``, with what is wrong and what to use.
+    """
+    for name, kept in options.items():
+        path, value = f"explainer.{name}", getattr(explainer, name)
+        if isinstance(kept, Span):
+            kept.check(path, value)
+        elif isinstance(value, bool) or value not in get_args(kept):
+            raise InputError(path, f"{value!r} is unknown", f"use one of {', '.join(map(str, get_args(kept)))}")
+
+
+def check_names(path: str, names: Iterable[str], space: FeatureSpace) -> None:
+    """Refuse names of features that are not there.
+
+    Raises:
+        InputError: ``<path>.<name>``, with the nearest name.
+    """
+    for name in names:
+        if name not in space.index:
+            raise InputError(f"{path}.{name}", "not a feature", did_you_mean(name, space.names, "features"))
+
+
+def asked(options: Options, names: Sequence[str] = ()) -> dict[str, Any]:
+    """Return what requests may set: all options, or some by name, with the type that each is checked by."""
+    kept = options if not names else {name: options[name] for name in names}
+    return {name: one.asked if isinstance(one, Span) else one for name, one in kept.items()}
+
+
+NAME: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,63}")
+KINDS: Final = "biufU"  # of arrays: booleans, integers, numbers, text of a fixed length
+
+
+@dataclass(frozen=True, eq=False)
+class Facts:
+    """What is known when a model is wrapped, before any row to explain.
+
+    Attributes:
+        bound_policy: features, domains, rules and distance of the policy; a request may bring more rules.
+        labels: (n,) training target of the background rows as given, or None.
+        outcome: what the judge says about the background rows.
+        target: the policy's target; a request may name another.
+        structure: the white box inside the model, if it could be opened.
+        seed: the policy's seed.
+    """
+
+    bound_policy: BoundPolicy
+    labels: NDArray[np.generic] | None
+    outcome: Outcome
+    target: BoundTarget
+    structure: Structure | None
+    seed: int
+
+    @property
+    def space(self) -> FeatureSpace:
+        """The features."""
+        return self.bound_policy.space
+
+    @property
+    def background(self) -> Floats:
+        """(n, d) coded background rows."""
+        return self.bound_policy.background
+
+
+@dataclass(frozen=True, eq=False)
+class Learned:
+    """What an explainer has learned; an artifact gives it back bit for bit.
+
+    Attributes:
+        arrays: name -> array of booleans, numbers or text; kept as read-only copies in C order.
+        plain: JSON values by name; kept as JSON has them, so tuples become lists.
+
+    Raises:
+        ValueError: a name that is no identifier, an array of objects, or a value that JSON cannot hold.
+    """
+
+    arrays: Mapping[str, NDArray[Any]] = field(default_factory=dict)
+    plain: Mapping[str, Any] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "arrays", {name: _read_only(name, array) for name, array in self.arrays.items()})
+        try:
+            plain = json.loads(json.dumps(dict(self.plain), allow_nan=False))
+        except TypeError as error:
+            raise ValueError(f"plain values that JSON cannot hold: {error}") from error
+        object.__setattr__(self, "plain", plain)
+
+
+Learning = Steps[Learned]
+
+
+def steps_of(learning: Learned | Learning) -> Learning:
+    """Return the steps in which something is learned; there are none left of what is learned already."""
+    return learning if isinstance(learning, Generator) else _without_steps(learning)
+
+
+def _without_steps(learned: Learned) -> Learning:
+    yield from ()
+    return learned
+
+
+def _read_only(name: str, array: NDArray[Any]) -> NDArray[Any]:
+    kept = np.array(array, order="C")
+    if not NAME.fullmatch(name) or kept.dtype.kind not in KINDS:
+        raise ValueError(f"an array {name!r} of type {kept.dtype}")
+    kept.flags.writeable = False
+    return kept
+
+
+def known_labels(facts: Facts) -> Floats:
+    """Return (n,) the value of every row, or the position of its label among the model's, -1 where it has none.
+
+    The labels are those of training as given, or else what the model says.
+    """
+    model = facts.target.model
+    if facts.labels is None:
+        return np.asarray(facts.outcome.values if model.regression else facts.outcome.codes, dtype=np.float64)
+    if model.regression:
+        return np.asarray(facts.labels, dtype=np.float64)
+    place = {label: float(at) for at, label in enumerate(model.classes)}
+    return np.array([place.get(label, -1.0) for label in facts.labels.tolist()])

@@ -18,12 +18,11 @@ from scipy.spatial import ConvexHull, QhullError
 from scipy.spatial.distance import cdist
 
 from mlflow_cf.errors import InputError
-from mlflow_cf.explainers.learned import Facts, Learned, known_labels
+from mlflow_cf.explainers.explainer import Facts, Learned, known_labels
 from mlflow_cf.features import Floats
 from mlflow_cf.features.embedding import Embedding
-from mlflow_cf.goal.raw_scores import SumTarget
-from mlflow_cf.milp.affine import Affine, total
-from mlflow_cf.milp.program import Entries, Program
+from mlflow_cf.goal.targets import SumTarget
+from mlflow_cf.milp.program import Affine, Entries, Program, total
 from mlflow_cf.milp.variables import Chosen, Real, Variables
 from mlflow_cf.problem import Budget, Problem
 

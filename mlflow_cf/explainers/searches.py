@@ -10,8 +10,7 @@ from dataclasses import dataclass, is_dataclass
 from typing import Final
 
 from mlflow_cf.errors import ArtifactError
-from mlflow_cf.explainers.explainer import AnyExplainer, Learner, Search, learns
-from mlflow_cf.explainers.learned import Facts, Learned, Learning, steps_of
+from mlflow_cf.explainers.explainer import AnyExplainer, Facts, Learned, Learner, Learning, Search, learns, steps_of
 from mlflow_cf.explainers.registry import explainer_to_dict
 from mlflow_cf.stepwise import finished
 

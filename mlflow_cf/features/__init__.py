@@ -1,10 +1,8 @@
 """Features: a table of raw columns outside, one float64 array inside."""
 
-from mlflow_cf.features.background import Background, stand_ins
-from mlflow_cf.features.dates import days
+from mlflow_cf.features.background import Background, Percentiles, stand_ins
 from mlflow_cf.features.embedding import UNIT_MISMATCH, Embedding
-from mlflow_cf.features.feature import Feature, Floats, Kind, Level
-from mlflow_cf.features.percentiles import Percentiles
+from mlflow_cf.features.feature import Feature, Floats, Kind, Level, days
 from mlflow_cf.features.space import FeatureSpace
 from mlflow_cf.features.tables import ColumnName, Rows, Table, as_background, as_rows, check_table
 

@@ -13,8 +13,7 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from mlflow_cf.features.dates import beyond_days, decode_dates, encode_dates
-from mlflow_cf.features.feature import Feature, Floats, Level
+from mlflow_cf.features.feature import Feature, Floats, Level, beyond_days, decode_dates, encode_dates
 from mlflow_cf.validation import LARGEST
 
 EXACT_INTEGER = 2.0**53  # float64 holds every whole number up to here

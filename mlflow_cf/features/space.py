@@ -12,6 +12,7 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from mlflow_cf.errors import InputError, did_you_mean
+from mlflow_cf.features.background import Percentiles
 from mlflow_cf.features.codec import (
     PooledLevels,
     Raw,
@@ -28,7 +29,6 @@ from mlflow_cf.features.codec import (
 )
 from mlflow_cf.features.feature import Feature, Floats, Level
 from mlflow_cf.features.infer import infer_feature
-from mlflow_cf.features.percentiles import Percentiles
 from mlflow_cf.features.tables import Rows, as_rows, check_table
 
 

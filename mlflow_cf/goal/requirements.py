@@ -1,7 +1,7 @@
 """What every candidate must meet: the target of the model, and further requirements, each with a judge of its own.
 
-What could be opened is searched, bounded and proved together. What could not takes part in the rating of candidates
-and in verification, through its judge; then nothing is proved.
+What could be opened is searched, bounded and proved together. What could not takes part in the rating of candidates and
+in verification, through its judge; then nothing is proved.
 """
 
 from __future__ import annotations
@@ -14,8 +14,8 @@ from typing import Final, NamedTuple
 from mlflow_cf.constraints import Origin
 from mlflow_cf.errors import InputError
 from mlflow_cf.features import FeatureSpace, Floats
-from mlflow_cf.goal.rating import BoundTarget, Rating, spread_of
 from mlflow_cf.goal.scorer import Scorer, joined
+from mlflow_cf.goal.targets import BoundTarget, Rating, spread_of
 from mlflow_cf.model.judge import Judge, OpenModel, Outcome
 from mlflow_cf.model.parity import Opened, open_structure
 from mlflow_cf.policy.target import Target

@@ -15,12 +15,10 @@ from scipy.special import expit, logit
 
 from mlflow_cf.constraints.rules import Bools
 from mlflow_cf.features import Floats
-from mlflow_cf.goal.rating import BoundTarget, Rating
-from mlflow_cf.goal.raw_scores import SumTarget, Targets, lacking, rate_sums, rounding, shortfalls
+from mlflow_cf.goal.targets import BoundTarget, Rating, SumTarget, Targets, lacking, rate_sums, rounding, shortfalls
 from mlflow_cf.structures.capabilities import SupportsProduct
 from mlflow_cf.structures.joined import Joined
-from mlflow_cf.structures.links import Encoded
-from mlflow_cf.structures.structure import Structure
+from mlflow_cf.structures.structure import Encoded, Structure
 
 
 @dataclass(frozen=True, eq=False)

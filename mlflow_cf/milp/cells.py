@@ -11,8 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mlflow_cf.features import Floats
-from mlflow_cf.milp.affine import Affine, Columns, total
-from mlflow_cf.milp.program import Entries, Program
+from mlflow_cf.milp.program import Affine, Columns, Entries, Program, total
 from mlflow_cf.milp.variables import Chosen, Pieces, Real, Variables
 from mlflow_cf.structures.trees.cells import Lookup
 

@@ -9,10 +9,9 @@ import numpy as np
 
 from mlflow_cf.constraints.rules import Bools
 from mlflow_cf.features import Floats
-from mlflow_cf.milp.affine import Affine, difference, total
-from mlflow_cf.milp.program import Program
+from mlflow_cf.milp.program import Affine, Program, difference, total
 from mlflow_cf.milp.variables import Chosen, Variables
-from mlflow_cf.policy.variety import ranges
+from mlflow_cf.policy.limits import ranges
 from mlflow_cf.problem.binding import same
 
 APART: Final = 0.05  # of a real number's range: by how much it is clearly another one

@@ -15,9 +15,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mlflow_cf.features import Floats
-from mlflow_cf.milp.affine import Affine, Columns, difference, total
 from mlflow_cf.milp.cells import CellBook, CellColumns
-from mlflow_cf.milp.program import Entries, NotLinearError, Program
+from mlflow_cf.milp.program import Affine, Columns, Entries, NotLinearError, Program, difference, total
 from mlflow_cf.milp.variables import Chosen, Variables
 from mlflow_cf.structures.capabilities import parts_of
 from mlflow_cf.structures.layers.columns import ClippedLine as Formula

@@ -13,13 +13,11 @@ from typing import Final
 
 import numpy as np
 
-from mlflow_cf.causal.additive import Additive, ByLevel, Slope, Term
-from mlflow_cf.causal.formula import PIECEWISE, CausalFormula, bends
+from mlflow_cf.causal.forms import PIECEWISE, Additive, ByLevel, CausalFormula, Slope, Term, bends
 from mlflow_cf.constraints.expressions import Apply, Const, Expression, Function, Ref, Sum, evaluate, references
 from mlflow_cf.features import Floats
-from mlflow_cf.milp.affine import Affine, Columns, difference, total
 from mlflow_cf.milp.embed import rectified
-from mlflow_cf.milp.program import NotLinearError, Program
+from mlflow_cf.milp.program import Affine, Columns, NotLinearError, Program, difference, total
 from mlflow_cf.milp.variables import Chosen, Real, Variables
 
 POINTS: Final = 65  # of a curve; lines between them are off by 1/32,768 of its curvature over the whole range

@@ -15,16 +15,14 @@ from typing import Final
 
 import numpy as np
 
-from mlflow_cf.causal.additive import Additive
 from mlflow_cf.causal.equation import StructuralEquation
-from mlflow_cf.causal.formula import CausalFormula, bends
+from mlflow_cf.causal.forms import Additive, CausalFormula, bends
 from mlflow_cf.causal.function import StructuralFunction
 from mlflow_cf.constraints.expressions import Computed, Const, Expression, Recoded, Ref, Sum
 from mlflow_cf.constraints.rules import Atom, Bools, Rule
-from mlflow_cf.milp.affine import Affine, difference, total
 from mlflow_cf.milp.embed import check_linear, embed
 from mlflow_cf.milp.functions import embed_additive, embed_formula
-from mlflow_cf.milp.program import NotLinearError, Program
+from mlflow_cf.milp.program import Affine, NotLinearError, Program, difference, total
 from mlflow_cf.milp.variables import NOTHING, Chosen, Real, Variables
 from mlflow_cf.problem import Problem
 from mlflow_cf.problem.points import bounds_only

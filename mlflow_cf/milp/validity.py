@@ -10,9 +10,8 @@ from typing import Final
 import numpy as np
 from scipy.special import expit
 
-from mlflow_cf.goal.raw_scores import SumTarget
-from mlflow_cf.milp.affine import Affine, difference
-from mlflow_cf.milp.program import NotLinearError, Program
+from mlflow_cf.goal.targets import SumTarget
+from mlflow_cf.milp.program import Affine, NotLinearError, Program, difference
 
 SAFE: Final = 1e-12  # shares nearer to 0 or 1 have no finite odds
 MOST_WANTED: Final = 100  # combinations of classes that are tried one after the other

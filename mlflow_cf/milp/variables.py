@@ -16,8 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mlflow_cf.features import Floats
-from mlflow_cf.milp.affine import Affine, Columns, difference, total
-from mlflow_cf.milp.program import Program
+from mlflow_cf.milp.program import Affine, Columns, Program, difference, total
 from mlflow_cf.problem import Codes, Group, Problem
 from mlflow_cf.problem.points import box
 

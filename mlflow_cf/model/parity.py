@@ -13,8 +13,7 @@ from mlflow_cf.features import Feature, FeatureSpace, Floats
 from mlflow_cf.model.judge import Judge, Outcome
 from mlflow_cf.structures.capabilities import SupportsParts, ends_of, is_ordered, lacking
 from mlflow_cf.structures.layers.columns import NotOpenedError
-from mlflow_cf.structures.links import TIE
-from mlflow_cf.structures.structure import Structure, score_rows
+from mlflow_cf.structures.structure import TIE, Structure, score_rows
 from mlflow_cf.version import VERSION
 
 MOST_ROWS = 1_000  # of each of the three kinds that are compared

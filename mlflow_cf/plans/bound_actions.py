@@ -19,7 +19,7 @@ from mlflow_cf.constraints.rules import Bools, Rule
 from mlflow_cf.errors import InputError, raise_all
 from mlflow_cf.features import Feature, FeatureSpace, Floats, Percentiles
 from mlflow_cf.plans.functions import Place
-from mlflow_cf.plans.texts import BEFORE, BOTH, Sides, Source, condition, effect, effort, unknown
+from mlflow_cf.plans.relations import BEFORE, BOTH, Sides, Source, condition, effect, effort, unknown
 
 
 class PlanDistance(Protocol):

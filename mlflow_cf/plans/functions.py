@@ -18,8 +18,8 @@ from typing import Any, Final, NamedTuple
 
 import numpy as np
 
+from mlflow_cf.constraints.actions import PythonFunction
 from mlflow_cf.constraints.expressions import Computed, Side
-from mlflow_cf.constraints.functions import PythonFunction
 from mlflow_cf.constraints.rules import Bools
 from mlflow_cf.errors import InputError
 from mlflow_cf.features import Feature, FeatureSpace, Floats

@@ -22,10 +22,18 @@ from mlflow_cf.errors import InputError, raise_all
 from mlflow_cf.model.judge import Label, OpenModel
 from mlflow_cf.policy.distance import Distance
 from mlflow_cf.policy.further import MOST_VERSIONS, Margin, Plausible, Plausibly, RobustTo
-from mlflow_cf.policy.limits import Limits, QueryLimits, Seconds, check_extent
+from mlflow_cf.policy.limits import (
+    LEAST_DIFFERENCE,
+    Diversity,
+    LeastDifference,
+    Limits,
+    QueryLimits,
+    Seconds,
+    Variety,
+    check_extent,
+)
 from mlflow_cf.policy.privacy import Privacy
 from mlflow_cf.policy.target import Target
-from mlflow_cf.policy.variety import LEAST_DIFFERENCE, Diversity, LeastDifference, Variety
 from mlflow_cf.validation import validated
 
 Explain = Literal["unfavourable", "all", "none"]

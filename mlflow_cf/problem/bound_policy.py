@@ -38,15 +38,14 @@ from mlflow_cf.constraints.programs import Checks
 from mlflow_cf.constraints.rules import Bools, recode
 from mlflow_cf.errors import InputError
 from mlflow_cf.features import FeatureSpace, Floats
-from mlflow_cf.goal.rating import Rating
 from mlflow_cf.goal.scorer import Scorer
+from mlflow_cf.goal.targets import Rating
 from mlflow_cf.plans.action_model import ActionModel
 from mlflow_cf.policy.distance import Distance
 from mlflow_cf.policy.privacy import Privacy
 from mlflow_cf.policy.tighten import check_sealed, check_tightens
-from mlflow_cf.problem.binding import Domains, admissible
+from mlflow_cf.problem.binding import Domains, Grounding, admissible
 from mlflow_cf.problem.distance import BoundDistance
-from mlflow_cf.problem.grounding import Grounding
 from mlflow_cf.problem.problem import Problem
 from mlflow_cf.problem.steps import StepRules
 from mlflow_cf.structures.structure import Structure

@@ -12,11 +12,10 @@ from numpy.typing import NDArray
 from mlflow_cf.constraints import Domain
 from mlflow_cf.constraints.rules import Bools
 from mlflow_cf.features import FeatureSpace, Floats
+from mlflow_cf.problem.actions import Codes, Group, GroupActions
 from mlflow_cf.problem.distance import BoundDistance
-from mlflow_cf.problem.group import Codes, Group, GroupActions
 from mlflow_cf.structures.capabilities import ends_of
-from mlflow_cf.structures.links import Encoded
-from mlflow_cf.structures.structure import Structure
+from mlflow_cf.structures.structure import Encoded, Structure
 
 MOST_CELLS = 30_000  # of one number
 INWARDS = (np.inf, -np.inf)  # from the ends of an interval

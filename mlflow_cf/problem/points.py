@@ -10,7 +10,7 @@ import numpy as np
 from mlflow_cf.constraints.expressions import Const, Ref
 from mlflow_cf.constraints.rules import Atom, Bools, Rule
 from mlflow_cf.features import Floats
-from mlflow_cf.problem.group import Group, GroupActions
+from mlflow_cf.problem.actions import Group, GroupActions
 from mlflow_cf.problem.intervals import MOST_CELLS, Some, bind_cells
 from mlflow_cf.problem.problem import Problem
 from mlflow_cf.structures.capabilities import ends_of

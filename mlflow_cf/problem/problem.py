@@ -8,23 +8,21 @@ from functools import cached_property
 
 import numpy as np
 
+from mlflow_cf.constraints.compile import ChangeLimit
 from mlflow_cf.constraints.expressions import differing
-from mlflow_cf.constraints.limits import ChangeLimit
 from mlflow_cf.constraints.rules import Bools, Rule
 from mlflow_cf.features import FeatureSpace, Floats
-from mlflow_cf.goal.rating import BoundTarget, Rating
 from mlflow_cf.goal.scorer import Scorer
+from mlflow_cf.goal.targets import BoundTarget, Rating
 from mlflow_cf.plans.action_model import ActionModel
-from mlflow_cf.policy.variety import USUAL, Variety, ranges
-from mlflow_cf.problem.action_table import ActionTable
+from mlflow_cf.policy.limits import USUAL, Variety, ranges
+from mlflow_cf.problem.actions import ActionTable, Codes, Group, JointRule
+from mlflow_cf.problem.binding import Linking
 from mlflow_cf.problem.distance import BoundDistance
-from mlflow_cf.problem.grounding import Linking
-from mlflow_cf.problem.group import Codes, Group, JointRule
 from mlflow_cf.problem.intervals import Cells
-from mlflow_cf.problem.packed import BoundColumns
-from mlflow_cf.problem.single_features import PackedGroups
+from mlflow_cf.problem.single_features import BoundColumns, PackedGroups
 from mlflow_cf.problem.steps import StepRules
-from mlflow_cf.structures.links import Encoded
+from mlflow_cf.structures.structure import Encoded
 
 FEW = 1_000  # candidates up to which rules are checked on their rows instead of in tables
 

@@ -13,7 +13,7 @@ from mlflow_cf.constraints import Domain
 from mlflow_cf.constraints.expressions import Ref, differing
 from mlflow_cf.constraints.rules import Bools, Rule, compare
 from mlflow_cf.features import Floats
-from mlflow_cf.problem.group import Codes
+from mlflow_cf.problem.actions import Codes
 
 LASTING: Final = ("==", "<=", ">=", "<", ">")  # transitive: holding for every step, they hold from first to last row
 AT_ONCE: Final = 20_000  # steps that are checked together

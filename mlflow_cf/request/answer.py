@@ -17,12 +17,10 @@ from mlflow_cf.explainers.explainer import check_explainer
 from mlflow_cf.features import Rows
 from mlflow_cf.proof.pipeline import Answer
 from mlflow_cf.request.expected import FEW, Predictions
-from mlflow_cf.request.explaining import FIRST_ROWS, ROWS_AT_ONCE, Explaining
+from mlflow_cf.request.explaining import FIRST_ROWS, ROWS_AT_ONCE, Explaining, Progress
 from mlflow_cf.request.helper_processes import Helpers
-from mlflow_cf.request.progress import Progress
 from mlflow_cf.request.replies import bare, explanation
-from mlflow_cf.request.request import Request
-from mlflow_cf.request.row_task import wanted_of
+from mlflow_cf.request.request import Request, wanted_of
 from mlflow_cf.request.rows import CodedRows, Row
 from mlflow_cf.words.explanations import Explanations, Interrupted
 from mlflow_cf.words.reasons import still_learning

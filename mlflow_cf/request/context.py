@@ -1,33 +1,116 @@
 """What the requests to one explained model share, and how the options of one become a `Request`.
 
-Also the description of an explained model as plain values.
+Also the description of an explained model as plain values, notes for its owner about what requests can learn of the
+background, and the other models and plausibility that answers can be required to meet.
 """
 
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field, replace
 from functools import cached_property, lru_cache, partial
 from typing import Any, Final, NamedTuple
 
-from mlflow_cf.constraints import Origin
+from mlflow_cf.causal.learn import Arrays
+from mlflow_cf.constraints import Domain, Origin
 from mlflow_cf.errors import InputError, did_you_mean
-from mlflow_cf.explainers import AnyExplainer
+from mlflow_cf.explainers import AnyExplainer, Learned
 from mlflow_cf.explainers.registry import explainer_to_dict
 from mlflow_cf.explainers.searches import Searches
+from mlflow_cf.features import FeatureSpace, Floats
 from mlflow_cf.goal import Requirement, Requirements
-from mlflow_cf.model.judge import CountedJudge
-from mlflow_cf.model.versions import WHERE, open_versions
+from mlflow_cf.metrics.plausibility_model import Plausibility
+from mlflow_cf.model.judge import CountedJudge, OpenModel
+from mlflow_cf.model.versions import WHERE, Version, open_versions, read_versions, shown_features
 from mlflow_cf.policy import Policy, Query, Target
 from mlflow_cf.policy.further import AnyVersions, Plausibly, PlausiblyAsked, VersionsAsked
 from mlflow_cf.problem import BoundPolicy
 from mlflow_cf.request.admission import Admission
-from mlflow_cf.request.disclosure import notes_on_privacy
-from mlflow_cf.request.extra_models import ExtraModels, version_of
 from mlflow_cf.request.request import Caller, Request, Tightened, Work
 from mlflow_cf.why_not.lint import lint
 from mlflow_cf.words.description import notes_on_constants
+
+
+@dataclass(frozen=True, eq=False)
+class ExtraModels:
+    """Further requirements that a model was wrapped with.
+
+    Attributes:
+        versions: name -> another model, under which answers may have to be valid.
+        plausibility: the learned measure of how much rows look like the background, if there is one.
+    """
+
+    versions: Mapping[str, Requirement] = field(default_factory=dict)
+    plausibility: Plausibility | None = None
+
+    @classmethod
+    def learn(
+        cls,
+        policy: Policy,
+        versions: Mapping[str, OpenModel],
+        space: FeatureSpace,
+        background: Floats,
+        plausibility: Plausibility | None = None,
+    ) -> ExtraModels:
+        """Learn from coded background rows (n, d) what a policy asks for, unless `plausibility` was learned before.
+
+        Raises:
+            InputError: a version that does not take the same features, or cannot meet the same target; neighbours
+                wanted where no rows are kept.
+        """
+        opened = {
+            name: version_of(Origin("policy", "robust_to", name), model, space, background)
+            for name, model in versions.items()
+        }
+        if policy.plausible is not None and policy.plausible.method == "lof" and not policy.privacy.keeps_rows:
+            fact = "'lof' compares with rows of data, and privacy.sample 'summary' keeps none"
+            raise InputError("plausible.method", fact, "use 'isolation_forest'")
+        if policy.plausible is not None and plausibility is None:
+            plausibility = Plausibility.learn(policy.plausible.method, space, background)
+        for requirement in opened.values():
+            requirement.check(policy.target)
+        return cls(opened, plausibility)
+
+    def split(self, asked: AnyVersions) -> tuple[VersionsAsked, tuple[Version, ...]]:
+        """Return the names in `asked` of models that are here, and the other models, which are still to be opened.
+
+        Raises:
+            InputError: it is no list, or has models with malformed names.
+        """
+        if asked is None or isinstance(asked, bool):
+            return asked or (), ()  # as an option that is left out
+        named = tuple(one for one in asked if isinstance(one, str) and one in self.versions)
+        return named, read_versions([one for one in asked if not (isinstance(one, str) and one in self.versions)])
+
+    def describe(self) -> dict[str, str]:
+        """Return the note on the structure of each, by its path."""
+        every = [*self.versions.values(), *([self.plausibility.requirement] if self.plausibility else [])]
+        return {one.origin.path: one.opened.note for one in every}
+
+
+@dataclass(frozen=True, eq=False)
+class LearnedOnce:
+    """What was learned of the background once.
+
+    Attributes:
+        learned: by the explainer, if it learns; extra_models: by further requirements.
+        causal: for the policy's causal equations with a model, in order; empty: it is still to be learned.
+    """
+
+    learned: Learned | None = None
+    extra_models: ExtraModels = field(default_factory=ExtraModels)
+    causal: tuple[Arrays, ...] = ()
+
+
+def version_of(origin: Origin, model: OpenModel, space: FeatureSpace, background: Floats) -> Requirement:
+    """Return the requirement to hold under another model, which sees rows of `space`.
+
+    Raises:
+        InputError: it needs a column that is not there.
+    """
+    return Requirement.learn(origin, shown_features(model, space, origin.name), space, background)
+
 
 MOST_KEPT: Final = 8  # combinations of options whose structures and tables are kept: callers choose them
 
@@ -229,3 +312,37 @@ def described(context: RequestContext) -> dict[str, Any]:
             *notes_on_privacy(context.shared.owners, context.shared.for_requests),
         ],
     }
+
+
+def notes_on_privacy(bound_policy: BoundPolicy, for_requests: BoundPolicy) -> list[str]:
+    """Return what is to be noted of a `bound_policy` beside what requests see of it; nothing if that is all."""
+    return [] if for_requests.reveal else [*_lost(bound_policy, for_requests), *_told(for_requests)]
+
+
+def _lost(bound_policy: BoundPolicy, for_requests: BoundPolicy) -> Iterator[str]:
+    """Yield the groups that requests can never change, because too few rows share any of their actions."""
+    for every, shared in zip(bound_policy.domains, for_requests.domains, strict=True):
+        if len(every.actions) and not len(shared.actions):
+            names = " and ".join(bound_policy.space.names[column] for column in every.columns)
+            k = for_requests.k_anonymous
+            yield f"requests never change the group {names}: no tuple of it has more than {k} rows (k_anonymous)"
+
+
+def _told(bound_policy: BoundPolicy) -> Iterator[str]:
+    """Yield what requests can learn: whether few rows have a value, and what distances tell."""
+    few = [domain.columns[0] for domain in bound_policy.domains if _is_telling(bound_policy, domain)]
+    if bound_policy.values == "observed" and few:
+        names = ", ".join(bound_policy.space.names[column] for column in few)
+        yield f"requests can learn whether a value of {names} is in the background; not with another `values`"
+    if bound_policy.bound_distance.percentiles is not None:
+        yield "distances tell requests which share of the background lies between two values; not with another `scale`"
+
+
+def _is_telling(bound_policy: BoundPolicy, domain: Domain) -> bool:
+    if (
+        len(domain.columns) > 1
+        or not bound_policy.space.features[domain.columns[0]].has_order
+        or not len(domain.weights)
+    ):
+        return False
+    return bool((domain.weights <= bound_policy.k_anonymous).mean() > 0.5)

@@ -1,8 +1,8 @@
 """Predictions of rows by the opened model, so that one call of the logged one serves for rows and candidates together.
 
 An opened model was checked to agree with the logged one. So rows are explained by what its structure predicts, and the
-logged model is asked about them beside the candidates, because the price of a call hardly depends on its size. Rows
-of which it predicts something else are explained again.
+logged model is asked about them beside the candidates, because the price of a call hardly depends on its size. Rows of
+which it predicts something else are explained again.
 """
 
 from __future__ import annotations
@@ -15,15 +15,13 @@ import numpy as np
 
 from mlflow_cf.engine.thresholds import SCORE_TOLERANCES
 from mlflow_cf.features import Floats
-from mlflow_cf.goal.raw_scores import rate_sums
+from mlflow_cf.goal.targets import rate_sums
 from mlflow_cf.model.judge import Outcome
 from mlflow_cf.proof.verify import Inquiry, VerifiedAnswers
-from mlflow_cf.request.request import Request
-from mlflow_cf.request.row_task import is_wanted, wanted_of
+from mlflow_cf.request.request import Request, is_wanted, wanted_of
 from mlflow_cf.request.rows import CodedRows, Row, read_rows
 from mlflow_cf.structures.capabilities import is_steady
-from mlflow_cf.structures.links import linked
-from mlflow_cf.structures.structure import Structure
+from mlflow_cf.structures.structure import Structure, linked
 
 FEW: Final = 64  # rows of a short table, which is one batch: every batch costs a call of the model
 

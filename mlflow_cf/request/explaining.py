@@ -1,30 +1,41 @@
 """The loop over the rows of a request: all are searched and verified before proofs and reasons take time.
 
-`RowClock` shares the time limit of a request among its rows.
+`RowClock` shares the time limit of a request among its rows. Also a bar for those who wait for many rows: in a terminal
+or a notebook, and only if it takes long.
 """
 
 from __future__ import annotations
 
 import logging
+import sys
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from functools import partial
-from typing import Final, NamedTuple
+from multiprocessing import parent_process
+from typing import Final, NamedTuple, Self
 
 import numpy as np
+from tqdm import tqdm
 
 from mlflow_cf.explainers import Candidates, Search
 from mlflow_cf.explainers.explainer import keeps_order
-from mlflow_cf.proof.inquiry import run_inquiries
-from mlflow_cf.proof.pipeline import Answer, Evidence, Proving, VerifiedRow, answer_of, certify_all, search, verify_all
+from mlflow_cf.proof.pipeline import (
+    Answer,
+    Evidence,
+    Proving,
+    VerifiedRow,
+    answer_of,
+    certify_all,
+    run_inquiries,
+    search,
+    verify_all,
+)
 from mlflow_cf.proof.verify import RowTask, VerifiedAnswers
 from mlflow_cf.request.decide import Reasons
 from mlflow_cf.request.expected import Predictions
-from mlflow_cf.request.progress import Progress
 from mlflow_cf.request.replies import explanation, with_probabilities
-from mlflow_cf.request.request import Request
-from mlflow_cf.request.row_task import row_task
+from mlflow_cf.request.request import Request, row_task
 from mlflow_cf.request.rows import Row
 from mlflow_cf.why_not.relax import Deciding
 from mlflow_cf.words.reasons import Uncertified, stopped, would_suffice
@@ -295,3 +306,33 @@ class RowClock:
         """Learn from the proof of `rows` how long the next will take."""
         if rows:
             self._proof_s = seconds / rows
+
+
+LONG_S: Final = 2.0  # work that takes less needs no bar
+
+
+class Progress:
+    """Counts rows that were explained; use it as a context, so that the bar goes away however the work ends.
+
+    Attributes:
+        rows: how many there are in all.
+    """
+
+    def __init__(self, rows: int, *, watched: bool) -> None:
+        """Set up for so many rows; nothing is ever shown to those who do not watch, such as clients of a server."""
+        self.rows = rows
+        shown = watched and parent_process() is None and (sys.stderr.isatty() or "ipykernel" in sys.modules)
+        bar = partial(tqdm, total=rows, desc="explaining", unit="row", delay=LONG_S, leave=False)
+        self._bar = bar() if shown else None
+
+    def done(self, rows: int) -> None:
+        """Count more rows."""
+        if self._bar is not None:
+            self._bar.update(rows)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        if self._bar is not None:
+            self._bar.close()

@@ -10,17 +10,15 @@ from dataclasses import replace
 from mlflow_cf.errors import frames
 from mlflow_cf.features import FeatureSpace, Floats, Level
 from mlflow_cf.model.judge import Outcome
-from mlflow_cf.plans.cheapest import cheapest_plan
 from mlflow_cf.plans.functions import counted, with_failures
 from mlflow_cf.plans.plan import Plan, plan_steps
+from mlflow_cf.plans.walk import cheapest_plan
 from mlflow_cf.problem import Problem
 from mlflow_cf.proof.pipeline import Answer
 from mlflow_cf.proof.verify import RowTask
-from mlflow_cf.request.request import Request
-from mlflow_cf.request.row_task import bound_target
+from mlflow_cf.request.request import Request, bound_target
 from mlflow_cf.request.rows import Row
-from mlflow_cf.words.plan_text import plan_text
-from mlflow_cf.words.result import Counterfactual, Explanation, Status, changes_between, describe_changes
+from mlflow_cf.words.result import Counterfactual, Explanation, Status, changes_between, describe_changes, plan_text
 
 _logger = logging.getLogger(__name__)
 

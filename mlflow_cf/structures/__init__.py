@@ -23,9 +23,8 @@ from mlflow_cf.structures.layers.columns import (
     NumberColumn,
 )
 from mlflow_cf.structures.layers.network import Layers
-from mlflow_cf.structures.links import Link
 from mlflow_cf.structures.parts import Choice, Dense, LeafLimits, Leaves, Number, Part
-from mlflow_cf.structures.structure import Structure, score_encoded, score_rows
+from mlflow_cf.structures.structure import Link, Structure, score_encoded, score_rows
 from mlflow_cf.structures.trees.ensemble import TreeEnsemble
 from mlflow_cf.structures.trees.forest import Forest, Subsets
 

@@ -14,6 +14,7 @@ from mlflow_cf.features import Floats
 from mlflow_cf.structures.capabilities import (
     Boxes,
     Pairs,
+    PairTables,
     SupportsConfined,
     SupportsPairs,
     SupportsProduct,
@@ -22,11 +23,10 @@ from mlflow_cf.structures.capabilities import (
     is_ordered,
     is_steady,
     parts_of,
+    side_by_side,
 )
-from mlflow_cf.structures.links import Encoded, Flags, Link
-from mlflow_cf.structures.pairs import PairTables, side_by_side
 from mlflow_cf.structures.parts import Part
-from mlflow_cf.structures.structure import Structure
+from mlflow_cf.structures.structure import Encoded, Flags, Link, Structure
 
 Widths = tuple[tuple[int | None, ...], ...]
 

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from mlflow_cf.features import Floats
 from mlflow_cf.structures.layers.activations import Activation
 from mlflow_cf.structures.layers.columns import ClippedLine
-from mlflow_cf.structures.links import Flags, Link
+from mlflow_cf.structures.structure import Flags, Link
 from mlflow_cf.structures.trees.cells import Lookup
 
 Positions = NDArray[np.integer[Any]]

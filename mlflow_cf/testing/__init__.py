@@ -26,7 +26,7 @@ from mlflow_cf.testing.explainer_suite import ExplainerSuite  # noqa: E402
 from mlflow_cf.testing.goals import GOALS, Goal  # noqa: E402
 from mlflow_cf.testing.model_suite import ModelSuite  # noqa: E402
 from mlflow_cf.testing.models import KINDS, Fitted, Kind  # noqa: E402
-from mlflow_cf.testing.scenarios import FEW, SCENARIOS, Scenario  # noqa: E402
+from mlflow_cf.testing.trial import FEW, SCENARIOS, Scenario  # noqa: E402
 
 __all__ = [
     "FEW", "GOALS", "KINDS", "SCENARIOS", "Checker", "ExplainerSuite", "Fitted", "Goal", "Kind", "ModelSuite", "Ruler",

@@ -11,8 +11,7 @@ import pytest
 from mlflow_cf.explainers import AnyExplainer
 from mlflow_cf.testing import answers, conduct
 from mlflow_cf.testing.models import KINDS
-from mlflow_cf.testing.scenarios import SCENARIOS, Scenario, first_of_each_kind
-from mlflow_cf.testing.trial import Trial
+from mlflow_cf.testing.trial import SCENARIOS, Scenario, Trial, first_of_each_kind
 from mlflow_cf.testing.watched import HOPELESS, NEVER, RARE
 
 DEAREST: Final = (

@@ -22,7 +22,7 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import FunctionTransformer
 
 import mlflow_cf
-from mlflow_cf.artifact import code
+from mlflow_cf.artifact import sources as code
 from mlflow_cf.artifact.load import verify_folder
 from mlflow_cf.errors import ArtifactError, InputError
 from mlflow_cf.model.own_code import listed, names_in, own_modules

@@ -13,8 +13,7 @@ from mlflow_cf import Constraints
 from mlflow_cf.testing import FEW, GOALS, KINDS, SCENARIOS, Scenario
 from mlflow_cf.testing.checker import plain_rows, table_of
 from mlflow_cf.testing.models import fitted, values_of
-from mlflow_cf.testing.scenarios import covering, first_of_each_kind
-from mlflow_cf.testing.trial import rows_of
+from mlflow_cf.testing.trial import covering, first_of_each_kind, rows_of
 from mlflow_cf.testing.worlds import DEMANDS, odd_row, overrides, table
 
 VALUES = ("observed", "grid", "continuous")

@@ -17,7 +17,7 @@ from sklearn.preprocessing import OneHotEncoder, OrdinalEncoder, StandardScaler
 import mlflow_cf
 from mlflow_cf.features import Feature, FeatureSpace
 from mlflow_cf.structures import IntervalColumn, Layers, LevelColumn, MonotoneStep, NumberColumn, score_encoded
-from mlflow_cf.structures.links import linked
+from mlflow_cf.structures.structure import linked
 
 NEAR = {"rtol": 1e-9, "atol": 1e-9}
 PLAIN = {

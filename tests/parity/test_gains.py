@@ -8,9 +8,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from worlds import background, space_of
 
-from mlflow_cf.goal.raw_scores import SumTarget, rate_sums
 from mlflow_cf.goal.scorer import DecisionScore
-from mlflow_cf.structures.links import linked
+from mlflow_cf.goal.targets import SumTarget, rate_sums
+from mlflow_cf.structures.structure import linked
 
 
 @given(seed=st.integers(0, 2**16), outputs=st.sampled_from([1, 2, 3]), depth=st.integers(1, 6))

@@ -12,9 +12,9 @@ from sklearn.ensemble import HistGradientBoostingClassifier, RandomForestClassif
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import OneHotEncoder
 
-from mlflow_cf.structures.kernels.bounds import bound_trees
-from mlflow_cf.structures.kernels.score import walk_trees
-from mlflow_cf.structures.kernels.sweep import sweep_rows
+from mlflow_cf.structures.kernels.restrict import bound_trees
+from mlflow_cf.structures.kernels.sweeps import sweep_rows
+from mlflow_cf.structures.kernels.trees import walk_trees
 
 FEW = {"n_estimators": 12, "max_depth": 6}
 FORESTS = [

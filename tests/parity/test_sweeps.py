@@ -25,7 +25,7 @@ from sklearn.tree import DecisionTreeClassifier
 import mlflow_cf
 from mlflow_cf.explainers import GeCo
 from mlflow_cf.structures import Structure, score_encoded
-from mlflow_cf.structures.links import linked
+from mlflow_cf.structures.structure import linked
 
 FEW = {"n_estimators": 8, "random_state": 0}
 BOOSTED = {"n_estimators": 8, "n_jobs": 1}

@@ -7,9 +7,8 @@ from hypothesis import strategies as st
 
 from mlflow_cf.constraints import Domain, Rule
 from mlflow_cf.constraints.expressions import Apply, Const, Expression, Ref, Sum
-from mlflow_cf.constraints.origin import Origin
 from mlflow_cf.constraints.programs import SIGNS, Checks
-from mlflow_cf.constraints.rules import Atom
+from mlflow_cf.constraints.rules import Atom, Origin
 from mlflow_cf.features import FeatureSpace
 from mlflow_cf.policy import Distance
 from mlflow_cf.problem import BoundDistance

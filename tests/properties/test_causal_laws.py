@@ -57,7 +57,7 @@ def test_answers_are_those_of_enumeration(world):
         patch.setattr("mlflow_cf.engine.thresholds.MOST_LISTED", 6)
         patch.setattr("mlflow_cf.engine.thresholds.MOST_ALONE", 6)
         patch.setattr("mlflow_cf.engine.thresholds.SET_UP", 0)
-        patch.setattr("mlflow_cf.problem.group.MOST_COMBINATIONS", 15)
+        patch.setattr("mlflow_cf.problem.actions.MOST_COMBINATIONS", 15)
         expected = Enumerated(world)
         answers = expected.answers(world.count)
         found = world.certified(world.row_task())

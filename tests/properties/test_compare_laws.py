@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 import mlflow_cf
 from mlflow_cf.evaluation.compare.paired import FEWEST, Bootstrap, changes, differences, means
 from mlflow_cf.evaluation.compare.side_by_side import MEASURES, Issued, advice, burden, judged, survival
-from mlflow_cf.evaluation.measure.grouping import groups_of
+from mlflow_cf.evaluation.measure.lines import groups_of
 
 DRAWS = 40
 METRICS = ("coverage", "mixed", "n_changed", "diversity")

@@ -15,7 +15,7 @@ from mlflow_cf.engine.best_first import BestFirst
 from mlflow_cf.engine.engine import Engine
 from mlflow_cf.engine.frontier import CandidateSet
 from mlflow_cf.policy import Distance
-from mlflow_cf.policy.variety import Variety
+from mlflow_cf.policy.limits import Variety
 from mlflow_cf.proof import certify
 
 OPENED = ("forest", "forest", "linear", "network")
@@ -28,7 +28,7 @@ def small_limits():
         patch.setattr("mlflow_cf.engine.thresholds.MOST_LISTED", 6)
         patch.setattr("mlflow_cf.engine.thresholds.MOST_ALONE", 6)
         patch.setattr("mlflow_cf.engine.thresholds.SET_UP", 0)
-        patch.setattr("mlflow_cf.problem.group.MOST_COMBINATIONS", 15)
+        patch.setattr("mlflow_cf.problem.actions.MOST_COMBINATIONS", 15)
         yield
 
 

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from milp_worlds import continuous, some_row
 from properties.test_milp_embedding_laws import program_of
 
-from mlflow_cf.causal.formula import CausalFormula, bends
+from mlflow_cf.causal.forms import CausalFormula, bends
 from mlflow_cf.causal.function import structural_functions
 from mlflow_cf.constraints import Constraints
 from mlflow_cf.milp.program import NotLinearError

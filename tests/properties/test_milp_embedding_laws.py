@@ -8,9 +8,8 @@ from hypothesis import strategies as st
 from laws import dear
 from milp_worlds import continuous, linear_world, some_row
 
-from mlflow_cf.milp.affine import Affine
 from mlflow_cf.milp.embed import embed
-from mlflow_cf.milp.program import Program
+from mlflow_cf.milp.program import Affine, Program
 from mlflow_cf.milp.solve import Effort, solve
 from mlflow_cf.milp.variables import Chosen, Real, Variables, domains_of
 

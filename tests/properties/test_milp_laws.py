@@ -16,13 +16,13 @@ from sklearn.tree import DecisionTreeClassifier
 
 import mlflow_cf
 from mlflow_cf import CEOCL
-from mlflow_cf.explainers.programs import diverse
+from mlflow_cf.explainers.ceocl import diverse
 from mlflow_cf.milp import minimise as minimising
 from mlflow_cf.milp.minimise import lower_bound, minimise
 from mlflow_cf.milp.model import Model
 from mlflow_cf.milp.program import NotLinearError
 from mlflow_cf.problem import Budget
-from mlflow_cf.proof.by_program import NEARLY
+from mlflow_cf.proof.certify import NEARLY
 
 MODELS = ("forest", "linear", "network")
 MARGIN = 1e-4
@@ -165,11 +165,9 @@ def test_a_rule_that_rows_cannot_express_is_cut_off(monkeypatch):
     constraints = {"rules": ["x_cf.a * x_cf.b >= 20"]}
     explained = mlflow_cf.wrap(model, data, target=True, constraints=constraints, explainer="exact")
     (best,) = explained.explain(data.iloc[[3]])
-    monkeypatch.setattr("mlflow_cf.problem.group.MOST_COMBINATIONS", 2)
+    monkeypatch.setattr("mlflow_cf.problem.actions.MOST_COMBINATIONS", 2)
     nothing = minimising.Minimum("infeasible")
-    monkeypatch.setattr(
-        "mlflow_cf.explainers.programs._incumbent", lambda *_: nothing
-    )  # with it, only one number is left
+    monkeypatch.setattr("mlflow_cf.explainers.ceocl._incumbent", lambda *_: nothing)  # with it, only one number is left
     repairs = []
     original = minimising.OtherValues
     monkeypatch.setattr(minimising, "OtherValues", lambda *cut: repairs.append(cut) or original(*cut))

@@ -13,10 +13,9 @@ from laws import dear
 from mlflow_cf.constraints.expressions import Computed
 from mlflow_cf.explainers.hull import Enlarged, Region, corners
 from mlflow_cf.features.embedding import Embedding
-from mlflow_cf.milp.affine import Affine
 from mlflow_cf.milp.minimise import lower_bound, minimise
 from mlflow_cf.milp.model import Model
-from mlflow_cf.milp.program import Program
+from mlflow_cf.milp.program import Affine, Program
 from mlflow_cf.milp.rules import add_equation
 from mlflow_cf.milp.solve import Effort, solve
 from mlflow_cf.milp.variables import Variables, domains_of
@@ -174,7 +173,7 @@ def test_the_nearest_of_a_region_is_found(world, enlarged, seed, clusters):
     inside = region.holds(expected.rows)
     nearest = expected.distance[inside].min(initial=np.inf)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("mlflow_cf.problem.group.MOST_COMBINATIONS", 15)
+        patch.setattr("mlflow_cf.problem.actions.MOST_COMBINATIONS", 15)
         model = Model(world.row_task().problem, families=(region,))
         low = lower_bound(replace(model, margin=-TOLERANCE), Budget(10**7), 0)
         found = minimise(model, (), Budget(10**7), 0)

@@ -14,15 +14,14 @@ from mlflow_cf.engine import listed, thresholds
 from mlflow_cf.engine.best_first import BestFirst
 from mlflow_cf.engine.frontier import Frontier
 from mlflow_cf.explainers import GeCo
-from mlflow_cf.explainers.geco import around
-from mlflow_cf.explainers.geco.around import Around
-from mlflow_cf.explainers.geco.sweeps import CLOSE, Sweeps
+from mlflow_cf.explainers.geco import sweeps as around
+from mlflow_cf.explainers.geco.sweeps import CLOSE, Around, Sweeps
 from mlflow_cf.goal import Scorer
-from mlflow_cf.goal.raw_scores import SumTarget, rate_sums
 from mlflow_cf.goal.scorer import certainly_met
+from mlflow_cf.goal.targets import SumTarget, rate_sums
 from mlflow_cf.problem import Budget
 from mlflow_cf.proof.pipeline import Answer, Proving, search, verify_all
-from mlflow_cf.structures.links import linked
+from mlflow_cf.structures.structure import linked
 
 TOLERANCE = 1e-6
 

@@ -26,8 +26,7 @@ from mlflow_cf.explainers import EXPLAINERS
 from mlflow_cf.explainers.registry import explainer_of
 from mlflow_cf.testing.answers import check_account, check_agreement, check_constraints
 from mlflow_cf.testing.models import KINDS
-from mlflow_cf.testing.scenarios import SCENARIOS, Scenario
-from mlflow_cf.testing.trial import Trial
+from mlflow_cf.testing.trial import SCENARIOS, Scenario, Trial
 from mlflow_cf.testing.worlds import table
 
 

@@ -14,7 +14,6 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from mlflow_cf.structures import ClippedLine, IntervalColumn, MonotoneStep, NotOpenedError, NumberColumn
-from mlflow_cf_flavors.sklearn.mixing import discriminants, principal, projected
 from mlflow_cf_flavors.sklearn.sources import (
     CAST,
     UNSEEN,
@@ -24,8 +23,11 @@ from mlflow_cf_flavors.sklearn.sources import (
     Transformer,
     as_numbers,
     block_dtype,
+    discriminants,
     is_missing,
     missing_in,
+    principal,
+    projected,
     refusal,
     stepped,
     values_of,

@@ -18,8 +18,7 @@ from mlflow_cf.structures import Link, NotOpenedError, Structure
 from mlflow_cf_flavors.boosting import lightgbm_trees, without
 from mlflow_cf_flavors.sklearn.columns import names_after, transformed
 from mlflow_cf_flavors.sklearn.ensembles import ENSEMBLES
-from mlflow_cf_flavors.sklearn.mixing import unmixed
-from mlflow_cf_flavors.sklearn.sources import Source, finished, raw_columns
+from mlflow_cf_flavors.sklearn.sources import Source, finished, raw_columns, unmixed
 from mlflow_cf_flavors.sklearn.trees import FORESTS
 from mlflow_cf_flavors.sums import DenseModel, Sums, TreeModel
 from mlflow_cf_flavors.xgboost.trees import xgboost_forest

@@ -27,16 +27,15 @@ from numpy.lib import format as npy
 
 from mlflow_cf.artifact.format import manifest, pickled, tables
 from mlflow_cf.artifact.format.manifest import FOLDER, Manifest
-from mlflow_cf.artifact.format.mlmodel import Stated
+from mlflow_cf.artifact.format.mlmodel import Stated, altered
 from mlflow_cf.artifact.format.pickled import FUNCTIONS
 from mlflow_cf.artifact.format.plain import json_bytes, plain_yaml, read_bounded, reading, sha256_of
-from mlflow_cf.artifact.format.tree import altered
 from mlflow_cf.causal.function import by_equation, of_equations, structural_functions
 from mlflow_cf.causal.learn import Arrays
 from mlflow_cf.errors import ArtifactError, InputError
 from mlflow_cf.explained import ExplainedModel
 from mlflow_cf.explainers import AnyExplainer, Learned, learns
-from mlflow_cf.explainers.learned import KINDS, NAME
+from mlflow_cf.explainers.explainer import KINDS, NAME
 from mlflow_cf.explainers.registry import explainer_of, explainer_to_dict
 from mlflow_cf.features import Background, FeatureSpace, Floats
 from mlflow_cf.metrics.plausibility_model import Plausibility

@@ -14,10 +14,9 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import Any, Final
 
-from mlflow_cf.artifact.format import tree
-from mlflow_cf.artifact.format.mlmodel import Stated
+from mlflow_cf.artifact.format import mlmodel as tree
+from mlflow_cf.artifact.format.mlmodel import Fingerprint, Stated
 from mlflow_cf.artifact.format.plain import AGAIN, json_bytes, read_bounded, reading, sha256_of
-from mlflow_cf.artifact.format.tree import Fingerprint
 from mlflow_cf.errors import ArtifactError, InputError
 from mlflow_cf.model.flavors import INNER
 from mlflow_cf.version import VERSION

@@ -1,15 +1,20 @@
-"""What MLmodel says of an explained model, and one digest of all of it that decides anything."""
+"""What MLmodel says of an explained model, and one digest of all of it that decides anything.
+
+Every file below a model folder is known by its name, size and digest. Names come from the folder and are compared with
+those of the manifest; none that a manifest holds is ever opened.
+"""
 
 from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Mapping
+import os
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
-from mlflow_cf.artifact.format.plain import MOST_NODES, plain_yaml, read_bounded, reading
+from mlflow_cf.artifact.format.plain import AGAIN, MOST_NODES, plain_yaml, read_bounded, reading
 from mlflow_cf.errors import ArtifactError
 from mlflow_cf.model.flavors import OWN_FLAVOR
 
@@ -71,3 +76,109 @@ def fields_sha256(fields: Mapping[str, Any]) -> str:
             raise ValueError("too many fields")
         digest.update(piece.encode())
     return digest.hexdigest()
+
+
+# Of the model folder alone: MLmodel's fields are checked for themselves; MLflow leaves the other where it downloads a
+# registered version, and never reads it as part of a model.
+UNSEALED: Final = frozenset({MLMODEL, "registered_model_meta"})
+# On Databricks, MLflow puts copies of these files into a folder when it logs a model.
+COPIES: Final = {f"metadata/{name}": name for name in (MLMODEL, "conda.yaml", "requirements.txt", "python_env.yaml")}
+_BYTECODE: Final = (".pyc", ".pyo")
+
+Fingerprint = Mapping[str, Any]
+
+
+def fingerprint(root: Path, name: str) -> Fingerprint:
+    """Return the size in bytes and the digest of one file."""
+    path = root / name
+    with path.open("rb") as file:
+        return {"sha256": hashlib.file_digest(file, "sha256").hexdigest(), "bytes": path.stat().st_size}
+
+
+def remove_empty_folders(root: Path) -> None:
+    """Remove folders without files, which no remote store keeps."""
+    for folder, _, _ in os.walk(root, topdown=False):
+        if folder != str(root) and not any(Path(folder).iterdir()):
+            Path(folder).rmdir()
+
+
+def names(root: Path) -> Iterator[tuple[str, int]]:
+    """Yield name and size in bytes of every file below `root`; of every folder, its name with a slash behind it, and 0.
+
+    Raises:
+        ArtifactError: there is a link, compiled code, or something that is neither file nor folder.
+    """
+    folders = [""]
+    while folders:
+        at = folders.pop()
+        with reading(at or MLMODEL), os.scandir(root / at) as entries:
+            for entry in entries:
+                name = at + entry.name
+                _check_kind(name, entry)
+                if entry.is_dir(follow_symlinks=False):
+                    folders.append(f"{name}/")
+                    yield folders[-1], 0
+                else:
+                    yield name, entry.stat(follow_symlinks=False).st_size
+
+
+def _check_kind(name: str, entry: os.DirEntry[str]) -> None:
+    if entry.is_symlink():
+        raise ArtifactError(name, "is a link, not a file", AGAIN)
+    if entry.name == "__pycache__" or entry.name.lower().endswith(_BYTECODE):
+        raise ArtifactError(name, "is compiled code, which nobody can check against its source", "delete it")
+    if not entry.is_dir(follow_symlinks=False) and not entry.is_file(follow_symlinks=False):
+        raise ArtifactError(name, "is neither a file nor a folder", AGAIN)
+
+
+def check(root: Path, sealed: Mapping[str, Fingerprint], *, besides: str) -> None:
+    """Compare names and sizes of all files below `root` with those that were `sealed`, before any of them is read.
+
+    Args:
+        root: the model folder.
+        sealed: name -> what `fingerprint` returned of it.
+        besides: name of one more file, which must be there.
+
+    Raises:
+        ArtifactError: a file or folder too many, a file that is missing or of another size.
+    """
+    missing = {besides, *sealed}
+    folders = {f"{parent.as_posix()}/" for name in missing for parent in Path(name).parents}
+    for name, size in names(root):
+        if name in UNSEALED or name in folders or (name == "metadata/" and name not in folders):
+            continue
+        if name in COPIES and name not in missing:
+            _check_copy(root, name, size)
+            continue
+        if name not in missing:
+            raise ArtifactError(name.rstrip("/"), "is not in the manifest", AGAIN)
+        missing.remove(name)
+        if name != besides and size != sealed[name].get("bytes"):
+            raise altered(name)
+    if missing:
+        raise ArtifactError(min(missing), "is missing or not a file", AGAIN)
+
+
+def check_bytes(root: Path, sealed: Mapping[str, Fingerprint]) -> None:
+    """Compare the bytes of these files with what was `sealed`.
+
+    Raises:
+        ArtifactError: one of them is another.
+    """
+    for name, expected in sealed.items():
+        with reading(name):
+            found = fingerprint(root, name)
+        if found != expected:
+            raise altered(name)
+
+
+def altered(name: str) -> ArtifactError:
+    """Return the error for a file that is not the one that was sealed."""
+    return ArtifactError(name, "has other bytes than the manifest says", AGAIN)
+
+
+def _check_copy(root: Path, name: str, size: int) -> None:
+    original = root / COPIES[name]
+    same = original.is_file() and original.stat().st_size == size
+    if not same or fingerprint(root, name) != fingerprint(root, COPIES[name]):
+        raise ArtifactError(name, f"is no copy of {COPIES[name]}", AGAIN)

@@ -14,8 +14,7 @@ from typing import Any, Final, NoReturn
 from mlflow_cf.artifact.format.manifest import FOLDER
 from mlflow_cf.artifact.format.plain import reading
 from mlflow_cf.constraints import Constraints
-from mlflow_cf.constraints.actions import functions_in
-from mlflow_cf.constraints.functions import PythonFunction, fill, named_functions
+from mlflow_cf.constraints.actions import PythonFunction, fill, functions_in, named_functions
 from mlflow_cf.errors import InputError, raise_all
 from mlflow_cf.model import switches
 

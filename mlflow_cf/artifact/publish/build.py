@@ -16,15 +16,15 @@ import yaml
 from mlflow.models import Model, ModelSignature
 from numpy.typing import ArrayLike
 
-from mlflow_cf.artifact import code
+from mlflow_cf.artifact import sources as code
 from mlflow_cf.artifact.clean import prove_elsewhere
-from mlflow_cf.artifact.code import CodePaths
 from mlflow_cf.artifact.format import files, manifest, pickled
 from mlflow_cf.artifact.format.mlmodel import MANIFEST_KEY, MLMODEL, fields_sha256
 from mlflow_cf.artifact.publish import inner, versions
 from mlflow_cf.artifact.publish.inner import Lineage
 from mlflow_cf.artifact.publish.requirements import WHEELS, PipRequirements, requirements
 from mlflow_cf.artifact.publish.signature import PARAM, completed, example_rows, inner_signature, signature_of
+from mlflow_cf.artifact.sources import CodePaths
 from mlflow_cf.constraints import Constraints
 from mlflow_cf.errors import InputError
 from mlflow_cf.explained import ExplainedModel

@@ -13,7 +13,7 @@ from typing import Any, Final
 from mlflow.models import Model, ModelSignature
 from mlflow.pyfunc import PyFuncModel
 
-from mlflow_cf.artifact.code import CodePaths
+from mlflow_cf.artifact.sources import CodePaths
 from mlflow_cf.errors import InputError
 from mlflow_cf.model.flavors import check_is_model, fetch, flavor_of, inner_of
 

@@ -16,8 +16,8 @@ from mlflow.models import Model, ModelSignature
 from mlflow.models.model import ModelInfo
 from numpy.typing import ArrayLike
 
-from mlflow_cf.artifact import code, sources
-from mlflow_cf.artifact.code import CodePaths
+from mlflow_cf.artifact import sources
+from mlflow_cf.artifact import sources as code
 from mlflow_cf.artifact.format import files, manifest
 from mlflow_cf.artifact.format.mlmodel import stated
 from mlflow_cf.artifact.load import assembled, load_folder, open_model
@@ -26,6 +26,7 @@ from mlflow_cf.artifact.publish.build import Packaging, Validate, add_flavor, bu
 from mlflow_cf.artifact.publish.hand_over import Publication
 from mlflow_cf.artifact.publish.inner import LEAVINGS
 from mlflow_cf.artifact.publish.requirements import warn_of_pin
+from mlflow_cf.artifact.sources import CodePaths
 from mlflow_cf.constraints import ConstraintSource, Values
 from mlflow_cf.errors import InputError
 from mlflow_cf.explained import ExplainedModel
@@ -35,7 +36,7 @@ from mlflow_cf.features import Table
 from mlflow_cf.model.flavors import OWN_FLAVOR, fetch
 from mlflow_cf.options import DistanceSource, PlausibleSource, TargetSource, WrapOptions, told_by
 from mlflow_cf.policy import Limits, Privacy, Sealable, Trace, WhyNotAsked
-from mlflow_cf.policy.variety import LEAST_DIFFERENCE, Diversity
+from mlflow_cf.policy.limits import LEAST_DIFFERENCE, Diversity
 
 
 @told_by(WrapOptions, Packaging)

@@ -11,10 +11,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-from mlflow_cf.artifact.code import CodePaths
 from mlflow_cf.artifact.publish import inner
 from mlflow_cf.artifact.publish.inner import Lineage
 from mlflow_cf.artifact.publish.signature import inner_signature
+from mlflow_cf.artifact.sources import CodePaths
 from mlflow_cf.features import FeatureSpace, Table
 from mlflow_cf.model.flavors import open_folder
 from mlflow_cf.model.judge import OpenModel

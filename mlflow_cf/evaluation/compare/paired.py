@@ -9,7 +9,7 @@ from typing import Final
 import numpy as np
 import pandas as pd
 
-from mlflow_cf.evaluation.measure.grouping import members_of
+from mlflow_cf.evaluation.measure.lines import members_of
 from mlflow_cf.features import Floats
 from mlflow_cf.metrics import METRICS
 

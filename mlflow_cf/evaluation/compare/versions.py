@@ -22,7 +22,7 @@ from mlflow_cf.evaluation.source import known_id
 from mlflow_cf.explained import ExplainedModel
 from mlflow_cf.features import Background, FeatureSpace
 from mlflow_cf.model.flavors import OWN_FLAVOR, check_is_model, fetch, open_native
-from mlflow_cf.request.extra_models import ExtraModels, LearnedOnce
+from mlflow_cf.request.context import ExtraModels, LearnedOnce
 
 SCHEME: Final = "models:/"
 READY: Final = "READY"

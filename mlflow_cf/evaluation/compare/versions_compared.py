@@ -19,8 +19,7 @@ from mlflow_cf.evaluation.compare.versions import LoadedVersion, Versions, open_
 from mlflow_cf.evaluation.logged import Logbook, dataset_of
 from mlflow_cf.evaluation.measure.aggregates import flat
 from mlflow_cf.evaluation.measure.evaluate import Task, carry_out, task_of
-from mlflow_cf.evaluation.measure.grouping import GroupSource, groups_of
-from mlflow_cf.evaluation.measure.lines import ROW
+from mlflow_cf.evaluation.measure.lines import ROW, GroupSource, groups_of
 from mlflow_cf.evaluation.measure.measured import Measuring
 from mlflow_cf.evaluation.measure.result import Evaluation
 from mlflow_cf.evaluation.source import Source

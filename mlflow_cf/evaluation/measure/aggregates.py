@@ -12,7 +12,7 @@ import pandas as pd
 import pyarrow.parquet as pq
 
 from mlflow_cf.evaluation.measure import lines
-from mlflow_cf.evaluation.measure.grouping import members_of
+from mlflow_cf.evaluation.measure.lines import members_of
 from mlflow_cf.metrics import METRICS, aggregate
 from mlflow_cf.words.result import Proof, Status
 

@@ -1,27 +1,30 @@
-"""What a reviewer reads first: the fewest common changes that turn the most rows."""
+"""What a reviewer reads first: the fewest common changes that turn the most rows.
+
+Common are changes that mean the same for every row: what answers for single rows have in common.
+"""
 
 from __future__ import annotations
 
 import html
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
-from itertools import accumulate
-from typing import Any, Final
+from itertools import accumulate, combinations
+from typing import Any, Final, NamedTuple
 
 import numpy as np
 import pandas as pd
 
+from mlflow_cf.constraints.expressions import differing
 from mlflow_cf.constraints.rules import Bools
 from mlflow_cf.errors import InputError
-from mlflow_cf.evaluation.measure.common_changes import CommonChange, applied, common_changes
 from mlflow_cf.explained import ExplainedModel
-from mlflow_cf.features import FeatureSpace, Floats, Level
+from mlflow_cf.features import Feature, FeatureSpace, Floats, Level
 from mlflow_cf.goal import BoundTarget
 from mlflow_cf.model.judge import Outcome
 from mlflow_cf.problem import Codes
-from mlflow_cf.words.sentences import counted
+from mlflow_cf.words.result import aim, counted
 
 __all__ = ["Cohorts", "cohorts"]
 
@@ -286,3 +289,95 @@ class _Unfavourable:
             distance=float(distance.mean()),
             by_group={name: counts[name] / rows for name, rows in self._sizes.items()},
         )
+
+
+MOST_VALUES: Final = 12  # of one feature in one direction: more are rounded to as many of them
+
+
+class Move(NamedTuple):
+    """Where one feature goes.
+
+    Attributes:
+        column: the feature.
+        direction: 1: up to `code` from below; -1: down to it from above; 0: to it from any other level.
+        code: the value, one that answers have.
+    """
+
+    column: int
+    direction: int
+    code: float
+
+    def moved(self, own: Floats, unknown_from: float) -> Bools:
+        """Return (m,) which of the values (m,) change; missing ones, and those without a rank, have no direction."""
+        if not self.direction:
+            differs: Bools = own != self.code
+            return differs
+        changed: Bools = (own < unknown_from) & ((self.code - own) * self.direction > 0)
+        return changed
+
+    def text(self, feature: Feature) -> str:
+        """Return ``utilisation to 30 or less``."""
+        words = {"ordinal": ("higher", "lower"), "date": ("later", "earlier")}.get(feature.kind, ("more", "less"))
+        return aim(feature.name, feature.value(self.code), ("", *words)[self.direction])
+
+
+CommonChange = tuple[Move, ...]  # one or two, by column
+
+
+def applied(change: CommonChange, space: FeatureSpace, X: Floats) -> Floats:
+    """Return rows X (m, d) with the values beyond every move set to it."""
+    Z = X.copy()
+    for move in change:
+        Z[move.moved(X[:, move.column], space.features[move.column].unknown_from), move.column] = move.code
+    return Z
+
+
+def common_changes(space: FeatureSpace, X: Floats, Z: Floats, most: int) -> list[CommonChange]:
+    """Return the common changes of one or two features that most answers Z (k, d) for rows X (k, d) are cases of.
+
+    A number that was missing has no direction, and takes part in none. Where answers have more than 12 values of a
+    number in one direction, each counts as the next one of 12 that goes as far.
+    """
+    answers = zip(X, Z, differing(Z, X), strict=True)
+    moves = [_moves(space, x, z, np.flatnonzero(changed).tolist()) for x, z, changed in answers]
+    kept = _kept(moves)
+    found: Counter[CommonChange] = Counter()
+    for several in moves:
+        rounded = [move._replace(code=_rounded(move, kept[move.column, move.direction])) for move in several]
+        found.update((move,) for move in rounded)
+        found.update(combinations(rounded, 2))
+    return sorted(found, key=lambda change: (-found[change], len(change), change))[:most]
+
+
+def _moves(space: FeatureSpace, x: Floats, z: Floats, columns: Sequence[int]) -> list[Move]:
+    """Return the moves from a row (d,) to its answer (d,), by column."""
+    moves = []
+    for column in columns:
+        feature, old, new = space.features[column], float(x[column]), float(z[column])
+        ranked = feature.has_order and old < feature.unknown_from
+        if new < feature.unknown_from and (ranked or not feature.numeric):
+            moves.append(Move(column, (1 if new > old else -1) if ranked else 0, new))
+    return moves
+
+
+def _kept(moves: Sequence[Sequence[Move]]) -> dict[tuple[int, int], Floats]:
+    """Return for every column and direction the values that count, ascending; the farthest one is among them."""
+    codes: dict[tuple[int, int], list[float]] = defaultdict(list)
+    for several in moves:
+        for move in several:
+            codes[move.column, move.direction].append(move.code)
+    return {key: np.unique(known) if not key[1] else _spread(np.array(known), key[1]) for key, known in codes.items()}
+
+
+def _spread(codes: Floats, direction: int) -> Floats:
+    distinct = np.unique(codes)
+    if len(distinct) <= MOST_VALUES:
+        return distinct
+    shares = np.linspace(0, 1, MOST_VALUES)
+    return np.unique(np.quantile(codes, shares, method="higher" if direction > 0 else "lower"))
+
+
+def _rounded(move: Move, kept: Floats) -> float:
+    """Return the nearest of the values that goes at least as far."""
+    place = kept.searchsorted(move.code, side="right") - 1 if move.direction < 0 else kept.searchsorted(move.code)
+    return float(kept[place])

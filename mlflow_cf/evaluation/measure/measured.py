@@ -19,7 +19,7 @@ from mlflow_cf.explainers.registry import ExplainerSource
 from mlflow_cf.features import FeatureSpace, Floats
 from mlflow_cf.metrics import METRICS, Answers, Inliers, Options, Steps, Wishes, measure
 from mlflow_cf.request.answer import INTERRUPTED
-from mlflow_cf.request.progress import Progress
+from mlflow_cf.request.explaining import Progress
 from mlflow_cf.words.explanations import Interrupted
 from mlflow_cf.words.result import Counterfactual, Explanation
 

@@ -9,13 +9,11 @@ from typing import Any, ClassVar, Final
 import numpy as np
 
 from mlflow_cf.constraints.rules import Bools
-from mlflow_cf.explainers.explainer import Candidates
-from mlflow_cf.explainers.options import Span, asked, check_options
+from mlflow_cf.explainers.explainer import Candidates, Span, asked, check_options
 from mlflow_cf.problem import Budget, Codes, Problem
-from mlflow_cf.search.cascade import Cascade
+from mlflow_cf.search.cascade import Cascade, with_draws
 from mlflow_cf.search.population import Population, Seen, fittest, none_scored, score_within
-from mlflow_cf.search.sampling import with_draws
-from mlflow_cf.search.seeds import codes_of, nearest_favourable_rows
+from mlflow_cf.search.snapping import codes_of, nearest_favourable_rows
 
 OPTIONS: Final = {
     "population": Span(2, 1_000, whole=True),

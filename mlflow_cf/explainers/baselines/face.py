@@ -14,9 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mlflow_cf.constraints.rules import Bools
-from mlflow_cf.explainers.explainer import Candidates, Search
-from mlflow_cf.explainers.learned import Facts, Learned, Learning
-from mlflow_cf.explainers.options import Span, asked, check_options
+from mlflow_cf.explainers.explainer import Candidates, Facts, Learned, Learning, Search, Span, asked, check_options
 from mlflow_cf.features import UNIT_MISMATCH, Embedding, FeatureSpace, Floats
 from mlflow_cf.plans.plan import Plan, PlannedStep
 from mlflow_cf.problem import Budget, Codes, Problem

@@ -10,9 +10,7 @@ from typing import Any, ClassVar, Final, Literal
 import numpy as np
 
 from mlflow_cf.errors import InputError
-from mlflow_cf.explainers.explainer import Candidates
-from mlflow_cf.explainers.learned import Facts
-from mlflow_cf.explainers.options import Span, asked, check_options
+from mlflow_cf.explainers.explainer import Candidates, Facts, Span, asked, check_options
 from mlflow_cf.features import Floats
 from mlflow_cf.problem import Budget, Codes, Problem
 from mlflow_cf.problem.binding import same

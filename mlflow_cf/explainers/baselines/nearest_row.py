@@ -9,7 +9,7 @@ import numpy as np
 
 from mlflow_cf.explainers.explainer import Candidates
 from mlflow_cf.problem import Budget, Problem
-from mlflow_cf.search.seeds import nearest_favourable_rows
+from mlflow_cf.search.snapping import nearest_favourable_rows
 
 MOST = 200  # rows handed over; far more than any request may ask for
 

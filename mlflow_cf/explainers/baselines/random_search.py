@@ -12,9 +12,8 @@ from pydantic import Field, StrictBool, StrictInt
 from mlflow_cf.errors import InputError
 from mlflow_cf.explainers.explainer import Candidates
 from mlflow_cf.problem import Budget, Codes, Group, Problem
-from mlflow_cf.search.cascade import Cascade
+from mlflow_cf.search.cascade import Cascade, with_draws
 from mlflow_cf.search.population import Seen, score_within
-from mlflow_cf.search.sampling import with_draws
 
 LEAST_ROUNDS = 2  # so that answers of one and of two changes compete
 

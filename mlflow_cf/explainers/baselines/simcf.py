@@ -9,12 +9,10 @@ from typing import Any, ClassVar, Final
 import numpy as np
 from pydantic import StrictBool
 
-from mlflow_cf.explainers.explainer import Candidates
-from mlflow_cf.explainers.options import Span, asked, check_options
+from mlflow_cf.explainers.explainer import Candidates, Span, asked, check_options
 from mlflow_cf.problem import Budget, Problem
-from mlflow_cf.search.cascade import Cascade
+from mlflow_cf.search.cascade import Cascade, draw_distinct, with_draws
 from mlflow_cf.search.population import Population, fittest, none_scored, score_candidates, score_within
-from mlflow_cf.search.sampling import draw_distinct, with_draws
 
 OPTIONS: Final = {"values": Span(1, 1_000, whole=True), "walks": Span(1, 100, whole=True)}
 

@@ -15,9 +15,7 @@ from mlflow_cf.explainers.cscf.evaluation import Evaluated, Evaluator, answers_a
 from mlflow_cf.explainers.cscf.floor import least_cost
 from mlflow_cf.explainers.cscf.possible import decoded, encoded, possible
 from mlflow_cf.explainers.cscf.refine import Refining, reordered, short_plans
-from mlflow_cf.explainers.explainer import Candidates
-from mlflow_cf.explainers.learned import Facts
-from mlflow_cf.explainers.options import Span, asked, check_names, check_options
+from mlflow_cf.explainers.explainer import Candidates, Facts, Span, asked, check_names, check_options
 from mlflow_cf.features import Floats
 from mlflow_cf.plans.kernels import Ints
 from mlflow_cf.problem import Budget, Problem

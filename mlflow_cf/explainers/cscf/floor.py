@@ -25,9 +25,8 @@ from mlflow_cf.plans.boxes import BoxWalker, UnboundedError
 from mlflow_cf.problem import Budget, Problem
 from mlflow_cf.structures.capabilities import ends_of, parts_of
 from mlflow_cf.structures.layers.columns import NotOpenedError
-from mlflow_cf.structures.links import Encoded
 from mlflow_cf.structures.parts import Dense, Number
-from mlflow_cf.structures.structure import Structure
+from mlflow_cf.structures.structure import Encoded, Structure
 from mlflow_cf.words.reasons import Uncertified
 
 

@@ -12,8 +12,7 @@ from mlflow_cf.constraints.rules import Bools
 from mlflow_cf.features import Floats
 from mlflow_cf.goal import Rating, Scorer
 from mlflow_cf.problem import Codes, Problem
-from mlflow_cf.structures.links import Encoded
-from mlflow_cf.structures.structure import Structure
+from mlflow_cf.structures.structure import Encoded, Structure
 
 Places = NDArray[np.intp]
 

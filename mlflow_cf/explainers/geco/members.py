@@ -9,7 +9,7 @@ import numpy as np
 
 from mlflow_cf.constraints.rules import Bools
 from mlflow_cf.engine.engine import Engine
-from mlflow_cf.explainers.geco.knapsack import KnapsackItems, by_ratio, price
+from mlflow_cf.explainers.geco.construction import KnapsackItems, by_ratio, price
 from mlflow_cf.explainers.geco.neighbours import Neighbours, RatedNeighbours
 from mlflow_cf.explainers.geco.statistics import Statistics
 from mlflow_cf.features import Floats

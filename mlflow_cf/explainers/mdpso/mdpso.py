@@ -12,19 +12,25 @@ import numpy as np
 from pydantic import Field, StrictBool
 
 from mlflow_cf.errors import InputError
-from mlflow_cf.explainers.explainer import Candidates, Search
-from mlflow_cf.explainers.learned import Facts, Learned, Learning
-from mlflow_cf.explainers.mdpso.active import Active, active_set
-from mlflow_cf.explainers.mdpso.fitness import Fitness, Objective, PaperSum
-from mlflow_cf.explainers.mdpso.information import information_values
-from mlflow_cf.explainers.mdpso.landed import UNRATED, Landed, Places
+from mlflow_cf.explainers.explainer import (
+    Candidates,
+    Facts,
+    Learned,
+    Learning,
+    Search,
+    Span,
+    asked,
+    check_names,
+    check_options,
+)
+from mlflow_cf.explainers.mdpso.active import Active, active_set, information_values
+from mlflow_cf.explainers.mdpso.landed import UNRATED, Fitness, Landed, Objective, PaperSum, Places
 from mlflow_cf.explainers.mdpso.selection import Pick, left_by_sparse, picked, spares, sparse
-from mlflow_cf.explainers.options import Span, asked, check_names, check_options
 from mlflow_cf.features import Floats
 from mlflow_cf.features.embedding import UNIT_MISMATCH, Embedding
 from mlflow_cf.problem import Budget, Codes, Problem
 from mlflow_cf.search.more_sets import more_sets, nearer
-from mlflow_cf.search.seeds import codes_of
+from mlflow_cf.search.snapping import codes_of
 from mlflow_cf.validation import Number
 
 BoxKind = Literal["relative", "absolute"]

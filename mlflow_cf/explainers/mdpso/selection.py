@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mlflow_cf.constraints.rules import Bools
-from mlflow_cf.explainers.mdpso.fitness import Fitness
+from mlflow_cf.explainers.mdpso.landed import Fitness
 from mlflow_cf.features import Floats
 from mlflow_cf.policy import Distance
 from mlflow_cf.problem import BoundDistance, Budget, Codes, Problem

@@ -11,10 +11,17 @@ import numpy as np
 from pydantic import StrictBool
 
 from mlflow_cf.constraints.rules import Bools
-from mlflow_cf.explainers.explainer import Candidates, Search
-from mlflow_cf.explainers.learned import Facts, Learned, Learning
-from mlflow_cf.explainers.options import Span, asked, check_names, check_options
-from mlflow_cf.explainers.ufce.known import Known, learn_all
+from mlflow_cf.explainers.explainer import (
+    Candidates,
+    Facts,
+    Learned,
+    Learning,
+    Search,
+    Span,
+    asked,
+    check_names,
+    check_options,
+)
 from mlflow_cf.explainers.ufce.lines import (
     Acceptance,
     Accepted,
@@ -32,9 +39,8 @@ from mlflow_cf.explainers.ufce.lines import (
     threes,
     walk,
 )
-from mlflow_cf.explainers.ufce.possible import ReachableSets
-from mlflow_cf.explainers.ufce.predictors import Predictors
-from mlflow_cf.explainers.ufce.subspaces import Neighbourhood, Subspaces, with_steps
+from mlflow_cf.explainers.ufce.predictors import Known, Predictors, learn_all
+from mlflow_cf.explainers.ufce.subspaces import Neighbourhood, ReachableSets, Subspaces, with_steps
 from mlflow_cf.features import Embedding, Floats
 from mlflow_cf.metrics.outliers import Inliers
 from mlflow_cf.metrics.proximity import euclidean_distances, jaccard_distances

@@ -9,7 +9,7 @@ import numba
 import numpy as np
 
 from mlflow_cf.kernel import kernel
-from mlflow_cf.structures.kernels.nodes import Array
+from mlflow_cf.structures.kernels.trees import Array
 
 
 class First(NamedTuple):

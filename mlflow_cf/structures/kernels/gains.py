@@ -12,9 +12,21 @@ import numba
 import numpy as np
 
 from mlflow_cf.kernel import inner, kernel
-from mlflow_cf.structures.kernels.bounds import allow, narrow
-from mlflow_cf.structures.kernels.branches import Branches, copy, room_for
-from mlflow_cf.structures.kernels.nodes import CUT, FEATURE, LEFT, MISSING_LEFT, TEST, Array, Nodes, Trees, is_set
+from mlflow_cf.structures.kernels.restrict import allow, narrow
+from mlflow_cf.structures.kernels.trees import (
+    CUT,
+    FEATURE,
+    LEFT,
+    MISSING_LEFT,
+    TEST,
+    Array,
+    Branches,
+    Nodes,
+    Trees,
+    copy,
+    is_set,
+    room_for,
+)
 
 
 class BoxQuery(NamedTuple):

@@ -1,10 +1,10 @@
 """Joint effects of two changes on the raw scores of a row, beyond the sum of their single effects.
 
 A leaf accepts a row iff it accepts its cell of every feature. If exactly the features i and j change, to the cells a
-and b, the product of both indicators is ``(o_i + u_i(a)) (o_j + u_j(b))``, where o is 1 if the leaf accepts the
-row's own cell, and u is its change: 1, 0 or -1. The mixed terms are the single effects, so the joint effect is
-``u_i u_j``, summed over the leaves that accept the row in all features but these two. The cells where u is not 0 are a
-few runs of the tried cells, so a leaf adds its value to a few rectangles.
+and b, the product of both indicators is ``(o_i + u_i(a)) (o_j + u_j(b))``, where o is 1 if the leaf accepts the row's
+own cell, and u is its change: 1, 0 or -1. The mixed terms are the single effects, so the joint effect is ``u_i u_j``,
+summed over the leaves that accept the row in all features but these two. The cells where u is not 0 are a few runs of
+the tried cells, so a leaf adds its value to a few rectangles.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ import numba
 import numpy as np
 
 from mlflow_cf.kernel import kernel
-from mlflow_cf.structures.kernels.nodes import CUT, FEATURE, LEFT, TEST, Array, Trees, is_set
+from mlflow_cf.structures.kernels.trees import CUT, FEATURE, LEFT, TEST, Array, Trees, is_set
 
 
 class TriedCells(NamedTuple):

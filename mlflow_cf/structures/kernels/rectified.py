@@ -11,7 +11,7 @@ import numpy as np
 
 from mlflow_cf.kernel import kernel
 from mlflow_cf.structures.kernels.dense import First, row_of, sums_without
-from mlflow_cf.structures.kernels.nodes import Array
+from mlflow_cf.structures.kernels.trees import Array
 
 BLOCK: Final = 64  # values swept at a time: their contributions to all hidden units stay in the cache
 MOST: Final = 1 << 20  # floats that a sweep holds at a time beside its result: 8 MB

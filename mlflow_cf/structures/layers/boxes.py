@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from mlflow_cf.features import Floats
 from mlflow_cf.structures.kernels.dense import add_ends
-from mlflow_cf.structures.links import Flags
+from mlflow_cf.structures.structure import Flags
 
 
 @dataclass(frozen=True, eq=False)

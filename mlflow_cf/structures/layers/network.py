@@ -25,8 +25,8 @@ from mlflow_cf.structures.layers.activations import ACTIVATIONS, Activation, fol
 from mlflow_cf.structures.layers.boxes import LayerBoxes, LinearBoxes
 from mlflow_cf.structures.layers.columns import Column, NotOpenedError
 from mlflow_cf.structures.layers.encoded import Source, ends_of, entries_of, key_of, merged
-from mlflow_cf.structures.links import Encoded, Flags, Link
 from mlflow_cf.structures.parts import Dense
+from mlflow_cf.structures.structure import Encoded, Flags, Link
 
 _CELLS = 1 << 16  # floats that go through the later layers at a time: 512 kB, about what stays in the cache
 _ULP = 2.0**-52

@@ -11,21 +11,26 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mlflow_cf.features import FeatureSpace, Floats
-from mlflow_cf.structures.kernels.bounds import bounds_boxes
-from mlflow_cf.structures.kernels.branches import room_for
 from mlflow_cf.structures.kernels.gains import gains_of
-from mlflow_cf.structures.kernels.nodes import FEATURE, LEFT, Features, Nodes, Trees, bits_of
-from mlflow_cf.structures.kernels.product import BoxRows, ProductWorkspace, add_up, note_leaves
-from mlflow_cf.structures.kernels.restrict import restrict_trees
-from mlflow_cf.structures.kernels.score import add_trees, walk_of
-from mlflow_cf.structures.kernels.sweep import sweep_trees
+from mlflow_cf.structures.kernels.restrict import bounds_boxes, restrict_trees
+from mlflow_cf.structures.kernels.sweeps import BoxRows, ProductWorkspace, add_up, note_leaves, sweep_trees
+from mlflow_cf.structures.kernels.trees import (
+    FEATURE,
+    LEFT,
+    Features,
+    Nodes,
+    Trees,
+    add_trees,
+    bits_of,
+    room_for,
+    walk_of,
+)
 from mlflow_cf.structures.layers.columns import Column
-from mlflow_cf.structures.links import Encoded, Flags, Link
 from mlflow_cf.structures.parts import Leaves
+from mlflow_cf.structures.structure import Encoded, Flags, Link
 from mlflow_cf.structures.trees.cells import Lookup, Tests
 from mlflow_cf.structures.trees.forest import Forest, Ints
-from mlflow_cf.structures.trees.leaves import leaves_of
-from mlflow_cf.structures.trees.pairs import TreePairs
+from mlflow_cf.structures.trees.leaves import TreePairs, leaves_of
 
 
 @dataclass(frozen=True, eq=False)

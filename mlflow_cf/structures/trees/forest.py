@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mlflow_cf.features import Floats
-from mlflow_cf.structures.links import Link
+from mlflow_cf.structures.structure import Link
 
 GoesLeft = Literal["<= float32", "<= float64", "< float32"]
 Ints = NDArray[np.int32]
