@@ -17,7 +17,7 @@ from worlds import ORDERS, background, constraint_dicts, explained, lottery, row
 import mlflow_cf
 from mlflow_cf import FACE, InputError
 from mlflow_cf.explainers.baselines import face as neighbour_graph
-from mlflow_cf.explainers.baselines.face import GraphOptions, NeighbourGraph
+from mlflow_cf.explainers.baselines.face import NeighbourGraph
 from mlflow_cf.features import UNIT_MISMATCH, Embedding
 from mlflow_cf.stepwise import finished
 
@@ -176,11 +176,7 @@ class TestGraph:
     def test_an_edge_is_one_if_either_is_among_the_others_nearest(self) -> None:
         frame = pd.DataFrame({"a": [0.0, 1.0, 3.0, 10.0]})
         bound_policy = wrapped(frame).bound_policy
-        graph = finished(
-            NeighbourGraph.fitted(
-                bound_policy.space, bound_policy.background, GraphOptions("knn", 1, 0.0, density=False), 0
-            )
-        )
+        graph = finished(NeighbourGraph.fitted(bound_policy.space, bound_policy.background, FACE(k=1), 0))
         edges = set(zip(graph.starts.tolist(), graph.ends.tolist(), strict=True))
         assert edges == {(0, 1), (1, 0), (1, 2), (2, 1), (2, 3), (3, 2)}
 
@@ -188,8 +184,7 @@ class TestGraph:
         monkeypatch.setattr(neighbour_graph, "MOST_ROWS", 20)
         frame = pd.DataFrame({"a": np.arange(100.0) % 60})
         bound_policy = wrapped(frame).bound_policy
-        options = GraphOptions("knn", 3, 0.0, density=False)
-        fitted = partial(NeighbourGraph.fitted, bound_policy.space, bound_policy.background, options)
+        fitted = partial(NeighbourGraph.fitted, bound_policy.space, bound_policy.background, FACE(k=3))
         one, again, other = (finished(fitted(seed)) for seed in (0, 0, 1))
         assert len(set(one.rows.tolist())) == 20
         assert (one.rows == again.rows).all()

@@ -29,16 +29,6 @@ AT_ONCE: Final = 1_000  # edges whose densities are in memory together
 TOGETHER: Final = 128  # rows that are compared with all others in one step: 30 ms over 300 columns
 
 
-@dataclass(frozen=True)
-class GraphOptions:
-    """What makes an edge: both rows within a `radius`, or one among the other's `k` nearest; `density` lengthens it."""
-
-    kind: Kind
-    k: int
-    radius: float
-    density: bool
-
-
 @dataclass(frozen=True, eq=False)
 class NeighbourGraph:
     """Distinct background rows as points, with directed edges in both directions.
@@ -69,7 +59,7 @@ class NeighbourGraph:
     width: float
 
     @classmethod
-    def fitted(cls, space: FeatureSpace, background: Floats, options: GraphOptions, seed: int) -> Steps[NeighbourGraph]:
+    def fitted(cls, space: FeatureSpace, background: Floats, options: FACE, seed: int) -> Steps[NeighbourGraph]:
         """Learn from coded background rows (m, d), a random part of the distinct ones if there are more than 2,000."""
         _, found = np.unique(np.where(np.isnan(background), np.inf, background), axis=0, return_index=True)
         rows = np.sort(found)
@@ -77,19 +67,18 @@ class NeighbourGraph:
             rows = np.sort(np.random.default_rng(seed).choice(rows, MOST_ROWS, replace=False))
         embedding = Embedding.fit(space, background, level_weight=UNIT_MISMATCH)
         points = embedding.vectors(background[rows])
-        width = _kernel_width(points, len(space))
-        distance, reach, dense = (
-            np.empty((len(rows), len(rows))),
-            np.full(len(rows), options.radius),
-            np.ones(len(rows)),
-        )
+        variance = float(points.var(axis=0).sum()) / len(space)
+        # Scott's factor times the deviation of a feature; any, if all rows are alike
+        width = float(len(rows) ** (-1 / (len(space) + 4)) * np.sqrt(variance)) if variance > 0 else 1.0
+        distance, dense = np.empty((len(rows), len(rows))), np.ones(len(rows))
+        reach = np.full(len(rows), options.radius)
         last = min(options.k, len(rows) - 1) - 1
         for start in range(0, len(rows), TOGETHER):
             part = slice(start, start + TOGETHER)
             distance[part] = _distances(points[part], points)
             dense[part] = _density(distance[part] ** 2, width)
             distance[part][:, part][np.diag_indices(len(dense[part]))] = np.inf
-            if options.kind == "knn":
+            if options.graph == "knn":
                 reach[part] = np.partition(distance[part], last, axis=1)[:, last] if last >= 0 else 0.0
             yield
         start_at, ends = np.nonzero((distance <= reach[:, None]) | (distance <= reach))
@@ -119,17 +108,17 @@ class NeighbourGraph:
         """(e,) the row at which every edge starts."""
         return np.arange(len(self.rows)).repeat(np.diff(self.first))
 
-    def edges_of(self, point: Floats, kind: GraphOptions) -> tuple[Codes, Floats]:
+    def edges_of(self, point: Floats, options: FACE) -> tuple[Codes, Floats]:
         """Return which rows a further point (width,) has edges to, equal ones too, and what they weigh."""
         distance = _distances(point[None], self.points)[0]
-        reach = kind.radius
-        if kind.kind == "knn":
+        reach = options.radius
+        if options.graph == "knn":
             others = distance[distance > 0]  # no row is its own neighbour
-            place = min(kind.k, len(others)) - 1
+            place = min(options.k, len(others)) - 1
             reach = float(np.partition(others, place)[place]) if len(others) else 0.0
         ends = np.flatnonzero((distance <= reach) | (distance <= self.reach))
         weights = distance[ends]
-        if kind.density:
+        if options.density:
             among = _distances(self.points[ends], self.points) ** 2
             middle = (distance**2 + among) / 2 - (distance[ends] ** 2)[:, None] / 4
             weights = weights * _negative_log(_density(middle, self.width) / self.peak)
@@ -162,12 +151,6 @@ def _distances(points: Floats, others: Floats) -> Floats:
     return distance
 
 
-def _kernel_width(points: Floats, features: int) -> float:
-    """Return the width of the kernels: Scott's factor times the deviation of a feature; any, if all rows are alike."""
-    variance = float(points.var(axis=0).sum()) / features
-    return float(len(points) ** (-1 / (features + 4)) * np.sqrt(variance)) if variance > 0 else 1.0
-
-
 def _density(squares: Floats, width: float) -> Floats:
     """Return the densities (m,), but for a factor, at squared distances (m, n) from the points."""
     density: Floats = np.exp(squares / (-2 * width**2)).mean(axis=1)
@@ -189,26 +172,6 @@ def _rarity(squares: Floats, start: Codes, ends: Codes, width: float, peak: floa
 def _negative_log(share: Floats) -> Floats:
     rare: Floats = -np.log(share.clip(LEAST_DENSITY, 1.0))
     return rare
-
-
-def cheapest_ways(graph: tuple[Codes, Codes, Floats], count: int, source: tuple[Codes, Floats]) -> tuple[Floats, Codes]:
-    """Return what the cheapest way to each of `count` rows costs, inf without one, and the row before each on it.
-
-    Args:
-        graph: (e,) starts, ends and weights of the edges, by start.
-        count: how many rows there are; the source comes after them.
-        source: (s,) ends and weights of its edges.
-    """
-    from scipy.sparse import csr_array  # noqa: PLC0415  a server loads faster without
-    from scipy.sparse.csgraph import dijkstra  # noqa: PLC0415
-
-    starts, ends, weights = graph
-    first = np.searchsorted(starts, np.arange(count + 1))
-    data = np.maximum(np.append(weights, source[1]), np.finfo(np.float64).tiny)  # an edge of no weight is one still
-    pointers = np.append(first, first[-1] + len(source[0]))
-    matrix = csr_array((data, np.append(ends, source[0]), pointers), shape=(count + 1, count + 1))
-    cost, before = dijkstra(matrix, indices=count, return_predecessors=True)
-    return cost[:count], before[:count].astype(np.intp)
 
 
 Choice = Literal["cheapest", "nearest"]
@@ -260,13 +223,9 @@ class FACE:
     def __post_init__(self) -> None:
         check_options(self, OPTIONS)
 
-    @property
-    def _options(self) -> GraphOptions:
-        return GraphOptions(self.graph, self.k, self.radius, self.density)
-
     def learn(self, facts: Facts) -> Learning:
         """Learn the graph of the background, or of a part of it."""
-        graph = yield from NeighbourGraph.fitted(facts.space, facts.background, self._options, facts.seed)
+        graph = yield from NeighbourGraph.fitted(facts.space, facts.background, self, facts.seed)
         return Learned(graph.to_arrays())
 
     def bound(self, learned: Learned) -> Search:
@@ -296,8 +255,14 @@ class FACE:
         return Candidates(rows[reached[best]], facts, plans=plans, costs=costs[best])
 
     def _ways(self, graph: NeighbourGraph, problem: Problem, rows: Floats, own: Floats) -> tuple[Floats, Codes]:
-        """Return what the cheapest way to each row costs, and the row before each; only steps that may be taken."""
-        near, lengths = graph.edges_of(own, self._options)
+        """Return what the cheapest way to each row costs, inf without one, and the row before each on it.
+
+        Only steps that may be taken count; the row to explain comes after all others.
+        """
+        from scipy.sparse import csr_array  # noqa: PLC0415  a server loads faster without
+        from scipy.sparse.csgraph import dijkstra  # noqa: PLC0415
+
+        near, lengths = graph.edges_of(own, self)
         kept = problem.check(rows[near])
         start, end, weights = graph.starts, graph.ends, graph.weights
         if problem.steps is not None:
@@ -305,7 +270,13 @@ class FACE:
             edges = np.flatnonzero(over[start] & over[end])
             edges = edges[problem.steps.allowed(rows, start[edges], end[edges])]
             start, end, weights = start[edges], end[edges], weights[edges]
-        return cheapest_ways((start, end, weights), len(rows), (near[kept], lengths[kept]))
+        count = len(rows)
+        first = np.searchsorted(start, np.arange(count + 1))
+        lengths = np.append(weights, lengths[kept]).clip(np.finfo(np.float64).tiny)  # one of no weight is an edge still
+        ends, pointers = np.append(end, near[kept]), np.append(first, first[-1] + kept.sum())
+        matrix = csr_array((lengths, ends, pointers), shape=(count + 1, count + 1))
+        cost, before = dijkstra(matrix, indices=count, return_predecessors=True)
+        return cost[:count], before[:count].astype(np.intp)
 
 
 def _favourable(problem: Problem, rows: Floats, places: Codes | None, least: float, budget: Budget) -> Bools:

@@ -80,7 +80,7 @@ class GrowingSpheres:
         """Grow spheres once for every answer wanted; return the points found, nearest first."""
         balls = Balls.of(problem, rng, levels=self.resamples, clip=self.variant == "paper")
         run = _Run(self, balls, budget)
-        found = [run.once() for _ in range(balls.problem.count)] if balls.any else []
+        found = [run.once() for _ in range(balls.problem.count)] if len(balls.columns) or balls.levels else []
         codes = np.concatenate([np.empty((0, len(problem.groups)), dtype=np.intp), *found])
         nearest = np.argsort(balls.problem.distance(codes), kind="stable")
         return Candidates(balls.problem.rows(codes[nearest]), {"layers": run.layers, "failed": len(found) - len(codes)})
@@ -99,7 +99,8 @@ class _Run:
         """Return (1, G) the codes of what is found, or (0, G)."""
         paper = self.options.variant == "paper"
         inner = self._shrunk() if paper else 0.0
-        end = self.balls.reach if paper else self.options.step * LAYERS
+        diagonal = max(np.sqrt(len(self.balls.columns)), 1.0)  # no point of the background's range is farther away
+        end = diagonal if paper else self.options.step * LAYERS
         found = np.empty((0, len(self.balls.problem.groups)), dtype=np.intp)
         while not self.budget.spent and not len(found) and inner < end:
             outer = inner + self.options.step
@@ -123,8 +124,7 @@ class _Run:
         new = self._seen.new(codes)
         scored = score_within(self.balls.problem, codes[new], self.budget)
         self._seen.remember(len(scored))
-        favourable = self._seen.keys.of(scored.codes[scored.favourable])
-        self._known = np.concatenate([self._known, favourable])
+        self._known = np.concatenate([self._known, self._seen.keys.of(scored.codes[scored.favourable])])
         return np.asarray(codes[np.isin(self._seen.keys.of(codes), self._known)])
 
     def _selected(self, found: Codes) -> Codes:
@@ -185,16 +185,6 @@ class Balls:
         drawn = tuple(n for n in free if n not in ordered) if levels else ()
         return cls(problem, rng, np.array(columns, dtype=np.intp), drawn, span, clip)
 
-    @property
-    def any(self) -> bool:
-        """Whether there is anything to draw."""
-        return bool(len(self.columns) or self.levels)
-
-    @property
-    def reach(self) -> float:
-        """The diagonal of the background's range: from the row, no point of it is farther away."""
-        return float(max(np.sqrt(len(self.columns)), 1.0))
-
     def draw(self, inner: float, outer: float, count: int, radii: Radii) -> Codes:
         """Return the codes (count, G) of points between two radii, before any rule over several groups."""
         problem, p = self.problem, len(self.columns)
@@ -213,8 +203,7 @@ class Balls:
         codes = self._snapping.codes(Z)
         for number in self.levels:
             group = problem.groups[number]
-            admissible = np.arange(len(group.actions))
-            admissible = admissible if group.own_allowed else np.delete(admissible, group.own)
+            admissible = np.delete(np.arange(len(group.actions)), [] if group.own_allowed else [group.own])
             codes[:, number] = self.rng.choice(admissible, size=count)
         return self._few(codes)
 

@@ -11,7 +11,7 @@ from pydantic import Field, StrictBool, StrictInt
 
 from mlflow_cf.errors import InputError
 from mlflow_cf.explainers.explainer import Candidates
-from mlflow_cf.problem import Budget, Codes, Group, Problem
+from mlflow_cf.problem import Budget, Codes, Problem
 from mlflow_cf.search.cascade import Cascade, with_draws
 from mlflow_cf.search.population import Seen, score_within
 
@@ -82,10 +82,9 @@ def _redraw(problem: Problem, copies: Codes, mutable: list[int], rng: np.random.
 
 def _evenly(problem: Problem) -> Problem:
     """Return the problem with equal weights, so that repairs draw uniformly too."""
-    return replace(problem, groups=tuple(map(_even, problem.groups)))
-
-
-def _even(group: Group) -> Group:
-    weights = np.ones(len(group.actions))
-    weights[group.own] = 0.0
-    return group.taking(group.bound._replace(weights=weights))
+    groups = []
+    for group in problem.groups:
+        weights = np.ones(len(group.actions))
+        weights[group.own] = 0.0
+        groups.append(group.taking(group.bound._replace(weights=weights)))
+    return replace(problem, groups=tuple(groups))

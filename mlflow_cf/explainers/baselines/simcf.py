@@ -49,23 +49,19 @@ class SimCF:
         problem = with_draws(problem, rng)
         cascade = Cascade(problem, rng)
         found = [none_scored(problem)]
-        start = self._start(problem, budget)
         walks = failed = 0
-        while start is not None and walks < self.walks * problem.count and not budget.spent:
+        if not budget.take(1):
+            return Candidates(problem.rows(found[0].codes), {"walks": walks, "failed": failed})
+        own = score_candidates(problem, problem.own[None])
+        # the row itself is no answer, whatever the model says
+        start = Population(own.codes, np.zeros(1, dtype=np.bool_), 2.0 - own.merit, own.merit, own.fresh)
+        while walks < self.walks * problem.count and not budget.spent:
             end = self._walk(cascade, start, budget, rng)
             walks += 1
             failed += not end.favourable[0]
             found.append(end.take(np.flatnonzero(end.favourable)))
         best = fittest(problem, Population.together(found), walks)
         return Candidates(problem.rows(best.codes), {"walks": walks, "failed": failed})
-
-    @staticmethod
-    def _start(problem: Problem, budget: Budget) -> Population | None:
-        """Return the row itself, scored; it is no answer, whatever the model says. None: nothing may be scored."""
-        if not budget.take(1):
-            return None
-        own = score_candidates(problem, problem.own[None])
-        return Population(own.codes, np.zeros(1, dtype=np.bool_), 2.0 - own.merit, own.merit, own.fresh)
 
     def _walk(self, cascade: Cascade, at: Population, budget: Budget, rng: np.random.Generator) -> Population:
         """Return the row (a population of one) at which a walk ends, favourable or not."""
