@@ -33,9 +33,9 @@ from mlflow_cf.features import Floats
 from mlflow_cf.milp.cuts import Cut, OtherChanges, OtherValues
 from mlflow_cf.milp.embed import check_linear
 from mlflow_cf.milp.minimise import Minimum, lower_bound, minimise
-from mlflow_cf.milp.model import MARGIN, SLACK, Aim, CountedOn, Model, Objective, prices_of
+from mlflow_cf.milp.model import MARGIN, SLACK, Aim, CountedOn, Model, Objective
 from mlflow_cf.milp.program import NotLinearError
-from mlflow_cf.problem import Budget, Group, Problem
+from mlflow_cf.problem import Budget, Problem
 from mlflow_cf.problem.actions import GroupActions
 from mlflow_cf.problem.binding import same
 from mlflow_cf.words.result import Optimum, Proof
@@ -167,10 +167,16 @@ class CEOCL:
 
         All known rows must meet the further constraints (families) of the model.
         """
-        answers = diverse(model, known, budget, seed)
-        diagnostics, exact = _diagnostics(answers), all(family.exact for family in model.families)
-        rows = np.array(answers.rows).reshape(-1, known.shape[1])
-        if not len(rows) + len(known) and answers.found[-1].status == "infeasible":
+        found = diverse(model, known, budget, seed)
+        solved, exact = [one for one in found if one.row is not None], all(family.exact for family in model.families)
+        ended = found[-1].status
+        diagnostics: dict[str, Any] = {
+            "solver": ended,
+            "objective": [one.cost for one in solved],
+            "bound": [float(one.bound) for one in solved],
+        }
+        rows = np.array([one.row for one in solved]).reshape(-1, known.shape[1])
+        if not len(rows) + len(known) and ended == "infeasible":
             blocking = first_infeasible(replace(model, margin=-LOOSE), budget, seed)
             diagnostics["infeasible"] = blocking or "margin"
             restricted = blocking == "further"
@@ -179,10 +185,10 @@ class CEOCL:
         bound = nearest_possible(model, rows, budget, seed) if nearest else None
         if not self.keeps_order:
             return Candidates(np.concatenate([rows, known]), diagnostics, bound=bound)
-        ended = len(rows) == model.problem.count or (len(rows) > 0 and answers.found[-1].status == "infeasible")
-        known = known[[not ended and not same(rows, row).all(axis=1).any() for row in known]]
-        costs = np.append(answers.costs, model.aim.costs(model.problem, known))
-        optima = () if model.aim.nearest else _optima(model, answers.found, exact=exact)
+        complete = len(rows) == model.problem.count or (len(rows) > 0 and ended == "infeasible")
+        known = known[[not complete and not same(rows, row).all(axis=1).any() for row in known]]
+        costs = np.append(diagnostics["objective"], model.aim.costs(model.problem, known))
+        optima = () if model.aim.nearest else _optima(model, solved, exact=exact)
         return Candidates(np.concatenate([rows, known]), diagnostics, costs=costs, bound=bound, optima=optima)
 
     def _inside(self, model: Model, learned: Learned, budget: Budget, seed: int) -> Candidates:
@@ -208,28 +214,17 @@ class CEOCL:
         return replace(found, diagnostics=diagnostics)
 
 
-def _optima(model: Model, found: Sequence[Minimum], *, exact: bool) -> tuple[Optimum, ...]:
+def _optima(model: Model, solved: Sequence[Minimum], *, exact: bool) -> tuple[Optimum, ...]:
     """Return the solver's objective and bound of each answer; the bound of the first one holds for all."""
-    solved = [one for one in found if one.row is not None]
     bound = float(solved[0].bound) if solved and exact and np.isfinite(solved[0].bound) else None
     aim, optima = model.aim, []
     for number, one in enumerate(solved):
-        price = float(prices_of(model.problem, aim.mu, aim.counted_on, cast("Floats", one.row)[None])[0])
+        price = float(aim.price(model.problem, cast("Floats", one.row)[None])[0])
         apart = NEARLY * max(one.cost - price, 0.0) + SLACK * max(aim.mu, 1.0)
         optimal = bound is not None and not number and one.cost - bound <= apart
         proof: Proof = "optimal" if optimal else "none" if bound is None else "bounded"
         optima.append(Optimum(aim.text, float(one.cost), None if bound is None else min(bound, float(one.cost)), proof))
     return tuple(optima)
-
-
-def _diagnostics(answers: ProgramAnswers) -> dict[str, Any]:
-    """Return the solver's status, and the cost and the lower bound of each answer."""
-    solved = [one for one in answers.found if one.row is not None]
-    return {
-        "solver": answers.found[-1].status,
-        "objective": [one.cost for one in solved],
-        "bound": [float(one.bound) for one in solved],
-    }
 
 
 TRIES: Final = 4  # with a margin ten times as large each
@@ -240,44 +235,21 @@ LOOSE: Final = 4e-5  # of scores: what misses a target by more is refused by eve
 Blocking = Literal["validity", "sparsity", "rules", "further"]
 
 
-@dataclass(frozen=True, eq=False)
-class ProgramAnswers:
-    """The answers of one search by programs.
+def diverse(model: Model, known: Floats, budget: Budget, seed: int) -> list[Minimum]:
+    """Return as many answers as the problem wants; if there are fewer or the budget ends, last what ended the search.
 
-    Attributes:
-        found: the answers in the order in which they were found, and last what ended the search.
-    """
-
-    found: tuple[Minimum, ...]
-
-    @property
-    def rows(self) -> list[Floats]:
-        """The rows (d,) of the answers."""
-        return [one.row for one in self.found if one.row is not None]
-
-    @property
-    def costs(self) -> list[float]:
-        """The costs of the answers."""
-        return [one.cost for one in self.found if one.row is not None]
-
-
-def diverse(model: Model, known: Floats, budget: Budget, seed: int) -> ProgramAnswers:
-    """Return as many answers as the problem wants, unless there are fewer or the budget ends.
-
-    Args:
-        model: the row, what is minimised, and which constraints hold.
-        known: (m, d) rows that meet all of the model: incumbents, by which programs become smaller.
-        budget: what it may cost; seed: of the solver.
+    All `known` rows (m, d) meet the whole model: they are incumbents, by which programs become smaller.
 
     Raises:
         NotLinearError: linear constraints cannot express the model.
     """
     found: list[Minimum] = []
-    changes: list[Cut] = []
-    values: list[Cut] = []
-    repeating = model.problem.variety.near
-    while len(found) < model.problem.count:
-        cuts = values if repeating else changes
+    changes: list[OtherChanges] = []
+    values: list[OtherValues] = []
+    problem, variety = model.problem, model.problem.variety
+    repeating = variety.near
+    while len(found) < problem.count:
+        cuts: Sequence[Cut] = values if repeating else changes
         incumbent = Minimum("infeasible") if repeating and found else _incumbent(model, known, changes)
         best = _better(_clearly_valid_minimum(replace(model, cutoff=incumbent.cost), cuts, budget, seed), incumbent)
         if best.row is None and best.status == "infeasible" and found and not repeating:
@@ -286,25 +258,13 @@ def diverse(model: Model, known: Floats, budget: Budget, seed: int) -> ProgramAn
         found.append(best)
         if best.row is None:
             break
-        groups = tuple(np.flatnonzero(model.problem.changed(best.row[None])[0]).tolist())
+        groups = tuple(np.flatnonzero(problem.changed(best.row[None])[0]).tolist())
         changes.append(OtherChanges(groups))
-        values += _other_values(model.problem, best.row, groups)
-    return ProgramAnswers(tuple(found))
-
-
-def _other_values(problem: Problem, row: Floats, groups: tuple[int, ...]) -> list[Cut]:
-    """Return cuts that exclude answers about the same as `row` (d,), which changes `groups`.
-
-    Where the nearest answers are wanted, they also exclude that answer with a change on top.
-    """
-    variety = problem.variety
-    if not variety.near:
-        return [OtherValues(row, groups, variety.min_difference)]
-    everywhere = tuple(range(len(problem.groups)))
-    return [
-        OtherValues(row, everywhere, variety.min_difference),
-        OtherValues(row, groups, variety.min_difference, groups),
-    ]
+        every = tuple(range(len(problem.groups)))
+        values.append(OtherValues(best.row, every if variety.near else groups, variety.min_difference))
+        if variety.near:  # nor that answer with a change on top
+            values.append(OtherValues(best.row, groups, variety.min_difference, groups))
+    return found
 
 
 def nearest_possible(model: Model, rows: Floats, budget: Budget, seed: int) -> float | None:
@@ -337,14 +297,13 @@ def _surely_valid(problem: Problem, rows: Floats) -> Bools:
     return surely
 
 
-def _incumbent(model: Model, known: Floats, changes: Sequence[Cut]) -> Minimum:
+def _incumbent(model: Model, known: Floats, changes: Sequence[OtherChanges]) -> Minimum:
     """Return the cheapest known row that surely meets the targets and is not cut off; "infeasible" if there is none."""
     problem = model.problem
-    changed = problem.changed(known) if len(known) else np.empty((0, len(problem.groups)), dtype=np.bool_)
+    changed = problem.changed(known)
     kept = np.ones(len(known), dtype=np.bool_)
     for cut in changes:
-        if isinstance(cut, OtherChanges):
-            kept &= ~changed[:, list(cut.groups)].all(axis=1)
+        kept &= ~changed[:, list(cut.groups)].all(axis=1)
     surely = known[kept][_surely_valid(problem, known[kept])]
     costs = model.aim.costs(problem, surely)
     return Minimum("limit", surely[at := costs.argmin()], float(costs[at])) if len(costs) else Minimum("infeasible")
@@ -385,14 +344,12 @@ def first_infeasible(model: Model, budget: Budget, seed: int) -> Blocking | None
 
 def _bare(problem: Problem) -> Problem:
     """Return the problem without the rules of single groups: they may take any action of their domains."""
-    return replace(problem, groups=tuple(_free(problem, group) for group in problem.groups))
-
-
-def _free(problem: Problem, group: Group) -> Group:
-    own = problem.x0[list(group.columns)]
-    actions = group.domain.actions
-    admissible = ~(np.isnan(actions) & ~np.isnan(own)).any(axis=1) & ~same(actions, own).all(axis=1)
-    actions = np.concatenate([own[None], actions[admissible]])
-    cost, peak = problem.bound_distance.parts(group.columns, actions, own)
-    free = group.taking(GroupActions(actions, np.ones(len(actions)), 0, cost, peak))
-    return replace(free, ground=tuple, own_allowed=True)
+    groups = []
+    for group in problem.groups:
+        own, actions = problem.x0[list(group.columns)], group.domain.actions
+        admissible = ~(np.isnan(actions) & ~np.isnan(own)).any(axis=1) & ~same(actions, own).all(axis=1)
+        actions = np.concatenate([own[None], actions[admissible]])
+        cost, peak = problem.bound_distance.parts(group.columns, actions, own)
+        free = group.taking(GroupActions(actions, np.ones(len(actions)), 0, cost, peak))
+        groups.append(replace(free, ground=tuple, own_allowed=True))
+    return replace(problem, groups=tuple(groups))

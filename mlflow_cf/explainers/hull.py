@@ -22,8 +22,8 @@ from mlflow_cf.explainers.explainer import Facts, Learned, known_labels
 from mlflow_cf.features import Floats
 from mlflow_cf.features.embedding import Embedding
 from mlflow_cf.goal.targets import SumTarget
-from mlflow_cf.milp.program import Affine, Entries, Program, total
-from mlflow_cf.milp.variables import Chosen, Real, Variables
+from mlflow_cf.milp.program import Affine, Columns, Entries, Program, total
+from mlflow_cf.milp.variables import Chosen, Variables
 from mlflow_cf.problem import Budget, Problem
 
 Rows = NDArray[np.integer[Any]]
@@ -38,7 +38,6 @@ LABELS: Final = "labels"
 CENTRES: Final = "hulls"
 
 PENALTY: Final = 1e5  # of leaving the hull, as in the paper's code
-TOLERANCE: Final = 1e-6  # of scaled coordinates, by which a row may miss the region that it was found in
 MOST_DIMENSIONS: Final = 5  # of a hull whose corners are looked for: 0.06 s for 2,000 points; 1.1 s with one more
 
 Norm = Literal["l1", "l2", "linf"]
@@ -84,27 +83,11 @@ class Region:
 
     def add(self, program: Program, variables: Variables) -> None:
         """Require that the new row lies in one of the hulls, or near it."""
-        shares = program.add_columns(np.zeros(len(self.points)), np.ones(len(self.points)))
-        self._add_shares(program, shares)
+        shares = self._add_shares(program)
         slack = self._add_slack(program)
         place, at = np.nonzero(self.points)
-        width = self.embedding.width
-        parts = _coordinates(variables, self.embedding)
-        sizes = [len(part.columns) for part in parts]
-        entries = Entries(
-            np.concatenate([np.repeat(np.arange(width), sizes), at, slack.row]),
-            np.concatenate([*(part.columns for part in parts), shares[place], slack.column]),
-            np.concatenate([*(part.coefficients for part in parts), -self.points[place, at], slack.value]),
-        )
-        constant = -np.array([part.constant for part in parts])
-        program.add_rows(constant, constant, entries)
-
-    def holds(self, Z: Floats) -> NDArray[np.bool_]:
-        """Return (m,) whether rows (m, d) lie in the region, up to rounding; each is decided by linear programs."""
-        free = bool(self.enlarged.penalty)
-        eps = 0.0 if free else self.enlarged.eps
-        apart = [self.apart(vector) for vector in self.embedding.vectors(Z)]
-        return np.array([free or distance <= eps + TOLERANCE for distance in apart], dtype=np.bool_)
+        mixture = Entries(at, shares[place], -self.points[place, at])
+        program.require(_coordinates(variables, self.embedding), 0.0, 0.0, mixture, slack)
 
     def apart(self, vector: Floats) -> float:
         """Return the distance of a vector (width,) from the nearest hull, by the region's norm; ``l1`` for ``l2``."""
@@ -124,37 +107,33 @@ class Region:
         )
         return float(found.fun) if found.status == 0 else np.inf
 
-    def _add_shares(self, program: Program, shares: NDArray[np.integer]) -> None:
-        """Require that the shares of one hull's points add up to 1, and all others are 0."""
+    def _add_shares(self, program: Program) -> Columns:
+        """Return the columns of the points' shares: those of one hull's points add up to 1, and all others are 0."""
+        shares = program.add_columns(len(self.points))
         names, cluster = np.unique(self.clusters, return_inverse=True)
-        here, one = np.ones(len(shares)), np.ones(len(names))
-        if len(names) == 1:
-            program.add_rows(one, one, Entries(np.zeros(len(shares), dtype=np.intp), shares, here))
-            return
-        chosen = program.add_binaries(len(names))
-        entries = Entries(
-            np.concatenate([cluster, np.arange(len(names))]),
-            np.concatenate([shares, chosen]),
-            np.concatenate([here, -one]),
-        )
-        program.add_rows(0.0 * one, 0.0 * one, entries)
-        program.require([Affine(chosen, one, 0.0, 0.0, float(len(names)))], 1.0, 1.0)
+        count = len(names)
+        if count == 1:
+            program.add_rows(1, 1.0, 1.0, Entries(cluster, shares, 1.0))
+            return shares
+        chosen = program.add_binaries(count)
+        program.add_rows(count, 0.0, 0.0, Entries(cluster, shares, 1.0), Entries(np.arange(count), chosen, -1.0))
+        program.require([Affine(chosen, np.ones(count), 0.0, 0.0, float(count))], 1.0, 1.0)
+        return shares
 
     def _add_slack(self, program: Program) -> Entries:
         """Return the coefficients by which hulls are enlarged, in the constraints of all coordinates."""
-        at, enlarged = np.arange(self.embedding.width), self.enlarged
+        width, enlarged = self.embedding.width, self.enlarged
+        at = np.arange(width)
         if not enlarged.eps and not enlarged.penalty:
-            return Entries(at[:0], at[:0], np.empty(0))
-        most = np.full(len(at), np.inf if enlarged.penalty else enlarged.eps)
-        none = np.zeros(len(at))
+            return Entries(at[:0], at[:0], 0.0)
+        most = np.inf if enlarged.penalty else enlarged.eps
         if enlarged.norm == "linf" and not enlarged.penalty:
-            return Entries(at, program.add_columns(-most, most), np.ones(len(at)))
-        up = program.add_columns(none, most, cost=enlarged.penalty)
-        down = program.add_columns(none, most, cost=enlarged.penalty)
+            return Entries(at, program.add_columns(width, -most, most), 1.0)
+        up, down = (program.add_columns(width, 0.0, most, cost=enlarged.penalty) for _ in range(2))
         both = np.concatenate([up, down])
         if not enlarged.penalty:
             program.require([Affine(both, np.ones(len(both)), 0.0, 0.0, np.inf)], -np.inf, enlarged.eps)
-        return Entries(np.concatenate([at, at]), both, np.repeat([1.0, -1.0], len(at)))
+        return Entries(np.tile(at, 2), both, np.repeat([1.0, -1.0], width))
 
 
 def corners(points: Floats) -> NDArray[np.intp]:
@@ -196,28 +175,18 @@ def _coordinates(variables: Variables, embedding: Embedding) -> list[Affine]:
     found: dict[int, Affine] = {}
     for variable in variables.groups:
         if isinstance(variable, Chosen):
-            found.update(_of_actions(variable, embedding, variables.problem.x0))
-        else:
-            found[embedding.blocks[variable.column].start] = _of_number(variable, variables, embedding)
+            rows = np.tile(variables.problem.x0, (len(variable.codes), 1))
+            rows[:, list(variable.columns)] = variable.actions
+            vectors = embedding.vectors(rows)
+            for column in variable.columns:
+                places = range(*embedding.blocks[column].indices(embedding.width))
+                found.update({at: Affine.chosen(variable.selectors, vectors[:, at]) for at in places})
+            continue
+        column = variable.column
+        stays = variables.missing(column).times(float(embedding.fill[column]))  # then it stands where the median does
+        value = total([variable.value, stays]).plus(-float(embedding.centre[column]))
+        found[embedding.blocks[column].start] = value.times(1.0 / (float(embedding.scale[column]) or 1.0))
     return [found[at] for at in range(embedding.width)]
-
-
-def _of_actions(variable: Chosen, embedding: Embedding, x0: Floats) -> dict[int, Affine]:
-    """Return the coordinates of a group's features."""
-    rows = np.tile(x0, (len(variable.codes), 1))
-    rows[:, list(variable.columns)] = variable.actions
-    vectors = embedding.vectors(rows)
-    places = [at for column in variable.columns for at in range(*embedding.blocks[column].indices(embedding.width))]
-    return {at: Affine.chosen(variable.selectors, vectors[:, at]) for at in places}
-
-
-def _of_number(variable: Real, variables: Variables, embedding: Embedding) -> Affine:
-    """Return the coordinate of a number that takes any value; a missing one stands where the median does."""
-    column = variable.column
-    centre, scale = float(embedding.centre[column]), float(embedding.scale[column])
-    stays = variables.missing(column).times(float(embedding.fill[column]))
-    value = total([variable.value, stays])
-    return value.plus(-centre).times(1.0 / (scale or 1.0))
 
 
 def learn_region(facts: Facts, clusters: int) -> Learned:
@@ -232,8 +201,13 @@ def learn_region(facts: Facts, clusters: int) -> Learned:
     rows = np.sort(first)
     centres = np.empty((0, embedding.width))
     if clusters > 1:
-        favourable = rows[_meets(labels[rows], _wanted(facts))]
-        centres = _centres(embedding.vectors(facts.background[favourable]), clusters, facts.seed)
+        wanted = rows[_meets(labels[rows], _wanted(facts))]
+        points = np.unique(embedding.vectors(facts.background[wanted]), axis=0)
+        if len(points) > 1:
+            from sklearn.cluster import KMeans  # noqa: PLC0415  half a second that no server needs
+
+            means = KMeans(min(clusters, len(points)), n_init=STARTS, random_state=facts.seed % 2**32).fit(points)
+            centres = np.asarray(means.cluster_centers_, dtype=np.float64)
     return Learned({**embedding.to_arrays(), ROWS: rows, LABELS: labels[rows], CENTRES: centres})
 
 
@@ -252,17 +226,23 @@ def check_learned(learned: Learned) -> None:
 
 
 def favourable_rows(learned: Learned, problem: Problem) -> Rows:
-    """Return the background rows (positions) with the wanted label that are nearest to a problem's row.
+    """Return the background rows (positions) with the wanted label nearest to a problem's row, `MOST_POINTS` at most.
 
     Raises:
         InputError: no background row has the label that is wanted.
     """
     target = None if problem.scorer is None else problem.scorer.targets[0]
     rows, labels = learned.arrays[ROWS], learned.arrays[LABELS]
-    favourable = rows[:0] if target is None else rows[_meets(labels, target)]
-    if not len(favourable):
+    near = rows[:0] if target is None else rows[_meets(labels, target)]
+    if not len(near):
         raise _empty()
-    return _nearest(Embedding.from_arrays(problem.space, learned.arrays), problem.background, favourable, problem.x0)
+    if len(near) <= MOST_POINTS:
+        return near
+    embedding = Embedding.from_arrays(problem.space, learned.arrays)
+    own = embedding.vectors(problem.x0[None])
+    parts = (problem.background[near[start : start + AT_ONCE]] for start in range(0, len(near), AT_ONCE))
+    away = np.concatenate([((embedding.vectors(part) - own) ** 2).sum(axis=1) for part in parts])
+    return near[np.sort(np.argsort(away, kind="stable")[:MOST_POINTS])]
 
 
 def region_of(learned: Learned, problem: Problem, near: Rows, enlarged: Enlarged) -> Region:
@@ -283,16 +263,6 @@ def known_inside(problem: Problem, near: Rows, budget: Budget) -> Floats:
     rows = rows[np.argsort(distance, kind="stable")]
     rows = rows[: budget.take(len(rows)) or budget.take(min(len(rows), MOST_LATE), even_late=True)]
     return np.asarray(rows[problem.rate(rows).favourable][:MOST_KNOWN] if len(rows) else rows)
-
-
-def _nearest(embedding: Embedding, background: Floats, rows: Rows, x0: Floats) -> Rows:
-    """Return those of background rows (positions) nearest to x0 (d,), `MOST_POINTS` at most."""
-    if len(rows) <= MOST_POINTS:
-        return rows
-    own = embedding.vectors(x0[None])
-    parts = (embedding.vectors(background[rows[start : start + AT_ONCE]]) for start in range(0, len(rows), AT_ONCE))
-    away = np.concatenate([((part - own) ** 2).sum(axis=1) for part in parts])
-    return rows[np.sort(np.argsort(away, kind="stable")[:MOST_POINTS])]
 
 
 def check_region(facts: Facts) -> None:
@@ -323,15 +293,3 @@ def _meets(labels: Floats, target: SumTarget) -> NDArray[np.bool_]:
     elif target.kind == "other":
         met = (labels >= 0) & ~met
     return met
-
-
-def _centres(points: Floats, clusters: int, seed: int) -> Floats:
-    """Return the centres (c, width) of clusters; none where all points (n, width) are one."""
-    points = np.unique(points, axis=0)
-    if len(points) <= 1:
-        return np.empty((0, points.shape[1]))
-    from sklearn.cluster import KMeans  # noqa: PLC0415  half a second that no server needs
-
-    found = KMeans(min(clusters, len(points)), n_init=STARTS, random_state=seed % 2**32).fit(points)
-    centres: Floats = np.asarray(found.cluster_centers_, dtype=np.float64)
-    return centres

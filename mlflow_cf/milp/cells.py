@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from mlflow_cf.features import Floats
 from mlflow_cf.milp.program import Affine, Columns, Entries, Program, total
-from mlflow_cf.milp.variables import Chosen, Pieces, Real, Variables
+from mlflow_cf.milp.variables import Pieces, Real, Variables
 from mlflow_cf.structures.trees.cells import Lookup
 
 Members = NDArray[np.bool_]
@@ -40,10 +40,6 @@ class CellColumns:
         at = np.flatnonzero(steps)
         return Affine(self.prefix[at], -steps[at], float(members[-1]), 0.0, 1.0)
 
-    def chosen(self, values: Floats) -> Affine:
-        """Return an expression that is the value of the feature's cell; `values` (c,) has one per cell."""
-        return Affine.of(float(values[0])) if len(values) == 1 else Affine.chosen(self.columns, values)
-
 
 @dataclass(frozen=True, eq=False)
 class CellBook:
@@ -63,42 +59,31 @@ class CellBook:
         if key not in self._made:  # keeping the lookup keeps its id
             variable = self.variables.of(feature)
             if isinstance(variable, Real):
-                cells, columns = self._of_real(variable, lookup)
+                places, parts = self._pieces(variable, lookup)
             else:
-                cells, columns = self._of_chosen(variable, feature, lookup)
+                places, parts = lookup.cells(variable.values(feature)), variable.selectors
+            cells, owner = np.unique(places, return_inverse=True)  # a missing value may be filled with one of a cell
+            columns = self._sums(parts, owner, len(cells))
             self._made[key] = lookup, CellColumns(cells, columns, self._prefix(columns))
         return self._made[key][1]
 
-    def _of_chosen(self, variable: Chosen, feature: int, lookup: Lookup) -> tuple[Columns, Columns]:
-        """Return the cells of a group's actions, and a column for each: a selector, or a sum of selectors."""
-        cells, inverse = np.unique(lookup.cells(variable.values(feature)), return_inverse=True)
-        if len(cells) == 1:
-            return cells, np.empty(0, dtype=np.intp)
-        return cells, self._sums(variable.selectors, inverse, len(cells))
-
     def _sums(self, parts: Columns, owner: Columns, count: int) -> Columns:
-        """Return columns (count,) that are the sums of the columns `parts` (n,) with the same owner (n,)."""
+        """Return columns (count,), each the sum of its own of the columns `parts` (n,); a single one needs none."""
+        if count == 1:
+            return parts[:0]
         if len(parts) == count:
             return parts[np.argsort(owner)]
-        columns = self.program.add_columns(np.zeros(count), np.ones(count))
-        self._tie(columns, Entries(owner, parts, np.ones(len(parts))))
+        columns = self.program.add_columns(count)
+        self.program.add_rows(count, 0.0, 0.0, Entries(owner, parts, 1.0), Entries(np.arange(count), columns, -1.0))
         return columns
 
-    def _tie(self, columns: Columns, sums: Entries) -> None:
-        """Require that columns (n,) equal sums of others; `sums` has a row of coefficients for each."""
-        here = np.arange(len(columns))
-        row, column = np.concatenate([sums.row, here]), np.concatenate([sums.column, columns])
-        entries = Entries(row, column, np.concatenate([sums.value, np.full(len(columns), -1.0)]))
-        self.program.add_rows(np.zeros(len(columns)), np.zeros(len(columns)), entries)
-
-    def _of_real(self, variable: Real, lookup: Lookup) -> tuple[Columns, Columns]:
-        """Return the cells that a real number can lie in, and a binary column for each."""
+    def _pieces(self, variable: Real, lookup: Lookup) -> tuple[Columns, Columns]:
+        """Return the cell of every piece of a real number, and a binary column for each; a single one has none."""
         known = not np.isnan(variable.own)
         low, high = min(variable.low, variable.origin), max(variable.high, variable.origin)
         first, last = np.searchsorted(lookup.cuts, [low, high]).tolist()
         places, cuts = lookup.place[first : last + 1], lookup.cuts[first:last]
-        above, most = np.append(lookup.cuts[first - 1 : first], cuts), lookup.cuts[first : last + 1]
-        above = above if first else np.append(-np.inf, above)
+        above, most = np.append(-np.inf, lookup.cuts)[first : last + 1], lookup.cuts[first : last + 1]
         own = int(np.searchsorted(cuts, variable.own)) if known else len(places)
         if not known:
             places = np.append(places, lookup.missing)
@@ -113,8 +98,7 @@ class CellBook:
             self.program.require([inside], *signs)
         stays = Affine(pieces[own : own + 1], np.ones(1), 0.0, 0.0, 1.0)  # a number that stays is where it was
         self.program.require([total([variable.switch, stays])], 1.0, np.inf)
-        cells, inverse = np.unique(places, return_inverse=True)  # a missing value may be filled with one of a cell
-        return cells, self._sums(pieces, inverse, len(cells))
+        return places, pieces
 
     def _sides(self, variable: Real, cuts: Floats, own: int) -> tuple[Floats, Floats]:
         """Return the least and the largest shift (p,), (p,) of a real number within each of its pieces.
@@ -136,8 +120,8 @@ class CellBook:
         if len(columns) <= 2:
             return columns[:1]
         count = len(columns) - 2
-        prefix = np.append(columns[:1], self.program.add_columns(np.zeros(count), np.ones(count)))
+        prefix = np.append(columns[:1], self.program.add_columns(count))
         row = np.arange(count)
-        entries = Entries(np.tile(row, 2), np.concatenate([prefix[:-1], columns[1:-1]]), np.ones(2 * count))
-        self._tie(prefix[1:], entries)
+        sums = Entries(row, prefix[:-1], 1.0), Entries(row, columns[1:-1], 1.0)
+        self.program.add_rows(count, 0.0, 0.0, *sums, Entries(row, prefix[1:], -1.0))
         return prefix

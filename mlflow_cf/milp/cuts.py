@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Final, Protocol
+from typing import Final
 
 import numpy as np
 
@@ -16,14 +16,6 @@ from mlflow_cf.problem.binding import same
 
 APART: Final = 0.05  # of a real number's range: by how much it is clearly another one
 LEAST: Final = 2e-6  # of the width of a real number's box: the solver meets rows up to half of it
-
-
-class Cut(Protocol):
-    """Something that is excluded from the solutions of a program."""
-
-    def add(self, program: Program, variables: Variables) -> None:
-        """Add its constraints."""
-        ...
 
 
 @dataclass(frozen=True, eq=False)
@@ -77,7 +69,7 @@ class OtherValues:
             return variable.switch
         sides = [program.add_binary(), program.add_binary()]  # above and below
         gap = variable.shift.plus(-(value - variable.origin) / variable.step)  # in shares of the box
-        feature = variables.problem.space.features[variable.column]
+        feature = problem.space.features[variable.column]
         share = APART * ((feature.high - feature.low) or variable.step) / variable.step
         for side, apart in zip(sides, (gap, gap.times(-1.0)), strict=True):
             far = min(share, max(apart.high, 0.0)) or share
@@ -86,3 +78,6 @@ class OtherValues:
             program.require([difference(apart, side.times(far - apart.low))], apart.low, np.inf)
         program.require([total(sides)], -np.inf, 1.0)
         return total(sides)
+
+
+Cut = OtherChanges | OtherValues

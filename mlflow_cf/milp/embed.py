@@ -14,23 +14,18 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
-from mlflow_cf.features import Floats
 from mlflow_cf.milp.cells import CellBook, CellColumns
 from mlflow_cf.milp.program import Affine, Columns, Entries, NotLinearError, Program, difference, total
 from mlflow_cf.milp.variables import Chosen, Variables
 from mlflow_cf.structures.capabilities import parts_of
-from mlflow_cf.structures.layers.columns import ClippedLine as Formula
-from mlflow_cf.structures.layers.columns import NotOpenedError
+from mlflow_cf.structures.layers.columns import ClippedLine, NotOpenedError
 from mlflow_cf.structures.parts import Choice, Dense, LeafLimits, Leaves, Number, Part
 from mlflow_cf.structures.structure import Structure
+from mlflow_cf.structures.trees.cells import Lookup
 
 
 def embed(program: Program, variables: Variables, structure: Structure) -> list[Affine]:
-    """Return the raw scores of a structure as expressions, in order.
-
-    Args:
-        program, variables: to which it is added.
-        structure: over all features.
+    """Return the raw scores of a structure over all features as expressions, in order.
 
     Raises:
         NotLinearError: linear constraints cannot express it.
@@ -71,10 +66,18 @@ def embed_dense(book: CellBook, dense: Dense) -> list[Affine]:
         NotLinearError: another activation than relu between layers.
     """
     check_activation(dense)
-    sums = _first_layer(book, dense)
-    for weights, bias in zip(dense.weights, dense.biases, strict=True):
+    parts: list[list[Affine]] = [[] for _ in dense.bias]
+    for feature, entries in enumerate(dense.entries):
+        for entry in entries:
+            for part, term in zip(parts, _terms(book, feature, entry), strict=True):
+                part.append(term)
+    sums = [total(part).plus(float(bias)) for part, bias in zip(parts, dense.bias, strict=True)]
+    for weights, biases in zip(dense.weights, dense.biases, strict=True):
         hidden = [rectified(book.program, one) for one in sums]
-        sums = [_weighted(hidden, weights[:, k]).plus(float(bias[k])) for k in range(len(bias))]
+        sums = []
+        for column, bias in zip(weights.T.tolist(), biases.tolist(), strict=True):
+            terms = [one.times(weight) for one, weight in zip(hidden, column, strict=True) if weight]
+            sums.append(total(terms).plus(bias))
     return sums
 
 
@@ -88,58 +91,29 @@ def check_activation(dense: Dense) -> None:
         raise NotLinearError(f"a network with {dense.activation} between its layers")
 
 
-def _first_layer(book: CellBook, dense: Dense) -> list[Affine]:
-    """Return the outputs of the first layer, before the activation."""
-    parts: list[list[Affine]] = [[] for _ in dense.bias]
-    for feature, entries in enumerate(dense.entries):
-        for entry in entries:
-            found = (
-                _number_terms(book, feature, entry) if isinstance(entry, Number) else _cell_terms(book, feature, entry)
-            )
-            for part, one in zip(parts, found, strict=True):
-                part.append(one)
-    return [total(part).plus(float(bias)) for part, bias in zip(parts, dense.bias, strict=True)]
-
-
-def _weighted(inputs: list[Affine], weights: Floats) -> Affine:
-    return total([one.times(weight) for one, weight in zip(inputs, weights.tolist(), strict=True) if weight])
-
-
-def _cell_terms(book: CellBook, feature: int, entry: Choice) -> list[Affine]:
-    """Return what a feature adds to every output of the first layer where only its cell matters."""
-    cells = book.of(feature, entry.lookup)
-    return [cells.chosen(column) for column in entry.table[cells.cells].T]
-
-
-def _number_terms(book: CellBook, feature: int, entry: Number) -> list[Affine]:
-    """Return what a number adds to every output of the first layer."""
-    variable = book.variables.of(feature)
+def _terms(book: CellBook, feature: int, entry: Number | Choice) -> list[Affine]:
+    """Return what a feature adds to every output of the first layer."""
+    if isinstance(entry, Choice):
+        cells = book.of(feature, entry.lookup)
+        return [Affine.chosen(cells.columns, column) for column in entry.table[cells.cells].T]
+    program, variable, line = book.program, book.variables.of(feature), entry.affine
     if isinstance(variable, Chosen):
         codes = variable.values(feature)
-        values = np.where(np.isnan(codes), entry.missing, _formula(entry.affine, codes))
-        inner = Affine.chosen(variable.selectors, values)
+        known = np.clip(line.slope * codes + line.offset, line.low, line.high)
+        inner = Affine.chosen(variable.selectors, np.where(np.isnan(codes), entry.missing, known))
     else:
         missing = book.variables.missing(feature)
-        inner = _clipped(book.program, variable.value, entry.affine)
+        inner = _clipped(program, variable.value, line)
         if not missing.fixed:  # then the number is 0
-            inner = total([inner, missing.times(entry.missing - float(_formula(entry.affine, np.zeros(1))[0]))])
+            inner = total([inner, missing.times(entry.missing - float(np.clip(line.offset, line.low, line.high)))])
     if len(entry.weights) > MOST_WIDTH and len(inner.columns) > 2:
-        inner = _as_column(book.program, inner)
+        column = program.add_column(inner.low, inner.high)
+        program.require([difference(inner, column)], 0.0, 0.0)
+        inner = column
     return [inner.times(weight) for weight in entry.weights.tolist()]
 
 
-def _as_column(program: Program, part: Affine) -> Affine:
-    """Return a new column that equals an expression."""
-    same = program.add_column(part.low, part.high)
-    program.require([difference(part, same)], 0.0, 0.0)
-    return same
-
-
-def _formula(formula: Formula, codes: Floats) -> Floats:
-    return np.clip(formula.slope * codes + formula.offset, formula.low, formula.high)
-
-
-def _clipped(program: Program, value: Affine, formula: Formula) -> Affine:
+def _clipped(program: Program, value: Affine, formula: ClippedLine) -> Affine:
     """Return a clipped line of a real number; a binary column for each end at which it may be clipped."""
     line = value.times(formula.slope).plus(formula.offset)
     if line.low < formula.low:  # the larger of the line and the end
@@ -170,44 +144,36 @@ FEW_LEAVES: Final = 5_000  # of which the rows may hold all leaves that end befo
 
 @dataclass(frozen=True, eq=False)
 class LeafTests:
-    """The conditions that leaves set on one feature.
+    """The conditions that some leaves set on one feature.
 
     Attributes:
-        cells: the cells that it may be in; missing: whether one of them is that of missing values.
-        limits: which cells each leaf accepts.
+        cells: the cells that it may be in; leaf: (n,) the leaves.
+        first, last: (n,), (n,) the positions of the cells between which each leaf accepts known values.
+        taken: (n, c) which of the cells each leaf accepts; None: those from the first to the last.
     """
 
     cells: CellColumns
-    missing: bool
-    limits: LeafLimits
+    leaf: Columns
+    first: Columns
+    last: Columns
+    taken: Flags | None
 
-    @property
-    def ends(self) -> tuple[Columns, Columns]:
-        """(n,), (n,) the first and the last of the cells, by position, that each leaf accepts of known values."""
-        first = np.searchsorted(self.cells.cells, self.limits.low)
-        return first, np.searchsorted(self.cells.cells, self.limits.high, side="right") - 1
-
-    @property
-    def ordered(self) -> bool:
-        """Whether every leaf accepts an interval of cells."""
-        return self.limits.taken is None and not self.missing
-
-    @property
-    def taken(self) -> Flags:
-        """(n, c) which of the cells each leaf accepts."""
-        cells, limits = self.cells.cells, self.limits
+    @classmethod
+    def of(cls, cells: CellColumns, lookup: Lookup, limits: LeafLimits) -> LeafTests:
+        """Return the conditions over the cells that the feature may be in."""
+        places, taken = cells.cells, None
         if limits.taken is not None:
-            return limits.taken[:, cells]
-        inside = (limits.low[:, None] <= cells) & (cells <= limits.high[:, None])
-        if self.missing:
-            inside[:, -1] = limits.missing
-        return inside
+            taken = limits.taken[:, places]
+        elif lookup.missing == lookup.size - 1 and places[-1] == lookup.missing:  # missing values have a cell
+            taken = (limits.low[:, None] <= places) & (places <= limits.high[:, None])
+            taken[:, -1] = limits.missing
+        first, stop = np.searchsorted(places, limits.low), np.searchsorted(places, limits.high, side="right")
+        return cls(cells, limits.leaf, first, stop - 1, taken)
 
     @property
     def reached(self) -> Flags:
         """(n,) whether each leaf accepts any of the cells."""
-        first, last = self.ends
-        found: Flags = first <= last if self.ordered else np.logical_or.reduce(self.taken, axis=1)
+        found: Flags = self.first <= self.last if self.taken is None else np.logical_or.reduce(self.taken, axis=1)
         return found
 
 
@@ -223,100 +189,58 @@ def embed_leaves(book: CellBook, leaves: Leaves) -> list[Affine]:
     reached = np.ones(len(leaves.tree), dtype=np.bool_)
     for feature, (lookup, limits) in enumerate(zip(leaves.lookups, leaves.limits, strict=True)):
         if len(limits.leaf):
-            cells = book.of(feature, lookup)
-            own_cell = lookup.missing == lookup.size - 1 and bool(cells.cells[-1] == lookup.missing)
-            tests.append(LeafTests(cells, own_cell, limits))
+            tests.append(LeafTests.of(book.of(feature, lookup), lookup, limits))
             reached[limits.leaf[~tests[-1].reached]] = False
     columns = np.full(len(leaves.tree), -1)
-    columns[reached] = program.add_columns(np.zeros(int(reached.sum())), np.ones(int(reached.sum())))
-    _one_per_tree(program, leaves.tree[reached], columns[reached])
+    columns[reached] = program.add_columns(int(reached.sum()))
+    _, row = np.unique(leaves.tree[reached], return_inverse=True)
+    program.add_rows(int(row.max(initial=-1)) + 1, 1.0, 1.0, Entries(row, columns[reached], 1.0))  # one leaf per tree
     for one in tests:
-        kept = reached[one.limits.leaf]
-        where = LeafColumns(leaves.tree[one.limits.leaf][kept], columns[one.limits.leaf][kept])
-        if one.ordered:
-            first, last = one.ends
-            _add_ends(program, one.cells, where, (first[kept], last[kept]))
+        kept = reached[one.leaf]
+        where = leaves.tree[one.leaf[kept]], columns[one.leaf[kept]]
+        if one.taken is None:
+            _add_ends(program, one.cells.prefix, where, (one.first[kept], one.last[kept]))
         else:
             _add_sets(program, one.cells, where, one.taken[kept])
     return _raw_scores(leaves, reached, columns[reached])
 
 
-@dataclass(frozen=True, eq=False)
-class LeafColumns:
-    """The columns (n,) of some leaves, and their trees (n,), ascending."""
-
-    tree: Columns
-    columns: Columns
+TreesAndColumns = tuple[Columns, Columns]  # (n,), (n,) of some leaves, by tree
 
 
-def _one_per_tree(program: Program, tree: Columns, columns: Columns) -> None:
-    _, row = np.unique(tree, return_inverse=True)
-    ones = np.ones(int(row.max(initial=-1)) + 1)
-    program.add_rows(ones, ones, Entries(row, columns, np.ones(len(columns))))
-
-
-def _add_ends(program: Program, cells: CellColumns, where: LeafColumns, ends: tuple[Columns, Columns]) -> None:
+def _add_ends(program: Program, prefix: Columns, where: TreesAndColumns, ends: tuple[Columns, Columns]) -> None:
     """Add the conditions of leaves on a feature; each leaf accepts the cells from the first to the last, (n,), (n,)."""
     first, last = ends
-    if not len(cells.prefix):
-        return
-    upper, lower = last < len(cells.prefix), first > 0
-    most = _leaf_constraints(where, last, upper)
-    program.add_rows(*_at_most(most, cells.prefix[most.at], 0.0, -1.0))
-    least = _leaf_constraints(where, -first, lower)
-    program.add_rows(*_at_most(least, cells.prefix[-least.at - 1], 1.0, 1.0))
+    at, leaves = _ending(where, last, last < len(prefix))
+    program.add_rows(len(at), -np.inf, 0.0, leaves, Entries(np.arange(len(at)), prefix[at], -1.0))
+    at, leaves = _ending(where, -first, first > 0)
+    program.add_rows(len(at), -np.inf, 1.0, leaves, Entries(np.arange(len(at)), prefix[-at - 1], 1.0))
 
 
-@dataclass(frozen=True, eq=False)
-class LeafConstraints:
-    """Constraints, each of them on the leaves of one tree that end at a cell or before it.
+def _ending(where: TreesAndColumns, end: Columns, some: Flags) -> tuple[Columns, Entries]:
+    """Return the ends (r,), one per tree and end (n,) of `some` leaves, and rows of all its leaves up to that end.
 
-    Attributes:
-        at: (r,) the cell of each constraint.
-        row, column: (e,) the constraint and the column of each leaf in them.
+    Where there are many leaves, rows of those that end there alone.
     """
-
-    at: Columns
-    row: Columns
-    column: Columns
-
-
-def _leaf_constraints(where: LeafColumns, end: Columns, some: Flags) -> LeafConstraints:
-    """Return a constraint per tree and end (n,) of `some` leaves (n,): on those of the tree that end there or before.
-
-    Where there are many leaves, on those that end there alone.
-    """
-    tree, end, columns = where.tree[some], end[some], where.columns[some]
+    tree, columns, end = where[0][some], where[1][some], end[some]
     order = np.lexsort((end, tree))
     tree, end, columns = tree[order], end[order], columns[order]
     last = np.flatnonzero((np.diff(tree, append=-1) != 0) | (np.diff(end, append=0) != 0))
-    last = last if len(tree) else last[:0]
     start = np.append(0, last[:-1] + 1)[: len(last)]
-    if len(where.tree) <= FEW_LEAVES:
+    if len(some) <= FEW_LEAVES:
         start = np.searchsorted(tree, tree[last])
     sizes = last + 1 - start
     row = np.repeat(np.arange(len(last)), sizes)
     within = np.arange(len(row)) - np.repeat(np.cumsum(sizes) - sizes, sizes)
-    return LeafConstraints(end[last], row, columns[np.repeat(start, sizes) + within])
+    return end[last], Entries(row, columns[np.repeat(start, sizes) + within], 1.0)
 
 
-def _at_most(rows: LeafConstraints, beside: Columns, most: float, sign: float) -> tuple[Floats, Floats, Entries]:
-    """Return constraints that the sum of leaves, plus `sign` times a column each, is at most `most`."""
-    count = len(rows.at)
-    entries = Entries(
-        np.concatenate([rows.row, np.arange(count)]),
-        np.concatenate([rows.column, beside]),
-        np.concatenate([np.ones(len(rows.row)), np.full(count, sign)]),
-    )
-    return np.full(count, -np.inf), np.full(count, most), entries
-
-
-def _add_sets(program: Program, cells: CellColumns, where: LeafColumns, taken: Flags) -> None:
+def _add_sets(program: Program, cells: CellColumns, where: TreesAndColumns, taken: Flags) -> None:
     """Add the conditions of leaves on a feature by the sets of cells (n, c) that they accept."""
-    some = np.flatnonzero(~np.logical_and.reduce(taken, axis=1))
-    if not len(some):
+    some = ~np.logical_and.reduce(taken, axis=1)
+    if not some.any():
         return
-    taken, tree, columns = taken[some], where.tree[some], where.columns[some]
+    taken, tree, columns = taken[some], where[0][some], where[1][some]
     sets, kind = np.unique(taken, axis=0, return_inverse=True)
     kind = kind.ravel()
     allowed = [cells.among(members) for members in sets]
@@ -324,9 +248,8 @@ def _add_sets(program: Program, cells: CellColumns, where: LeafColumns, taken: F
     for start, stop in zip(starts.tolist(), [*starts[1:].tolist(), len(tree)], strict=True):
         here = kind[start:stop]
         distinct = np.unique(here)
-        outside = np.logical_or.reduce(
-            sets[here][:, None] & ~sets[distinct], axis=2
-        )  # whether a leaf accepts a cell that a set lacks
+        # whether a leaf accepts a cell that a set lacks
+        outside = np.logical_or.reduce(sets[here][:, None] & ~sets[distinct], axis=2)
         parts = []
         for at, number in enumerate(distinct.tolist()):
             chosen = columns[start:stop][~outside[:, at]]
@@ -343,12 +266,8 @@ def _raw_scores(leaves: Leaves, reached: Flags, columns: Columns) -> list[Affine
         return [Affine.of(float(base)) for base in leaves.base]
     low = leaves.base + np.minimum.reduceat(value, starts).sum(axis=0)
     high = leaves.base + np.maximum.reduceat(value, starts).sum(axis=0)
-    return [
-        _raw_score(columns, value[:, k], float(leaves.base[k]), (float(low[k]), float(high[k])))
-        for k in range(len(low))
-    ]
-
-
-def _raw_score(columns: Columns, value: Floats, base: float, ends: tuple[float, float]) -> Affine:
-    some = value != 0
-    return Affine(columns[some], value[some], base, *ends)
+    sums = []
+    for k, base in enumerate(leaves.base.tolist()):
+        some = value[:, k] != 0
+        sums.append(Affine(columns[some], value[some, k], base, float(low[k]), float(high[k])))
+    return sums

@@ -7,13 +7,13 @@ a part is one product with a number for each value. Anything else that is not pi
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial, reduce
 from typing import Final
 
 import numpy as np
 
-from mlflow_cf.causal.forms import PIECEWISE, Additive, ByLevel, CausalFormula, Slope, Term, bends
+from mlflow_cf.causal.forms import PIECEWISE, Additive, ByLevel, CausalFormula, Slope, bends
 from mlflow_cf.constraints.expressions import Apply, Const, Expression, Function, Ref, Sum, evaluate, references
 from mlflow_cf.features import Floats
 from mlflow_cf.milp.embed import rectified
@@ -25,18 +25,18 @@ POINTS: Final = 65  # of a curve; lines between them are off by 1/32,768 of its 
 
 def embed_additive(program: Program, variables: Variables, parents: Sequence[int], function: Additive) -> Affine:
     """Return the value of an additive function of the parents."""
-    terms = zip(parents, function.terms, strict=True)
-    return total([_term(program, variables, parent, term) for parent, term in terms]).plus(function.constant)
-
-
-def _term(program: Program, variables: Variables, parent: int, term: Term) -> Affine:
-    variable = variables.of(parent)
-    if isinstance(variable, Chosen):
-        return Affine.chosen(variable.selectors, term.of(variable.values(parent)))
-    if isinstance(term, ByLevel):
-        raise TypeError("a real number has no levels")
-    number = _filled(variables, parent, term.usual)
-    return number.times(term.per) if isinstance(term, Slope) else _piecewise(program, number, term.at, term.added)
+    parts: list[Affine] = []
+    for parent, term in zip(parents, function.terms, strict=True):
+        variable = variables.of(parent)
+        if isinstance(variable, Chosen):
+            parts.append(Affine.chosen(variable.selectors, term.of(variable.values(parent))))
+        elif isinstance(term, ByLevel):
+            raise TypeError("a real number has no levels")
+        elif isinstance(term, Slope):
+            parts.append(_filled(variables, parent, term.usual).times(term.per))
+        else:
+            parts.append(_piecewise(program, _filled(variables, parent, term.usual), term.at, term.added))
+    return total(parts).plus(function.constant)
 
 
 def _filled(variables: Variables, parent: int, usual: float) -> Affine:
@@ -44,9 +44,8 @@ def _filled(variables: Variables, parent: int, usual: float) -> Affine:
     missing, value = variables.missing(parent), variables.value(parent)
     if missing.fixed:
         return value
-    ends = min(value.low, usual), max(value.high, usual)
     whole = total([value, missing.times(usual)])
-    return Affine(whole.columns, whole.coefficients, whole.constant, *ends)
+    return replace(whole, low=min(value.low, usual), high=max(value.high, usual))
 
 
 def _piecewise(program: Program, number: Affine, at: Floats, added: Floats) -> Affine:
@@ -63,7 +62,7 @@ def _piecewise(program: Program, number: Affine, at: Floats, added: Floats) -> A
     if len(widths) == 1:
         slope = float(rises[0] / widths[0])
         return number.plus(-float(ends[0])).times(slope).plus(float(levels[0]))
-    filled = program.add_columns(np.zeros(len(widths)), np.ones(len(widths)))
+    filled = program.add_columns(len(widths))
     full = program.add_binaries(len(widths) - 1)
     one = np.ones(2) * [1.0, -1.0]
     rows = [Affine(np.array([before, mark]), one, 0.0, -1.0, 1.0) for before, mark in zip(filled, full, strict=False)]
@@ -113,8 +112,11 @@ class _Embedding:
         Raises:
             NotLinearError: see `embed_formula`.
         """
-        if (alone := self._as_a_whole(expression)) is not None:
-            return alone
+        if (table := self._tabled(expression)) is not None:
+            return Affine.chosen(*table)
+        places = {part.column for part in references(expression)}
+        if len(places) == 1 and self.variables.strict and any(True for _ in bends(expression)):
+            return self._approximated(expression, *places)
         match expression:
             case Ref(_, place):
                 return _filled(self.variables, self.parents[place], float(self.usual[place]))
@@ -147,24 +149,18 @@ class _Embedding:
         sign = -1.0 if function == "min" else 1.0
         return reduce(partial(_larger, self.program), [line.times(sign) for line in lines]).times(sign)
 
-    def _as_a_whole(self, expression: Expression) -> Affine | None:
-        """Return a part that is constant, tabulated or approximated as a whole; None of any other."""
+    def _tabled(self, expression: Expression) -> tuple[Columns, Floats] | None:
+        """Return the selectors (n,) of a group's actions and a part's values (n,); undefined ones are forbidden.
+
+        A constant has no selectors and a single value. None: the part depends on several groups, or on a real number.
+        """
         places = sorted({part.column for part in references(expression)})
-        owners = {id(variable): variable for variable in map(self._variable, places)}
+        owners = {id(owner): owner for owner in (self.variables.of(self.parents[place]) for place in places)}
         if not owners:
-            return Affine.of(float(evaluate(expression, np.zeros((1, len(self.parents))), self.usual)[0]))
-        if len(owners) == 1 and isinstance(one := next(iter(owners.values())), Chosen):
-            selectors, values = self._tabled(expression, one, places)
-            return Affine.chosen(selectors, values)
-        if len(places) == 1 and self.variables.strict and any(True for _ in bends(expression)):
-            return self._approximated(expression, places[0])
-        return None
-
-    def _variable(self, place: int) -> Chosen | Real:
-        return self.variables.of(self.parents[place])
-
-    def _tabled(self, expression: Expression, variable: Chosen, places: Sequence[int]) -> tuple[Columns, Floats]:
-        """Return the selectors (n,) of a group's actions, and a part's values (n,); undefined ones are forbidden."""
+            return np.empty(0, dtype=np.intp), evaluate(expression, np.zeros((1, len(self.parents))), self.usual)
+        variable = next(iter(owners.values()))
+        if len(owners) > 1 or isinstance(variable, Real):
+            return None
         codes = np.zeros((len(variable.codes), len(self.parents)))
         for place in places:
             values = variable.values(self.parents[place])
@@ -180,15 +176,10 @@ class _Embedding:
         if quotient:
             right = Sum("/", Const(1.0), right)
         for factor, other in ((right, left), (left, right)):
-            places = [part.column for part in references(factor)]
-            owners = {id(variable): variable for variable in map(self._variable, places)}
-            if not owners:
-                number = evaluate(factor, np.zeros((1, len(self.parents))), self.usual)[0]
-                if np.isnan(number):
+            if (table := self._tabled(factor)) is not None:
+                if np.isnan(table[1]).any():
                     raise NotLinearError("a quotient by 0")
-                return self.of(other).times(float(number))
-            if len(owners) == 1 and isinstance(one := next(iter(owners.values())), Chosen):
-                return self._times(self.of(other), *self._tabled(factor, one, places))
+                return self._times(self.of(other), *table)
         raise NotLinearError("a product or a quotient of what may take any value")
 
     def _times(self, line: Affine, selectors: Columns, values: Floats) -> Affine:
@@ -197,7 +188,7 @@ class _Embedding:
         if len(distinct) == 1:
             return line.times(float(distinct[0]))
         middle = line.plus(-line.low)  # copies are 0 where another value is chosen
-        copies = self.program.add_columns(np.zeros(len(distinct)), np.full(len(distinct), middle.high))
+        copies = self.program.add_columns(len(distinct), 0.0, middle.high)
         parts = []
         for at, copy in enumerate(copies.tolist()):
             chosen = selectors[inverse == at]
@@ -209,11 +200,10 @@ class _Embedding:
         ends = np.outer(distinct, [line.low, line.high])
         shift = Affine.chosen(selectors, values * line.low)
         found = total([Affine(copies, distinct, 0.0, 0.0, 0.0), shift])
-        return Affine(found.columns, found.coefficients, found.constant, float(ends.min()), float(ends.max()))
+        return replace(found, low=float(ends.min()), high=float(ends.max()))
 
 
 def _larger(program: Program, left: Affine, right: Affine) -> Affine:
     """Return the larger of two expressions."""
     over = rectified(program, difference(left, right))
-    both = total([right, over])
-    return Affine(both.columns, both.coefficients, both.constant, max(left.low, right.low), max(left.high, right.high))
+    return replace(total([right, over]), low=max(left.low, right.low), high=max(left.high, right.high))

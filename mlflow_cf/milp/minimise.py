@@ -4,20 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from itertools import count
+from itertools import chain, count
 from typing import Final, Literal
 
 import numpy as np
 
 from mlflow_cf.causal.equation import followed
 from mlflow_cf.constraints.expressions import Computed
-from mlflow_cf.constraints.rules import Rule
 from mlflow_cf.features import Floats
 from mlflow_cf.milp.cuts import Cut, OtherValues
 from mlflow_cf.milp.model import Built, Model, build
-from mlflow_cf.milp.rules import groups_of
 from mlflow_cf.milp.solve import MOST_NODES, Effort, Solved, solve, solve_squares
-from mlflow_cf.milp.validity import ClassTarget, alternatives
+from mlflow_cf.milp.validity import ClassTarget, ways
 from mlflow_cf.problem import Budget
 
 MOST_REPAIRS: Final = 20  # cuts of answers that break a rule which rows cannot express
@@ -50,13 +48,8 @@ def minimise(model: Model, cuts: Sequence[Cut], budget: Budget, seed: int) -> Mi
         NotLinearError: linear constraints cannot express the model.
     """
     best = Minimum("infeasible", bound=np.inf)
-    for wanted in ways(model):
-        found = _minimum_by_cuts(model, wanted, list(cuts), (budget, seed))
-        nearer = found if found.cost < best.cost else best
-        status = best.status if best.status not in ("infeasible", "optimal") else found.status
-        if status == "infeasible" and nearer.row is not None:
-            status = "optimal"
-        best = replace(nearer, status=status, bound=min(best.bound, found.bound))
+    for wanted in ways(model.problem):
+        best = _cheaper(best, _minimum_by_cuts(model, wanted, cuts, (budget, seed)))
         if np.isfinite(best.cost) and model.aim.nearest:
             model = replace(model, cutoff=min(model.cutoff, best.cost))
     return best
@@ -69,38 +62,34 @@ def lower_bound(model: Model, budget: Budget, seed: int) -> Minimum:
         NotLinearError: linear constraints cannot express the model.
     """
     best = Minimum("infeasible", bound=np.inf)
-    for wanted in ways(model):
-        built = None if budget.spent else build(model, wanted, ())
-        if budget.spent or built is not None:
-            solved = Solved("limit") if built is None else _solved(built, budget, seed)
-            status: Status = solved.status if best.status in ("infeasible", "optimal") else best.status
-            both = "optimal" if status == "infeasible" and best.status == "optimal" else status
-            best = Minimum(both, bound=min(best.bound, solved.bound))
+    for wanted in ways(model.problem):
+        solved = Solved("limit") if budget.spent else _solved(build(model, wanted, ()), budget, seed)
+        best = _cheaper(best, Minimum(solved.status, bound=solved.bound))
     return best
 
 
-def ways(model: Model) -> list[tuple[ClassTarget, ...]]:
-    """Return all ways of meeting the targets.
-
-    Raises:
-        NotLinearError: there are too many.
-    """
-    scorer = model.problem.scorer
-    return [()] if scorer is None else alternatives(scorer.targets)
+def _cheaper(best: Minimum, found: Minimum) -> Minimum:
+    """Return the cheaper row of two ways, with what is proved of both: an optimum, or nothing, only if of both."""
+    status = found.status if best.status in ("infeasible", "optimal") else best.status
+    if status == "infeasible":
+        status = best.status
+    nearer = found if found.cost < best.cost else best
+    return replace(nearer, status=status, bound=min(best.bound, found.bound))
 
 
 Run = tuple[Budget, int]
 
 
-def _minimum_by_cuts(model: Model, wanted: Sequence[ClassTarget], cuts: list[Cut], run: Run) -> Minimum:
+def _minimum_by_cuts(model: Model, wanted: Sequence[ClassTarget], cuts: Sequence[Cut], run: Run) -> Minimum:
     """Return the best row for one way of meeting the targets; rows that break a rule are cut off."""
     bound = -np.inf
     for repairs in count():
         if run[0].spent:  # large models take long to be written as a program
             return Minimum("limit", bound=bound)
         built = build(model, wanted, cuts)
-        solved = Solved("infeasible", bound=np.inf) if built is None else _solved(built, *run)
-        approximate = built is not None and _approximate(built)
+        solved = _solved(built, *run)
+        # causal equations are approximated, or left out
+        approximate = built is not None and any(isinstance(rule.then.left, Computed) for rule in built.left_out)
         # cuts may exclude more than the broken row, and approximations more or less than there is
         bound = bound if repairs or approximate else max(bound, solved.bound)
         if built is None or solved.values is None:
@@ -118,11 +107,6 @@ def _minimum_by_cuts(model: Model, wanted: Sequence[ClassTarget], cuts: list[Cut
     raise AssertionError("the loop ends by itself")
 
 
-def _approximate(built: Built) -> bool:
-    """Whether causal equations are approximated, or left out."""
-    return any(isinstance(rule.then.left, Computed) for rule in built.left_out)
-
-
 def _followed(model: Model, row: Floats) -> Floats | None:
     """Return a row with the children of causal equations set exactly; None if that breaks a rule.
 
@@ -137,10 +121,10 @@ def _followed(model: Model, row: Floats) -> Floats | None:
 
 def _to_change(built: Built, row: Floats) -> tuple[int, ...]:
     """Return the groups of the first rule that a row breaks."""
-    rules: tuple[Rule, ...] = built.left_out
-    x0 = built.variables.problem.x0
-    broken = [rule for rule in rules if not rule.holds(row[None], x0)[0]]
-    return tuple(groups_of(built.variables, broken[:1] or rules))
+    rules, problem = built.left_out, built.variables.problem
+    broken = [rule for rule in rules if not rule.holds(row[None], problem.x0)[0]]
+    columns = chain.from_iterable(rule.columns("x_cf") for rule in broken[:1] or rules)
+    return tuple(sorted({int(problem.owner[column]) for column in columns}))
 
 
 def _row(
@@ -152,7 +136,7 @@ def _row(
     if built.whole:
         return as_stored(model, row), cost
     near = build(model, *how, near=row)
-    solved = Solved("infeasible") if near is None else _solved(near, *run)
+    solved = _solved(near, *run)
     if near is None or solved.values is None:
         return None, np.inf
     return as_stored(model, near.variables.row(solved.values)), near.program.exact_cost(solved.values)
@@ -165,8 +149,10 @@ def as_stored(model: Model, row: Floats) -> Floats:
     return coded
 
 
-def _solved(built: Built, budget: Budget, seed: int) -> Solved:
-    """Solve within what is left of a budget; a node counts as an evaluation."""
+def _solved(built: Built | None, budget: Budget, seed: int) -> Solved:
+    """Solve within what is left of a budget; a node counts as an evaluation. None: no value is left for some group."""
+    if built is None:
+        return Solved("infeasible", bound=np.inf)
     if budget.spent:
         return Solved("limit")
     left = min(budget.left, MOST_NODES)

@@ -24,6 +24,7 @@ from mlflow_cf.milp.variables import STRICT, ChangedRange, Chosen, Real, Variabl
 from mlflow_cf.problem import Problem
 
 Objective = Literal["distance", "l1", "l1_mad", "l2"]
+CountedOn = Literal["features", "columns"]
 
 
 def add_distance(program: Program, variables: Variables) -> None:
@@ -37,29 +38,21 @@ def add_distance(program: Program, variables: Variables) -> None:
     for group, variable in zip(problem.groups, variables.groups, strict=True):
         if isinstance(variable, Chosen):
             codes = variable.codes
-            program.add_cost(Affine.chosen(variable.selectors, group.cost[codes]))
+            program.costs.append(Affine.chosen(variable.selectors, group.cost[codes]))
             peaks.append(Affine.chosen(variable.selectors, group.peak[codes]))
             continue
         if distance.percentiles is not None:
             raise NotLinearError("changes in percentiles of numbers that may take any value")
-        change, weight = _change(variables, variable), float(distance.weights[variable.column])
+        scale, weight = float(distance.scale[variable.column]), float(distance.weights[variable.column])
+        filled = np.isnan(variable.own) or not scale
+        change = variable.switch if filled else variable.size.times(variable.step / scale)
         share = weight / float(distance.weights.sum())
-        program.add_cost(total([variable.switch.times(distance.a * share), change.times(distance.b * share)]))
+        program.costs.append(total([variable.switch.times(distance.a * share), change.times(distance.b * share)]))
         peaks.append(change.times(weight / float(distance.weights.max())))
     if distance.c:
-        _add_largest(program, peaks, distance.c)
-
-
-def _change(variables: Variables, variable: Real) -> Affine:
-    """Return the change of a real number divided by its scale."""
-    scale = float(variables.problem.bound_distance.scale[variable.column])
-    return variable.switch if np.isnan(variable.own) or not scale else variable.size.times(variable.step / scale)
-
-
-def _add_largest(program: Program, parts: list[Affine], weight: float) -> None:
-    high = max(part.high for part in parts)
-    largest = program.add_column(0.0, high, cost=weight)
-    program.require([difference(largest, part) for part in parts if not part.fixed or part.constant], 0.0, np.inf)
+        largest = program.add_column(0.0, max(peak.high for peak in peaks), cost=distance.c)
+        above = [difference(largest, peak) for peak in peaks if not peak.fixed or peak.constant]
+        program.require(above, 0.0, np.inf)
 
 
 TANGENTS: Final = 40  # of the square of a real number's change, more of them near 0
@@ -75,22 +68,13 @@ def add_paper_objective(program: Program, variables: Variables, objective: Objec
             costs = np.zeros(len(variable.codes))
             for place, column in enumerate(variable.columns):
                 costs += _costs(variables.problem, column, variable.actions[:, place], objective)
-            program.add_cost(Affine.chosen(variable.selectors, costs))
+            program.costs.append(Affine.chosen(variable.selectors, costs))
         elif np.isnan(variable.own) or not (unit := _unit(variables.problem, variable.column, objective)):
-            program.add_cost(variable.switch)
+            program.costs.append(variable.switch)
         elif objective == "l2":
             _add_square(program, variable, variable.step / unit)
         else:
-            program.add_cost(variable.size.times(variable.step / unit))
-
-
-def costs_of(problem: Problem, objective: Objective, rows: Floats) -> Floats:
-    """Return the costs (m,) of rows (m, d) by an objective, without the price of their changes."""
-    if objective == "distance":
-        return problem.bound_distance.distance(problem.columns, rows, problem.x0)
-    parts = [_costs(problem, column, rows[:, column], objective) for column in range(rows.shape[1])]
-    costs: Floats = np.sum(parts, axis=0)
-    return costs
+            program.costs.append(variable.size.times(variable.step / unit))
 
 
 def _unit(problem: Problem, column: int, objective: Objective) -> float:
@@ -121,24 +105,6 @@ def _add_square(program: Program, variable: Real, factor: float) -> None:
     program.require(lines, -(points**2), np.inf)
 
 
-CountedOn = Literal["features", "columns"]
-
-
-def add_price(program: Program, variables: Variables, price: float, counted_on: CountedOn) -> None:
-    """Let every changed feature cost `price`; on one-hot columns a changed category counts twice."""
-    space = variables.problem.space
-    for column in range(len(space)):
-        twice = counted_on == "columns" and not space.features[column].numeric
-        program.add_cost(variables.changed(column).times(price * (2.0 if twice else 1.0)))
-
-
-def prices_of(problem: Problem, price: float, counted_on: CountedOn, rows: Floats) -> Floats:
-    """Return the price (m,) of the changes of rows (m, d); see `add_price`."""
-    twice = np.array([counted_on == "columns" and not feature.numeric for feature in problem.space.features])
-    changed: Floats = differing(rows, problem.x0).astype(np.float64)
-    return changed @ np.where(twice, 2.0 * price, price)
-
-
 def add_limits(program: Program, variables: Variables) -> None:
     """Let no more groups change than the problem's limits allow, each by its own way of counting."""
     problem = variables.problem
@@ -155,12 +121,6 @@ def add_limits(program: Program, variables: Variables) -> None:
             for variable, count in zip(variables.groups, counts, strict=True)
         ]
         program.require([total(parts)], -np.inf, float(limit.most))
-
-
-def require_change(program: Program, variables: Variables) -> None:
-    """Let some group change: a row is no counterfactual of itself."""
-    groups = range(len(variables.problem.groups))
-    program.require([variables.changes(groups)], 1.0, np.inf)
 
 
 MARGIN: Final = 1e-4  # of scores, so that an answer is still valid after rounding
@@ -203,10 +163,23 @@ class Aim:
         """What is minimised, in words."""
         return f"{self.objective} + {self.mu:g} * {self.counted_on}" if self.mu else self.objective
 
+    def prices(self, problem: Problem) -> Floats:
+        """Return what a change of each feature costs (d,); on one-hot columns a changed category counts twice."""
+        twice = [self.counted_on == "columns" and not feature.numeric for feature in problem.space.features]
+        return np.where(twice, 2.0 * self.mu, self.mu)
+
+    def price(self, problem: Problem, rows: Floats) -> Floats:
+        """Return the price (m,) of the changes of rows (m, d)."""
+        return differing(rows, problem.x0).astype(np.float64) @ self.prices(problem)
+
     def costs(self, problem: Problem, rows: Floats) -> Floats:
         """Return the costs (m,) of rows (m, d)."""
-        costs: Floats = costs_of(problem, self.objective, rows)
-        return costs + prices_of(problem, self.mu, self.counted_on, rows) if self.mu else costs
+        if self.objective == "distance":
+            costs = problem.bound_distance.distance(problem.columns, rows, problem.x0)
+        else:
+            parts = [_costs(problem, column, rows[:, column], self.objective) for column in range(rows.shape[1])]
+            costs = np.sum(parts, axis=0)
+        return costs + self.price(problem, rows) if self.mu else costs
 
 
 @dataclass(frozen=True, eq=False)
@@ -248,13 +221,9 @@ class Built:
 
 
 def build(model: Model, wanted: Sequence[ClassTarget], cuts: Sequence[Cut], near: Floats | None = None) -> Built | None:
-    """Return a model as a program; None if some group has no value left.
+    """Return a model as a program, with one way of meeting its targets; None if some group has no value left.
 
-    Args:
-        model: what is asked.
-        wanted: the class that meets each of its targets.
-        cuts: what is excluded on top.
-        near: see `domains_of`.
+    What `cuts` say is excluded on top; for `near` see `domains_of`.
 
     Raises:
         NotLinearError: linear constraints cannot express the structure, the target or the distance.
@@ -269,7 +238,8 @@ def build(model: Model, wanted: Sequence[ClassTarget], cuts: Sequence[Cut], near
     program = Program()
     variables = Variables.add(program, problem, domains, strict=0.0 if exact else STRICT)
     _add_aim(program, variables, model)
-    require_change(program, variables)
+    every = range(len(problem.groups))
+    program.require([variables.changes(every)], 1.0, np.inf)  # a row is no counterfactual of itself
     left_out: tuple[Rule, ...] = ()
     if model.limited:
         add_limits(program, variables)
@@ -280,10 +250,8 @@ def build(model: Model, wanted: Sequence[ClassTarget], cuts: Sequence[Cut], near
         family.add(program, variables)
     for cut in cuts:
         cut.add(program, variables)
-    pairs = zip(problem.groups, domains, strict=True)
-    whole = near is None and not any(
-        isinstance(domain, ChangedRange) and group.interval is None for group, domain in pairs
-    )
+    real = [group for group, domain in zip(problem.groups, domains, strict=True) if isinstance(domain, ChangedRange)]
+    whole = near is None and all(group.interval is not None for group in real)
     return Built(program, variables, left_out, whole)
 
 
@@ -294,7 +262,8 @@ def _add_aim(program: Program, variables: Variables, model: Model) -> None:
     else:
         add_paper_objective(program, variables, aim.objective)
     if aim.mu:
-        add_price(program, variables, aim.mu, aim.counted_on)
+        prices = aim.prices(variables.problem).tolist()
+        program.costs += [variables.changed(column).times(price) for column, price in enumerate(prices)]
     if np.isfinite(model.cutoff):
         unit = max(aim.mu, 1.0)
         program.require([program.objective.times(1.0 / unit)], -np.inf, model.cutoff / unit + FEASIBILITY)

@@ -39,8 +39,11 @@ class Affine:
 
     @classmethod
     def chosen(cls, columns: Columns, values: Floats) -> Affine:
-        """Return the sum of `values` (n,), n >= 1, weighted by binary columns (n,) of which exactly one is 1."""
-        if len(columns) == 1:
+        """Return the sum of `values` (n,), n >= 1, weighted by binary columns (n,) of which exactly one is 1.
+
+        Of a single value no column is needed.
+        """
+        if len(values) == 1:
             return cls.of(float(values[0]))
         base = float(values.min())  # fewer and smaller coefficients
         some = values != base
@@ -86,11 +89,14 @@ def difference(left: Affine, right: Affine) -> Affine:
 
 @dataclass(frozen=True, eq=False)
 class Entries:
-    """Sparse coefficients (e,): of each its row, counted from 0 within one call, its column, and its value."""
+    """Sparse coefficients (e,): of each its row, counted from 0 within one call, its column, and its value.
+
+    A single value stands for all.
+    """
 
     row: Columns
     column: Columns
-    value: Floats
+    value: Floats | float
 
 
 @dataclass(frozen=True)
@@ -109,13 +115,12 @@ class Program:
 
     Attributes:
         size: number of columns; height: number of rows.
-        offset, costs: a constant and expressions, the sum of which is minimised.
+        costs: expressions, the sum of which is minimised.
         squares: columns with a cost that stand for squares, and are bounded by tangents.
     """
 
     size: int = 0
     height: int = 0
-    offset: float = 0.0
     lower: list[Floats] = field(default_factory=list)
     upper: list[Floats] = field(default_factory=list)
     integer: list[NDArray[np.bool_]] = field(default_factory=list)
@@ -126,23 +131,21 @@ class Program:
     squares: list[Square] = field(default_factory=list)
 
     def add_columns(
-        self, lower: Floats, upper: Floats, *, integer: bool = False, cost: Floats | float = 0.0
+        self, count: int, low: ArrayLike = 0.0, high: ArrayLike = 1.0, *, integer: bool = False, cost: float = 0.0
     ) -> Columns:
-        """Add columns with bounds (n,), (n,) and return their numbers (n,)."""
-        columns = np.arange(self.size, self.size + len(lower))
-        self.size += len(lower)
-        self.lower.append(np.asarray(lower, dtype=np.float64))
-        self.upper.append(np.asarray(upper, dtype=np.float64))
-        self.integer.append(np.full(len(lower), integer))
-        prices = np.broadcast_to(np.asarray(cost, dtype=np.float64), len(lower))
-        if prices.any():
-            self.costs.append(Affine(columns, prices, 0.0, -np.inf, np.inf))
+        """Add columns with bounds, (count,) or one for all, and return their numbers (count,)."""
+        columns = np.arange(self.size, self.size + count)
+        self.size += count
+        self.lower.append(np.full(count, low, dtype=np.float64))
+        self.upper.append(np.full(count, high, dtype=np.float64))
+        self.integer.append(np.full(count, integer))
+        if cost:
+            self.costs.append(Affine(columns, np.full(count, cost), 0.0, -np.inf, np.inf))
         return columns
 
     def add_column(self, low: float, high: float, *, integer: bool = False, cost: float = 0.0) -> Affine:
         """Add one column with bounds and return it as an expression."""
-        column = self.add_columns(np.array([low]), np.array([high]), integer=integer, cost=cost)
-        return Affine(column, np.ones(1), 0.0, low, high)
+        return Affine(self.add_columns(1, low, high, integer=integer, cost=cost), np.ones(1), 0.0, low, high)
 
     def add_binary(self) -> Affine:
         """Add a column that is 0 or 1 and return it as an expression."""
@@ -150,38 +153,28 @@ class Program:
 
     def add_binaries(self, count: int) -> Columns:
         """Add columns that are 0 or 1 and return their numbers (count,)."""
-        return self.add_columns(np.zeros(count), np.ones(count), integer=True)
+        return self.add_columns(count, integer=True)
 
-    def add_rows(self, lower: Floats, upper: Floats, entries: Entries) -> None:
-        """Add rows with bounds (m,), (m,)."""
-        row = entries.row + self.height
-        self.height += len(lower)
-        self.row_lower.append(np.asarray(lower, dtype=np.float64))
-        self.row_upper.append(np.asarray(upper, dtype=np.float64))
-        self.entries.append(Entries(row, entries.column, entries.value))
+    def add_rows(self, count: int, lower: ArrayLike, upper: ArrayLike, *entries: Entries) -> None:
+        """Add rows with bounds, (count,) or one for all, and the sum of `entries` as coefficients."""
+        self.row_lower.append(np.full(count, lower, dtype=np.float64))
+        self.row_upper.append(np.full(count, upper, dtype=np.float64))
+        for part in entries:
+            value = np.full(len(part.row), part.value, dtype=np.float64)
+            self.entries.append(Entries(part.row + self.height, part.column, value))
+        self.height += count
 
-    def require(self, parts: Sequence[Affine], lower: ArrayLike, upper: ArrayLike) -> None:
-        """Add a row for each of m expressions that keeps it within bounds, (m,) or one for all."""
-        constant = np.array([part.constant for part in parts])
-        sizes = [len(part.columns) for part in parts]
-        entries = Entries(
-            np.repeat(np.arange(len(parts)), sizes),
-            np.concatenate([np.empty(0, dtype=np.intp), *(part.columns for part in parts)]),
-            np.concatenate([np.empty(0), *(part.coefficients for part in parts)]),
-        )
-        self.add_rows(np.asarray(lower) - constant, np.asarray(upper) - constant, entries)
-
-    def add_cost(self, part: Affine) -> None:
-        """Add an expression to the objective."""
-        self.costs.append(part)
-        self.offset += part.constant
+    def require(self, parts: Sequence[Affine], lower: ArrayLike, upper: ArrayLike, *more: Entries) -> None:
+        """Add a row for each of m expressions that keeps it, plus `more`, within bounds, (m,) or one for all."""
+        constant, whole = np.array([part.constant for part in parts]), total(parts)
+        row = np.repeat(np.arange(len(parts)), [len(part.columns) for part in parts])
+        lower, upper = np.asarray(lower) - constant, np.asarray(upper) - constant
+        self.add_rows(len(parts), lower, upper, Entries(row, whole.columns, whole.coefficients), *more)
 
     @property
     def objective(self) -> Affine:
         """The objective as one expression."""
-        columns = np.concatenate([np.empty(0, dtype=np.intp), *(part.columns for part in self.costs)])
-        prices = np.concatenate([np.empty(0), *(part.coefficients for part in self.costs)])
-        return Affine(columns, prices, self.offset, -np.inf, np.inf)
+        return total(self.costs)
 
     def exact_cost(self, values: Floats) -> float:
         """Return the objective for the values of all columns, with exact squares instead of their tangents."""

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from itertools import chain
 from typing import Final
 
 import numpy as np
@@ -102,8 +101,10 @@ class LinearComparison:
 
     def require(self, program: Program, loose: Affine) -> None:
         """Require the comparison where `loose` is 0; where `loose` is 1 or more, it need not hold."""
-        if self.sign == "!=":
-            self._away(program, loose)
+        if self.sign == "!=":  # on either side of 0
+            above = program.add_binary()
+            self._at_most(program, self.line, -self.strict, total([loose, above]))
+            self._at_most(program, self.line.times(-1.0), -self.strict, total([loose, above.times(-1.0).plus(1.0)]))
             return
         most = -self.strict if self.sign == "<" else 0.0
         self._at_most(program, self.line, most, loose)
@@ -115,12 +116,6 @@ class LinearComparison:
         sign = {"<=": "<", "<": "<=", "!=": "==", "==": "!="}[self.sign]
         line = self.line.times(-1.0) if sign in ("<", "<=") else self.line
         LinearComparison(line, sign, self.strict).require(program, holds)
-
-    def _away(self, program: Program, loose: Affine) -> None:
-        """Require that the expression is not 0, on either side of it."""
-        above = program.add_binary()
-        self._at_most(program, self.line, -self.strict, total([loose, above]))
-        self._at_most(program, self.line.times(-1.0), -self.strict, total([loose, above.times(-1.0).plus(1.0)]))
 
     @staticmethod
     def _at_most(program: Program, line: Affine, most: float, loose: Affine) -> None:
@@ -138,11 +133,15 @@ def _linear_comparison(variables: Variables, atom: Atom) -> LinearComparison:
         NotLinearError: it is not linear, or a value in it may be missing or without a rank.
     """
     _check_known(variables, atom)
+    left, x0 = atom.left, variables.problem.x0
+    if isinstance(left, Ref) and (atom.sign == "in" or isinstance(atom.right, Const)):
+        variable = variables.of(left.column)
+        if isinstance(variable, Chosen):  # by its selectors
+            rows = np.tile(x0, (len(variable.codes), 1))
+            rows[:, left.column] = variable.values(left.column)
+            return LinearComparison(variable.where(atom.holds(rows, x0)).times(-1.0).plus(1.0), "<=", 0.5)
     if atom.sign == "in":
-        inside = _members(variables, atom)
-        return LinearComparison(inside.times(-1.0).plus(1.0), "<=", 0.5)
-    if bare := _level_comparison(variables, atom):
-        return bare
+        raise NotLinearError("membership of a number that may take any value")
     line = difference(_linear(variables, atom.left), _linear(variables, atom.right))
     if atom.sign in (">", ">="):
         line = line.times(-1.0)
@@ -168,26 +167,6 @@ def _check_known(variables: Variables, atom: Atom) -> None:
             raise NotLinearError("a bound that is missing or without a rank")
 
 
-def _members(variables: Variables, atom: Atom) -> Affine:
-    """Return an expression that is 1 if a feature has one of the atom's members, else 0."""
-    if not isinstance(atom.left, Ref) or isinstance(variable := variables.of(atom.left.column), Real):
-        raise NotLinearError("membership of a number that may take any value")
-    return variable.where(np.isin(variable.values(atom.left.column), atom.members))
-
-
-def _level_comparison(variables: Variables, atom: Atom) -> LinearComparison | None:
-    """Return the comparison of a feature that has selectors with a constant, by these selectors; None of any other."""
-    if not isinstance(atom.left, Ref) or not isinstance(atom.right, Const):
-        return None
-    variable = variables.of(atom.left.column)
-    if isinstance(variable, Real):
-        return None
-    rows = np.tile(variables.problem.x0, (len(variable.codes), 1))
-    rows[:, atom.left.column] = variable.values(atom.left.column)
-    held: Bools = atom.holds(rows, variables.problem.x0)
-    return LinearComparison(variable.where(held).times(-1.0).plus(1.0), "<=", 0.5)
-
-
 def _linear(variables: Variables, expression: Expression) -> Affine:
     """Return an expression over the counterfactual as an affine one.
 
@@ -200,37 +179,28 @@ def _linear(variables: Variables, expression: Expression) -> Affine:
         case Ref("x_cf", column):
             return variables.value(column)
         case Recoded(Ref("x_cf", column), _, _, table):
-            return _recoded(variables, column, table)
-        case Sum("+", left, right):
-            return total([_linear(variables, left), _linear(variables, right)])
-        case Sum("-", left, right):
-            return difference(_linear(variables, left), _linear(variables, right))
-        case Sum("*" | "/" as sign, left, right):
-            return _scaled(_linear(variables, left), _linear(variables, right), sign)
+            variable = variables.of(column)
+            if isinstance(variable, Real) or not np.isfinite(table).all():
+                raise NotLinearError("levels that the other feature lacks")
+            return Affine.chosen(variable.selectors, np.array(table)[variable.values(column).astype(np.intp)])
+        case Sum(sign, left, right):
+            return _combined(sign, _linear(variables, left), _linear(variables, right))
     raise NotLinearError("an absolute value, or a number of changes")
 
 
-def _recoded(variables: Variables, column: int, table: Sequence[float]) -> Affine:
-    variable = variables.of(column)
-    if isinstance(variable, Real) or not np.isfinite(table).all():
-        raise NotLinearError("levels that the other feature lacks")
-    return Affine.chosen(variable.selectors, np.array(table)[variable.values(column).astype(np.intp)])
-
-
-def _scaled(left: Affine, right: Affine, sign: str) -> Affine:
-    if right.fixed and sign == "/" and right.constant:
-        return left.times(1.0 / right.constant)
-    if right.fixed and sign == "*":
-        return left.times(right.constant)
-    if left.fixed and sign == "*":
-        return right.times(left.constant)
+def _combined(sign: str, left: Affine, right: Affine) -> Affine:
+    match sign:
+        case "+":
+            return total([left, right])
+        case "-":
+            return difference(left, right)
+        case "*" if right.fixed:
+            return left.times(right.constant)
+        case "*" if left.fixed:
+            return right.times(left.constant)
+        case "/" if right.fixed and right.constant:
+            return left.times(1.0 / right.constant)
     raise NotLinearError("a product or a quotient of what may change")
-
-
-def groups_of(variables: Variables, rules: Sequence[Rule]) -> list[int]:
-    """Return the numbers of the groups that rules mention."""
-    columns = set(chain.from_iterable(rule.columns("x_cf") for rule in rules))
-    return sorted({int(variables.problem.owner[column]) for column in columns})
 
 
 INSIDE: Final = 5e-7  # of a child's range: how far inside the tolerance answers stay, where numbers are real

@@ -73,7 +73,10 @@ def solve(program: Program, effort: Effort) -> Solved:
     if effort.seconds is not None and effort.seconds <= 0:
         return Solved("limit")
     if not program.size:
-        return _constant(program)
+        low, high = _joined(program.row_lower), _joined(program.row_upper)
+        if (low <= FEASIBILITY).all() and (high >= -FEASIBILITY).all():
+            return Solved("optimal", np.empty(0), program.objective.constant)
+        return Solved("infeasible", bound=np.inf)
     solver = _Silent()  # type: ignore[no-untyped-call]
     try:
         return _run(solver, program, effort)
@@ -138,12 +141,6 @@ def _run(solver: highspy.Highs, program: Program, effort: Effort) -> Solved:
     return Solved(status, values, bound if discrete or status == "optimal" else -np.inf, nodes)
 
 
-def _constant(program: Program) -> Solved:
-    """Return the result of a program without columns."""
-    feasible = (_joined(program.row_lower) <= FEASIBILITY).all() and (_joined(program.row_upper) >= -FEASIBILITY).all()
-    return Solved("optimal", np.empty(0), program.offset) if feasible else Solved("infeasible", bound=np.inf)
-
-
 def _set_options(solver: highspy.Highs, effort: Effort) -> None:
     options: dict[str, bool | int | float | str] = {
         "output_flag": False,
@@ -177,7 +174,7 @@ def _as_lp(program: Program, fixed: Floats | None = None) -> highspy.HighsLp:
         lower, upper = np.where(integer, fixed.round(), lower), np.where(integer, fixed.round(), upper)
         cost[[square.column for square in program.squares]] = 0.0
         integer = np.zeros_like(integer)
-    lp.col_cost_, lp.offset_, lp.col_lower_, lp.col_upper_ = cost, program.offset, lower, upper
+    lp.col_cost_, lp.offset_, lp.col_lower_, lp.col_upper_ = cost, objective.constant, lower, upper
     lp.row_lower_, lp.row_upper_ = _joined(program.row_lower), _joined(program.row_upper)
     start, index, value = program.matrix
     lp.a_matrix_.format_ = highspy.MatrixFormat.kRowwise

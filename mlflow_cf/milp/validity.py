@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from itertools import product
 from typing import Final
 
@@ -12,64 +11,50 @@ from scipy.special import expit
 
 from mlflow_cf.goal.targets import SumTarget
 from mlflow_cf.milp.program import Affine, NotLinearError, Program, difference
+from mlflow_cf.problem import Problem
 
 SAFE: Final = 1e-12  # shares nearer to 0 or 1 have no finite odds
 MOST_WANTED: Final = 100  # combinations of classes that are tried one after the other
 
 
-@dataclass(frozen=True)
-class ClassTarget:
-    """A target and the class that meets it; None for an interval."""
-
-    target: SumTarget
-    column: int | None
+ClassTarget = tuple[SumTarget, int | None]  # a target and the class that meets it; None for an interval
 
 
-def alternatives(targets: Sequence[SumTarget]) -> list[tuple[ClassTarget, ...]]:
-    """Return all ways of meeting targets: one class of each.
+def ways(problem: Problem) -> list[tuple[ClassTarget, ...]]:
+    """Return all ways of meeting a problem's targets: one class of each.
 
     Raises:
         NotLinearError: there are too many.
     """
-    ways = [[None] if target.kind == "interval" else list(target.columns) for target in targets]
-    if np.prod([len(columns) for columns in ways]) > MOST_WANTED:
+    targets = () if problem.scorer is None else problem.scorer.targets
+    columns = [[None] if target.kind == "interval" else target.columns for target in targets]
+    if np.prod([len(several) for several in columns]) > MOST_WANTED:
         raise NotLinearError(f"more than {MOST_WANTED} ways of meeting the targets")
-    pairs = product(*ways)
-    return [tuple(ClassTarget(*pair) for pair in zip(targets, columns, strict=True)) for columns in pairs]
+    return [tuple(zip(targets, way, strict=True)) for way in product(*columns)]
 
 
-def add_validity(program: Program, sums: Sequence[Affine], wanted: Sequence[ClassTarget], margin: float) -> None:
-    """Add the constraints that targets are met.
+def add_validity(program: Program, sums: list[Affine], wanted: Sequence[ClassTarget], margin: float) -> None:
+    """Add the constraints that the raw scores of all structures meet the targets by a margin on the scale of scores.
 
-    Args:
-        program: to which they are added.
-        sums: the raw scores of all structures.
-        wanted: the targets, with the class that meets each.
-        margin: by how much on the scale of the scores; below 0 the tolerance within which the judge may still accept.
+    A margin below 0 is the tolerance within which the judge may still accept.
 
     Raises:
         NotLinearError: a least probability of a model whose probabilities are not linear in its raw scores.
     """
-    for one in wanted:
-        part = sums[one.target.start : one.target.stop]
-        if one.column is None:
-            _add_interval(program, part[0], one.target, margin)
-        else:
-            for line, low in _class_bounds(part, one.target, one.column, margin):
-                program.require([line], low, np.inf)
+    for target, column in wanted:
+        part = sums[target.start : target.stop]
+        if column is None:
+            slack = margin * _unit(part[:1])
+            low, high = target.low + slack, target.high - slack
+            if low > high:  # an interval narrower than two margins
+                low = high = (target.low + target.high) / 2
+            program.require([part[0]], low, high)
+            continue
+        for line, least in _class_bounds(part, target, column, margin):
+            program.require([line], least, np.inf)
 
 
-def _add_interval(program: Program, value: Affine, target: SumTarget, margin: float) -> None:
-    slack = margin * _unit([value])
-    low, high = target.low + slack, target.high - slack
-    if low > high:  # an interval narrower than two margins
-        low = high = (target.low + target.high) / 2
-    program.require([value], low, high)
-
-
-def _class_bounds(
-    sums: Sequence[Affine], target: SumTarget, column: int, margin: float
-) -> Iterator[tuple[Affine, float]]:
+def _class_bounds(sums: list[Affine], target: SumTarget, column: int, margin: float) -> Iterator[tuple[Affine, float]]:
     """Yield expressions, and lower bounds by which one class is predicted and has its least probability."""
     if target.link == "sigmoid" and len(sums) == 1:
         line = sums[0] if column == 1 else sums[0].times(-1.0)
@@ -80,11 +65,16 @@ def _class_bounds(
         by = margin if margin >= 0 else 2.0 * margin * _unit(sums)
         yield line, max((1.0 + by) / 2.0, target.least + margin if target.least > 0 else -np.inf) + shift
         return
-    others = [at for at in range(len(sums)) if at != column]
-    for other in others:
-        yield difference(sums[column], sums[other]), _least_difference(sums, target, margin)
-    if target.least > 0:
-        yield from _probability_bound(sums, target, column, margin)
+    for other in sums[:column] + sums[column + 1 :]:
+        yield difference(sums[column], other), _least_difference(sums, target, margin)
+    if target.least <= 0:
+        return
+    if target.link == "identity":
+        yield sums[column], target.least + margin
+    elif target.link == "softmax" and len(sums) == 2:
+        yield difference(sums[column], sums[1 - column]), _log_odds(target.least, margin)
+    else:
+        raise NotLinearError("a least probability among several classes of a model that is no tree")
 
 
 def _log_odds(share: float, margin: float) -> float:
@@ -93,7 +83,7 @@ def _log_odds(share: float, margin: float) -> float:
     return float(np.log(lowered) - np.log1p(-lowered)) + max(margin, 0.0)
 
 
-def _least_difference(sums: Sequence[Affine], target: SumTarget, margin: float) -> float:
+def _least_difference(sums: list[Affine], target: SumTarget, margin: float) -> float:
     """Return by how much the raw score of the wanted class must exceed another one."""
     if margin >= 0:
         return margin
@@ -105,18 +95,6 @@ def _least_difference(sums: Sequence[Affine], target: SumTarget, margin: float) 
     return 2.0 * margin * len(sums) / max(steepness, SAFE)
 
 
-def _unit(sums: Sequence[Affine]) -> float:
+def _unit(sums: list[Affine]) -> float:
     """Return the largest absolute value of raw scores, 1 or more: the unit of their tolerance."""
     return max(1.0, *(max(abs(one.low), abs(one.high)) for one in sums))
-
-
-def _probability_bound(
-    sums: Sequence[Affine], target: SumTarget, column: int, margin: float
-) -> Iterator[tuple[Affine, float]]:
-    """Yield an expression, and its lower bound by which a class has its least probability."""
-    if target.link == "identity":
-        yield sums[column], target.least + margin
-    elif target.link == "softmax" and len(sums) == 2:
-        yield difference(sums[column], sums[1 - column]), _log_odds(target.least, margin)
-    else:
-        raise NotLinearError("a least probability among several classes of a model that is no tree")

@@ -39,7 +39,7 @@ class Chosen:
     Attributes:
         columns: the group's columns.
         codes: (t,) the actions by their number in the group; own: the number of the row's own action.
-        actions: (t, columns) the actions' values; x0: (columns,) the row's own.
+        actions: (t, columns) the actions' values.
         selectors: (t,) columns of the program, exactly one of which is 1.
     """
 
@@ -47,7 +47,6 @@ class Chosen:
     codes: Codes
     own: int
     actions: Floats
-    x0: Floats
     selectors: Columns
 
     def where(self, flags: NDArray[np.bool_]) -> Affine:
@@ -60,8 +59,8 @@ class Chosen:
         return values
 
     @cached_property
-    def changed(self) -> Affine:
-        """An expression that is 1 if another action than the row's own is selected, else 0."""
+    def switch(self) -> Affine:
+        """1 if another action than the row's own is selected, else 0."""
         return self.where(self.codes != self.own)
 
 
@@ -125,11 +124,6 @@ class Pieces:
     most: Floats
     columns: Columns
 
-    def chosen(self, values: Floats) -> tuple[float, float]:
-        """Return the ends of the interval that is selected in a solution, which has the values of all columns."""
-        at = int(values[self.columns].argmax()) if len(self.columns) else 0
-        return float(self.above[at]), float(self.most[at])
-
 
 @dataclass(frozen=True, eq=False)
 class Variables:
@@ -153,25 +147,21 @@ class Variables:
     ) -> Variables:
         """Add the columns of a problem's groups and the constraints that tie them together.
 
-        Args:
-            program: to which they are added.
-            problem: the problem.
-            domains: per group the actions that get selectors, or the interval of a real number.
-            strict: see the attribute.
+        Per group, `domains` has the actions that get selectors, or the interval of a real number.
         """
         groups: list[Variable] = []
         for group, domain in zip(problem.groups, domains, strict=True):
-            own = problem.x0[list(group.columns)]
             if isinstance(domain, ChangedRange):
-                groups.append(_real(program, group, domain, float(own[0])))
-            else:
-                groups.append(_chosen(program, group, domain, own))
+                groups.append(_real(program, group, domain, float(problem.x0[group.columns[0]])))
+                continue
+            selectors = program.add_binaries(len(domain))
+            program.require([Affine(selectors, np.ones(len(domain)), 0.0, 1.0, 1.0)], 1.0, 1.0)
+            groups.append(Chosen(group.columns, domain, group.own, group.actions[domain], selectors))
         return cls(problem, tuple(groups), strict)
 
     def of(self, feature: int) -> Variable:
         """Return the variable of a feature's group."""
-        number = int(self.problem.owner[feature])
-        return self.groups[number]
+        return self.groups[int(self.problem.owner[feature])]
 
     def value(self, feature: int) -> Affine:
         """Return the new value of a number, in the unit of its codes; 0 where a missing one stays missing."""
@@ -195,14 +185,9 @@ class Variables:
         values, own = variable.values(feature), self.problem.x0[feature]
         return variable.where((values != own) & ~(np.isnan(values) & np.isnan(own)))
 
-    def changed_group(self, number: int) -> Affine:
-        """Return an expression that is 1 if a group may differ from the row's own action, else 0."""
-        variable = self.groups[number]
-        return variable.switch if isinstance(variable, Real) else variable.changed
-
     def changes(self, numbers: Sequence[int]) -> Affine:
         """Return how many of some groups may differ from the row to explain."""
-        return total([self.changed_group(number) for number in numbers])
+        return total([self.groups[number].switch for number in numbers])
 
     def row(self, values: Floats) -> Floats:
         """Return the row (d,) of a solution, with exact actions, and the own values of all that stays.
@@ -222,8 +207,8 @@ class Variables:
         stored = self.problem.space.features[real.column].stored
         above, most = float(np.nextafter(real.low, -np.inf)), real.high
         for pieces in self.pieces.get(real.column, ()):
-            low, high = pieces.chosen(values)
-            above, most = max(above, low), min(most, high)
+            at = int(values[pieces.columns].argmax()) if len(pieces.columns) else 0
+            above, most = max(above, float(pieces.above[at])), min(most, float(pieces.most[at]))
         return _between(real.value.value(values), above, most, stored)
 
 
@@ -242,25 +227,16 @@ def _between(value: float, above: float, most: float, stored: np.dtype[Any]) -> 
     return float(number)
 
 
-def _chosen(program: Program, group: Group, codes: Codes, own: Floats) -> Chosen:
-    selectors = program.add_binaries(len(codes))
-    program.require([Affine(selectors, np.ones(len(codes)), 0.0, 1.0, 1.0)], 1.0, 1.0)
-    return Chosen(group.columns, codes, group.own, group.actions[codes], own, selectors)
-
-
 def _real(program: Program, group: Group, box: ChangedRange, own: float) -> Real:
     low, high = box
     origin = 0.0 if np.isnan(own) else own
     step = (max(high, origin) - min(low, origin)) or 1.0
     least, most = (low - origin) / step, (high - origin) / step
-    up, down = program.add_columns(np.zeros(2), np.array([max(most, 0.0), max(-least, 0.0)])).tolist()
+    up, down = program.add_columns(2, 0.0, [max(most, 0.0), max(-least, 0.0)]).tolist()
     switch = program.add_binary() if group.own_allowed else ONE
     real = Real(group.columns[0], own, low, high, step, up, down, switch)
-    program.require(
-        [difference(real.shift, switch.times(least)), difference(real.shift, switch.times(most))],
-        [0.0, -np.inf],
-        [np.inf, 0.0],
-    )
+    ends = [difference(real.shift, switch.times(end)) for end in (least, most)]
+    program.require(ends, [0.0, -np.inf], [np.inf, 0.0])
     return real
 
 
@@ -283,17 +259,19 @@ def domains_of(
     for group, codes, interval in zip(problem.groups, _actions_within(problem, boxes, cutoff), boxes, strict=True):
         if interval is not None:
             domains.append(interval)
-        elif not is_wide(problem, group, codes):
+        elif not _is_wide(problem, group, codes):
             domains.append(codes)
         elif near is None:
             values = group.actions[codes[codes != group.own], 0]
             domains.append(ChangedRange(float(values.min()), float(values.max())))
         else:
-            domains.append(_next_to(group, codes, float(near[group.columns[0]])))
+            value = near[group.columns[0]]
+            apart = np.abs(np.where(codes == group.own, value, group.actions[codes, 0]) - value)
+            domains.append(np.sort(codes[np.argsort(apart, kind="stable")[:MOST_SELECTORS]]))
     return domains if all(isinstance(domain, ChangedRange) or len(domain) for domain in domains) else None
 
 
-def is_wide(problem: Problem, group: Group, codes: Codes) -> bool:
+def _is_wide(problem: Problem, group: Group, codes: Codes) -> bool:
     """Whether a group is a number with too many values for selectors."""
     measured = problem.space.features[group.columns[0]].numeric and problem.bound_distance.percentiles is None
     return len(group.columns) == 1 and len(codes) > MOST_SELECTORS and measured
@@ -310,26 +288,15 @@ def _continuous(problem: Problem, group: Group) -> ChangedRange | None:
 
 def _actions_within(problem: Problem, boxes: list[ChangedRange | None], cutoff: float) -> list[Codes]:
     """Return the admissible actions (by number) of every group that some row within the cutoff may have."""
-    every = [_allowed(group) for group in problem.groups]
-    parts = list(zip(problem.groups, every, boxes, strict=True))
-    free = [interval is not None or not len(codes) for _, codes, interval in parts]
-    least = [0.0 if skip else group.cost[codes].min() for skip, (group, codes, _) in zip(free, parts, strict=True)]
-    peaks = [0.0 if skip else group.peak[codes].min() for skip, (group, codes, _) in zip(free, parts, strict=True)]
+    every = [np.delete(np.arange(len(g.actions)), [] if g.own_allowed else [g.own]) for g in problem.groups]
+    least, peaks = [0.0] * len(every), [0.0] * len(every)
+    for number, (group, codes) in enumerate(zip(problem.groups, every, strict=True)):
+        if boxes[number] is None and len(codes):
+            least[number], peaks[number] = group.cost[codes].min(), group.peak[codes].min()
     most, c, kept = cutoff * (1 + ROUNDING) + ROUNDING, problem.bound_distance.c, []
-    for number, (group, codes, _) in enumerate(parts):
+    for number, (group, codes) in enumerate(zip(problem.groups, every, strict=True)):
         cost = sum(least) - least[number] + group.cost[codes]
         if c:
             cost = cost + c * np.maximum(max([*peaks[:number], *peaks[number + 1 :]], default=0.0), group.peak[codes])
         kept.append(codes[cost <= most])
     return kept
-
-
-def _allowed(group: Group) -> Codes:
-    codes = np.arange(len(group.actions))
-    return codes if group.own_allowed else codes[codes != group.own]
-
-
-def _next_to(group: Group, codes: Codes, value: float) -> Codes:
-    """Return the actions of a number that are nearest to a value, and its own one."""
-    apart = np.abs(np.where(codes == group.own, value, group.actions[codes, 0]) - value)
-    return np.sort(codes[np.argsort(apart, kind="stable")[:MOST_SELECTORS]])

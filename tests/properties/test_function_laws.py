@@ -38,7 +38,7 @@ def test_functions_of_fixed_parents_are_what_they_say(world, equation, seed):
         if not exact:
             assert real
             continue
-        program.add_cost(value.times(sign))
+        program.costs.append(value.times(sign))
         solved = solve(program, Effort())
         if solved.status == "infeasible":  # undefined, outside of a box, or next to an end of a cell
             assert np.isnan(expected) or any(isinstance(variable, Real) for variable in variables.groups)

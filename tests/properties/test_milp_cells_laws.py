@@ -41,9 +41,9 @@ def test_what_a_program_says_of_a_row_is_what_the_structure_says_of_it(world, in
     variables = Variables.add(program, problem, domains, strict=strict)
     sums = embed(program, variables, structure)
     for variable in variables.groups:
-        some = variable.size if isinstance(variable, Real) else variable.changed
-        program.add_cost(some.times(float(rng.uniform(-1, 1))))
-    program.add_cost(sums[0].times(float(rng.uniform(-3, 3))))
+        some = variable.size if isinstance(variable, Real) else variable.switch
+        program.costs.append(some.times(float(rng.uniform(-1, 1))))
+    program.costs.append(sums[0].times(float(rng.uniform(-3, 3))))
     solved = solve(program, Effort())
     assert solved.status == "optimal"
     row = variables.row(solved.values)

@@ -51,7 +51,7 @@ def test_sums_of_fixed_inputs_are_those_of_the_structure(world, seed):
         for sign in (1.0, -1.0):
             program, variables = program_of(world, row)
             sums = embed(program, variables, world.structure)
-            program.add_cost(sums[at].times(sign))
+            program.costs.append(sums[at].times(sign))
             solved = solve(program, Effort())
             if solved.status == "infeasible":  # outside of the box, or next to an end of a cell
                 assert any(isinstance(variable, Real) for variable in variables.groups)
