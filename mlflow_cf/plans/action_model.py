@@ -183,10 +183,10 @@ class ActionModel:
 
     def changed(self, after: Floats, before: Floats, columns: tuple[int, ...] | None = None) -> Bools:
         """Return (m, d) which features changed, by the least change that counts; for `columns` alone if given."""
-        at = slice(None) if columns is None else list(columns)
-        new, old = after[:, at], before[:, at]
         changed = np.zeros(after.shape, dtype=np.bool_)
-        changed[:, at] = differing(new, old) & ~(np.abs(new - old) < self.least_changes[at])
+        for column in range(len(self.space)) if columns is None else columns:
+            new, old = after[:, column], before[:, column]
+            changed[:, column] = differing(new, old) & ~(np.abs(new - old) < self.least_changes[column])
         return changed
 
     def snapped(self, column: int, values: Floats) -> Floats:

@@ -7,9 +7,7 @@ from typing import Final, Literal
 
 NOT_CERTIFIED: Final = "not certified: "  # begins the reason of an answer without the certificate it was to have
 NOTHING_WANTED: Final = "no admissible row is predicted as wanted (proved)"
-
 NOTHING_LEFT: Final = "no row that the explainer's own restrictions leave is predicted as wanted (proved)"
-
 
 Cause = Literal[
     "unopened",
