@@ -26,6 +26,7 @@ from mlflow_cf.explainers.cscf import CSCF
 from mlflow_cf.features import FeatureSpace
 from mlflow_cf.plans.action_model import ActionModel, Declared, Stepped
 from mlflow_cf.plans.functions import FAILED, counted
+from mlflow_cf.plans.walk import compiled
 from mlflow_cf.policy import Distance, Query
 from mlflow_cf.problem import BoundDistance
 
@@ -104,9 +105,10 @@ class TestLikeTexts:
             np.testing.assert_array_equal(getattr(first, name)[first.valid], getattr(second, name)[first.valid])
 
     def test_a_course_knows_that_it_needs_python(self) -> None:
-        assert not action_model([self.TEXTS], [{"from": "age", "to": "income", "factor": self.FACTOR}]).python
-        assert action_model([self.FUNCTIONS]).python
-        assert action_model([self.TEXTS], {("age", "income"): lambda _: 1.0}).python
+        told = [{"from": "age", "to": "income", "factor": self.FACTOR}]
+        assert compiled(action_model([self.TEXTS], told)) is not None
+        assert compiled(action_model([self.FUNCTIONS])) is None
+        assert compiled(action_model([self.TEXTS], {("age", "income"): lambda _: 1.0})) is None
 
 
 def test_states_are_plain_values() -> None:
@@ -288,7 +290,7 @@ def test_levels_that_the_data_never_had() -> None:
     wider = of.covering(FeatureSpace(features))
     assert stepped(wider, state=[30.0, 10.0, 3.0, 0.0, 19_800.0]).valid[0]
     assert not stepped(wider).valid[0]
-    assert wider.python
+    assert compiled(wider) is None
 
 
 class TestReading:

@@ -81,7 +81,7 @@ class TestThePapersExample:
         way = cheapest_order(action_model(JOBS, MOVES, HELP), np.array(START), np.array(END))
         assert way is not None
         assert way.cost == 22.5
-        assert [step.action for step in way.steps] == [1, 2, 0]
+        assert way.actions == (1, 2, 0)
 
     def test_the_public_order_tells_steps(self) -> None:
         row = {"job": "Seller", "education": 0, "location": "Germany"}

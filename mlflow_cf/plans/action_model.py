@@ -10,13 +10,13 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from typing import Final, NamedTuple
+from typing import Final
 
 import numpy as np
 
 from mlflow_cf.constraints import Constraints, Origin, Pause, no_pause
-from mlflow_cf.constraints.actions import Action, Relationship, functions_in
-from mlflow_cf.constraints.expressions import Apply, Computed, Const, Expression, evaluate
+from mlflow_cf.constraints.actions import Action, Relationship
+from mlflow_cf.constraints.expressions import Apply, Computed, Const, differing, evaluate
 from mlflow_cf.constraints.rules import Atom, Bools, Rule
 from mlflow_cf.errors import InputError, did_you_mean, raise_all
 from mlflow_cf.features import Feature, FeatureSpace, Floats
@@ -33,6 +33,7 @@ from mlflow_cf.plans.bound_actions import (
 from mlflow_cf.plans.relations import Relations, bind_relationships
 from mlflow_cf.validation import LARGEST
 
+PATH: Final = "constraints.actions"
 LEAST_CHANGE = 1e-9  # of a number, as a share of its range; less is rounding
 
 
@@ -103,11 +104,6 @@ class ActionModel:
         relations = bind_relationships(declared.relationships, space, f"{path}relationships")
         return cls(space, actions, relations, measure, declared)
 
-    @property
-    def python(self) -> bool:
-        """Whether a part is a Python function, which kernels cannot call."""
-        return bool(functions_in((*self.declared.actions, *self.left), self.declared.relationships))
-
     def covering(self, space: FeatureSpace) -> ActionModel:
         """Return the action model over a space that covers more levels."""
         if space is self.space:
@@ -115,14 +111,42 @@ class ActionModel:
         wider = replace(self.bind(self.declared, space, self.measure), least_change=self.least_change)
         return wider.narrowed(self.left, reveal=False)  # errors were raised when it was narrowed first
 
-    def narrowed(self, left: Sequence[Action], pause: Pause = no_pause, *, reveal: bool = True) -> ActionModel:
-        """Return the action model with only the actions that a request leaves; itself, if these are all.
+    def narrowed(self, asked: Sequence[Action], pause: Pause = no_pause, *, reveal: bool = True) -> ActionModel:
+        """Return the action model with only the actions that a request leaves, in its own order.
+
+        Args:
+            asked: the actions that remain; none: all do. Keys that an action leaves out are the policy's; one that sets
+                no key leaves the policy's action as it is.
+            pause: called between them; whatever it raises ends the work.
+            reveal: whether errors may name levels of the background.
 
         Raises:
-            InputError: others than the policy's, or wider ones; see `plans.narrowed`.
+            InputError: an action that is not the policy's, or wider; the errors of all entries at once.
         """
-        actions = narrowed(self, left, pause, reveal=reveal) if left else self.actions
-        return self if actions == self.actions else replace(self, actions=actions, left=tuple(left))
+        if not asked:
+            return self
+        known = {action.name: action for action in self.actions}
+        policy = {action.name: action for action in self.declared.actions}
+        kept: dict[str, BoundAction] = {}
+        errors: list[InputError] = []
+        for place, entry in enumerate(asked):
+            pause()
+            path, name = f"{PATH}[{place}]", entry.name
+            if name not in known:
+                fact = f"{name[:60]!r} is no action of the policy"
+                errors.append(InputError(f"{path}.name", fact, did_you_mean(name, known, "actions")))
+                continue
+            if name in kept:
+                errors.append(InputError(f"{path}.name", f"{name!r} is named twice", "name it once"))
+                continue
+            kept[name] = own = known[name]
+            try:
+                kept[name] = _narrowed(self, own, policy[name], entry, path, reveal=reveal)
+            except InputError as error:
+                errors.append(error)
+        raise_all(errors)
+        actions = tuple(kept[name] for name in known if name in kept)
+        return self if actions == self.actions else replace(self, actions=actions, left=tuple(asked))
 
     def completed(self, columns: Iterable[int]) -> ActionModel:
         """Return the action model with a derived action for each of some columns that no action changes.
@@ -151,7 +175,8 @@ class ActionModel:
         valid &= changed.any(axis=1)
         _meet(action.after, valid, after, states)
         effort = np.full(len(states), np.nan)
-        effort[valid] = self._effort(action, after[valid], states[valid])
+        declared = action.effort or Computed(ScaledChange(self.measure, action.column))
+        effort[valid] = evaluate(declared, after[valid], states[valid])
         with np.errstate(invalid="ignore"):
             valid &= effort >= 0
         return Stepped(after, effort, self.relations.discounts(states, changed & valid[:, None]), valid)
@@ -161,14 +186,8 @@ class ActionModel:
         changed = np.zeros(after.shape, dtype=np.bool_)
         for column in range(len(self.space)) if columns is None else columns:
             new, old = after[:, column], before[:, column]
-            differs = (new != old) & ~(np.isnan(new) & np.isnan(old))
-            changed[:, column] = differs & ~(np.abs(new - old) < self.least_changes[column])
+            changed[:, column] = differing(new, old) & ~(np.abs(new - old) < self.least_changes[column])
         return changed
-
-    def _effort(self, action: BoundAction, after: Floats, states: Floats) -> Floats:
-        if action.effort is None:
-            return ScaledChange(self.measure, action.column).values(after, states)
-        return evaluate(action.effort, after, states)
 
     def snapped(self, column: int, values: Floats) -> Floats:
         """Return values (m,) rounded to the grid of their feature, if it has one."""
@@ -200,69 +219,14 @@ def _meet(rules: Sequence[Rule], valid: Bools, after: Floats, states: Floats) ->
         valid[valid] = rule.holds(after[valid], states[valid])
 
 
-PATH: Final = "constraints.actions"
-
-
-class _Entry(NamedTuple):
-    """One action that a request names, beside the policy's action of that name.
-
-    Attributes:
-        asked: the request's action; path: where it stands.
-        policy: the policy's action as its owner wrote it; own: as it is bound.
-        feature: the feature that both change.
-    """
-
-    asked: Action
-    path: str
-    policy: Action
-    own: BoundAction
-    feature: Feature
-
-
-def narrowed(
-    action_model: ActionModel, asked: Sequence[Action], pause: Pause = no_pause, *, reveal: bool = True
-) -> tuple[BoundAction, ...]:
-    """Return the bound actions that a request leaves of an action model, in the action model's order.
-
-    Args:
-        action_model: the policy's, or a narrowed one.
-        asked: the actions that remain. Keys that an action leaves out are the policy's; one that sets no key leaves the
-            policy's action as it is.
-        pause: called between them; whatever it raises ends the work.
-        reveal: whether errors may name levels of the background.
-
-    Raises:
-        InputError: an action that is not the policy's, or wider; the errors of all entries at once.
-    """
-    known = {action.name: action for action in action_model.actions}
-    policy = {action.name: action for action in action_model.declared.actions}
-    kept: dict[str, BoundAction] = {}
-    errors: list[InputError] = []
-    for place, entry in enumerate(asked):
-        pause()
-        path, name = f"{PATH}[{place}]", entry.name
-        if name not in known:
-            fact = f"{name[:60]!r} is no action of the policy"
-            errors.append(InputError(f"{path}.name", fact, did_you_mean(name, known, "actions")))
-            continue
-        if name in kept:
-            errors.append(InputError(f"{path}.name", f"{name!r} is named twice", "name it once"))
-            continue
-        kept[name] = own = known[name]
-        try:
-            one = _Entry(entry, path, policy[name], own, action_model.space.features[own.column])
-            kept[name] = _narrowed(action_model, one, reveal=reveal)
-        except InputError as error:
-            errors.append(error)
-    raise_all(errors)
-    return tuple(kept[name] for name in known if name in kept)
-
-
-def _narrowed(action_model: ActionModel, entry: _Entry, *, reveal: bool) -> BoundAction:
-    raise_all(_identity_errors(entry))
-    asked, path, own = entry.asked, entry.path, entry.own
-    low, high = _range(entry)
-    choices = _choices(entry)
+def _narrowed(
+    action_model: ActionModel, own: BoundAction, policy: Action, asked: Action, path: str, *, reveal: bool
+) -> BoundAction:
+    """Return an action (`own` is how it is bound, `policy` how its owner wrote it) as a request asks for it."""
+    raise_all(_identity_errors(policy, asked, path))
+    feature = action_model.space.features[own.column]
+    low, high = _range(own, policy, asked, feature, path)
+    choices = _choices(own, asked, feature, path)
     before, after = (
         bind_conditions(asked, key, action_model.space, path, reveal=reveal) for key in ("before", "after")
     )
@@ -270,7 +234,9 @@ def _narrowed(action_model: ActionModel, entry: _Entry, *, reveal: bool) -> Boun
     if asked.effort is not None:
         base = own.effort or Computed(ScaledChange(action_model.measure, own.column))
         effort = Apply("max", (base, bind_effort(asked, asked.effort, action_model.space, path)))
-        after = (*after, *_defined(base, own.name))
+        if not isinstance(base, Computed):  # what is below 0 by the policy stays impossible; computed efforts never are
+            text = f"the effort of {own.name} is not below 0"
+            after = (*after, Rule((), Atom(base, ">=", Const(0.0)), Origin("policy", "actions"), text))
     same = (low, high) == (own.low, own.high) and choices is own.choices and effort is own.effort
     if same and not before and not after:
         return own
@@ -285,9 +251,8 @@ def _narrowed(action_model: ActionModel, entry: _Entry, *, reveal: bool) -> Boun
     )
 
 
-def _identity_errors(entry: _Entry) -> Iterator[InputError]:
+def _identity_errors(policy: Action, asked: Action, path: str) -> Iterator[InputError]:
     """Yield an error for each key that makes it another action than the policy's."""
-    asked, path, policy = entry.asked, entry.path, entry.policy
     if asked.feature != policy.feature:
         fact = f"{asked.feature[:60]!r} is not what {policy.name!r} is about"
         yield InputError(f"{path}.feature", fact, f"write {policy.feature!r}")
@@ -297,45 +262,33 @@ def _identity_errors(entry: _Entry) -> Iterator[InputError]:
         yield InputError(f"{path}.effects", "are not the policy's", "leave them out")
 
 
-def _range(entry: _Entry) -> tuple[float, float]:
+def _range(own: BoundAction, policy: Action, asked: Action, feature: Feature, path: str) -> tuple[float, float]:
     """Return the least and the largest value (codes), within those of the policy."""
-    ends = []
-    for key, outer, beyond in (("low", entry.own.low, "below"), ("high", entry.own.high, "above")):
-        end, path = getattr(entry.asked, key), f"{entry.path}.{key}"
-        if end is not None and entry.own.choices is not None:
-            raise InputError(path, "is of numbers, and this action chooses levels", "leave it out")
-        code = outer if end is None else end_code(end, entry.own.kind, entry.feature, path)
+    ends, told = [], []
+    for key, outer, beyond in (("low", own.low, "below"), ("high", own.high, "above")):
+        end, where = getattr(asked, key), f"{path}.{key}"
+        if end is not None and own.choices is not None:
+            raise InputError(where, "is of numbers, and this action chooses levels", "leave it out")
+        code = outer if end is None else end_code(end, own.kind, feature, where)
         if (code < outer) if key == "low" else (code > outer):
-            fact = f"{end} is {beyond} the policy's {getattr(entry.policy, key)}"
-            raise InputError(path, fact, "stay inside it; null leaves an end to the policy")
+            fact = f"{end} is {beyond} the policy's {getattr(policy, key)}"
+            raise InputError(where, fact, "stay inside it; null leaves an end to the policy")
         ends.append(code)
-    if not ends[0] < ends[1]:
-        low, high = (getattr(_end_source(entry, key), key) for key in ("low", "high"))
-        raise InputError(f"{entry.path}.low", f"{low} is not below high, {high}", "give a range")
-    return ends[0], ends[1]
+        told.append(getattr(policy, key) if end is None else end)
+    low, high = ends
+    if not low < high:
+        raise InputError(f"{path}.low", f"{told[0]} is not below high, {told[1]}", "give a range")
+    return low, high
 
 
-def _end_source(entry: _Entry, key: str) -> Action:
-    """Return the action whose declaration sets an end of the range: the request's, or else the policy's."""
-    return entry.policy if getattr(entry.asked, key) is None else entry.asked
-
-
-def _choices(entry: _Entry) -> Floats | None:
+def _choices(own: BoundAction, asked: Action, feature: Feature, path: str) -> Floats | None:
     """Return the codes of the levels that are left to choose from, in the policy's order."""
-    own, levels = entry.own.choices, entry.asked.levels
-    if own is None or not levels:
-        return own
-    codes = [entry.feature.code(level) for level in levels]
-    for place, (level, code) in enumerate(zip(levels, codes, strict=True)):
-        if code is None or code not in own:
+    if own.choices is None or not asked.levels:
+        return own.choices
+    codes = [feature.code(level) for level in asked.levels]
+    for place, (level, code) in enumerate(zip(asked.levels, codes, strict=True)):
+        if code is None or code not in own.choices:
             fact = f"{level!r} is not among the policy's levels"
-            raise InputError(f"{entry.path}.levels[{place}]", fact, "name only levels the policy allows")
-    left = np.isin(own, np.array(codes, dtype=np.float64))
-    return own if left.all() else own[left]
-
-
-def _defined(effort: Expression, name: str) -> Iterator[Rule]:
-    """Yield the rule that the policy's own effort is 0 or more: a request's effort must not allow what that forbids."""
-    if not isinstance(effort, Computed):  # that is never below 0
-        text = f"the effort of {name} is not below 0"
-        yield Rule((), Atom(effort, ">=", Const(0.0)), Origin("policy", "actions"), text)
+            raise InputError(f"{path}.levels[{place}]", fact, "name only levels the policy allows")
+    left = np.isin(own.choices, np.array(codes, dtype=np.float64))
+    return own.choices if left.all() else own.choices[left]

@@ -5,7 +5,7 @@ Also `PlanDistance`, the part of the distance that plans use.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Literal, Protocol
 
@@ -19,7 +19,7 @@ from mlflow_cf.constraints.rules import Bools, Rule
 from mlflow_cf.errors import InputError, raise_all
 from mlflow_cf.features import Feature, FeatureSpace, Floats, Percentiles
 from mlflow_cf.plans.functions import Place
-from mlflow_cf.plans.relations import BEFORE, BOTH, Sides, Source, condition, effect, effort, unknown
+from mlflow_cf.plans.relations import BEFORE, BOTH, Sides, Source, amount, condition, effect, unknown
 
 
 class PlanDistance(Protocol):
@@ -28,26 +28,21 @@ class PlanDistance(Protocol):
     @property
     def scale(self) -> Floats:
         """The divisor (d,) of numeric changes; 0 where a change counts as 1 whatever its size."""
-        ...
 
     @property
     def unknown_from(self) -> Floats:
         """The first code (d,) that has no rank."""
-        ...
 
     @property
     def weights(self) -> Floats:
         """The weight (d,) of each feature."""
-        ...
 
     @property
     def percentiles(self) -> Percentiles | None:
         """The shares of background rows below each value, if changes are measured by these; else None."""
-        ...
 
     def changes(self, columns: NDArray[np.intp], values: Floats, own: Floats) -> Floats:
         """Return the scaled changes (m, n) of `columns` (n,) from `own` values to `values` (m, n)."""
-        ...
 
 
 @dataclass(frozen=True, eq=False)
@@ -110,21 +105,18 @@ class ScaledChange:
         """Return the efforts (m,) of steps from x0 (d,), or from a state each (m, d), to states Z (m, d)."""
         columns = np.array([self.column], dtype=np.intp)
         changes = self.measure.changes(columns, Z[:, columns], x0[..., columns])
-        weight = float(self.measure.weights[self.column])
-        return weight * changes[:, 0]
+        return float(self.measure.weights[self.column]) * changes[:, 0]
 
 
-def derived(space: FeatureSpace, columns: Iterable[int]) -> tuple[BoundAction, ...]:
-    """Return one derived action for each column: it sets any known value, and its effort is the scaled change."""
-    found = []
+def derived(space: FeatureSpace, columns: Iterable[int]) -> Iterator[BoundAction]:
+    """Yield one derived action for each column: it sets any known value, and its effort is the scaled change."""
     for column in columns:
         feature = space.features[column]
         name = f"change {feature.name.replace('_', ' ')}"
         if feature.numeric:
-            found.append(BoundAction(name, column, "set"))
+            yield BoundAction(name, column, "set")
         else:
-            found.append(BoundAction(name, column, "choose", choices=np.arange(len(feature.known), dtype=np.float64)))
-    return tuple(found)
+            yield BoundAction(name, column, "choose", choices=np.arange(len(feature.known), dtype=np.float64))
 
 
 def bind_actions(actions: Sequence[Action], space: FeatureSpace, path: str) -> tuple[BoundAction, ...]:
@@ -181,7 +173,7 @@ def _bound(action: Action, space: FeatureSpace, path: str) -> BoundAction:
 
 def bind_effort(action: Action, source: Source, space: FeatureSpace, path: str) -> Expression:
     """Return the effort of an action as an expression."""
-    return effort(source, space, Place(f"{path}.effort", f"the effort of action {action.name!r}"))
+    return amount(source, BOTH, space, Place(f"{path}.effort", f"the effort of action {action.name!r}"), least=0)
 
 
 def bind_conditions(
@@ -202,12 +194,13 @@ def _range(action: Action, feature: Feature, path: str) -> tuple[float, float]:
     if not feature.numeric:
         fix = "use kind: choose, with levels"
         raise InputError(f"{path}.kind", f"{feature.name} is a {feature.kind}, and no number", fix)
-    ends = []
-    for key, end, default in (("low", action.low, -np.inf), ("high", action.high, np.inf)):
-        ends.append(default if end is None else end_code(end, action.kind, feature, f"{path}.{key}"))
-    if not ends[0] < ends[1]:
+    low, high = (
+        default if end is None else end_code(end, action.kind, feature, f"{path}.{key}")
+        for key, end, default in (("low", action.low, -np.inf), ("high", action.high, np.inf))
+    )
+    if not low < high:
         raise InputError(f"{path}.low", f"{action.low} is not below high, {action.high}", "give a range")
-    return ends[0], ends[1]
+    return low, high
 
 
 def end_code(end: float | str, kind: str, feature: Feature, path: str) -> float:
@@ -225,12 +218,11 @@ def end_code(end: float | str, kind: str, feature: Feature, path: str) -> float:
 
 def _choices(action: Action, feature: Feature, path: str) -> Floats:
     codes = [feature.code(level) for level in action.levels]
-    for place, code in enumerate(codes):
+    for place, (level, code) in enumerate(zip(action.levels, codes, strict=True)):
         if code is None:
-            level = action.levels[place]
             noun = "number" if feature.numeric else "level"
             fact = f"{level!r} is not a {noun} of {feature.name}"
             raise InputError(f"{path}.levels[{place}]", fact, known_levels(feature, level, reveal=True))
         if code in codes[:place]:
-            raise InputError(f"{path}.levels[{place}]", f"{action.levels[place]!r} is named twice", "name it once")
+            raise InputError(f"{path}.levels[{place}]", f"{level!r} is named twice", "name it once")
     return np.array(codes, dtype=np.float64)

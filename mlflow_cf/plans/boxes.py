@@ -81,20 +81,16 @@ def _combined(sign: str, left: Interval, right: Interval) -> Interval:
     return _widened(np.where(unknown, -np.inf, ends.min(axis=0)), np.where(unknown, np.inf, ends.max(axis=0)))
 
 
-def _size(of: Interval) -> Interval:
-    inside = (of.low <= 0) & (of.high >= 0)
-    low, high = np.abs(of.low), np.abs(of.high)
-    return Interval(np.where(inside, 0.0, np.minimum(low, high)), np.maximum(low, high))
-
-
 @np.errstate(over="ignore")
 def _applied(function: str, several: Sequence[Interval]) -> Interval:
+    low, high = several[0]
     if function == "abs":
-        return _size(several[0])
+        inside, ends = (low <= 0) & (high >= 0), np.abs(several[0])
+        return Interval(np.where(inside, 0.0, ends.min(axis=0)), ends.max(axis=0))
     if function == "floor":
-        return Interval(np.floor(several[0].low), np.floor(several[0].high))
+        return Interval(np.floor(low), np.floor(high))
     if function == "exp":
-        return _widened(np.exp(several[0].low), np.exp(several[0].high))
+        return _widened(np.exp(low), np.exp(high))
     reduced = np.minimum if function == "min" else np.maximum
     return Interval(reduced.reduce([one.low for one in several]), reduced.reduce([one.high for one in several]))
 
@@ -114,40 +110,31 @@ def _widened(low: Floats, high: Floats) -> Interval:
         return Interval.of(low - slack, high + slack)
 
 
-def may_hold(rule: Rule, after: Interval, before: Interval) -> Bools:
-    """Return (m,) whether a condition may hold for some state of each box; False is certain."""
-    possible = _possible_truths(rule.then, after, before)[0]
+def may_hold_or_fail(rule: Rule, after: Interval, before: Interval) -> tuple[Bools, Bools]:
+    """Return (m,) whether a condition may hold, and whether it may fail, for some state of each box; False is sure."""
+    hold, fail = _possible_truths(rule.then, after, before)
     for atom in rule.when:
-        possible |= _possible_truths(atom, after, before)[1]
-    return possible
-
-
-def may_fail(rule: Rule, after: Interval, before: Interval) -> Bools:
-    """Return (m,) whether a condition may fail for some state of each box; False is certain."""
-    possible = _possible_truths(rule.then, after, before)[1]
-    for atom in rule.when:
-        possible &= _possible_truths(atom, after, before)[0]
-    return possible
+        true, false = _possible_truths(atom, after, before)
+        hold |= false
+        fail &= true
+    return hold, fail
 
 
 def _possible_truths(atom: Atom, after: Interval, before: Interval) -> tuple[Bools, Bools]:
     """Return (m,) whether an atom may be true, and whether it may be false; both where something may be unknown."""
     left, right = interval_of(atom.left, after, before), interval_of(atom.right, after, before)
+    if atom.sign in (">", ">="):  # < and <= the other way round
+        left, right = right, left
     within = np.isfinite([*left, *right]).all(axis=0) & (np.maximum(left.high, right.high) < atom.unknown_from)
-    apart = (left.low > right.high + atom.tolerance) | (right.low > left.high + atom.tolerance)
     match atom.sign:
-        case "==":
-            true, false = ~apart, ~(left.is_point & right.is_point & (left.low == right.low))
-        case "!=":
-            true, false = ~(left.is_point & right.is_point & (left.low == right.low)), ~apart
-        case "<":
+        case "==" | "!=":
+            apart = (left.low > right.high + atom.tolerance) | (right.low > left.high + atom.tolerance)
+            alike = left.is_point & right.is_point & (left.low == right.low)
+            true, false = (~apart, ~alike) if atom.sign == "==" else (~alike, ~apart)
+        case "<" | ">":
             true, false = left.low < right.high, left.high >= right.low
-        case "<=":
+        case "<=" | ">=":
             true, false = left.low <= right.high, left.high > right.low
-        case ">":
-            true, false = left.high > right.low, left.low <= right.high
-        case ">=":
-            true, false = left.high >= right.low, left.low < right.high
         case _:
             raise UnboundedError
     return true | ~within, false | ~within
@@ -191,9 +178,9 @@ class BoxWalker:
             action = self.action_model.actions[number]
             after = self._after(action, states, Interval(low[:, place], high[:, place]))
             for rule in action.before:
-                possible &= may_hold(rule, states, states)
+                possible &= may_hold_or_fail(rule, states, states)[0]
             for rule in action.after:
-                possible &= may_hold(rule, after, states)
+                possible &= may_hold_or_fail(rule, after, states)[0]
             effort = self._effort(action, after, states)
             possible &= effort.high >= 0
             least = np.maximum(np.maximum(effort.low, 0.0) - self.unit / 2, 0.0)
@@ -272,6 +259,7 @@ class BoxWalker:
             return np.clip(interval_of(edge.factor, states, states).low, 0.0, 1.0)
         least, open_yet = np.ones(len(states.low)), np.ones(len(states.low), dtype=np.bool_)
         for rule, share in edge.cases:
-            least = np.where(open_yet & may_hold(rule, states, states), np.minimum(least, share), least)
-            open_yet &= may_fail(rule, states, states)
+            may_hold, may_fail = may_hold_or_fail(rule, states, states)
+            least = np.where(open_yet & may_hold, np.minimum(least, share), least)
+            open_yet &= may_fail
         return np.where(open_yet, np.minimum(least, edge.otherwise), least)

@@ -20,7 +20,6 @@ import numpy as np
 
 from mlflow_cf.constraints.actions import PythonFunction
 from mlflow_cf.constraints.expressions import Computed, Side
-from mlflow_cf.constraints.rules import Bools
 from mlflow_cf.errors import InputError
 from mlflow_cf.features import Feature, FeatureSpace, Floats
 from mlflow_cf.features.codec import plain
@@ -57,7 +56,13 @@ class FunctionResult(NamedTuple):
     @classmethod
     def number(cls, least: float = -LARGEST) -> FunctionResult:
         """Return the kind of numbers that are `least` or more."""
-        return cls("number" if least < 0 else f"number of {least:g} or more", lambda answer: _number(answer, least))
+
+        def code(answer: Any) -> float | None:
+            answer = plain(answer)
+            number = isinstance(answer, int | float) and not isinstance(answer, bool) and least <= answer <= LARGEST
+            return float(answer) if number else None
+
+        return cls("number" if least < 0 else f"number of {least:g} or more", code)
 
     @classmethod
     def truth(cls) -> FunctionResult:
@@ -67,7 +72,12 @@ class FunctionResult(NamedTuple):
     @classmethod
     def of(cls, feature: Feature) -> FunctionResult:
         """Return the kind of values that a feature has."""
-        return cls(f"value of {feature.name}", lambda answer: _code(feature, answer))
+
+        def code(answer: Any) -> float | None:
+            code = feature.code(answer if isinstance(answer, np.datetime64) else plain(answer))
+            return None if code is None or np.isnan(code) else code
+
+        return cls(f"value of {feature.name}", code)
 
 
 @dataclass(frozen=True, eq=False)
@@ -96,7 +106,11 @@ class BoundFunction:
         """Return its values (m,) for states Z (m, d) after a step from x0 (d,), or from a state each (m, d)."""
         given = [Z if side == "x_cf" else np.broadcast_to(x0, Z.shape) for side in self.sides]
         values = np.full(len(Z), np.nan)
-        sound = np.flatnonzero(np.logical_and.reduce([self._valid(states) for states in given]))
+        least, most = np.array([_code_range(feature) for feature in self.space.features]).T
+        valid = [
+            np.all(np.isnan(s) | ((s >= least) & (s <= most)), axis=1) for s in given
+        ]  # it is not called for others
+        sound = np.flatnonzero(np.logical_and.reduce(valid))
         shown = zip(*(_as_dicts(self.space, states[sound]) for states in given), strict=True)
         values[sound] = [self._value(states) for states in shown]
         return values
@@ -116,12 +130,6 @@ class BoundFunction:
             self._logged.append(how)
             _logger.warning("%s", failure)
         return np.nan
-
-    def _valid(self, states: Floats) -> Bools:
-        """Return (m,) whether all codes of states are valid; for others, the function is not called."""
-        least, most = np.array([_code_range(feature) for feature in self.space.features]).T
-        valid: Bools = np.all(np.isnan(states) | ((states >= least) & (states <= most)), axis=1)
-        return valid
 
 
 @contextmanager
@@ -157,17 +165,6 @@ def computed(
     except ValueError:  # of C, without a signature
         pass
     return Computed(BoundFunction(function, sides, space, wanted, place.called))
-
-
-def _number(answer: Any, least: float) -> float | None:
-    answer = plain(answer)
-    number = isinstance(answer, int | float) and not isinstance(answer, bool) and least <= answer <= LARGEST
-    return float(answer) if number else None
-
-
-def _code(feature: Feature, answer: Any) -> float | None:
-    code = feature.code(answer if isinstance(answer, np.datetime64) else plain(answer))
-    return None if code is None or np.isnan(code) else code
 
 
 def _code_range(feature: Feature) -> tuple[float, float]:

@@ -19,6 +19,7 @@ from mlflow_cf.errors import InputError, did_you_mean, raise_all
 from mlflow_cf.features import Feature, FeatureSpace, Floats
 from mlflow_cf.plaf import parse_expression, parse_rule
 from mlflow_cf.plans.functions import FunctionResult, Place, computed
+from mlflow_cf.validation import LARGEST
 
 
 @dataclass(frozen=True, eq=False)
@@ -100,7 +101,7 @@ def _edge(relationship: Relationship, space: FeatureSpace, path: str) -> Edge:
     helped = f"{relationship.source} -> {relationship.to}"
     left = None
     if relationship.factor is not None:
-        left = factor(relationship.factor, space, Place(f"{path}.factor", f"the factor of {helped}"))
+        left = amount(relationship.factor, BEFORE, space, Place(f"{path}.factor", f"the factor of {helped}"))
     cases = tuple(
         (condition(text, BEFORE, space, Place(f"{path}.cases[{at}]", f"cases[{at}] of {helped}")), float(share))
         for at, (text, share) in enumerate(relationship.cases)
@@ -114,15 +115,17 @@ BEFORE: Final[Sides] = ("x",)
 BOTH: Final[Sides] = ("x", "x_cf")
 
 
-def effort(source: Source, space: FeatureSpace, place: Place) -> Expression:
-    """Return the effort of a step as an expression.
+def amount(source: Source, sides: Sides, space: FeatureSpace, place: Place, least: float = -LARGEST) -> Expression:
+    """Return a number as an expression: the effort of a step, or the factor of a relationship.
 
     Raises:
         InputError: text that is no number, unknown features, or a function of other arguments; as all functions below.
     """
     if not isinstance(source, str):
-        return computed(source, BOTH, space, FunctionResult.number(0), place)
-    return resolve_number(parse_expression(source, place.path), space, place.path)
+        return computed(source, sides, space, FunctionResult.number(least), place)
+    node = parse_expression(source, place.path)
+    check_sides(node, sides, place.path)
+    return resolve_number(node, space, place.path)
 
 
 def effect(source: Source, feature: Feature, space: FeatureSpace, place: Place) -> Expression:
@@ -130,15 +133,6 @@ def effect(source: Source, feature: Feature, space: FeatureSpace, place: Place) 
     if not isinstance(source, str):
         return computed(source, BOTH, space, FunctionResult.of(feature), place)
     return resolve_code(parse_expression(source, place.path), feature, space, place.path)
-
-
-def factor(source: Source, space: FeatureSpace, place: Place) -> Expression:
-    """Return the factor of a relationship, the share of the effort that is left, as an expression."""
-    if not isinstance(source, str):
-        return computed(source, BEFORE, space, FunctionResult.number(), place)
-    node = parse_expression(source, place.path)
-    check_sides(node, BEFORE, place.path)
-    return resolve_number(node, space, place.path)
 
 
 def condition(source: Source, sides: Sides, space: FeatureSpace, place: Place, *, reveal: bool = True) -> Rule:

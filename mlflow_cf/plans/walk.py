@@ -7,7 +7,7 @@ changes.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Final
 
@@ -68,21 +68,16 @@ class Walker:
                 if action < 0:
                     continue
                 rows = np.flatnonzero(going & (actions[:, place] == action))
-                going[rows] = self._step(action, rows, values[rows, place], ends)
-                ends.valid[rows] = going[rows]
+                before = ends.states[rows]
+                outcome = self.action_model.actions[action].outcome(before, values[rows, place])
+                done = self.action_model.step(action, before, outcome)
+                going[rows] = ends.valid[rows] = done.valid
+                able = rows[done.valid]
+                ends.cost[able] += self.rounded(done.effort[done.valid]) * done.discount[done.valid]
+                ends.often[able] += self.action_model.changed(done.states, before)[done.valid]
+                ends.steps[able] += 1
+                ends.states[able] = done.states[done.valid]
             going &= actions[:, place] >= 0
-
-    def _step(self, action: int, rows: Ints, values: Floats, ends: Ends) -> np.ndarray[tuple[int], np.dtype[np.bool_]]:
-        """Apply one step of the sequences `rows`, and return (m,) for which of them it was possible."""
-        before = ends.states[rows]
-        done = self.action_model.step(action, before, self.action_model.actions[action].outcome(before, values))
-        able = rows[done.valid]
-        effort = done.effort[done.valid]
-        ends.cost[able] += self.rounded(effort) * done.discount[done.valid]
-        ends.often[able] += self.action_model.changed(done.states, before)[done.valid]
-        ends.steps[able] += 1
-        ends.states[able] = done.states[done.valid]
-        return done.valid
 
     def rounded(self, efforts: Floats) -> Floats:
         """Return efforts rounded to multiples of the unit."""
@@ -172,32 +167,18 @@ BEAM: Final = 500  # for more changes: how many partial orders are kept, the che
 
 
 @dataclass(frozen=True, eq=False)
-class TakenStep:
-    """One step: the number of its action, its cost, and the state (d,) after it."""
-
-    action: int
-    effort: float
-    discount: float
-    state: Floats
-
-
-@dataclass(frozen=True, eq=False)
 class PartialSequence:
-    """A partial sequence: the steps so far, their total cost, and the state (d,) reached."""
+    """A partial sequence: its total cost, the numbers of its actions, its steps, and the state (d,) reached."""
 
     cost: float
-    steps: tuple[TakenStep, ...]
+    actions: tuple[int, ...]
+    steps: Plan
     state: Floats
 
     @property
     def rank(self) -> tuple[float, tuple[int, ...]]:
         """Sort key: the cost, then the numbers of the actions."""
-        return self.cost, tuple(step.action for step in self.steps)
-
-    @property
-    def used(self) -> frozenset[int]:
-        """The numbers of the actions that it has used."""
-        return frozenset(step.action for step in self.steps)
+        return self.cost, self.actions
 
 
 def cheapest_plan(action_model: ActionModel, x0: Floats, end: Floats) -> Plan:
@@ -207,12 +188,10 @@ def cheapest_plan(action_model: ActionModel, x0: Floats, end: Floats) -> Plan:
     """
     action_model = action_model.completed(np.flatnonzero(differing(end[None], x0)[0]).tolist())
     sequence = cheapest_order(action_model, x0, end)
-    steps = () if sequence is None else sequence.steps
-    rows = [*(step.state for step in steps[:-1]), end]  # rounding may have led next to it
-    return tuple(
-        PlannedStep(action_model.actions[step.action].name, step.effort, step.discount, row)
-        for step, row in zip(steps, rows, strict=False)
-    )
+    if sequence is None:
+        return ()
+    *steps, last = sequence.steps
+    return (*steps, replace(last, row=end))  # rounding may have led next to it
 
 
 def cheapest_order(action_model: ActionModel, x0: Floats, end: Floats) -> PartialSequence | None:
@@ -223,18 +202,18 @@ def cheapest_order(action_model: ActionModel, x0: Floats, end: Floats) -> Partia
     so that only the cheaper one is kept (dynamic programming): for n changes there are 2^n of them, not n!.
     """
     wanted = int(differing(x0[None], end).sum())
-    sequences, best = [PartialSequence(0.0, (), x0)], None
+    sequences, best = [PartialSequence(0.0, (), (), x0)], None
     while sequences:
         further: dict[tuple[frozenset[int], bytes], PartialSequence] = {}
         for number in range(len(action_model.actions)):
-            unused = [sequence for sequence in sequences if number not in sequence.used]
+            unused = [sequence for sequence in sequences if number not in sequence.actions]
             for sequence in _extended(action_model, number, unused, end):
                 if best is not None and sequence.rank >= best.rank:
                     continue
-                if _there(action_model, sequence.state, end):
+                if not action_model.changed(sequence.state[None], end[None]).any():
                     best = sequence
                     continue
-                key = (sequence.used, sequence.state.tobytes())
+                key = (frozenset(sequence.actions), sequence.state.tobytes())
                 known = further.get(key)
                 if known is None or sequence.rank < known.rank:
                     further[key] = sequence
@@ -254,23 +233,15 @@ def _extended(
     states = np.array([sequence.state for sequence in sequences])
     outcome = np.full(len(sequences), end[action.column])
     tolerance = float(action_model.least_changes[action.column])
-    needed = action_model.changed(np.tile(end, (len(sequences), 1)), states, (action.column,))[:, action.column]
+    needed = action_model.changed(np.broadcast_to(end, states.shape), states, (action.column,))[:, action.column]
     needed &= action.allows(states, outcome, tolerance)
     left = np.flatnonzero(needed)
     done = action_model.step(number, states[left], outcome[left])
-    return [
-        PartialSequence(
-            sequences[at].cost + float(done.cost[place]),
-            (
-                *sequences[at].steps,
-                TakenStep(number, float(done.effort[place]), float(done.discount[place]), done.states[place]),
-            ),
-            done.states[place],
-        )
-        for place, at in enumerate(left.tolist())
-        if done.valid[place]
-    ]
-
-
-def _there(action_model: ActionModel, state: Floats, end: Floats) -> bool:
-    return not action_model.changed(state[None], end[None]).any()
+    found = []
+    for place, at in enumerate(left.tolist()):
+        if done.valid[place]:
+            before, state = sequences[at], done.states[place]
+            step = PlannedStep(action.name, float(done.effort[place]), float(done.discount[place]), state)
+            cost = before.cost + float(done.cost[place])
+            found.append(PartialSequence(cost, (*before.actions, number), (*before.steps, step), state))
+    return found

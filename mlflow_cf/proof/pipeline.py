@@ -25,7 +25,7 @@ from mlflow_cf.proof.select import kinds_of
 from mlflow_cf.proof.verify import Inquiry, RowTask, VerifiedAnswers, by_themselves, joined_outcomes, verify_rows
 from mlflow_cf.search.population import near_copies
 from mlflow_cf.why_not.blame import contradiction, impossible, no_row_left
-from mlflow_cf.words.reasons import NOTHING_LEFT, NOTHING_WANTED, fewer, hurried, none_among, nothing_else, stopped
+from mlflow_cf.words.reasons import NOTHING_LEFT, NOTHING_WANTED, hurried, stopped
 from mlflow_cf.words.result import Optimum, Status
 
 # An exact search went through everything, one look at every group shows it, or some rules leave no combination.
@@ -256,12 +256,15 @@ def _certified(judge: Decides, verified_row: VerifiedRow, proving: Proving, rows
 
 
 def _why_fewer(task: RowTask, verified: VerifiedAnswers) -> str:
-    budget, wanted = task.budget, task.problem.count
+    budget, variety = task.budget, task.problem.variety
     if budget.cut:
-        return fewer(len(verified.rows), wanted, stopped(budget.cut, budget.used))
-    variety = task.problem.variety
-    nothing = nothing_else(variety.min_difference, near=variety.near, proved=verified.exhausted)
-    return fewer(len(verified.rows), wanted, nothing)
+        why = stopped(budget.cut, budget.used)
+    else:
+        found = "exists" if verified.exhausted else "was found"
+        what = "differs by a level" if variety.near else "changes other features"
+        least = f"{100 * variety.min_difference:g}%"
+        why = f"nothing else {found} that {what}, or a number by {least} of its range more"
+    return f"{len(verified.rows)} of {task.problem.count} counterfactuals asked for: {why}"
 
 
 def _is_open(cut: str, verified: VerifiedAnswers) -> bool:
@@ -299,7 +302,8 @@ def answer_of(verified_row: VerifiedRow, *, briefly: bool = False) -> Answer:
         return Answer("infeasible", reason, diagnostics=diagnostics, evidence="contradiction")
     untried = not budget.used and not len(candidates.rows)
     nothing = no_row_left(task.problem) if untried and not briefly else ""
-    return Answer("not_found", nothing or none_among(budget.used), diagnostics=diagnostics)
+    nothing = nothing or f"no counterfactual among {budget.used:,} rows tried"
+    return Answer("not_found", nothing, diagnostics=diagnostics)
 
 
 T = TypeVar("T")

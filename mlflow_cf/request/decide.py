@@ -21,7 +21,6 @@ from mlflow_cf.request.request import Request, row_task
 from mlflow_cf.request.rows import Row
 from mlflow_cf.why_not.blame import no_row_left
 from mlflow_cf.why_not.relax import Deciding, Decision, Question, Relaxations, Unanswered, why_not
-from mlflow_cf.words.reasons import missed
 from mlflow_cf.words.result import Explanation
 
 MOST_ASKED: Final = 50_000  # evaluations to say fully why a row has no counterfactual; a second or two
@@ -146,7 +145,8 @@ class Reasons:
             reason = found.reason
         else:
             reason = self._rows_left(row, before) or before.reason
-            reason = missed(reason) if found.missed else reason
+            if found.missed:
+                reason += "; by the opened model there is one: ask another explainer, such as exact"
         diagnostics = {**before.diagnostics, "why_not": found.to_dict()}
         return replace(before, reason=reason, evaluations=used, diagnostics=diagnostics)
 

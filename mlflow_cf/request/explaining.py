@@ -38,7 +38,7 @@ from mlflow_cf.request.replies import explanation, with_probabilities
 from mlflow_cf.request.request import Request, row_task
 from mlflow_cf.request.rows import Row
 from mlflow_cf.why_not.relax import Deciding
-from mlflow_cf.words.reasons import Uncertified, stopped, would_suffice
+from mlflow_cf.words.reasons import Uncertified, stopped
 from mlflow_cf.words.result import Explanation
 
 ROWS_AT_ONCE: Final = 256  # searched before they are verified together; what a search needs stays in memory until then
@@ -190,7 +190,8 @@ class Explaining:
         """Estimate for rows that were not searched how long the whole request takes, from the rows that were."""
         rows, searched = self.progress.rows, len(self.rows) - len(self._unsearched)
         for number in self._unsearched if searched else ():
-            reason = would_suffice(seconds * rows / searched, rows)
+            needed = f"a time_limit_s of about {seconds * rows / searched:.2g} would do for {rows:,} rows"
+            reason = f"{stopped('clock', 0)}; {needed}"
             self.explained[number] = replace(self.explained[number], reason=reason)
 
     def _certify(self) -> None:

@@ -146,9 +146,8 @@ class Checker:
     def _inside(self, name: str, value: Any, low: Any, high: Any) -> bool:
         if absent(value):
             return True
-        return (low is None or self._not_below(name, value, low)) and (
-            high is None or self._not_below(name, high, value)
-        )
+        above = low is None or self._not_below(name, value, low)
+        return above and (high is None or self._not_below(name, high, value))
 
     def _offered(self, group: tuple[str, ...], row: Row) -> bool:
         if len(group) == 1 and self.values != "observed":
@@ -265,11 +264,11 @@ def _near_enough(old: Any, new: Any, limits: Mapping[str, Any]) -> bool:
         return True
     if absent(old) or absent(new):
         return False
-    most = [limits[key] for key in ("up",) if limits.get(key) is not None]
-    most += [abs(old) * (limits[key] / 100) for key in ("up_percent",) if limits.get(key) is not None]
-    least = [limits[key] for key in ("down",) if limits.get(key) is not None]
-    least += [abs(old) * (limits[key] / 100) for key in ("down_percent",) if limits.get(key) is not None]
-    return all(new <= old + by for by in most) and all(new >= old - by for by in least)
+    for key in (key for key, limit in limits.items() if limit is not None):
+        by = abs(old) * (limits[key] / 100) if key.endswith("_percent") else limits[key]
+        if not (new <= old + by if key.startswith("up") else new >= old - by):
+            return False
+    return True
 
 
 def _rows_below(value: float, seen: Sequence[float], extent: float) -> float:

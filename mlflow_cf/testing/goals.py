@@ -56,10 +56,6 @@ def _sure(labels: Labels, own: Reply, reply: Reply) -> bool:
     return _last(labels, own, reply) and likely is not None and bool(likely[-1] >= SURE)
 
 
-def _inside(_: Labels, __: Reply, reply: Reply) -> bool:
-    return bool(INTERVAL[0] <= reply.prediction <= INTERVAL[1])
-
-
 GOALS: Final[Mapping[str, Goal]] = {
     "binary": Goal(2, lambda labels: labels[-1], _last, booster=True),
     "sure": Goal(2, lambda labels: Target(label=labels[-1], min_probability=SURE), _sure, probabilities=True),
@@ -67,7 +63,11 @@ GOALS: Final[Mapping[str, Goal]] = {
     "other": Goal(
         3, lambda _: Target.other(), lambda _, own, reply: bool(reply.prediction != own.prediction), booster=True
     ),
-    "regression": Goal(0, lambda _: Target(low=INTERVAL[0], high=INTERVAL[1]), _inside),
+    "regression": Goal(
+        0,
+        lambda _: Target(low=INTERVAL[0], high=INTERVAL[1]),
+        lambda _, __, reply: bool(INTERVAL[0] <= reply.prediction <= INTERVAL[1]),
+    ),
 }
 
 

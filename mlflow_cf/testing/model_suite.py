@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from functools import cache
 from typing import Any, ClassVar, Final
 
@@ -34,8 +34,11 @@ class ModelSuite:
     def pytest_generate_tests(self, metafunc: pytest.Metafunc) -> None:
         """Run every test for all kinds of targets that this kind of model can have."""
         goals = [name for name, goal in GOALS.items() if self.kind.takes(goal)]
+        if metafunc.function is opened.check_stored:  # one with labels, as many as there can be, and one with values
+            labels = "multiclass" if "multiclass" in goals else "binary"
+            goals = [goal for goal in goals if goal in (labels, "regression")]
         if "goal" in metafunc.fixturenames:
-            metafunc.parametrize("goal", _stored(goals) if metafunc.function is opened.check_stored else goals)
+            metafunc.parametrize("goal", goals)
 
     @pytest.fixture
     def opening(self, goal: str) -> Opening:
@@ -55,12 +58,6 @@ class ModelSuite:
     test_no_trace_is_left = staticmethod(opened.check_no_trace)
     test_certified_answers_are_the_nearest = staticmethod(opened.check_certified)
     test_stored_models_answer_alike = staticmethod(opened.check_stored)
-
-
-def _stored(goals: Sequence[str]) -> list[str]:
-    """Return the goals whose models are stored: one with labels, as many as there can be, and one with values."""
-    labels = "multiclass" if "multiclass" in goals else "binary"
-    return [goal for goal in goals if goal in (labels, "regression")]
 
 
 @cache

@@ -19,7 +19,7 @@ from mlflow_cf.explainers import AnyExplainer
 from mlflow_cf.policy import Distance
 from mlflow_cf.policy.distance import Scale
 from mlflow_cf.testing.checker import Checker, Row, Ruler, plain_rows, table_of
-from mlflow_cf.testing.goals import GOALS, Goal, Reply
+from mlflow_cf.testing.goals import GOALS, Reply
 from mlflow_cf.testing.models import KINDS, Fitted, fitted
 from mlflow_cf.testing.worlds import DEMANDS, ORDERS, Demands, odd_row, overrides, table
 from mlflow_cf.words.explanations import Explanations
@@ -137,11 +137,6 @@ class Trial:
         return cls(scenario, explainer, model, background, rows_of(scenario), options)
 
     @property
-    def goal(self) -> Goal:
-        """The kind of target."""
-        return GOALS[self.scenario.goal]
-
-    @property
     def demands(self) -> Demands:
         """The kind of constraints."""
         return DEMANDS[self.scenario.demands]
@@ -201,12 +196,7 @@ class Trial:
 
     def met(self, position: int, reply: Reply) -> bool:
         """Whether a reply is what was wanted for the row to explain at a position."""
-        return self.goal.met(self.model.labels, self.replies[position], reply)
-
-    def simpler(self, query: Row, row: Row) -> list[Row]:
-        """Return every feasible row with one changed group put back."""
-        rows = [{**row, **{name: query[name] for name in group}} for group in self.checker.changed_groups(query, row)]
-        return [row for row in rows if self.checker.accepts(query, row)]
+        return GOALS[self.scenario.goal].met(self.model.labels, self.replies[position], reply)
 
 
 def rows_of(scenario: Scenario) -> pd.DataFrame:

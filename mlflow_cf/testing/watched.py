@@ -116,11 +116,9 @@ class Hopeless:
     least: float = RARE
 
 
-EVERY_FEATURE: Final = list(table(0, 3).columns)
-
 HOPELESS: Final[Mapping[str, Hopeless]] = {
     "never predicted": Hopeless({}, ("not_found", "infeasible", "budget"), least=NEVER),
-    "nothing may change": Hopeless({"immutable": EVERY_FEATURE}),
+    "nothing may change": Hopeless({"immutable": list(table(0, 3).columns)}),
     "no value left": Hopeless({"ranges": {"age": [200, 300]}}),
     "must change but must not": Hopeless({"immutable": ["age"], "ranges": {"age": [60, None]}}),
     "two must change but one may": Hopeless({"ranges": {"age": [60, None], "hours": [45, None]}, "max_changes": 1}),

@@ -96,17 +96,11 @@ class Demands:
 
 def grids(frame: pd.DataFrame, values: str) -> dict[str, tuple[float, float, float]]:
     """Return (low, high, step) of the numbers that keep to steps: whole numbers and dates, and declared ones."""
-    found = {name: _grid(frame[name].dropna().to_numpy(dtype=float), 1.0) for name in ("age", "rooms")}
+    steps = {"age": 1.0, "rooms": 1.0, **(STEPS if values == "grid" else {})}
+    seen = {name: frame[name] for name in steps}
     if "since" in frame:
-        days = (frame["since"] - pd.Timestamp(0)).dt.days.to_numpy(dtype=float)
-        found["since"] = _grid(days, 1.0)
-    if values == "grid":
-        found |= {name: _grid(frame[name].dropna().to_numpy(dtype=float), step) for name, step in STEPS.items()}
-    return found
-
-
-def _grid(seen: Any, step: float) -> tuple[float, float, float]:
-    return float(seen.min()), float(seen.max()), step
+        seen["since"] = (frame["since"] - pd.Timestamp(0)).dt.days
+    return {name: (float(one.min()), float(one.max()), steps.get(name, 1.0)) for name, one in seen.items()}
 
 
 def _grows(old: Row, new: Row, name: str) -> bool:

@@ -14,11 +14,13 @@ import numpy as np
 from mlflow_cf.constraints import Origin
 from mlflow_cf.constraints.rules import Rule
 from mlflow_cf.features import Floats
-from mlflow_cf.problem import Codes, Group, Problem
-from mlflow_cf.words.reasons import WITHHOLDS, several
+from mlflow_cf.problem import Group, Problem
 
 VALUES = "the background's values"
+WITHHOLDS = "privacy.k_anonymous"
 MOST_ROWS = 200_000  # combinations tried to prove that linked rules contradict each other
+FEW = 2  # constraints of one kind that are named by their paths
+SHOWN = 3  # constraints of a kind of which there are more that are named
 MOST_WORK = 4_000_000  # combinations tried for all of them together; a fraction of a second
 
 
@@ -29,34 +31,21 @@ def impossible(problem: Problem) -> str:
     for group in problem.groups:
         if not group.own_allowed and group.interval is None and not group.proposals:
             names = " and ".join(problem.space.names[column] for column in group.columns)
-            rules = _blocking(problem, group)
+            rules = _blocking(problem, [group])
             verb = "leaves" if len(rules) + group.domain.withheld == 1 else "leave"
             return f"{names} must change, but {' and '.join(_causes(rules, [group]))} {verb} no value for it"
-    reason = _too_many(problem)
-    if reason:
-        return reason
+    must = [number for number, group in enumerate(problem.groups) if not group.own_allowed]
+    for limit in problem.limits if must else ():
+        counts, groups, least = problem.counts_of(limit), [problem.groups[number] for number in must], 0
+        for number, group in zip(must, groups, strict=True):  # how many changes it is at least if it changes
+            least += int(np.delete(counts[number], group.own).min(initial=len(group.columns)))
+        if least > limit.most:
+            named = " and ".join(_causes([rule for group in groups for rule in group.rules], groups))
+            return f"{least} groups must change, more than {limit.origin.path} allows: {named}"
     if not any(group.interval or group.proposals for group in problem.groups):
         causes = _causes([rule for group in problem.groups for rule in group.rules], problem.groups)
         return f"no feature may change: {' and '.join(causes)}"
     return ""
-
-
-def _too_many(problem: Problem) -> str:
-    """Return the limit on changes that the groups which must change exceed, in words, else ""."""
-    must = [number for number, group in enumerate(problem.groups) if not group.own_allowed]
-    for limit in problem.limits if must else ():
-        counts = problem.counts_of(limit)
-        least = sum(_least(problem.groups[number], counts[number]) for number in must)
-        if least > limit.most:
-            groups = [problem.groups[number] for number in must]
-            named = " and ".join(_causes([rule for group in groups for rule in group.rules], groups))
-            return f"{least} groups must change, more than {limit.origin.path} allows: {named}"
-    return ""
-
-
-def _least(group: Group, counts: Codes) -> int:
-    """Return how many changes a group is at least if it changes."""
-    return int(np.delete(counts, group.own).min(initial=len(group.columns)))
 
 
 def no_row_left(problem: Problem) -> str:
@@ -99,7 +88,7 @@ def contradiction(problem: Problem) -> str:
 
 
 def _disagreement(problem: Problem, rules: Sequence[Rule], groups: Sequence[Group]) -> str:
-    fewest = _fewest_together(problem, rules, groups)
+    fewest = _blocking(problem, groups, rules)
     if len(fewest) == 1:
         sentence = f"{fewest[0].origin.path} cannot hold for this row ({fewest[0].text})"
     else:
@@ -124,15 +113,15 @@ def _never_together(problem: Problem, rules: Sequence[Rule], groups: Sequence[Gr
     return not np.logical_and.reduce([rule.holds(rows, problem.x0) for rule in rules]).any()
 
 
-def _fewest_together(problem: Problem, rules: Sequence[Rule], groups: Sequence[Group]) -> Sequence[Rule]:
-    """Return the fewest of rules that hold together nowhere, and of those that speak of their groups alone."""
+def _blocking(problem: Problem, groups: Sequence[Group], rules: Sequence[Rule] = ()) -> Sequence[Rule]:
+    """Return the fewest of `rules`, and of the groups' own, that together reject the whole domains of the groups."""
+    domains = []
+    for group in groups:
+        own = problem.x0[list(group.columns)]
+        proposed = ~(np.isnan(group.domain.actions) & ~np.isnan(own)).any(axis=1)  # no missing part
+        domains.append(np.vstack([own, group.domain.actions[proposed]]))
     all_rules = (*rules, *(rule for group in groups for rule in group.rules))
-    return _fewest(problem, all_rules, _rows(problem, groups, [_domain_tuples(problem, group) for group in groups]))
-
-
-def _blocking(problem: Problem, group: Group) -> Sequence[Rule]:
-    """Return the fewest rules of a group that together reject its whole domain."""
-    return _fewest(problem, group.rules, _rows(problem, [group], [_domain_tuples(problem, group)]))
+    return _fewest(problem, all_rules, _rows(problem, groups, domains))
 
 
 def _fewest(problem: Problem, rules: Sequence[Rule], rows: Floats | None) -> Sequence[Rule]:
@@ -160,24 +149,14 @@ def _rows(problem: Problem, groups: Sequence[Group], actions: Sequence[Floats]) 
     return rows
 
 
-def _domain_tuples(problem: Problem, group: Group) -> Floats:
-    """Return every action of the group's domain, the row's own first; none that proposes a missing part."""
-    own = problem.x0[list(group.columns)]
-    proposed = ~(np.isnan(group.domain.actions) & ~np.isnan(own)).any(axis=1)
-    return np.vstack([own, group.domain.actions[proposed]])
-
-
 def _causes(rules: Iterable[Rule], groups: Iterable[Group]) -> list[str]:
     """Return in words what rules out all actions of some groups: rules, and rare combinations that are withheld."""
     withheld = [WITHHOLDS] if any(group.domain.withheld for group in groups) else []
     return [*by_kind([rule.origin for rule in rules]), *withheld] or [VALUES]
 
 
-FEW = 2  # constraints of one kind that are named by their paths
-
-
 def by_kind(origins: Sequence[Origin]) -> list[str]:
-    """Return constraints in words, each kind once if there are many of it."""
+    """Return constraints in words, many of a kind such as ``5 features of constraints.immutable (a, b, c, 2 more)``."""
     words: list[str] = []
     for section in dict.fromkeys(origin.section for origin in origins):
         kind = list(dict.fromkeys(origin for origin in origins if origin.section == section))
@@ -185,5 +164,7 @@ def by_kind(origins: Sequence[Origin]) -> list[str]:
             words.extend(origin.path for origin in kind)
         else:
             features = all(origin.position is None and origin.key != "robust_to" for origin in kind)
-            words.append(several(section, [origin.place for origin in kind], features=features))
+            places, more = [origin.place for origin in kind], len(kind) - SHOWN
+            shown = [*places[:SHOWN], f"{more} more"] if more > 1 else places
+            words.append(f"{len(kind)} {'features ' if features else ''}of {section} ({', '.join(shown)})")
     return words

@@ -13,10 +13,10 @@ import numpy as np
 
 from mlflow_cf.constraints import Constraints
 from mlflow_cf.constraints.rules import Bools
-from mlflow_cf.features import Feature, Floats
+from mlflow_cf.features import Floats
 from mlflow_cf.goal import Rating
 from mlflow_cf.policy import Policy
-from mlflow_cf.problem import BoundPolicy, Problem
+from mlflow_cf.problem import BoundPolicy
 from mlflow_cf.why_not.blame import contradiction, impossible
 
 SAMPLE: Final = 40  # rows that are bound: some 0.3 ms each
@@ -90,40 +90,25 @@ def _free(bound_policy: BoundPolicy) -> Iterator[str]:
 
 def _fine(policy: Policy, bound_policy: BoundPolicy) -> Iterator[str]:
     """Yield numbers whose steps are too small to be advice, all together."""
-    frozen = policy.constraints.immutable
-    fine = [f.name for f in bound_policy.space.features if f.name not in frozen and _steps(f) > FINE]
+    free = [f for f in bound_policy.space.features if f.name not in policy.constraints.immutable]
+    fine = [f.name for f in free if f.numeric and f.step and (f.high - f.low) / f.step > FINE]
     if fine and policy.values == "grid":
         names = ", ".join(fine)
         yield f"features: one step of {names} is less than 0.1 % of its range, too little for advice; use a larger one"
 
 
-def _steps(feature: Feature) -> float:
-    return (feature.high - feature.low) / feature.step if feature.numeric and feature.step else 0.0
-
-
 def _infeasible(bound_policy: BoundPolicy) -> Iterator[str]:
     """Yield how many rows of a sample the policy alone leaves without a counterfactual, with the first's reason."""
-    step = max(len(bound_policy.background) // SAMPLE, 1)
-    rows, reasons = bound_policy.background[::step][:SAMPLE], []
+
+    def unrated(Z: Floats) -> Rating:
+        return Rating(np.zeros(len(Z), dtype=np.bool_), np.zeros(len(Z)))
+
+    space, background = bound_policy.space, bound_policy.background
+    rows, reasons = background[:: max(len(background) // SAMPLE, 1)][:SAMPLE], []
     for number, x0 in enumerate(rows):
-        problem = _problem(bound_policy, x0)
+        problem = bound_policy.bind(x0, space=space, count=1, rate=unrated, rate_background=lambda: unrated(background))
         reason = impossible(problem) or (contradiction(problem) if number < MOST_TRIED else "")
         reasons += [reason] if reason else []
     if reasons:
         share = f"at least {len(reasons)} of {len(rows)} background rows"
         yield f"constraints: {share} can have no counterfactual, whatever the model says: {reasons[0]}"
-
-
-def _problem(bound_policy: BoundPolicy, x0: Floats) -> Problem:
-    """Return a row (d,) bound to the policy alone; nothing rates its candidates."""
-
-    def unrated(Z: Floats) -> Rating:
-        return Rating(np.zeros(len(Z), dtype=np.bool_), np.zeros(len(Z)))
-
-    return bound_policy.bind(
-        x0,
-        space=bound_policy.space,
-        count=1,
-        rate=unrated,
-        rate_background=lambda: unrated(bound_policy.background),
-    )

@@ -25,8 +25,7 @@ from mlflow_cf.policy import Target
 from mlflow_cf.policy.target import EVEN
 from mlflow_cf.problem import BoundPolicy
 from mlflow_cf.problem.binding import admissible, same
-from mlflow_cf.why_not.blame import by_kind
-from mlflow_cf.words.reasons import blocked, unwanted, withheld
+from mlflow_cf.why_not.blame import WITHHOLDS, by_kind
 from mlflow_cf.words.result import spoken
 
 MOST_MADE: Final = 256  # relaxed questions that stay; each has the rules of its bound policy, sorted and compiled
@@ -94,15 +93,30 @@ class WhyNot:
     @property
     def reason(self) -> str:
         """The sentence of a reply."""
-        if not self.blocking:
-            sentence = unwanted(by_kind(self.joined))
-            return f"{sentence}; {withheld(by_kind(self.withheld))}" if self.withheld else sentence
-        causes, one = by_kind(self.blocking), len(self.blocking) == 1
-        sentence = blocked(causes, self.advice, proved=self.proved, minimal=self.minimal, one=one)
-        which = "one of them" if len(self.tried) > 1 else "it"
-        helpless = self.tried and self.decided and not self.advice
-        sentence = f"{sentence}; to relax {which} alone is not enough" if helpless else sentence
-        return f"{sentence}; {withheld(by_kind(self.withheld))}" if self.withheld else sentence
+        sentence = self._blocked() if self.blocking else self._unwanted()
+        if self.withheld:
+            groups = " and ".join(by_kind(self.withheld))
+            sentence += f"; {WITHHOLDS} withholds combinations of {groups} that few rows share"
+        return sentence
+
+    def _unwanted(self) -> str:
+        """Return what is said where no row is wanted at all, or none with the combinations that groups may take."""
+        limits = other = ""
+        if self.joined:
+            limits, other = f" and with the combinations that {' and '.join(by_kind(self.joined))} may take", "other "
+        rows = f"no row with values of the background{limits}"
+        return f"{rows} is predicted as wanted, even without {other}constraints (proved)"
+
+    def _blocked(self) -> str:
+        """Return what rules out every counterfactual, or may do so; what would help comes first."""
+        named, part = " and ".join(by_kind(self.blocking)), "" if self.minimal else ", or part of this"
+        if self.advice:
+            return f"{self.advice}; {'' if self.proved else 'may be '}ruled out by {named}{part}"
+        verb = f"rule{'s' if len(self.blocking) == 1 else ''} out" if self.proved else "may rule out"
+        sentence = f"{named}{part and part + ','} {verb} every counterfactual"
+        if self.tried and self.decided:
+            sentence += f"; to relax {'one of them' if len(self.tried) > 1 else 'it'} alone is not enough"
+        return sentence
 
     def to_dict(self) -> dict[str, Any]:
         """Return the details for `diagnostics`, constraints by their paths."""
@@ -124,7 +138,15 @@ class Relaxations:
 
     def __init__(self, asked: Question) -> None:
         """Set up for a question; what it is without something is made when that is asked."""
-        self.asked, self.origins = asked, _origins(asked)
+        # groups first: what is left without one is then more, whatever else is left out
+        found = list(asked.bound_policy.joining) if asked.bound_policy.reveal else []
+        found += [rule.origin for rule in asked.bound_policy.all_rules]
+        if asked.target.min_probability is not None:
+            found.append(MIN_PROBABILITY)
+        if asked.requirements.margin:
+            found.append(MARGIN)
+        found += [one.origin for one in asked.requirements.further]
+        self.asked, self.origins = asked, list(dict.fromkeys(found))
         self._made: dict[frozenset[Origin], Question] = {}
 
     def without(self, left_out: Collection[Origin], *, nearest: bool) -> Question:
@@ -133,7 +155,11 @@ class Relaxations:
         if key not in self._made:
             if len(self._made) >= MOST_MADE:
                 self._made.clear()
-            self._made[key] = _without(self.asked, key)
+            bound_policy, target = self.asked.bound_policy, self.asked.target
+            if MIN_PROBABILITY in key:
+                target = target.model_copy(update={"min_probability": None})
+            bound_policy = bound_policy.without(key) if key else bound_policy
+            self._made[key] = Question(bound_policy, target, self.asked.requirements.without(key), nearest)
         return replace(self._made[key], nearest=nearest)
 
 
@@ -250,37 +276,10 @@ def _fewest(row: Unanswered) -> Deciding[tuple[list[Origin], bool]]:
             kept = rest
         # a kind that is undecided is tried again one by one; what has an answer keeps it when more is left out
         minimal = minimal and (found is not None or len(trial) > 1)
-    return kept, minimal and not _counts_anew(row.relaxations.asked, kept)
-
-
-def _counts_anew(asked: Question, kept: list[Origin]) -> bool:
-    """Whether a limit counts changes otherwise than when a group was kept: then that may not be needed any more."""
-    joining = asked.bound_policy.joining
-    return 0 < sum(origin in joining for origin in kept) < len(joining) and any(
-        limit.origin in kept for limit in asked.bound_policy.limits
-    )
-
-
-def _origins(asked: Question) -> list[Origin]:
-    """Return every constraint and requirement that can be left out, each once."""
-    # groups first: what is left without one is then more, whatever else is left out
-    found = list(asked.bound_policy.joining) if asked.bound_policy.reveal else []
-    found += [rule.origin for rule in asked.bound_policy.all_rules]
-    if asked.target.min_probability is not None:
-        found.append(MIN_PROBABILITY)
-    if asked.requirements.margin:
-        found.append(MARGIN)
-    found += [one.origin for one in asked.requirements.further]
-    return list(dict.fromkeys(found))
-
-
-def _without(asked: Question, left_out: frozenset[Origin]) -> Question:
-    """Return a question without some constraints."""
-    target = asked.target
-    if MIN_PROBABILITY in left_out:
-        target = target.model_copy(update={"min_probability": None})
-    bound_policy = asked.bound_policy.without(left_out) if left_out else asked.bound_policy
-    return Question(bound_policy, target, asked.requirements.without(left_out), asked.nearest)
+    bound_policy = row.relaxations.asked.bound_policy
+    # a limit counts changes otherwise than when a group was kept: then that may not be needed any more
+    split = 0 < sum(origin in bound_policy.joining for origin in kept) < len(bound_policy.joining)
+    return kept, minimal and not (split and any(limit.origin in kept for limit in bound_policy.limits))
 
 
 def _advice(asked: Question, x0: Floats, origin: Origin, decision: Decision) -> str:
@@ -300,8 +299,8 @@ def _advice(asked: Question, x0: Floats, origin: Origin, decision: Decision) -> 
             return f"allow {changes} changes instead of {limit.most}"
     declared = [rule for rule in bound_policy.rules if rule.origin == origin]
     broken = [rule for rule in declared if not rule.holds(row[None, :], x0)[0]] or declared
-    relax = _relax if bound_policy.reveal else _relax_somehow
-    return " and ".join(dict.fromkeys(relax(rule, bound_policy.space, x0, row) for rule in broken))
+    ways = (_relax(rule, bound_policy.space, x0, row, reveal=bound_policy.reveal) for rule in broken)
+    return " and ".join(dict.fromkeys(ways))
 
 
 def _three_digits(number: float) -> float:
@@ -309,32 +308,21 @@ def _three_digits(number: float) -> float:
     return float(Context(prec=3, rounding=ROUND_FLOOR).create_decimal(number))
 
 
-def _relax(rule: Rule, space: FeatureSpace, x0: Floats, row: Floats) -> str:
-    """Return in words how far one rule must give way for a row (d,)."""
+def _relax(rule: Rule, space: FeatureSpace, x0: Floats, row: Floats, *, reveal: bool) -> str:
+    """Return in words how far one rule must give way for a row (d,); without `reveal`, in which direction alone."""
     key, left = rule.origin.key, rule.then.left
-    if key == "rules" or not isinstance(left, Ref):
+    if key == "rules" or not isinstance(left, Ref) or (key == "forbidden" and not reveal):
         return f"leave out {rule.origin.path} ({rule.text})"
-    feature = space.features[left.column]
-    old, new = (_in_full(feature.value(float(codes[left.column]))) for codes in (x0, row))
+    feature, old, new = space.features[left.column], x0[left.column], row[left.column]
+    before, after = (_in_full(feature.value(float(code))) for code in (old, new))
     if key == "ranges":
         bound = _in_full(feature.value(float(rule.then.bound(row[None, :], x0)[0])))
-        return f"{'raise' if rule.then.sign == '<=' else 'lower'} the limit of {feature.name} from {bound} to {new}"
+        how = f"from {bound} to {after}" if reveal else f"({rule.text})"
+        return f"{'raise' if rule.then.sign == '<=' else 'lower'} the limit of {feature.name} {how}"
     if key == "levels":
-        return f"allow {feature.name} to be {new}"
-    return f"let {feature.name} go from {old} to {new}"
-
-
-def _relax_somehow(rule: Rule, space: FeatureSpace, x0: Floats, row: Floats) -> str:
-    """Return in words in which direction one rule must give way, without the value of the row (d,) that needs it."""
-    key, left = rule.origin.key, rule.then.left
-    if key in ("rules", "forbidden") or not isinstance(left, Ref):
-        return f"leave out {rule.origin.path} ({rule.text})"
-    feature = space.features[left.column]
-    if key == "ranges":
-        return f"{'raise' if rule.then.sign == '<=' else 'lower'} the limit of {feature.name} ({rule.text})"
-    if key == "levels":
-        return f"allow more levels of {feature.name}"
-    old, new = x0[left.column], row[left.column]
+        return f"allow {feature.name} to be {after}" if reveal else f"allow more levels of {feature.name}"
+    if reveal:
+        return f"let {feature.name} go from {before} to {after}"
     way = "change" if not feature.has_order or not abs(new - old) > 0 else "rise" if new > old else "fall"
     return f"let {feature.name} {way}{' further' if key == 'relative' else ''}"
 

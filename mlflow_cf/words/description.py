@@ -20,7 +20,8 @@ Facts = Mapping[str, Any]
 
 def description(facts: Facts) -> str:
     """Return what `ExplainedModel.describe` says as lines of text, one block per fact."""
-    policy = facts["policy"]
+    policy, limits, explainer = facts["policy"], facts["policy"]["limits"], facts["explainer"]
+    options = _listed(explainer["options"])
     blocks: dict[str, Sequence[str]] = {
         "model": [_model(facts)],
         "structure": [facts["structure"]],
@@ -30,8 +31,12 @@ def description(facts: Facts) -> str:
         "causal": [_causal(fact) for fact in facts["causal"]],
         "values": [policy["values"]],
         "distance": [_listed(policy["distance"])],
-        "explainer": [_explainer(facts["explainer"])],
-        "limits": _limits(policy["limits"], facts["explained_at_once"]),
+        "explainer": [f"{explainer['name']} ({options})" if options else str(explainer["name"])],
+        "limits": [
+            f"a row: {counted(limits['count'], 'counterfactual')}, {limits['max_evaluations']:,} evaluations",
+            f"a request: {limits['time_limit_s']:g} s",
+            f"at once: {counted(facts['explained_at_once'], 'request')}",
+        ],
         "background": [f"{facts['background_rows']:,} rows", *_table(facts["features"])],
         "warnings": facts["warnings"],
         "notes": facts["notes"],
@@ -84,8 +89,6 @@ def _causal(fact: Facts) -> str:
 
 def _constraints(constraints: Facts) -> Iterator[str]:
     for key, value in constraints.items():
-        if key == "causal":
-            continue  # told with what was learned
         if key == "rules":
             yield "rules:"
             yield from (f"  {rule}" for rule in value)
@@ -95,21 +98,8 @@ def _constraints(constraints: Facts) -> Iterator[str]:
         elif key == "relationships":
             helped = (f"{edge['from']} -> {edge['to']}" for edge in value)
             yield f"cheaper by: {', '.join(helped)}"
-        else:
+        elif key != "causal":  # told with what was learned
             yield f"{key}: {_value(value)}"
-
-
-def _explainer(explainer: Facts) -> str:
-    options = _listed(explainer["options"])
-    return f"{explainer['name']} ({options})" if options else str(explainer["name"])
-
-
-def _limits(limits: Facts, at_once: int) -> list[str]:
-    return [
-        f"a row: {counted(limits['count'], 'counterfactual')}, {limits['max_evaluations']:,} evaluations",
-        f"a request: {limits['time_limit_s']:g} s",
-        f"at once: {counted(at_once, 'request')}",
-    ]
 
 
 def _table(features: Mapping[str, Facts]) -> Iterator[str]:

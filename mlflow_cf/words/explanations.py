@@ -114,8 +114,7 @@ class Explanations(Sequence[Explanation]):
     @property
     def summary(self) -> str:
         """How many rows there are of each status: ``3 rows: 2 found, 1 already``."""
-        counts = ", ".join(f"{count:,} {status}" for status, count in self._counts())
-        return f"{counted(len(self), 'row')}: {counts}" if self.items else "no rows"
+        return f"{counted(len(self), 'row')}: {self._counts()}" if self.items else "no rows"
 
     def __repr__(self) -> str:
         lines = [f"Explanations of {self.summary}"]
@@ -125,15 +124,15 @@ class Explanations(Sequence[Explanation]):
 
     def _repr_html_(self) -> str:
         """Return a small table for notebooks: one line per row, as far as they are shown."""
-        counts = ", ".join(f"{count:,} {status}" for status, count in self._counts())
-        head = f"<p>{len(self):,} explanations: {html.escape(counts)}</p>"
+        head = f"<p>{len(self):,} explanations: {html.escape(self._counts())}</p>"
         shown = self.items[:SHOWN_AS_HTML]
         lines = {"status": [e.status for e in shown], "explanation": [_cut(_words(e)) for e in shown]}
         table = pd.DataFrame(lines, index=self.index[:SHOWN_AS_HTML]).to_html()
         return head + table + ("" if len(shown) == len(self) else "<p>...</p>")
 
-    def _counts(self) -> Sequence[tuple[str, int]]:
-        return Counter(explanation.status for explanation in self.items).most_common()
+    def _counts(self) -> str:
+        counts = Counter(explanation.status for explanation in self.items).most_common()
+        return ", ".join(f"{count:,} {status}" for status, count in counts)
 
 
 def _words(explanation: Explanation) -> str:

@@ -224,8 +224,8 @@ def changes_between(old: Mapping[str, Level | None], new: Mapping[str, Level | N
 
 
 def describe_changes(changes: tuple[Change, ...], prediction: Level) -> str:
-    """Return a counterfactual's changes as one sentence."""
-    return sentence([(change.feature, change.old, change.new) for change in changes], prediction)
+    """Return ``income rises from 41,000 to 46,500: the prediction becomes 1``."""
+    return f"{told(changes)}: the prediction becomes {spoken(prediction)}"
 
 
 _DATE: Final = re.compile(r"\d{4}-\d\d-\d\d")  # what dates are told as begins so
@@ -258,39 +258,22 @@ def counted(count: int, noun: str) -> str:
     return f"{count:,} {noun}" + ("" if count == 1 else "s")
 
 
-def sentence(changes: Sequence[tuple[str, Any, Any]], prediction: Any) -> str:
-    """Return ``income rises from 41,000 to 46,500: the prediction becomes 1``."""
-    return f"{told(changes)}: the prediction becomes {spoken(prediction)}"
-
-
-def told(changes: Sequence[tuple[str, Any, Any]]) -> str:
+def told(changes: Sequence[Change]) -> str:
     """Return ``income rises from 41,000 to 46,500 and owner changes from no to yes``."""
-    parts = [_clause(name.replace("_", " "), old, new) for name, old, new in changes]
+    parts = [_clause(change.feature.replace("_", " "), change.old, change.new) for change in changes]
     return ", ".join(parts[:-1]) + " and " + parts[-1] if len(parts) > 1 else "".join(parts)
 
 
-def aim(name: str, value: Any, beyond: str) -> str:
-    """Return ``utilisation to 30 or less``; ``beyond`` is the word for values that are left as they are, if any are."""
-    return f"{name.replace('_', ' ')} to {spoken(value)}{' or ' + beyond if beyond else ''}"
-
-
 def _clause(name: str, old: Any, new: Any) -> str:
-    numbers = [isinstance(v, int | float) and not isinstance(v, bool) for v in (old, new)]
-    if not all(numbers):
-        return f"{name} {_moves(old, new)} from {spoken(old)} to {spoken(new)}"
-    verb = "rises" if new > old else "falls"
     before, after = spoken(old), spoken(new)
-    if before == after:  # closer than the digits shown
-        before, after = repr(old), repr(new)
+    if all(isinstance(v, int | float) and not isinstance(v, bool) for v in (old, new)):
+        verb = "rises" if new > old else "falls"
+        if before == after:  # closer than the digits shown
+            before, after = repr(old), repr(new)
+    else:
+        start, end = (days(v) if isinstance(v, str) and _DATE.match(v) else None for v in (old, new))
+        verb = "changes" if start is None or end is None else "moves later," if end > start else "moves earlier,"
     return f"{name} {verb} from {before} to {after}"
-
-
-def _moves(old: Any, new: Any) -> str:
-    """Return what a date does, of which a sentence can tell the direction; anything else changes."""
-    before, after = (days(v) if isinstance(v, str) and _DATE.match(v) else None for v in (old, new))
-    if before is None or after is None:
-        return "changes"
-    return "moves later," if after > before else "moves earlier,"
 
 
 def plan_text(steps: Sequence[Step], old_row: Mapping[str, Level | None]) -> str:
@@ -320,11 +303,12 @@ def cost(amount: float) -> str:
 
 
 def _line(step: Step, before: Mapping[str, Level | None]) -> str:
-    changes = [(change.feature, change.old, change.new) for change in changes_between(before, step.row)]
-    facts = [f"effort {_cost_of(step)}"]
+    facts = f"effort {cost(step.effort)}"
+    if step.discount != 1:  # something has made it cheaper
+        facts += f" x {cost(step.discount)} = {cost(step.effort * step.discount)}"
     if step.probability is not None:
-        facts.append(f"probability {_likely(step.probability)}")
-    line = f"{step.step}. {step.action}: {told(changes) or 'nothing changes'} ({', '.join(facts)})"
+        facts += f", probability {_likely(step.probability)}"
+    line = f"{step.step}. {step.action}: {told(changes_between(before, step.row)) or 'nothing changes'} ({facts})"
     return " ".join(line.split())
 
 
@@ -333,10 +317,3 @@ def _likely(probability: float) -> str:
     if 0 < probability < 0.005:
         return "below 0.01"
     return "above 0.99" if 0.995 < probability < 1 else f"{probability:.2f}"
-
-
-def _cost_of(step: Step) -> str:
-    """Return what a step costs, and how where something has made it cheaper: 4, or 0.5 x 0.7 = 0.35."""
-    if step.discount == 1:
-        return cost(step.effort)
-    return f"{cost(step.effort)} x {cost(step.discount)} = {cost(step.effort * step.discount)}"

@@ -105,14 +105,8 @@ class Verifications(tuple[Verification, ...]):
 
     def to_frame(self) -> pd.DataFrame:
         """Return one row per pair, with the paths of what is broken or unmet, and the inadmissible features."""
-        dtypes: dict[str, Any] = {
-            "ok": bool,
-            "fault": object,
-            "prediction": object,
-            "probability": float,
-            "valid": bool,
-        }
-        dtypes |= {"distance": float, "n_changed": "int64", "broken": object, "unmet": object}
+        dtypes: dict[str, Any] = {"ok": bool, "fault": object, "prediction": object, "probability": float}
+        dtypes |= {"valid": bool, "distance": float, "n_changed": "int64", "broken": object, "unmet": object}
         dtypes |= {"inadmissible": object, "needless": object}
         columns = {name: [getattr(one, name) for one in self] for name in dtypes}
         columns |= {name: list(map(list, columns[name])) for name in ("broken", "unmet", "inadmissible")}

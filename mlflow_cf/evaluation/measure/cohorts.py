@@ -24,7 +24,7 @@ from mlflow_cf.features import Feature, FeatureSpace, Floats, Level
 from mlflow_cf.goal import BoundTarget
 from mlflow_cf.model.judge import Outcome
 from mlflow_cf.problem import Codes
-from mlflow_cf.words.result import aim, counted
+from mlflow_cf.words.result import counted, spoken
 
 __all__ = ["Cohorts", "cohorts"]
 
@@ -318,7 +318,8 @@ class Move(NamedTuple):
     def text(self, feature: Feature) -> str:
         """Return ``utilisation to 30 or less``."""
         words = {"ordinal": ("higher", "lower"), "date": ("later", "earlier")}.get(feature.kind, ("more", "less"))
-        return aim(feature.name, feature.value(self.code), ("", *words)[self.direction])
+        beyond = f" or {words[self.direction < 0]}" if self.direction else ""  # values that are left as they are
+        return f"{feature.name.replace('_', ' ')} to {spoken(feature.value(self.code))}{beyond}"
 
 
 CommonChange = tuple[Move, ...]  # one or two, by column
