@@ -2,47 +2,36 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from typing import Final
 
 import mlflow
 import numpy as np
 import pandas as pd
-from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from mlflow_cf.evaluation.compare.comparison import Comparison
-from mlflow_cf.evaluation.compare.versions import LoadedVersion
-from mlflow_cf.evaluation.logged import bars, in_run
+from mlflow_cf.evaluation.compare.versions import Candidate
+from mlflow_cf.evaluation.logged import bars
 
 MOST_WORDS: Final = 4_000  # characters of a description
 FOLDER: Final = "compare"  # of tables and figures among the artifacts of the run
 TABLES: Final = ("aggregates", "survival", "burden", "advice", "differences")
-TAG: Final = "cf.compared"
 
 
 @contextmanager
-def comparing(names: Sequence[str]) -> Iterator[str]:
-    """Work in the active run, or in a new one that ends with the block; the value is its id."""
-    with in_run(f"compare {names[0]} to {names[-1]}") as run_id:
-        mlflow.set_tag(TAG, ", ".join(names))
-        yield run_id
-
-
-@contextmanager
-def versioned(version: LoadedVersion) -> Iterator[str]:
+def versioned(candidate: Candidate) -> Iterator[str]:
     """Work in a child run, tagged with the logged model and the registered version; the value is its id."""
-    known = version.candidate
-    name, number = known.registered or (None, None)
+    registered = candidate.registered
     tags = {
-        "cf.version": known.name,
-        "cf.uri": known.source if isinstance(known.source, str) else None,
-        "cf.model_id": known.model_id,
-        "cf.registered_model": name,
-        "cf.registered_version": number,
+        "cf.version": candidate.name,
+        "cf.uri": candidate.source if isinstance(candidate.source, str) else None,
+        "cf.model_id": candidate.model_id,
+        "cf.registered_model": registered and registered.name,
+        "cf.registered_version": registered and str(registered.version),
     }
-    with mlflow.start_run(run_name=known.name, nested=True, tags={k: v for k, v in tags.items() if v}) as run:
+    with mlflow.start_run(run_name=candidate.name, nested=True, tags={k: v for k, v in tags.items() if v}) as run:
         yield run.info.run_id
 
 
@@ -100,8 +89,12 @@ def burden_figure(burden: pd.DataFrame) -> Figure:
     panels = figure.subplots(len(measures), 1, squeeze=False)[:, 0]
     for axes, measure in zip(panels, measures, strict=True):
         lines = burden[burden["measure"] == measure]
-        for place, (version, own) in enumerate(lines.groupby("version", sort=False)):
-            _dots(axes, own.set_index("group").reindex(groups), str(version), place)
+        for place, (version, found) in enumerate(lines.groupby("version", sort=False)):
+            own = found.set_index("group").reindex(groups)
+            mean, low, high = (own[name].to_numpy(np.float64) for name in ("mean", "low", "high"))
+            reach = np.nan_to_num(np.maximum([mean - low, high - mean], 0.0))
+            heights = np.arange(len(groups)) + 0.12 * place
+            axes.errorbar(mean, heights, xerr=reach, fmt="o", markersize=4, capsize=2, label=str(version))
         axes.set_yticks(range(len(groups)), [group or "all rows" for group in groups])
         axes.invert_yaxis()
         axes.set_title(measure.replace("_", " "))
@@ -120,14 +113,6 @@ def advice_figure(advice: pd.DataFrame) -> Figure:
     axes.set(title="Share of the nearest answers that change a feature", xlim=(0, 1))
     axes.legend(fontsize="small")
     return figure
-
-
-def _dots(axes: Axes, lines: pd.DataFrame, version: str, place: int) -> None:
-    mean, low, high = (lines[name].to_numpy(np.float64) for name in ("mean", "low", "high"))
-    reach = np.nan_to_num(np.maximum([mean - low, high - mean], 0.0))
-    axes.errorbar(
-        mean, np.arange(len(lines)) + 0.12 * place, xerr=reach, fmt="o", markersize=4, capsize=2, label=version
-    )
 
 
 def _of_the_first(table: pd.DataFrame) -> pd.DataFrame:

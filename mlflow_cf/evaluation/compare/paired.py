@@ -16,6 +16,7 @@ from mlflow_cf.metrics import METRICS
 ALL: Final = ""  # the group of all rows; others are called by column and value, such as "sex.F"
 FEWEST: Final = 5  # values below which nobody should believe an interval
 CELLS: Final = 4_000_000  # drawn at once
+COLUMNS: Final = ("group", "measure", "rows", "mean", "low", "high", "change", "change_low", "change_high")
 SIGNS: Final = {"up": 1.0, "down": -1.0, "relative": 0.0}
 
 
@@ -61,41 +62,37 @@ class Bootstrap:
         return ends[0], ends[1]
 
 
-def means(values: pd.DataFrame, groups: pd.DataFrame | None, bootstrap: Bootstrap) -> pd.DataFrame:
-    """Return the means of columns (m, k) over the rows that have a value, for all rows and each group.
+def means(
+    values: pd.DataFrame, groups: pd.DataFrame | None, bootstrap: Bootstrap, before: pd.DataFrame | None = None
+) -> pd.DataFrame:
+    """Return the means of columns (m, k) for all rows and each group, and how they moved since a measurement before.
+
+    Each mean is over the rows that have a value in its own measurement. Groups of fewer than five such rows have no
+    interval.
+
+    Args:
+        values: (m, k) what was measured.
+        groups: (m, ..) the group of every row in one or more columns.
+        bootstrap: of the intervals.
+        before: (m, ..) the measurement before of the same rows; None: nothing has moved.
 
     Returns:
-        One line per group and column: group, measure, rows (that have a value), mean, low, high. Groups of fewer than
-        five such rows have no interval.
+        One line per group and column: group, measure, rows (that have a value), mean, low, high, change, change_low,
+        change_high.
     """
     found = []
     for group, rows in members_of(groups, len(values)).items():
-        numbers = values[rows].to_numpy(np.float64)
-        counted = (~np.isnan(numbers)).sum(axis=0)
-        low, high = bootstrap.ends(bootstrap.means(numbers), counted)
-        facts = {"measure": list(values.columns), "rows": counted, "mean": _mean(numbers), "low": low, "high": high}
+        new = values[rows].to_numpy(np.float64)
+        counted, drawn = (~np.isnan(new)).sum(axis=0), bootstrap.means(new)
+        low, high = bootstrap.ends(drawn, counted)
+        facts = {"measure": values.columns, "rows": counted, "mean": _mean(new), "low": low, "high": high}
+        if before is not None:
+            old = before[rows].reindex(columns=values.columns).to_numpy(np.float64)
+            sure = np.minimum(counted, (~np.isnan(old)).sum(axis=0))
+            low, high = bootstrap.ends(drawn - bootstrap.means(old), sure)
+            facts |= {"change": _mean(new) - _mean(old), "change_low": low, "change_high": high}
         found.append(pd.DataFrame({"group": group, **facts}))
-    return pd.concat(found)
-
-
-def changes(
-    before: pd.DataFrame, after: pd.DataFrame, groups: pd.DataFrame | None, bootstrap: Bootstrap
-) -> pd.DataFrame:
-    """Return how means of the columns (m, k) moved between two measurements of the same rows.
-
-    Each mean is over the rows that have a value in its own measurement, as in `means`.
-
-    Returns:
-        One line per group and column: group, measure, change, change_low, change_high.
-    """
-    found = []
-    for group, rows in members_of(groups, len(after)).items():
-        old, new = before[rows].to_numpy(np.float64), after[rows].to_numpy(np.float64)
-        sure = np.minimum((~np.isnan(old)).sum(axis=0), (~np.isnan(new)).sum(axis=0))
-        low, high = bootstrap.ends(bootstrap.means(new) - bootstrap.means(old), sure)
-        moved = {"change": _mean(new) - _mean(old), "change_low": low, "change_high": high}
-        found.append(pd.DataFrame({"group": group, "measure": list(after.columns), **moved}))
-    return pd.concat(found)
+    return pd.concat(found, ignore_index=True).reindex(columns=COLUMNS)
 
 
 def differences(before: pd.DataFrame, after: pd.DataFrame, bootstrap: Bootstrap) -> pd.DataFrame:

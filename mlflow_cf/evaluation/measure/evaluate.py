@@ -114,7 +114,7 @@ def evaluate(
         KeyboardInterrupt: by Ctrl-C; what was measured by then is logged, and a run of our own has failed.
     """
     how = Measuring(None, count, seed, time_limit_s, max_evaluations, certify)
-    task = task_of(model, rows, how, labels=labels, explainers=explainers, groups=groups, risk=risk)
+    task = task_of(source_of(model), rows, how, labels=labels, explainers=explainers, groups=groups, risk=risk)
     folder = task.source.folder
     if register_winner is not None and folder is None:
         fix = "pass the URI or folder of a logged one"
@@ -127,7 +127,7 @@ def evaluate(
 
 
 def task_of(
-    model: ModelSource,
+    source: Source,
     rows: pd.DataFrame,
     measuring: Measuring,
     *,
@@ -141,7 +141,6 @@ def task_of(
     Raises:
         InputError: arguments that do not fit.
     """
-    source = source_of(model)
     table = as_rows(rows, source.explained.space.columns)
     source.explained.space.select(table)
     if not len(table):
