@@ -10,8 +10,18 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import mlflow_cf
-from mlflow_cf.evaluation.compare.paired import FEWEST, Bootstrap, differences, means
-from mlflow_cf.evaluation.compare.side_by_side import MEASURES, Issued, advice, burden, judged, survival
+from mlflow_cf.evaluation.compare.side_by_side import (
+    FEWEST,
+    MEASURES,
+    Bootstrap,
+    Issued,
+    advice,
+    burden,
+    differences,
+    judged,
+    means,
+    survival,
+)
 from mlflow_cf.evaluation.measure.lines import groups_of
 
 DRAWS = 40
