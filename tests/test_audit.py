@@ -22,8 +22,18 @@ import mlflow_cf
 from mlflow_cf.artifact.served import ServedModel, replay_trace
 from mlflow_cf.audit import record as records
 from mlflow_cf.audit import trace as traces
-from mlflow_cf.audit.record import AnsweredBy, AskedFor, Record, digest, query_values, record_of, row_values, table_of
-from mlflow_cf.audit.replay import differences, replay
+from mlflow_cf.audit.record import (
+    AnsweredBy,
+    AskedFor,
+    Record,
+    differences,
+    digest,
+    query_values,
+    record_of,
+    replay,
+    row_values,
+    table_of,
+)
 from mlflow_cf.audit.trace import Audit
 from mlflow_cf.cli import main
 from mlflow_cf.features import FeatureSpace

@@ -179,7 +179,7 @@ class TestPlausible:
         required = learned.required(Plausible(quantile=0.1))
         inside = required.outcome.values >= required.target.low
         assert 0.9 <= inside.mean() < 0.95
-        again = Plausibility.restored(method, space, Z, learned.arrays)
+        again = Plausibility.learn(method, space, Z, learned.arrays)
         assert again.required(Plausible(quantile=0.1)).target == required.target
 
     def test_a_threshold_is_that_of_the_factor(self) -> None:

@@ -25,8 +25,7 @@ from mlflow.protos.databricks_pb2 import INTERNAL_ERROR
 from numpy.typing import DTypeLike, NDArray
 
 from mlflow_cf.artifact.load import load_folder
-from mlflow_cf.audit.record import ATTRIBUTE, AnsweredBy, Record
-from mlflow_cf.audit.replay import Replay, replay
+from mlflow_cf.audit.record import ATTRIBUTE, AnsweredBy, Record, Replay, replay
 from mlflow_cf.audit.trace import Audit, used_libraries, versions
 from mlflow_cf.errors import ArtifactError, CounterfactualError, InputError, frames
 from mlflow_cf.explained import ExplainedModel

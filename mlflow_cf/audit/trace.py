@@ -107,7 +107,13 @@ class Audit:
                 started_ns=started_ns,
                 ended_ns=time.time_ns(),
             )
-            self._queue(noted)
+            # another thread writes it, for MLflow asks its store for the experiment before a trace begins
+            with self._lock:
+                if self._writer is None:
+                    writer = Thread(target=self._write_all, name="mlflow-cf-audit")
+                    writer.start()  # it waits for the lock; a program that ends may not start any
+                    self._writer = writer
+                self._line.append(noted)
         except Exception as error:  # noqa: BLE001  as above; a message may quote the row, so only the type is kept
             self._release(len(kept))
             self._miss(len(kept), type(error).__name__)
@@ -116,15 +122,6 @@ class Audit:
         """Wait until all that was noted so far has been handed to MLflow."""
         while (writer := self._writer) is not None:
             writer.join()
-
-    def _queue(self, noted: Noted) -> None:
-        """Let another thread write it, for MLflow asks its store for the experiment before a trace begins."""
-        with self._lock:
-            if self._writer is None:
-                writer = Thread(target=self._write_all, name="mlflow-cf-audit")
-                writer.start()  # it waits for the lock; a program that ends may not start any
-                self._writer = writer
-            self._line.append(noted)
 
     def _write_all(self) -> None:
         while True:

@@ -17,6 +17,7 @@ from mlflow_cf.evaluation.logged import Logbook
 from mlflow_cf.evaluation.measure.evaluate import carry_out, task_of
 from mlflow_cf.evaluation.measure.measured import Measuring
 from mlflow_cf.evaluation.measure.result import Evaluation
+from mlflow_cf.evaluation.source import source_of
 
 MODEL_TYPE: Final = "counterfactual"
 MEASURING: Final = ("count", "seed", "time_limit_s", "max_evaluations", "certify")  # as in `Measuring`
@@ -63,7 +64,9 @@ class CounterfactualEvaluator(ModelEvaluator):
             rows = pd.DataFrame(rows, columns=dataset.feature_names)
         how = Measuring(**{key: value for key, value in config.items() if key in MEASURING})
         others = {key: value for key, value in config.items() if key not in MEASURING}
-        task = task_of(model, rows, how, labels=dataset.labels_data if dataset.has_targets else None, **others)
+        task = task_of(
+            source_of(model), rows, how, labels=dataset.labels_data if dataset.has_targets else None, **others
+        )
         # MLflow ties the data set to the run itself, and logs metrics where it knows the model's id: not of versions
         logbook = Logbook(run_id, MODEL_TYPE, task.source.model_id, None, metrics=model_id is None)
         found = carry_out(task, logbook)

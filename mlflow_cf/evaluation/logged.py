@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import warnings
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, TypeVar
 
 import mlflow
 import pandas as pd
@@ -20,6 +20,7 @@ from mlflow.entities import LoggedModelInput
 from mlflow_cf.evaluation.measure import lines
 from mlflow_cf.evaluation.measure.aggregates import STATUSES
 
+T = TypeVar("T")
 AT_ONCE: Final = 500  # metrics; MLflow takes 1,000
 SHOWN: Final = 1_000  # rows of the table for MLflow's pages, which is one JSON file
 FOR_READERS: Final = ("status", "reason", "prediction", "text", "changed", "target_probability", "mixed", "proof")
@@ -79,7 +80,7 @@ def _readable(paths: Mapping[str, Path]) -> pd.DataFrame:
     """Return the first lines of all explainers as people read them in MLflow's pages."""
     tables = []
     for name, path in paths.items():
-        table = lines.read(path, [lines.ROW, *FOR_READERS]).head(max(1, SHOWN // len(paths)))
+        table = pd.read_parquet(path, columns=[lines.ROW, *FOR_READERS]).head(max(1, SHOWN // len(paths)))
         table.insert(0, "explainer", name)
         tables.append(table.assign(changed=table["changed"].map(", ".join)).rename(columns={"mixed": "distance"}))
     table = pd.concat(tables).astype(object)
@@ -116,61 +117,51 @@ def figures(paths: Mapping[str, Path], table: pd.DataFrame) -> Iterator[tuple[st
         paths: the lines of each explainer, by its name.
         table: all `aggregates`.
     """
-    facts = {name: lines.read(path, ["status", "mixed", "changed"]) for name, path in paths.items()}
-    yield "outcomes", _outcomes(facts)
+    facts = {name: pd.read_parquet(path, columns=["status", "mixed", "changed"]) for name, path in paths.items()}
+    yield "outcomes", _drawn(_outcomes, facts, "rows by status", "rows")
     if any(one["mixed"].notna().any() for one in facts.values()):
-        yield "distances", _distances(facts)
-        yield "changed_features", _changed(facts)
+        yield "distances", _drawn(_distances, facts, "distance of answers", "distance")
+        yield "changed_features", _drawn(_changed, facts, "what the nearest answers change", "share of answers")
     if (table["group"] != "").any():
-        yield "groups", _groups(table)
+        yield "groups", _drawn(_groups, table, "coverage by group, with standard errors", "coverage")
 
 
-def _outcomes(facts: Mapping[str, pd.DataFrame]) -> Figure:
-    counts = {name: one["status"].value_counts().reindex(STATUSES, fill_value=0) for name, one in facts.items()}
-    figure, axes = _drawing("rows by status")
-    bars(axes, pd.DataFrame(counts))
-    _named(axes, "rows", len(counts))
+def _drawn(draw: Callable[[Axes, T], None], data: T, title: str, noun: str) -> Figure:
+    """Return a figure of one panel, with a legend if there is more than one thing in it."""
+    figure = Figure(figsize=(7.0, 4.5), layout="constrained")
+    axes = figure.add_subplot(title=title, xlabel=noun)
+    draw(axes, data)
+    if len(axes.get_legend_handles_labels()[1]) > 1:
+        axes.legend()
     return figure
 
 
-def _distances(facts: Mapping[str, pd.DataFrame]) -> Figure:
-    figure, axes = _drawing("distance of answers")
+def _outcomes(axes: Axes, facts: Mapping[str, pd.DataFrame]) -> None:
+    counts = {name: one["status"].value_counts().reindex(STATUSES, fill_value=0) for name, one in facts.items()}
+    bars(axes, pd.DataFrame(counts))
+
+
+def _distances(axes: Axes, facts: Mapping[str, pd.DataFrame]) -> None:
     known = {name: one["mixed"].dropna() for name, one in facts.items()}
     axes.hist(list(known.values()), bins=BINS, label=list(known), histtype="step")
     axes.set_ylabel("rows")
-    _named(axes, "distance", len(facts))
-    return figure
 
 
-def _changed(facts: Mapping[str, pd.DataFrame]) -> Figure:
+def _changed(axes: Axes, facts: Mapping[str, pd.DataFrame]) -> None:
     shares = {}
     for name, one in facts.items():
         answered = [list(changed) for changed in one["changed"] if len(changed)]
         counts = Counter(feature for changed in answered for feature in changed)
         shares[name] = pd.Series(counts, dtype="float64") / max(len(answered), 1)
     table = pd.DataFrame(shares).fillna(0.0)
-    order = table.sum(axis=1).sort_values(ascending=False).index[:MOST_FEATURES]
-    figure, axes = _drawing("what the nearest answers change")
-    bars(axes, table.loc[order])
-    _named(axes, "share of answers", len(shares))
-    return figure
+    bars(axes, table.loc[table.sum(axis=1).sort_values(ascending=False).index[:MOST_FEATURES]])
 
 
-def _groups(table: pd.DataFrame) -> Figure:
-    figure, axes = _drawing("coverage by group, with standard errors")
+def _groups(axes: Axes, table: pd.DataFrame) -> None:
     coverage = table[(table["metric"] == "coverage") & (table["group"] != "")]
     for name, one in coverage.groupby("explainer", sort=False):
         axes.errorbar(one["value"], one["group"], xerr=one["standard_error"].fillna(0.0), fmt="o", label=str(name))
     axes.set_xlim(0.0, 1.05)
-    _named(axes, "coverage", coverage["explainer"].nunique())
-    return figure
-
-
-def _drawing(title: str) -> tuple[Figure, Axes]:
-    figure = Figure(figsize=(7.0, 4.5), layout="constrained")
-    axes = figure.add_subplot()
-    axes.set_title(title)
-    return figure, axes
 
 
 def bars(axes: Axes, table: pd.DataFrame) -> None:
@@ -180,9 +171,3 @@ def bars(axes: Axes, table: pd.DataFrame) -> None:
         axes.barh([place + number * height for place in range(len(table))], table[name], height, label=str(name))
     axes.set_yticks([place + 0.4 - height / 2 for place in range(len(table))], [str(label) for label in table.index])
     axes.invert_yaxis()
-
-
-def _named(axes: Axes, noun: str, several: int) -> None:
-    axes.set_xlabel(noun)
-    if several > 1:
-        axes.legend()

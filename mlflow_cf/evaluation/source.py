@@ -43,7 +43,13 @@ def source_of(model: ModelSource) -> Source:
     if isinstance(model, ExplainedModel):
         return Source(model)
     if isinstance(model, PyFuncModel):
-        return Source(_inside(model), known_id(model.metadata.model_id))
+        try:
+            raw = model.get_raw_model()
+        except NotImplementedError:
+            raw = None
+        if not isinstance(raw, ExplainedModel):
+            raise InputError("model", "this pyfunc is no explained model", "log it with mlflow_cf.log_model")
+        return Source(raw, known_id(model.metadata.model_id))
     if not isinstance(model, str | Path):
         fix = "pass a URI, a folder, a loaded pyfunc or what mlflow_cf.wrap returns"
         raise InputError("model", f"a {type(model).__name__} is no explained model", fix)
@@ -52,16 +58,6 @@ def source_of(model: ModelSource) -> Source:
     explained = load_folder(folder)
     explained.warm_up()
     return Source(explained, known_id(Model.load(str(folder)).model_id), folder)
-
-
-def _inside(model: PyFuncModel) -> ExplainedModel:
-    try:
-        raw = model.get_raw_model()
-    except NotImplementedError:
-        raw = None
-    if not isinstance(raw, ExplainedModel):
-        raise InputError("model", "this pyfunc is no explained model", "log it with mlflow_cf.log_model")
-    return raw
 
 
 def known_id(model_id: str | None) -> str | None:

@@ -15,23 +15,27 @@ from mlflow_cf.metrics.catalog import (
     validity,
 )
 from mlflow_cf.metrics.changes import Options, changed
-from mlflow_cf.metrics.costs import Steps, discounted_cost, relative_difference, sequence_cost, sequence_length
-from mlflow_cf.metrics.feedback import Wishes, actionability, actionable, feasibility
+from mlflow_cf.metrics.demands import (
+    Steps,
+    Wishes,
+    actionability,
+    actionable,
+    discounted_cost,
+    feasibility,
+    relative_difference,
+    sequence_cost,
+    sequence_length,
+)
 from mlflow_cf.metrics.outliers import Inliers, plausibility
-from mlflow_cf.metrics.pairs import (
+from mlflow_cf.metrics.proximity import (
     cat_diversity,
+    cat_proximity,
     cont_diversity,
+    cont_proximity,
+    distances,
     diversity,
     diversity_cat,
     diversity_ratio,
-    norm_diversity,
-    norm_diversity_cat,
-    sparsity_diversity,
-)
-from mlflow_cf.metrics.proximity import (
-    cat_proximity,
-    cont_proximity,
-    distances,
     gower,
     jaccard,
     l0,
@@ -39,11 +43,14 @@ from mlflow_cf.metrics.proximity import (
     linf,
     mixed,
     n_changed,
+    norm_diversity,
+    norm_diversity_cat,
     prox_cat,
     prox_cont,
     prox_euc,
     prox_jac,
     sparsity_changed,
+    sparsity_diversity,
     sparsity_unchanged,
 )
 from mlflow_cf.metrics.risk import Labelled, extraction_fidelity, membership_auc

@@ -13,7 +13,7 @@ import numpy as np
 from mlflow_cf.constraints.rules import Bools
 from mlflow_cf.errors import InputError, did_you_mean
 from mlflow_cf.features import FeatureSpace, Floats
-from mlflow_cf.metrics import costs, feedback, pairs, proximity
+from mlflow_cf.metrics import demands, proximity
 from mlflow_cf.metrics.changes import DEFAULTS, Options, mean
 from mlflow_cf.metrics.outliers import Inliers, plausibility
 from mlflow_cf.words.result import Status
@@ -50,8 +50,8 @@ class Answers:
     requested: int = 1
     satisfied: Bools | None = None
     inliers: Inliers | None = None
-    wishes: feedback.Wishes | None = None
-    plans: tuple[costs.Steps, ...] = ()
+    wishes: demands.Wishes | None = None
+    plans: tuple[demands.Steps, ...] = ()
     spent: Mapping[str, float] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
@@ -116,10 +116,10 @@ def validity(valid: Bools) -> float | None:
     return mean(valid)
 
 
-def constraint_satisfaction(satisfied: Bools) -> float | None:
+def constraint_satisfaction(satisfied: Bools | None) -> float | None:
     """Share of the returned answers (k,) that meet all declared constraints.
 
-    Unit: share. Better: up; it must be 1. None without answers.
+    Unit: share. Better: up; it must be 1. None without answers, and where nothing is known of them.
     """
     return mean(satisfied)
 
@@ -182,7 +182,7 @@ def _apart(metric: Callable[[FeatureSpace, Floats, Options], float | None]) -> _
     return lambda answers, options: metric(answers.space, answers.Z, options) if len(answers.Z) > 1 else None
 
 
-def _plan(cost: Callable[[costs.Steps], float]) -> _Function:
+def _plan(cost: Callable[[demands.Steps], float]) -> _Function:
     return lambda answers, _: mean(np.array([cost(steps) for steps in answers.plans]))
 
 
@@ -190,26 +190,18 @@ def _spent(name: str) -> _Function:
     return lambda answers, _: answers.spent.get(name)
 
 
-def _plausibility(answers: Answers, _: Options) -> float | None:
-    return None if answers.plausible is None else plausibility(answers.plausible)
-
-
-def _satisfaction(answers: Answers, _: Options) -> float | None:
-    return None if answers.satisfied is None else constraint_satisfaction(answers.satisfied)
-
-
 def _actionability(answers: Answers, options: Options) -> float | None:
     if answers.wishes is None:
         return None
-    return feedback.actionability(answers.space, answers.x, answers.Z, answers.wishes, options)
+    return demands.actionability(answers.space, answers.x, answers.Z, answers.wishes, options)
 
 
 def _feasibility(answers: Answers, options: Options) -> float | None:
     if answers.status in NOT_ASKED or answers.plausible is None or answers.wishes is None:
         return None
-    wished = feedback.actionable(answers.space, answers.x, answers.Z, answers.wishes, options)
+    wished = demands.actionable(answers.space, answers.x, answers.Z, answers.wishes, options)
     distance = proximity.distances(answers.space, answers.x, answers.Z, options.distance)
-    return feedback.feasibility(distance, answers.valid, answers.plausible, wished)
+    return demands.feasibility(distance, answers.valid, answers.plausible, wished)
 
 
 _Function = Callable[[Answers, Options], float | None]
@@ -229,27 +221,24 @@ _ALL = (
     Measure("sparsity_unchanged", _near(proximity.sparsity_unchanged), "up"),
     Measure("cat_proximity", _near(proximity.cat_proximity), "up"),
     Measure("cont_proximity", _near(proximity.cont_proximity), "up"),
-    Measure("cont_diversity", _apart(pairs.cont_diversity), "up"),
-    Measure("cat_diversity", _apart(pairs.cat_diversity), "up"),
-    Measure("sparsity_diversity", _apart(pairs.sparsity_diversity), "up"),
-    Measure("diversity", _apart(pairs.diversity), "relative"),
-    Measure("diversity_cat", _apart(pairs.diversity_cat), "relative"),
-    Measure("norm_diversity", _near(pairs.norm_diversity), "relative"),
-    Measure("norm_diversity_cat", _near(pairs.norm_diversity_cat), "relative"),
-    Measure("diversity_ratio", _near(pairs.diversity_ratio), "relative"),
+    Measure("cont_diversity", _apart(proximity.cont_diversity), "up"),
+    Measure("cat_diversity", _apart(proximity.cat_diversity), "up"),
+    Measure("sparsity_diversity", _apart(proximity.sparsity_diversity), "up"),
+    Measure("diversity", _apart(proximity.diversity), "relative"),
+    Measure("diversity_cat", _apart(proximity.diversity_cat), "relative"),
+    Measure("norm_diversity", _near(proximity.norm_diversity), "relative"),
+    Measure("norm_diversity_cat", _near(proximity.norm_diversity_cat), "relative"),
+    Measure("diversity_ratio", _near(proximity.diversity_ratio), "relative"),
     Measure("prox_jac", lambda answers, _: proximity.prox_jac(answers.space, answers.x, answers.Z), "down"),
     Measure("prox_euc", _near(proximity.prox_euc), "down"),
     Measure("actionability", _actionability, "up"),
-    Measure("plausibility", _plausibility, "up"),
+    Measure("plausibility", lambda answers, _: plausibility(answers.plausible), "up"),
     Measure("feasibility", _feasibility, "up"),
-    Measure("constraint_satisfaction", _satisfaction, "up"),
-    Measure("sequence_cost", _plan(costs.sequence_cost), "down"),
-    Measure("discounted_cost", _plan(costs.discounted_cost), "down"),
-    Measure("sequence_length", _plan(costs.sequence_length), "down"),
-    Measure("seconds", _spent("seconds"), "down"),
-    Measure("model_calls", _spent("model_calls"), "down"),
-    Measure("generations", _spent("generations"), "down"),
-    Measure("candidates", _spent("candidates"), "down"),
+    Measure("constraint_satisfaction", lambda answers, _: constraint_satisfaction(answers.satisfied), "up"),
+    Measure("sequence_cost", _plan(demands.sequence_cost), "down"),
+    Measure("discounted_cost", _plan(demands.discounted_cost), "down"),
+    Measure("sequence_length", _plan(demands.sequence_length), "down"),
+    *(Measure(name, _spent(name), "down") for name in ("seconds", "model_calls", "generations", "candidates")),
 )
 
 METRICS: Mapping[str, Measure] = MappingProxyType({metric.id: metric for metric in _ALL})

@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mlflow_cf.constraints.rules import Bools
-from mlflow_cf.features import Feature, FeatureSpace, Floats
+from mlflow_cf.features import FeatureSpace, Floats
 from mlflow_cf.policy import Distance
 from mlflow_cf.problem import BoundDistance
 
@@ -121,11 +121,7 @@ def _ruler(space: FeatureSpace, scale: Scale, options: Options) -> BoundDistance
     if scale == "none":
         return replace(metric, scale=ordered.astype(np.float64))
     if scale == "mad" and options.zero_mad == "one":
-        no_mad = np.array([_mad_is_zero(feature) for feature in space.features])
+        # where one value makes up more than half of the background, `Feature.mad` holds the deviation
+        no_mad = np.array([f.mad == 0 or 2 * f.counts.max(initial=0) > f.counts.sum() for f in space.features])
         return replace(metric, scale=np.where(ordered & no_mad, 1.0, metric.scale))
     return metric
-
-
-def _mad_is_zero(feature: Feature) -> bool:
-    """Whether one value makes up more than half of the background: `Feature.mad` holds the deviation instead then."""
-    return feature.mad == 0 or bool(len(feature.counts) and 2 * feature.counts.max() > feature.counts.sum())

@@ -141,9 +141,9 @@ def _density(distance: Floats, reach: Floats) -> Floats:
     return density
 
 
-def plausibility(inliers: Bools) -> float | None:
+def plausibility(inliers: Bools | None) -> float | None:
     """Share of answers (k,) that are inliers of the background by LOF.
 
-    Unit: share. Better: up. Source: UFCE. None without answers.
+    Unit: share. Better: up. Source: UFCE. None without answers, and where nothing is known of them.
     """
     return mean(inliers)

@@ -223,25 +223,20 @@ class Plausibility:
     requirement: Requirement
 
     @classmethod
-    def learn(cls, method: Method, space: FeatureSpace, background: Floats) -> Plausibility:
-        """Learn from coded background rows (n, d)."""
-        kind = Isolation if method == "isolation_forest" else Inliers
-        return cls._of(kind.fit(space, background), space, background)
-
-    @classmethod
-    def restored(
-        cls, method: Method, space: FeatureSpace, background: Floats, arrays: Mapping[str, NDArray[Any]]
+    def learn(
+        cls,
+        method: Method,
+        space: FeatureSpace,
+        background: Floats,
+        arrays: Mapping[str, NDArray[Any]] | None = None,
     ) -> Plausibility:
-        """Rebuild from `arrays`.
+        """Learn from coded background rows (n, d), or rebuild what was learned of them from `arrays`.
 
         Raises:
-            KeyError, ValueError: they are not what was learned of these features.
+            KeyError, ValueError: the arrays are not what was learned of these features.
         """
         kind = Isolation if method == "isolation_forest" else Inliers
-        return cls._of(kind.from_arrays(space, arrays), space, background)
-
-    @classmethod
-    def _of(cls, scorer: Isolation | Inliers, space: FeatureSpace, background: Floats) -> Plausibility:
+        scorer = kind.fit(space, background) if arrays is None else kind.from_arrays(space, arrays)
         if isinstance(scorer, Isolation):
             model = OpenModel("isolation_forest", (), partial(_likeness, scorer, space), compile=scorer.compile)
         else:

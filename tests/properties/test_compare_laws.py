@@ -10,8 +10,18 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import mlflow_cf
-from mlflow_cf.evaluation.compare.paired import FEWEST, Bootstrap, changes, differences, means
-from mlflow_cf.evaluation.compare.side_by_side import MEASURES, Issued, advice, burden, judged, survival
+from mlflow_cf.evaluation.compare.side_by_side import (
+    FEWEST,
+    MEASURES,
+    Bootstrap,
+    Issued,
+    advice,
+    burden,
+    differences,
+    judged,
+    means,
+    survival,
+)
 from mlflow_cf.evaluation.measure.lines import groups_of
 
 DRAWS = 40
@@ -113,7 +123,7 @@ def test_means_equal_the_slow_reference(given_tables, bootstrap):
 @given(tables(count=2), bootstraps)
 def test_changes_equal_the_slow_reference(given_tables, bootstrap):
     [before, after], groups = given_tables
-    found = changes(before, after, groups, bootstrap).set_index(["group", "measure"])
+    found = means(after, groups, bootstrap, before).set_index(["group", "measure"])
     for name, rows in members(groups, len(after)).items():
         for metric in METRICS:
             old, new = ([table[metric][row] for row in rows] for table in (before, after))

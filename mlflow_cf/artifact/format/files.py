@@ -193,7 +193,7 @@ def _plausibility(
     if found is None or policy.plausible is None:
         return None
     with reading(PLAUSIBLE_ARRAYS):
-        return Plausibility.restored(policy.plausible.method, space, codes, found.arrays)
+        return Plausibility.learn(policy.plausible.method, space, codes, found.arrays)
 
 
 def _causal(content: Mapping[str, bytes], policy: Policy, space: FeatureSpace, codes: Floats) -> tuple[Arrays, ...]:

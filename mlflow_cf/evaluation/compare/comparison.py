@@ -14,7 +14,7 @@ from mlflow.models import EvaluationResult, MetricThreshold
 from mlflow.models.evaluation.validation import ModelValidationFailedException
 
 from mlflow_cf.errors import InputError, did_you_mean
-from mlflow_cf.evaluation.compare.paired import ALL
+from mlflow_cf.evaluation.compare.side_by_side import ALL
 
 OVERVIEW: Final = (
     "accuracy",

@@ -1,14 +1,14 @@
 """The tables of a comparison: measured versions side by side, and what the advice costs each group of people.
 
-Survival is what other versions say of the counterfactuals that one version has issued.
+Survival is what other versions say of the counterfactuals that one version has issued. How sure means over the same
+rows are is told by a bootstrap that draws rows once for everything compared.
 """
 
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from functools import cached_property
 from types import MappingProxyType
 from typing import Final
 
@@ -17,18 +17,16 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from mlflow_cf.errors import InputError
-from mlflow_cf.evaluation.compare.paired import Bootstrap, changes, differences, means
-from mlflow_cf.evaluation.compare.versions import LoadedVersion
-from mlflow_cf.evaluation.measure.aggregates import COLUMNS, Figure
+from mlflow_cf.evaluation.measure.aggregates import Figure, figures_table
+from mlflow_cf.evaluation.measure.lines import members_of
 from mlflow_cf.explained import ExplainedModel
 from mlflow_cf.features import Floats
 from mlflow_cf.goal import BoundTarget
 from mlflow_cf.metrics import METRICS
-from mlflow_cf.model.judge import Label, Outcome
+from mlflow_cf.model.judge import Label
 from mlflow_cf.policy import Target
-from mlflow_cf.request.rows import CodedRows, Row, read_rows
-
-Key = tuple[str, str]  # names of a version and of an explainer
+from mlflow_cf.proof.verify import joined_outcomes
+from mlflow_cf.request.rows import CodedRows, read_rows
 
 
 @dataclass(frozen=True, eq=False)
@@ -36,20 +34,25 @@ class MeasuredExplainer:
     """What one explainer of one version has answered.
 
     Attributes:
-        version: the version.
-        explainer: name of the explainer; place: its number among those that are compared.
+        version, explainer: their names.
         table: one line per row that was measured, numbered from 0.
+        before: what the explainer at the same place of the version before has answered, if there is one.
     """
 
-    version: LoadedVersion
+    version: str
     explainer: str
-    place: int
     table: pd.DataFrame
+    before: MeasuredExplainer | None
 
     @property
-    def key(self) -> Key:
+    def key(self) -> tuple[str, ...]:
         """Names of the version and of the explainer."""
-        return self.version.name, self.explainer
+        return self.version, self.explainer
+
+    @property
+    def earlier(self) -> pd.DataFrame | None:
+        """The table of the version before."""
+        return None if self.before is None else self.before.table
 
 
 @dataclass(frozen=True, eq=False)
@@ -57,111 +60,88 @@ class SideBySide:
     """Measurements of the same rows.
 
     Attributes:
+        versions: the models that were measured, by name.
         measured: in the order of the versions, then of the explainers.
         rows: (m, c) the rows, numbered from 0.
         groups: (m, ..) the group of every row in one or more columns.
         bootstrap: of all intervals.
     """
 
+    versions: Mapping[str, ExplainedModel]
     measured: Sequence[MeasuredExplainer]
     rows: pd.DataFrame
     groups: pd.DataFrame
     bootstrap: Bootstrap
 
-    @cached_property
-    def versions(self) -> tuple[LoadedVersion, ...]:
-        """The versions that were measured."""
-        return tuple({one.version.name: one.version for one in self.measured}.values())
-
-    def before(self, one: MeasuredExplainer) -> MeasuredExplainer | None:
-        """Return the measurement of the version before, with the explainer at the same place."""
-        at = self.versions.index(one.version)
-        same = (other for other in self.measured if at and other.version is self.versions[at - 1])
-        return next((other for other in same if other.place == one.place), None)
-
     def table(self) -> pd.DataFrame:
         """Return all measured lines: version, explainer, row, then what was measured."""
-        return _stacked({one.key: one.table.rename_axis("row").reset_index() for one in self.measured})
+        return stacked({one.key: one.table.rename_axis("row").reset_index() for one in self.measured}, *NAMES)
 
     def differences(self) -> pd.DataFrame:
         """Return the paired differences of all metrics between neighbours."""
-        found = []
+        found = {}
         for one in self.measured:
-            first = next(other for other in self.measured if other.version is one.version)
-            for base in dict.fromkeys((self.before(one), None if first is one else first)):
+            first = next(other for other in self.measured if other.version == one.version)
+            for base in dict.fromkeys((one.before, None if first is one else first)):
                 if base is not None:
                     compared = differences(base.table[list(METRICS)], one.table[list(METRICS)], self.bootstrap)
-                    names = ("base_version", "base_explainer", "version", "explainer")
-                    found.append(_labelled(compared[compared["rows"] > 0], names, (*base.key, *one.key)))
-        return _joined(found)
+                    found[*base.key, *one.key] = compared[compared["rows"] > 0]
+        return stacked(found, "base_version", "base_explainer", *NAMES)
 
     def burden(self) -> pd.DataFrame:
         """Return the burden of every group under every version and explainer, and how it moved."""
-        return _stacked(
-            {one.key: burden(one.table, self._before(one), self.groups, self.bootstrap) for one in self.measured}
-        )
+        found = {one.key: burden(one.table, one.earlier, self.groups, self.bootstrap) for one in self.measured}
+        return stacked(found, *NAMES)
 
     def advice(self) -> pd.DataFrame:
         """Return which features the answers of every version and explainer change, and how that moved."""
-        names = list(dict.fromkeys(name for version in self.versions for name in version.explained.space.names))
-        return _stacked({one.key: advice(one.table, self._before(one), names, self.bootstrap) for one in self.measured})
+        names = list(dict.fromkeys(name for explained in self.versions.values() for name in explained.space.names))
+        found = {one.key: advice(one.table, one.earlier, names, self.bootstrap) for one in self.measured}
+        return stacked(found, *NAMES)
 
     def survival(self) -> tuple[pd.DataFrame, list[str]]:
         """Return how the counterfactuals of every version fare under every version, and notes on who cannot judge."""
-        found, notes = [], []
+        found, notes = {}, []
         for one in self.measured:
-            issued = Issued.of(one.version.explained, one.table, self.rows)
-            for judge in self.versions:
+            issued = Issued.of(self.versions[one.version], one.table, self.rows)
+            for name, judge in self.versions.items():
                 try:
-                    verdict = judged(issued, judge.explained, len(self.rows))
+                    verdict = judged(issued, judge, len(self.rows))
                 except InputError as error:
-                    notes.append(f"{judge.name} cannot judge the answers of {one.version.name}: {error.message}")
+                    notes.append(f"{name} cannot judge the answers of {one.version}: {error.message}")
                     continue
-                names = ("issued", "explainer", "judged")
-                table = survival(verdict, self.groups, self.bootstrap)
-                found.append(_labelled(table, names, (*one.key, judge.name)))
-        return _joined(found), list(dict.fromkeys(notes))
+                found[*one.key, name] = survival(verdict, self.groups, self.bootstrap)
+        return stacked(found, "issued", "explainer", "judged"), list(dict.fromkeys(notes))
 
-    def survivors(self, survivals: pd.DataFrame, version: LoadedVersion) -> pd.DataFrame:
+    def survivors(self, survivals: pd.DataFrame, version: str) -> pd.DataFrame:
         """Return how the answers of the version before fare under a version, as figures of an evaluation."""
         figures = []
         for one in self.measured:
-            before = self.before(one) if one.version is version else None
-            asked = None if before is None else (*before.key, version.name)
+            asked = (*one.before.key, version) if one.before and one.version == version else None
             for line in survivals.to_dict("records"):
                 if asked == (line["issued"], line["explainer"], line["judged"]):
-                    values = {name: line[name] for name in ("survival", "probability_lost")}
                     figures += [
-                        Figure(one.explainer, line["group"], name, value, None, line["answers"])
-                        for name, value in values.items()
-                        if np.isfinite(value)
+                        Figure(one.explainer, line["group"], name, line[name], None, line["answers"])
+                        for name in ("survival", "probability_lost")
+                        if np.isfinite(line[name])
                     ]
-        return pd.DataFrame(figures, columns=list(COLUMNS))
-
-    def _before(self, one: MeasuredExplainer) -> pd.DataFrame | None:
-        other = self.before(one)
-        return None if other is None else other.table
+        return figures_table(figures)
 
 
-def _stacked(tables: Mapping[Key, pd.DataFrame]) -> pd.DataFrame:
-    return _joined([_labelled(table, ("version", "explainer"), key) for key, table in tables.items()])
+NAMES: Final = ("version", "explainer")
 
 
-def _labelled(table: pd.DataFrame, names: Sequence[str], values: Sequence[str]) -> pd.DataFrame:
-    """Return the table with columns of one value each in front."""
-    facts = pd.DataFrame(dict(zip(names, values, strict=True)), index=table.index)
-    return pd.concat([facts, table], axis=1)
-
-
-def _joined(tables: Sequence[pd.DataFrame]) -> pd.DataFrame:
-    return pd.concat(tables, ignore_index=True) if tables else pd.DataFrame()
+def stacked(tables: Mapping[tuple[str, ...], pd.DataFrame], *names: str) -> pd.DataFrame:
+    """Return tables as one, with what each is called by in columns of these names in front."""
+    if not tables:
+        return pd.DataFrame()
+    return pd.concat(tables, names=[*names, None]).reset_index(list(names)).reset_index(drop=True)
 
 
 # measure of the burden -> metric that it is the mean of
 MEASURES: Final[Mapping[str, str]] = MappingProxyType(
     {"coverage": "coverage", "distance": "mixed", "changed_features": "n_changed", "effort": "sequence_cost"}
 )
-MOVED: Final = ("change", "change_low", "change_high")
 
 
 def burden(
@@ -179,8 +159,7 @@ def burden(
         One line per group and measure: group, measure (coverage, distance, changed_features, and effort where plans
         exist), rows, mean, low, high, and since the version before: change, change_low, change_high.
     """
-    old = None if before is None else _measures(before)
-    return moved(_measures(measured), old, groups, bootstrap)
+    return means(_measures(measured), groups, bootstrap, None if before is None else _measures(before))
 
 
 def advice(
@@ -195,20 +174,8 @@ def advice(
         One line per feature: feature, answers, share, low, high, change, change_low, change_high.
     """
     old = None if before is None else _leanings(before, features)
-    table = moved(_leanings(measured, features), old, None, bootstrap).drop(columns="group")
+    table = means(_leanings(measured, features), None, bootstrap, old).drop(columns="group")
     return table.rename(columns={"measure": "feature", "rows": "answers", "mean": "share"})
-
-
-def moved(
-    values: pd.DataFrame, before: pd.DataFrame | None, groups: pd.DataFrame | None, bootstrap: Bootstrap
-) -> pd.DataFrame:
-    """Return the means of columns (m, k) by group, and how they moved since the measurement before."""
-    table = means(values, groups, bootstrap)
-    if before is None:
-        table[list(MOVED)] = np.nan
-        return table.reset_index(drop=True)
-    since = changes(before.reindex(columns=values.columns), values, groups, bootstrap)
-    return table.merge(since, on=["group", "measure"])
 
 
 def _measures(measured: pd.DataFrame) -> pd.DataFrame:
@@ -277,8 +244,10 @@ def judged(issued: Issued, judge: ExplainedModel, rows: int) -> pd.DataFrame:
     # the class of what was said of each row, where the promise was any other
     own = judge.model.codes_of(issued.predictions) if issued.target.differs else np.full(len(issued.places), -1)
     for label in np.unique(own):
-        places = [at for at in np.flatnonzero(own == label) if answered[at].outcome is not None]
-        outcome = _together([answered[at] for at in places])
+        told = {at: outcome for at in np.flatnonzero(own == label) if (outcome := answered[at].outcome) is not None}
+        if not told:
+            continue
+        places, outcome = list(told), joined_outcomes(list(told.values()))
         target = BoundTarget(issued.target, judge.model, int(label))
         likely = np.array(target.probability(outcome), dtype=np.float64)
         survived[issued.places[places]] = target.met(outcome)
@@ -298,25 +267,125 @@ def survival(verdict: pd.DataFrame, groups: pd.DataFrame | None, bootstrap: Boot
         One line per group: group, answers, survival (share) with low and high, probability_lost (mean) with lost_low
         and lost_high.
     """
-    table = means(verdict, groups, bootstrap)
-    kept, lost = (table[table["measure"] == name].reset_index(drop=True) for name in verdict.columns)
+    table = means(verdict, groups, bootstrap).set_index("group")
+    kept, lost = (table[table["measure"] == name] for name in verdict.columns)
+    kept = kept.rename(columns={"rows": "answers", "mean": "survival"})
+    lost = lost.rename(columns={"mean": "probability_lost", "low": "lost_low", "high": "lost_high"})
+    shown = [kept[["answers", "survival", "low", "high"]], lost[["probability_lost", "lost_low", "lost_high"]]]
+    return pd.concat(shown, axis=1).reset_index()
+
+
+ALL: Final = ""  # the group of all rows; others are called by column and value, such as "sex.F"
+FEWEST: Final = 5  # values below which nobody should believe an interval
+CELLS: Final = 4_000_000  # drawn at once
+COLUMNS: Final = ("group", "measure", "rows", "mean", "low", "high", "change", "change_low", "change_high")
+SIGNS: Final = {"up": 1.0, "down": -1.0, "relative": 0.0}
+
+
+@dataclass(frozen=True)
+class Bootstrap:
+    """Percentile intervals of means over rows that are drawn again and again.
+
+    Tables of as many rows are drawn alike, so that what is measured on the same rows can be compared draw by draw.
+
+    Attributes:
+        seed: of the draws.
+        draws: how many.
+        level: share of the draws inside an interval.
+    """
+
+    seed: int = 0
+    draws: int = 1_000
+    level: float = 0.95
+
+    def counts(self, rows: int) -> Iterator[Floats]:
+        """Yield (b, rows) how often each draw has each row, until all draws are made."""
+        rng = np.random.default_rng(self.seed)
+        for start in range(0, self.draws, step := max(1, CELLS // max(rows, 1))):
+            drawn = rng.integers(0, rows, (min(step, self.draws - start), rows))
+            places = drawn + rows * np.arange(len(drawn))[:, None]
+            yield np.bincount(places.ravel(), minlength=drawn.size).reshape(drawn.shape).astype(np.float64)
+
+    def means(self, values: Floats) -> Floats:
+        """Return the means (draws, k) of values (m, k) over the drawn rows that have one; NaN where none has."""
+        known = ~np.isnan(values)
+        filled, counted = np.where(known, values, 0.0), known.astype(np.float64)
+        with np.errstate(invalid="ignore"):
+            means = [(counts @ filled) / (counts @ counted) for counts in self.counts(len(values))]
+        return np.vstack(means)
+
+    def ends(self, means: Floats, sure: Floats) -> tuple[Floats, Floats]:
+        """Return both ends (k,) of the interval of drawn means (draws, k); NaN where `sure` (k,) values are too few."""
+        ends = np.full((2, means.shape[1]), np.nan)
+        enough = (sure >= FEWEST) & ~np.isnan(means).all(axis=0)
+        outside = 50 * (1 - self.level)
+        if enough.any():
+            ends[:, enough] = np.nanpercentile(means[:, enough], [outside, 100 - outside], axis=0)
+        return ends[0], ends[1]
+
+
+def means(
+    values: pd.DataFrame, groups: pd.DataFrame | None, bootstrap: Bootstrap, before: pd.DataFrame | None = None
+) -> pd.DataFrame:
+    """Return the means of columns (m, k) for all rows and each group, and how they moved since a measurement before.
+
+    Each mean is over the rows that have a value in its own measurement. Groups of fewer than five such rows have no
+    interval.
+
+    Args:
+        values: (m, k) what was measured.
+        groups: (m, ..) the group of every row in one or more columns.
+        bootstrap: of the intervals.
+        before: (m, ..) the measurement before of the same rows; None: nothing has moved.
+
+    Returns:
+        One line per group and column: group, measure, rows (that have a value), mean, low, high, change, change_low,
+        change_high.
+    """
+    found = []
+    for group, rows in members_of(groups, len(values)).items():
+        new = values[rows].to_numpy(np.float64)
+        counted, drawn = (~np.isnan(new)).sum(axis=0), bootstrap.means(new)
+        low, high = bootstrap.ends(drawn, counted)
+        facts = {"measure": values.columns, "rows": counted, "mean": _mean(new), "low": low, "high": high}
+        if before is not None:
+            old = before[rows].reindex(columns=values.columns).to_numpy(np.float64)
+            sure = np.minimum(counted, (~np.isnan(old)).sum(axis=0))
+            low, high = bootstrap.ends(drawn - bootstrap.means(old), sure)
+            facts |= {"change": _mean(new) - _mean(old), "change_low": low, "change_high": high}
+        found.append(pd.DataFrame({"group": group, **facts}))
+    return pd.concat(found, ignore_index=True).reindex(columns=COLUMNS)
+
+
+def differences(before: pd.DataFrame, after: pd.DataFrame, bootstrap: Bootstrap) -> pd.DataFrame:
+    """Return the paired differences of metrics (m, k) over the rows that both measurements have a value for.
+
+    Returns:
+        One line per metric: metric, rows (pairs), before, after, difference (mean of after - before), low, high,
+        verdict: ``better`` or ``worse`` where the interval leaves 0 out, else "".
+    """
+    pairs = (after - before).to_numpy(np.float64)
+    both = ~np.isnan(pairs)
+    counted = both.sum(axis=0)
+    low, high = bootstrap.ends(bootstrap.means(pairs), counted)
+    signs = np.array([SIGNS[METRICS[name].better] for name in after.columns])
+    moved = signs * (np.sign(low) + np.sign(high))
     return pd.DataFrame(
         {
-            "group": kept["group"],
-            "answers": kept["rows"],
-            "survival": kept["mean"],
-            "low": kept["low"],
-            "high": kept["high"],
-            "probability_lost": lost["mean"],
-            "lost_low": lost["low"],
-            "lost_high": lost["high"],
+            "metric": list(after.columns),
+            "rows": counted,
+            "before": _mean(np.where(both, before, np.nan)),
+            "after": _mean(np.where(both, after, np.nan)),
+            "difference": _mean(pairs),
+            "low": low,
+            "high": high,
+            "verdict": np.select([moved == 2, moved == -2], ["better", "worse"], ""),
         }
     )
 
 
-def _together(rows: Sequence[Row]) -> Outcome:
-    outcomes = [row.outcome for row in rows if row.outcome is not None]
-    codes = np.concatenate([np.empty(0, np.intp), *(one.codes for one in outcomes)])
-    scores = [one.scores for one in outcomes if one.scores is not None]
-    values = np.concatenate([np.empty(0), *(one.values for one in outcomes)])
-    return Outcome(codes, np.vstack(scores) if scores else None, values)
+def _mean(values: Floats) -> Floats:
+    """Return the means (k,) of values (m, k) that are there."""
+    counted = (~np.isnan(values)).sum(axis=0)
+    with np.errstate(invalid="ignore"):
+        return np.asarray(np.nansum(values, axis=0) / counted)

@@ -36,36 +36,32 @@ class Candidate:
         name: what tables call it.
         source: its URI or folder, or the model itself.
         model_id: MLflow's id of the logged model, if this store has it.
-        registered: name and number of the registered version, if it is one.
+        registered: the registered version, if it is one.
     """
 
     name: str
     source: object
     model_id: str | None = None
-    registered: tuple[str, str] | None = None
+    registered: ModelVersion | None = None
 
     @classmethod
-    def of(cls, source: object, name: str, *, named: bool) -> Candidate:
-        """Return the candidate at a URI, or that is a model itself, with what MLflow knows of it.
+    def of(cls, source: object, name: str, place: int) -> Candidate:
+        """Return the candidate at a URI or folder, or that is a model itself, with what MLflow knows of it.
 
-        Args:
-            source: URI, folder or model.
-            name: what to call it; a URI goes by its own name unless it is `named`.
-            named: whether somebody chose the name.
+        Without a `name` that somebody chose, a URI goes by its own, and a model by its place.
         """
         if isinstance(source, PyFuncModel):
             source = address(source)
         if not isinstance(source, str | Path):
-            return cls(name, source)
+            return cls(name or f"model {place}", source)
         uri = str(source)
         if not uri.startswith(SCHEME):
-            return cls(name if named else uri.rstrip("/"), source)
-        version = _version_at(uri.removeprefix(SCHEME))
+            return cls(name or uri.rstrip("/"), source)
+        path = uri.removeprefix(SCHEME)
+        version = _version_at(path)
         if version is None:
-            return cls(name if named else uri.removeprefix(SCHEME), source, _known(uri))
-        return cls(
-            name if named else f"{version.name}/{version.version}", source, _known(version.source), _key(version)
-        )
+            return cls(name or path, source, _known(uri))
+        return cls(name or f"{version.name}/{version.version}", source, _known(version.source), version)
 
     @property
     def has_failed(self) -> bool:
@@ -94,7 +90,7 @@ def candidates_of(name: str, versions: Sequence[int | str] | None) -> tuple[list
     for version in chosen:
         called = f"{name}/{version.version}"
         if version.status == READY:
-            found.append(Candidate(called, f"{SCHEME}{called}", _known(version.source), _key(version)))
+            found.append(Candidate(called, f"{SCHEME}{called}", _known(version.source), version))
         else:
             notes.append(f"{called} is ignored: its registration is {version.status}")
     return found, notes
@@ -144,29 +140,7 @@ def _known(uri: str | None) -> str | None:
     return known_id(uri.removeprefix(SCHEME))
 
 
-def _key(version: ModelVersion) -> tuple[str, str]:
-    return version.name, str(version.version)
-
-
 SHOWN: Final = 5  # names in a message
-
-
-@dataclass(frozen=True, eq=False)
-class LoadedVersion:
-    """A version that could be loaded.
-
-    Attributes:
-        candidate: what it is called, and what MLflow knows it by.
-        explained: the model.
-    """
-
-    candidate: Candidate
-    explained: ExplainedModel
-
-    @property
-    def name(self) -> str:
-        """What tables call it."""
-        return self.candidate.name
 
 
 @dataclass(frozen=True, eq=False)
@@ -174,13 +148,13 @@ class Versions:
     """What there is to compare, oldest first.
 
     Attributes:
-        compared: the versions that can be asked about the rows.
+        compared: the versions that can be asked about the rows, with the model of each.
         newest: name of the last one that was asked for, whether or not it could be loaded.
         failed: name -> why a version is left out.
         notes: what else is worth knowing.
     """
 
-    compared: tuple[LoadedVersion, ...]
+    compared: Mapping[Candidate, ExplainedModel]
     newest: str
     failed: Mapping[str, str]
     notes: tuple[str, ...]
@@ -199,23 +173,26 @@ def open_versions(sources: object, rows: pd.DataFrame, versions: Sequence[int | 
         InputError: a name nobody has registered, or no version that can be compared.
     """
     candidates, notes = _candidates(sources, versions)
-    loaded, failed = _loaded(candidates)
-    first = next((model for model in loaded.values() if isinstance(model, ExplainedModel)), None)
-    compared = []
+    loaded: dict[Candidate, object] = {}
+    failed: dict[str, str] = {}
     for candidate in candidates:
-        if candidate.name in failed:
-            continue
         try:
-            explained = _explained(loaded[candidate.name], first)
+            loaded[candidate] = _load(candidate.source)
+        except Exception as error:  # noqa: BLE001  models of anybody: what they need may be missing here
+            failed[candidate.name] = f"cannot be loaded ({getattr(error, 'message', None) or type(error).__name__})"
+    first = next((model for model in loaded.values() if isinstance(model, ExplainedModel)), None)
+    compared: dict[Candidate, ExplainedModel] = {}
+    for candidate, model in loaded.items():
+        try:
+            explained = _explained(model, first)
             _check_columns(explained, rows)
-            compared.append(LoadedVersion(candidate, explained))
+            compared[candidate] = explained
         except InputError as error:
             failed[candidate.name] = error.message
     if not compared:
         reasons = "; ".join(f"{name}: {reason}" for name, reason in failed.items())
         raise InputError("versions", f"none can be compared ({reasons})", "mend one, or name others")
-    newest = candidates[-1].name
-    return Versions(tuple(compared), newest, failed, (*notes, *_differences([one.explained for one in compared])))
+    return Versions(compared, candidates[-1].name, failed, (*notes, *_differences(list(compared.values()))))
 
 
 def _candidates(sources: object, versions: Sequence[int | str] | None) -> tuple[list[Candidate], list[str]]:
@@ -233,32 +210,20 @@ def _candidates(sources: object, versions: Sequence[int | str] | None) -> tuple[
             candidates, ignored = candidates_of(str(source), versions)
             notes += ignored
         else:
-            candidates = [Candidate.of(source, name or f"model {len(found) + 1}", named=bool(name))]
+            candidates = [Candidate.of(source, name, len(found) + 1)]
         for one in candidates:
             found.append(replace(one, name=_free(one.name, {other.name for other in found})))
-    notes += [f"{one.name} is ignored: its logged model is marked as FAILED" for one in found if one.has_failed]
-    found = [one for one in found if not one.has_failed]
-    if not found:
+    failed = [one for one in found if one.has_failed]
+    notes += [f"{one.name} is ignored: its logged model is marked as FAILED" for one in failed]
+    if len(failed) == len(found):
         raise InputError("versions", "there are none to compare", "; ".join(notes) or "name some")
-    return found, notes
+    return [one for one in found if one not in failed], notes
 
 
 def _free(name: str, taken: set[str]) -> str:
     return next(
         free for free in (name, *(f"{name} ({number})" for number in range(2, len(taken) + 3))) if free not in taken
     )
-
-
-def _loaded(candidates: Sequence[Candidate]) -> tuple[dict[str, object], dict[str, str]]:
-    """Return the explained models and the addresses or objects of plain ones by name, and why others failed."""
-    loaded: dict[str, object] = {}
-    failed: dict[str, str] = {}
-    for candidate in candidates:
-        try:
-            loaded[candidate.name] = _load(candidate.source)
-        except Exception as error:  # noqa: BLE001  models of anybody: what they need may be missing here
-            failed[candidate.name] = f"cannot be loaded ({getattr(error, 'message', None) or type(error).__name__})"
-    return loaded, failed
 
 
 def _load(source: object) -> object:

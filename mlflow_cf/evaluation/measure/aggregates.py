@@ -20,7 +20,6 @@ PREFIX: Final = "cf"
 LEAST_SURE: Final = 10  # queries of a group that a standard error takes
 STATUSES: Final = tuple(status for status in get_args(Status) if status not in ("busy", "skipped"))
 NOT_COUNTED: Final = ("already", "skipped")  # by coverage
-COLUMNS: Final = ("explainer", "group", "metric", "value", "standard_error", "queries")
 # Columns of lines -> the metrics that are their means.
 MEANS: Final[Mapping[str, str]] = {
     **{name: name for name in METRICS},
@@ -33,7 +32,7 @@ _ODD: Final = re.compile(r"[^\w.\- ]")
 
 
 class Figure(NamedTuple):
-    """One figure of an evaluation; see `COLUMNS`."""
+    """One figure of an evaluation; `group` is "" for all rows."""
 
     explainer: str
     group: str
@@ -41,6 +40,9 @@ class Figure(NamedTuple):
     value: float
     standard_error: float | None
     queries: int
+
+
+COLUMNS: Final = Figure._fields
 
 
 def aggregates(path: Path, explainer: str = "") -> pd.DataFrame:
@@ -52,15 +54,18 @@ def aggregates(path: Path, explainer: str = "") -> pd.DataFrame:
     A group with fewer than 10 queries has no standard error.
     """
     names = pq.read_schema(path).names
-    groups = lines.read(path, [name for name in names if name.startswith(lines.GROUP)])
+    groups = pd.read_parquet(path, columns=[name for name in names if name.startswith(lines.GROUP)])
     members = members_of(groups.rename(columns=lambda name: name.removeprefix(lines.GROUP)), lines.size(path))
     found: list[Figure] = []
     for name, metric in MEANS.items():
         if name in names:
-            column = lines.read(path, [name])[name].to_numpy(np.float64)
+            column = pd.read_parquet(path, columns=[name])[name].to_numpy(np.float64)
             for group, rows in members.items():
-                found += _mean(explainer, group, metric, column[rows])
-    facts = lines.read(path, ["status", "proof", "answers", "seconds"])
+                one = aggregate(column[rows & ~np.isnan(column)])
+                if one.mean is not None:
+                    error = one.standard_error if not group or one.queries >= LEAST_SURE else None
+                    found.append(Figure(explainer, group, metric, one.mean, error, one.queries))
+    facts = pd.read_parquet(path, columns=["status", "proof", "answers", "seconds"])
     for group, rows in members.items():
         found += _counts(explainer, group, facts[rows])
     return figures_table(found)
@@ -79,8 +84,9 @@ def flat(table: pd.DataFrame, *, by_explainer: bool) -> dict[str, float]:
     """
     metrics: dict[str, float] = {}
     for figure in map(Figure._make, table[list(COLUMNS)].itertuples(index=False)):
-        prefix = f"{PREFIX}/{_plain(figure.explainer)}" if by_explainer else PREFIX
-        name = figure.metric + (f"/{_plain(figure.group)}" if figure.group else "")
+        explainer, group = (_ODD.sub("_", name) for name in (figure.explainer, figure.group))
+        prefix = f"{PREFIX}/{explainer}" if by_explainer else PREFIX
+        name = f"{figure.metric}/{group}" if group else figure.metric
         own = {f"{prefix}/{name}": figure.value}
         if figure.metric in MEANS.values():
             if not figure.group:
@@ -89,14 +95,6 @@ def flat(table: pd.DataFrame, *, by_explainer: bool) -> dict[str, float]:
                 own[f"{prefix}/standard_error/{name}"] = figure.standard_error
         metrics |= {key[:NAME]: float(value) for key, value in own.items()}
     return metrics
-
-
-def _mean(explainer: str, group: str, name: str, values: np.ndarray[tuple[int], np.dtype[np.float64]]) -> list[Figure]:
-    found = aggregate(values[~np.isnan(values)])
-    if found.mean is None:
-        return []
-    sure = not group or found.queries >= LEAST_SURE
-    return [Figure(explainer, group, name, found.mean, found.standard_error if sure else None, found.queries)]
 
 
 def _counts(explainer: str, group: str, facts: pd.DataFrame) -> list[Figure]:
@@ -113,7 +111,3 @@ def _counts(explainer: str, group: str, facts: pd.DataFrame) -> list[Figure]:
     if len(seconds):
         figures += [(f"seconds_p{q}", float(np.percentile(seconds, q)), len(seconds)) for q in (50, 95)]
     return [Figure(explainer, group, name, value, None, queries) for name, value, queries in figures]
-
-
-def _plain(name: str) -> str:
-    return _ODD.sub("_", name)

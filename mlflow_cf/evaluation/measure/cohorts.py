@@ -153,16 +153,12 @@ def cohorts(
         found = explained.explain(table.iloc[places]) if places else ()
         answers: list[Answer | None] = [one.counterfactuals[0].row if one.counterfactuals else None for one in found]
     else:
-        _check(counterfactuals, explained.space.names)
+        for at, answer in enumerate(counterfactuals):
+            if lacking := [name for name in explained.space.names if answer is not None and name not in answer]:
+                path = f"counterfactuals[{at}].{lacking[0]}"
+                raise InputError(path, "feature is missing", "give every feature a value")
         answers = [counterfactuals[place] for place in places]
     return unfavourable.chosen(unfavourable.common_changes(answers), most)
-
-
-def _check(answers: Sequence[Answer | None], names: Sequence[str]) -> None:
-    for at, answer in enumerate(answers):
-        for name in names if answer is not None else ():
-            if name not in (answer or {}):
-                raise InputError(f"counterfactuals[{at}].{name}", "feature is missing", "give every feature a value")
 
 
 @dataclass(frozen=True, eq=False)
@@ -367,15 +363,13 @@ def _kept(moves: Sequence[Sequence[Move]]) -> dict[tuple[int, int], Floats]:
     for several in moves:
         for move in several:
             codes[move.column, move.direction].append(move.code)
-    return {key: np.unique(known) if not key[1] else _spread(np.array(known), key[1]) for key, known in codes.items()}
-
-
-def _spread(codes: Floats, direction: int) -> Floats:
-    distinct = np.unique(codes)
-    if len(distinct) <= MOST_VALUES:
-        return distinct
-    shares = np.linspace(0, 1, MOST_VALUES)
-    return np.unique(np.quantile(codes, shares, method="higher" if direction > 0 else "lower"))
+    kept, shares = {}, np.linspace(0, 1, MOST_VALUES)
+    for (column, direction), known in codes.items():
+        values = np.unique(known)
+        if direction and len(values) > MOST_VALUES:
+            values = np.unique(np.quantile(known, shares, method="higher" if direction > 0 else "lower"))
+        kept[column, direction] = values
+    return kept
 
 
 def _rounded(move: Move, kept: Floats) -> float:

@@ -104,7 +104,7 @@ def evaluate(
         groups: a column of `rows`, several, or column -> edges of bins: figures of each group beside those of all.
         seed, max_evaluations, certify: as in `ExplainedModel.explain`.
         time_limit_s: seconds for all rows of an explainer; None: no clock.
-        risk: also measure what answers give away, as ``cf/risk/...`` (see `evaluation.measure.risk`), on rows that
+        risk: also measure what answers give away, as ``cf/risk/...`` (see `risk_figures`), on rows that
             the model was not trained on; up to 1,000 of its background are explained beside them.
         name: folder of the run's artifacts.
         register_winner: registers a new version under this name: the model as it is, with the winner as its explainer.
@@ -114,7 +114,7 @@ def evaluate(
         KeyboardInterrupt: by Ctrl-C; what was measured by then is logged, and a run of our own has failed.
     """
     how = Measuring(None, count, seed, time_limit_s, max_evaluations, certify)
-    task = task_of(model, rows, how, labels=labels, explainers=explainers, groups=groups, risk=risk)
+    task = task_of(source_of(model), rows, how, labels=labels, explainers=explainers, groups=groups, risk=risk)
     folder = task.source.folder
     if register_winner is not None and folder is None:
         fix = "pass the URI or folder of a logged one"
@@ -123,11 +123,13 @@ def evaluate(
         found = carry_out(task, Logbook(run_id, name, task.source.model_id, dataset_of(task.rows, name)))
         if register_winner is None or folder is None:
             return found
-        return _registered(found, task, folder, register_winner)
+        info = log_with_explainer(folder, task.explainers[found.winner], "explained", register_winner)
+        version = info.registered_model_version
+        return replace(found, version=None if version is None else int(version))
 
 
 def task_of(
-    model: ModelSource,
+    source: Source,
     rows: pd.DataFrame,
     measuring: Measuring,
     *,
@@ -141,7 +143,6 @@ def task_of(
     Raises:
         InputError: arguments that do not fit.
     """
-    source = source_of(model)
     table = as_rows(rows, source.explained.space.columns)
     source.explained.space.select(table)
     if not len(table):
@@ -227,13 +228,6 @@ def _notes(task: Task, table: pd.DataFrame) -> Iterator[str]:
             yield f"{group} has {rows:.0f} rows: too few for a standard error"
 
 
-def _registered(found: Evaluation, task: Task, folder: Path, registered_name: str) -> Evaluation:
-    """Register the model with the winner as its explainer."""
-    info = log_with_explainer(folder, task.explainers[found.winner], "explained", registered_name)
-    version = info.registered_model_version
-    return replace(found, version=None if version is None else int(version))
-
-
 def _told(found: Evaluation | None, task: Task) -> str:
     if found is None:
         return "interrupted before any row was measured"
@@ -274,7 +268,7 @@ def risk_figures(
     as the model does, which has learned from the first 100 rows and their counterfactuals;
     ``risk/extraction_baseline_100`` is that of a copy from these rows alone. Likewise of 1,000, if there are as many.
     """
-    known = lines.read(path, ["mixed", "counterfactual"])
+    known = pd.read_parquet(path, columns=["mixed", "counterfactual"])
     if explained.policy.privacy.keeps_rows:
         seed = explained.policy.seed if measuring.seed is None else measuring.seed
         members = explained.background.sample(min(MOST_MEMBERS, len(explained.background)), random_state=seed)

@@ -81,11 +81,6 @@ def write(path: Path, parts: Iterable[pd.DataFrame], beside: Beside, model: Expl
             file.write_table(pa.Table.from_pandas(lines, schema=schema, preserve_index=False))
 
 
-def read(path: Path, columns: Sequence[str] | None = None) -> pd.DataFrame:
-    """Return written lines, or some of their columns."""
-    return pd.read_parquet(path, columns=None if columns is None else list(columns))
-
-
 def size(path: Path) -> int:
     """Return how many lines a file has; 0 without one."""
     return int(pq.read_metadata(path).num_rows) if path.exists() else 0
@@ -124,11 +119,13 @@ def groups_of(rows: pd.DataFrame, groups: GroupSource | None) -> pd.DataFrame:
     Raises:
         InputError: a column that is not there, or one with more than 50 values and no bins.
     """
-    edges = _read(groups)
-    for name in edges:
+    if not isinstance(groups, Mapping):
+        asked = [groups] if isinstance(groups, str) else groups
+        groups = {} if asked is None else dict.fromkeys(asked)
+    for name in groups:
         if name not in rows.columns:
             raise InputError(f"groups.{name}", "not a column of rows", did_you_mean(name, rows.columns, "columns"))
-    columns = {name: _labels(rows[name], name, bins) for name, bins in edges.items()}
+    columns = {name: _labels(rows[name], name, bins) for name, bins in groups.items()}
     return pd.DataFrame(columns, index=rows.index, dtype="str")
 
 
@@ -139,14 +136,6 @@ def members_of(groups: pd.DataFrame | None, rows: int) -> dict[str, Bools]:
         labels = named.to_numpy()
         members |= {f"{column}.{label}": labels == label for label in sorted(set(labels))}
     return members
-
-
-def _read(groups: GroupSource | None) -> dict[str, Sequence[float] | None]:
-    if groups is None:
-        return {}
-    if isinstance(groups, Mapping):
-        return dict(groups)
-    return dict.fromkeys([groups] if isinstance(groups, str) else groups)
 
 
 def _labels(column: pd.Series[Any], name: str, bins: Sequence[float] | None) -> pd.Series[Any]:

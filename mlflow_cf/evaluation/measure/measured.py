@@ -7,7 +7,7 @@ import time
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import pairwise
-from typing import Any, Final, NamedTuple
+from typing import Any, Final
 
 import numpy as np
 import pandas as pd
@@ -21,7 +21,7 @@ from mlflow_cf.metrics import METRICS, Answers, Inliers, Options, Steps, Wishes,
 from mlflow_cf.request.answer import INTERRUPTED
 from mlflow_cf.request.explaining import Progress
 from mlflow_cf.words.explanations import Interrupted
-from mlflow_cf.words.result import Counterfactual, Explanation
+from mlflow_cf.words.result import Explanation
 
 PART: Final = 4_096  # rows explained, measured and let go of together; each part starts its helper processes anew
 LEAST_S: Final = 1e-3  # of a part under a time limit: its predictions are made in any case
@@ -115,62 +115,55 @@ def inliers_of(explained: ExplainedModel) -> Inliers | None:
     return Inliers.fit(explained.space, explained.bound_policy.background)
 
 
-class _Checked(NamedTuple):
-    """Answers of a part, checked anew: (k,) flags, and where those of each row begin and end."""
-
-    codes: Floats
-    valid: Bools
-    lawful: Bools
-    ends: list[tuple[int, int]]
-
-
 def _measured(
     explained: ExplainedModel, part: pd.DataFrame, explanations: Sequence[Explanation], how: Measuring
 ) -> pd.DataFrame:
     """Return the lines of a part."""
     space = explained.space.covering(part)
     X, _ = space.encode_rows(part)
-    checked = _check(explained, space, part, explanations)
+    ends = np.cumsum([0, *(len(explanation.counterfactuals) for explanation in explanations)]).tolist()
+    codes, valid, lawful = _check(explained, space, part, explanations)
     lines, counted = [], Options(explained.policy.distance)
-    for x, explanation, (start, end) in zip(X, explanations, checked.ends, strict=True):
+    for x, explanation, (start, end) in zip(X, explanations, pairwise(ends), strict=True):
         answers = Answers(
             space=space,
             x=x,
-            Z=checked.codes[start:end],
-            valid=checked.valid[start:end],
+            Z=codes[start:end],
+            valid=valid[start:end],
             status=explanation.status,
             requested=how.count,
-            satisfied=checked.lawful[start:end],
+            satisfied=lawful[start:end],
             inliers=how.lof if isinstance(how.lof, Inliers) else None,
             wishes=how.wishes,
-            plans=tuple(_steps(found) for found in explanation.counterfactuals if found.plan),
+            plans=tuple(
+                Steps(tuple(step.effort for step in found.plan), tuple(step.discount for step in found.plan))
+                for found in explanation.counterfactuals
+                if found.plan
+            ),
             spent=_spent(explanation),
         )
-        lines.append({**_facts(explanation), **measure(answers, counted), **_of_the_nearest(explanation)})
+        facts = {name: getattr(explanation, name) for name in FACTS[:-1]}
+        lines.append({**facts, "answers": end - start, **measure(answers, counted), **_of_the_nearest(explanation)})
     table = pd.DataFrame(lines, columns=[*FACTS, *METRICS, *OF_THE_NEAREST], index=part.index, dtype=object)
     return table.astype(TYPES)
 
 
 def _check(
     explained: ExplainedModel, space: FeatureSpace, part: pd.DataFrame, explanations: Sequence[Explanation]
-) -> _Checked:
-    """Ask the model and every constraint again about all answers of a part."""
-    counts = [len(explanation.counterfactuals) for explanation in explanations]
-    ends = np.cumsum([0, *counts]).tolist()
-    spans = list(pairwise(ends))
-    if not ends[-1]:
-        return _Checked(np.empty((0, len(space))), np.empty(0, np.bool_), np.empty(0, np.bool_), spans)
+) -> tuple[Floats, Bools, Bools]:
+    """Ask the model and every constraint again about all answers of a part.
+
+    Returns:
+        Their codes (k, d), and whether each is valid and lawful (k,).
+    """
+    asked = [row for row, one in enumerate(explanations) for _ in one.counterfactuals]
+    if not asked:
+        return np.empty((0, len(space))), np.empty(0, np.bool_), np.empty(0, np.bool_)
     found = space.from_values([one.row for explanation in explanations for one in explanation.counterfactuals])
-    asked = part.iloc[np.repeat(np.arange(len(part)), counts)]
-    verified = explained.verify(asked, found, minimality=False)
+    verified = explained.verify(part.iloc[asked], found, minimality=False)
     valid = np.array([one.valid for one in verified], dtype=np.bool_)
     lawful = np.array([not (one.fault or one.broken or one.inadmissible) for one in verified], dtype=np.bool_)
-    return _Checked(space.encode(found), valid, lawful, spans)
-
-
-def _facts(explanation: Explanation) -> dict[str, Any]:
-    own = {name: getattr(explanation, name) for name in FACTS[:-1]}
-    return {**own, "answers": len(explanation.counterfactuals)}
+    return space.encode(found), valid, lawful
 
 
 def _of_the_nearest(explanation: Explanation) -> dict[str, Any]:
@@ -185,10 +178,6 @@ def _of_the_nearest(explanation: Explanation) -> dict[str, Any]:
         "text": nearest.text,
         "target_probability": nearest.probability,
     }
-
-
-def _steps(found: Counterfactual) -> Steps:
-    return Steps(tuple(step.effort for step in found.plan), tuple(step.discount for step in found.plan))
 
 
 def _spent(explanation: Explanation) -> Mapping[str, float]:

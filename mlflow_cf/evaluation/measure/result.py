@@ -137,7 +137,7 @@ def contestants(explainers: Sequence[ExplainerSource]) -> dict[str, ExplainerSou
 def ranking(paths: dict[str, Path]) -> tuple[str, ...]:
     """Return the names of explainers by the `RULE`, best first, from their lines by name."""
     columns = ["validity", "constraint_satisfaction", "coverage", "mixed", "seconds"]
-    tables = {name: lines.read(path, columns) for name, path in paths.items()}
+    tables = {name: pd.read_parquet(path, columns=columns) for name, path in paths.items()}
     answered = [table["mixed"].notna().to_numpy() for table in tables.values() if table["mixed"].notna().any()]
     shared = np.logical_and.reduce(answered) if answered else np.zeros(0, dtype=np.bool_)
     return tuple(sorted(tables, key=lambda name: _standing(tables[name], shared)))
@@ -146,7 +146,7 @@ def ranking(paths: dict[str, Path]) -> tuple[str, ...]:
 def unanswered(paths: Mapping[str, Path]) -> Iterator[str]:
     """Yield why an explainer answered none of the rows that it was asked about: what most of them were told."""
     for name, path in paths.items():
-        told = lines.read(path, ["status", "reason"])
+        told = pd.read_parquet(path, columns=["status", "reason"])
         asked = told[~told["status"].isin(["already", "skipped"])]
         if not len(asked) or (asked["status"] == "found").any():
             continue
