@@ -14,9 +14,9 @@ from mlflow_cf.errors import InputError, InputErrors
 from mlflow_cf.features import FeatureSpace
 from mlflow_cf.plaf import (
     MAX_LENGTH,
+    Call,
     Compared,
     Constant,
-    Operation,
     Reference,
     Statement,
     is_program,
@@ -134,12 +134,12 @@ class TestExpressions:
 
     def test_left_to_right(self) -> None:
         one, two, three = (Constant(float(n)) for n in (1, 2, 3))
-        assert right("1 - 2 - 3") == Operation("-", Operation("-", one, two, 1), three, 2)
-        assert right("1 - (2 - 3)") == Operation("-", one, Operation("-", two, three, 1), 2)
+        assert right("1 - 2 - 3") == Call("-", (Call("-", (one, two), 1), three), 2)
+        assert right("1 - (2 - 3)") == Call("-", (one, Call("-", (two, three), 1)), 2)
 
     def test_arithmetic_binds_tighter_than_a_comparison(self) -> None:
         found = then("x.age + 1 < x_cf.age * 2")
-        assert (found.left.sign, found.sign, found.right.sign) == ("+", "<", "*")
+        assert (found.left.name, found.sign, found.right.name) == ("+", "<", "*")
 
     @pytest.mark.parametrize(
         "text",

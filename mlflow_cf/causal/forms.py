@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
+from itertools import chain
 from typing import Any, Final
 
 import numpy as np
@@ -16,7 +17,7 @@ from numpy.typing import NDArray
 
 from mlflow_cf.constraints import CausalEquation
 from mlflow_cf.constraints.causal import formula_of
-from mlflow_cf.constraints.expressions import Apply, Const, Expression, Ref, Sum, evaluate, references
+from mlflow_cf.constraints.expressions import Apply, Expression, evaluate, references
 from mlflow_cf.constraints.model import Coefficient
 from mlflow_cf.features import Feature, FeatureSpace, Floats
 from mlflow_cf.structures import ClippedLine, Column, LevelColumn, MonotoneStep, NumberColumn
@@ -149,7 +150,7 @@ def _scaled(usual: float, low: float, width: float, codes: NDArray[Any]) -> Floa
     return scaled
 
 
-PIECEWISE: Final = ("abs", "min", "max")
+PIECEWISE: Final = ("+", "-", "*", "/", "abs", "min", "max")
 
 
 @dataclass(frozen=True, eq=False)
@@ -191,21 +192,12 @@ class CausalFormula:
 def bends(expression: Expression) -> Iterator[str]:
     """Yield, in words, each part of an expression that is not piecewise linear."""
     match expression:
-        case Sum(sign, left, right):
-            yield from bends(left)
-            yield from bends(right)
-            if sign == "*" and _varies(left) and _varies(right):
-                yield "a product of what may change"
-            elif sign == "/" and _varies(right):
-                yield "a quotient by what may change"
         case Apply(function, several):
-            for part in several:
-                yield from bends(part)
-            if function not in PIECEWISE and _varies(expression):
+            yield from chain.from_iterable(map(bends, several))
+            varies = [any(references(part)) for part in several]
+            if function == "*" and all(varies):
+                yield "a product of what may change"
+            elif function == "/" and varies[1]:
+                yield "a quotient by what may change"
+            elif function not in PIECEWISE and any(varies):
                 yield f"{function}()"
-        case Const() | Ref():
-            pass
-
-
-def _varies(expression: Expression) -> bool:
-    return any(True for _ in references(expression))

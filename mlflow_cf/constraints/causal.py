@@ -8,13 +8,13 @@ from graphlib import CycleError, TopologicalSorter
 from itertools import pairwise
 from typing import Final
 
-from mlflow_cf.constraints.expressions import Apply, Const, Expression, Ref, Sum
+from mlflow_cf.constraints.expressions import Apply, Const, Expression, Ref
 from mlflow_cf.constraints.model import CausalEquation, Coefficient, Network, Points
 from mlflow_cf.constraints.resolve import check_sides, known_levels
 from mlflow_cf.constraints.rules import Source
 from mlflow_cf.errors import InputError, did_you_mean
 from mlflow_cf.features import Feature, FeatureSpace
-from mlflow_cf.plaf import Call, Constant, Node, Operation, Reference, nodes_of, parse_expression
+from mlflow_cf.plaf import Call, Constant, Node, Reference, nodes_of, parse_expression
 
 PATH: Final = "constraints.causal"
 # what says which function it is, in words
@@ -123,11 +123,10 @@ def _given_errors(equation: CausalEquation, space: FeatureSpace, path: str, *, r
 
 
 def _coefficient_errors(feature: Feature, coefficient: Coefficient, path: str, *, reveal: bool) -> Iterator[InputError]:
-    levelled = not feature.numeric and feature.kind != "boolean"
-    if levelled and not isinstance(coefficient, Mapping):
+    if _levelled(feature) and not isinstance(coefficient, Mapping):
         given = "a table of points" if isinstance(coefficient, tuple) else "one number"
         yield InputError(path, f"is {given} for a {feature.kind}", "give what each level adds, by level")
-    elif not levelled and isinstance(coefficient, Mapping):
+    elif not _levelled(feature) and isinstance(coefficient, Mapping):
         unit = "true" if feature.kind == "boolean" else "one more" + (" day" if feature.kind == "date" else "")
         yield InputError(path, f"names levels, and {feature.name} has none", f"give what {unit} adds")
     elif isinstance(coefficient, Mapping):
@@ -185,18 +184,12 @@ def _expression(node: Node, equation: CausalEquation, space: FeatureSpace, path:
         case Constant(value):
             raise InputError(path, f"{str(value)[:60]!r} is no number", "calculate with numbers")
         case Reference(_, name):
-            _check_number(space[name], path)
+            if _levelled(space[name]):
+                fact = f"{name} is a {space[name].kind}, and formulas calculate with numbers"
+                raise InputError(path, fact, "give what each level adds as coefficients")
             return Ref("x_cf", equation.parents.index(name))
-        case Operation(sign, left, right):
-            return Sum(sign, _expression(left, equation, space, path), _expression(right, equation, space, path))
-        case Call(name, arguments):
-            return Apply(name, tuple(_expression(argument, equation, space, path) for argument in arguments))
-
-
-def _check_number(feature: Feature, path: str) -> None:
-    if not feature.numeric and feature.kind != "boolean":
-        fact = f"{feature.name} is a {feature.kind}, and formulas calculate with numbers"
-        raise InputError(path, fact, "give what each level adds as coefficients")
+        case Call(function, arguments):
+            return Apply(function, tuple(_expression(argument, equation, space, path) for argument in arguments))
 
 
 def network_errors(

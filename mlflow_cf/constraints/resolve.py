@@ -7,22 +7,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal
 
-from mlflow_cf.constraints.expressions import Apply, Const, Expression, Recoded, Ref, Side, Sum, level_table
+from mlflow_cf.constraints.expressions import Apply, Const, Expression, Recoded, Ref, Side, level_table
 from mlflow_cf.constraints.rules import Atom, Origin, Rule
 from mlflow_cf.errors import InputError, did_you_mean
 from mlflow_cf.features import Feature, FeatureSpace, days
-from mlflow_cf.plaf import (
-    Call,
-    Compared,
-    Constant,
-    FunctionName,
-    Node,
-    Operation,
-    Reference,
-    Sign,
-    Statement,
-    nodes_of,
-)
+from mlflow_cf.plaf import Call, Compared, Constant, Node, Reference, Sign, Statement, nodes_of
 
 UNKNOWN = Const(float("inf"))  # a level no feature has: equal to nothing, and without a rank
 _MIRROR: dict[Sign, Sign] = {"<": ">", "<=": ">=", ">": "<", ">=": "<=", "==": "==", "!=": "!="}
@@ -59,8 +48,15 @@ def resolve(
     """
     path = origin.path if path is None else path
     when = tuple(_atom(comparison, space, path, reveal=reveal) for comparison in statement.when)
-    then = _definition_first(statement.then)
-    return Rule(when, _atom(then, space, path, reveal=reveal), origin, str(statement), _defined(then, space))
+    then = statement.then
+    of_row = all(part.side == "x" for part in nodes_of(then.left) if isinstance(part, Reference))
+    if of_row and isinstance(then.right, Reference) and then.right.side == "x_cf":
+        then = Compared(then.right, _MIRROR[then.sign], then.left)  # so that it defines F of x_cf.F (GeCo section 3.2)
+    atom, defines = _atom(then, space, path, reveal=reveal), None
+    match then:
+        case Compared(Reference("x_cf", name) as left, _, right) if left not in nodes_of(right):
+            defines = space.index[name]
+    return Rule(when, atom, origin, str(statement), defines)
 
 
 def check_sides(node: Node, sides: Sequence[Side], path: str) -> None:
@@ -107,36 +103,15 @@ def resolve_code(node: Node, feature: Feature, space: FeatureSpace, path: str, *
     return _as_stored(right, left)
 
 
-def _definition_first(then: Compared) -> Compared:
-    """Return a comparison with a bare ``x_cf.F`` moved to the left, where it defines F (GeCo section 3.2)."""
-    bare = isinstance(then.right, Reference) and then.right.side == "x_cf"
-    if bare and all(reference.side == "x" for reference in _references(then.left)):
-        return Compared(then.right, _MIRROR[then.sign], then.left)
-    return then
-
-
-def _defined(then: Compared, space: FeatureSpace) -> int | None:
-    if not isinstance(then.left, Reference) or then.left.side != "x_cf" or then.left in _references(then.right):
-        return None
-    return space.index[then.left.feature]
-
-
-def _references(node: Node) -> list[Reference]:
-    match node:
-        case Reference():
-            return [node]
-        case Operation(_, left, right):
-            return _references(left) + _references(right)
-    return []
-
-
 def _atom(comparison: Compared, space: FeatureSpace, path: str, *, reveal: bool) -> Atom:
     sign = comparison.sign
     left, right = _side(comparison.left, space, path), _side(comparison.right, space, path)
     if "level" in (left.kind, right.kind):
         return _level_atom(left, sign, right, path, reveal=reveal)
     if left.kind == right.kind == "word":
-        return _word_atom(left, sign, right, path)
+        if isinstance(left.word, bool) != isinstance(right.word, bool) or sign not in ("==", "!="):
+            raise InputError(path, f"cannot compare {_called(left)} {sign} {_called(right)}", "name a feature")
+        return Atom(Const(0.0), sign, Const(0.0 if left.word == right.word else 1.0))
     left, right = _as_date(left, right, path), _as_date(right, left, path)
     if left.kind != right.kind:
         raise InputError(path, f"compares {_called(left)} with {_called(right)}", "compare like with like")
@@ -151,26 +126,27 @@ def _side(node: Node, space: FeatureSpace, path: str) -> _Side:
             return _Side(Const(float(value)), "number")
         case Reference(side, name):
             if name not in space.index:
-                raise InputError(path, f"{_cut(name)} is not a feature", did_you_mean(name, space.names, "features"))
+                raise InputError(path, f"{name!r:.60} is not a feature", did_you_mean(name, space.names, "features"))
             feature = space[name]
             kind: Literal["number", "date", "level"] = "number"
             if not feature.numeric or feature.kind == "date":
                 kind = "date" if feature.numeric else "level"
             return _Side(Ref(side, space.index[name]), kind, feature)
-        case Call(name, arguments):
-            return _applied(name, [_side(argument, space, path) for argument in arguments], path)
-        case Operation(sign, left, right):
+        case Call("+" | "-" | "*" | "/" as sign, (left, right)):
             return _sum(sign, _side(left, space, path), _side(right, space, path), path)
+        case Call(function, arguments):
+            sides = [_side(argument, space, path) for argument in arguments]
+            for one in sides:
+                if one.kind != "number":
+                    fact = f"{function}() of {_called(one)} has no meaning"
+                    raise InputError(path, fact, "calculate with numbers")
+            return _Side(Apply(function, tuple(one.expression for one in sides)), "number")
 
 
 def _called(side: _Side) -> str:
     if side.kind == "word":
-        return _cut(side.word) if isinstance(side.word, str) else str(side.word).lower()
+        return f"{side.word!r:.60}" if isinstance(side.word, str) else str(side.word).lower()
     return f"a {side.kind}"
-
-
-def _cut(word: object) -> str:
-    return repr(word)[:60]
 
 
 def _sum(sign: Literal["+", "-", "*", "/"], left: _Side, right: _Side, path: str) -> _Side:
@@ -183,14 +159,7 @@ def _sum(sign: Literal["+", "-", "*", "/"], left: _Side, right: _Side, path: str
         result = "date"
     if result is None:
         raise InputError(path, f"{_called(left)} {sign} {_called(right)} has no meaning", "calculate with numbers")
-    return _Side(Sum(sign, left.expression, right.expression), result)
-
-
-def _applied(name: FunctionName, arguments: list[_Side], path: str) -> _Side:
-    for argument in arguments:
-        if argument.kind != "number":
-            raise InputError(path, f"{name}() of {_called(argument)} has no meaning", "calculate with numbers")
-    return _Side(Apply(name, tuple(argument.expression for argument in arguments)), "number")
+    return _Side(Apply(sign, (left.expression, right.expression)), result)
 
 
 def _as_stored(side: _Side, other: _Side) -> Expression:
@@ -209,12 +178,6 @@ def _as_date(side: _Side, other: _Side, path: str) -> _Side:
     if code is None:
         raise InputError(path, f"{_called(side)} is not a date", "write it as '2024-12-31'")
     return _Side(Const(code), "date")
-
-
-def _word_atom(left: _Side, sign: Sign, right: _Side, path: str) -> Atom:
-    if isinstance(left.word, bool) != isinstance(right.word, bool) or sign not in ("==", "!="):
-        raise InputError(path, f"cannot compare {_called(left)} {sign} {_called(right)}", "name a feature")
-    return Atom(Const(0.0), sign, Const(0.0 if left.word == right.word else 1.0))
 
 
 def _level_atom(left: _Side, sign: Sign, right: _Side, path: str, *, reveal: bool) -> Atom:
@@ -243,7 +206,7 @@ def _beside_level(feature: Feature, side: _Side, path: str, *, reveal: bool) -> 
     if code is None:
         if reveal:  # a server's log would have the word, and who sent it never sees the warning
             fix = known_levels(feature, word, reveal=reveal)
-            warnings.warn(f"{path}: {_cut(word)} is not a level of {feature.name}, so never equal; {fix}", stacklevel=2)
+            warnings.warn(f"{path}: {word!r:.60} is not a level of {feature.name}, so never equal; {fix}", stacklevel=2)
         return UNKNOWN
     return Const(code)
 

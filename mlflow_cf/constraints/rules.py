@@ -22,8 +22,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mlflow_cf.constraints.expressions import (
-    ARITHMETIC,
     MISSING,
+    Apply,
     Const,
     Expression,
     Recoded,
@@ -123,7 +123,7 @@ class Atom:
         if self.sign == "in":
             return np.isin(left, self.members)
         right = evaluate(self.right, Z, x0)
-        bare = not (isinstance(self.left, ARITHMETIC) or isinstance(self.right, ARITHMETIC))
+        bare = not (isinstance(self.left, Apply) or isinstance(self.right, Apply))
         held = compare(self.sign, left, right, bare=bare, unknown_from=self.unknown_from)
         return held | (np.abs(left - right) <= self.tolerance) if self.sign == "==" and self.tolerance else held
 

@@ -18,7 +18,7 @@ import numpy as np
 from mlflow_cf.causal.equation import StructuralEquation
 from mlflow_cf.causal.forms import Additive, CausalFormula, bends
 from mlflow_cf.causal.function import StructuralFunction
-from mlflow_cf.constraints.expressions import Computed, Const, Expression, Recoded, Ref, Sum
+from mlflow_cf.constraints.expressions import Apply, Computed, Const, Expression, Recoded, Ref
 from mlflow_cf.constraints.rules import Atom, Bools, Rule
 from mlflow_cf.milp.embed import check_linear, embed
 from mlflow_cf.milp.functions import embed_additive, embed_formula
@@ -201,11 +201,11 @@ def _linear(variables: Variables, expression: Expression) -> Affine:
             return variables.value(column)
         case Recoded(Ref("x_cf", column), _, _, table):
             return _recoded(variables, column, table)
-        case Sum("+", left, right):
+        case Apply("+", (left, right)):
             return total([_linear(variables, left), _linear(variables, right)])
-        case Sum("-", left, right):
+        case Apply("-", (left, right)):
             return difference(_linear(variables, left), _linear(variables, right))
-        case Sum("*" | "/" as sign, left, right):
+        case Apply("*" | "/" as sign, (left, right)):
             return _scaled(_linear(variables, left), _linear(variables, right), sign)
     raise NotLinearError("an absolute value, or a number of changes")
 

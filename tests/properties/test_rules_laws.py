@@ -146,8 +146,8 @@ def shape(rule: Any) -> Any:
 
 def parsed_shape(rule: Any) -> Any:
     def node(part: Any) -> Any:
-        if hasattr(part, "sign"):
-            return (part.sign, node(part.left), node(part.right))
+        if hasattr(part, "arguments"):
+            return (part.name, *map(node, part.arguments))
         return (part.side, part.feature) if hasattr(part, "side") else part.value
 
     def pair(comparison: Any) -> Any:
