@@ -61,7 +61,7 @@ def compile_rules(
     compiler.check_groups(constraints)
     for error in equation_errors(constraints.causal, space, source, reveal=reveal):
         compiler.add(error)
-    compiler.finish()
+    raise_all(compiler.errors)
     return tuple(rules)
 
 
@@ -73,7 +73,7 @@ def check_groups(constraints: Constraints, space: FeatureSpace) -> None:
     """
     compiler = _Compiler(space, "policy", reveal=False)
     compiler.check_groups(constraints)
-    compiler.finish()
+    raise_all(compiler.errors)
 
 
 def group_columns(constraints: Constraints, space: FeatureSpace) -> tuple[Columns, ...]:
@@ -107,20 +107,13 @@ class _Compiler:
         self.space, self.source, self.reveal = space, source, reveal
         self.errors: list[InputError] = []
 
-    def origin(self, key: Key, name: str = "", position: int | None = None) -> Origin:
-        return Origin(self.source, key, name, position)
-
     def error(self, where: str, fact: str, fix: str = "") -> None:
         self.add(InputError(f"constraints.{where}", fact, fix))
 
     def add(self, error: InputError) -> None:
         self.errors.append(error)
         if len(self.errors) > MOST_TOLD:
-            self.finish()
-
-    def finish(self) -> None:
-        """Raise the errors, if there are any."""
-        raise_all(self.errors)
+            raise_all(self.errors)
 
     def features(
         self, key: str, names: Iterable[str], *, ordered: bool = False, number: bool = False
@@ -169,7 +162,7 @@ def _directions(c: _Compiler, constraints: Constraints) -> Iterator[Rule]:
     for key, names, sign, words in signs:
         for name, feature, column in c.features(key, dict.fromkeys(names), ordered=key != "immutable"):
             then = Atom(Ref("x_cf", column), sign, Ref("x", column), unknown_from=feature.unknown_from)
-            yield Rule((), then, c.origin(key, name), f"{name} {words}", defines=column)
+            yield Rule((), then, Origin(c.source, key, name), f"{name} {words}", defines=column)
 
 
 def _ranges(c: _Compiler, constraints: Constraints) -> Iterator[Rule]:
@@ -183,7 +176,7 @@ def _ranges(c: _Compiler, constraints: Constraints) -> Iterator[Rule]:
             if code is not None:
                 present = Atom(Ref("x_cf", column), "!=", MISSING)
                 then = Atom(Ref("x_cf", column), sign, Const(code), unknown_from=feature.unknown_from)
-                yield Rule((present,), then, c.origin("ranges", name), f"{name} {sign} {end}", defines=column)
+                yield Rule((present,), then, Origin(c.source, "ranges", name), f"{name} {sign} {end}", defines=column)
 
 
 def _relative(c: _Compiler, constraints: Constraints) -> Iterator[Rule]:
@@ -196,7 +189,7 @@ def _relative(c: _Compiler, constraints: Constraints) -> Iterator[Rule]:
                 # a missing value fails what it is compared with, as that is arithmetic
                 then = Atom(new, "<=" if up else ">=", Apply("+" if up else "-", (own, step)))
                 text = f"{name} may go {'up' if up else 'down'} by {most}{' %' if percent else ''} at most"
-                yield Rule((Atom(new, "!=", own),), then, c.origin("relative", name), text, defines=column)
+                yield Rule((Atom(new, "!=", own),), then, Origin(c.source, "relative", name), text, defines=column)
 
 
 def _levels(c: _Compiler, constraints: Constraints) -> Iterator[Rule]:
@@ -209,7 +202,7 @@ def _levels(c: _Compiler, constraints: Constraints) -> Iterator[Rule]:
         more = f", {len(levels) - MOST_LEVELS} more" if len(levels) > MOST_LEVELS else ""
         text = f"{name} must be one of {', '.join(map(str, levels[:MOST_LEVELS]))}{more}"
         then = Atom(Ref("x_cf", column), "in", members=members)
-        yield Rule((present,), then, c.origin("levels", name), text, defines=column)
+        yield Rule((present,), then, Origin(c.source, "levels", name), text, defines=column)
 
 
 def _forbidden(c: _Compiler, constraints: Constraints) -> Iterator[Rule]:
@@ -219,7 +212,9 @@ def _forbidden(c: _Compiler, constraints: Constraints) -> Iterator[Rule]:
             old_code, new_code = (Const(c.code(f"forbidden.{name}[{number}]", feature, value)) for value in pair)
             when = (Atom(own, "==", old_code), Atom(new, "!=", own))
             text = f"{name} must not go from {pair[0]} to {pair[1]}"
-            yield Rule(when, Atom(new, "!=", new_code), c.origin("forbidden", name, number), text, defines=column)
+            yield Rule(
+                when, Atom(new, "!=", new_code), Origin(c.source, "forbidden", name, number), text, defines=column
+            )
 
 
 def _rules(c: _Compiler, constraints: Constraints) -> Iterator[Rule]:
@@ -228,7 +223,7 @@ def _rules(c: _Compiler, constraints: Constraints) -> Iterator[Rule]:
         c.error("rules", f"{total:,} characters of PLAF in all", f"stay below {MAX_RULE_TEXT:,}")
         return
     for number, text in enumerate(constraints.rules):
-        origin = c.origin("rules", position=number)
+        origin = Origin(c.source, "rules", position=number)
         try:
             yield resolve(parse_rule(text, origin.path), c.space, origin, reveal=c.reveal)
         except InputError as error:
